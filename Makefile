@@ -1,0 +1,49 @@
+# Everything here needs only Python 3.10 or later, make, and a package index that pip can reach.
+# PYTHON chooses the interpreter that the environment in $(VENV) is made from.
+PYTHON ?= python3
+VENV ?= .venv
+DEMO_DIR ?= demo
+
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+
+export TF_CPP_MIN_LOG_LEVEL := 2
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint format clean
+
+help: ## Show this list.
+	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
+		| sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
+
+install: $(STAMP) ## Make the environment (the other commands do this themselves).
+
+$(STAMP): setup.py pyproject.toml gpflow_bae/versions.py
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; \
+		(3, 10) <= v <= (3, 13) or sys.exit("gpflow_bae needs Python 3.10 to 3.13, and $(PYTHON) is %d.%d: choose another with make PYTHON=/path/to/python3." % v)'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --editable '.[test]'
+	@touch $@
+
+demo: $(STAMP) ## Recover moving-ball trajectories from pixels (SGP-BAE and VAE, quick preset).
+	$(PY) -m experiments.moving_ball --model=sgp_bae --preset=quick --seed=0 --out_dir=$(DEMO_DIR)/sgp_bae
+	$(PY) -m experiments.moving_ball --model=vae --preset=quick --seed=0 --out_dir=$(DEMO_DIR)/vae
+	@echo "Results: $(DEMO_DIR)/sgp_bae/results.json and $(DEMO_DIR)/vae/results.json"
+	@echo "Figures:"
+	@find $(DEMO_DIR) -name '*.png' | sort | sed 's/^/  /'
+
+test: $(STAMP) ## Run all tests.
+	$(PY) -m pytest
+
+lint: $(STAMP) ## Check style, formatting and types.
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy gpflow_bae
+
+format: $(STAMP) ## Fix style and formatting in place.
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean: ## Remove the environment, the demo's results and every cache.
+	rm -rf $(VENV) $(DEMO_DIR) dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

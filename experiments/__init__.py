@@ -1,0 +1,1 @@
+"""Drivers that reproduce the published studies, one module each: ``python -m experiments.NAME``."""

@@ -1,0 +1,5 @@
+"""What every driver shares: command-line flags and the result format."""
+
+from . import flags, provenance, results
+
+__all__ = ["flags", "provenance", "results"]

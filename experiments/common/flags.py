@@ -1,0 +1,115 @@
+"""Flags that every driver has (docs/design.md, section 6).
+
+A driver calls :func:`define` under ``if __name__ == "__main__":``, before ``absl.app.run`` parses
+the command line, and reads ``FLAGS`` in its ``main``. Not at import: absl allows a flag to be
+defined once in a process, so tests could not import two drivers.
+"""
+
+import os
+import pathlib
+from collections.abc import Sequence
+
+from absl import flags
+
+__all__ = ["DATA_DIR_VARIABLE", "FLAGS", "default_data_dir", "define", "resolve_jit_compile"]
+
+FLAGS = flags.FLAGS
+
+DATA_DIR_VARIABLE = "GPFLOW_BAE_DATA"
+
+
+def define(
+    models: Sequence[str],
+    default_model: str | None = None,
+    flag_values: flags.FlagValues = FLAGS,
+) -> None:
+    """Defines the shared flags.
+
+    --model, --preset, --seed, --out_dir, --data_dir, --resume, --jit_compile, --tensorboard.
+
+    :param models: Values of --model, such as ["vae", "sgp_bae", "all"].
+    :param default_model: Of --model; the first of ``models`` if None.
+    :param flag_values: Where the flags go; the command line's own unless a test passes another.
+    :raises ValueError: If ``models`` is empty or does not hold ``default_model``.
+    """
+    if not models:
+        raise ValueError("models is empty; name at least one value of --model.")
+    default_model = models[0] if default_model is None else default_model
+    if default_model not in models:
+        raise ValueError(f"default_model is {default_model!r}; expected one of {list(models)}.")
+
+    flags.DEFINE_enum(
+        "model", default_model, list(models), "Which system to run.", flag_values=flag_values
+    )
+    flags.DEFINE_enum(
+        "preset",
+        "quick",
+        ["quick", "paper"],
+        "quick: minutes on two CPU cores. paper: the settings of the published experiment.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_integer(
+        "seed",
+        0,
+        "Seed of the data, the initialisation and the sampler.",
+        lower_bound=0,
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "out_dir",
+        None,
+        "Folder for config.json, results.json, figures and checkpoints.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "data_dir",
+        default_data_dir(),
+        f"Folder of the data sets. Defaults to ${DATA_DIR_VARIABLE}, else ~/.cache/gpflow_bae.",
+        flag_values=flag_values,
+    )
+    # The help shows where data are looked for by rule, not on this machine.
+    flag_values["data_dir"].default_as_str = f"${DATA_DIR_VARIABLE} or ~/.cache/gpflow_bae"
+    flags.DEFINE_boolean(
+        "resume",
+        False,
+        "Continue an interrupted run in --out_dir.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_enum(
+        "jit_compile",
+        "auto",
+        ["auto", "true", "false"],
+        "Compile with XLA. auto: on where a GPU is visible, off on CPU, where it is slower.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_boolean(
+        "tensorboard",
+        False,
+        "Write TensorBoard scalars under --out_dir.",
+        flag_values=flag_values,
+    )
+    flags.mark_flag_as_required("out_dir", flag_values=flag_values)
+
+
+def default_data_dir() -> str:
+    """The environment's GPFLOW_BAE_DATA if set and not empty, else ~/.cache/gpflow_bae."""
+    from_environment = os.environ.get(DATA_DIR_VARIABLE)
+    if from_environment:
+        return str(pathlib.Path(from_environment).expanduser())
+    return str(pathlib.Path("~/.cache/gpflow_bae").expanduser())
+
+
+def resolve_jit_compile(value: str) -> bool:
+    """Turns the value of --jit_compile into a choice for this machine.
+
+    :param value: "auto", "true" or "false".
+    :raises ValueError: On any other value.
+    """
+    if value == "auto":
+        # TensorFlow is slow to import, and --help does not need it.
+        import tensorflow as tf
+
+        return bool(tf.config.list_physical_devices("GPU"))
+    if value in ("true", "false"):
+        return value == "true"
+    raise ValueError(f"jit_compile is {value!r}; expected 'auto', 'true' or 'false'.")

@@ -1,0 +1,312 @@
+"""The one result format of every driver (docs/design.md, section 6).
+
+A run owns a folder: ``config.json`` says from the start which settings the folder belongs to, and
+``results.json`` says that the run is complete. Both appear whole or not at all, so a killed run
+never leaves half a file. Runs worth keeping are collected in ``docs/results/<experiment>.json``.
+"""
+
+import json
+import math
+import numbers
+import os
+import pathlib
+import re
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from experiments.common import provenance
+
+__all__ = [
+    "CONFIG",
+    "RESULTS",
+    "append_results",
+    "prepare_out_dir",
+    "read_collected",
+    "run_key",
+    "validate",
+    "write_json",
+    "write_results",
+]
+
+PathLike = str | os.PathLike[str]
+
+CONFIG = "config.json"
+RESULTS = "results.json"
+
+_REQUIRED: dict[str, type | tuple[type, ...]] = {
+    "experiment": str,
+    "model": str,
+    "preset": str,
+    "seed": int,
+    "temperature": (int, float, type(None)),
+    "metrics": dict,
+    "seconds": dict,
+    "num_parameters": int,
+    "versions": dict,
+    "git_commit": str,
+}
+
+
+def prepare_out_dir(out_dir: PathLike, config: Mapping[str, Any], resume: bool) -> pathlib.Path:
+    """Claims a folder for a run, and writes ``config.json`` into it.
+
+    :param out_dir: Made if it does not exist.
+    :param config: Settings that decide the outcome of the run, as JSON values. Leave out what does
+        not, such as --resume or the folders' names, or a moved run could not be resumed.
+    :param resume: Whether a run with the same settings may be continued.
+    :return: The folder.
+    :raises ValueError: If the folder holds a run with other settings, or holds one with these
+        settings and ``resume`` is False.
+    """
+    out_dir = pathlib.Path(out_dir)
+    if out_dir.exists() and not out_dir.is_dir():
+        raise ValueError(
+            f"out_dir {str(out_dir)!r} is a file; expected a folder. Choose another --out_dir."
+        )
+    wanted = json.loads(_dumps("config", config))
+    config_path = out_dir / CONFIG
+    if config_path.exists():
+        _check_same_settings(out_dir, _read_json(config_path), wanted)
+        if not resume:
+            state = "a finished" if (out_dir / RESULTS).exists() else "an unfinished"
+            raise ValueError(
+                f"out_dir {str(out_dir)!r} already holds {state} run with the same settings."
+                " Continue it with --resume, choose another --out_dir, or delete the folder."
+            )
+        return out_dir
+    if (out_dir / RESULTS).exists():
+        raise ValueError(
+            f"out_dir {str(out_dir)!r} holds {RESULTS} but no {CONFIG}, so it is unknown which"
+            " settings it belongs to. Choose another --out_dir, or delete the folder."
+        )
+    out_dir.mkdir(parents=True, exist_ok=True)
+    write_json(config_path, wanted)
+    return out_dir
+
+
+def write_results(
+    out_dir: PathLike,
+    experiment: str,
+    model: str,
+    preset: str,
+    seed: int,
+    temperature: float | None,
+    metrics: Mapping[str, float],
+    seconds: Mapping[str, float],
+    num_parameters: int,
+    **extra: Any,
+) -> dict[str, Any]:
+    """Writes ``results.json``, the last act of a run.
+
+    :param out_dir: The run's folder, from :func:`prepare_out_dir`.
+    :param experiment: Name of the driver, such as "moving_ball".
+    :param model: Value of --model that was run.
+    :param preset: "quick" or "paper".
+    :param seed: Value of --seed.
+    :param temperature: Of the sampled posterior; None for a model that is not sampled.
+    :param metrics: Finite numbers, by the names of design.md section 6.
+    :param seconds: Wall-clock time of each phase.
+    :param num_parameters: Scalars that are trained or sampled.
+    :param extra: More keys. Known to the report: ``variant`` (str), ``settings`` (dict),
+        ``command`` (str), ``curves`` (dict of lists; a non-finite entry is written as null) and
+        ``captions`` (dict from a figure's file name to its caption).
+    :return: What was written.
+    :raises ValueError: If a metric is not finite, or ``extra`` uses a reserved name.
+    """
+    reserved = sorted(set(extra) & set(_REQUIRED))
+    if reserved:
+        raise ValueError(f"extra holds the reserved key(s) {reserved}; rename them.")
+    if "curves" in extra:
+        extra["curves"] = {
+            name: [_finite_or_none(value) for value in np.ravel(np.asarray(values)).tolist()]
+            for name, values in extra["curves"].items()
+        }
+    result = {
+        "experiment": experiment,
+        "model": model,
+        "preset": preset,
+        "seed": seed,
+        "temperature": temperature,
+        "metrics": dict(metrics),
+        "seconds": dict(seconds),
+        "num_parameters": num_parameters,
+        "versions": provenance.versions(),
+        "git_commit": provenance.git_commit(),
+        **extra,
+    }
+    # Through JSON first, which turns NumPy's numbers into Python's.
+    result = json.loads(_dumps("the result", result, allow_nan=True))
+    validate(result)
+    write_json(pathlib.Path(out_dir) / RESULTS, result)
+    return result
+
+
+def append_results(path: PathLike, result: Mapping[str, Any]) -> None:
+    """Merges one result into a collected list, which is kept sorted.
+
+    An entry with the same experiment, model, preset, seed, temperature, variant and settings is
+    replaced.
+
+    :param path: ``docs/results/<experiment>.json``; made if it does not exist.
+    :param result: As written by :func:`write_results`.
+    :raises ValueError: If the result or the list is not in the format.
+    """
+    path = pathlib.Path(path)
+    validate(result)
+    entries = read_collected(path) if path.exists() else []
+    key = run_key(result)
+    kept = [entry for entry in entries if run_key(entry) != key]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, sorted([*kept, dict(result)], key=run_key))
+
+
+def read_collected(path: PathLike) -> list[dict[str, Any]]:
+    """Reads and checks ``docs/results/<experiment>.json``.
+
+    :raises ValueError: If the file is missing or not a list of results.
+    """
+    path = pathlib.Path(path)
+    if not path.exists():
+        raise ValueError(
+            f"{str(path)!r} does not exist. Collect runs into it with"
+            " python -m experiments.report --collect RUN_DIR..."
+        )
+    entries = _read_json(path)
+    if not isinstance(entries, list):
+        raise ValueError(f"{str(path)!r} holds a {type(entries).__name__}; expected a list.")
+    for entry in entries:
+        validate(entry)
+    return entries
+
+
+def run_key(result: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells runs apart; sorts in the order of the report's tables."""
+    temperature = result["temperature"]
+    return (
+        result["experiment"],
+        result["preset"],
+        result["model"],
+        result.get("variant", ""),
+        -1.0 if temperature is None else float(temperature),
+        json.dumps(result.get("settings", {}), sort_keys=True),
+        result["seed"],
+    )
+
+
+def validate(result: Any) -> None:
+    """Checks one result against the format.
+
+    :raises ValueError: Naming the key that is missing, of the wrong type, or not finite.
+    """
+    if not isinstance(result, Mapping):
+        raise ValueError(f"a result is a {type(result).__name__}; expected a dict.")
+    for key, types in _REQUIRED.items():
+        if key not in result:
+            raise ValueError(f"a result lacks the key {key!r}; write it with write_results.")
+        value = result[key]
+        if isinstance(value, bool) or not isinstance(value, types):
+            raise ValueError(f"{key} of a result is {value!r}, a {type(value).__name__}.")
+    if result["temperature"] is not None:
+        _check_number("temperature", result["temperature"])
+    for group in ("metrics", "seconds"):
+        for name, value in result[group].items():
+            _check_number(f"{group}[{name!r}]", value)
+
+
+def write_json(path: PathLike, value: Any) -> None:
+    """Writes JSON so that a reader, or a kill, sees the old file or the new one, never a part.
+
+    Lists of plain values stay on one line, so that curves do not fill the file.
+
+    :raises ValueError: If ``value`` holds NaN or infinity.
+    :raises TypeError: If it holds something that JSON has not.
+    """
+    path = pathlib.Path(path)
+    text = _dumps(path.name, value)
+    # Line breaks occur only between JSON's tokens: inside strings they are escaped.
+    text = re.sub(
+        r"\[\n\s*([^\[\]{}]*?)\n\s*\]",
+        lambda match: "[" + re.sub(r"\n\s*", " ", match[1]) + "]",
+        text,
+    )
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files that only the owner can read.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except BaseException:
+        pathlib.Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _check_same_settings(out_dir: pathlib.Path, found: Any, wanted: dict[str, Any]) -> None:
+    if not isinstance(found, dict):
+        raise ValueError(
+            f"{CONFIG} in out_dir {str(out_dir)!r} is not a dict of settings. Choose another"
+            " --out_dir, or delete the folder."
+        )
+    absent = "absent"
+    differing = [
+        f"{name}: {json.dumps(found[name]) if name in found else absent} there,"
+        f" {json.dumps(wanted[name]) if name in wanted else absent} now"
+        for name in sorted(found.keys() | wanted.keys())
+        if name not in found or name not in wanted or found[name] != wanted[name]
+    ]
+    if differing:
+        raise ValueError(
+            f"out_dir {str(out_dir)!r} holds a run with other settings ({'; '.join(differing)})."
+            " Choose another --out_dir, or delete the folder."
+        )
+
+
+def _read_json(path: pathlib.Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{str(path)!r} is not valid JSON ({error}). Delete it, or restore it from git."
+        ) from error
+
+
+def _dumps(name: str, value: Any, allow_nan: bool = False) -> str:
+    try:
+        return json.dumps(value, indent=2, allow_nan=allow_nan, default=_plain, ensure_ascii=False)
+    except ValueError as error:
+        raise ValueError(f"{name} holds NaN or infinity; JSON has only finite numbers.") from error
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays, TensorFlow's tensors, and paths, as JSON has them."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    raise TypeError(
+        f"{value!r} of type {type(value).__name__} has no JSON form; pass numbers, strings, lists"
+        " or dicts."
+    )
+
+
+def _check_number(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ValueError(f"{name} is {value!r}; expected a number.")
+    if not math.isfinite(value):
+        raise ValueError(
+            f"{name} is {value}; results hold finite numbers only. Check the run for divergence,"
+            " and leave out metrics that do not apply."
+        )
+
+
+def _finite_or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,169 @@
+"""The moving ball: videos of a disc whose centre follows two independent Gaussian processes.
+
+The data set of Pearce (2019), "The Gaussian process prior VAE for interpretable latent dynamics
+from pixels", as Jazbec et al. (2021) and Tran et al. (2023) use it: the true trajectory is known,
+so a model of the pixels can be scored on the latent path that it recovers.
+"""
+
+import numbers
+from typing import NamedTuple
+
+import numpy as np
+from check_shapes import check_shapes
+
+__all__ = ["MovingBall", "generate", "load", "render", "sample_trajectories"]
+
+
+class MovingBall(NamedTuple):
+    """Videos of one ball, and the path it really took.
+
+    X [T, N, 1]: frame times 0, 1, ..., N - 1, float64; the same for each of the T videos.
+    Y [T, N, H * W]: pixels, 0 or 1, float32, rows of the image one after the other.
+    trajectories [T, N, 2]: the GP draws (horizontal, vertical), float64, in units of the prior's
+        standard deviation (not pixels).
+    """
+
+    X: np.ndarray
+    Y: np.ndarray
+    trajectories: np.ndarray
+
+
+def load(seed: int = 0, num_train: int = 35, num_test: int = 35) -> tuple[MovingBall, MovingBall]:
+    """Training and test videos with the published settings, fixed by ``seed``.
+
+    The two sets come from separate streams of the seed, video by video: the test videos do not
+    depend on ``num_train``, and a larger set starts with the videos of a smaller one.
+
+    :param seed: Any integer >= 0.
+    :param num_train: Number of training videos.
+    :param num_test: Number of test videos.
+    :return: The training set and the test set.
+    :raises ValueError: If an argument is out of range.
+    """
+    _check_positive_int("num_train", num_train)
+    _check_positive_int("num_test", num_test)
+    _check_seed(seed)
+    train_seed, test_seed = np.random.SeedSequence(int(seed)).spawn(2)
+    return generate(train_seed, num_videos=num_train), generate(test_seed, num_videos=num_test)
+
+
+@check_shapes(
+    "return.X: [T, N, 1]",
+    "return.Y: [T, N, P]",
+    "return.trajectories: [T, N, 2]",
+)
+def generate(
+    seed: int | np.random.SeedSequence,
+    num_videos: int = 35,
+    num_frames: int = 30,
+    lengthscale: float = 2.0,
+    image_size: int = 32,
+    scale: float = 6.4,
+    radius: float = 3.0,
+) -> MovingBall:
+    """Draws trajectories from the GP prior and renders them.
+
+    :param seed: Of the trajectories; rendering is deterministic.
+    :param num_videos: T.
+    :param num_frames: N.
+    :param lengthscale: Of the RBF kernel, in frames.
+    :param image_size: H = W, in pixels.
+    :param scale: Pixels per unit of a trajectory.
+    :param radius: Of the ball, in pixels.
+    :return: The videos with their trajectories.
+    :raises ValueError: If an argument is out of range.
+    """
+    trajectories = sample_trajectories(seed, num_videos, num_frames, lengthscale)
+    Y = render(trajectories, image_size=image_size, scale=scale, radius=radius)
+    times = np.arange(num_frames, dtype=np.float64)[:, None]
+    X = np.tile(times, (num_videos, 1, 1))
+    return MovingBall(X=X, Y=Y, trajectories=trajectories)
+
+
+@check_shapes("return: [num_videos, num_frames, 2]")
+def sample_trajectories(
+    seed: int | np.random.SeedSequence,
+    num_videos: int,
+    num_frames: int = 30,
+    lengthscale: float = 2.0,
+) -> np.ndarray:
+    """Paths whose two coordinates are independent draws of GP(0, exp(-(t - t')^2 / (2 l^2))).
+
+    :param seed: Integer >= 0, or a NumPy SeedSequence.
+    :param num_videos: Number of paths.
+    :param num_frames: Length of a path; frames are one unit of time apart, from 0.
+    :param lengthscale: l, in frames.
+    :return: The paths, float64.
+    :raises ValueError: If an argument is out of range.
+    """
+    if not isinstance(seed, np.random.SeedSequence):
+        _check_seed(seed)
+    _check_positive_int("num_videos", num_videos)
+    _check_positive_int("num_frames", num_frames)
+    _check_positive_float("lengthscale", lengthscale)
+
+    times = np.arange(num_frames, dtype=np.float64)
+    covariance = np.exp(-0.5 * ((times[:, None] - times) / lengthscale) ** 2)
+    # The symmetric root needs no jitter where the matrix is singular to working precision, and
+    # is unique, so the data do not depend on the signs that a LAPACK chose for eigenvectors.
+    eigenvalues, eigenvectors = np.linalg.eigh(covariance)
+    root = (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0))) @ eigenvectors.T
+
+    rng = np.random.default_rng(seed)
+    white = rng.standard_normal((num_videos, 2, num_frames))
+    return np.swapaxes(white @ root, 1, 2)
+
+
+@check_shapes(
+    "trajectories: [T, N, 2]",
+    "return: [T, N, P]",
+)
+def render(
+    trajectories: np.ndarray, image_size: int = 32, scale: float = 6.4, radius: float = 3.0
+) -> np.ndarray:
+    """Binary frames of a ball centred at ``image_size / 2 + scale * trajectory``.
+
+    Pixel (i, j) is the point with vertical coordinate i and horizontal coordinate j, that is, its
+    integer indices (not the middle of a cell, i + 1/2); it is on iff its squared distance to the
+    ball's centre is strictly below ``radius ** 2``. The first coordinate of a trajectory is
+    horizontal (j), the second vertical (i, downwards). The ball may leave the frame, which then
+    is partly or wholly off.
+
+    :param trajectories: Paths in units of the GP prior's standard deviation; finite.
+    :param image_size: H = W, in pixels.
+    :param scale: Pixels per unit of a trajectory.
+    :param radius: Of the ball, in pixels.
+    :return: Pixels, float32, rows one after the other: P = image_size ** 2, and pixel (i, j) is
+        entry i * image_size + j.
+    :raises ValueError: If an argument is out of range, or a trajectory is not finite.
+    """
+    _check_positive_int("image_size", image_size)
+    _check_positive_float("scale", scale)
+    _check_positive_float("radius", radius)
+    trajectories = np.asarray(trajectories, dtype=np.float64)
+    if not np.all(np.isfinite(trajectories)):
+        raise ValueError(
+            "trajectories holds NaN or infinite entries; a ball needs a finite centre in every"
+            " frame. Remove those frames, or draw the paths with sample_trajectories."
+        )
+    centres = 0.5 * image_size + scale * trajectories
+    pixels = np.arange(image_size, dtype=np.float64)
+    squared_j = (pixels - centres[..., :1]) ** 2
+    squared_i = (pixels - centres[..., 1:]) ** 2
+    on = squared_i[..., :, None] + squared_j[..., None, :] < radius**2
+    return on.reshape(*on.shape[:2], image_size**2).astype(np.float32)
+
+
+def _check_positive_int(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be an integer of at least 1.")
+
+
+def _check_positive_float(name: str, value: float) -> None:
+    if not isinstance(value, numbers.Real) or not (0 < value < np.inf):
+        raise ValueError(f"{name} is {value!r}; it must be a positive finite number.")
+
+
+def _check_seed(seed: int) -> None:
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
+        raise ValueError(f"seed is {seed!r}; it must be an integer of at least 0.")

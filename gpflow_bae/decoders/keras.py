@@ -1,0 +1,68 @@
+"""Keras networks as Bayesian decoders: every weight is a Parameter with a prior."""
+
+from __future__ import annotations
+
+import math
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+
+from ..keras_module import KerasModule, WeightPrior
+
+__all__ = ["KerasDecoder", "fan_in_prior", "normal_prior"]
+
+tfd = tfp.distributions
+
+
+def normal_prior(scale: float = 1.0) -> WeightPrior:
+    """N(0, scale^2) on every weight and bias (Tran et al. 2023 use scale 1)."""
+    if not scale > 0:
+        raise ValueError(f"scale of a weight prior must be positive, got {scale}.")
+    return lambda shape: tfd.Normal(np.float32(0.0), np.float32(scale))
+
+
+def fan_in_prior(scale: float = 1.0) -> WeightPrior:
+    """N(0, scale^2 / fan_in) on kernels and N(0, scale^2) on biases.
+
+    The output of a layer then has the same prior spread whatever its width (Neal 1996), so wide
+    networks are smooth functions under the prior instead of nearly discontinuous ones.
+    """
+    if not scale > 0:
+        raise ValueError(f"scale of a weight prior must be positive, got {scale}.")
+
+    def prior(shape: tuple[int, ...]) -> tfd.Distribution:
+        fan_in = math.prod(shape[:-1]) if len(shape) > 1 else 1
+        return tfd.Normal(np.float32(0.0), np.float32(scale / math.sqrt(fan_in)))
+
+    return prior
+
+
+class KerasDecoder(KerasModule):
+    """A built Keras 3 model from codes to the likelihood's parameters (e.g. Bernoulli logits)."""
+
+    def __init__(self, model: keras.Model, weight_prior: WeightPrior | None = None):
+        """
+        :param model: maps ``[rows, L]`` to ``[rows, P]`` (image outputs are flattened to P).
+        :param weight_prior: prior per weight tensor, given its shape; default N(0, 1) on each
+            weight (Tran et al. 2023). See :func:`normal_prior` and :func:`fan_in_prior`.
+        """
+        super().__init__(model, weight_prior or normal_prior(), argument="decoder")
+
+    @property
+    def latent_dim(self) -> int:
+        """Number of code channels L that the network takes."""
+        return int(np.prod(self.input_shape))
+
+    @property
+    def output_dim(self) -> int:
+        """Number of likelihood parameters P that it returns per point."""
+        return int(np.prod(self.output_shape))
+
+    @check_shapes("latents: [batch..., N, L]", "return: [batch..., N, P]")
+    def __call__(self, latents: TensorType) -> tf.Tensor:
+        """Likelihood parameters at ``latents``, in the network's precision."""
+        return self.apply_to_rows(latents)

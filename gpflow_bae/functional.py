@@ -1,0 +1,156 @@
+"""Call GPflow modules with values other than their own, inside one traced function.
+
+A sampler holds its parameters as plain tensors in unconstrained space. These functions turn such
+tensors into a module that computes with them, without assigning to any variable, so that chains
+can be batched and the whole round can be compiled.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import Parameter, TensorType
+
+__all__ = [
+    "constrain",
+    "flatten",
+    "functional_call",
+    "functional_copy",
+    "log_prior_density",
+    "unconstrained_values",
+    "unflatten",
+]
+
+ModuleT = TypeVar("ModuleT", bound=tf.Module)
+
+
+def functional_copy(module: ModuleT, values: Mapping[str, TensorType]) -> ModuleT:
+    """A copy of ``module`` whose parameters are tensors instead of variables.
+
+    The copy shares everything that ``values`` does not name, and may be made inside a
+    ``tf.function``: like ``gpflow.utilities.freeze`` it is a deep copy with a memo, and runs only
+    while tracing.
+
+    :param values: parameter path, as in ``gpflow.utilities.parameter_dict(module)``, to the
+        **constrained** value that replaces it.
+    :raises KeyError: if a path does not exist in the module.
+    """
+    parameters = gpflow.utilities.parameter_dict(module)
+    unknown = sorted(set(values) - set(parameters))
+    if unknown:
+        raise KeyError(
+            f"values names {unknown}, which the module does not have; its parameters are "
+            f"{sorted(parameters)}."
+        )
+    memo: dict[int, Any] = {id(parameter): parameter for parameter in parameters.values()}
+    for path, value in values.items():
+        memo[id(parameters[path])] = tf.convert_to_tensor(value)
+    return copy.deepcopy(module, memo)
+
+
+def functional_call(
+    module: tf.Module,
+    values: Mapping[str, TensorType],
+    *args: Any,
+    method: str | Callable[..., Any] = "__call__",
+    **kwargs: Any,
+) -> Any:
+    """Evaluate ``module`` with some parameters replaced: ``module(*args)`` at ``values``.
+
+    >>> kernel = gpflow.kernels.SquaredExponential()
+    >>> X = tf.constant([[0.0], [1.0]], dtype=tf.float64)
+    >>> two = functional_call(kernel, {".variance": tf.constant(2.0, tf.float64)}, X)
+    >>> float(two[0, 0])
+    2.0
+
+    :param method: name of the method to call, or a function whose first argument is the module.
+    """
+    bound = functional_copy(module, values)
+    if callable(method):
+        return method(bound, *args, **kwargs)
+    return getattr(bound, method)(*args, **kwargs)
+
+
+def unconstrained_values(parameters: Sequence[Parameter]) -> tuple[tf.Tensor, ...]:
+    """The current unconstrained value of each parameter, as plain tensors."""
+    return tuple(tf.identity(p.unconstrained_variable) for p in parameters)
+
+
+def constrain(
+    parameters: Sequence[Parameter], values: Sequence[TensorType]
+) -> tuple[tf.Tensor, ...]:
+    """Push unconstrained ``values`` through each parameter's transform."""
+    return tuple(
+        tf.convert_to_tensor(v) if p.transform is None else p.transform.forward(v)
+        for p, v in zip(parameters, values, strict=True)
+    )
+
+
+def log_prior_density(
+    parameters: Sequence[Parameter], values: Sequence[TensorType], *, chain_ndims: int = 0
+) -> tf.Tensor:
+    """Log prior density of unconstrained ``values``, Jacobians of the transforms included.
+
+    Each term is summed in its parameter's own precision and then cast to ``default_float()``,
+    because network weights are float32 and hyperparameters are not.
+
+    :param values: one tensor per parameter, of the parameter's unconstrained shape, with
+        ``chain_ndims`` leading chain dimensions.
+    :return: the density, of the chain shape, in ``default_float()``.
+    :raises ValueError: if a parameter has no prior.
+    """
+    total: tf.Tensor | float = 0.0
+    for parameter, value in zip(parameters, values, strict=True):
+        if parameter.prior is None:
+            raise ValueError(
+                f"Parameter {parameter.name} of shape {tuple(parameter.shape)} is sampled but has "
+                "no prior; set `parameter.prior` to a tfp distribution, or keep it fixed with "
+                "gpflow.set_trainable(parameter, False)."
+            )
+        transform = parameter.transform
+        on_unconstrained = parameter.prior_on == gpflow.base.PriorOn.UNCONSTRAINED
+        point = value if transform is None or on_unconstrained else transform.forward(value)
+        identity = transform is None or isinstance(transform, tfp.bijectors.Identity)
+        if identity and chain_ndims == 0 and _is_scalar_normal(parameter.prior):
+            total += tf.cast(_scalar_normal_sum(parameter.prior, point), gpflow.default_float())
+            continue
+        # tfd broadcasts a scalar prior over the parameter, so the log-prob is elementwise.
+        log_prob = parameter.prior.log_prob(point)
+        if transform is not None and not on_unconstrained:
+            log_prob += transform.forward_log_det_jacobian(value, event_ndims=0)
+        axes = list(range(chain_ndims, log_prob.shape.rank))
+        total += tf.cast(tf.reduce_sum(log_prob, axes), gpflow.default_float())
+    return tf.convert_to_tensor(total, dtype=gpflow.default_float())
+
+
+def _is_scalar_normal(prior: Any) -> bool:
+    return isinstance(prior, tfp.distributions.Normal) and prior.batch_shape.rank == 0
+
+
+def _scalar_normal_sum(prior: tfp.distributions.Normal, point: tf.Tensor) -> tf.Tensor:
+    """Log density of one big weight tensor: a fused sum of squares, with a one-pass gradient."""
+    standardised = (point - prior.loc) / prior.scale
+    constant = 0.5 * np.log(2.0 * np.pi) + tf.math.log(prior.scale)
+    return -tf.nn.l2_loss(standardised) - constant * tf.cast(tf.size(point), point.dtype)
+
+
+def flatten(values: Sequence[TensorType], dtype: tf.DType | None = None) -> tf.Tensor:
+    """Concatenate tensors into one vector, in ``dtype`` (``default_float()`` if None)."""
+    dtype = gpflow.default_float() if dtype is None else dtype
+    return tf.concat([tf.reshape(tf.cast(v, dtype), [-1]) for v in values], 0)
+
+
+def unflatten(vector: TensorType, like: Sequence[TensorType]) -> tuple[tf.Tensor, ...]:
+    """The inverse of :func:`flatten`: pieces with the shapes and types of ``like``."""
+    sizes = [int(np.prod(v.shape)) for v in like]
+    pieces = tf.split(vector, sizes)
+    return tuple(
+        tf.cast(tf.reshape(piece, v.shape), v.dtype)
+        for piece, v in zip(pieces, like, strict=True)
+    )

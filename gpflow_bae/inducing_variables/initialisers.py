@@ -1,0 +1,35 @@
+"""Where inducing inputs start."""
+
+from __future__ import annotations
+
+import numpy as np
+from gpflow.base import TensorType
+from scipy.cluster.vq import kmeans2
+
+__all__ = ["k_means"]
+
+
+def k_means(X: TensorType, num_inducing: int, seed: int = 0) -> np.ndarray:
+    """Centres of k-means on all rows of ``X [..., N, D]``: initial inducing inputs [M, D].
+
+    Inputs are standardised per column before clustering, and the centres mapped back, so that
+    units do not decide. Tran et al. (2023), appendix D.
+
+    :raises ValueError: if there are fewer distinct rows than inducing points.
+    """
+    rows = np.asarray(X, dtype=np.float64)
+    rows = rows.reshape(-1, rows.shape[-1])
+    distinct = np.unique(rows, axis=0)
+    if not 1 <= num_inducing <= len(distinct):
+        raise ValueError(
+            f"num_inducing must lie between 1 and the {len(distinct)} distinct inputs, got "
+            f"{num_inducing}."
+        )
+    if num_inducing == len(distinct):
+        return distinct
+    centre, scale = distinct.mean(0), distinct.std(0)
+    scale = np.where(scale > 0, scale, 1.0)
+    # Repeated inputs (tasks that share a grid) carry no more weight than one.
+    centres, _ = kmeans2((distinct - centre) / scale, num_inducing, minit="++", seed=seed)
+    order = np.lexsort(centres.T[::-1])
+    return centres[order] * scale + centre

@@ -1,0 +1,131 @@
+"""A built Keras 3 model as a GPflow module: weights as Parameters, called statelessly.
+
+A Keras 3 model inside a ``gpflow.Module`` hides its weights from ``trainable_variables`` and
+``print_summary``. Here the model is only a template: its weights become ``gpflow.Parameter``s,
+which can carry priors and be sampled, and it is called through ``stateless_call``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+import tensorflow as tf
+from gpflow.base import Parameter, TensorType
+
+__all__ = ["KerasModule", "WeightPrior", "check_keras_model"]
+
+# (shape of one weight tensor) -> its prior distribution, in float32, broadcast over the tensor.
+WeightPrior = Callable[[tuple[int, ...]], Any]
+
+
+class _Template:
+    """Holds the Keras model out of tf.Module's sight, and shares it between copies."""
+
+    def __init__(self, model: keras.Model):
+        self.model = model
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Template:
+        return self
+
+
+def check_keras_model(model: Any, argument: str) -> keras.Model:
+    """Refuse anything but a built Keras 3 model.
+
+    :param argument: the caller's name for ``model``, used in errors.
+    :raises TypeError: for a tf_keras (Keras 2) model, or for no Keras model at all.
+    :raises ValueError: for a model that is not built yet.
+    """
+    if isinstance(model, keras.Model):
+        if not model.built or not model.weights:
+            raise ValueError(
+                f"{argument} is a keras.Model that is not built, so its weights do not exist yet; "
+                "start it with keras.Input(shape=(...,)) or call model.build(input_shape) first."
+            )
+        return model
+    if any(c.__module__.split(".")[0] == "tf_keras" for c in type(model).__mro__):
+        raise TypeError(
+            f"{argument} is a tf_keras (Keras 2) model; gpflow_bae needs Keras 3: build the same "
+            "layers with `import keras`."
+        )
+    raise TypeError(
+        f"{argument} must be a built keras.Model (Keras 3), got {type(model).__module__}."
+        f"{type(model).__name__}."
+    )
+
+
+class KerasModule(gpflow.Module):
+    """A Keras 3 network whose weights are ``gpflow.Parameter``s."""
+
+    def __init__(
+        self, model: keras.Model, prior: WeightPrior | None = None, argument: str = "model"
+    ):
+        """
+        :param model: a built Keras 3 model; it is never changed.
+        :param prior: prior of each weight tensor; None for a network that is only optimised.
+        :param argument: the caller's name for ``model`` in errors.
+        """
+        super().__init__(name=None)
+        model = check_keras_model(model, argument)
+        self._template = _Template(model)
+        self.weights = [
+            Parameter(
+                v.value,
+                dtype=tf.as_dtype(v.dtype),
+                prior=None if prior is None else prior(tuple(v.shape)),
+            )
+            for v in model.trainable_variables
+        ]
+
+    @property
+    def model(self) -> keras.Model:
+        """The template; its own variables hold the values it was built with."""
+        return self._template.model
+
+    @property
+    def input_shape(self) -> tuple[int | None, ...]:
+        """Shape of one input, without the batch dimension."""
+        return tuple(self.model.input_shape[1:])
+
+    @property
+    def output_shape(self) -> tuple[int | None, ...]:
+        """Shape of one output, without the batch dimension."""
+        return tuple(self.model.output_shape[1:])
+
+    @property
+    def num_weights(self) -> int:
+        """How many scalars the network has."""
+        return int(sum(np.prod(w.shape) for w in self.weights))
+
+    def apply(self, inputs: TensorType, training: bool = False) -> tf.Tensor:
+        """Run the network on ``inputs [rows, *input_shape]`` with the module's weights.
+
+        The one place where data change precision: inputs are cast to the network's type.
+        """
+        inputs = tf.cast(inputs, self.model.inputs[0].dtype if self.model.inputs else tf.float32)
+        weights = [tf.convert_to_tensor(w) for w in self.weights]
+        fixed = [v.value for v in self.model.non_trainable_variables]
+        outputs, _ = self.model.stateless_call(weights, fixed, inputs, training=training)
+        return outputs
+
+    def apply_to_rows(self, inputs: TensorType) -> tf.Tensor:
+        """Run the network on ``[..., features]`` flattened to rows: ``[..., outputs]``.
+
+        Rows are reshaped to the network's own input shape (images), outputs are flattened.
+        """
+        inputs = tf.convert_to_tensor(inputs)
+        lead = tf.shape(inputs)[:-1]
+        outputs = self.apply(tf.reshape(inputs, [-1, *self.input_shape]))
+        width = int(np.prod(self.output_shape))
+        result = tf.reshape(outputs, tf.concat([lead, [width]], 0))
+        return tf.ensure_shape(result, inputs.shape[:-1].concatenate([width]))
+
+    def to_keras(self) -> keras.Model:
+        """A clone of the template that holds the module's present weights."""
+        clone = keras.models.clone_model(self.model)
+        for variable, weight in zip(clone.trainable_variables, self.weights, strict=True):
+            variable.assign(weight)
+        return clone

@@ -1,0 +1,143 @@
+"""What every Gaussian latent prior shares: kernels per channel, and how channels are laid out.
+
+Inside the GP priors an axis of length C holds the kernels: C = 1 where all channels share one
+kernel (then the L channels are right-hand sides of the same solve), C = L otherwise.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow.base import Parameter, TensorType
+from gpflow.utilities import positive
+
+from ..base import LatentPosterior
+
+__all__ = ["GaussianLatentPrior", "KernelLatentPrior", "gaussian_log_density"]
+
+tfd = tfp.distributions
+LOG_2PI = float(np.log(2.0 * np.pi))
+
+KernelLike = gpflow.kernels.Kernel | Sequence[gpflow.kernels.Kernel]
+
+
+def gaussian_log_density(residual: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+    """Elementwise log N(residual; 0, variance)."""
+    return -0.5 * (LOG_2PI + tf.math.log(variance) + tf.square(residual) / variance)
+
+
+class GaussianLatentPrior(gpflow.Module, ABC):
+    """A Gaussian prior over codes.
+
+    To write a new one, implement :meth:`condition` and :meth:`predict`; pseudo-observations
+    without noise give the density, so :meth:`log_prob` follows.
+    """
+
+    needs_inputs = True
+
+    def __init__(self, latent_dim: int):
+        super().__init__(name=None)
+        if latent_dim < 1:
+            raise ValueError(f"latent_dim must be at least 1, got {latent_dim}.")
+        self.latent_dim = int(latent_dim)
+
+    @abstractmethod
+    def condition(
+        self, X: TensorType | None, mean: TensorType, variance: TensorType
+    ) -> LatentPosterior:
+        """Marginal posterior of the codes given pseudo-observations, and their evidence."""
+
+    @abstractmethod
+    def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
+        """Prior variance of each code; broadcasts to [batch..., N, L]."""
+
+    @abstractmethod
+    def predict(
+        self,
+        Xnew: TensorType | None,
+        X: TensorType | None,
+        mean: TensorType,
+        variance: TensorType,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Noise-free latent function at ``Xnew`` given pseudo-observations at ``X``."""
+
+    @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
+    def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
+        """Log density of the codes of each task, in ``default_float()``."""
+        latents = tf.cast(latents, gpflow.default_float())
+        return self.condition(X, latents, tf.zeros_like(latents)).log_marginal
+
+
+class KernelLatentPrior(GaussianLatentPrior):
+    """Shared by the GP priors: kernels, code noise, and the channel layout."""
+
+    def __init__(
+        self,
+        kernel: KernelLike,
+        latent_dim: int,
+        code_noise_variance: float = 1e-3,
+    ):
+        """
+        :param kernel: one GPflow kernel for all channels, or a sequence of L kernels.
+        :param code_noise_variance: variance of the codes around the latent function (sigma^2 of
+            the design page); sampled under LogNormal(log(value), 1) unless set not trainable.
+        """
+        super().__init__(latent_dim)
+        if isinstance(kernel, gpflow.kernels.MultioutputKernel):
+            kernel = list(kernel.latent_kernels)
+        kernels = [kernel] if isinstance(kernel, gpflow.kernels.Kernel) else list(kernel)
+        if len(kernels) not in (1, latent_dim):
+            raise ValueError(
+                f"kernel must be one kernel, or one for each of the {latent_dim} latent "
+                f"channels; got {len(kernels)}."
+            )
+        if not code_noise_variance > 0:
+            raise ValueError(f"code_noise_variance must be positive, got {code_noise_variance}.")
+        self.kernels = kernels
+        self.code_noise_variance = Parameter(
+            code_noise_variance,
+            transform=positive(lower=1e-6),
+            prior=tfd.LogNormal(
+                gpflow.utilities.to_default_float(np.log(code_noise_variance)),
+                gpflow.utilities.to_default_float(1.0),
+            ),
+        )
+
+    @property
+    def shares_kernel(self) -> bool:
+        """Whether all channels have one kernel (C = 1)."""
+        return len(self.kernels) == 1
+
+    def _covariance(self, X: TensorType) -> tf.Tensor:
+        """[batch..., C, N, N]."""
+        return tf.stack([k(X) for k in self.kernels], axis=-3)
+
+    def _cross_covariance(self, X: TensorType, Xnew: TensorType) -> tf.Tensor:
+        """[batch..., C, N, Nnew]; GPflow would pair every task of X with every task of Xnew."""
+        num_points = tf.shape(X)[-2]
+        lead = tf.broadcast_dynamic_shape(tf.shape(X)[:-2], tf.shape(Xnew)[:-2])
+        parts = [tf.broadcast_to(v, tf.concat([lead, tf.shape(v)[-2:]], 0)) for v in (X, Xnew)]
+        joint = self._covariance(tf.concat(parts, axis=-2))
+        return joint[..., :num_points, num_points:]
+
+    def _variances(self, X: TensorType) -> tf.Tensor:
+        """[batch..., C, N]."""
+        return tf.stack([k(X, full_cov=False) for k in self.kernels], axis=-2)
+
+    def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
+        noise = tf.convert_to_tensor(self.code_noise_variance)
+        return channels_first(self._variances(X)) + noise
+
+    def _kernel_names(self) -> str:
+        return ", ".join(type(k).__name__ for k in self.kernels)
+
+
+def channels_first(values: TensorType) -> tf.Tensor:
+    """[..., N, L] to [..., L, N]."""
+    return tf.linalg.matrix_transpose(values)

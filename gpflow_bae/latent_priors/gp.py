@@ -1,0 +1,91 @@
+"""The exact GP prior over codes: cost N^3 per task."""
+
+from __future__ import annotations
+
+import gpflow
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+
+from ..base import LatentPosterior
+from ..linalg import cholesky
+from .base import LOG_2PI, KernelLatentPrior, channels_first
+
+__all__ = ["GP"]
+
+
+class GP(KernelLatentPrior):
+    """latents_l ~ N(0, K_l + (sigma^2 + jitter) I), independently for each channel and task.
+
+    Casale et al. (2018), Pearce (2019). ``sigma^2`` is ``code_noise_variance``; the jitter is
+    part of the prior covariance in every term, mean, variance and evidence alike.
+    """
+
+    def _noise(self) -> tf.Tensor:
+        jitter = tf.cast(gpflow.default_jitter(), gpflow.default_float())
+        return tf.convert_to_tensor(self.code_noise_variance) + jitter
+
+    def _factor(self, X: TensorType, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Code covariance [..., C, N, N], and chol of it plus pseudo-noise [..., L, N, N]."""
+        covariance = self._covariance(X)
+        code = tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self._noise())
+        total = code + tf.linalg.diag(channels_first(variance))
+        return code, cholesky(total, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
+
+    @check_shapes(
+        "X: [xbatch..., N, D]",
+        "mean: [batch..., N, L]",
+        "variance: [batch..., N, L]",
+    )
+    def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
+        code, L = self._factor(X, variance)
+        target = channels_first(mean)[..., None]  # [..., L, N, 1]
+        alpha = tf.linalg.triangular_solve(L, target)
+        # Standardised covariance: its columns give both moments without forming an inverse.
+        V = tf.linalg.triangular_solve(L, tf.broadcast_to(code, tf.shape(L)))
+        posterior_mean = tf.linalg.matmul(V, alpha, transpose_a=True)[..., 0]
+        posterior_variance = tf.linalg.diag_part(code) - tf.reduce_sum(tf.square(V), axis=-2)
+        return LatentPosterior(
+            channels_first(posterior_mean),
+            channels_first(posterior_variance),
+            self._evidence(L, alpha),
+        )
+
+    @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
+    def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
+        """Log density of the codes; one factorisation where channels and tasks share inputs."""
+        latents = tf.cast(latents, gpflow.default_float())
+        covariance = self._covariance(X)
+        total = tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self._noise())
+        L = cholesky(total, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
+        if self.shares_kernel:
+            return self._evidence(L, tf.linalg.triangular_solve(L, latents[..., None, :, :]))
+        target = channels_first(latents)[..., None]
+        return self._evidence(L, tf.linalg.triangular_solve(L, target))
+
+    @staticmethod
+    def _evidence(L: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
+        """log N(target; 0, L L^T) of ``alpha = L^-1 target [..., C, N, columns]``: [...]."""
+        shape = tf.shape(alpha)
+        columns = tf.cast(shape[-1], alpha.dtype)
+        size = tf.cast(shape[-1] * shape[-2] * shape[-3], alpha.dtype)
+        log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(L)), axis=[-2, -1])
+        # One kernel for several columns: its log-determinant counts once per column.
+        return -(
+            0.5 * tf.reduce_sum(tf.square(alpha), axis=[-3, -2, -1])
+            + columns * log_det
+            + 0.5 * LOG_2PI * size
+        )
+
+    @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
+    def predict(
+        self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        _, L = self._factor(X, variance)
+        cross = self._cross_covariance(X, Xnew)  # [..., C, N, Nnew]
+        shape = tf.concat([tf.shape(L)[:-1], tf.shape(cross)[-1:]], 0)
+        V = tf.linalg.triangular_solve(L, tf.broadcast_to(cross, shape))
+        alpha = tf.linalg.triangular_solve(L, channels_first(mean)[..., None])
+        new_mean = tf.linalg.matmul(V, alpha, transpose_a=True)[..., 0]
+        new_variance = self._variances(Xnew) - tf.reduce_sum(tf.square(V), axis=-2)
+        return channels_first(new_mean), channels_first(new_variance)

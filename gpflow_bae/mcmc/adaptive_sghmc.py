@@ -1,0 +1,202 @@
+r"""Scale-adapted stochastic-gradient Hamiltonian Monte Carlo.
+
+SGHMC with a diagonal preconditioner P learnt from the gradients during burn-in (Springenberg et al.
+2016; Tran et al. 2023, eq. 14-17). With step size h, momentum decay a, temperature T, gradient g of
+the log density, independent standard noise xi, and everything elementwise::
+
+    P = 1 / sqrt(V + jitter)
+    momentum <- (1 - a) momentum + h^2 P g + sqrt(2 a T h^2 P [- h^4]) xi
+    position <- position + momentum
+
+where V, ``mean_square_gradient``, is a running mean of g^2. While ``adapt`` is true, first (all
+three from the old values on the right-hand sides, in the order of the released codes)::
+
+    tau <- tau + 1 - tau M^2 / V
+    M   <- M + (g - M) / (1 + tau)
+    V   <- V + (g^2 - V) / (1 + tau)
+
+from tau = M = V = 1. M is ``mean_gradient``. Where the gradient is mostly signal (M^2 close to V)
+the window 1 + tau shrinks to follow it; where it is all noise the window grows, by about a half per
+step (an exponential average over a window w has M^2 of about V / (2 w)).
+
+**Two departures from the printed equations.** They have 1 / tau for 1 / (1 + tau): from tau = 1 the
+first step then sets M = g, V = g^2, so M^2 = V, tau stays 1 for ever, and V is the last squared
+gradient. The released codes have 1 / (1 + tau), a window of at least two gradients, and so do we.
+As M and V are then averages with the same weights, M^2 <= V (Jensen) and tau >= 1 throughout; only
+rounding could break it, which is what the ``maximum`` below is for.
+
+**The term - h^4** (``subtract_gradient_noise``) takes off the variance h^4 P^2 V = h^4 that a
+gradient brings whose second moment V is all minibatch noise. It is off by default: with full-batch
+gradients it is wrong (the chain is too cold), and where h^2 > 2 a T P the variance is negative:
+:func:`check_step_size` refuses that, and ``update`` then returns NaN. Nothing is clamped.
+
+**Stationary distribution** after burn-in, at a fixed P: that of :mod:`gpflow_bae.mcmc.sghmc` in the
+coordinates position / sqrt(P), hence density ** (1 / T) as h goes to 0, and on a Gaussian with
+precision A the covariance T [A - h^2 A P A / (2 (2 - a))]^-1. During adaptation P depends on the
+path and nothing is claimed: discard those draws. As P is about 1 / rms(g), h is not in the units of
+plain SGHMC's. The noise coefficient is 2 a for the reason given there.
+
+References:
+
+- Springenberg, Klein, Falkner, Hutter (2016). Bayesian optimization with robust Bayesian neural
+  networks. NeurIPS.
+- Tran, Shahbaba, Mandt, Filippone (2023). Fully Bayesian autoencoders with latent sparse Gaussian
+  processes. ICML.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from gpflow_bae.mcmc.noise import noise_like
+from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
+
+__all__ = ["State", "check_step_size", "init", "largest_valid_step_size", "update"]
+
+
+class State(NamedTuple):
+    """Position, momentum and the statistics of the gradient: five structures alike."""
+
+    position: Position
+    momentum: Position
+    tau: Position
+    mean_gradient: Position
+    mean_square_gradient: Position
+
+
+def init(position: Position) -> State:
+    """Start at ``position``, at rest, with ones for the statistics (so P starts at 1)."""
+    position = tf.nest.map_structure(tf.convert_to_tensor, position)
+    ones = tf.nest.map_structure(tf.ones_like, position)
+    return State(position, tf.nest.map_structure(tf.zeros_like, position), ones, ones, ones)
+
+
+def update(
+    state: State,
+    gradient: Position,
+    seed: Seed,
+    *,
+    step_size: Scalar,
+    momentum_decay: Scalar,
+    temperature: Scalar = 1.0,
+    adapt: bool | TensorType,
+    noise: str = "gaussian",
+    subtract_gradient_noise: bool = False,
+    jitter: float = 1e-6,
+) -> State:
+    """One step; the module's docstring has the equations.
+
+    :param state: where the chain is, and what it knows of its gradients.
+    :param gradient: gradient of the log density at ``state.position``, a structure like it.
+    :param seed: two integers, to be used once.
+    :param step_size: h > 0.
+    :param momentum_decay: a in (0, 1].
+    :param temperature: T >= 0.
+    :param adapt: whether to update the statistics first; true during burn-in. A scalar boolean
+        tensor is a branch of the graph: nothing is retraced when it turns false.
+    :param noise: ``"gaussian"`` or ``"binomial"``, see
+        :func:`~gpflow_bae.mcmc.noise.standard_noise`.
+    :param subtract_gradient_noise: include eq. 17's - h^4.
+    :param jitter: added to V in P.
+    :raises ValueError: if a setting given as a Python number is out of its range.
+    """
+    validate(step_size=step_size, momentum_decay=momentum_decay, temperature=temperature)
+    statistics = (state.tau, state.mean_gradient, state.mean_square_gradient)
+    if tf.is_tensor(adapt):
+        statistics = tf.cond(adapt, lambda: _adapt(*statistics, gradient), lambda: statistics)
+    elif adapt:
+        statistics = _adapt(*statistics, gradient)
+    tau, mean_gradient, mean_square_gradient = statistics
+    xi = noise_like(state.position, seed, noise)
+
+    def next_momentum(r: tf.Tensor, g: tf.Tensor, v: tf.Tensor, xi: tf.Tensor) -> tf.Tensor:
+        h, a, t = (cast_scalar(s, r.dtype) for s in (step_size, momentum_decay, temperature))
+        if subtract_gradient_noise:
+            p = tf.math.rsqrt(v + jitter)
+            return (1 - a) * r + h**2 * p * g + h * tf.sqrt(2 * a * t * p - h**2) * xi
+        root = h * tf.math.rsqrt(tf.sqrt(v + jitter))  # h sqrt(P)
+        return (1 - a) * r + root * (root * g + tf.sqrt(2 * a * t) * xi)
+
+    momentum = tf.nest.map_structure(
+        next_momentum, state.momentum, gradient, mean_square_gradient, xi
+    )
+    position = tf.nest.map_structure(tf.add, state.position, momentum)
+    return State(position, momentum, tau, mean_gradient, mean_square_gradient)
+
+
+def _adapt(
+    tau: Position, mean_gradient: Position, mean_square_gradient: Position, gradient: Position
+) -> tuple[Position, Position, Position]:
+    """The statistics after one more gradient."""
+
+    def one_leaf(
+        tau: tf.Tensor, m: tf.Tensor, v: tf.Tensor, g: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        rate = 1 / (1 + tau)
+        # A scalar whose gradient is always 0 ends with V = 0 and M^2 / V = 0 / 0: no signal, 0.
+        next_tau = tf.maximum(tau + 1 - tau * tf.math.divide_no_nan(m**2, v), 1)
+        return next_tau, m + rate * (g - m), v + rate * (g**2 - v)
+
+    leaves = [
+        one_leaf(*parts)
+        for parts in zip(
+            *map(tf.nest.flatten, (tau, mean_gradient, mean_square_gradient, gradient)),
+            strict=True,
+        )
+    ]
+    taus, means, mean_squares = zip(*leaves, strict=True)
+    return tuple(tf.nest.pack_sequence_as(tau, list(part)) for part in (taus, means, mean_squares))
+
+
+def largest_valid_step_size(
+    state: State,
+    *,
+    momentum_decay: Scalar,
+    temperature: Scalar = 1.0,
+    jitter: float = 1e-6,
+) -> tf.Tensor:
+    """The largest h for which 2 a T h^2 P - h^4 >= 0 for every scalar: sqrt(2 a T min P).
+
+    Scalar, float64. It concerns ``subtract_gradient_noise=True`` only.
+    """
+    validate(momentum_decay=momentum_decay, temperature=temperature)
+    largest = tf.reduce_max(
+        [tf.cast(tf.reduce_max(v), tf.float64) for v in tf.nest.flatten(state.mean_square_gradient)]
+    )
+    scale = 2 * cast_scalar(momentum_decay, tf.float64) * cast_scalar(temperature, tf.float64)
+    return tf.sqrt(scale * tf.math.rsqrt(largest + jitter))
+
+
+def check_step_size(
+    state: State,
+    *,
+    step_size: float,
+    momentum_decay: float,
+    temperature: float = 1.0,
+    jitter: float = 1e-6,
+) -> None:
+    """Refuse a step size for which the noise of eq. 17, with its - h^4, has a negative variance.
+
+    For use outside of ``tf.function`` (it reads values), with ``subtract_gradient_noise=True``:
+    before the first step, and again when adaptation has ended, as P changes until then.
+
+    :raises ValueError: if ``step_size`` is above :func:`largest_valid_step_size`.
+    """
+    validate(step_size=step_size, momentum_decay=momentum_decay, temperature=temperature)
+    largest = float(
+        largest_valid_step_size(
+            state, momentum_decay=momentum_decay, temperature=temperature, jitter=jitter
+        )
+    )
+    if not np.float64(step_size) <= largest:
+        raise ValueError(
+            f"step_size {float(step_size):.6g} makes the noise variance of eq. 17 (Tran et al. "
+            f"2023), 2 a T h^2 P - h^4, negative: the largest valid step_size is {largest:.6g} at "
+            f"momentum_decay {float(momentum_decay):.6g}, temperature {float(temperature):.6g} and "
+            "the present preconditioner. Take a smaller step_size or a larger momentum_decay, or "
+            "set subtract_gradient_noise=False, whose variance is never negative."
+        )

@@ -1,0 +1,110 @@
+"""Standardised noise from stateless seeds: eager, graph and XLA draw the same numbers.
+
+Naming Philox is not enough for that. With ``alg="philox"`` TensorFlow 2.21 gives the same random
+*bits* (and bounded integers) inside and outside of XLA, but other uniforms and normals: there XLA
+makes its floats of the bits in its own way, and so does a GPU. (A seed that is a constant of the
+graph hides this, as the draw is then folded before XLA sees it.) Everything here is therefore made
+of the bits by arithmetic that is ours. What is left is rounding of log, sin and cos.
+"""
+
+from __future__ import annotations
+
+import math
+
+import tensorflow as tf
+
+from gpflow_bae.mcmc.types import Position, Seed
+
+__all__ = ["KINDS", "noise_like", "split", "standard_noise"]
+
+KINDS = ("gaussian", "binomial")
+
+_ALGORITHM = "philox"
+
+
+def standard_noise(
+    shape: tf.TensorShape | tf.Tensor | tuple[int, ...],
+    seed: Seed,
+    dtype: tf.DType = tf.float32,
+    kind: str = "gaussian",
+) -> tf.Tensor:
+    r"""Independent numbers with mean 0 and variance 1.
+
+    ``"gaussian"``: standard normal (Box and Muller 1958), within +- 6.8 in float32 (9.5 in
+    float64).
+
+    ``"binomial"``: (B - 16) / sqrt(8), where B counts the ones among 32 random bits. Mean 0,
+    variance 1, third moment 0, kurtosis 2.9375 (a normal: 3); it takes 33 values, within +- 5.66.
+    A scheme for a stochastic differential equation converges weakly at first order with any
+    increments whose first three moments match the normal's, and at second order if the fourth
+    and fifth match too (Kloeden and Platen 1992, section 14): the fourth is 2 per cent short here.
+    SGHMC's scheme is of first order anyway, and on a Gaussian target, where it is linear, its
+    stationary means and covariances depend on mean and variance alone: they are the same.
+
+    770,000 float32 numbers in a ``tf.function`` on 2 CPU cores took 6.4 ms as Gaussian, 3.8 ms as
+    binomial (1.7 times cheaper; 2.6 ms of both are Philox's bits), and 7.5 ms from
+    ``tf.random.stateless_normal``.
+
+    :param shape: shape of the result.
+    :param seed: two integers, to be used once.
+    :param dtype: a floating type.
+    :param kind: ``"gaussian"`` or ``"binomial"``.
+    :raises ValueError: if ``kind`` is neither.
+    """
+    if kind == "gaussian":
+        return _box_muller(shape, seed, dtype)
+    if kind == "binomial":
+        ones = tf.cast(tf.raw_ops.PopulationCount(x=_bits(shape, seed, tf.uint32)), dtype)
+        return (ones - 16) * math.sqrt(1 / 8)
+    raise ValueError(f"noise must be one of {KINDS}, got {kind!r}.")
+
+
+def _bits(
+    shape: tf.TensorShape | tf.Tensor | tuple[int, ...] | list, seed: Seed, dtype: tf.DType
+) -> tf.Tensor:
+    return tf.random.stateless_uniform(
+        shape, seed=seed, minval=None, maxval=None, dtype=dtype, alg=_ALGORITHM
+    )
+
+
+def _box_muller(
+    shape: tf.TensorShape | tf.Tensor | tuple[int, ...], seed: Seed, dtype: tf.DType
+) -> tf.Tensor:
+    """Two normals of each pair of uniforms."""
+    static_shape = tf.get_static_value(shape) if tf.is_tensor(shape) else shape
+    if static_shape is not None:
+        shape = [int(n) for n in static_shape]
+        size = math.prod(shape)
+    else:
+        size = tf.reduce_prod(shape)
+    is_double = tf.as_dtype(dtype) == tf.float64
+    compute, integer, num_bits = (
+        (tf.float64, tf.uint64, 64) if is_double else (tf.float32, tf.uint32, 32)
+    )
+    bits = tf.cast(_bits([2, (size + 1) // 2], seed, integer), compute)
+    # Half a unit is added so that log sees no 0; near 1 it is rounded away, and log gives 0.
+    uniform = bits[0] * 2.0**-num_bits + 2.0 ** -(num_bits + 1)
+    angle = bits[1] * (2 * math.pi * 2.0**-num_bits)
+    radius = tf.sqrt(-2 * tf.math.log(uniform))
+    normals = tf.concat([radius * tf.cos(angle), radius * tf.sin(angle)], axis=0)
+    if static_shape is None or size % 2:
+        normals = normals[:size]
+    return tf.cast(tf.reshape(normals, shape), dtype)
+
+
+def split(seed: Seed, n: int = 2) -> tf.Tensor:
+    """``n`` independent seeds, [n, 2], from one; unstack along the first axis."""
+    return tf.random.split(seed, num=n, alg=_ALGORITHM)
+
+
+def noise_like(position: Position, seed: Seed, kind: str = "gaussian") -> Position:
+    """Standard noise with the structure, shapes and dtypes of ``position``; a seed per leaf."""
+    leaves = tf.nest.flatten(position)
+    seeds = tf.unstack(split(seed, len(leaves)), num=len(leaves))
+    draws = [
+        standard_noise(
+            leaf.shape if leaf.shape.is_fully_defined() else tf.shape(leaf), s, leaf.dtype, kind
+        )
+        for leaf, s in zip(leaves, seeds, strict=True)
+    ]
+    return tf.nest.pack_sequence_as(position, draws)

@@ -1,0 +1,328 @@
+"""Scores of predictions, in NumPy.
+
+``rmse``, ``mae``, ``smse``, ``nll`` and the two coverages treat the last axis as columns (outputs)
+and every other axis as points: they score each column over its points, then average over columns,
+as the experiments of Ashman et al. (2020) report them. Entries where the truth is NaN are missing
+and are skipped; a column of which every entry is missing is an error. ``rmse`` and ``mae`` are in
+the unit of the truth, ``nll`` is in nats per observed entry, the others have no unit.
+
+Trajectories are scored up to an affine map, as latent coordinates have no scale or axes of their
+own: see :func:`aligned_trajectory_rmse`.
+"""
+
+import dataclasses
+import statistics
+
+import numpy as np
+from check_shapes import check_shapes
+
+__all__ = [
+    "Affine",
+    "aligned_trajectory_rmse",
+    "coverage",
+    "coverage_from_samples",
+    "fit_affine",
+    "mae",
+    "nll",
+    "rmse",
+    "smse",
+]
+
+
+@check_shapes("truth: [points..., P]", "prediction: [points..., P]", "return: []")
+def rmse(truth: np.ndarray, prediction: np.ndarray) -> float:
+    """Root mean squared error of each column, averaged over columns.
+
+    :param truth: Observations; NaN = missing.
+    :param prediction: Predicted values; finite wherever the truth is observed.
+    :return: In the unit of ``truth``.
+    :raises ValueError: If a column has no observed entry, or a prediction is not finite.
+    """
+    return float(np.mean(np.sqrt(_mean_squared_error(truth, prediction))))
+
+
+@check_shapes("truth: [points..., P]", "prediction: [points..., P]", "return: []")
+def mae(truth: np.ndarray, prediction: np.ndarray) -> float:
+    """Mean absolute error of each column, averaged over columns.
+
+    :param truth: Observations; NaN = missing.
+    :param prediction: Predicted values; finite wherever the truth is observed.
+    :return: In the unit of ``truth``.
+    :raises ValueError: If a column has no observed entry, or a prediction is not finite.
+    """
+    truth, observed = _columns(truth)
+    prediction = _predicted("prediction", prediction, observed)
+    return float(np.mean(_observed_mean(np.abs(truth - prediction), observed)))
+
+
+@check_shapes("truth: [points..., P]", "prediction: [points..., P]", "return: []")
+def smse(truth: np.ndarray, prediction: np.ndarray) -> float:
+    """Standardised mean squared error: MSE / MSE of predicting the column's own mean.
+
+    Each column is divided by its own (population) variance over the observed entries of ``truth``,
+    then columns are averaged. The constant predictor at the mean of the test column scores 1.
+
+    :param truth: Observations; NaN = missing.
+    :param prediction: Predicted values; finite wherever the truth is observed.
+    :return: Without unit.
+    :raises ValueError: If a column has no observed entry or is constant, or a prediction is not
+        finite.
+    """
+    error = _mean_squared_error(truth, prediction)
+    values, observed = _columns(truth)
+    mean = _observed_mean(values, observed)
+    # Equality of the extremes, not a zero variance: rounding in the mean of equal numbers can
+    # leave a tiny one.
+    lowest = np.min(np.where(observed, values, np.inf), axis=0)
+    highest = np.max(np.where(observed, values, -np.inf), axis=0)
+    constant = np.flatnonzero(lowest == highest)
+    if constant.size:
+        raise ValueError(
+            f"truth is constant in column(s) {constant.tolist()}, so the mean squared error of"
+            " its mean is 0 and smse is undefined there. Score more points, leave these columns"
+            " out, or use rmse."
+        )
+    return float(np.mean(error / _observed_mean((values - mean) ** 2, observed)))
+
+
+@check_shapes(
+    "truth: [points..., P]", "mean: [points..., P]", "variance: [points..., P]", "return: []"
+)
+def nll(truth: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> float:
+    """Negative log density of a Gaussian prediction, per observed entry, averaged over columns.
+
+    :param truth: Observations; NaN = missing.
+    :param mean: Predictive mean; finite wherever the truth is observed.
+    :param variance: Predictive variance, observation noise included; positive and finite wherever
+        the truth is observed.
+    :return: In nats; it shifts by log(c) when the data are multiplied by c.
+    :raises ValueError: If a column has no observed entry, or a prediction is not valid.
+    """
+    truth, observed = _columns(truth)
+    mean = _predicted("mean", mean, observed)
+    variance = _predicted_variance(variance, observed)
+    entries = 0.5 * (np.log(2.0 * np.pi * variance) + (truth - mean) ** 2 / variance)
+    return float(np.mean(_observed_mean(entries, observed)))
+
+
+@check_shapes(
+    "truth: [points..., P]", "mean: [points..., P]", "variance: [points..., P]", "return: []"
+)
+def coverage(
+    truth: np.ndarray, mean: np.ndarray, variance: np.ndarray, level: float = 0.9
+) -> float:
+    """Fraction of the truth inside the central interval of a Gaussian prediction.
+
+    :param truth: Observations; NaN = missing.
+    :param mean: Predictive mean; finite wherever the truth is observed.
+    :param variance: Predictive variance; positive and finite wherever the truth is observed.
+    :param level: Probability of the interval, in (0, 1).
+    :return: In [0, 1]; a calibrated prediction gives ``level``.
+    :raises ValueError: If ``level`` is out of range, a column has no observed entry, or a
+        prediction is not valid.
+    """
+    _check_level(level)
+    truth, observed = _columns(truth)
+    mean = _predicted("mean", mean, observed)
+    half_width = statistics.NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(
+        _predicted_variance(variance, observed)
+    )
+    inside = np.abs(truth - mean) <= half_width
+    return float(np.mean(_observed_mean(inside, observed)))
+
+
+@check_shapes("truth: [points..., P]", "samples: [S, points..., P]", "return: []")
+def coverage_from_samples(truth: np.ndarray, samples: np.ndarray, level: float = 0.9) -> float:
+    """Fraction of the truth between the (1 -+ level) / 2 quantiles of predictive samples.
+
+    With few samples the quantiles are interpolated and the interval is too short on average; 100
+    or more are enough for level 0.9.
+
+    :param truth: Observations; NaN = missing.
+    :param samples: Predictive draws, S of them; finite wherever the truth is observed.
+    :param level: Probability of the interval, in (0, 1).
+    :return: In [0, 1]; a calibrated prediction gives ``level``.
+    :raises ValueError: If ``level`` is out of range, there are fewer than two samples, a column
+        has no observed entry, or a sample is not finite.
+    """
+    _check_level(level)
+    truth, observed = _columns(truth)
+    samples = np.asarray(samples, dtype=np.float64)
+    if len(samples) < 2:
+        raise ValueError(
+            f"samples holds {len(samples)} draw(s); an interval needs at least 2. Pass more draws,"
+            " or use coverage(truth, mean, variance)."
+        )
+    samples = samples.reshape(len(samples), *truth.shape)
+    samples = _predicted("samples", samples, np.broadcast_to(observed, samples.shape))
+    lower, upper = np.quantile(samples, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
+    inside = (lower <= truth) & (truth <= upper)
+    return float(np.mean(_observed_mean(inside, observed)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Affine:
+    """The map source -> source @ weights + offset, and what its fit left over.
+
+    weights [L, Q], offset [Q], residual_variance [Q]: mean squared residual of each target column
+    over the points of the fit, in squared units of the target.
+    """
+
+    weights: np.ndarray
+    offset: np.ndarray
+    residual_variance: np.ndarray
+
+    @check_shapes("source: [batch..., L]", "return: [batch..., Q]")
+    def __call__(self, source: np.ndarray) -> np.ndarray:
+        """Maps points: [..., L] -> [..., Q]."""
+        return np.asarray(source, dtype=np.float64) @ self.weights + self.offset
+
+    @check_shapes("variance: [batch..., L]", "return: [batch..., Q]")
+    def map_variance(self, variance: np.ndarray, include_residual: bool = False) -> np.ndarray:
+        """Marginal variances of a mapped point with independent coordinates: [..., L] -> [..., Q].
+
+        :param variance: Variance of each coordinate of the source.
+        :param include_residual: Also add ``residual_variance``, which gives the variance of a
+            target drawn around the map.
+        """
+        mapped = np.asarray(variance, dtype=np.float64) @ self.weights**2
+        return mapped + self.residual_variance if include_residual else mapped
+
+
+@check_shapes("source: [points..., L]", "target: [points..., Q]")
+def fit_affine(source: np.ndarray, target: np.ndarray) -> Affine:
+    """Least-squares affine map from ``source`` to ``target``, over all points together.
+
+    Where coordinates of the source are constant or collinear, the map with the smallest weights
+    (in standardised coordinates) is taken; constant coordinates get weight 0.
+
+    :param source: Points to map, such as latent codes; finite.
+    :param target: What they should become, such as true trajectories; finite.
+    :return: The map, with the mean squared residual of each target column.
+    :raises ValueError: If there is no point, or an entry is NaN or infinite.
+    """
+    source, target = _finite_pair("source", source, "target", target)
+    source = source.reshape(-1, source.shape[-1])
+    target = target.reshape(-1, target.shape[-1])
+    source_mean = np.mean(source, axis=0)
+    target_mean = np.mean(target, axis=0)
+    centred = source - source_mean
+    spread = np.sqrt(np.mean(centred**2, axis=0))
+    # Centring a constant column leaves its rounding errors, which least squares would fit.
+    rounding = 1e-12 * np.max(np.abs(source), axis=0)
+    moves = spread > rounding
+    scales = np.where(moves, spread, 1.0)
+    standardised = np.where(moves, centred, 0.0) / scales
+    weights = np.linalg.lstsq(standardised, target - target_mean, rcond=1e-10)[0] / scales[:, None]
+    offset = target_mean - source_mean @ weights
+    residual_variance = np.mean((target - source @ weights - offset) ** 2, axis=0)
+    return Affine(weights=weights, offset=offset, residual_variance=residual_variance)
+
+
+@check_shapes("latents: [T, N, L]", "truth: [T, N, Q]", "return: []")
+def aligned_trajectory_rmse(
+    latents: np.ndarray, truth: np.ndarray, affine: Affine | None = None
+) -> float:
+    """Error of recovered trajectories after an affine map: sqrt(SSE / (T * N * Q)).
+
+    One map serves all videos. A map fitted on the training videos gives the metric ``rmse`` of the
+    moving ball (Q = 2), None gives ``rmse_test_aligned``, the published one (Jazbec et al., 2021).
+    In contrast to :func:`rmse`, squared errors are pooled over columns.
+
+    :param latents: Recovered codes of T videos with N frames; finite.
+    :param truth: True trajectories; finite.
+    :param affine: Map from codes to trajectories; None fits one on these very pairs.
+    :return: In the unit of ``truth``.
+    :raises ValueError: If an entry is NaN or infinite, or ``affine`` does not map L to Q columns.
+    """
+    latents, truth = _finite_pair("latents", latents, "truth", truth)
+    if affine is None:
+        affine = fit_affine(latents, truth)
+    expected = (latents.shape[-1], truth.shape[-1])
+    if affine.weights.shape != expected:
+        raise ValueError(
+            f"affine has weights of shape {affine.weights.shape}; latents and truth need"
+            f" {expected} (columns of latents, columns of truth). Fit it on codes of the same"
+            " model with fit_affine(train_latents, train_trajectories)."
+        )
+    return float(np.sqrt(np.mean((truth - affine(latents)) ** 2)))
+
+
+def _mean_squared_error(truth: np.ndarray, prediction: np.ndarray) -> np.ndarray:
+    truth, observed = _columns(truth)
+    prediction = _predicted("prediction", prediction, observed)
+    return _observed_mean((truth - prediction) ** 2, observed)
+
+
+def _columns(truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Flattens to [points, P], with missing entries set to 0, and the mask of observed ones."""
+    truth = np.asarray(truth, dtype=np.float64)
+    if truth.ndim < 2:
+        raise ValueError(
+            f"truth has shape {truth.shape}; expected [..., N, P] with one column per output."
+            " Add the last axis to a single output: truth[:, None]."
+        )
+    truth = truth.reshape(-1, truth.shape[-1])
+    observed = ~np.isnan(truth)
+    if np.any(np.isinf(truth)):
+        raise ValueError("truth holds infinite entries; use NaN for missing ones.")
+    empty = np.flatnonzero(~np.any(observed, axis=0))
+    if empty.size:
+        raise ValueError(
+            f"truth has no observed entry in column(s) {empty.tolist()} (all NaN), so there is"
+            " nothing to score there. Leave these columns out."
+        )
+    return np.where(observed, truth, 0.0), observed
+
+
+def _predicted(name: str, prediction: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """Flattens to the shape of ``observed``; missing entries become 0."""
+    prediction = np.asarray(prediction, dtype=np.float64).reshape(observed.shape)
+    num_bad = np.count_nonzero(~np.isfinite(prediction) & observed)
+    if num_bad:
+        raise ValueError(
+            f"{name} is NaN or infinite in {num_bad} of the {np.count_nonzero(observed)} entries"
+            " where the truth is observed; every observed entry needs a finite prediction. Check"
+            " the model that made it for divergence."
+        )
+    return np.where(observed, prediction, 0.0)
+
+
+def _predicted_variance(variance: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """As ``_predicted``, positive where observed; missing entries become 1."""
+    variance = _predicted("variance", variance, observed)
+    if np.any(variance[observed] <= 0.0):
+        raise ValueError(
+            f"variance is {np.min(variance[observed]):g} at its smallest; it must be positive"
+            " wherever the truth is observed. Pass variances (not log-variances), with the"
+            " observation noise included."
+        )
+    return np.where(observed, variance, 1.0)
+
+
+def _observed_mean(entries: np.ndarray, observed: np.ndarray) -> np.ndarray:
+    """Mean of each column over its observed entries: [points, P] -> [P]."""
+    return np.sum(np.where(observed, entries, 0.0), axis=0) / np.sum(observed, axis=0)
+
+
+def _finite_pair(
+    first_name: str, first: np.ndarray, second_name: str, second: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    first = np.asarray(first, dtype=np.float64)
+    second = np.asarray(second, dtype=np.float64)
+    for name, array in ((first_name, first), (second_name, second)):
+        if array.size == 0:
+            raise ValueError(f"{name} has shape {array.shape}, without any entry; pass points.")
+        num_bad = np.count_nonzero(~np.isfinite(array))
+        if num_bad:
+            raise ValueError(
+                f"{name} holds {num_bad} NaN or infinite entries of {array.size}; an affine map"
+                " needs finite points. Leave the affected points out of both arrays, or check the"
+                " model that made them for divergence."
+            )
+    return first, second
+
+
+def _check_level(level: float) -> None:
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level is {level!r}; it must lie strictly between 0 and 1, such as 0.9.")

@@ -1,0 +1,16 @@
+"""The named combinations of prior, decoder, likelihood and encoder."""
+
+from .autoencoder import BayesianAutoencoder, State, set_default_kernel_priors
+from .sampled import BAE, GPBAE, SGPBAE
+from .variational import VAE, VariationalAutoencoder
+
+__all__ = [
+    "BAE",
+    "GPBAE",
+    "SGPBAE",
+    "VAE",
+    "BayesianAutoencoder",
+    "State",
+    "VariationalAutoencoder",
+    "set_default_kernel_priors",
+]

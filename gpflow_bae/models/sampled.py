@@ -1,0 +1,100 @@
+"""The published sampled models: a choice of prior each, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import gpflow
+import keras
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ..decoders import KerasDecoder
+from ..encoders import StochasticEncoder
+from ..latent_priors import GP, SparseGP, StandardNormal
+from ..latent_priors.base import GaussianLatentPrior, KernelLike
+from ..likelihoods import MaskedLikelihood
+from .autoencoder import BayesianAutoencoder
+
+__all__ = ["BAE", "GPBAE", "SGPBAE"]
+
+Network = keras.Model | tf.Module
+
+
+def _compose(
+    latent_prior: GaussianLatentPrior,
+    decoder: Network,
+    encoder: Network,
+    likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
+) -> dict[str, Any]:
+    """Keras models become a decoder with N(0, 1) weights and a stochastic encoder."""
+    return {
+        "latent_prior": latent_prior,
+        "decoder": decoder if isinstance(decoder, gpflow.Module) else KerasDecoder(decoder),
+        "encoder": encoder if isinstance(encoder, gpflow.Module) else StochasticEncoder(encoder),
+        "likelihood": likelihood,
+    }
+
+
+class SGPBAE(BayesianAutoencoder):
+    """Fully Bayesian autoencoder with a sparse GP latent (Tran et al. 2023)."""
+
+    def __init__(
+        self,
+        kernel: KernelLike,
+        inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
+        decoder: Network,
+        encoder: Network,
+        likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
+        latent_dim: int,
+        code_noise_variance: float = 1e-3,
+        inducing_outputs: Literal["integrated", "sampled"] = "integrated",
+    ):
+        """
+        :param kernel: GPflow kernel over the inputs, or one per latent channel; parameters
+            without a prior get the paper's log-normal ones.
+        :param inducing_variable: inducing inputs [M, D] or GPflow ``InducingPoints``.
+        :param decoder: built Keras model ``[rows, L] -> [rows, P]`` (weights get N(0, 1) priors),
+            or a :class:`~gpflow_bae.decoders.KerasDecoder` with priors of your own.
+        :param encoder: built Keras model ``[rows, 2 P] -> [rows, L]``, observations and noise
+            concatenated, or one of :mod:`gpflow_bae.encoders`.
+        :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
+        :param code_noise_variance: see :class:`~gpflow_bae.latent_priors.SparseGP`.
+        :param inducing_outputs: "integrated" for many tasks with inducing outputs of their own,
+            "sampled" for one long task taken in minibatches of points.
+        """
+        prior = SparseGP(
+            kernel, inducing_variable, latent_dim, code_noise_variance, inducing_outputs
+        )
+        super().__init__(**_compose(prior, decoder, encoder, likelihood))
+
+
+class GPBAE(BayesianAutoencoder):
+    """Bayesian autoencoder with an exact GP latent (Tran et al. 2023): N^3 per task."""
+
+    def __init__(
+        self,
+        kernel: KernelLike,
+        decoder: Network,
+        encoder: Network,
+        likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
+        latent_dim: int,
+        code_noise_variance: float = 1e-3,
+    ):
+        """Arguments as in :class:`SGPBAE`."""
+        prior = GP(kernel, latent_dim, code_noise_variance)
+        super().__init__(**_compose(prior, decoder, encoder, likelihood))
+
+
+class BAE(BayesianAutoencoder):
+    """Bayesian autoencoder with i.i.d. standard normal codes (Tran et al. 2021, 2023)."""
+
+    def __init__(
+        self,
+        decoder: Network,
+        encoder: Network,
+        likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
+        latent_dim: int,
+    ):
+        """Arguments as in :class:`SGPBAE`; there is no kernel, and inputs are ignored."""
+        super().__init__(**_compose(StandardNormal(latent_dim), decoder, encoder, likelihood))

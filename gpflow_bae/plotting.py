@@ -1,0 +1,273 @@
+"""Figures of the experiments, drawn from arrays.
+
+Every function returns a new ``matplotlib.figure.Figure`` and leaves pyplot's state alone, so it
+works without a display and in threads: ``plot_training_curve(...).savefig("curve.png")``. Colours
+are those of Okabe and Ito, which differ for colour-blind readers too; line styles and markers tell
+curves apart in grey.
+"""
+
+import itertools
+import statistics
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from check_shapes import check_shapes
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+__all__ = [
+    "plot_inducing_posterior",
+    "plot_lengthscale_posteriors",
+    "plot_rmse_against_inducing",
+    "plot_training_curve",
+    "plot_trajectories",
+]
+
+BLUE = "#0072B2"
+VERMILION = "#D55E00"
+GREEN = "#009E73"
+PURPLE = "#CC79A7"
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+BLACK = "#000000"
+GREY = "#666666"
+
+_CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_LINE_STYLES = ("--", ":", "-.")
+
+
+@check_shapes(
+    "truth: [T, N, 2]",
+    "mean: [T, N, 2]",
+    "std: [T, N, 2]",
+)
+def plot_trajectories(
+    truth: np.ndarray, mean: np.ndarray, std: np.ndarray, num: int = 4, level: float = 0.9
+) -> Figure:
+    """True and recovered paths of the first videos, one row each.
+
+    Left and middle: each coordinate over time, with the central credible interval of a Gaussian
+    with the given standard deviation. Right: the path in the plane.
+
+    :param truth: True trajectories.
+    :param mean: Recovered trajectories, in the coordinates of ``truth`` (after alignment).
+    :param std: Their standard deviations.
+    :param num: Number of videos shown, at most T.
+    :param level: Probability of the band, in (0, 1).
+    :raises ValueError: If ``num`` or ``level`` is out of range, or an array has no video.
+    """
+    if len(truth) == 0:
+        raise ValueError("truth holds no video (T = 0); pass at least one.")
+    if num < 1:
+        raise ValueError(f"num is {num}; it must be at least 1, as one row is drawn per video.")
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level is {level!r}; it must lie strictly between 0 and 1.")
+    num = min(num, len(truth))
+    half_width = statistics.NormalDist().inv_cdf(0.5 + 0.5 * level) * np.asarray(std)
+    times = np.arange(truth.shape[1])
+
+    figure = Figure(figsize=(10.0, 2.2 * num + 0.6), layout="constrained")
+    axes = figure.subplots(num, 3, squeeze=False, width_ratios=(2, 2, 1.2))
+    for video, row in enumerate(axes):
+        for coordinate, name in enumerate(("horizontal", "vertical")):
+            axis = row[coordinate]
+            recovered = mean[video, :, coordinate]
+            width = half_width[video, :, coordinate]
+            axis.fill_between(
+                times,
+                recovered - width,
+                recovered + width,
+                color=VERMILION,
+                alpha=0.25,
+                linewidth=0,
+                label=f"{100 * level:g} % credible",
+            )
+            axis.plot(times, truth[video, :, coordinate], color=BLUE, label="true")
+            axis.plot(times, recovered, color=VERMILION, linestyle="--", label="recovered")
+            axis.set_ylabel(f"{name} (prior std)")
+            if video == 0:
+                axis.set_title(f"{name} coordinate", fontsize="medium")
+        plane = row[2]
+        plane.plot(*truth[video].T, color=BLUE)
+        plane.plot(*mean[video].T, color=VERMILION, linestyle="--")
+        plane.plot(*truth[video, 0], color=BLUE, marker="o", linestyle="none", markersize=4)
+        plane.set_aspect("equal", adjustable="datalim")
+        plane.set_ylabel("vertical (prior std)")
+        if video == 0:
+            plane.set_title("path (dot: first frame)", fontsize="medium")
+    axes[-1, 0].set_xlabel("time (frames)")
+    axes[-1, 1].set_xlabel("time (frames)")
+    axes[-1, 2].set_xlabel("horizontal (prior std)")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+def plot_rmse_against_inducing(
+    curves: Mapping[str, tuple[Sequence[int], Sequence[float], Sequence[float] | None]],
+    lines: Mapping[str, float] | None = None,
+) -> Figure:
+    """RMSE against the number of inducing points, with reference models as horizontal lines.
+
+    :param curves: For each label: numbers of inducing points, mean RMSE over seeds, and standard
+        deviation over seeds, or None for no error bars.
+    :param lines: RMSE of the models without inducing points, by label.
+    :raises ValueError: If there is nothing to draw, or the lists of a curve differ in length.
+    """
+    lines = lines or {}
+    if not curves and not lines:
+        raise ValueError("curves and lines are both empty; pass at least one of them.")
+    figure, axis = _single()
+    for (label, (num_inducing, mean, std)), color, marker in zip(
+        curves.items(), itertools.cycle(_CYCLE), itertools.cycle(_MARKERS), strict=False
+    ):
+        lengths = [len(num_inducing), len(mean)] + ([] if std is None else [len(std)])
+        if len(set(lengths)) != 1:
+            raise ValueError(
+                f"curves[{label!r}] holds lists of lengths {lengths}; the numbers of inducing"
+                " points, means and standard deviations need one entry each per point."
+            )
+        order = np.argsort(num_inducing)
+        axis.errorbar(
+            np.asarray(num_inducing)[order],
+            np.asarray(mean)[order],
+            yerr=None if std is None else np.asarray(std)[order],
+            color=color,
+            marker=marker,
+            capsize=3,
+            label=label,
+        )
+    # Lines continue the colour cycle, so that none repeats a curve's colour.
+    colors = itertools.islice(itertools.cycle(_CYCLE), len(curves), None)
+    for (label, value), color, style in zip(
+        lines.items(), colors, itertools.cycle(_LINE_STYLES), strict=False
+    ):
+        axis.axhline(value, color=color, linestyle=style, label=label)
+    ticks = sorted({int(M) for num_inducing, _, _ in curves.values() for M in num_inducing})
+    if ticks:
+        axis.set_xticks(ticks)
+    axis.set_ylim(bottom=0.0)
+    axis.set_xlabel("number of inducing points, M")
+    axis.set_ylabel("test RMSE (prior std)")
+    axis.legend(frameon=False)
+    return figure
+
+
+def plot_lengthscale_posteriors(
+    samples: Mapping[int, np.ndarray], true_value: float | None = None
+) -> Figure:
+    """Posterior density of the lengthscale for several numbers of inducing points.
+
+    :param samples: For each M, the posterior samples of the lengthscale, any shape (channels are
+        pooled).
+    :param true_value: Drawn as a vertical line.
+    :raises ValueError: If there are no samples, or one is not finite.
+    """
+    if not samples:
+        raise ValueError("samples is empty; pass the posterior samples of at least one M.")
+    flat = {M: _finite(f"samples[{M}]", values) for M, values in sorted(samples.items())}
+    pooled = np.concatenate(list(flat.values()))
+    num_bins = min(60, max(10, int(np.sqrt(pooled.size))))
+    bins = np.histogram_bin_edges(pooled, bins=num_bins).tolist()
+    figure, axis = _single()
+    styles = itertools.cycle(("-", *_LINE_STYLES))
+    for (M, values), color, style in zip(
+        flat.items(), itertools.cycle(_CYCLE), styles, strict=False
+    ):
+        axis.hist(values, bins=bins, density=True, histtype="stepfilled", color=color, alpha=0.15)
+        axis.hist(
+            values,
+            bins=bins,
+            density=True,
+            histtype="step",
+            color=color,
+            linestyle=style,
+            linewidth=1.5,
+            label=f"M = {M}",
+        )
+    if true_value is not None:
+        axis.axvline(true_value, color=BLACK, linewidth=1.5, label=f"true value, {true_value:g}")
+    axis.set_xlabel("lengthscale (frames)")
+    axis.set_ylabel("posterior density (1 / frames)")
+    axis.legend(frameon=False)
+    return figure
+
+
+@check_shapes("samples: [S, M]")
+def plot_inducing_posterior(
+    samples: np.ndarray, x_range: tuple[float, float], xlabel: str = "time (frames)"
+) -> Figure:
+    """Where the inducing inputs lie: their pooled density, and each one's interval.
+
+    Inducing inputs are shown from bottom to top by posterior median; thick bars hold the central
+    50 % of the samples, thin ones 95 %.
+
+    :param samples: Posterior samples of M one-dimensional inducing inputs.
+    :param x_range: First and last input of the data, shaded.
+    :param xlabel: Name and unit of the input.
+    :raises ValueError: If there are no samples, one is not finite, or ``x_range`` is not
+        increasing.
+    """
+    pooled = _finite("samples", samples)
+    if not x_range[0] < x_range[1]:
+        raise ValueError(f"x_range is {x_range}; expected (first, last) with first < last.")
+    quantiles = np.quantile(np.asarray(samples), (0.025, 0.25, 0.5, 0.75, 0.975), axis=0)
+    low, lower_quartile, median, upper_quartile, high = quantiles[:, np.argsort(quantiles[2])]
+    M = len(median)
+    rows = np.arange(1, M + 1)
+
+    figure = Figure(figsize=(6.4, min(2.4 + 0.2 * M, 12.0)), layout="constrained")
+    density, intervals = figure.subplots(2, 1, sharex=True, height_ratios=(1, max(1.0, M / 8)))
+    for axis in (density, intervals):
+        axis.axvspan(*x_range, color=GREY, alpha=0.12, linewidth=0, label="range of the data")
+    density.hist(pooled, bins=60, density=True, color=BLUE, alpha=0.6)
+    density.set_ylabel("density, pooled")
+    intervals.hlines(rows, low, high, color=BLUE, linewidth=1, label="95 %")
+    intervals.hlines(rows, lower_quartile, upper_quartile, color=BLUE, linewidth=4, label="50 %")
+    intervals.plot(median, rows, color=VERMILION, marker="o", linestyle="none", label="median")
+    intervals.set_ylabel("inducing input, by median")
+    intervals.set_ylim(0.0, M + 1.0)
+    intervals.set_xlabel(xlabel)
+    handles, labels = intervals.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+@check_shapes("steps: [K]", "values: [K]")
+def plot_training_curve(
+    steps: Sequence[float] | np.ndarray, values: Sequence[float] | np.ndarray, ylabel: str
+) -> Figure:
+    """A recorded quantity against the step of training or sampling.
+
+    :param steps: Step of each record.
+    :param values: The quantity; NaN leaves a gap.
+    :param ylabel: Its name and unit.
+    :raises ValueError: If there are no records.
+    """
+    if len(steps) == 0:
+        raise ValueError("steps is empty; pass at least one record.")
+    figure, axis = _single()
+    # A marker keeps a single record visible.
+    axis.plot(steps, values, color=BLUE, marker="." if len(steps) < 50 else None)
+    axis.set_xlabel("step")
+    axis.set_ylabel(ylabel)
+    return figure
+
+
+def _single() -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axis = figure.subplots()
+    axis.grid(alpha=0.25)
+    return figure, axis
+
+
+def _finite(name: str, values: np.ndarray) -> np.ndarray:
+    flat = np.ravel(np.asarray(values, dtype=np.float64))
+    if flat.size == 0:
+        raise ValueError(f"{name} is empty; pass at least one posterior sample.")
+    if not np.all(np.isfinite(flat)):
+        raise ValueError(
+            f"{name} holds NaN or infinite samples; drop them, or check the chain for divergence."
+        )
+    return flat

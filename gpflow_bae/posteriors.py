@@ -1,0 +1,355 @@
+"""A bank of posterior samples, and the predictions that average over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+
+from . import functional
+from .mcmc.noise import standard_noise
+from .models import BayesianAutoencoder
+
+__all__ = ["LatentSamples", "Posterior", "Prediction"]
+
+
+class Prediction(NamedTuple):
+    """Predicted observations, with the two sources of their variance apart."""
+
+    mean: np.ndarray  # [T, N, P]
+    noise_variance: np.ndarray  # [T, N, P], of the likelihood, averaged over samples
+    epistemic_variance: np.ndarray  # [T, N, P], spread of the mean over samples and codes
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Predictive variance: noise plus epistemic."""
+        return self.noise_variance + self.epistemic_variance
+
+
+class LatentSamples(NamedTuple):
+    """Gaussian conditionals of the latent function, one for each posterior sample."""
+
+    mean: np.ndarray  # [S, T, N, L]
+    variance: np.ndarray  # [S, T, N, L]
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance over the posterior [T, N, L], by the law of total variance."""
+        return self.mean.mean(0), self.variance.mean(0) + self.mean.var(0)
+
+
+class Posterior:
+    """Posterior samples of decoder, prior and encoder: each sample is consistent in itself.
+
+    Latent moments average over samples of one chain; code space has symmetries (rotations, for
+    channels that share a kernel), so chains are compared through predictions, not through codes.
+    """
+
+    def __init__(
+        self,
+        model: BayesianAutoencoder,
+        parameters: Sequence[np.ndarray],
+        encoder: Sequence[np.ndarray],
+        X: TensorType | None,
+        Y: TensorType,
+        latents: np.ndarray | None = None,
+        temperature: float = 1.0,
+        history: np.ndarray | None = None,
+        seconds: Mapping[str, float] | None = None,
+        warm_start_losses: np.ndarray | None = None,
+    ):
+        """
+        :param parameters: unconstrained values [S, ...] in the order of ``model.sampled_paths``.
+        :param encoder: encoder weights [S, ...] in the order of ``model.encoder_paths``.
+        :param X, Y: training data, inputs [T or 1, N, D] and observations [T, N, P] with zeros
+            where missing; predictions condition on them unless told otherwise.
+        :param latents: the codes that were sampled with the parameters [S, T, N, L].
+        :param history: log prior, log likelihood and encoder loss of each round [rounds, 3].
+        """
+        self.model = model
+        self.parameters, self.encoder = list(parameters), list(encoder)
+        self.X, self.Y, self.latents = X, Y, latents
+        self.temperature, self.history = temperature, history
+        self.seconds = dict(seconds or {})
+        self.warm_start_losses = warm_start_losses
+        self._latent = tf.function(self._latent_given_pseudo, reduce_retracing=True)
+        self._decode = tf.function(self._decode_draws, reduce_retracing=True)
+        self._draw = tf.function(self._encoder_draw, reduce_retracing=True)
+
+    @classmethod
+    def from_samples(
+        cls,
+        model: BayesianAutoencoder,
+        data: Any,
+        samples: Sequence[Mapping[str, np.ndarray]],
+        **kwargs: Any,
+    ) -> Posterior:
+        """From the sampler's records, one mapping of arrays for each sample."""
+
+        def stack(prefix: str, count: int) -> list[np.ndarray]:
+            return [np.stack([s[f"{prefix}_{i}"] for s in samples]) for i in range(count)]
+
+        return cls(
+            model,
+            stack("parameter", len(model.sampled_paths)),
+            stack("encoder", len(model.encoder_paths)),
+            data.X,
+            data.Y,
+            latents=np.stack([s["latents"] for s in samples]),
+            **kwargs,
+        )
+
+    @classmethod
+    def from_point(cls, model: BayesianAutoencoder, data: Any, **kwargs: Any) -> Posterior:
+        """A bank of one: the model as it stands, for example after variational training."""
+        values = functional.unconstrained_values(model.sampled_parameters)
+        return cls(
+            model,
+            [v.numpy()[None] for v in values],
+            [v.numpy()[None] for v in model.encoder_variables],
+            data.X,
+            data.Y,
+            **kwargs,
+        )
+
+    @property
+    def num_samples(self) -> int:
+        """Number of posterior samples S."""
+        return len(self.encoder[0])
+
+    def hyperparameters(self, include_decoder: bool = False) -> dict[str, np.ndarray]:
+        """Constrained samples [S, ...] by parameter path; network weights only when asked."""
+        result = {}
+        parameters = self.model.sampled_parameters
+        for path, parameter, values in zip(
+            self.model.sampled_paths, parameters, self.parameters, strict=True
+        ):
+            if include_decoder or not path.startswith(".decoder"):
+                (constrained,) = functional.constrain([parameter], [tf.constant(values)])
+                result[path] = constrained.numpy()
+        return result
+
+    def latent_samples(
+        self,
+        Xnew: TensorType | None = None,
+        given: tuple[TensorType | None, TensorType] | None = None,
+        *,
+        num_draws: int = 16,
+        seed: int = 0,
+    ) -> LatentSamples:
+        """The latent function at ``Xnew``, for each posterior sample apart.
+
+        The encoded observations of ``given`` are Gaussian pseudo-observations of its codes; the
+        prior is conditioned on them.
+
+        :param Xnew: inputs [T or 1, N, D] (or [N, D]); None for those of ``given`` themselves.
+        :param given: ``(X, Y)`` to condition on, Y with NaN where missing; by default the
+            training data.
+        :param num_draws: draws of a stochastic encoder for each point.
+        :param seed: of those draws.
+        """
+        X, Y = self._given(given)
+        Xnew = None if Xnew is None else self._inputs(Xnew)
+        means, variances = [], []
+        for s in range(self.num_samples):
+            draw_seed = tf.constant([seed, s], tf.int32)
+            mean, variance = self._latent(
+                *self._sample(s), X, Y, Xnew, draw_seed, num_draws=num_draws
+            )
+            means.append(mean.numpy())
+            variances.append(variance.numpy())
+        return LatentSamples(np.stack(means), np.stack(variances))
+
+    def predict_latent(
+        self,
+        Xnew: TensorType | None = None,
+        given: tuple[TensorType | None, TensorType] | None = None,
+        *,
+        num_draws: int = 16,
+        seed: int = 0,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of the latent function, [T, N, L].
+
+        Arguments as in :meth:`latent_samples`.
+        """
+        return self.latent_samples(Xnew, given, num_draws=num_draws, seed=seed).moments()
+
+    def predict(
+        self,
+        Xnew: TensorType | None = None,
+        given: tuple[TensorType | None, TensorType] | None = None,
+        *,
+        num_draws: int = 16,
+        num_codes: int = 4,
+        seed: int = 0,
+    ) -> Prediction:
+        """Predicted observations: decoder noise and spread over samples and codes, apart.
+
+        :param num_codes: draws of the codes from each sample's conditional.
+        """
+        latents = self.latent_samples(Xnew, given, num_draws=num_draws, seed=seed)
+        total = noise = square = 0.0
+        for s in range(self.num_samples):
+            draw_seed = tf.constant([seed + 1, s], tf.int32)
+            moments = self._decode(
+                *self._sample(s), latents.mean[s], latents.variance[s], draw_seed,
+                num_codes=num_codes,
+            )
+            mean, mean_square, noise_variance = (m.numpy() for m in moments)
+            total, square, noise = total + mean, square + mean_square, noise + noise_variance
+        mean, count = total / self.num_samples, self.num_samples
+        epistemic = np.maximum(square / count - np.square(mean), 0.0)
+        return Prediction(mean, noise / count, epistemic)
+
+    def predict_y(
+        self,
+        Xnew: TensorType | None = None,
+        given: tuple[TensorType | None, TensorType] | None = None,
+        **kwargs: Any,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Predictive mean and variance of the observations, [T, N, P]; see :meth:`predict`."""
+        prediction = self.predict(Xnew, given, **kwargs)
+        return prediction.mean, prediction.variance
+
+    def reconstruct(
+        self, Y: TensorType, X: TensorType | None = None, **kwargs: Any
+    ) -> Prediction:
+        """Encode ``Y`` (NaN where missing), condition the prior on it, and decode."""
+        return self.predict(None, (X, Y), **kwargs)
+
+    def impute(
+        self, Y: TensorType, X: TensorType | None = None, **kwargs: Any
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """``Y`` with its NaN filled by predictive means, and standard deviations (0 elsewhere)."""
+        prediction = self.reconstruct(Y, X, **kwargs)
+        observed = np.asarray(Y).reshape(prediction.mean.shape)
+        missing = np.isnan(observed)
+        filled = np.where(missing, prediction.mean, observed)
+        scale = np.where(missing, np.sqrt(prediction.variance), 0.0)
+        return filled.reshape(np.shape(Y)), scale.reshape(np.shape(Y))
+
+    def encode(self, Y: TensorType, *, num_draws: int = 16, seed: int = 0) -> np.ndarray:
+        """Codes drawn by the encoders alone, without the prior: [S, num_draws, T, N, L]."""
+        _, Y = self._given((self.X, Y), check_inputs=False)
+        draws = [
+            self._draw(*self._sample(s), Y, tf.constant([seed, s], tf.int32), num_draws=num_draws)
+            for s in range(self.num_samples)
+        ]
+        return np.stack([d.numpy() for d in draws])
+
+    def to_inference_data(self, include_decoder: bool = False) -> Any:
+        """ArviZ ``InferenceData`` with one chain: hyperparameters, and the density by round.
+
+        :raises ImportError: without the extra ``diagnostics``.
+        """
+        try:
+            import arviz
+        except ImportError as error:
+            raise ImportError(
+                "to_inference_data needs ArviZ: pip install 'gpflow-bae[diagnostics]'."
+            ) from error
+        samples = {
+            path.lstrip("."): values[None]
+            for path, values in self.hyperparameters(include_decoder).items()
+        }
+        data = arviz.from_dict(posterior=samples, attrs={"temperature": self.temperature})
+        if self.history is not None and len(self.history):
+            names = ("log_prior", "log_likelihood", "encoder_loss")
+            rounds = {n: self.history[None, :, i] for i, n in enumerate(names)}
+            rounds_group = arviz.convert_to_dataset(rounds, coords={}, dims={})
+            data.add_groups({"round_stats": rounds_group})
+        return data
+
+    def _sample(self, s: int) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+        return (
+            [tf.constant(values[s]) for values in self.parameters],
+            [tf.constant(values[s]) for values in self.encoder],
+        )
+
+    @staticmethod
+    def _inputs(X: TensorType) -> tf.Tensor:
+        X = tf.convert_to_tensor(X, dtype=gpflow.default_float())
+        return X[None] if X.shape.rank == 2 else X
+
+    def _given(
+        self, given: tuple[TensorType | None, TensorType] | None, check_inputs: bool = True
+    ) -> tuple[tf.Tensor | None, tf.Tensor]:
+        if given is None:
+            return self.X, tf.convert_to_tensor(self.Y)
+        X, Y = given
+        Y = np.asarray(Y, dtype=np.float32)
+        Y = Y[None] if Y.ndim == 2 else Y
+        if np.isinf(Y).any():
+            raise ValueError("Y holds infinity; missing observations are NaN.")
+        width = self.Y.shape[-1]
+        if Y.ndim != 3 or Y.shape[-1] != width:
+            raise ValueError(
+                f"Y must have shape [T, N, P] with P = {width} as in training, got {Y.shape}."
+            )
+        if X is None and check_inputs and self.model.latent_prior.needs_inputs:
+            raise ValueError(
+                f"{type(self.model.latent_prior).__name__} is a prior over inputs: X is needed "
+                "beside Y, got None."
+            )
+        X = None if X is None else self._inputs(X)
+        if X is not None and check_inputs and X.shape[-2] != Y.shape[-2]:
+            raise ValueError(
+                f"X and Y must have the same number of points, got {X.shape[-2]} and "
+                f"{Y.shape[-2]}."
+            )
+        return X, tf.constant(np.nan_to_num(Y, nan=0.0))
+
+    @check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
+    def _latent_given_pseudo(
+        self,
+        values: list[tf.Tensor],
+        encoder_values: list[tf.Tensor],
+        X: tf.Tensor | None,
+        Y: tf.Tensor,
+        Xnew: tf.Tensor | None,
+        seed: tf.Tensor,
+        num_draws: int,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        model = self.model.bind(values, encoder_values)
+        mean, variance = model.pseudo_observations(X, Y, seed, num_draws)
+        if Xnew is None:
+            q = model.latent_prior.condition(X, mean, variance)
+            return q.mean, q.variance
+        return model.latent_prior.predict(Xnew, X, mean, variance)
+
+    def _decode_draws(
+        self,
+        values: list[tf.Tensor],
+        encoder_values: list[tf.Tensor],
+        mean: tf.Tensor,
+        variance: tf.Tensor,
+        seed: tf.Tensor,
+        num_codes: int,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Moments of y over draws of the codes: mean, mean square of means, noise variance."""
+        model = self.model.bind(values, encoder_values)
+        total = square = noise_total = tf.zeros([], gpflow.default_float())
+        for draw_seed in tf.unstack(tf.random.split(seed, num_codes, alg="philox")):
+            noise = standard_noise(tf.shape(mean), draw_seed, mean.dtype)
+            F = model.decoder(mean + tf.sqrt(variance) * noise)
+            moments = model.likelihood.moments(F)
+            y_mean, y_noise = (tf.cast(m, gpflow.default_float()) for m in moments)
+            total, square = total + y_mean, square + tf.square(y_mean)
+            noise_total += y_noise
+        return total / num_codes, square / num_codes, noise_total / num_codes
+
+    def _encoder_draw(
+        self,
+        values: list[tf.Tensor],
+        encoder_values: list[tf.Tensor],
+        Y: tf.Tensor,
+        seed: tf.Tensor,
+        num_draws: int,
+    ) -> tf.Tensor:
+        model = self.model.bind(values, encoder_values)
+        seeds = tf.unstack(tf.random.split(seed, num_draws, alg="philox"))
+        return tf.stack([model.encoder.sample(Y, s) for s in seeds])

@@ -1,0 +1,27 @@
+"""Inference engines: amortised SG-MCMC and variational training."""
+
+from .amortized import AmortizedRound, Chain, RoundStatistics
+from .data import TrainingData, prepare_data
+from .encoder_losses import encoder_loss
+from .initial_codes import smoothest_projections
+from .sampling import sample_amortized
+from .settings import AmortizedSettings, VariationalSettings, amortized_preset
+from .variational import fit_variational, variational_loss
+from .warm_start import WarmStart
+
+__all__ = [
+    "AmortizedRound",
+    "AmortizedSettings",
+    "Chain",
+    "RoundStatistics",
+    "TrainingData",
+    "VariationalSettings",
+    "WarmStart",
+    "amortized_preset",
+    "encoder_loss",
+    "fit_variational",
+    "prepare_data",
+    "sample_amortized",
+    "smoothest_projections",
+    "variational_loss",
+]

@@ -1,0 +1,236 @@
+"""One round of Algorithm 1 (Tran et al. 2023), compiled whole.
+
+A round draws a minibatch and seeds, starts its codes from the encoder (or where the chain left
+them), makes K SG-MCMC updates of (parameters, codes) jointly, and then J Adam steps that fit the
+encoder to the sampled codes. Nothing in it returns to Python.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import gpflow
+import keras
+import tensorflow as tf
+
+from .. import functional
+from ..base import Batch
+from ..mcmc import adaptive_sghmc
+from ..models import BayesianAutoencoder, State
+from .data import TrainingData, draw_indices
+from .encoder_losses import check_encoder_loss, encoder_loss
+from .settings import AmortizedSettings
+
+__all__ = ["AmortizedRound", "Chain", "RoundStatistics"]
+
+SamplerState = adaptive_sghmc.State
+
+
+class Chain(NamedTuple):
+    """Where the sampler is: state of the parameters, and of the codes of every data point.
+
+    Statistics that belong to a code stay with its data point, never with a row of a minibatch.
+    """
+
+    parameters: SamplerState  # leaves are tuples in the order of model.sampled_parameters
+    codes: SamplerState  # leaves are [T, N, L]
+
+
+class RoundStatistics(NamedTuple):
+    """What a round reports."""
+
+    log_prior: tf.Tensor  # of the parameters, at the end of the round
+    log_likelihood: tf.Tensor  # of codes and observations, times N/B
+    encoder_loss: tf.Tensor  # mean over the round's Adam steps
+    finite: tf.Tensor  # [number of parameters + 1], the last one for the codes
+
+
+def _join(parameters: SamplerState, codes: SamplerState) -> SamplerState:
+    return SamplerState(*((p, c) for p, c in zip(parameters, codes, strict=True)))
+
+
+def _split(state: SamplerState) -> tuple[SamplerState, SamplerState]:
+    return SamplerState(*(part[0] for part in state)), SamplerState(*(part[1] for part in state))
+
+
+class AmortizedRound:
+    """The compiled round of one model on one data set; traced once."""
+
+    def __init__(
+        self,
+        model: BayesianAutoencoder,
+        data: TrainingData,
+        settings: AmortizedSettings,
+        jit_compile: bool = False,
+    ):
+        check_encoder_loss(settings.encoder_loss, model.encoder)
+        self.model, self.data, self.settings = model, data, settings
+        self.encoder_variables = model.encoder_variables
+        self.optimizer = keras.optimizers.Adam(settings.encoder_learning_rate)
+        self.optimizer.build(self.encoder_variables)
+        batch_size = settings.batch_size or data.num_items
+        self.scale = data.num_items / batch_size  # N/B, the only place
+        self._compiled = tf.function(self._round, jit_compile=jit_compile)
+
+    @property
+    def tracing_count(self) -> int:
+        """How often the round was traced: 1 in a healthy run."""
+        return self._compiled.experimental_get_tracing_count()
+
+    def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
+        """At the model's present values; the codes at ``latents``, else drawn by the encoder."""
+        if latents is None:
+            latents = self.model.encoder.sample(self.data.Y, seed)
+        latents = tf.cast(latents, gpflow.default_float())
+        values = functional.unconstrained_values(self.model.sampled_parameters)
+        return Chain(adaptive_sghmc.init(values), adaptive_sghmc.init(latents))
+
+    def __call__(
+        self, chain: Chain, seed: tf.Tensor, adapt: bool
+    ) -> tuple[Chain, RoundStatistics]:
+        """Run one round; the encoder's variables change in place."""
+        return self._compiled(chain, seed, tf.constant(adapt))
+
+    def _round(
+        self, chain: Chain, seed: tf.Tensor, adapt: tf.Tensor
+    ) -> tuple[Chain, RoundStatistics]:
+        settings, data = self.settings, self.data
+        seeds = tf.unstack(tf.random.split(seed, 4, alg="philox"))
+        indices = draw_indices(data.num_items, settings.batch_size, seeds[0])
+        batch = data.gather(indices)
+        codes = self._gather_codes(chain.codes, indices)
+        if settings.codes == "encoder":
+            fresh = tf.cast(self.model.encoder.sample(batch.Y, seeds[1]), codes.position.dtype)
+            fresh = tf.ensure_shape(fresh, codes.position.shape)
+            codes = codes._replace(position=fresh, momentum=tf.zeros_like(fresh))
+
+        state = self._sampler_steps(_join(chain.parameters, codes), batch, seeds[2], adapt)
+        parameters, codes = _split(state)
+        loss = self._encoder_steps(batch, codes.position, seeds[1], seeds[3])
+
+        point = State(parameters.position, codes.position)
+        finite = [
+            tf.reduce_all(tf.math.is_finite(p)) & tf.reduce_all(tf.math.is_finite(m))
+            for p, m in zip(
+                tf.nest.flatten(state.position), tf.nest.flatten(state.momentum), strict=True
+            )
+        ]
+        statistics = RoundStatistics(
+            self.model.log_prior(point),
+            self.scale * self.model.log_likelihood(point, batch),
+            loss,
+            tf.stack(finite),
+        )
+        return Chain(parameters, self._scatter_codes(chain.codes, codes, indices)), statistics
+
+    def log_density_gradient(
+        self, position: tuple[tuple[tf.Tensor, ...], tf.Tensor], batch: Batch
+    ) -> tuple[tuple[tf.Tensor, ...], tf.Tensor]:
+        """Gradient of the log posterior, estimated from ``batch``, in one backward pass.
+
+        The parameters' gradient carries N/B. A code's own conditional does not: only its own
+        point informs it (the paper's eq. 3 and code scale it too; ``scale_codes``).
+        """
+        parameters, latents = position
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(position)
+            state = State(parameters, latents)
+            objective = self.scale * self.model.log_likelihood(state, batch)
+            objective += self.model.log_prior(state)
+        to_parameters, to_latents = tape.gradient(objective, (parameters, latents))
+        if not self.settings.scale_codes:
+            to_latents /= tf.cast(self.scale, to_latents.dtype)
+        return to_parameters, to_latents
+
+    def _sampler_steps(
+        self, state: SamplerState, batch: Batch, seed: tf.Tensor, adapt: tf.Tensor
+    ) -> SamplerState:
+        settings = self.settings
+
+        def body(i: tf.Tensor, state: SamplerState) -> tuple[tf.Tensor, SamplerState]:
+            gradient = self.log_density_gradient(state.position, batch)
+            state = adaptive_sghmc.update(
+                state,
+                gradient,
+                tf.random.fold_in(seed, i, alg="philox"),
+                step_size=settings.step_size,
+                momentum_decay=settings.momentum_decay,
+                temperature=settings.temperature,
+                adapt=adapt,
+                noise=settings.noise,
+                subtract_gradient_noise=settings.subtract_gradient_noise,
+            )
+            return i + 1, state
+
+        _, state = tf.while_loop(
+            lambda i, _: i < settings.num_sampler_steps,
+            body,
+            (tf.constant(0), state),
+            maximum_iterations=settings.num_sampler_steps,
+            parallel_iterations=1,
+        )
+        return state
+
+    def _encoder_steps(
+        self, batch: Batch, latents: tf.Tensor, start_seed: tf.Tensor, seed: tf.Tensor
+    ) -> tf.Tensor:
+        """J Adam steps on (observation, sampled code) pairs; the mean loss."""
+        settings = self.settings
+        Y = tf.reshape(batch.Y, [-1, batch.Y.shape[-1]])
+        codes = tf.reshape(latents, [-1, latents.shape[-1]])
+        size = settings.encoder_batch_size
+        whole = size is None or size >= Y.shape[0]
+        if settings.num_encoder_steps == 0:
+            return tf.zeros([], codes.dtype)
+
+        def body(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            step_seeds = tf.unstack(
+                tf.random.split(tf.random.fold_in(seed, i, alg="philox"), alg="philox")
+            )
+            targets, inputs = codes, Y
+            if not whole:
+                rows = tf.random.stateless_uniform(
+                    [size], step_seeds[0], 0, Y.shape[0], tf.int32, alg="philox"
+                )
+                targets, inputs = tf.gather(codes, rows), tf.gather(Y, rows)
+            # The paper's squared error compares with the very noise that started the codes.
+            paired = settings.encoder_loss == "mse" and whole and settings.codes == "encoder"
+            with tf.GradientTape() as tape:
+                loss = encoder_loss(
+                    self.model.encoder,
+                    inputs if not paired else batch.Y,
+                    targets if not paired else latents,
+                    start_seed if paired else step_seeds[1],
+                    settings.encoder_loss,
+                )
+            gradients = tape.gradient(loss, self.encoder_variables)
+            self.optimizer.apply(gradients, self.encoder_variables)
+            return i + 1, total + loss
+
+        _, total = tf.while_loop(
+            lambda i, _: i < settings.num_encoder_steps,
+            body,
+            (tf.constant(0), tf.zeros([], codes.dtype)),
+            maximum_iterations=settings.num_encoder_steps,
+            parallel_iterations=1,
+        )
+        return total / settings.num_encoder_steps
+
+    def _gather_codes(self, codes: SamplerState, indices: tf.Tensor | None) -> SamplerState:
+        if indices is None:
+            return codes
+        return SamplerState(*(tf.gather(part, indices, axis=self.data.axis) for part in codes))
+
+    def _scatter_codes(
+        self, store: SamplerState, codes: SamplerState, indices: tf.Tensor | None
+    ) -> SamplerState:
+        if indices is None:
+            return codes
+        where = indices[:, None]
+
+        def scatter(old: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+            if self.data.axis == 0:
+                return tf.tensor_scatter_nd_update(old, where, new)
+            return tf.tensor_scatter_nd_update(old[0], where, new[0])[None]
+
+        return SamplerState(*(scatter(o, n) for o, n in zip(store, codes, strict=True)))

@@ -1,0 +1,64 @@
+"""Scores that fit an encoder to sampled codes (line 9 of Algorithm 1, Tran et al. 2023).
+
+``energy`` and ``nll`` are proper: their minimum is the distribution of the sampled codes given y.
+``mse`` is the paper's; its minimum is the conditional mean, and iterated through Algorithm 1 the
+encoder's spread collapses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ..encoders import GaussianEncoder
+
+__all__ = ["ENCODER_LOSSES", "check_encoder_loss", "encoder_loss"]
+
+ENCODER_LOSSES = ("energy", "mse", "nll")
+
+
+def check_encoder_loss(kind: str, encoder: Any) -> None:
+    """Refuse an unknown loss, and ``nll`` for an encoder without a density."""
+    if kind not in ENCODER_LOSSES:
+        raise ValueError(f"encoder_loss must be one of {ENCODER_LOSSES}, got {kind!r}.")
+    if kind == "nll" and not hasattr(encoder, "log_prob"):
+        raise ValueError(
+            f'encoder_loss="nll" needs an encoder with a density, and {type(encoder).__name__} '
+            'has none; use "energy".'
+        )
+
+
+def _norm(difference: tf.Tensor) -> tf.Tensor:
+    # Shifted inside the root, because the gradient of a norm at 0 is NaN.
+    tiny = tf.cast(1e-12, difference.dtype)
+    return tf.sqrt(tf.reduce_sum(tf.square(difference), -1) + tiny)
+
+
+def encoder_loss(
+    encoder: GaussianEncoder | Any,
+    Y: TensorType,
+    latents: TensorType,
+    seed: TensorType,
+    kind: str = "energy",
+) -> tf.Tensor:
+    """Mean loss of the encoder on pairs of observations and sampled codes.
+
+    * ``energy``: E|z' - z| - E|z' - z''| / 2, with z', z'' two draws of the encoder and z the
+      code (Gneiting and Raftery 2007, eq. 21): strictly proper, and needs no density;
+    * ``nll``: -log q(z | y), for encoders with a density;
+    * ``mse``: |z' - z|^2, z' drawn with ``seed`` (the paper's, with the noise that started z).
+
+    :param Y: observations [batch..., N, P], zeros where missing.
+    :param latents: sampled codes [batch..., N, L].
+    """
+    if kind == "nll":
+        return -tf.reduce_mean(encoder.log_prob(Y, latents))
+    first = encoder.sample(Y, seed)
+    latents = tf.cast(latents, first.dtype)
+    if kind == "mse":
+        return tf.reduce_mean(tf.reduce_sum(tf.square(first - latents), -1))
+    second = encoder.sample(Y, tf.random.fold_in(seed, 1, alg="philox"))
+    accuracy = 0.5 * (_norm(first - latents) + _norm(second - latents))
+    return tf.reduce_mean(accuracy - 0.5 * _norm(first - second))

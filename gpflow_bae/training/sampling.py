@@ -1,0 +1,233 @@
+"""Run Algorithm 1 from a start to a bank of posterior samples, and lose nothing on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tqdm.auto import tqdm
+
+from ..mcmc import adaptive_sghmc
+from ..models import BayesianAutoencoder
+from ..posteriors import Posterior
+from .amortized import AmortizedRound, Chain, RoundStatistics
+from .checkpoints import RunDirectory
+from .data import prepare_data
+from .settings import AmortizedSettings, amortized_preset
+from .warm_start import WarmStart
+
+__all__ = ["sample_amortized"]
+
+_WARM_START_ROUND, _FIRST_CODES_ROUND = -2, -1
+
+
+class _Run:
+    """A chain and everything that a resumed run needs to go on bit by bit."""
+
+    def __init__(
+        self,
+        compiled: AmortizedRound,
+        chain: Chain,
+        directory: RunDirectory | None,
+    ):
+        self.compiled, self.chain, self.directory = compiled, chain, directory
+        self.round = 0
+        self.samples: list[dict[str, np.ndarray]] = []
+        self.history: list[list[float]] = []
+        if directory is not None:
+            self._store = tf.Module()
+            self._store.chain = [tf.Variable(v) for v in tf.nest.flatten(chain)]
+            self._store.counters = tf.Variable([0, 0], dtype=tf.int64)  # rounds, samples
+            self._store.history = tf.Variable(
+                tf.zeros([0, 3], tf.float64), shape=[None, 3], dtype=tf.float64
+            )
+            checkpoint = tf.train.Checkpoint(
+                store=self._store,
+                encoder=compiled.model.encoder,
+                optimizer=_Holder([v.value for v in compiled.optimizer.variables]),
+            )
+            self._checkpoint = checkpoint
+            self._manager = directory.manager(checkpoint)
+
+    def restore(self) -> bool:
+        """Take up the last checkpoint, if there is one."""
+        if self.directory is None or self._manager.latest_checkpoint is None:
+            return False
+        status = self._checkpoint.restore(self._manager.latest_checkpoint)
+        status.assert_existing_objects_matched()
+        flat = [tf.identity(v) for v in self._store.chain]
+        self.chain = tf.nest.pack_sequence_as(self.chain, flat)
+        self.round, count = (int(v) for v in self._store.counters.numpy())
+        self.history = self._store.history.numpy().tolist()
+        self.samples = self.directory.read_samples(count)
+        return True
+
+    def save(self) -> None:
+        """Write a checkpoint; atomic, because the manager renames its index last."""
+        if self.directory is None:
+            return
+        for variable, value in zip(self._store.chain, tf.nest.flatten(self.chain), strict=True):
+            variable.assign(value)
+        self._store.counters.assign([self.round, len(self.samples)])
+        self._store.history.assign(np.reshape(self.history, [-1, 3]))
+        self._manager.save(checkpoint_number=self.round)
+
+    def keep_sample(self) -> None:
+        """Add the chain's present state to the bank."""
+        arrays = {
+            f"parameter_{i}": v.numpy() for i, v in enumerate(self.chain.parameters.position)
+        }
+        arrays |= {
+            f"encoder_{i}": w.numpy() for i, w in enumerate(self.compiled.encoder_variables)
+        }
+        arrays["latents"] = self.chain.codes.position.numpy()
+        if self.directory is not None:
+            self.directory.write_sample(len(self.samples), arrays)
+        self.samples.append(arrays)
+
+    def advance(self, seed: tf.Tensor, adapt: bool) -> RoundStatistics:
+        """One round; a chain that diverges stops with the last good state saved."""
+        encoder_before = [tf.identity(v) for v in self.compiled.encoder_variables]
+        chain, statistics = self.compiled(self.chain, seed, adapt)
+        finite = statistics.finite.numpy()
+        density = float(statistics.log_prior + statistics.log_likelihood)
+        encoder_ok = bool(np.isfinite(statistics.encoder_loss))
+        if finite.all() and np.isfinite(density) and encoder_ok:
+            self.chain, self.round = chain, self.round + 1
+            self.history.append([float(statistics.log_prior), float(statistics.log_likelihood),
+                                 float(statistics.encoder_loss)])
+            return statistics
+        for variable, value in zip(self.compiled.encoder_variables, encoder_before, strict=True):
+            variable.assign(value)
+        self.save()
+        raise FloatingPointError(self._diagnosis(finite, density, encoder_ok))
+
+    def _diagnosis(self, finite: np.ndarray, density: float, encoder_ok: bool) -> str:
+        names = [*self.compiled.model.sampled_paths, "the latent codes"]
+        bad = [name for name, ok in zip(names, finite, strict=True) if not ok]
+        if bad:
+            what = f"{', '.join(bad[:5])}{' and others' if len(bad) > 5 else ''} became non-finite"
+        elif not np.isfinite(density):
+            what = f"the log density became {density} (often a Cholesky decomposition that failed)"
+        else:
+            what = "the encoder's loss became non-finite" if not encoder_ok else "unknown"
+        settings = self.compiled.settings
+        saved = "" if self.directory is None else f" (saved in {self.directory.path})"
+        return (
+            f"The chain diverged in round {self.round + 1}: {what}. The last good state is that "
+            f"of round {self.round}{saved}. Lower step_size (now {settings.step_size}), raise "
+            f"momentum_decay (now {settings.momentum_decay}) or raise the jitter."
+        )
+
+
+class _Holder(tf.Module):
+    """Lets a checkpoint track a plain list of variables."""
+
+    def __init__(self, variables: list[tf.Variable]):
+        super().__init__()
+        self.held = variables
+
+
+def sample_amortized(
+    model: BayesianAutoencoder,
+    data: tuple[Any, Any],
+    settings: AmortizedSettings | str = "quick",
+    *,
+    seed: int = 0,
+    warm_start: WarmStart | None = None,
+    out_dir: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    checkpoint_every: int = 20,
+    jit_compile: bool | None = None,
+    progress: bool = True,
+    callback: Callable[[int, RoundStatistics], None] | None = None,
+) -> Posterior:
+    """Sample codes and parameters of ``model`` jointly with Algorithm 1 of Tran et al. (2023).
+
+    :param data: ``(X, Y)``: inputs ``[T, N, D]`` (or ``[N, D]``; None for models without inputs)
+        and observations ``[T, N, P]`` (or ``[N, P]``), NaN where missing.
+    :param settings: an :class:`AmortizedSettings`, or the preset ``"quick"`` or ``"paper"``.
+    :param seed: of everything random; equal seeds give equal chains.
+    :param warm_start: fit prior and decoder variationally first; see :class:`WarmStart`.
+    :param out_dir: folder for checkpoints and samples; None keeps everything in memory.
+    :param resume: continue the run in ``out_dir`` where its last checkpoint left it; the samples
+        are then those of an uninterrupted run, bit by bit.
+    :param checkpoint_every: rounds between checkpoints.
+    :param jit_compile: compile rounds with XLA; by default where there is a GPU.
+    :param callback: called with (rounds done, statistics) after each round.
+    :return: the bank of samples; ``model`` is left at the last one.
+    :raises ValueError: for data that do not fit the model (see
+        :func:`~gpflow_bae.training.prepare_data`), or an ``out_dir`` with another run in it.
+    :raises FloatingPointError: if the chain diverges; says what became non-finite.
+    """
+    if isinstance(settings, str):
+        settings = amortized_preset(settings)
+    if jit_compile is None:
+        jit_compile = bool(tf.config.list_physical_devices("GPU"))
+    training_data = prepare_data(model, data, settings.batch_size)
+    compiled = AmortizedRound(model, training_data, settings, jit_compile)
+    directory = None
+    if out_dir is not None:
+        record = {
+            **dataclasses.asdict(settings),
+            "seed": seed,
+            "model": type(model).__name__,
+            "sampled": [f"{p}{tuple(v.shape)}" for p, v in
+                        zip(model.sampled_paths, model.sampled_parameters, strict=True)],
+            "data": [list(training_data.Y.shape), float(tf.reduce_sum(training_data.Y))],
+            "warm_start": None if warm_start is None else warm_start.describe(),
+        }
+        directory = RunDirectory(out_dir, record, resume)
+
+    base_seed = tf.constant([seed, 0], tf.int32)
+    first_codes_seed = tf.random.fold_in(base_seed, _FIRST_CODES_ROUND, alg="philox")
+    run = _Run(compiled, compiled.initial_chain(first_codes_seed), directory)
+    started = time.perf_counter()
+    warm_start_losses = None
+    if not run.restore() and warm_start is not None:
+        latents, warm_start_losses = warm_start.run(
+            model, training_data, seed=seed, jit_compile=jit_compile, progress=progress
+        )
+        run.chain = compiled.initial_chain(first_codes_seed, latents)
+        run.save()
+    warm_start_seconds = time.perf_counter() - started
+
+    started = time.perf_counter()
+    with tqdm(total=settings.num_rounds, initial=run.round, disable=not progress) as bar:
+        while run.round < settings.num_rounds:
+            adapt = run.round < settings.burnin_rounds
+            bar.set_description("burn-in" if adapt else "sampling")
+            if settings.subtract_gradient_noise and not adapt:
+                adaptive_sghmc.check_step_size(
+                    run.chain.parameters,
+                    step_size=settings.step_size,
+                    momentum_decay=settings.momentum_decay,
+                    temperature=settings.temperature,
+                )
+            round_seed = tf.random.fold_in(base_seed, run.round, alg="philox")
+            statistics = run.advance(round_seed, adapt)
+            after_burnin = run.round - settings.burnin_rounds
+            if after_burnin > 0 and after_burnin % settings.rounds_per_sample == 0:
+                run.keep_sample()
+            if run.round % checkpoint_every == 0 or run.round == settings.num_rounds:
+                run.save()
+            bar.update()
+            bar.set_postfix(log_density=f"{run.history[-1][0] + run.history[-1][1]:.0f}")
+            if callback is not None:
+                callback(run.round, statistics)
+
+    model.assign(run.chain.parameters.position)
+    return Posterior.from_samples(
+        model,
+        training_data,
+        run.samples,
+        temperature=settings.temperature,
+        history=np.array(run.history),
+        seconds={"warm_start": warm_start_seconds, "sampling": time.perf_counter() - started},
+        warm_start_losses=warm_start_losses,
+    )

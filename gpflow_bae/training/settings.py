@@ -1,0 +1,132 @@
+"""Settings of the engines: frozen, printable, and checked when they are made."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from ..mcmc.types import validate
+from .encoder_losses import ENCODER_LOSSES
+
+__all__ = ["AmortizedSettings", "VariationalSettings", "amortized_preset"]
+
+
+def _check_positive(settings: object, *names: str) -> None:
+    for name in names:
+        value = getattr(settings, name)
+        if value is not None and not value > 0:
+            raise ValueError(f"{name} must be positive, got {value}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class VariationalSettings:
+    """How a variational model is fitted."""
+
+    num_steps: int = 5000
+    learning_rate: float = 1e-3
+    batch_size: int | None = None
+    """Tasks (or points of a single task) per step; None for all."""
+    final_learning_rate_fraction: float = 1.0
+    """The learning rate decays to this fraction of itself along a cosine."""
+    prior_on_parameters: bool = True
+    """Add the log prior of decoder weights and hyperparameters (MAP) to the bound."""
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "num_steps", "learning_rate", "batch_size")
+        if not 0 < self.final_learning_rate_fraction <= 1:
+            raise ValueError(
+                "final_learning_rate_fraction must lie in (0, 1], got "
+                f"{self.final_learning_rate_fraction}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class AmortizedSettings:
+    """How Algorithm 1 of Tran et al. (2023) is run; steps are SG-MCMC steps.
+
+    The published Algorithm 1 is ``codes="encoder"``, ``encoder_loss="mse"``.
+    """
+
+    num_sampler_steps: int = 50
+    """K, SG-MCMC updates per round."""
+    num_encoder_steps: int = 30
+    """J, Adam steps of the encoder per round."""
+    burnin: int = 1500
+    """SG-MCMC steps before the first sample; the preconditioner adapts only here."""
+    num_samples: int = 100
+    thinning: int = 400
+    """SG-MCMC steps between samples, rounded to whole rounds."""
+    step_size: float = 0.005
+    momentum_decay: float = 0.05
+    temperature: float = 1.0
+    """The posterior is temperature 1; the released code's is 1 / (N P_tasks), 1 over all points."""
+    subtract_gradient_noise: bool = False
+    """Eq. 17's -eta^4 term; refused where it makes a variance negative."""
+    noise: Literal["gaussian", "binomial"] = "gaussian"
+    codes: Literal["encoder", "carried"] = "encoder"
+    """Where a round's codes start: a fresh draw of the encoder (Algorithm 1), or where the chain
+    left them. Carried codes make the chain an ordinary SG-MCMC; the encoder only follows."""
+    scale_codes: bool = False
+    """Multiply the codes' own gradient by N/B too, as eq. 3 and the released code do; the codes'
+    conditional then is over-concentrated."""
+    batch_size: int | None = None
+    """Tasks (or points of a single task) per round; None for all."""
+    encoder_loss: Literal["energy", "nll", "mse"] = "energy"
+    encoder_learning_rate: float = 1e-3
+    encoder_batch_size: int | None = None
+    """Points per Adam step of the encoder, drawn from the round's; None for all."""
+
+    def __post_init__(self) -> None:
+        _check_positive(
+            self,
+            "num_sampler_steps",
+            "num_samples",
+            "thinning",
+            "encoder_learning_rate",
+            "batch_size",
+            "encoder_batch_size",
+        )
+        validate(
+            step_size=self.step_size,
+            momentum_decay=self.momentum_decay,
+            temperature=self.temperature,
+        )
+        for name in ("num_encoder_steps", "burnin"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
+        if self.encoder_loss not in ENCODER_LOSSES:
+            raise ValueError(
+                f"encoder_loss must be one of {ENCODER_LOSSES}, got {self.encoder_loss!r}."
+            )
+        if self.codes not in ("encoder", "carried"):
+            raise ValueError(f'codes must be "encoder" or "carried", got {self.codes!r}.')
+
+    @property
+    def burnin_rounds(self) -> int:
+        """Whole rounds of burn-in."""
+        return -(-self.burnin // self.num_sampler_steps)
+
+    @property
+    def rounds_per_sample(self) -> int:
+        """Whole rounds between samples."""
+        return max(1, round(self.thinning / self.num_sampler_steps))
+
+    @property
+    def num_rounds(self) -> int:
+        """Rounds of a whole run."""
+        return self.burnin_rounds + self.num_samples * self.rounds_per_sample
+
+
+def amortized_preset(name: str) -> AmortizedSettings:
+    """``"paper"``: the moving-ball settings of Tran et al. (2023). ``"quick"``: minutes."""
+    if name == "paper":
+        return AmortizedSettings()
+    if name == "quick":
+        return AmortizedSettings(
+            burnin=1000,
+            num_samples=40,
+            thinning=50,
+            noise="binomial",
+            encoder_batch_size=256,
+        )
+    raise ValueError(f'The presets are "quick" and "paper", got {name!r}.')

@@ -1,0 +1,84 @@
+"""Packaging of gpflow_bae; the tool settings (ruff, mypy, pytest) are in pyproject.toml."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).resolve().parent
+
+
+def read_version() -> str:
+    """Read the version from its file: importing the package would need TensorFlow at build time."""
+    source = (ROOT / "gpflow_bae" / "versions.py").read_text(encoding="utf-8")
+    match = re.search(r'^__version__ = "([^"]+)"$', source, flags=re.MULTILINE)
+    if match is None:
+        raise RuntimeError('gpflow_bae/versions.py has no line of the form __version__ = "1.2.3".')
+    return match.group(1)
+
+
+install_requires = [
+    "absl-py>=2.1,<3",
+    "check-shapes>=1.1,<2",
+    "gpflow>=2.11,<3",
+    "keras>=3.8,<4",
+    "matplotlib>=3.8,<4",
+    "numpy>=1.26,<3",
+    "scipy>=1.11,<2",
+    "tensorflow>=2.19,<2.22",
+    "tensorflow-probability[tf]>=0.25,<0.26",
+    "tqdm>=4.66,<5",
+]
+
+diagnostics = ["arviz>=0.20,<1"]  # arviz 1 has another InferenceData
+experiments = ["scikit-learn>=1.4,<2"]
+
+extras_require = {
+    "diagnostics": diagnostics,
+    "experiments": experiments,
+    # Only clients need this: a SavedModel is exported and loaded with TensorFlow alone.
+    "serving": ["grpcio>=1.60,<2", "tensorflow-serving-api>=2.19,<2.22"],
+    "tensorboard": ["tensorboard>=2.19,<2.22"],
+    "docs": [
+        "myst-parser>=3,<6",
+        "pydata-sphinx-theme>=0.15,<1",
+        "sphinx>=7.4,<10",
+    ],
+    "test": [
+        *diagnostics,
+        *experiments,
+        "mypy>=1.13,<3",
+        "pytest>=8,<10",
+        "ruff>=0.17,<0.18",  # narrow: the formatter's output changes between minor versions
+        "types-tqdm>=4.66,<5",
+    ],
+}
+
+setup(
+    name="gpflow-bae",
+    version=read_version(),
+    description=(
+        "Bayesian autoencoders with Gaussian process priors over their latent codes, "
+        "for GPflow and TensorFlow"
+    ),
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    author="The gpflow_bae contributors",
+    license="Apache-2.0",
+    packages=find_packages(include=["gpflow_bae", "gpflow_bae.*"]),
+    package_data={"gpflow_bae": ["py.typed"]},
+    python_requires=">=3.10,<3.14",
+    install_requires=install_requires,
+    extras_require=extras_require,
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "Operating System :: OS Independent",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)

@@ -1,0 +1,44 @@
+"""What holds for every test: fixed seeds, float64 GP algebra, and no silent AutoGraph failure."""
+
+import os
+
+# Before TensorFlow and matplotlib are imported: they read these once.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+from collections.abc import Iterator
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from check_shapes.config import ShapeCheckingState, set_enable_check_shapes
+
+# Fixed, so that timings and summation orders do not depend on the machine's number of cores.
+tf.config.threading.set_intra_op_parallelism_threads(2)
+set_enable_check_shapes(ShapeCheckingState.ENABLED)
+
+
+@pytest.fixture(autouse=True)
+def fixed_seeds() -> None:
+    """Seed Python, NumPy and TensorFlow, so that no test depends on those that ran before it."""
+    keras.utils.set_random_seed(20240229)
+
+
+@pytest.fixture(autouse=True)
+def gpflow_float64() -> Iterator[None]:
+    """Give every test GPflow's float64 default, and undo what the test changed in the settings."""
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float64)):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_autograph_failure(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Fail a test in which AutoGraph gave up: the code then runs, but not as it was written."""
+    yield
+    for when in ("setup", "call", "teardown"):
+        for record in caplog.get_records(when):
+            message = record.getMessage()
+            if message.startswith("AutoGraph could not transform"):
+                pytest.fail(message)

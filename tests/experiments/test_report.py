@@ -1,0 +1,198 @@
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from experiments import report
+from experiments.common import results
+
+ROOT = pathlib.Path(report.__file__).resolve().parents[1]
+
+
+def make_result(**changes: Any) -> dict[str, Any]:
+    result = {
+        "experiment": "ball",
+        "model": "sgp_bae",
+        "preset": "quick",
+        "seed": 0,
+        "temperature": 1.0,
+        "metrics": {"rmse": 0.3},
+        "seconds": {"warm_start": 40.0, "sampling": 100.25},
+        "num_parameters": 7,
+        "versions": {"python": "3.11.0", "numpy": "1.26.4"},
+        "git_commit": "0123456789abcdef0123456789abcdef01234567-dirty",
+        "command": "python -m experiments.ball --model=sgp_bae|x",
+    }
+    return result | changes
+
+
+def page(folder: pathlib.Path, *runs: dict[str, Any]) -> str:
+    for run in runs:
+        results.append_results(folder / "ball.json", run)
+    return report.render("ball", folder)
+
+
+def rows(text: str, heading: str) -> list[list[str]]:
+    """Cells of the first table under a heading, header first, without the rule."""
+    section = text.split(f"{heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    table = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    assert set(table[1]) == {"---"}
+    return [table[0], *table[2:]]
+
+
+def test_summary_has_mean_and_std_over_seeds(tmp_path: pathlib.Path) -> None:
+    values = [0.31, 0.35, 0.30]
+    text = page(
+        tmp_path,
+        *(make_result(seed=seed, metrics={"rmse": value}) for seed, value in enumerate(values)),
+        make_result(model="vae", temperature=None, metrics={"rmse": 0.75, "nll": -1.5}),
+    )
+    mean, std = statistics.fmean(values), statistics.stdev(values)
+    assert rows(text, "## Preset `quick`") == [
+        ["model", "variant", "temperature", "seeds", "rmse", "nll"],
+        ["`sgp_bae`", "–", "1", "0, 1, 2", f"{mean:.4g} ± {std:.2g}", "–"],
+        ["`vae`", "–", "–", "0", "0.75", "-1.5"],
+    ]
+
+
+def test_a_metric_that_a_seed_lacks_is_said(tmp_path: pathlib.Path) -> None:
+    both, one = {"rmse": 0.5, "nll": 2.0}, {"rmse": 0.5}
+    text = page(tmp_path, make_result(metrics=both), make_result(seed=1, metrics=one))
+    assert rows(text, "## Preset `quick`")[1][4:] == ["0.5 ± 0", "2 (1 of 2 seeds)"]
+
+
+def test_metrics_keep_the_order_of_the_design(tmp_path: pathlib.Path) -> None:
+    metrics = {"zeta": 1, "coverage_90": 2, "alpha": 3, "rmse": 4, "nll": 5}
+    text = page(tmp_path, make_result(metrics=metrics))
+    header = rows(text, "## Preset `quick`")[0]
+    assert header[4:] == ["rmse", "nll", "coverage_90", "alpha", "zeta"]
+
+
+def test_presets_apart_and_in_order(tmp_path: pathlib.Path) -> None:
+    text = page(tmp_path, make_result(preset="paper", metrics={"rmse": 0.2}), make_result())
+    assert text.index("## Preset `quick`") < text.index("## Preset `paper`")
+    assert rows(text, "## Preset `paper`")[1][4] == "0.2"
+    assert rows(text, "## Preset `quick`")[1][4] == "0.3"
+
+
+def test_variants_are_told_apart_by_what_differs(tmp_path: pathlib.Path) -> None:
+    text = page(
+        tmp_path,
+        make_result(settings={"M": 5, "width": 500}, metrics={"rmse": 0.5}),
+        make_result(settings={"M": 15, "width": 500}, metrics={"rmse": 0.3}),
+        make_result(settings={"M": 5, "width": 500}, variant="cold start", temperature=0.5),
+    )
+    labels = [(row[1], row[2]) for row in rows(text, "## Preset `quick`")[1:]]
+    assert sorted(labels) == [("M=15", "1"), ("M=5", "1"), ("cold start", "0.5")]
+
+
+def test_every_run_is_listed(tmp_path: pathlib.Path) -> None:
+    text = page(
+        tmp_path,
+        make_result(seed=1),
+        make_result(seed=0, seconds={"total": 99.0, "sampling": 50.0}, git_commit="unknown"),
+    )
+    header, first, second = rows(text, "## Every run")
+    assert header == [
+        *["preset", "model", "variant", "temperature", "seed", "rmse"],
+        *["parameters", "seconds", "commit", "command"],
+    ]
+    command = "`python -m experiments.ball --model=sgp_bae\\|x`"
+    assert first[4:] == ["0", "0.3", "7", "99.0 (sampling 50.0)", "`unknown`", command]
+    assert second[7] == "140.2 (sampling 100.2, warm_start 40.0)"
+    assert second[8] == "`0123456789ab-dirty`"
+
+
+def test_versions_have_a_row_per_environment(tmp_path: pathlib.Path) -> None:
+    newer = {"python": "3.12.0", "numpy": "2.0.0"}
+    text = page(tmp_path, make_result(), make_result(seed=1), make_result(seed=2, versions=newer))
+    table = rows(text, "## Versions")
+    assert table[0] == ["numpy", "python", "runs"]
+    assert table[1:] == [["1.26.4", "3.11.0", "2"], ["2.0.0", "3.12.0", "1"]]
+
+
+def test_figures_with_captions(tmp_path: pathlib.Path) -> None:
+    figures = tmp_path / "figures"
+    figures.mkdir()
+    for name in ("ball_rmse_by_m", "ball_paths", "ball_long_other", "other_paths"):
+        (figures / f"{name}.png").touch()
+    (tmp_path / "ball_long.json").write_text("[]")
+    text = page(tmp_path, make_result(captions={"ball_paths.png": "Paths of three videos."}))
+    assert "![Paths of three videos.](figures/ball_paths.png)" in text
+    assert "![Rmse by m](figures/ball_rmse_by_m.png)" in text
+    assert text.count("](figures/") == 2
+
+
+def test_notes_are_verbatim(tmp_path: pathlib.Path) -> None:
+    assert "## Notes" not in page(tmp_path, make_result())
+    prose = "Two *paragraphs*, | bars |\n\nand  spaces."
+    (tmp_path / "ball.notes.md").write_text(prose + "\n")
+    assert f"## Notes\n\n{prose}\n\n## Preset" in report.render("ball", tmp_path)
+
+
+def test_page_does_not_depend_on_order(tmp_path: pathlib.Path) -> None:
+    runs = [make_result(seed=seed, model=model) for seed in (0, 10, 2) for model in ("a", "b")]
+    text = page(tmp_path, *runs)
+    (tmp_path / "ball.json").write_text(json.dumps(runs[::-1]))
+    assert report.render("ball", tmp_path) == text
+    assert rows(text, "## Preset `quick`")[1][3] == "0, 2, 10"
+
+
+def test_nothing_to_render_is_an_error(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match="does not exist.*--collect"):
+        report.render("ball", tmp_path)
+    (tmp_path / "ball.json").write_text("[]")
+    with pytest.raises(ValueError, match="holds no runs.*--collect"):
+        report.render("ball", tmp_path)
+
+
+def test_collect_finds_runs_below_the_folders(tmp_path: pathlib.Path) -> None:
+    for index, name in enumerate(("one", "two/deep")):
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        results.write_json(folder / "results.json", make_result(seed=index))
+    docs = tmp_path / "docs"
+    assert report.collect([tmp_path / "runs"], docs) == ["ball"]
+    assert report.collect([tmp_path / "runs" / "one"], docs) == ["ball"]
+    assert [run["seed"] for run in results.read_collected(docs / "ball.json")] == [0, 1]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="holds no results.json"):
+        report.collect([tmp_path / "empty"], docs)
+
+
+def test_collect_refuses_a_broken_result(tmp_path: pathlib.Path) -> None:
+    results.write_json(tmp_path / "results.json", {"experiment": "ball"})
+    with pytest.raises(ValueError, match="lacks the key 'model'"):
+        report.collect([tmp_path], tmp_path / "docs")
+
+
+def run_report(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "experiments.report", *arguments],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_command_line(tmp_path: pathlib.Path) -> None:
+    results.write_json(tmp_path / "results.json", make_result())
+    docs = tmp_path / "docs"
+    done = run_report("--collect", f"--results_dir={docs}", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(docs / "ball.md")]
+    assert (docs / "ball.md").read_text() == report.render("ball", docs)
+
+    missing = run_report(f"--results_dir={docs}", "--experiment=other")
+    assert missing.returncode != 0
+    assert "does not exist" in missing.stdout + missing.stderr
+    assert "Traceback" not in missing.stderr
+    stray = run_report(f"--results_dir={docs}", str(tmp_path))
+    assert stray.returncode != 0 and "add --collect" in stray.stdout + stray.stderr

@@ -1,0 +1,280 @@
+"""Scale-adapted SGHMC: stationary moments at the preconditioner it found, and its recursions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae.mcmc import adaptive_sghmc, sghmc
+
+SEED = tf.constant([1, 2])
+
+
+@pytest.mark.parametrize(
+    "temperature, noise",
+    [(0.5, "gaussian"), (1.0, "gaussian"), (2.0, "gaussian"), (1.0, "binomial")],
+)
+def test_stationary_moments(gaussian: Any, temperature: float, noise: str) -> None:
+    step_size, momentum_decay = 0.2, 0.2
+
+    def update(state: Any, gradient: tf.Tensor, seed: tf.Tensor, adapt: bool = False) -> Any:
+        return adaptive_sghmc.update(
+            state,
+            gradient,
+            seed,
+            step_size=step_size,
+            momentum_decay=momentum_decay,
+            temperature=temperature,
+            adapt=adapt,
+            noise=noise,
+        )
+
+    adapted, _ = gaussian.run(
+        lambda *args: update(*args, adapt=True),
+        adaptive_sghmc.init(tf.zeros([2000, 2])),
+        num_burnin_steps=400,
+        num_steps=1,
+        seed=1,
+    )
+    last, moments = gaussian.run(update, adapted, num_burnin_steps=400, num_steps=500)
+    for name in ("tau", "mean_gradient", "mean_square_gradient"):
+        np.testing.assert_array_equal(getattr(last, name), getattr(adapted, name))
+    moments.assert_near(moments.mean, gaussian.mean)
+    # Each chain found another P, and is a linear chain with a known stationary covariance.
+    preconditioner = 1 / np.sqrt(adapted.mean_square_gradient.numpy().astype(float) + 1e-6)
+    expected = gaussian.sghmc_covariance(
+        step_size, momentum_decay, temperature, preconditioner=preconditioner
+    )
+    moments.assert_near(moments.second - expected, np.zeros([2, 2]))
+    # The closed form of the docstring, for the first chain.
+    precision = gaussian.precision
+    bias = precision @ np.diag(preconditioner[0]) @ precision * step_size**2 / (2 * 1.8)
+    np.testing.assert_allclose(expected[0], temperature * np.linalg.inv(precision - bias))
+    # And the target, up to the step-size bias averaged over chains: 3 per cent or less.
+    bias = np.abs(expected.mean(axis=0) - temperature * gaussian.covariance).max()
+    assert bias < 0.03 * temperature
+    moments.assert_near(moments.second, temperature * gaussian.covariance, bias)
+
+
+@pytest.mark.parametrize("subtract", [True, False])
+def test_subtracted_gradient_noise(gaussian: Any, subtract: bool) -> None:
+    # With gradient noise of variance v = V (the signal's part of V left out), h^4 P^2 v = h^4: what
+    # the term takes off. Without it the chain is hotter by the factor 1 + h^2 / (2 a T P) = 1.4.
+    step_size, momentum_decay, deviation = 0.2, 0.2, np.array([2.0, 1.0])
+    preconditioner = 1 / deviation
+    position = tf.zeros([4000, 2])
+    state = adaptive_sghmc.init(position)._replace(
+        mean_square_gradient=tf.ones_like(position) * tf.constant(deviation**2, tf.float32)
+    )
+    _, moments = gaussian.run(
+        lambda state, gradient, seed: adaptive_sghmc.update(
+            state,
+            gradient,
+            seed,
+            step_size=step_size,
+            momentum_decay=momentum_decay,
+            adapt=False,
+            subtract_gradient_noise=subtract,
+            jitter=0.0,
+        ),
+        state,
+        num_burnin_steps=400,
+        num_steps=400,
+        gradient_noise=deviation,
+    )
+    # The excess differs between the two scalars, so it enters the covariance of the noise.
+    excess = 0.0 if subtract else step_size**2 / (2 * momentum_decay * preconditioner)
+    expected = gaussian.sghmc_covariance(step_size, momentum_decay, 1 + excess, preconditioner)
+    moments.assert_near(moments.second, expected)
+
+
+def test_statistics_match_a_numpy_recursion_and_freeze() -> None:
+    traces = []
+
+    @tf.function
+    def update(state: Any, gradient: tf.Tensor, seed: tf.Tensor, adapt: tf.Tensor) -> Any:
+        traces.append(None)
+        return adaptive_sghmc.update(
+            state, gradient, seed, step_size=0.01, momentum_decay=0.1, adapt=adapt
+        )
+
+    rng = np.random.default_rng(0)
+    # Per element: noise, noise about a signal, signal only, never a gradient.
+    gradients = rng.normal(size=[40, 5, 4]) * [3.0, 1.0, 0.0, 0.0] + [0.0, 2.0, -5.0, 0.0]
+    tau, mean, mean_square = np.ones([3, 5, 4])
+    state = adaptive_sghmc.init(tf.zeros([5, 4], tf.float64))
+    for step, g in enumerate(gradients):
+        state = update(state, tf.constant(g), SEED, tf.constant(step < 30))
+        if step < 30:
+            rate = 1 / (1 + tau)
+            tau = tau + 1 - tau * mean**2 / mean_square
+            mean = mean + rate * (g - mean)
+            mean_square = mean_square + rate * (g**2 - mean_square)
+            assert np.all(state.tau >= 1)
+        np.testing.assert_allclose(state.tau, tau, rtol=1e-9)
+        np.testing.assert_allclose(state.mean_gradient, mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(state.mean_square_gradient, mean_square, rtol=1e-9)
+    assert len(traces) == 1
+    # The window: noise lengthens it by about a half per step, to 16, a signal keeps it short.
+    assert 12 < np.mean(state.tau[:, 0]) < 20 and np.all(state.tau[:, 2] < 5)
+
+
+def test_adaptation_survives_a_gradient_that_underflows() -> None:
+    state = adaptive_sghmc.init(tf.zeros([3]))._replace(
+        mean_gradient=tf.zeros([3]), mean_square_gradient=tf.zeros([3])
+    )
+    for _ in range(3):
+        state = adaptive_sghmc.update(
+            state, tf.zeros([3]), SEED, step_size=0.01, momentum_decay=0.1, adapt=True
+        )
+    for part in state:
+        assert np.all(np.isfinite(part))
+
+
+@pytest.mark.parametrize("subtract", [True, False])
+def test_update_is_the_equation(subtract: bool) -> None:
+    h, a, t, jitter = 0.1, 0.3, 1.7, 0.01
+    g = tf.constant([3.0, -4.0], tf.float64)
+    v = tf.constant([2.0, 5.0], tf.float64)
+    r = tf.constant([0.5, -0.5], tf.float64)
+    state = adaptive_sghmc.init(tf.ones(2, tf.float64))._replace(momentum=r, mean_square_gradient=v)
+    new = adaptive_sghmc.update(
+        state,
+        g,
+        SEED,
+        step_size=h,
+        momentum_decay=a,
+        temperature=t,
+        adapt=False,
+        subtract_gradient_noise=subtract,
+        jitter=jitter,
+    )
+    # Plain SGHMC at rest without a gradient, with 2 a T h^2 = 1, shows xi.
+    rest = sghmc.init(tf.zeros(2, tf.float64))
+    xi = sghmc.update(rest, rest.position, SEED, step_size=1.0, momentum_decay=0.5).momentum
+    p = 1 / np.sqrt(v + jitter)
+    variance = 2 * a * t * h**2 * p - (h**4 if subtract else 0)
+    momentum = (1 - a) * r + h**2 * p * g + np.sqrt(variance) * xi
+    np.testing.assert_allclose(new.momentum, momentum, rtol=1e-12)
+    np.testing.assert_allclose(new.position, 1 + momentum, rtol=1e-12)
+
+
+@pytest.mark.parametrize("adapt", [True, False])
+def test_nothing_moves_without_forces(adapt: bool) -> None:
+    position = {"w": tf.constant([[1.0, -2.0]]), "u": tf.constant([3.0], tf.float64)}
+    state = adaptive_sghmc.init(position)
+    for _ in range(3):
+        state = adaptive_sghmc.update(
+            state,
+            tf.nest.map_structure(tf.zeros_like, position),
+            SEED,
+            step_size=0.1,
+            momentum_decay=0.05,
+            temperature=0.0,
+            adapt=adapt,
+        )
+    tf.nest.map_structure(np.testing.assert_array_equal, state.position, position)
+
+
+def run(state: Any, first: tf.Tensor, last: tf.Tensor) -> Any:
+    """Steps first..last-1 on a standard normal, adapting in the first 12."""
+    for i in tf.range(first, last):
+        seed = tf.random.fold_in(SEED, i, alg="philox")
+        gradient = tf.nest.map_structure(tf.negative, state.position)
+        state = adaptive_sghmc.update(
+            state, gradient, seed, step_size=0.1, momentum_decay=0.1, adapt=i < 12
+        )
+    return state
+
+
+def start() -> adaptive_sghmc.State:
+    return adaptive_sghmc.init([tf.ones([5, 2]), tf.ones([5], tf.float64)])
+
+
+def test_resumed_chain_is_the_same_chain_and_is_traced_once() -> None:
+    traces = []
+
+    @tf.function
+    def compiled(*args: Any) -> Any:
+        traces.append(None)
+        return run(*args)
+
+    zero, ten, twenty = tf.constant(0), tf.constant(10), tf.constant(20)
+    whole = compiled(start(), zero, twenty)
+    halves = compiled(compiled(start(), zero, ten), ten, twenty)
+    tf.nest.map_structure(np.testing.assert_array_equal, whole, halves)
+    assert len(traces) == 1
+
+
+def test_eager_graph_and_xla_agree() -> None:
+    zero, twenty = tf.constant(0), tf.constant(20)
+    eager = start()
+    for i in range(20):
+        eager = run(eager, i, i + 1)
+    for compiled in (tf.function(run), tf.function(run, jit_compile=True)):
+        tf.nest.map_structure(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+            compiled(start(), zero, twenty),
+            eager,
+        )
+
+
+def state_with(mean_squares: list[list[float]]) -> adaptive_sghmc.State:
+    parts = [tf.constant(v) for v in mean_squares]
+    return adaptive_sghmc.init(parts)._replace(mean_square_gradient=parts)
+
+
+def test_largest_valid_step_size_is_where_the_variance_vanishes() -> None:
+    state = state_with([[4.0, 0.01], [25.0]])
+    settings = {"momentum_decay": 0.05, "temperature": 2.0, "jitter": 0.0}
+    largest = float(adaptive_sghmc.largest_valid_step_size(state, **settings))
+    np.testing.assert_allclose(largest, np.sqrt(2 * 0.05 * 2.0 / 5.0), rtol=1e-7)
+    adaptive_sghmc.check_step_size(state, step_size=0.999 * largest, **settings)
+
+    def step(step_size: float) -> tf.Tensor:
+        gradient = tf.nest.map_structure(tf.zeros_like, state.position)
+        new = adaptive_sghmc.update(
+            state,
+            gradient,
+            SEED,
+            step_size=step_size,
+            adapt=False,
+            subtract_gradient_noise=True,
+            **settings,
+        )
+        return new.position
+
+    assert all(np.all(np.isfinite(part)) for part in step(0.999 * largest))
+    # Never clamped in silence: the scalar whose variance is negative is NaN, the others are not.
+    parts = step(1.001 * largest)
+    assert np.all(np.isnan(parts[1])) and np.all(np.isfinite(parts[0]))
+
+
+@pytest.mark.parametrize("step_size", [0.2001, float("inf")])
+def test_step_size_with_negative_variance_is_refused(step_size: float) -> None:
+    state = state_with([[1.0], [25.0]])  # largest: sqrt(2 * 0.1 * 1 / 5) = 0.2
+    with pytest.raises(ValueError) as error:
+        adaptive_sghmc.check_step_size(state, step_size=step_size, momentum_decay=0.1, jitter=0.0)
+    if np.isfinite(step_size):
+        for part in ("step_size 0.2001", "is 0.2 at", "smaller step_size", "larger momentum_decay"):
+            assert part in str(error.value)
+        assert "subtract_gradient_noise=False" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "setting, value, message",
+    [
+        ("step_size", -0.1, "step_size must be positive and finite, got -0.1"),
+        ("momentum_decay", 0.0, r"momentum_decay.*\(0, 1\], got 0.0"),
+        ("temperature", -1.0, "temperature must be finite and not negative, got -1.0"),
+        ("noise", "cauchy", "noise must be one of"),
+    ],
+)
+def test_bad_settings_are_refused(setting: str, value: Any, message: str) -> None:
+    settings = {"step_size": 0.1, "momentum_decay": 0.1, "adapt": True, setting: value}
+    state = adaptive_sghmc.init(tf.zeros(2))
+    with pytest.raises(ValueError, match=message):
+        adaptive_sghmc.update(state, tf.zeros(2), SEED, **settings)

@@ -1,0 +1,192 @@
+"""The TFP adapters: TFP's own drivers run them, and they are the functional samplers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from gpflow_bae import mcmc
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*is not calibrated.*")
+
+SETTINGS = {"step_size": 0.2, "momentum_decay": 0.2}
+
+
+def target(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Independent normals: x [..., 2] with variances 1 and 0.25, y [...] with mean 3."""
+    log_x = -0.5 * tf.reduce_sum(x**2 * tf.constant([1.0, 4.0], x.dtype), axis=-1)
+    return log_x - 0.5 * tf.cast((y - 3) ** 2, x.dtype)
+
+
+def make(name: str, **settings: Any) -> tfp.mcmc.TransitionKernel:
+    if name == "sghmc":
+        return mcmc.SGHMC(target, **{**SETTINGS, **settings})
+    return mcmc.AdaptiveSGHMC(target, **{**SETTINGS, "num_adaptation_steps": 5, **settings})
+
+
+def start(num_chains: int = 3) -> list[tf.Tensor]:
+    return [tf.ones([num_chains, 2]), tf.ones([num_chains], tf.float64)]
+
+
+def sample(
+    kernel: tfp.mcmc.TransitionKernel,
+    state: Any,
+    num_results: int,
+    jit_compile: bool = False,
+    **settings: Any,
+) -> Any:
+    @tf.function(jit_compile=jit_compile)
+    def run(seed: tf.Tensor) -> Any:
+        return tfp.mcmc.sample_chain(
+            num_results=num_results,
+            current_state=state,
+            kernel=kernel,
+            trace_fn=lambda _, results: results,
+            return_final_kernel_results=True,
+            seed=seed,
+            **settings,
+        )
+
+    return run(tf.constant([0, 1]))
+
+
+NAMES = pytest.mark.parametrize("name", ["sghmc", "adaptive"])
+
+
+@NAMES
+def test_results_keep_their_structure_and_describe_the_new_state(name: str) -> None:
+    kernel = make(name)
+    before = kernel.bootstrap_results(start())
+    state, after = kernel.one_step(start(), before, seed=[1, 2])
+    tf.nest.assert_same_structure(before, after)
+    for old, new in zip(tf.nest.flatten(before), tf.nest.flatten(after), strict=True):
+        assert old.dtype == new.dtype and old.shape == new.shape
+    np.testing.assert_allclose(after.target_log_prob, target(*state), rtol=1e-6)
+    np.testing.assert_allclose(after.grads_target_log_prob[0], -state[0] * [1.0, 4.0], rtol=1e-6)
+    np.testing.assert_allclose(after.grads_target_log_prob[1], 3 - state[1], rtol=1e-6)
+    assert (int(before.step), int(after.step)) == (0, 1)
+    assert kernel.is_calibrated is False
+
+
+@NAMES
+def test_one_step_is_the_functional_update(name: str) -> None:
+    module = mcmc.sghmc if name == "sghmc" else mcmc.adaptive_sghmc
+    kernel = make(name)
+    state, results = start(), kernel.bootstrap_results(start())
+    expected = module.init(start())
+    for step in range(8):
+        adapt = {} if name == "sghmc" else {"adapt": step < 5}
+        gradient = [-expected.position[0] * [1.0, 4.0], 3 - expected.position[1]]
+        seed = tf.constant([5, step])
+        expected = module.update(expected, gradient, seed, **SETTINGS, **adapt)
+        state, results = kernel.one_step(state, results, seed=seed)
+    for got, want in zip(state, expected.position, strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    for field in expected._fields[1:]:
+        for got, want in zip(getattr(results, field), getattr(expected, field), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_sample_chain_has_the_moments_of_the_target(temperature: float) -> None:
+    kernel = make("sghmc", temperature=temperature)
+    (x, y), _, _ = sample(kernel, start(2000), 200, num_burnin_steps=150)
+    for draws, mean, precision in [
+        (x[..., 0], 0.0, 1.0),
+        (x[..., 1], 0.0, 4.0),
+        (y, 3.0, 1.0),
+    ]:
+        draws = draws.numpy().astype(float) - mean
+        # Exact for a Gaussian, step-size bias included (module docstring of sghmc).
+        variance = temperature / (precision - 0.2**2 * precision**2 / (2 * 1.8))
+        for power, expected in [(1, 0.0), (2, variance)]:
+            per_chain = (draws**power).mean(axis=0)  # chains are independent
+            error = per_chain.std() / np.sqrt(per_chain.size)
+            assert error < 0.02 * temperature
+            assert abs(per_chain.mean() - expected) < 5 * error
+
+
+@NAMES
+def test_one_step_draws_the_same_under_xla(name: str) -> None:
+    kernel = make(name)
+    results = kernel.bootstrap_results(start())
+    seed = tf.constant([-5, 7])
+    expected = kernel.one_step(start(), results, seed=seed)
+    compiled = tf.function(kernel.one_step, jit_compile=True)(start(), results, seed=seed)
+    for one, other in zip(tf.nest.flatten(compiled), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@NAMES
+def test_sample_chain_compiles_with_xla(name: str) -> None:
+    # Without noise: sample_chain splits its seed with TensorFlow's default generator, which gives
+    # others in XLA, so that nobody's draws under it can be the same there.
+    kernel = make(name, temperature=0.0)
+    plain = sample(kernel, start(), 8)[0]
+    compiled = sample(kernel, start(), 8, jit_compile=True)[0]
+    for one, other in zip(plain, compiled, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_a_single_tensor_is_returned_as_a_tensor() -> None:
+    kernel = mcmc.SGHMC(lambda x: -0.5 * x**2, **SETTINGS)
+    draws, _, _ = sample(kernel, tf.zeros([7]), 4)
+    assert draws.shape == (4, 7)
+
+
+@NAMES
+def test_resumed_chain_is_the_same_chain(name: str) -> None:
+    # Without noise, as TFP would split the seed of the second call anew. What has to survive is all
+    # in the kernel results: momentum, gradient, statistics and step (5 of 20 steps adapt).
+    kernel = make(name, temperature=0.0, step_size=0.05)
+    whole, _, final = sample(kernel, start(), 20)
+    first, _, between = sample(kernel, start(), 3)
+    second, _, resumed = sample(
+        kernel, [part[-1] for part in first], 17, previous_kernel_results=between
+    )
+    for all_draws, one, two in zip(whole, first, second, strict=True):
+        np.testing.assert_allclose(np.concatenate([one, two]), all_draws, rtol=1e-6)
+    for one, two in zip(tf.nest.flatten(final), tf.nest.flatten(resumed), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-5)
+    assert int(resumed.step) == 20
+
+
+def test_adaptation_ends_after_its_steps_and_is_per_chain() -> None:
+    _, trace, _ = sample(make("adaptive"), start(), 10)
+    statistic = trace.mean_square_gradient[0].numpy()  # [10, C, 2]
+    changed = np.any(np.diff(statistic, axis=0) != 0, axis=(1, 2))
+    np.testing.assert_array_equal(changed, [True] * 4 + [False] * 5)
+    assert len(np.unique(statistic[-1, :, 0])) == 3
+
+
+@NAMES
+def test_copy_and_parameters(name: str) -> None:
+    kernel = make(name, temperature=0.5)
+    copy = kernel.copy(step_size=0.01)
+    assert copy.parameters == {**kernel.parameters, "step_size": 0.01}
+    assert type(copy) is type(kernel) and kernel.parameters["step_size"] == 0.2
+
+
+@NAMES
+@pytest.mark.parametrize(
+    "setting, value, message",
+    [
+        ("step_size", 0.0, "step_size must be positive"),
+        ("momentum_decay", 2.0, "momentum_decay"),
+        ("temperature", -0.1, "temperature must be finite and not negative, got -0.1"),
+        ("noise", "cauchy", "noise must be one of"),
+    ],
+)
+def test_bad_settings_are_refused(name: str, setting: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(name, **{setting: value})
+
+
+def test_target_that_ignores_a_part_is_refused() -> None:
+    kernel = mcmc.SGHMC(lambda x, y: -tf.reduce_sum(x**2), **SETTINGS)
+    with pytest.raises(ValueError, match=r"no gradient with respect to parts \[1\]"):
+        kernel.bootstrap_results([tf.zeros(2), tf.zeros(2)])
