@@ -7,7 +7,6 @@ The data are generated. Scores are those of docs/design.md, section 6: ``rmse`` 
 true trajectories with an affine map fitted on the training videos.
 """
 
-import dataclasses
 import pathlib
 import shlex
 import sys
@@ -40,9 +39,7 @@ def define_flags() -> None:
     """The shared flags and this driver's own."""
     common_flags.define(MODELS, default_model="sgp_bae")
     flags.DEFINE_integer("num_inducing", 10, "Inducing points M of sgp_bae.", lower_bound=2)
-    flags.DEFINE_boolean(
-        "warm_start", True, "Fit prior and decoder variationally before sampling."
-    )
+    flags.DEFINE_boolean("warm_start", True, "Fit prior and decoder variationally before sampling.")
     flags.DEFINE_boolean(
         "fan_in_prior", None, "Scale the decoder's weight prior by fan-in; else N(0, scale^2)."
     )

@@ -11,8 +11,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from gpflow_bae import decoders, encoders, inducing_variables, likelihoods, metrics, models
-from gpflow_bae import plotting, training
+from gpflow_bae import (
+    decoders,
+    encoders,
+    inducing_variables,
+    likelihoods,
+    metrics,
+    models,
+    plotting,
+    training,
+)
 from gpflow_bae.datasets import moving_ball
 from gpflow_bae.posteriors import LatentSamples, Posterior
 
@@ -31,8 +39,8 @@ class Plan:
     weight_prior_scale: float
     variational: training.VariationalSettings
     sampler: training.AmortizedSettings
-    initial_lengthscale: float = 4.0
-    num_warm_encoder_steps: int = 800
+    initial_lengthscale: float = 1.0
+    num_warm_encoder_steps: int = 600
 
     @classmethod
     def make(
@@ -204,15 +212,16 @@ def trajectories(
     """Codes as trajectories: mean and variance [T, N, 2] in the units of the truth.
 
     Each posterior sample has its own affine map, fitted on the training truth, because samples
-    may be rotated against each other; its residual variance is part of the uncertainty.
+    may be rotated against each other. What the map leaves on the training videos beyond the
+    codes' own variance (the part of the chart that is not affine) is added to every variance.
     """
     means, variances = [], []
-    for train_mean, mean, variance in zip(
-        train_latents.mean, latents.mean, latents.variance, strict=True
-    ):
+    for train_mean, train_variance, mean, variance in zip(*train_latents, *latents, strict=True):
         affine = metrics.fit_affine(train_mean, truth)
+        own = affine.map_variance(train_variance).mean(axis=(0, 1))
+        chart = np.maximum(affine.residual_variance - own, 0.0)
         means.append(affine(mean))
-        variances.append(affine.map_variance(variance, include_residual=True))
+        variances.append(affine.map_variance(variance) + chart)
     return LatentSamples(np.stack(means), np.stack(variances)).moments()
 
 

@@ -120,12 +120,13 @@ def log_prior_density(
         if identity and chain_ndims == 0 and _is_scalar_normal(parameter.prior):
             total += tf.cast(_scalar_normal_sum(parameter.prior, point), gpflow.default_float())
             continue
-        # tfd broadcasts a scalar prior over the parameter, so the log-prob is elementwise.
+        # tfd broadcasts a scalar prior over the parameter, and a joint one has summed already.
         log_prob = parameter.prior.log_prob(point)
+        log_prob = tf.reduce_sum(log_prob, list(range(chain_ndims, log_prob.shape.rank)))
         if transform is not None and not on_unconstrained:
-            log_prob += transform.forward_log_det_jacobian(value, event_ndims=0)
-        axes = list(range(chain_ndims, log_prob.shape.rank))
-        total += tf.cast(tf.reduce_sum(log_prob, axes), gpflow.default_float())
+            event_ndims = value.shape.rank - chain_ndims
+            log_prob += transform.forward_log_det_jacobian(value, event_ndims=event_ndims)
+        total += tf.cast(log_prob, gpflow.default_float())
     return tf.convert_to_tensor(total, dtype=gpflow.default_float())
 
 
@@ -151,6 +152,5 @@ def unflatten(vector: TensorType, like: Sequence[TensorType]) -> tuple[tf.Tensor
     sizes = [int(np.prod(v.shape)) for v in like]
     pieces = tf.split(vector, sizes)
     return tuple(
-        tf.cast(tf.reshape(piece, v.shape), v.dtype)
-        for piece, v in zip(pieces, like, strict=True)
+        tf.cast(tf.reshape(piece, v.shape), v.dtype) for piece, v in zip(pieces, like, strict=True)
     )

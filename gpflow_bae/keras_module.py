@@ -7,6 +7,7 @@ which can carry priors and be sampled, and it is called through ``stateless_call
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,13 +38,19 @@ def check_keras_model(model: Any, argument: str) -> keras.Model:
 
     :param argument: the caller's name for ``model``, used in errors.
     :raises TypeError: for a tf_keras (Keras 2) model, or for no Keras model at all.
-    :raises ValueError: for a model that is not built yet.
+    :raises ValueError: for a model that is not built yet, or that does not know its shapes.
     """
     if isinstance(model, keras.Model):
         if not model.built or not model.weights:
             raise ValueError(
                 f"{argument} is a keras.Model that is not built, so its weights do not exist yet; "
                 "start it with keras.Input(shape=(...,)) or call model.build(input_shape) first."
+            )
+        if not getattr(model, "inputs", None):
+            raise ValueError(
+                f"{argument} is a subclassed keras.Model, which does not tell its input and output "
+                "shapes; wrap it: inputs = keras.Input(shape=(...,)), then "
+                "keras.Model(inputs, model(inputs))."
             )
         return model
     if any(c.__module__.split(".")[0] == "tf_keras" for c in type(model).__mro__):
@@ -55,6 +62,16 @@ def check_keras_model(model: Any, argument: str) -> keras.Model:
         f"{argument} must be a built keras.Model (Keras 3), got {type(model).__module__}."
         f"{type(model).__name__}."
     )
+
+
+def _size(shape: tuple[int | None, ...], what: str) -> int:
+    sizes = [size for size in shape if size is not None]
+    if len(sizes) < len(shape):
+        raise ValueError(
+            f"The network's {what} shape must be fixed except for the batch, got {shape}; give "
+            "keras.Input every dimension."
+        )
+    return math.prod(sizes)
 
 
 class KerasModule(gpflow.Module):
@@ -96,6 +113,16 @@ class KerasModule(gpflow.Module):
         return tuple(self.model.output_shape[1:])
 
     @property
+    def num_inputs(self) -> int:
+        """How many numbers one input has."""
+        return _size(self.input_shape, "input")
+
+    @property
+    def num_outputs(self) -> int:
+        """How many numbers one output has."""
+        return _size(self.output_shape, "output")
+
+    @property
     def num_weights(self) -> int:
         """How many scalars the network has."""
         return int(sum(np.prod(w.shape) for w in self.weights))
@@ -119,7 +146,7 @@ class KerasModule(gpflow.Module):
         inputs = tf.convert_to_tensor(inputs)
         lead = tf.shape(inputs)[:-1]
         outputs = self.apply(tf.reshape(inputs, [-1, *self.input_shape]))
-        width = int(np.prod(self.output_shape))
+        width = self.num_outputs
         result = tf.reshape(outputs, tf.concat([lead, [width]], 0))
         return tf.ensure_shape(result, inputs.shape[:-1].concatenate([width]))
 
@@ -128,4 +155,7 @@ class KerasModule(gpflow.Module):
         clone = keras.models.clone_model(self.model)
         for variable, weight in zip(clone.trainable_variables, self.weights, strict=True):
             variable.assign(weight)
+        fixed = self.model.non_trainable_variables  # frozen layers, moving averages
+        for variable, value in zip(clone.non_trainable_variables, fixed, strict=True):
+            variable.assign(value)
         return clone

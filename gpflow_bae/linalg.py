@@ -24,13 +24,14 @@ def cholesky(matrix: TensorType, what: str) -> tf.Tensor:
     own check of its state catches the NaN, and the eager diagnosis that follows ends up here.
 
     :param what: names the matrix in the error, e.g. ``"K(Z, Z) of SquaredExponential"``.
-    :raises ValueError: if the factor is not finite; names the matrix, the jitter and the task.
+    :raises ValueError: if the factor is not finite; names the matrix, the jitter, and the task
+        and kernel (the leading dimensions of ``matrix``).
     """
     factor = tf.linalg.cholesky(matrix)
     if tf.executing_eagerly():
         bad = ~np.isfinite(factor.numpy()).all(axis=(-2, -1))
         if bad.any():
-            where = f" in task(s) {np.argwhere(bad).tolist()}" if bad.ndim else ""
+            where = f" at [task..., kernel] {np.argwhere(bad).tolist()}" if bad.ndim else ""
             finite = bool(np.isfinite(tf.convert_to_tensor(matrix).numpy()).all())
             hint = (
                 "raise the jitter (gpflow.config.set_default_jitter) or move inputs that coincide"

@@ -189,21 +189,26 @@ class Posterior:
     ) -> Prediction:
         """Predicted observations: decoder noise and spread over samples and codes, apart.
 
+        The code of a new input is the latent function there (:meth:`predict_latent`) plus code
+        noise, as in the model's joint density.
+
         :param num_codes: draws of the codes from each sample's conditional.
         """
         latents = self.latent_samples(Xnew, given, num_draws=num_draws, seed=seed)
-        total = noise = square = 0.0
+        sums: list[np.ndarray] = []
         for s in range(self.num_samples):
-            draw_seed = tf.constant([seed + 1, s], tf.int32)
             moments = self._decode(
-                *self._sample(s), latents.mean[s], latents.variance[s], draw_seed,
+                *self._sample(s),
+                latents.mean[s],
+                latents.variance[s],
+                tf.constant([seed + 1, s], tf.int32),
                 num_codes=num_codes,
+                add_code_noise=Xnew is not None,
             )
-            mean, mean_square, noise_variance = (m.numpy() for m in moments)
-            total, square, noise = total + mean, square + mean_square, noise + noise_variance
-        mean, count = total / self.num_samples, self.num_samples
-        epistemic = np.maximum(square / count - np.square(mean), 0.0)
-        return Prediction(mean, noise / count, epistemic)
+            arrays = [m.numpy() for m in moments]
+            sums = arrays if not sums else [a + b for a, b in zip(sums, arrays, strict=True)]
+        mean, mean_square, noise = (total / self.num_samples for total in sums)
+        return Prediction(mean, noise, np.maximum(mean_square - np.square(mean), 0.0))
 
     def predict_y(
         self,
@@ -215,9 +220,7 @@ class Posterior:
         prediction = self.predict(Xnew, given, **kwargs)
         return prediction.mean, prediction.variance
 
-    def reconstruct(
-        self, Y: TensorType, X: TensorType | None = None, **kwargs: Any
-    ) -> Prediction:
+    def reconstruct(self, Y: TensorType, X: TensorType | None = None, **kwargs: Any) -> Prediction:
         """Encode ``Y`` (NaN where missing), condition the prior on it, and decode."""
         return self.predict(None, (X, Y), **kwargs)
 
@@ -298,8 +301,7 @@ class Posterior:
         X = None if X is None else self._inputs(X)
         if X is not None and check_inputs and X.shape[-2] != Y.shape[-2]:
             raise ValueError(
-                f"X and Y must have the same number of points, got {X.shape[-2]} and "
-                f"{Y.shape[-2]}."
+                f"X and Y must have the same number of points, got {X.shape[-2]} and {Y.shape[-2]}."
             )
         return X, tf.constant(np.nan_to_num(Y, nan=0.0))
 
@@ -329,9 +331,13 @@ class Posterior:
         variance: tf.Tensor,
         seed: tf.Tensor,
         num_codes: int,
+        add_code_noise: bool,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Moments of y over draws of the codes: mean, mean square of means, noise variance."""
         model = self.model.bind(values, encoder_values)
+        if add_code_noise:  # the standard normal prior has none: its codes are the function
+            code_noise = getattr(model.latent_prior, "code_noise_variance", 0.0)
+            variance += tf.convert_to_tensor(code_noise, variance.dtype)
         total = square = noise_total = tf.zeros([], gpflow.default_float())
         for draw_seed in tf.unstack(tf.random.split(seed, num_codes, alg="philox")):
             noise = standard_noise(tf.shape(mean), draw_seed, mean.dtype)

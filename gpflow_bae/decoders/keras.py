@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import keras
 import numpy as np
@@ -34,7 +35,7 @@ def fan_in_prior(scale: float = 1.0) -> WeightPrior:
     if not scale > 0:
         raise ValueError(f"scale of a weight prior must be positive, got {scale}.")
 
-    def prior(shape: tuple[int, ...]) -> tfd.Distribution:
+    def prior(shape: tuple[int, ...]) -> Any:
         fan_in = math.prod(shape[:-1]) if len(shape) > 1 else 1
         return tfd.Normal(np.float32(0.0), np.float32(scale / math.sqrt(fan_in)))
 
@@ -55,12 +56,12 @@ class KerasDecoder(KerasModule):
     @property
     def latent_dim(self) -> int:
         """Number of code channels L that the network takes."""
-        return int(np.prod(self.input_shape))
+        return self.num_inputs
 
     @property
     def output_dim(self) -> int:
         """Number of likelihood parameters P that it returns per point."""
-        return int(np.prod(self.output_shape))
+        return self.num_outputs
 
     @check_shapes("latents: [batch..., N, L]", "return: [batch..., N, P]")
     def __call__(self, latents: TensorType) -> tf.Tensor:

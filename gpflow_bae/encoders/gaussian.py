@@ -24,16 +24,14 @@ class GaussianEncoder(KerasModule):
     (Algorithm 1 of Tran et al. 2023 with ``encoder_loss="nll"``) it is the codes' distribution.
     """
 
-    def __init__(
-        self, model: keras.Model, min_variance: float = 1e-6, max_variance: float = 1e3
-    ):
+    def __init__(self, model: keras.Model, min_variance: float = 1e-6, max_variance: float = 1e3):
         """
         :param model: maps ``[rows, P]`` to ``[rows, 2 L]``; missing inputs arrive as zeros.
         :param min_variance, max_variance: the variance is clipped to this range, which is that of
             Jazbec et al. (2021) for the moving ball.
         """
         super().__init__(model, prior=None, argument="encoder")
-        width = int(np.prod(self.output_shape))
+        width = self.num_outputs
         if width % 2:
             raise ValueError(
                 f"A GaussianEncoder needs 2 L outputs (means and log standard deviations), but "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gpflow
 import keras
-import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
@@ -30,7 +29,7 @@ class StochasticEncoder(KerasModule):
             epsilon of the shape of y, as in the paper.
         """
         super().__init__(model, prior=None, argument="encoder")
-        width = int(np.prod(self.input_shape))
+        width = self.num_inputs
         if noise_dim is None:
             if width % 2:
                 raise ValueError(
@@ -44,7 +43,7 @@ class StochasticEncoder(KerasModule):
                 f"inputs, features and noise together), got {noise_dim}."
             )
         self.noise_dim = int(noise_dim)
-        self.latent_dim = int(np.prod(self.output_shape))
+        self.latent_dim = self.num_outputs
 
     @check_shapes("Y: [batch..., N, P]", "noise: [batch..., N, E]", "return: [batch..., N, L]")
     def __call__(self, Y: TensorType, noise: TensorType) -> tf.Tensor:

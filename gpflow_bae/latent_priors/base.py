@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import gpflow
 import numpy as np
@@ -24,7 +25,7 @@ __all__ = ["GaussianLatentPrior", "KernelLatentPrior", "gaussian_log_density"]
 tfd = tfp.distributions
 LOG_2PI = float(np.log(2.0 * np.pi))
 
-KernelLike = gpflow.kernels.Kernel | Sequence[gpflow.kernels.Kernel]
+KernelLike: TypeAlias = gpflow.kernels.Kernel | Sequence[gpflow.kernels.Kernel]
 
 
 def gaussian_log_density(residual: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:

@@ -171,9 +171,7 @@ class SparseGP(KernelLatentPrior):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         features, left = self._features(X)
         own = left + tf.convert_to_tensor(self.code_noise_variance)
-        weights = self._weight_space(
-            features, own + channels_first(variance), channels_first(mean)
-        )
+        weights = self._weight_space(features, own + channels_first(variance), channels_first(mean))
         new_features, new_left = self._features(Xnew)
         new_mean = tf.linalg.matvec(new_features, weights.mean, transpose_a=True)
         new_variance = new_left + self._spread(weights, new_features)

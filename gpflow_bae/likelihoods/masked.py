@@ -7,6 +7,8 @@ with one more method that a mask goes into. Any other scalar GPflow likelihood i
 
 from __future__ import annotations
 
+from typing import Any
+
 import gpflow
 import numpy as np
 import tensorflow as tf
@@ -43,8 +45,10 @@ class MaskedLikelihood(gpflow.Module):
         F = tf.convert_to_tensor(F)
         if mask is None:
             return tf.reduce_sum(self._entry_log_prob(F, tf.cast(Y, F.dtype)), -1)
-        zeros = tf.zeros_like(F)
-        safe_F, safe_Y = tf.where(mask, F, zeros), tf.where(mask, tf.cast(Y, F.dtype), zeros)
+        # One, not zero: every scalar GPflow likelihood has it in its support (Gamma has no zero),
+        # and a density that is infinite where it is masked would still make its gradient NaN.
+        ones = tf.ones_like(F)
+        safe_F, safe_Y = tf.where(mask, F, ones), tf.where(mask, tf.cast(Y, F.dtype), ones)
         entries = self._entry_log_prob(safe_F, safe_Y)
         return tf.reduce_sum(tf.where(mask, entries, tf.zeros_like(entries)), -1)
 
@@ -64,7 +68,7 @@ class Gaussian(MaskedLikelihood, gpflow.likelihoods.Gaussian):
         variance: TensorType = 0.1,
         *,
         variance_lower_bound: float = 1e-6,
-        prior: tfd.Distribution | None = None,
+        prior: Any | None = None,
     ):
         """
         :param variance: initial noise variance, a scalar or one per output [P].

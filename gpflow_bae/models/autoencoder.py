@@ -97,12 +97,15 @@ class BayesianAutoencoder(gpflow.Module):
 
     @property
     def sampled_paths(self) -> tuple[str, ...]:
-        """Paths of the parameters that are sampled: trainable, and not the encoder's."""
-        return tuple(
-            path
-            for path, parameter in gpflow.utilities.parameter_dict(self).items()
-            if parameter.trainable and not path.startswith(".encoder")
-        )
+        """Paths of the parameters that are sampled: trainable, and not the encoder's.
+
+        A parameter that modules share is sampled once, under its first path.
+        """
+        first_paths: dict[int, str] = {}
+        for path, parameter in gpflow.utilities.parameter_dict(self).items():
+            if parameter.trainable and not path.startswith(".encoder"):
+                first_paths.setdefault(id(parameter), path)
+        return tuple(first_paths.values())
 
     @property
     def sampled_parameters(self) -> tuple[Parameter, ...]:

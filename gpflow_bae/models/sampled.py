@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import gpflow
 import keras
@@ -18,7 +18,7 @@ from .autoencoder import BayesianAutoencoder
 
 __all__ = ["BAE", "GPBAE", "SGPBAE"]
 
-Network = keras.Model | tf.Module
+Network: TypeAlias = keras.Model | tf.Module
 
 
 def _compose(

@@ -85,9 +85,7 @@ class AmortizedRound:
         values = functional.unconstrained_values(self.model.sampled_parameters)
         return Chain(adaptive_sghmc.init(values), adaptive_sghmc.init(latents))
 
-    def __call__(
-        self, chain: Chain, seed: tf.Tensor, adapt: bool
-    ) -> tuple[Chain, RoundStatistics]:
+    def __call__(self, chain: Chain, seed: tf.Tensor, adapt: bool) -> tuple[Chain, RoundStatistics]:
         """Run one round; the encoder's variables change in place."""
         return self._compiled(chain, seed, tf.constant(adapt))
 
@@ -162,8 +160,19 @@ class AmortizedRound:
             )
             return i + 1, state
 
+        def go_on(i: tf.Tensor, state: SamplerState) -> tf.Tensor:
+            if not settings.subtract_gradient_noise:
+                return i < settings.num_sampler_steps
+            # Stop where eq. 17's variance is negative, with the preconditioner that made it so.
+            largest = adaptive_sghmc.largest_valid_step_size(
+                state,
+                momentum_decay=settings.momentum_decay,
+                temperature=settings.temperature,
+            )
+            return (i < settings.num_sampler_steps) & (settings.step_size <= largest)
+
         _, state = tf.while_loop(
-            lambda i, _: i < settings.num_sampler_steps,
+            go_on,
             body,
             (tf.constant(0), state),
             maximum_iterations=settings.num_sampler_steps,

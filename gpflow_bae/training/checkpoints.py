@@ -48,13 +48,12 @@ class RunDirectory:
         if file.exists():
             found = json.loads(file.read_text())
             if found != settings:
-                changed = sorted(
-                    k for k in {*found, *settings} if found.get(k) != settings.get(k)
-                )
+                changed = sorted(k for k in {*found, *settings} if found.get(k) != settings.get(k))
                 raise ValueError(
                     f"out_dir {self.path} holds a run with other settings ("
-                    + ", ".join(f"{k}: {found.get(k)!r} there, {settings.get(k)!r} now"
-                                for k in changed)
+                    + ", ".join(
+                        f"{k}: {found.get(k)!r} there, {settings.get(k)!r} now" for k in changed
+                    )
                     + "); choose another out_dir, or delete that one."
                 )
             if not resume:

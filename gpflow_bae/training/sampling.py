@@ -79,12 +79,8 @@ class _Run:
 
     def keep_sample(self) -> None:
         """Add the chain's present state to the bank."""
-        arrays = {
-            f"parameter_{i}": v.numpy() for i, v in enumerate(self.chain.parameters.position)
-        }
-        arrays |= {
-            f"encoder_{i}": w.numpy() for i, w in enumerate(self.compiled.encoder_variables)
-        }
+        arrays = {f"parameter_{i}": v.numpy() for i, v in enumerate(self.chain.parameters.position)}
+        arrays |= {f"encoder_{i}": w.numpy() for i, w in enumerate(self.compiled.encoder_variables)}
         arrays["latents"] = self.chain.codes.position.numpy()
         if self.directory is not None:
             self.directory.write_sample(len(self.samples), arrays)
@@ -92,20 +88,41 @@ class _Run:
 
     def advance(self, seed: tf.Tensor, adapt: bool) -> RoundStatistics:
         """One round; a chain that diverges stops with the last good state saved."""
-        encoder_before = [tf.identity(v) for v in self.compiled.encoder_variables]
+        variables = self.compiled.encoder_variables + [
+            v.value for v in self.compiled.optimizer.variables
+        ]
+        before = [tf.identity(v) for v in variables]
         chain, statistics = self.compiled(self.chain, seed, adapt)
         finite = statistics.finite.numpy()
         density = float(statistics.log_prior + statistics.log_likelihood)
         encoder_ok = bool(np.isfinite(statistics.encoder_loss))
         if finite.all() and np.isfinite(density) and encoder_ok:
             self.chain, self.round = chain, self.round + 1
-            self.history.append([float(statistics.log_prior), float(statistics.log_likelihood),
-                                 float(statistics.encoder_loss)])
+            self.history.append(
+                [
+                    float(statistics.log_prior),
+                    float(statistics.log_likelihood),
+                    float(statistics.encoder_loss),
+                ]
+            )
             return statistics
-        for variable, value in zip(self.compiled.encoder_variables, encoder_before, strict=True):
+        for variable, value in zip(variables, before, strict=True):
             variable.assign(value)
         self.save()
+        self.check_step_size(chain)
         raise FloatingPointError(self._diagnosis(finite, density, encoder_ok))
+
+    def check_step_size(self, chain: Chain) -> None:
+        """Refuse a step size for which eq. 17 has a negative variance, at parameters or codes."""
+        settings = self.compiled.settings
+        if settings.subtract_gradient_noise:
+            for part in (p for p in chain if tf.nest.flatten(p)):
+                adaptive_sghmc.check_step_size(
+                    part,
+                    step_size=settings.step_size,
+                    momentum_decay=settings.momentum_decay,
+                    temperature=settings.temperature,
+                )
 
     def _diagnosis(self, finite: np.ndarray, density: float, encoder_ok: bool) -> str:
         names = [*self.compiled.model.sampled_paths, "the latent codes"]
@@ -177,8 +194,10 @@ def sample_amortized(
             **dataclasses.asdict(settings),
             "seed": seed,
             "model": type(model).__name__,
-            "sampled": [f"{p}{tuple(v.shape)}" for p, v in
-                        zip(model.sampled_paths, model.sampled_parameters, strict=True)],
+            "sampled": [
+                f"{p}{tuple(v.shape)}"
+                for p, v in zip(model.sampled_paths, model.sampled_parameters, strict=True)
+            ],
             "data": [list(training_data.Y.shape), float(tf.reduce_sum(training_data.Y))],
             "warm_start": None if warm_start is None else warm_start.describe(),
         }
@@ -202,13 +221,7 @@ def sample_amortized(
         while run.round < settings.num_rounds:
             adapt = run.round < settings.burnin_rounds
             bar.set_description("burn-in" if adapt else "sampling")
-            if settings.subtract_gradient_noise and not adapt:
-                adaptive_sghmc.check_step_size(
-                    run.chain.parameters,
-                    step_size=settings.step_size,
-                    momentum_decay=settings.momentum_decay,
-                    temperature=settings.temperature,
-                )
+            run.check_step_size(run.chain)
             round_seed = tf.random.fold_in(base_seed, run.round, alg="philox")
             statistics = run.advance(round_seed, adapt)
             after_burnin = run.round - settings.burnin_rounds

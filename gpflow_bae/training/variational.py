@@ -87,18 +87,21 @@ def fit_variational(
     base_seed = tf.constant([seed, 0x7A1], tf.int32)
     losses: list[float] = []
     num_calls = -(-settings.num_steps // steps_per_call)
+    # Parameters from which a whole block of losses was finite; those after it need not be good.
+    last_good = [tf.identity(v) for v in variables]
     with tqdm(total=num_calls * steps_per_call, disable=not progress, desc="variational") as bar:
         for call in range(num_calls):
             before = [tf.identity(v) for v in variables]
             loss = float(steps(tf.random.fold_in(base_seed, call, alg="philox")))
             if not np.isfinite(loss):
-                for variable, value in zip(variables, before, strict=True):
+                for variable, value in zip(variables, last_good, strict=True):
                     variable.assign(value)
                 raise FloatingPointError(
                     f"The variational loss became {loss} between steps {call * steps_per_call} "
-                    f"and {(call + 1) * steps_per_call}; the model holds the parameters from "
-                    "before. Lower the learning rate or raise the jitter."
+                    f"and {(call + 1) * steps_per_call}; the model holds the last parameters for "
+                    "which it was finite. Lower the learning rate or raise the jitter."
                 )
+            last_good = before
             losses.append(loss)
             bar.update(steps_per_call)
             bar.set_postfix(loss=f"{loss:.2f}")

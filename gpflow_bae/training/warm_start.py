@@ -125,9 +125,13 @@ class WarmStart:
 
         steps = self.num_initial_steps
         variables = list(self.encoder.trainable_variables)
-        self._fit("encoder", encoder_objective, variables, steps, data, codes, scale, seed, progress)
+        self._fit(
+            "encoder", encoder_objective, variables, steps, data, codes, scale, seed, progress
+        )
         variables = list(model.decoder.trainable_variables)
-        self._fit("decoder", decoder_objective, variables, steps, data, codes, scale, seed, progress)
+        self._fit(
+            "decoder", decoder_objective, variables, steps, data, codes, scale, seed, progress
+        )
 
     def _fit(
         self,
@@ -141,7 +145,7 @@ class WarmStart:
         seed: int,
         progress: bool,
     ) -> None:
-        """Adam on ``objective(batch, codes, seed)`` over rows, codes drawn from N(mean, scale^2)."""
+        """Adam on ``objective(batch, codes, seed)`` over rows; codes ~ N(mean, scale^2)."""
         optimizer = keras.optimizers.Adam(self.encoder_learning_rate)
         optimizer.build(variables)
         Y = tf.reshape(data.Y, [-1, data.Y.shape[-1]])

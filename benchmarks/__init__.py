@@ -1,0 +1,1 @@
+"""Speed, measured against the machine's own limit."""
