@@ -76,9 +76,9 @@ class Posterior:
         self.temperature, self.history = temperature, history
         self.seconds = dict(seconds or {})
         self.warm_start_losses = warm_start_losses
-        self._latent = tf.function(self._latent_given_pseudo, reduce_retracing=True)
-        self._decode = tf.function(self._decode_draws, reduce_retracing=True)
-        self._draw = tf.function(self._encoder_draw, reduce_retracing=True)
+        self._latent = tf.function(self._latent_given_pseudo, autograph=False)
+        self._decode = tf.function(self._decode_draws, autograph=False)
+        self._draw = tf.function(self._encoder_draw, autograph=False)
 
     @classmethod
     def from_samples(

@@ -70,7 +70,7 @@ class AmortizedRound:
         self.optimizer.build(self.encoder_variables)
         batch_size = settings.batch_size or data.num_items
         self.scale = data.num_items / batch_size  # N/B, the only place
-        self._compiled = tf.function(self._round, jit_compile=jit_compile)
+        self._compiled = tf.function(self._round, autograph=False, jit_compile=jit_compile)
 
     @property
     def tracing_count(self) -> int:
