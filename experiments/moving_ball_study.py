@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import time
 from typing import Any
 
 import gpflow
@@ -103,6 +104,8 @@ class Outcome:
     """What a run leaves behind."""
 
     posterior: Posterior
+    mean: np.ndarray  # [T, N, 2], recovered test trajectories
+    variance: np.ndarray  # [T, N, 2]
     metrics: dict[str, float]
     seconds: dict[str, float]
     curves: dict[str, list[float]]
@@ -192,8 +195,6 @@ def _fit_vae(
     jit_compile: bool,
     progress: bool,
 ) -> Posterior:
-    import time
-
     started = time.perf_counter()
     losses = training.fit_variational(
         model, data, plan.variational, seed=seed, jit_compile=jit_compile, progress=progress
@@ -270,6 +271,8 @@ def evaluate(
         curves["variational_loss"] = posterior.warm_start_losses.tolist()
     return Outcome(
         posterior,
+        mean,
+        variance,
         {k: float(v) for k, v in scores.items()},
         posterior.seconds,
         curves,
@@ -289,14 +292,9 @@ def draw_figures(
     out_dir: pathlib.Path,
 ) -> None:
     """The paper's figures for one run, as PNG files in ``out_dir``, and the arrays behind them."""
-    posterior = outcome.posterior
-    on_train = posterior.latent_samples()
-    on_test = posterior.latent_samples(given=(test.X, test.Y))
-    mean, variance = trajectories(on_train, on_test, train.trajectories)
-    arrays = {"truth": test.trajectories, "mean": mean, "variance": variance}
-    figures = {
-        "trajectories": plotting.plot_trajectories(test.trajectories, mean, np.sqrt(variance))
-    }
+    posterior, mean, scale = outcome.posterior, outcome.mean, np.sqrt(outcome.variance)
+    arrays = {"truth": test.trajectories, "mean": mean, "variance": outcome.variance}
+    figures = {"trajectories": plotting.plot_trajectories(test.trajectories, mean, scale)}
     if "log_density" in outcome.curves:
         rounds = np.arange(1, len(outcome.curves["log_density"]) + 1)
         figures["log_density"] = plotting.plot_training_curve(
