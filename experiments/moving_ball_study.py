@@ -57,20 +57,23 @@ class Plan:
     ) -> Plan:
         """A preset with some settings replaced; the choices are explained in the results page."""
         if preset == "quick":
-            variational = training.VariationalSettings(num_steps=2500, batch_size=12)
+            steps = 2500 if model == "vae" else 1000  # the chain goes on where the bound stops
+            variational = training.VariationalSettings(
+                num_steps=steps, batch_size=12, prior_learning_rate=1e-2
+            )
             sampler = training.AmortizedSettings(
                 burnin=500,
-                num_samples=20,
+                num_samples=30,
                 thinning=50,
                 noise="binomial",
                 encoder_batch_size=256,
-                codes="carried",
             )
         else:
-            variational = training.VariationalSettings(num_steps=8000, batch_size=12)
-            sampler = training.AmortizedSettings(
-                noise="binomial", encoder_batch_size=256, codes="carried"
+            steps = 10_000 if model == "vae" else 2000
+            variational = training.VariationalSettings(
+                num_steps=steps, batch_size=12, prior_learning_rate=1e-2
             )
+            sampler = training.AmortizedSettings(noise="binomial", encoder_batch_size=256)
         return cls(
             model=model,
             num_inducing=num_inducing,

@@ -86,8 +86,10 @@ def constrain(
     parameters: Sequence[Parameter], values: Sequence[TensorType]
 ) -> tuple[tf.Tensor, ...]:
     """Push unconstrained ``values`` through each parameter's transform."""
+    # TFP's bijectors cache by tensor. Without a copy, a second gradient tape over the same eager
+    # tensors is handed the first one's results, as constants.
     return tuple(
-        tf.convert_to_tensor(v) if p.transform is None else p.transform.forward(v)
+        tf.convert_to_tensor(v) if p.transform is None else p.transform.forward(tf.identity(v))
         for p, v in zip(parameters, values, strict=True)
     )
 
@@ -107,6 +109,7 @@ def log_prior_density(
     """
     total: tf.Tensor | float = 0.0
     for parameter, value in zip(parameters, values, strict=True):
+        value = tf.identity(value)  # as in constrain
         if parameter.prior is None:
             raise ValueError(
                 f"Parameter {parameter.name} of shape {tuple(parameter.shape)} is sampled but has "

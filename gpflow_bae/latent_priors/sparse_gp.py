@@ -175,5 +175,8 @@ class SparseGP(KernelLatentPrior):
         new_features, new_left = self._features(Xnew)
         new_mean = tf.linalg.matvec(new_features, weights.mean, transpose_a=True)
         new_variance = new_left + self._spread(weights, new_features)
-        new_variance = tf.broadcast_to(new_variance, tf.shape(new_mean))
+        # Known inducing outputs predict without looking at the tasks, but each task gets a result.
+        lead = tf.broadcast_dynamic_shape(tf.shape(mean)[:-2], tf.shape(new_mean)[:-2])
+        shape = tf.concat([lead, tf.shape(new_mean)[-2:]], 0)
+        new_mean, new_variance = (tf.broadcast_to(v, shape) for v in (new_mean, new_variance))
         return channels_first(new_mean), channels_first(new_variance)

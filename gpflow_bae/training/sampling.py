@@ -115,8 +115,11 @@ class _Run:
     def check_step_size(self, chain: Chain) -> None:
         """Refuse a step size for which eq. 17 has a negative variance, at parameters or codes."""
         settings = self.compiled.settings
-        if settings.subtract_gradient_noise:
-            for part in (p for p in chain if tf.nest.flatten(p)):
+        if not settings.subtract_gradient_noise:
+            return
+        for part in chain:
+            squares = [v.numpy() for v in tf.nest.flatten(part.mean_square_gradient)]
+            if squares and all(np.isfinite(v).all() for v in squares):
                 adaptive_sghmc.check_step_size(
                     part,
                     step_size=settings.step_size,

@@ -28,11 +28,14 @@ class VariationalSettings:
     """Tasks (or points of a single task) per step; None for all."""
     final_learning_rate_fraction: float = 1.0
     """The learning rate decays to this fraction of itself along a cosine."""
+    prior_learning_rate: float | None = None
+    """Learning rate of the latent prior's own parameters (kernel, inducing inputs, code noise),
+    which may want larger steps than network weights; None for the same."""
     prior_on_parameters: bool = True
     """Add the log prior of decoder weights and hyperparameters (MAP) to the bound."""
 
     def __post_init__(self) -> None:
-        _check_positive(self, "num_steps", "learning_rate", "batch_size")
+        _check_positive(self, "num_steps", "learning_rate", "batch_size", "prior_learning_rate")
         if not 0 < self.final_learning_rate_fraction <= 1:
             raise ValueError(
                 "final_learning_rate_fraction must lie in (0, 1], got "
@@ -63,9 +66,11 @@ class AmortizedSettings:
     subtract_gradient_noise: bool = False
     """Eq. 17's -eta^4 term; refused where it makes a variance negative."""
     noise: Literal["gaussian", "binomial"] = "gaussian"
-    codes: Literal["encoder", "carried"] = "encoder"
-    """Where a round's codes start: a fresh draw of the encoder (Algorithm 1), or where the chain
-    left them. Carried codes make the chain an ordinary SG-MCMC; the encoder only follows."""
+    codes: Literal["encoder", "carried"] = "carried"
+    """Where a round's codes start: where the chain left them, or at a fresh draw of the encoder
+    (Algorithm 1). Carried codes make the chain an ordinary SG-MCMC that the encoder follows. A
+    fresh draw forgets what the prior says through a point's neighbours, K steps do not bring it
+    back, and on the moving ball the chain drifts away from the posterior (docs/results)."""
     scale_codes: bool = False
     """Multiply the codes' own gradient by N/B too, as eq. 3 and the released code do; the codes'
     conditional then is over-concentrated."""

@@ -36,6 +36,28 @@ def variational_loss(
     return -objective / float(data.Y.shape[0] * data.Y.shape[1])
 
 
+def _optimizers(
+    model: VariationalAutoencoder, variables: list[tf.Variable], settings: VariationalSettings
+) -> list[tuple[keras.optimizers.Optimizer, list[int]]]:
+    """Built optimisers, and which variables each moves: the latent prior's apart from the rest."""
+    in_prior = {id(v) for v in model.latent_prior.trainable_variables}
+    groups = []
+    for of_prior in (False, True):
+        members = [i for i, v in enumerate(variables) if (id(v) in in_prior) == of_prior]
+        if not members:
+            continue
+        rate = settings.learning_rate
+        if of_prior and settings.prior_learning_rate is not None:
+            rate = settings.prior_learning_rate
+        fraction = settings.final_learning_rate_fraction
+        if fraction < 1.0:
+            rate = keras.optimizers.schedules.CosineDecay(rate, settings.num_steps, alpha=fraction)
+        optimizer = keras.optimizers.Adam(rate)
+        optimizer.build([variables[i] for i in members])
+        groups.append((optimizer, members))
+    return groups
+
+
 def fit_variational(
     model: VariationalAutoencoder,
     data: tuple[object, object],
@@ -61,14 +83,7 @@ def fit_variational(
     training_data = prepare_data(model, data, settings.batch_size)
     num_items = training_data.num_items
     variables = list(model.trainable_variables)
-    schedule = keras.optimizers.schedules.CosineDecay(
-        settings.learning_rate,
-        settings.num_steps,
-        alpha=settings.final_learning_rate_fraction,
-    )
-    constant_rate = settings.final_learning_rate_fraction == 1.0
-    optimizer = keras.optimizers.Adam(settings.learning_rate if constant_rate else schedule)
-    optimizer.build(variables)
+    groups = _optimizers(model, variables, settings)
 
     @tf.function(jit_compile=jit_compile)
     def steps(block_seed: tf.Tensor) -> tf.Tensor:
@@ -80,7 +95,10 @@ def fit_variational(
                 loss = variational_loss(
                     model, training_data, indices, seeds[1], settings.prior_on_parameters
                 )
-            optimizer.apply(tape.gradient(loss, variables), variables)
+            gradients = tape.gradient(loss, variables)
+            for optimizer, members in groups:
+                chosen = [gradients[i] for i in members]
+                optimizer.apply(chosen, [variables[i] for i in members])
             total += tf.cast(loss, tf.float64)
         return total / steps_per_call
 
