@@ -59,6 +59,12 @@ def main(argv: list[str]) -> None:
         _run(model, out_dir / model if len(models) > 1 else out_dir)
 
 
+def _command(arguments: list[str]) -> str:
+    """The command line, without the folders of the machine that it ran on."""
+    kept = [a for a in arguments if a.split("=")[0].lstrip("-") not in ("out_dir", "data_dir")]
+    return shlex.join(["python", "-m", "experiments.moving_ball", *kept, "--out_dir=OUT_DIR"])
+
+
 def _run(name: str, out_dir: pathlib.Path) -> None:
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments import moving_ball_study as study
@@ -105,7 +111,7 @@ def _run(name: str, out_dir: pathlib.Path) -> None:
         outcome.num_parameters,
         variant=FLAGS.variant,
         settings=plan.describe(),
-        command=shlex.join(["python", "-m", "experiments.moving_ball", *sys.argv[1:]]),
+        command=_command(sys.argv[1:]),
         curves=outcome.curves,
     )
     if FLAGS.tensorboard:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from . import functional
+from . import diagnostics, functional
 from .mcmc.noise import standard_noise
 from .models import BayesianAutoencoder
 
@@ -245,27 +245,10 @@ class Posterior:
         return np.stack([d.numpy() for d in draws])
 
     def to_inference_data(self, include_decoder: bool = False) -> Any:
-        """ArviZ ``InferenceData`` with one chain: hyperparameters, and the density by round.
-
-        :raises ImportError: without the extra ``diagnostics``.
-        """
-        try:
-            import arviz
-        except ImportError as error:
-            raise ImportError(
-                "to_inference_data needs ArviZ: pip install 'gpflow-bae[diagnostics]'."
-            ) from error
-        samples = {
-            path.lstrip("."): values[None]
-            for path, values in self.hyperparameters(include_decoder).items()
-        }
-        data = arviz.from_dict(posterior=samples, attrs={"temperature": self.temperature})
-        if self.history is not None and len(self.history):
-            names = ("log_prior", "log_likelihood", "encoder_loss")
-            rounds = {n: self.history[None, :, i] for i, n in enumerate(names)}
-            rounds_group = arviz.convert_to_dataset(rounds, coords={}, dims={})
-            data.add_groups({"round_stats": rounds_group})
-        return data
+        """ArviZ ``InferenceData``; see :func:`gpflow_bae.diagnostics.to_inference_data`."""
+        return diagnostics.to_inference_data(
+            self.hyperparameters(include_decoder), self.history, self.temperature
+        )
 
     def _sample(self, s: int) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
         return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from ..mcmc.noise import KINDS
 from ..mcmc.types import validate
 from .encoder_losses import ENCODER_LOSSES
 
@@ -103,6 +104,8 @@ class AmortizedSettings:
             raise ValueError(
                 f"encoder_loss must be one of {ENCODER_LOSSES}, got {self.encoder_loss!r}."
             )
+        if self.noise not in KINDS:
+            raise ValueError(f"noise must be one of {KINDS}, got {self.noise!r}.")
         if self.codes not in ("encoder", "carried"):
             raise ValueError(f'codes must be "encoder" or "carried", got {self.codes!r}.')
 
