@@ -1,0 +1,1 @@
+"""Makes ``tests.reference`` ours, whatever other package installs a top-level ``tests``."""

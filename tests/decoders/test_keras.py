@@ -1,0 +1,106 @@
+"""Keras decoders: the priors of their weights and the shapes of what they return."""
+
+from __future__ import annotations
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from gpflow_bae.base import Decoder
+from gpflow_bae.decoders import KerasDecoder, fan_in_prior, normal_prior
+from gpflow_bae.functional import log_prior_density, unconstrained_values
+
+
+def _network(width: int = 5) -> keras.Model:
+    return keras.Sequential(
+        [keras.Input((2,)), keras.layers.Dense(width, "tanh"), keras.layers.Dense(3)]
+    )
+
+
+@pytest.mark.parametrize("lead", [(), (4,), (2, 4)])
+def test_leading_dimensions_are_rows(lead: tuple[int, ...]) -> None:
+    """Task dimensions only arrange points: the network's output row by row."""
+    network = _network()
+    decoder = KerasDecoder(network)
+    codes = np.random.default_rng(0).normal(size=(*lead, 6, 2))
+    F = decoder(codes)
+    assert isinstance(decoder, Decoder)
+    assert (decoder.latent_dim, decoder.output_dim, F.dtype) == (2, 3, tf.float32)
+    expected = network(codes.reshape(-1, 2).astype(np.float32)).numpy().reshape(*lead, 6, 3)
+    np.testing.assert_allclose(F, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_image_outputs_are_flattened() -> None:
+    """An image of 4 x 4 is 16 likelihood parameters, in row-major order."""
+    network = keras.Sequential(
+        [keras.Input((2,)), keras.layers.Dense(16), keras.layers.Reshape((4, 4, 1))]
+    )
+    decoder = KerasDecoder(network)
+    codes = np.random.default_rng(0).normal(size=(3, 2)).astype(np.float32)
+    assert decoder.output_dim == 16
+    np.testing.assert_allclose(
+        decoder(codes), network(codes).numpy().reshape(3, 16), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_default_prior_is_standard_normal() -> None:
+    """log p(w) = -|w|^2 / 2 - W log(2 pi) / 2 over all W weights and biases; float32 sums."""
+    decoder = KerasDecoder(_network())
+    weights = np.concatenate([w.numpy().ravel() for w in decoder.weights]).astype(np.float64)
+    density = log_prior_density(decoder.weights, unconstrained_values(decoder.weights))
+    expected = -0.5 * np.sum(weights**2) - 0.5 * len(weights) * np.log(2.0 * np.pi)
+    np.testing.assert_allclose(density, expected, rtol=1e-5)
+
+
+def test_normal_prior_scale() -> None:
+    """The scale given is the standard deviation of every weight, bias or kernel."""
+    decoder = KerasDecoder(_network(), normal_prior(0.3))
+    for weight in decoder.weights:
+        assert isinstance(weight.prior, tfp.distributions.Normal)
+        np.testing.assert_allclose(weight.prior.stddev(), 0.3, rtol=1e-6)
+        np.testing.assert_allclose(weight.prior.mean(), 0.0)
+
+
+def test_fan_in_prior_scales() -> None:
+    """scale / sqrt(fan-in): 2 inputs, 5 inputs, 3 * 3 * 4 of a convolution; scale on biases."""
+    decoder = KerasDecoder(_network(), fan_in_prior(2.0))
+    scales = [float(w.prior.stddev()) for w in decoder.weights]
+    np.testing.assert_allclose(scales, [2 / np.sqrt(2), 2, 2 / np.sqrt(5), 2], rtol=1e-6)
+    convolution = fan_in_prior(2.0)((3, 3, 4, 8))
+    np.testing.assert_allclose(convolution.stddev(), 2 / np.sqrt(36), rtol=1e-6)
+
+
+@pytest.mark.parametrize("width", [10, 1000])
+def test_fan_in_prior_keeps_the_spread_of_wide_layers(width: int) -> None:
+    """A linear unit on ``width`` inputs of size 1 has prior variance 1 (kernel) + 1 (bias) = 2.
+
+    4000 draws: the standard error of a Gaussian's variance is sqrt(2 / 4000) = 2.2 %; five of it.
+    """
+    prior = fan_in_prior(1.0)
+    kernel = prior((width, 1)).sample((4000, width), seed=(1, width)).numpy()
+    bias = prior((1,)).sample(4000, seed=(2, width)).numpy()
+    np.testing.assert_allclose(np.var(kernel.sum(-1) + bias), 2.0, rtol=0.11)
+
+
+@pytest.mark.parametrize("prior", [normal_prior, fan_in_prior])
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
+def test_prior_scale_must_be_positive(prior: object, scale: float) -> None:
+    """There is no normal with such a scale."""
+    with pytest.raises(ValueError, match="scale of a weight prior must be positive"):
+        prior(scale)
+
+
+def test_summary_shows_weights_and_priors() -> None:
+    """print_summary is how a GPflow user sees what is in a model."""
+    summary = gpflow.utilities.tabulate_module_summary(KerasDecoder(_network()))
+    rows = [line for line in summary.splitlines() if ".weights[" in line]
+    assert len(rows) == 4 and all("Normal" in row for row in rows)
+
+
+def test_errors_name_the_decoder() -> None:
+    """The user handed over a ``decoder``; that is the word of the message."""
+    with pytest.raises(TypeError, match="decoder must be a built keras.Model"):
+        KerasDecoder(keras.layers.Dense(3))

@@ -1,0 +1,1 @@
+"""Plain NumPy: what theory says, written once more and as directly as possible."""

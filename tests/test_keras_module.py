@@ -1,0 +1,195 @@
+"""Keras networks as GPflow modules: nothing hidden, nothing changed, the same function."""
+
+from __future__ import annotations
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae.functional import functional_call
+from gpflow_bae.keras_module import KerasModule
+
+
+def _dense() -> keras.Model:
+    return keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(5, "tanh"), keras.layers.Dense(2)]
+    )
+
+
+def _image_decoder() -> keras.Model:
+    return keras.Sequential(
+        [
+            keras.Input((2,)),
+            keras.layers.Dense(16, "tanh"),
+            keras.layers.Reshape((4, 4, 1)),
+            keras.layers.Conv2DTranspose(3, 3, strides=2, padding="same"),
+        ]
+    )
+
+
+def test_weights_are_visible_parameters() -> None:
+    """Every scalar of the network is in trainable_variables and in the summary: 5 * 4 + 2 * 6."""
+    module = KerasModule(_dense())
+    assert sum(int(tf.size(v)) for v in module.trainable_variables) == 32 == module.num_weights
+    assert all(isinstance(w, gpflow.Parameter) and w.dtype == tf.float32 for w in module.weights)
+    summary = gpflow.utilities.tabulate_module_summary(module)
+    assert all(f".weights[{i}]" in summary for i in range(4))
+
+
+def test_stateless_call_equals_the_keras_model() -> None:
+    """The same network on the same rows; float32 rounding of one matrix product."""
+    model = _dense()
+    x = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    np.testing.assert_allclose(KerasModule(model).apply(x), model(x), rtol=1e-5, atol=1e-6)
+
+
+def test_float64_inputs_are_cast_once() -> None:
+    """The network computes in its own float32, whatever the codes' type."""
+    module = KerasModule(_dense())
+    x = np.random.default_rng(0).normal(size=(7, 3))
+    assert module.apply(x).dtype == tf.float32
+    np.testing.assert_array_equal(module.apply(x), module.apply(x.astype(np.float32)))
+
+
+def test_module_and_template_do_not_share_their_weights() -> None:
+    """Changing the module leaves the user's model alone, and scaling a last linear layer scales."""
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, use_bias=False)])
+    module = KerasModule(model)
+    x = np.ones((1, 3), np.float32)
+    before = model(x).numpy()
+    module.weights[0].assign(2.0 * module.weights[0])
+    np.testing.assert_allclose(module.apply(x), 2.0 * before, rtol=1e-6)
+    np.testing.assert_array_equal(model(x), before)
+
+
+def test_gradients_reach_every_weight() -> None:
+    """d sum(outputs) / d last bias is the number of rows; no weight is cut off."""
+    module = KerasModule(_dense())
+    with tf.GradientTape() as tape:
+        total = tf.reduce_sum(module.apply(np.ones((7, 3), np.float32)))
+    gradients = tape.gradient(total, module.trainable_variables)
+    assert all(g is not None and np.any(g.numpy() != 0) for g in gradients)
+    variables = [v.ref() for v in module.trainable_variables]
+    bias = variables.index(module.weights[-1].unconstrained_variable.ref())
+    np.testing.assert_allclose(gradients[bias], [7.0, 7.0], rtol=1e-6)
+
+
+def test_functional_call_with_sampled_weights_under_vectorized_map() -> None:
+    """A stack of weight samples through one traced network equals assigning each in turn."""
+    module = KerasModule(_dense())
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(4, 3)).astype(np.float32)
+    paths = [f".weights[{i}]" for i in range(4)]
+    samples = [tf.constant(rng.normal(size=(6, *w.shape)), tf.float32) for w in module.weights]
+
+    @tf.function(autograph=False)
+    def outputs(weights: list[tf.Tensor]) -> tf.Tensor:
+        def one(w: list[tf.Tensor]) -> tf.Tensor:
+            return functional_call(module, dict(zip(paths, w, strict=True)), x, method="apply")
+
+        return tf.vectorized_map(one, weights)
+
+    together = outputs(samples)
+    for s in range(6):
+        for weight, values in zip(module.weights, samples, strict=True):
+            weight.assign(values[s])
+        np.testing.assert_allclose(together[s], module.apply(x), rtol=1e-4, atol=1e-5)
+
+
+def test_convolutional_network_through_leading_dimensions() -> None:
+    """Rows of codes become flattened images: the Keras model row by row, reshaped."""
+    model = _image_decoder()
+    module = KerasModule(model)
+    codes = np.random.default_rng(3).normal(size=(2, 5, 2)).astype(np.float32)
+    images = module.apply_to_rows(codes)
+    assert module.input_shape == (2,) and module.output_shape == (8, 8, 3)
+    assert images.shape == (2, 5, 192)
+    expected = model(codes.reshape(10, 2)).numpy().reshape(2, 5, 192)
+    np.testing.assert_allclose(images, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_image_inputs_are_reshaped() -> None:
+    """Rows of pixels enter a network of images; mean pooling returns each image's mean."""
+    model = keras.Sequential(
+        [keras.Input((4, 4, 1)), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(1)]
+    )
+    module = KerasModule(model)
+    module.weights[0].assign([[1.0]])
+    rows = np.random.default_rng(4).normal(size=(3, 2, 16)).astype(np.float32)
+    np.testing.assert_allclose(
+        module.apply_to_rows(rows), rows.mean(-1, keepdims=True), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_unknown_number_of_rows_keeps_the_static_width() -> None:
+    """Traced with unknown batch dimensions, the width of the result is still known."""
+    module = KerasModule(_dense())
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.float32)], autograph=False)
+    def traced(x: tf.Tensor) -> tf.Tensor:
+        result = module.apply_to_rows(x)
+        assert result.shape.as_list() == [None, None, 2]
+        return result
+
+    assert traced(np.zeros((2, 4, 3), np.float32)).shape == (2, 4, 2)
+
+
+def test_to_keras_holds_the_present_weights() -> None:
+    """The clone is the module's function; fixed weights, which are no Parameters, come along."""
+    model = keras.Sequential(
+        [keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(2)]
+    )
+    model.layers[0].trainable = False
+    module = KerasModule(model)
+    assert len(module.weights) == 2
+    module.weights[0].assign(3.0 * module.weights[0])
+    x = np.random.default_rng(5).normal(size=(7, 3)).astype(np.float32)
+    clone = module.to_keras()
+    assert clone is not model
+    np.testing.assert_allclose(clone(x), module.apply(x), rtol=1e-5, atol=1e-6)
+    assert not np.allclose(clone(x), model(x))
+
+
+def test_tf_keras_model_is_refused() -> None:
+    """Keras 2 models have no stateless_call: say so, and what to do."""
+    tf_keras = pytest.importorskip("tf_keras")
+    model = tf_keras.Sequential([tf_keras.layers.Dense(2)])
+    with pytest.raises(TypeError, match="decoder is a tf_keras.*import keras"):
+        KerasModule(model, argument="decoder")
+
+
+def test_unbuilt_model_is_refused() -> None:
+    """Without an input shape there are no weights to put priors on."""
+    model = keras.Sequential([keras.layers.Dense(2)])
+    with pytest.raises(ValueError, match="encoder is a keras.Model that is not built"):
+        KerasModule(model, argument="encoder")
+
+
+def test_subclassed_model_is_refused() -> None:
+    """A subclassed model does not know its shapes: the error says how to give it an input."""
+
+    class Subclassed(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = keras.layers.Dense(2)
+
+        def call(self, inputs: tf.Tensor) -> tf.Tensor:
+            return self.dense(inputs)
+
+    model = Subclassed()
+    model(np.zeros((1, 3), np.float32))
+    with pytest.raises(ValueError, match=r"decoder is a subclassed.*keras\.Input"):
+        KerasModule(model, argument="decoder")
+    inputs = keras.Input((3,))
+    module = KerasModule(keras.Model(inputs, model(inputs)))
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_allclose(module.apply(x), model(x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("thing", [keras.layers.Dense(2), len, None])
+def test_other_things_are_refused(thing: object) -> None:
+    """Anything else gets its type named."""
+    with pytest.raises(TypeError, match=r"model must be a built keras.Model \(Keras 3\), got"):
+        KerasModule(thing)

@@ -1,0 +1,47 @@
+"""Cholesky factors that fail aloud, and the jitter."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae.linalg import add_jitter, cholesky
+
+
+def test_add_jitter_reads_the_setting_at_run_time() -> None:
+    """Exactly default_jitter() on the diagonal, whatever it is now; nothing elsewhere."""
+    matrix = np.arange(8.0).reshape(2, 2, 2)
+    with gpflow.config.as_context(gpflow.config.Config(jitter=0.25)):
+        np.testing.assert_array_equal(add_jitter(matrix), matrix + 0.25 * np.eye(2))
+
+
+def test_factor_reproduces_the_matrix() -> None:
+    """L L^T = A, to rounding."""
+    a = np.random.default_rng(0).normal(size=(3, 4, 4))
+    matrix = a @ a.transpose(0, 2, 1) + np.eye(4)
+    factor = cholesky(matrix, "A").numpy()
+    np.testing.assert_allclose(factor @ factor.transpose(0, 2, 1), matrix, rtol=1e-12, atol=1e-12)
+
+
+def test_error_names_matrix_jitter_and_index() -> None:
+    """An indefinite matrix (eigenvalues -1 and 3) among good ones is found."""
+    good, indefinite = np.eye(2), np.array([[1.0, 2.0], [2.0, 1.0]])
+    matrix = np.stack([[good], [good], [indefinite]])  # [tasks 3, kernels 1, 2, 2]
+    with pytest.raises(
+        ValueError, match=r"of the thing failed .*\[\[2, 0\]\].*jitter 1e-06: raise"
+    ):
+        cholesky(matrix, "the thing")
+
+
+def test_error_tells_a_matrix_that_is_not_finite() -> None:
+    """More jitter would not help there."""
+    with pytest.raises(ValueError, match="itself holds NaN or infinity"):
+        cholesky(np.full((2, 2), np.nan), "the thing")
+
+
+def test_inside_a_graph_the_nan_is_left_to_the_round() -> None:
+    """Compiled rounds check their state once; the factor is NaN there, without an exception."""
+    factor = tf.function(lambda a: cholesky(a, "A"))(tf.constant([[1.0, 2.0], [2.0, 1.0]]))
+    assert np.isnan(factor.numpy()).any()
