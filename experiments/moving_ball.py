@@ -40,6 +40,12 @@ def define_flags() -> None:
     common_flags.define(MODELS, default_model="sgp_bae")
     flags.DEFINE_integer("num_inducing", 10, "Inducing points M of sgp_bae.", lower_bound=2)
     flags.DEFINE_boolean("warm_start", True, "Fit prior and decoder variationally before sampling.")
+    flags.DEFINE_integer(
+        "num_variational_steps",
+        None,
+        "Adam steps of vae, or of the warm start. Default: the preset's.",
+        lower_bound=1,
+    )
     flags.DEFINE_boolean(
         "fan_in_prior", None, "Scale the decoder's weight prior by fan-in; else N(0, scale^2)."
     )
@@ -77,6 +83,7 @@ def _run(name: str, out_dir: pathlib.Path) -> None:
         warm_start=FLAGS.warm_start,
         fan_in_prior=FLAGS.fan_in_prior,
         weight_prior_scale=FLAGS.weight_prior_scale,
+        num_variational_steps=FLAGS.num_variational_steps,
         overrides=overrides,
     )
     config = {

@@ -53,6 +53,7 @@ class Plan:
         warm_start: bool = True,
         fan_in_prior: bool | None = None,
         weight_prior_scale: float | None = None,
+        num_variational_steps: int | None = None,
         overrides: dict[str, Any] | None = None,
     ) -> Plan:
         """A preset with some settings replaced; the choices are explained in the results page."""
@@ -74,6 +75,8 @@ class Plan:
                 num_steps=steps, batch_size=12, prior_learning_rate=1e-2
             )
             sampler = training.AmortizedSettings(noise="binomial", encoder_batch_size=256)
+        if num_variational_steps is not None:
+            variational = dataclasses.replace(variational, num_steps=num_variational_steps)
         return cls(
             model=model,
             num_inducing=num_inducing,

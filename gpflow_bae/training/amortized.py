@@ -19,6 +19,7 @@ from ..mcmc import adaptive_sghmc
 from ..models import BayesianAutoencoder, State
 from .data import TrainingData, draw_indices
 from .encoder_losses import check_encoder_loss, encoder_loss
+from .loops import repeat
 from .settings import AmortizedSettings
 
 __all__ = ["AmortizedRound", "Chain", "RoundStatistics"]
@@ -145,9 +146,9 @@ class AmortizedRound:
     ) -> SamplerState:
         settings = self.settings
 
-        def body(i: tf.Tensor, state: SamplerState) -> tuple[tf.Tensor, SamplerState]:
+        def body(i: tf.Tensor, state: SamplerState) -> SamplerState:
             gradient = self.log_density_gradient(state.position, batch)
-            state = adaptive_sghmc.update(
+            return adaptive_sghmc.update(
                 state,
                 gradient,
                 tf.random.fold_in(seed, i, alg="philox"),
@@ -158,27 +159,18 @@ class AmortizedRound:
                 noise=settings.noise,
                 subtract_gradient_noise=settings.subtract_gradient_noise,
             )
-            return i + 1, state
 
-        def go_on(i: tf.Tensor, state: SamplerState) -> tf.Tensor:
-            if not settings.subtract_gradient_noise:
-                return i < settings.num_sampler_steps
+        def valid(state: SamplerState) -> tf.Tensor:
             # Stop where eq. 17's variance is negative, with the preconditioner that made it so.
             largest = adaptive_sghmc.largest_valid_step_size(
                 state,
                 momentum_decay=settings.momentum_decay,
                 temperature=settings.temperature,
             )
-            return (i < settings.num_sampler_steps) & (settings.step_size <= largest)
+            return settings.step_size <= largest
 
-        _, state = tf.while_loop(
-            go_on,
-            body,
-            (tf.constant(0), state),
-            maximum_iterations=settings.num_sampler_steps,
-            parallel_iterations=1,
-        )
-        return state
+        go_on = valid if settings.subtract_gradient_noise else None
+        return repeat(settings.num_sampler_steps, body, state, go_on)
 
     def _encoder_steps(
         self, batch: Batch, latents: tf.Tensor, start_seed: tf.Tensor, seed: tf.Tensor
@@ -192,7 +184,7 @@ class AmortizedRound:
         if settings.num_encoder_steps == 0:
             return tf.zeros([], codes.dtype)
 
-        def body(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def body(i: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
             step_seeds = tf.unstack(
                 tf.random.split(tf.random.fold_in(seed, i, alg="philox"), alg="philox")
             )
@@ -214,15 +206,9 @@ class AmortizedRound:
                 )
             gradients = tape.gradient(loss, self.encoder_variables)
             self.optimizer.apply(gradients, self.encoder_variables)
-            return i + 1, total + loss
+            return total + loss
 
-        _, total = tf.while_loop(
-            lambda i, _: i < settings.num_encoder_steps,
-            body,
-            (tf.constant(0), tf.zeros([], codes.dtype)),
-            maximum_iterations=settings.num_encoder_steps,
-            parallel_iterations=1,
-        )
+        total = repeat(settings.num_encoder_steps, body, tf.zeros([], codes.dtype))
         return total / settings.num_encoder_steps
 
     def _gather_codes(self, codes: SamplerState, indices: tf.Tensor | None) -> SamplerState:

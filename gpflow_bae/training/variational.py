@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 from .. import functional
 from ..models import VariationalAutoencoder
 from .data import TrainingData, draw_indices, prepare_data
+from .loops import repeat
 from .settings import VariationalSettings
 
 __all__ = ["fit_variational", "variational_loss"]
@@ -85,10 +86,9 @@ def fit_variational(
     variables = list(model.trainable_variables)
     groups = _optimizers(model, variables, settings)
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(autograph=False, jit_compile=jit_compile)
     def steps(block_seed: tf.Tensor) -> tf.Tensor:
-        total = tf.zeros([], tf.float64)
-        for i in tf.range(steps_per_call):
+        def step(i: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
             seeds = tf.random.split(tf.random.fold_in(block_seed, i, alg="philox"), alg="philox")
             indices = draw_indices(num_items, settings.batch_size, seeds[0])
             with tf.GradientTape() as tape:
@@ -97,10 +97,11 @@ def fit_variational(
                 )
             gradients = tape.gradient(loss, variables)
             for optimizer, members in groups:
-                chosen = [gradients[i] for i in members]
-                optimizer.apply(chosen, [variables[i] for i in members])
-            total += tf.cast(loss, tf.float64)
-        return total / steps_per_call
+                chosen = [gradients[j] for j in members]
+                optimizer.apply(chosen, [variables[j] for j in members])
+            return total + tf.cast(loss, tf.float64)
+
+        return repeat(steps_per_call, step, tf.zeros([], tf.float64)) / steps_per_call
 
     base_seed = tf.constant([seed, 0x7A1], tf.int32)
     losses: list[float] = []

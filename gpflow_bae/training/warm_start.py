@@ -22,6 +22,7 @@ from ..models import BayesianAutoencoder, VariationalAutoencoder
 from .data import TrainingData
 from .encoder_losses import encoder_loss
 from .initial_codes import smoothest_projections
+from .loops import repeat
 from .settings import VariationalSettings
 from .variational import fit_variational
 
@@ -154,9 +155,9 @@ class WarmStart:
         size = min(self.encoder_batch_size or Y.shape[0], Y.shape[0])
         steps_per_call = min(50, num_steps)
 
-        @tf.function
-        def steps(block_seed: tf.Tensor) -> None:
-            for i in tf.range(steps_per_call):
+        @tf.function(autograph=False)
+        def steps(block_seed: tf.Tensor) -> tf.Tensor:
+            def step(i: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
                 step_seed = tf.random.fold_in(block_seed, i, alg="philox")
                 seeds = tf.unstack(tf.random.split(step_seed, 3, alg="philox"))
                 rows = tf.random.stateless_uniform(
@@ -170,6 +171,9 @@ class WarmStart:
                 with tf.GradientTape() as tape:
                     loss = objective(batch, codes, seeds[2])
                 optimizer.apply(tape.gradient(loss, variables), variables)
+                return total + tf.cast(loss, total.dtype)
+
+            return repeat(steps_per_call, step, tf.zeros([], tf.float64)) / steps_per_call
 
         base_seed = tf.constant([seed, 0x5C1], tf.int32)
         num_calls = -(-num_steps // steps_per_call)

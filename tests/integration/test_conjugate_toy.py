@@ -6,9 +6,10 @@ Algorithm 1 must leave an encoder whose draws given y have the posterior's stand
 that code, so each round multiplies the spread by the chain's correlation over K steps.
 
 Settings: precision A = 2 and rms gradient sqrt(2), so a preconditioner P = 1 / sqrt(2); a step size
-h = 0.2 has the relative bias h^2 P A / (2 (2 - a)) = 0.017 of the variance, 0.8 % of the spread. The
-chain's frequency is h sqrt(P A) = 0.24 per step, critically damped at a = 0.48; a = 0.4 forgets in
-some ten steps, so codes are fresh draws of the posterior after K = 50.
+h = 0.2 has the relative bias h^2 P A / (2 (2 - a)) = 0.017 of the variance, 0.9 % of the spread.
+The chain's frequency is h sqrt(P A) = 0.24 per step, critically damped at a = 0.48; a = 0.4 forgets
+in some ten steps, so codes are fresh draws of the posterior after K = 50. 1500 points and the last
+10 of 40 rounds leave the encoder's own error at some 2 %: the 5 % are for that and for the bias.
 """
 
 import gpflow
@@ -18,7 +19,7 @@ import pytest
 
 from gpflow_bae import decoders, encoders, likelihoods, models, training
 
-NUM_POINTS = 1000
+NUM_POINTS = 1500
 EXACT_SPREAD = np.sqrt(0.5)
 
 
@@ -31,7 +32,7 @@ def fixed_identity_decoder() -> decoders.KerasDecoder:
     return decoder
 
 
-def spread_and_mean_error(encoder_loss: str, codes: str = "encoder") -> tuple[float, float]:
+def spread_and_mean_error(encoder_loss: str) -> tuple[float, float]:
     """Root mean square over y of the encoder's sd, and of its mean's distance from y / 2."""
     rng = np.random.default_rng(0)
     Y = np.sqrt(2.0) * rng.standard_normal((1, NUM_POINTS, 1))
@@ -47,13 +48,13 @@ def spread_and_mean_error(encoder_loss: str, codes: str = "encoder") -> tuple[fl
     model = models.BAE(fixed_identity_decoder(), encoder, likelihood, latent_dim=1)
     settings = training.AmortizedSettings(
         num_sampler_steps=50,
-        num_encoder_steps=50,
-        burnin=50 * 40,
+        num_encoder_steps=40,
+        burnin=50 * 30,
         num_samples=10,
         thinning=50,
         step_size=0.2,
         momentum_decay=0.4,
-        codes=codes,
+        codes="encoder",
         encoder_loss=encoder_loss,
         encoder_learning_rate=5e-3,
     )
@@ -68,14 +69,16 @@ def spread_and_mean_error(encoder_loss: str, codes: str = "encoder") -> tuple[fl
 def test_proper_losses_learn_the_posterior(encoder_loss: str) -> None:
     """Spread 0.707 within 5 %, mean y / 2 within 0.07 (a tenth of the posterior's spread)."""
     spread, error = spread_and_mean_error(encoder_loss)
-    print("RES", encoder_loss, spread, error)
     np.testing.assert_allclose(spread, EXACT_SPREAD, rtol=0.05)
     assert error < 0.07
 
 
 def test_squared_error_collapses_to_the_posterior_mean() -> None:
-    """The paper's loss: hardly any spread is left, though the mean is right."""
+    """The paper's loss: hardly any spread is left, though the mean is right.
+
+    What is left, 0.03, is how well 17 hidden weights on epsilon are regressed to 0 on 1500 codes
+    whose own spread is 0.7: of the order 0.7 sqrt(3 / 1500).
+    """
     spread, error = spread_and_mean_error("mse")
-    print("RES mse", spread, error)
     assert spread < 0.05
     assert error < 0.07

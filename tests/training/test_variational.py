@@ -50,9 +50,9 @@ def test_linear_vae_reaches_the_maximum_of_probabilistic_pca() -> None:
 
     A rotation of the codes makes their exact posterior diagonal, and its mean is linear in y. So
     the bound at the end must be the closed-form maximum, and the marginal likelihood of the fitted
-    W, mean and noise, computed from their covariance matrix, lies between the two. Tolerance 0.01
-    nats per point: the bound's Monte Carlo error over 200 draws of all codes is sd(one point)
-    / sqrt(200 N), below 0.005; Adam's remaining error is of second order in its rate.
+    W, mean and noise, computed from their covariance matrix, lies between the two. Tolerance 0.02
+    nats per point: 0.005 for the Monte Carlo error of the bound (200 draws of 400 points, each of
+    standard deviation 1 or 2), the rest for 3000 steps of Adam. One component less costs 1.0.
     """
     Y = linear_data()
     model = linear_vae(noise_variance=0.1)
@@ -74,7 +74,7 @@ def test_linear_vae_reaches_the_maximum_of_probabilistic_pca() -> None:
     at_fit = gaussian_log_density(Y[0], mean, covariance)
     best = ppca_maximum(Y[0])
     assert bound - 0.005 < at_fit < best + 1e-6
-    np.testing.assert_allclose(bound, best, atol=0.01)
+    np.testing.assert_allclose(bound, best, atol=0.02)
     np.testing.assert_allclose(losses[-1], -best, atol=0.05)  # 50 draws, at the last rates
 
 
@@ -170,3 +170,25 @@ def test_a_gp_prior_needs_inputs() -> None:
     )
     with pytest.raises(ValueError, match="GP is a prior over inputs: X is needed"):
         training.fit_variational(model, (None, linear_data()), progress=False)
+
+
+def test_the_latent_prior_may_have_its_own_learning_rate() -> None:
+    """Adam's first step is the learning rate times the sign of the gradient, whatever its size."""
+    prior = latent_priors.GP(gpflow.kernels.SquaredExponential(), L)
+    encoder = encoders.GaussianEncoder(dense(P, 2 * L))
+    model = models.VariationalAutoencoder(
+        prior, linear_vae().decoder, encoder, likelihoods.Gaussian(1.0)
+    )
+    before = [v.numpy() for v in model.trainable_variables]
+    settings = training.VariationalSettings(
+        num_steps=1, learning_rate=1e-3, prior_learning_rate=1e-2
+    )
+    X = np.linspace(0.0, 5.0, 20)[:, None]
+    data = (X, linear_data()[:, :20])
+    training.fit_variational(model, data, settings, steps_per_call=1, progress=False)
+    of_prior = {id(v) for v in prior.trainable_variables}
+    assert len(of_prior) == 3  # lengthscale, variance, code noise
+    for variable, value in zip(model.trainable_variables, before, strict=True):
+        rate = 1e-2 if id(variable) in of_prior else 1e-3
+        # Weights are float32, of order 1: 1e-7 beside 1e-3. Adam's epsilon 1e-7 is beside gradients.
+        np.testing.assert_allclose(np.abs(variable - value), rate, rtol=0.01)

@@ -1,0 +1,37 @@
+"""Loops inside a compiled function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = ["repeat"]
+
+
+def repeat(
+    num_steps: int,
+    body: Callable[[tf.Tensor, Any], Any],
+    initial: Any,
+    go_on: Callable[[Any], tf.Tensor] | None = None,
+) -> Any:
+    """``state = body(i, state)`` for i = 0, 1, ..., ``num_steps`` - 1, as one ``tf.while_loop``.
+
+    Written out, because AutoGraph would convert every function that the body calls, which takes
+    longer than tracing it.
+
+    :param go_on: stops the loop early where it is false of the state.
+    """
+
+    def more(i: tf.Tensor, state: Any) -> tf.Tensor:
+        return i < num_steps if go_on is None else (i < num_steps) & go_on(state)
+
+    _, state = tf.while_loop(
+        more,
+        lambda i, state: (i + 1, body(i, state)),
+        (tf.constant(0), initial),
+        maximum_iterations=num_steps,
+        parallel_iterations=1,
+    )
+    return state
