@@ -7,6 +7,7 @@ The data are generated. Scores are those of docs/design.md, section 6: ``rmse`` 
 true trajectories with an affine map fitted on the training videos.
 """
 
+import json
 import pathlib
 import shlex
 import sys
@@ -50,6 +51,12 @@ def define_flags() -> None:
         "fan_in_prior", None, "Scale the decoder's weight prior by fan-in; else N(0, scale^2)."
     )
     flags.DEFINE_float("weight_prior_scale", None, "Scale of the decoder's weight prior.")
+    flags.DEFINE_integer(
+        "max_samples",
+        None,
+        "Stop and score after this many samples; --resume without it goes on from there.",
+        lower_bound=1,
+    )
     flags.DEFINE_string("variant", "", "A name for this run in the results table.")
     for name, (define, text) in _OVERRIDES.items():
         define(name, None, text + " Default: the preset's.")
@@ -63,6 +70,10 @@ def main(argv: list[str]) -> None:
     for model in models:
         out_dir = pathlib.Path(FLAGS.out_dir)
         _run(model, out_dir / model if len(models) > 1 else out_dir)
+
+
+def _is_complete(path: pathlib.Path) -> bool:
+    return path.exists() and json.loads(path.read_text()).get("complete", True)
 
 
 def _command(arguments: list[str]) -> str:
@@ -94,7 +105,7 @@ def _run(name: str, out_dir: pathlib.Path) -> None:
         "settings": plan.describe(),
     }
     results.prepare_out_dir(out_dir, config, FLAGS.resume)
-    if FLAGS.resume and (out_dir / results.RESULTS).exists():
+    if FLAGS.resume and _is_complete(out_dir / results.RESULTS):
         print(f"{out_dir} holds a finished run; nothing to do.")
         return
     started = time.perf_counter()
@@ -104,7 +115,13 @@ def _run(name: str, out_dir: pathlib.Path) -> None:
         out_dir=out_dir,
         resume=FLAGS.resume,
         jit_compile=common_flags.resolve_jit_compile(FLAGS.jit_compile),
+        max_samples=FLAGS.max_samples,
     )
+    planned = plan.num_samples
+    complete = outcome.posterior.num_samples == planned
+    variant = FLAGS.variant
+    if not complete:
+        variant = f"{variant} first {outcome.posterior.num_samples} of {planned} samples".strip()
     seconds = outcome.seconds | {"total": time.perf_counter() - started}
     results.write_results(
         out_dir,
@@ -116,7 +133,8 @@ def _run(name: str, out_dir: pathlib.Path) -> None:
         outcome.metrics,
         seconds,
         outcome.num_parameters,
-        variant=FLAGS.variant,
+        variant=variant,
+        complete=complete,
         settings=plan.describe(),
         command=_command(sys.argv[1:]),
         curves=outcome.curves,

@@ -92,6 +92,11 @@ class Plan:
         """None for the variational model, which has none."""
         return None if self.model == "vae" else self.sampler.temperature
 
+    @property
+    def num_samples(self) -> int:
+        """Posterior samples of a complete run."""
+        return 1 if self.model == "vae" else self.sampler.num_samples
+
     def describe(self) -> dict[str, Any]:
         """The settings that matter to this model, as plain values."""
         settings = dataclasses.asdict(self)
@@ -159,6 +164,7 @@ def run(
     out_dir: pathlib.Path | None = None,
     resume: bool = False,
     jit_compile: bool = False,
+    max_samples: int | None = None,
     progress: bool = True,
 ) -> Outcome:
     """Train or sample, score on the test videos, and draw the figures into ``out_dir``."""
@@ -184,6 +190,7 @@ def run(
             warm_start=warm_start,
             out_dir=None if out_dir is None else out_dir / "chain",
             resume=resume,
+            max_samples=max_samples,
             jit_compile=jit_compile,
             progress=progress,
         )

@@ -36,9 +36,10 @@ def make_model() -> models.SGPBAE:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")  # so that its functions are traced once
 def posterior() -> posteriors.Posterior:
     """A bank of samples that differ in everything: the model's values, jittered."""
+    keras.utils.set_random_seed(0)
     model = make_model()
     rng = np.random.default_rng(1)
 

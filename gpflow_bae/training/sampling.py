@@ -162,6 +162,7 @@ def sample_amortized(
     warm_start: WarmStart | None = None,
     out_dir: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    max_samples: int | None = None,
     checkpoint_every: int = 20,
     jit_compile: bool | None = None,
     progress: bool = True,
@@ -177,6 +178,8 @@ def sample_amortized(
     :param out_dir: folder for checkpoints and samples; None keeps everything in memory.
     :param resume: continue the run in ``out_dir`` where its last checkpoint left it; the samples
         are then those of an uninterrupted run, bit by bit.
+    :param max_samples: stop early, once that many samples are there; the run in ``out_dir`` can
+        be resumed later, and then goes on as if it had not stopped.
     :param checkpoint_every: rounds between checkpoints.
     :param jit_compile: compile rounds with XLA; by default where there is a GPU.
     :param callback: called with (rounds done, statistics) after each round.
@@ -187,6 +190,8 @@ def sample_amortized(
     """
     if isinstance(settings, str):
         settings = amortized_preset(settings)
+    if max_samples is not None and max_samples < 1:
+        raise ValueError(f"max_samples must be at least 1, got {max_samples}.")
     if jit_compile is None:
         jit_compile = bool(tf.config.list_physical_devices("GPU"))
     training_data = prepare_data(model, data, settings.batch_size)
@@ -220,8 +225,12 @@ def sample_amortized(
     warm_start_seconds = time.perf_counter() - started
 
     started = time.perf_counter()
-    with tqdm(total=settings.num_rounds, initial=run.round, disable=not progress) as bar:
-        while run.round < settings.num_rounds:
+    num_rounds = settings.num_rounds
+    if max_samples is not None:
+        stop = settings.burnin_rounds + max_samples * settings.rounds_per_sample
+        num_rounds = min(num_rounds, stop)
+    with tqdm(total=num_rounds, initial=run.round, disable=not progress) as bar:
+        while run.round < num_rounds:
             adapt = run.round < settings.burnin_rounds
             bar.set_description("burn-in" if adapt else "sampling")
             run.check_step_size(run.chain)
@@ -230,7 +239,7 @@ def sample_amortized(
             after_burnin = run.round - settings.burnin_rounds
             if after_burnin > 0 and after_burnin % settings.rounds_per_sample == 0:
                 run.keep_sample()
-            if run.round % checkpoint_every == 0 or run.round == settings.num_rounds:
+            if run.round % checkpoint_every == 0 or run.round == num_rounds:
                 run.save()
             bar.update()
             bar.set_postfix(log_density=f"{run.history[-1][0] + run.history[-1][1]:.0f}")

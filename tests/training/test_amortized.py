@@ -170,8 +170,7 @@ def test_gradient_twice_at_the_same_tensors() -> None:
         np.testing.assert_array_equal(first, second, err_msg=path)
 
 
-@pytest.mark.parametrize("codes", ["encoder", "carried"])
-@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("codes, batch_size", [("encoder", 2), ("carried", None)])
 def test_a_run_traces_its_round_once(
     codes: str, batch_size: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

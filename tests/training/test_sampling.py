@@ -284,6 +284,15 @@ def test_a_valid_step_size_with_equation_17_runs() -> None:
     assert np.isfinite(posterior.latents).all()
 
 
+def test_a_run_that_stops_early_goes_on_as_if_it_had_not(tmp_path: pathlib.Path) -> None:
+    """max_samples cuts a run short; resumed without it, the samples are an uninterrupted run's."""
+    short = sample(tmp_path / "run", max_samples=1)
+    assert short.num_samples == 1
+    assert_bitwise_equal(sample(tmp_path / "run", resume=True), uninterrupted(None))
+    with pytest.raises(ValueError, match="max_samples must be at least 1, got 0"):
+        sample(max_samples=0)
+
+
 if __name__ == "__main__":
 
     def kill(number: int, _: Any) -> None:
