@@ -59,13 +59,13 @@ class Plan:
     ) -> Plan:
         """A preset with some settings replaced; the choices are explained in the results page."""
         if preset == "quick":
-            steps = 2500 if model == "vae" else 1000  # the chain goes on where the bound stops
+            steps = 2500 if model == "vae" else 2000  # the chain goes on where the bound stops
             variational = training.VariationalSettings(
                 num_steps=steps, batch_size=12, prior_learning_rate=1e-2
             )
             sampler = training.AmortizedSettings(
                 burnin=500,
-                num_samples=30,
+                num_samples=20,
                 thinning=50,
                 noise="binomial",
                 encoder_batch_size=256,

@@ -190,5 +190,5 @@ def test_the_latent_prior_may_have_its_own_learning_rate() -> None:
     assert len(of_prior) == 3  # lengthscale, variance, code noise
     for variable, value in zip(model.trainable_variables, before, strict=True):
         rate = 1e-2 if id(variable) in of_prior else 1e-3
-        # Weights are float32, of order 1: 1e-7 beside 1e-3. Adam's epsilon 1e-7 is beside gradients.
+        # Weights: float32 of order 1: 1e-7 beside 1e-3. Adam's epsilon 1e-7 is beside gradients.
         np.testing.assert_allclose(np.abs(variable - value), rate, rtol=0.01)
