@@ -39,10 +39,12 @@ class _Run:
         self.round = 0
         self.samples: list[dict[str, np.ndarray]] = []
         self.history: list[list[float]] = []
+        self.seconds = {"warm_start": 0.0, "sampling": 0.0}  # of every part of a resumed run
         if directory is not None:
             self._store = tf.Module()
             self._store.chain = [tf.Variable(v) for v in tf.nest.flatten(chain)]
             self._store.counters = tf.Variable([0, 0], dtype=tf.int64)  # rounds, samples
+            self._store.seconds = tf.Variable([0.0, 0.0], dtype=tf.float64)
             self._store.history = tf.Variable(
                 tf.zeros([0, 3], tf.float64), shape=[None, 3], dtype=tf.float64
             )
@@ -64,6 +66,7 @@ class _Run:
         self.chain = tf.nest.pack_sequence_as(self.chain, flat)
         self.round, count = (int(v) for v in self._store.counters.numpy())
         self.history = self._store.history.numpy().tolist()
+        self.seconds = dict(zip(self.seconds, self._store.seconds.numpy().tolist(), strict=True))
         self.samples = self.directory.read_samples(count)
         return True
 
@@ -74,6 +77,7 @@ class _Run:
         for variable, value in zip(self._store.chain, tf.nest.flatten(self.chain), strict=True):
             variable.assign(value)
         self._store.counters.assign([self.round, len(self.samples)])
+        self._store.seconds.assign(list(self.seconds.values()))
         self._store.history.assign(np.reshape(self.history, [-1, 3]))
         self._manager.save(checkpoint_number=self.round)
 
@@ -214,17 +218,16 @@ def sample_amortized(
     base_seed = tf.constant([seed, 0], tf.int32)
     first_codes_seed = tf.random.fold_in(base_seed, _FIRST_CODES_ROUND, alg="philox")
     run = _Run(compiled, compiled.initial_chain(first_codes_seed), directory)
-    started = time.perf_counter()
     warm_start_losses = None
+    started = time.perf_counter()
     if not run.restore() and warm_start is not None:
         latents, warm_start_losses = warm_start.run(
             model, training_data, seed=seed, jit_compile=jit_compile, progress=progress
         )
         run.chain = compiled.initial_chain(first_codes_seed, latents)
+        run.seconds["warm_start"] = time.perf_counter() - started
         run.save()
-    warm_start_seconds = time.perf_counter() - started
 
-    started = time.perf_counter()
     num_rounds = settings.num_rounds
     if max_samples is not None:
         stop = settings.burnin_rounds + max_samples * settings.rounds_per_sample
@@ -234,8 +237,10 @@ def sample_amortized(
             adapt = run.round < settings.burnin_rounds
             bar.set_description("burn-in" if adapt else "sampling")
             run.check_step_size(run.chain)
+            started = time.perf_counter()
             round_seed = tf.random.fold_in(base_seed, run.round, alg="philox")
             statistics = run.advance(round_seed, adapt)
+            run.seconds["sampling"] += time.perf_counter() - started
             after_burnin = run.round - settings.burnin_rounds
             if after_burnin > 0 and after_burnin % settings.rounds_per_sample == 0:
                 run.keep_sample()
@@ -253,6 +258,6 @@ def sample_amortized(
         run.samples,
         temperature=settings.temperature,
         history=np.array(run.history),
-        seconds={"warm_start": warm_start_seconds, "sampling": time.perf_counter() - started},
+        seconds=run.seconds,
         warm_start_losses=warm_start_losses,
     )
