@@ -53,45 +53,51 @@ def load_runs(folder: pathlib.Path) -> list[dict]:
 def draw(runs: list[dict]) -> dict:
     """All figures that ``runs`` allow, by name."""
     figures = {}
-    ours = [r for r in runs if r["model"] == "sgp_bae" and not r.get("variant")]
-    at_ten = [r for r in ours if r["settings"]["num_inducing"] == 10]
     for preset in ("quick", "paper"):
-        chosen = [r for r in at_ten if r["preset"] == preset]
-        if chosen:
-            arrays = chosen[0]["arrays"]
+        chosen = [r for r in runs if r["preset"] == preset and _of_the_preset(r)]
+        ours = [r for r in chosen if r["model"] == "sgp_bae"]
+        at_ten = [r for r in ours if r["settings"]["num_inducing"] == 10]
+        if at_ten:
+            first = min(at_ten, key=lambda r: r["seed"])
+            arrays, scores = first["arrays"], first["curves"]["rmse_per_sample"]
             figures[f"trajectories_{preset}"] = plotting.plot_trajectories(
                 arrays["truth"], arrays["mean"], np.sqrt(arrays["variance"])
             )
-            scores = chosen[0]["curves"]["rmse_per_sample"]
             figures[f"rmse_per_sample_{preset}"] = plotting.plot_training_curve(
-                np.arange(1, len(scores) + 1), scores, "RMSE of one posterior sample"
+                np.arange(1, len(scores) + 1),
+                scores,
+                "test RMSE of one posterior sample",
+                "posterior sample, in the order of the chain",
             )
-    by_number = collections.defaultdict(list)
-    for run in ours:
-        if run["preset"] == "quick":
+            figures[f"inducing_{preset}"] = plotting.plot_inducing_posterior(
+                _array(first, "Z")[..., 0], (0.0, 29.0)
+            )
+        by_number = collections.defaultdict(list)
+        for run in sorted(ours, key=lambda r: r["seed"]):
             by_number[run["settings"]["num_inducing"]].append(run)
-    numbers = sorted(by_number)
-    if len(numbers) > 1:
-        scores = {m: [r["metrics"]["rmse"] for r in by_number[m]] for m in numbers}
-        curve = (numbers, [float(np.mean(scores[m])) for m in numbers], None)
-        lines = {}
-        for model in ("vae", "bae", "gp_bae"):
-            values = [
-                r["metrics"]["rmse"]
-                for r in runs
-                if r["model"] == model and r["preset"] == "quick" and not r.get("variant")
-            ]
-            if values:
-                lines[model] = float(np.mean(values))
-        figures["rmse_against_inducing"] = plotting.plot_rmse_against_inducing(
-            {"sgp_bae": curve}, lines
+        numbers = sorted(by_number)
+        if not numbers:
+            continue
+        figures[f"lengthscale_{preset}"] = plotting.plot_lengthscale_posteriors(
+            {m: _array(by_number[m][0], "lengthscales") for m in numbers}, 2.0
         )
-        lengthscales = {m: _array(by_number[m][0], "lengthscales") for m in numbers}
-        figures["lengthscale"] = plotting.plot_lengthscale_posteriors(lengthscales, 2.0)
-    if at_ten:
-        Z = _array(at_ten[-1], "Z")[..., 0]
-        figures["inducing"] = plotting.plot_inducing_posterior(Z, (0.0, 29.0))
+        if len(numbers) > 2:
+            means = [float(np.mean([r["metrics"]["rmse"] for r in by_number[m]])) for m in numbers]
+            figures[f"rmse_against_inducing_{preset}"] = plotting.plot_rmse_against_inducing(
+                {"sgp_bae": (numbers, means, None)}, _mean_rmse(chosen, ("vae", "bae", "gp_bae"))
+            )
     return figures
+
+
+def _of_the_preset(run: dict) -> bool:
+    """Whether a run has the preset's settings, or is a shorter chain of that model."""
+    variant = run.get("variant", "")
+    return not variant or variant.startswith("first ") or variant == "short"
+
+
+def _mean_rmse(runs: list[dict], models: tuple[str, ...]) -> dict[str, float]:
+    values = {m: [r["metrics"]["rmse"] for r in runs if r["model"] == m] for m in models}
+    return {m: float(np.mean(v)) for m, v in values.items() if v}
 
 
 def _array(run: dict, suffix: str) -> np.ndarray:

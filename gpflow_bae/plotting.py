@@ -236,13 +236,17 @@ def plot_inducing_posterior(
 
 @check_shapes("steps: [K]", "values: [K]")
 def plot_training_curve(
-    steps: Sequence[float] | np.ndarray, values: Sequence[float] | np.ndarray, ylabel: str
+    steps: Sequence[float] | np.ndarray,
+    values: Sequence[float] | np.ndarray,
+    ylabel: str,
+    xlabel: str = "step",
 ) -> Figure:
     """A recorded quantity against the step of training or sampling.
 
     :param steps: Step of each record.
     :param values: The quantity; NaN leaves a gap.
     :param ylabel: Its name and unit.
+    :param xlabel: What ``steps`` counts.
     :raises ValueError: If there are no records.
     """
     if len(steps) == 0:
@@ -250,7 +254,7 @@ def plot_training_curve(
     figure, axis = _single()
     # A marker keeps a single record visible.
     axis.plot(steps, values, color=BLUE, marker="." if len(steps) < 50 else None)
-    axis.set_xlabel("step")
+    axis.set_xlabel(xlabel)
     axis.set_ylabel(ylabel)
     return figure
 
