@@ -17,6 +17,7 @@ from gpflow_bae import (
     decoders,
     encoders,
     inducing_variables,
+    latent_priors,
     likelihoods,
     metrics,
     models,
@@ -43,6 +44,7 @@ class Plan:
     sampler: training.AmortizedSettings
     initial_lengthscale: float = 1.0
     num_warm_encoder_steps: int = 600
+    warm_start_prior: str = "exact"  # or "own": a sparse prior's chart is more bent where it ends
 
     @classmethod
     def make(
@@ -105,7 +107,7 @@ class Plan:
         if self.model == "vae":
             del settings["sampler"], settings["warm_start"], settings["num_warm_encoder_steps"]
         if self.model != "sgp_bae":
-            del settings["num_inducing"]
+            del settings["num_inducing"], settings["warm_start_prior"]
         if self.model in ("vae", "bae"):
             del settings["initial_lengthscale"]
         return settings
@@ -158,6 +160,18 @@ def build_model(plan: Plan, train: moving_ball.MovingBall) -> models.BayesianAut
     return models.SGPBAE(kernel=kernel, inducing_variable=Z, **common)
 
 
+def _exact_prior(
+    plan: Plan, model: models.BayesianAutoencoder
+) -> latent_priors.GaussianLatentPrior | None:
+    """The exact GP with the sparse prior's own kernel and code noise, for the warm start."""
+    prior = model.latent_prior
+    if plan.warm_start_prior == "own" or not isinstance(prior, latent_priors.SparseGP):
+        return None
+    exact = latent_priors.GP(prior.kernels, prior.latent_dim)
+    exact.code_noise_variance = prior.code_noise_variance
+    return exact
+
+
 def run(
     plan: Plan,
     *,
@@ -181,6 +195,7 @@ def run(
             warm_start = training.WarmStart(
                 encoders.GaussianEncoder(_network(train.Y.shape[-1], 2 * LATENT_DIM)),
                 plan.variational,
+                latent_prior=_exact_prior(plan, model),
                 num_encoder_steps=plan.num_warm_encoder_steps,
             )
         posterior = training.sample_amortized(

@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 
 from ..base import Batch, LatentPosterior
 from ..encoders import GaussianEncoder
+from ..latent_priors.base import GaussianLatentPrior
 from ..mcmc.noise import standard_noise
 from ..models import BayesianAutoencoder, VariationalAutoencoder
 from .data import TrainingData
@@ -36,6 +37,10 @@ class WarmStart:
     encoder: GaussianEncoder
     """The variational encoder, trained here; it may be the model's own if that is Gaussian."""
     settings: VariationalSettings = VariationalSettings()
+    latent_prior: GaussianLatentPrior | None = None
+    """Prior to fit under, if not the model's own: for a sparse GP of few inducing points, an exact
+    GP that shares its kernel straightens the latent chart further, where the tasks are short
+    enough for one."""
     num_encoder_steps: int = 1000
     """Adam steps that fit the model's (stochastic) encoder to draws of the variational codes."""
     encoder_batch_size: int | None = 256
@@ -53,7 +58,8 @@ class WarmStart:
         values = {
             f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "encoder"
         }
-        return values | {"settings": dataclasses.asdict(self.settings)}
+        prior = None if self.latent_prior is None else type(self.latent_prior).__name__
+        return values | {"settings": dataclasses.asdict(self.settings), "latent_prior": prior}
 
     def run(
         self,
@@ -68,8 +74,9 @@ class WarmStart:
 
         :return: initial codes [T, N, L], one draw from the variational marginals, and the losses.
         """
+        latent_prior = self.latent_prior or model.latent_prior
         variational = VariationalAutoencoder(
-            model.latent_prior, model.decoder, self.encoder, model.likelihood
+            latent_prior, model.decoder, self.encoder, model.likelihood
         )
         if self.num_initial_steps:
             self._start(model, data, seed, progress)

@@ -186,3 +186,28 @@ def test_a_chain_starts_where_the_warm_start_ends() -> None:
             data = training.prepare_data(model, (None, Y))
             results.append(warm_start.run(model, data, seed=5, progress=False)[0].numpy())
     np.testing.assert_allclose(*results, atol=1e-6)
+
+
+def test_a_warm_start_under_another_prior_trains_what_the_two_share() -> None:
+    X, Y, _ = slow_and_fast()
+    L = 2
+    sparse = latent_priors.SparseGP(
+        gpflow.kernels.SquaredExponential(), X[0, ::5], latent_dim=L
+    )
+    exact = latent_priors.GP(sparse.kernels, L)
+    exact.code_noise_variance = sparse.code_noise_variance
+    model = model_for(sparse)
+    before = {k: v.numpy() for k, v in gpflow.utilities.parameter_dict(sparse).items()}
+    warm_start = training.WarmStart(
+        encoders.GaussianEncoder(keras.Sequential([keras.Input((P,)), keras.layers.Dense(2 * L)])),
+        training.VariationalSettings(num_steps=50),
+        latent_prior=exact,
+        num_encoder_steps=0,
+        num_initial_steps=1,
+    )
+    warm_start.run(model, training.prepare_data(model, (X, Y)), seed=0, progress=False)
+    after = {k: v.numpy() for k, v in gpflow.utilities.parameter_dict(sparse).items()}
+    for path, value in before.items():
+        # Its own inducing inputs are no business of the exact prior's.
+        assert np.array_equal(value, after[path]) == path.endswith(".Z"), path
+    assert warm_start.describe()["latent_prior"] == "GP"
