@@ -4,15 +4,52 @@ A module per algorithm with ``State``, ``init`` and ``update``, and a thin
 ``tfp.mcmc.TransitionKernel`` over each. :mod:`gpflow_bae.mcmc.types` has what all share.
 """
 
-from gpflow_bae.mcmc import adaptive_sghmc, kernels, noise, sghmc, types
-from gpflow_bae.mcmc.kernels import SGHMC, AdaptiveSGHMC
+from gpflow_bae.mcmc import (
+    adaptive_langevin,
+    adaptive_sghmc,
+    gradient_estimators,
+    hmc,
+    integrators,
+    kernels,
+    langevin,
+    metropolis,
+    noise,
+    parallel_tempering,
+    preconditioned_sgld,
+    random_walk,
+    schedules,
+    sghmc,
+    sgld,
+    sgnht,
+    structures,
+    targets,
+    types,
+)
+from gpflow_bae.mcmc.kernels import SGHMC, SGLD, SGNHT, AdaptiveSGHMC, PreconditionedSGLD
 
 __all__ = [
     "SGHMC",
+    "SGLD",
+    "SGNHT",
     "AdaptiveSGHMC",
+    "PreconditionedSGLD",
+    "adaptive_langevin",
     "adaptive_sghmc",
+    "gradient_estimators",
+    "hmc",
+    "integrators",
     "kernels",
+    "langevin",
+    "metropolis",
     "noise",
+    "parallel_tempering",
+    "preconditioned_sgld",
+    "random_walk",
+    "schedules",
     "sghmc",
+    "sgld",
+    "sgnht",
+    "structures",
+    "targets",
     "types",
 ]

@@ -36,6 +36,9 @@ precision A the covariance T [A - h^2 A P A / (2 (2 - a))]^-1. During adaptation
 path and nothing is claimed: discard those draws. As P is about 1 / rms(g), h is not in the units of
 plain SGHMC's. The noise coefficient is 2 a for the reason given there.
 
+The equations above are ``integrator="euler"``, the default; with P in their place, ``"obabo"`` and
+``"baoab"`` are those of :mod:`gpflow_bae.mcmc.integrators`, which states their step-size biases.
+
 References:
 
 - Springenberg, Klein, Falkner, Hutter (2016). Bayesian optimization with robust Bayesian neural
@@ -52,7 +55,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
 from gpflow_bae.mcmc.noise import noise_like
+from gpflow_bae.mcmc.structures import map_leaves
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
 __all__ = ["State", "check_step_size", "init", "largest_valid_step_size", "update"]
@@ -87,6 +92,7 @@ def update(
     noise: str = "gaussian",
     subtract_gradient_noise: bool = False,
     jitter: float = 1e-6,
+    integrator: str = "euler",
 ) -> State:
     """One step; the module's docstring has the equations.
 
@@ -100,11 +106,14 @@ def update(
         tensor is a branch of the graph: nothing is retraced when it turns false.
     :param noise: ``"gaussian"`` or ``"binomial"``, see
         :func:`~gpflow_bae.mcmc.noise.standard_noise`.
-    :param subtract_gradient_noise: include eq. 17's - h^4.
+    :param subtract_gradient_noise: include eq. 17's - h^4; ``integrator="euler"`` only.
     :param jitter: added to V in P.
-    :raises ValueError: if a setting given as a Python number is out of its range.
+    :param integrator: ``"euler"``, ``"obabo"`` or ``"baoab"``.
+    :raises ValueError: if a setting given as a Python number is out of its range, or
+        ``integrator`` is unknown or does not go with ``subtract_gradient_noise``.
     """
     validate(step_size=step_size, momentum_decay=momentum_decay, temperature=temperature)
+    check_integrator(integrator, subtract_gradient_noise)
     statistics = (state.tau, state.mean_gradient, state.mean_square_gradient)
     if tf.is_tensor(adapt):
         statistics = tf.cond(adapt, lambda: _adapt(*statistics, gradient), lambda: statistics)
@@ -113,18 +122,25 @@ def update(
     tau, mean_gradient, mean_square_gradient = statistics
     xi = noise_like(state.position, seed, noise)
 
-    def next_momentum(r: tf.Tensor, g: tf.Tensor, v: tf.Tensor, xi: tf.Tensor) -> tf.Tensor:
+    def step(
+        q: tf.Tensor, r: tf.Tensor, g: tf.Tensor, v: tf.Tensor, xi: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         h, a, t = (cast_scalar(s, r.dtype) for s in (step_size, momentum_decay, temperature))
         if subtract_gradient_noise:
             p = tf.math.rsqrt(v + jitter)
-            return (1 - a) * r + h**2 * p * g + h * tf.sqrt(2 * a * t * p - h**2) * xi
+            r = (1 - a) * r + h**2 * p * g + h * tf.sqrt(2 * a * t * p - h**2) * xi
+            return q + r, r
         root = h * tf.math.rsqrt(tf.sqrt(v + jitter))  # h sqrt(P)
-        return (1 - a) * r + root * (root * g + tf.sqrt(2 * a * t) * xi)
+        if integrator == "euler":
+            r = (1 - a) * r + root * (root * g + tf.sqrt(2 * a * t) * xi)
+            return q + r, r
+        return splitting_step(
+            integrator, q, r, root**2 * g, xi, momentum_decay=a, noise_scale=root * tf.sqrt(t)
+        )
 
-    momentum = tf.nest.map_structure(
-        next_momentum, state.momentum, gradient, mean_square_gradient, xi
+    position, momentum = map_leaves(
+        step, state.position, state.momentum, gradient, mean_square_gradient, xi
     )
-    position = tf.nest.map_structure(tf.add, state.position, momentum)
     return State(position, momentum, tau, mean_gradient, mean_square_gradient)
 
 
@@ -141,15 +157,10 @@ def _adapt(
         next_tau = tf.maximum(tau + 1 - tau * tf.math.divide_no_nan(m**2, v), 1)
         return next_tau, m + rate * (g - m), v + rate * (g**2 - v)
 
-    leaves = [
-        one_leaf(*parts)
-        for parts in zip(
-            *map(tf.nest.flatten, (tau, mean_gradient, mean_square_gradient, gradient)),
-            strict=True,
-        )
-    ]
-    taus, means, mean_squares = zip(*leaves, strict=True)
-    return tuple(tf.nest.pack_sequence_as(tau, list(part)) for part in (taus, means, mean_squares))
+    tau, mean_gradient, mean_square_gradient = map_leaves(
+        one_leaf, tau, mean_gradient, mean_square_gradient, gradient
+    )
+    return tau, mean_gradient, mean_square_gradient
 
 
 def largest_valid_step_size(

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from gpflow_bae.mcmc.types import Position, Seed
 
-__all__ = ["KINDS", "noise_like", "split", "standard_noise"]
+__all__ = ["KINDS", "noise_like", "split", "standard_noise", "uniform"]
 
 KINDS = ("gaussian", "binomial")
 
@@ -90,6 +90,13 @@ def _box_muller(
     if static_shape is None or size % 2:
         normals = normals[:size]
     return tf.cast(tf.reshape(normals, shape), dtype)
+
+
+def uniform(
+    shape: tf.TensorShape | tf.Tensor | tuple[int, ...], seed: Seed, dtype: tf.DType = tf.float64
+) -> tf.Tensor:
+    """Independent uniforms on (0, 1), of 32 random bits each: never 0 or, in float64, 1."""
+    return (tf.cast(_bits(shape, seed, tf.uint32), dtype) + 0.5) * 2.0**-32
 
 
 def split(seed: Seed, n: int = 2) -> tf.Tensor:

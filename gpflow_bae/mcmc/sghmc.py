@@ -10,6 +10,9 @@ position, and independent standard noise xi::
 Langevin dynamics with time step h, unit mass and friction a / h; the momentum is h times the
 velocity. At a = 1 it is Langevin dynamics (SGLD) with step h^2.
 
+This is ``integrator="euler"``, the default; what follows is said of it. ``"obabo"`` and ``"baoab"``
+take as much work per step and have other step-size biases: :mod:`gpflow_bae.mcmc.integrators`.
+
 **Stationary distribution.** As h goes to 0 at a fixed a, positions are distributed as
 density ** (1 / T). Noise in the gradient, of variance v per scalar, adds h^4 v to the momentum's
 noise variance 2 a T h^2: it acts as a temperature higher by the factor 1 + h^2 v / (2 a T).
@@ -39,7 +42,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
 from gpflow_bae.mcmc.noise import noise_like
+from gpflow_bae.mcmc.structures import map_leaves
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
 __all__ = ["State", "init", "update"]
@@ -67,6 +72,7 @@ def update(
     momentum_decay: Scalar,
     temperature: Scalar = 1.0,
     noise: str = "gaussian",
+    integrator: str = "euler",
 ) -> State:
     """One step; the module's docstring has the equations.
 
@@ -78,14 +84,23 @@ def update(
     :param temperature: T >= 0.
     :param noise: ``"gaussian"`` or ``"binomial"``, see
         :func:`~gpflow_bae.mcmc.noise.standard_noise`.
-    :raises ValueError: if a setting given as a Python number is out of its range.
+    :param integrator: ``"euler"``, ``"obabo"`` or ``"baoab"``.
+    :raises ValueError: if a setting given as a Python number is out of its range, or
+        ``integrator`` is unknown.
     """
     validate(step_size=step_size, momentum_decay=momentum_decay, temperature=temperature)
+    check_integrator(integrator)
     xi = noise_like(state.position, seed, noise)
 
-    def next_momentum(r: tf.Tensor, g: tf.Tensor, xi: tf.Tensor) -> tf.Tensor:
+    def step(
+        q: tf.Tensor, r: tf.Tensor, g: tf.Tensor, xi: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         h, a, t = (cast_scalar(s, r.dtype) for s in (step_size, momentum_decay, temperature))
-        return (1 - a) * r + h**2 * g + h * tf.sqrt(2 * a * t) * xi
+        if integrator == "euler":
+            r = (1 - a) * r + h**2 * g + h * tf.sqrt(2 * a * t) * xi
+            return q + r, r
+        return splitting_step(
+            integrator, q, r, h**2 * g, xi, momentum_decay=a, noise_scale=h * tf.sqrt(t)
+        )
 
-    momentum = tf.nest.map_structure(next_momentum, state.momentum, gradient, xi)
-    return State(tf.nest.map_structure(tf.add, state.position, momentum), momentum)
+    return State(*map_leaves(step, state.position, state.momentum, gradient, xi))

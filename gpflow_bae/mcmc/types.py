@@ -55,12 +55,27 @@ def validate(
     step_size: Scalar | None = None,
     momentum_decay: Scalar | None = None,
     temperature: Scalar | None = None,
+    noise_scale: Scalar | None = None,
+    learning_rate: Scalar | None = None,
+    inverse_temperature: Scalar | None = None,
+    gradient_probability: Scalar | None = None,
 ) -> None:
     """Refuse settings for which a sampler has no meaning; tensors and None are let through.
 
-    :raises ValueError: if ``step_size`` is not positive and finite, ``momentum_decay`` is not in
-        (0, 1], or ``temperature`` is negative or not finite.
+    :raises ValueError: if ``step_size`` or ``noise_scale`` is not positive and finite,
+        ``momentum_decay`` is not in (0, 1], ``gradient_probability`` not in [0, 1], or one of the
+        others is negative or not finite.
     """
+    if _is_number(noise_scale) and not 0.0 < noise_scale < np.inf:
+        raise ValueError(f"noise_scale must be positive and finite, got {noise_scale}.")
+    for name, value in (
+        ("learning_rate", learning_rate),
+        ("inverse_temperature", inverse_temperature),
+    ):
+        if _is_number(value) and not 0.0 <= value < np.inf:
+            raise ValueError(f"{name} must be finite and not negative, got {value}.")
+    if _is_number(gradient_probability) and not 0.0 <= gradient_probability <= 1.0:
+        raise ValueError(f"gradient_probability must be in [0, 1], got {gradient_probability}.")
     if _is_number(step_size) and not 0.0 < step_size < np.inf:
         raise ValueError(f"step_size must be positive and finite, got {step_size}.")
     if _is_number(momentum_decay) and not 0.0 < momentum_decay <= 1.0:

@@ -28,6 +28,26 @@ def make(name: str, **settings: Any) -> tfp.mcmc.TransitionKernel:
     return mcmc.AdaptiveSGHMC(target, **{**SETTINGS, "num_adaptation_steps": 5, **settings})
 
 
+# The other families: class, settings, functional module, and what its init takes besides.
+OTHERS = {
+    "sgld": (mcmc.SGLD, {"step_size": 0.1}, mcmc.sgld, {}),
+    "preconditioned_sgld": (
+        mcmc.PreconditionedSGLD,
+        {"step_size": 0.1, "num_adaptation_steps": 3, "gradient_decay": 0.9},
+        mcmc.preconditioned_sgld,
+        {},
+    ),
+    "sgnht": (mcmc.SGNHT, SETTINGS, mcmc.sgnht, {"momentum_decay": 0.2, "chain_ndims": 1}),
+    "sghmc_baoab": (mcmc.SGHMC, {**SETTINGS, "integrator": "baoab"}, mcmc.sghmc, {}),
+    "adaptive_sghmc_obabo": (
+        mcmc.AdaptiveSGHMC,
+        {**SETTINGS, "num_adaptation_steps": 3, "integrator": "obabo"},
+        mcmc.adaptive_sghmc,
+        {},
+    ),
+}
+
+
 def start(num_chains: int = 3) -> list[tf.Tensor]:
     return [tf.ones([num_chains, 2]), tf.ones([num_chains], tf.float64)]
 
@@ -190,3 +210,54 @@ def test_target_that_ignores_a_part_is_refused() -> None:
     kernel = mcmc.SGHMC(lambda x, y: -tf.reduce_sum(x**2), **SETTINGS)
     with pytest.raises(ValueError, match=r"no gradient with respect to parts \[1\]"):
         kernel.bootstrap_results([tf.zeros(2), tf.zeros(2)])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_kernel_is_the_functional_sampler(name: str) -> None:
+    make_kernel, settings, module, init_settings = OTHERS[name]
+    kernel = make_kernel(target, **settings)
+    first = kernel.bootstrap_results(start())
+    state, results = start(), first
+    expected = module.init(start(), **init_settings)
+    used = {k: v for k, v in settings.items() if k != "num_adaptation_steps"}
+    for step in range(5):
+        adapt = {"adapt": step < 3} if "num_adaptation_steps" in settings else {}
+        gradient = [-expected.position[0] * [1.0, 4.0], 3 - expected.position[1]]
+        seed = tf.constant([5, step])
+        expected = module.update(expected, gradient, seed, **used, **adapt)
+        state, results = kernel.one_step(state, results, seed=seed)
+    carried = module.State(state, *(getattr(results, f) for f in module.State._fields[1:]))
+    tf.nest.map_structure(
+        lambda got, want: np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6),
+        carried,
+        expected,
+    )
+    np.testing.assert_allclose(results.target_log_prob, target(*state), rtol=1e-6)
+    tf.nest.assert_same_structure(first, results)
+    for old, new in zip(tf.nest.flatten(first), tf.nest.flatten(results), strict=True):
+        assert (old.shape, old.dtype) == (new.shape, new.dtype)
+    assert (int(first.step), int(results.step)) == (0, 5)
+    assert kernel.is_calibrated is False and kernel.name == kernel.parameters["name"]
+    copy = kernel.copy(step_size=0.01)
+    assert copy.parameters == {**kernel.parameters, "step_size": 0.01}
+    with pytest.raises(ValueError, match="step_size must be positive"):
+        kernel.copy(step_size=0.0)
+
+
+@pytest.mark.parametrize("name", ["preconditioned_sgld", "sgnht"])  # lists, and a tensor, carried
+def test_sample_chain_runs_the_other_kernels(name: str) -> None:
+    make_kernel, settings, _, _ = OTHERS[name]
+    draws, trace, _ = sample(make_kernel(target, **settings), start(), 6)
+    assert [part.shape for part in draws] == [(6, 3, 2), (6, 3)]
+    np.testing.assert_allclose(
+        trace.target_log_prob, target(*(tf.convert_to_tensor(part) for part in draws)), rtol=1e-5
+    )
+
+
+def test_bad_settings_of_the_other_kernels_are_refused() -> None:
+    with pytest.raises(ValueError, match="integrator must be one of"):
+        mcmc.SGHMC(target, **SETTINGS, integrator="leapfrog")
+    with pytest.raises(ValueError, match="subtract_gradient_noise"):
+        make("adaptive", integrator="baoab", subtract_gradient_noise=True)
+    with pytest.raises(ValueError, match="gradient_decay"):
+        mcmc.PreconditionedSGLD(target, 0.1, 5, gradient_decay=1.0)

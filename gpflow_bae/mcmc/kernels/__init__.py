@@ -1,0 +1,50 @@
+"""The samplers as ``tfp.mcmc.TransitionKernel``: for ``tfp.mcmc.sample_chain`` and its company.
+
+#### Examples
+
+```python
+kernel = gpflow_bae.mcmc.SGHMC(target_log_prob_fn, step_size=0.1, momentum_decay=0.1)
+draws, _, final = tfp.mcmc.sample_chain(
+    num_results=1000, current_state=tf.zeros([8, 2]), kernel=kernel, trace_fn=...,
+    return_final_kernel_results=True, seed=[0, 1])
+more, _ = tfp.mcmc.sample_chain(  # goes on where the first call ended, momentum included
+    num_results=1000, current_state=draws[-1], kernel=kernel, previous_kernel_results=final,
+    trace_fn=..., seed=[0, 2])
+```
+
+A state is a tensor or a list of tensors ("parts"). ``target_log_prob_fn`` takes the parts as
+arguments and returns the log density of each chain, the leading dimensions of the parts. There is
+no accept-reject step, so the step-size bias that each sampler's module states remains, and
+wrapping one in ``MetropolisHastings`` is wrong. One seed gives ``one_step`` the same numbers in
+eager, graph and XLA, but ``sample_chain`` splits its own seed with TensorFlow's default generator,
+which differs in XLA; so do its chains.
+"""
+
+from gpflow_bae.mcmc.kernels.base import Uncalibrated
+from gpflow_bae.mcmc.kernels.sghmc import (
+    SGHMC,
+    AdaptiveSGHMC,
+    AdaptiveSGHMCKernelResults,
+    SGHMCKernelResults,
+)
+from gpflow_bae.mcmc.kernels.sgld import (
+    SGLD,
+    PreconditionedSGLD,
+    PreconditionedSGLDKernelResults,
+    SGLDKernelResults,
+)
+from gpflow_bae.mcmc.kernels.sgnht import SGNHT, SGNHTKernelResults
+
+__all__ = [
+    "SGHMC",
+    "SGLD",
+    "SGNHT",
+    "AdaptiveSGHMC",
+    "AdaptiveSGHMCKernelResults",
+    "PreconditionedSGLD",
+    "PreconditionedSGLDKernelResults",
+    "SGHMCKernelResults",
+    "SGLDKernelResults",
+    "SGNHTKernelResults",
+    "Uncalibrated",
+]

@@ -1,0 +1,126 @@
+r"""The accept-reject step that the calibrated samplers share (Metropolis 1953; Hastings 1970).
+
+Detailed balance holds for :math:`\pi_\beta` whatever the proposal, if the log ratio of the reverse
+and the forward proposal densities is exact. A proposal whose density is not finite is rejected and
+counted, never accepted: its log acceptance ratio is minus infinity.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from gpflow_bae.mcmc import targets
+from gpflow_bae.mcmc.noise import uniform
+from gpflow_bae.mcmc.types import Position, Seed
+
+__all__ = ["Counts", "State", "accept", "check_initial", "init"]
+
+
+class Counts(NamedTuple):
+    """What became of the proposals of each chain so far, [chains...] each."""
+
+    log_accept_ratio: tf.Tensor  # of the last proposal; -inf where its density was not finite
+    is_accepted: tf.Tensor  # bool, whether the last proposal was accepted
+    num_proposed: tf.Tensor  # int32
+    num_accepted: tf.Tensor  # int32
+    num_nonfinite: tf.Tensor  # int32, proposals rejected because their density was not finite
+
+    @property
+    def acceptance_rate(self) -> tf.Tensor:
+        """Share of the proposals that were accepted, [chains...]; NaN before the first."""
+        return self.num_accepted / self.num_proposed
+
+
+class State(NamedTuple):
+    """Where the chains are, and the target there: no evaluation is ever repeated."""
+
+    position: Position
+    evaluation: targets.Evaluation
+    counts: Counts
+
+
+def init(position: Position, target: targets.TargetFn) -> State:
+    """Start at ``position``, whose leaves have the chains as leading dimensions.
+
+    In eager mode a position where the target is not finite is refused: see
+    :func:`check_initial`.
+    """
+    position = tf.nest.map_structure(tf.convert_to_tensor, position)
+    evaluation = target(position)
+    if tf.executing_eagerly():
+        check_initial(evaluation)
+    zeros = tf.zeros(tf.shape(evaluation.tempered), tf.int32)
+    counts = Counts(
+        tf.zeros_like(evaluation.tempered), tf.zeros_like(zeros, tf.bool), zeros, zeros, zeros
+    )
+    return State(position, evaluation, counts)
+
+
+def check_initial(evaluation: targets.Evaluation) -> None:
+    """Refuse chains that start where the target is zero or undefined; reads values.
+
+    :raises ValueError: naming the chains, and which part of the target is not finite.
+    """
+    for name, values in (
+        ("log likelihood", evaluation.tempered),
+        ("log prior", evaluation.untempered),
+    ):
+        bad = np.argwhere(~np.isfinite(np.asarray(values)))
+        if len(bad):
+            where = [tuple(int(i) for i in index) for index in bad[:5]]
+            raise ValueError(
+                f"The target's {name} is not finite at the initial position of {len(bad)} "
+                f"chain(s), the first at {where}. A Metropolis-Hastings chain cannot leave such a "
+                "place: start where the density is positive; check the data for NaN or infinity."
+            )
+
+
+def accept(
+    state: State,
+    proposed: Position,
+    evaluation: targets.Evaluation,
+    log_reverse_over_forward: TensorType,
+    seed: Seed,
+    inverse_temperature: TensorType,
+) -> State:
+    """Accept or reject ``proposed``, chain by chain.
+
+    :param evaluation: the target at ``proposed``.
+    :param log_reverse_over_forward: log q(current | proposed) - log q(proposed | current),
+        [chains...], or 0 for a symmetric proposal.
+    :param seed: two integers, to be used once.
+    :param inverse_temperature: beta, a scalar or one per chain.
+    """
+    current = targets.log_density(state.evaluation, inverse_temperature)
+    candidate = targets.log_density(evaluation, inverse_temperature)
+    log_ratio = candidate - current + tf.cast(log_reverse_over_forward, current.dtype)
+    # The density itself must be finite too: +inf would be accepted for ever.
+    finite = tf.math.is_finite(log_ratio) & tf.math.is_finite(candidate)
+    for part in tf.nest.flatten(evaluation[2:]):  # a NaN gradient would poison the next proposal
+        axes = list(range(log_ratio.shape.rank, part.shape.rank))
+        finite &= tf.reduce_all(tf.math.is_finite(part), axes)
+    log_ratio = tf.where(finite, log_ratio, tf.constant(-np.inf, log_ratio.dtype))
+    log_uniform = tf.math.log(uniform(tf.shape(log_ratio), seed, log_ratio.dtype))
+    is_accepted = finite & (log_uniform < log_ratio)
+
+    def choose(new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
+        extra = [1] * (old.shape.rank - is_accepted.shape.rank)
+        mask = tf.reshape(is_accepted, tf.concat([tf.shape(is_accepted), extra], 0))
+        return tf.where(mask, new, old)
+
+    counts = Counts(
+        log_ratio,
+        is_accepted,
+        state.counts.num_proposed + 1,
+        state.counts.num_accepted + tf.cast(is_accepted, tf.int32),
+        state.counts.num_nonfinite + tf.cast(~finite, tf.int32),
+    )
+    return State(
+        tf.nest.map_structure(choose, proposed, state.position),
+        tf.nest.map_structure(choose, evaluation, state.evaluation),
+        counts,
+    )

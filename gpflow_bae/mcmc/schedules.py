@@ -1,0 +1,129 @@
+r"""Schedules: step sizes over a run, temperatures over replicas.
+
+References:
+
+- Zhang, Li, Zhang, Chen, Wilson (2020). Cyclical stochastic gradient MCMC for Bayesian deep
+  learning. ICLR.
+- Earl, Deem (2005). Parallel tempering: theory, applications, and new perspectives. Physical
+  Chemistry Chemical Physics 7.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from gpflow_bae.mcmc.types import Scalar, cast_scalar, validate
+
+__all__ = ["Cycle", "check_ladder", "cyclical_step_size", "geometric_ladder"]
+
+
+class Cycle(NamedTuple):
+    """Where a cyclical schedule stands: scalar tensors."""
+
+    step_size: tf.Tensor  # float64
+    temperature: tf.Tensor  # float64; 0 in the exploration stage
+    sampling: tf.Tensor  # bool; whether this step's position is a draw
+
+
+def cyclical_step_size(
+    step: int | TensorType,
+    cycle_length: int,
+    initial_step_size: Scalar,
+    *,
+    exploration_fraction: float = 0.8,
+    temperature: Scalar = 1.0,
+) -> Cycle:
+    r"""Cosine cycles: large steps without noise find a mode, small ones sample it.
+
+    With r = (step mod cycle_length) / cycle_length (Zhang et al. 2020, eq. 1)::
+
+        step_size = initial_step_size (1 + cos(pi r)) / 2
+
+    The first ``exploration_fraction`` of a cycle is its exploration stage, at temperature 0; the
+    rest is its sampling stage (their algorithm 1). The step size is never 0.
+
+    It is a schedule of SGLD's step size e. SGHMC's h is sqrt(e / 2) at momentum decay 1: for it,
+    give the square of the initial h and take the square root of what is returned. Weights of modes
+    are not those of the density: each cycle's mode is as likely as the exploration stage makes it.
+
+    :param step: steps taken so far, from 0; an integer tensor does not retrace.
+    :param cycle_length: steps in a cycle, at least 2.
+    :param initial_step_size: the largest step size, at the beginning of a cycle.
+    :param exploration_fraction: in [0, 1); 0 samples all the time.
+    :param temperature: of the sampling stage.
+    :raises ValueError: if a setting given as a Python number is out of its range.
+    """
+    validate(step_size=initial_step_size, temperature=temperature)
+    if not isinstance(cycle_length, numbers.Integral) or cycle_length < 2:
+        raise ValueError(
+            f"cycle_length must be a whole number of steps, at least 2, got {cycle_length!r}."
+        )
+    if not 0.0 <= exploration_fraction < 1.0:
+        raise ValueError(
+            "exploration_fraction must be in [0, 1), so that some steps of each cycle sample, got "
+            f"{exploration_fraction}."
+        )
+    in_cycle = tf.math.floormod(tf.convert_to_tensor(step), cycle_length)
+    fraction = tf.cast(in_cycle, tf.float64) / cycle_length
+    # (1 + cos x) / 2, without cancellation where it is small.
+    shape = tf.cos(math.pi / 2 * fraction) ** 2
+    sampling = fraction >= exploration_fraction
+    return Cycle(
+        step_size=cast_scalar(initial_step_size, tf.float64) * shape,
+        temperature=tf.where(
+            sampling, cast_scalar(temperature, tf.float64), tf.zeros([], tf.float64)
+        ),
+        sampling=sampling,
+    )
+
+
+def geometric_ladder(num_replicas: int, max_temperature: float) -> np.ndarray:
+    """Temperatures of parallel tempering in a constant ratio: [num_replicas], from 1 upwards.
+
+    A constant ratio gives neighbours equal swap rates where the heat capacity is constant, as it is
+    for a Gaussian (Earl and Deem 2005, section 2.2).
+
+    :param num_replicas: at least 2.
+    :param max_temperature: above 1.
+    :raises ValueError: if either is out of its range.
+    """
+    if not isinstance(num_replicas, numbers.Integral) or num_replicas < 2:
+        raise ValueError(
+            f"num_replicas must be a whole number, at least 2, got {num_replicas!r}: one replica "
+            "has nobody to swap with."
+        )
+    if not 1.0 < max_temperature < np.inf:
+        raise ValueError(f"max_temperature must be finite and above 1, got {max_temperature}.")
+    temperatures = float(max_temperature) ** (np.arange(num_replicas) / (num_replicas - 1))
+    return check_ladder(temperatures)
+
+
+def check_ladder(temperatures: Sequence[float] | np.ndarray) -> np.ndarray:
+    """The ladder as float64, [R]: at least two temperatures that begin at 1 and increase.
+
+    :raises ValueError: if it is anything else.
+    """
+    ladder = np.asarray(temperatures, np.float64)
+    if ladder.ndim != 1 or ladder.size < 2:
+        raise ValueError(
+            "temperatures must be a list of at least two, one per replica, got "
+            f"{ladder.tolist()!r}. With one temperature there is nothing to exchange."
+        )
+    if not np.all(np.isfinite(ladder)):
+        raise ValueError(f"temperatures must be finite, got {ladder.tolist()}.")
+    if ladder[0] != 1.0:
+        raise ValueError(
+            f"The first temperature must be 1, the target itself, got {ladder.tolist()}."
+        )
+    if np.any(np.diff(ladder) <= 0):
+        raise ValueError(
+            f"temperatures must be strictly increasing, coldest first, got {ladder.tolist()}."
+        )
+    return ladder

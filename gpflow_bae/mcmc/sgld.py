@@ -1,0 +1,77 @@
+r"""Stochastic-gradient Langevin dynamics.
+
+With step size e, temperature T, gradient g of the log density at the current position, and
+independent standard noise xi::
+
+    position <- position + (e / 2) g + sqrt(e T) xi
+
+(Welling and Teh 2011, eq. 4; their temperature is 1.) It discretises overdamped Langevin dynamics
+with time step e / 2. It is :mod:`~gpflow_bae.mcmc.sghmc` at momentum decay 1 with step size
+h = sqrt(e / 2): a step size here is in units of squared positions, there in units of positions.
+
+**Stationary distribution.** As e goes to 0, positions are distributed as density ** (1 / T). Noise
+in the gradient, of variance v per scalar, adds e^2 v / 4 to the noise variance e T: it acts as a
+temperature higher by the factor 1 + e v / (4 T).
+
+**Step-size bias.** Of first order in e. On a Gaussian with precision A and mean m the stationary
+mean is m, exactly, and the covariance is T [A - e A^2 / 4]^-1: too large by the factor
+1 / (1 - e A / 4) along each eigenvector. The chain is stable for e A < 4. Welling and Teh let e
+decrease along the chain so that the bias vanishes: ``step_size`` may be a tensor, see
+:mod:`gpflow_bae.mcmc.schedules`.
+
+References:
+
+- Welling, Teh (2011). Bayesian learning via stochastic gradient Langevin dynamics. ICML.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from gpflow_bae.mcmc.noise import noise_like
+from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
+
+__all__ = ["State", "init", "update"]
+
+
+class State(NamedTuple):
+    """The position: Langevin dynamics remembers nothing else."""
+
+    position: Position
+
+
+def init(position: Position) -> State:
+    """Start at ``position``."""
+    return State(tf.nest.map_structure(tf.convert_to_tensor, position))
+
+
+def update(
+    state: State,
+    gradient: Position,
+    seed: Seed,
+    *,
+    step_size: Scalar,
+    temperature: Scalar = 1.0,
+    noise: str = "gaussian",
+) -> State:
+    """One step; the module's docstring has the equation.
+
+    :param state: where the chain is.
+    :param gradient: gradient of the log density at ``state.position``, a structure like it.
+    :param seed: two integers, to be used once.
+    :param step_size: e > 0.
+    :param temperature: T >= 0.
+    :param noise: ``"gaussian"`` or ``"binomial"``, see
+        :func:`~gpflow_bae.mcmc.noise.standard_noise`.
+    :raises ValueError: if a setting given as a Python number is out of its range.
+    """
+    validate(step_size=step_size, temperature=temperature)
+    xi = noise_like(state.position, seed, noise)
+
+    def next_position(q: tf.Tensor, g: tf.Tensor, xi: tf.Tensor) -> tf.Tensor:
+        e, t = (cast_scalar(s, q.dtype) for s in (step_size, temperature))
+        return q + e / 2 * g + tf.sqrt(e * t) * xi
+
+    return State(tf.nest.map_structure(next_position, state.position, gradient, xi))

@@ -1,0 +1,54 @@
+"""Functions of several structures at once: what ``tf.nest.map_structure`` does not do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from gpflow_bae.mcmc.types import Position
+
+__all__ = ["map_leaves", "value_and_gradient"]
+
+
+def map_leaves(
+    function: Callable[..., tuple[tf.Tensor, ...]], *structures: Position
+) -> tuple[Position, ...]:
+    """Apply a function of leaves that returns several leaves: as many structures, like the first.
+
+    :param function: takes a leaf of each structure.
+    :param structures: structures alike, with at least one leaf.
+    """
+    leaves = [function(*parts) for parts in zip(*map(tf.nest.flatten, structures), strict=True)]
+    return tuple(
+        tf.nest.pack_sequence_as(structures[0], list(part)) for part in zip(*leaves, strict=True)
+    )
+
+
+def value_and_gradient(
+    function: Callable[[Position], tf.Tensor],
+    position: Position,
+    name: str,
+    leaves: str = "leaves",
+) -> tuple[tf.Tensor, Position]:
+    """A log density of each chain, and its gradient, a structure like ``position``.
+
+    :param function: takes a position, returns one number per chain.
+    :param position: where.
+    :param name: what the error calls the function.
+    :param leaves: what the error calls the leaves.
+    :raises ValueError: if the function has no gradient with respect to one of the leaves.
+    """
+    flat = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(position)]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(flat)
+        value = tf.convert_to_tensor(function(tf.nest.pack_sequence_as(position, flat)))
+    gradients = tape.gradient(value, flat)
+    without = [i for i, gradient in enumerate(gradients) if gradient is None]
+    if without:
+        raise ValueError(
+            f"{name} has no gradient with respect to {leaves} {without} of the state. It must "
+            "depend on every one of them through differentiable TensorFlow operations."
+        )
+    dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
+    return value, tf.nest.pack_sequence_as(position, dense)

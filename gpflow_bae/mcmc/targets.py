@@ -1,0 +1,114 @@
+r"""Targets of the calibrated samplers: a part that temperature acts on, and a part it does not.
+
+The samplers with an accept-reject step need values as well as gradients, and parallel tempering
+needs them at every temperature. An :class:`Evaluation` holds the two parts apart, so that
+
+.. math:: \log \pi_\beta(\theta) = \beta \log p(Y | \theta) + \log p(\theta)
+
+and its gradient follow for any inverse temperature :math:`\beta` without another evaluation: when
+two replicas exchange their temperatures nothing is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from gpflow_bae.mcmc.types import Position
+
+__all__ = ["Evaluation", "TargetFn", "chain_broadcast", "gradient", "log_density", "target"]
+
+
+class Evaluation(NamedTuple):
+    """A target at one position of each chain."""
+
+    tempered: tf.Tensor  # [chains...], log likelihood
+    untempered: tf.Tensor  # [chains...], log prior
+    tempered_gradient: Position
+    untempered_gradient: Position
+
+
+TargetFn: TypeAlias = Callable[[Position], Evaluation]
+"""Evaluates a position whose leaves have the chains as leading dimensions."""
+
+
+def target(
+    log_likelihood_fn: Callable[[Position], tf.Tensor],
+    log_prior_fn: Callable[[Position], tf.Tensor] | None = None,
+    *,
+    with_gradient: bool = True,
+) -> TargetFn:
+    """A target of its two log densities, differentiated by TensorFlow.
+
+    :param log_likelihood_fn: takes a position, returns one number per chain; tempered.
+    :param log_prior_fn: likewise, not tempered; None for a density that is tempered as a whole.
+    :param with_gradient: False for a sampler that needs none: both gradients are then ().
+    :raises ValueError: when traced, if the sum of both has no gradient with respect to a leaf.
+    """
+
+    def values_only(position: Position) -> Evaluation:
+        tempered = tf.convert_to_tensor(log_likelihood_fn(position))
+        untempered = tf.zeros_like(tempered) if log_prior_fn is None else log_prior_fn(position)
+        return Evaluation(tempered, tf.cast(untempered, tempered.dtype), (), ())
+
+    def evaluate(position: Position) -> Evaluation:
+        leaves = tf.nest.flatten(position)
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(leaves)
+            tempered = tf.convert_to_tensor(log_likelihood_fn(position))
+        of_likelihood = tape.gradient(tempered, leaves)
+        untempered, of_prior = tf.zeros_like(tempered), [None] * len(leaves)
+        if log_prior_fn is not None:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(leaves)
+                untempered = tf.cast(log_prior_fn(position), tempered.dtype)
+            of_prior = tape.gradient(untempered, leaves)
+        without = [
+            i
+            for i, (a, b) in enumerate(zip(of_likelihood, of_prior, strict=True))
+            if a is None and b is None
+        ]
+        if without:
+            raise ValueError(
+                f"The target has no gradient with respect to leaves {without} of the position; it "
+                "must depend on every leaf through differentiable TensorFlow operations."
+            )
+
+        def filled(gradients: list[tf.Tensor | None]) -> Position:
+            dense = [
+                tf.zeros_like(leaf) if g is None else tf.convert_to_tensor(g)
+                for g, leaf in zip(gradients, leaves, strict=True)
+            ]
+            return tf.nest.pack_sequence_as(position, dense)
+
+        return Evaluation(tempered, untempered, filled(of_likelihood), filled(of_prior))
+
+    return evaluate if with_gradient else values_only
+
+
+def chain_broadcast(values: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
+    """One number per chain, [chains...], with trailing ones so that it multiplies ``leaf``."""
+    values = tf.cast(values, leaf.dtype)
+    extra = leaf.shape.rank - values.shape.rank
+    return tf.reshape(values, tf.concat([tf.shape(values), tf.ones([extra], tf.int32)], 0))
+
+
+def log_density(evaluation: Evaluation, inverse_temperature: TensorType) -> tf.Tensor:
+    """Log density at ``inverse_temperature`` (a scalar, or one per chain): [chains...]."""
+    beta = tf.cast(inverse_temperature, evaluation.tempered.dtype)
+    return beta * evaluation.tempered + evaluation.untempered
+
+
+def gradient(evaluation: Evaluation, inverse_temperature: TensorType) -> Position:
+    """Its gradient, a structure like the position."""
+    chains = tf.broadcast_to(
+        tf.cast(inverse_temperature, evaluation.tempered.dtype), tf.shape(evaluation.tempered)
+    )
+    return tf.nest.map_structure(
+        lambda a, b: chain_broadcast(chains, a) * a + b,
+        evaluation.tempered_gradient,
+        evaluation.untempered_gradient,
+    )

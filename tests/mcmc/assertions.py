@@ -1,0 +1,181 @@
+"""What a sampler of the table has to pass: exact moments and distributions, up to its known bias.
+
+The assertions take a case, so that a test may hand them a broken one (``dataclasses.replace``) and
+ask that they fail.
+
+Tolerances: five standard errors for moments (6e-7 per number), the 0.1 per cent point for
+Kolmogorov-Smirnov, 1 per cent for simulation-based calibration, all at fixed seeds, plus the bias
+that a case documents.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from scipy import stats
+
+from tests.mcmc.conftest import Moments
+from tests.mcmc.densities import ANHARMONIC, BANANA, GAUSSIAN, TWO_MODES
+from tests.mcmc.harness import SamplerCase
+
+NUM_CHAINS = 5000
+
+
+class Path(NamedTuple):
+    """Where the chains ended, and averages over their paths after burn-in."""
+
+    state: Any
+    last: np.ndarray  # [C, 2]
+    mean: np.ndarray  # [C, 2]
+    second: np.ndarray  # [C, 2, 2], about 0
+
+    def second_about(self, centre: np.ndarray) -> np.ndarray:
+        cross = self.mean[:, :, None] * centre
+        return self.second - cross - cross.swapaxes(1, 2) + np.outer(centre, centre)
+
+
+@functools.lru_cache(maxsize=4)
+def _compiled(case: SamplerCase, log_prob_fn: Any, overrides: tuple = ()) -> Any:
+    """Traced once for all temperatures, step sizes and lengths."""
+
+    @tf.function
+    def loop(
+        position: tf.Tensor,
+        temperature: tf.Tensor,
+        step_size: tf.Tensor,
+        num_burnin_steps: tf.Tensor,
+        num_steps: tf.Tensor,
+    ) -> Any:
+        sampler = case.make(log_prob_fn, temperature, step_size=step_size, **dict(overrides))
+        state = sampler.init(position, tf.constant([3, 1]))
+        base = tf.constant([3, 2])
+        first = tf.zeros_like(position)
+        second = first[:, :, None] * first[:, None, :]
+        for i in tf.range(num_burnin_steps + num_steps):
+            state = sampler.step(state, tf.random.fold_in(base, i, alg="philox"))
+            if i >= num_burnin_steps:
+                x = sampler.position(state)
+                first += x
+                second += x[:, :, None] * x[:, None, :]
+        total = tf.cast(num_steps, position.dtype)
+        return state, sampler.position(state), first / total, second / total
+
+    return loop
+
+
+def run(
+    case: SamplerCase,
+    log_prob_fn: Any,
+    *,
+    temperature: float = 1.0,
+    step_size: float | None = None,
+    position: tf.Tensor | None = None,
+    num_burnin_steps: int | None = None,
+    num_steps: int | None = None,
+    overrides: dict[str, Any] | None = None,
+) -> Path:
+    """All chains, from the origin unless told otherwise."""
+    state, *numbers = _compiled(case, log_prob_fn, tuple((overrides or {}).items()))(
+        tf.zeros([NUM_CHAINS, 2]) if position is None else position,
+        tf.constant(temperature),
+        tf.constant(case.step_size if step_size is None else step_size),
+        tf.constant(case.num_burnin_steps if num_burnin_steps is None else num_burnin_steps),
+        tf.constant(case.num_steps if num_steps is None else num_steps),
+    )
+    return Path(state, *(each.numpy().astype(float) for each in numbers))
+
+
+def assert_standard_normal(z: np.ndarray, relative_bias: float = 0.0) -> None:
+    """Kolmogorov-Smirnov for each column of z, whose rows are independent.
+
+    A variance that is off by a factor 1 + r moves the distribution function by at most 0.12 r, a
+    mean that is off by r standard deviations by 0.4 r: a documented bias is allowed the latter.
+    """
+    threshold = 1.95 / np.sqrt(z.shape[0]) + 0.4 * relative_bias
+    for column in z.T:
+        statistic = stats.kstest(column, "norm").statistic
+        assert statistic < threshold, f"{statistic=} {threshold=}"
+
+
+def assert_gaussian(case: SamplerCase, temperature: float) -> None:
+    """The stationary moments and marginals that the documentation states, on a Gaussian."""
+    path = run(case, GAUSSIAN.log_prob, temperature=temperature)
+    precision, p = GAUSSIAN.precision, np.ones([1, 2])
+    if case.preconditioner is not None:
+        p = case.preconditioner(path.state)
+    bias = case.gaussian_bias(case.step_size) * np.einsum("ij,cj,jk", precision, p, precision)
+    covariance = temperature * np.linalg.inv(precision - bias)  # [1 or C, 2, 2]
+    allowed = case.relative_bias * covariance.max()
+    Moments.assert_near(path.mean, GAUSSIAN.mean)
+    Moments.assert_near(
+        path.second_about(GAUSSIAN.mean) - covariance + covariance.mean(0),
+        covariance.mean(0),
+        allowed,
+    )
+    deviation = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    assert_standard_normal((path.last - GAUSSIAN.mean) / deviation, case.relative_bias)
+
+
+def assert_banana(case: SamplerCase, temperature: float) -> None:
+    """Moments and distribution on a banana, up to the Gaussian's bias at its mean curvature."""
+    path = run(case, BANANA.log_prob, temperature=temperature)
+    curvature = BANANA.curvature(temperature)
+    if case.preconditioner is not None:
+        curvature *= case.preconditioner(path.state).mean()
+    relative = case.relative_bias + case.gaussian_bias(case.step_size) * curvature
+    covariance, mean = BANANA.covariance(temperature), BANANA.mean(temperature)
+    allowed = relative * covariance.max()
+    Moments.assert_near(path.mean, mean, allowed)
+    Moments.assert_near(path.second_about(mean), covariance, allowed)
+    assert_standard_normal(BANANA.standardise(path.last, temperature), relative)
+
+
+def assert_crosses_modes(case: SamplerCase) -> None:
+    """From the lighter of two modes, every chain forgets where it began."""
+    num_chains = 2000
+    start = tf.zeros([num_chains, 2]) - [TWO_MODES.centre, 0.0]
+    path = run(case, TWO_MODES.log_prob, position=start)
+    fraction, weight = np.mean(path.last[:, 0] > 0), TWO_MODES.right_weight
+    error = np.sqrt(weight * (1 - weight) / num_chains)
+    assert abs(fraction - weight) < 5 * error, f"{fraction=} {error=}"
+    x = np.concatenate([np.abs(path.last[:, :1]) - TWO_MODES.centre, path.last[:, 1:]], axis=-1)
+    assert_standard_normal(x, case.relative_bias + case.gaussian_bias(case.step_size))
+
+
+class Slope(NamedTuple):
+    """The measured order of a bias."""
+
+    slope: float
+    error: float
+    biases: np.ndarray  # [step sizes]
+
+
+def measure_bias_order(case: SamplerCase) -> Slope:
+    """Slope of log bias against log step size, by least squares, with its standard error.
+
+    The bias is that of the inverse of E[x^2] on the anharmonic density, relative: on a Gaussian it
+    is the leading term alone, so that higher orders disturb the slope less than for E[x^2].
+    """
+    exact, biases, errors = ANHARMONIC.second_moment, [], []
+    for h in case.bias_step_sizes:
+        stretch = max(1, case.bias_step_sizes[0] / h)
+        path = run(
+            case,
+            ANHARMONIC.log_prob,
+            step_size=h,
+            position=tf.zeros([8000, 2]),
+            num_burnin_steps=int(stretch * 200),
+            num_steps=int(stretch * 400),
+            overrides=case.bias_settings,
+        )
+        ratio = np.mean(np.diagonal(path.second, axis1=1, axis2=2), axis=1) / exact
+        biases.append(1 - 1 / ratio.mean())
+        errors.append(ratio.std() / np.sqrt(ratio.size) / ratio.mean() ** 2)
+    biases, errors = np.array(biases), np.array(errors)
+    log_h = np.log(case.bias_step_sizes)
+    weights = (log_h - log_h.mean()) / np.sum((log_h - log_h.mean()) ** 2)
+    error = np.sqrt(np.sum((weights * errors / biases) ** 2))
+    return Slope(float(weights @ np.log(np.abs(biases))), float(error), biases)

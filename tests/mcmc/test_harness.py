@@ -1,0 +1,215 @@
+"""Every sampler of the table: its contract, its distribution, its bias; and broken ones fail."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae.mcmc import adaptive_sghmc, preconditioned_sgld, sghmc, sgld, sgnht
+from tests.mcmc.assertions import (
+    NUM_CHAINS,
+    assert_banana,
+    assert_crosses_modes,
+    assert_gaussian,
+    assert_standard_normal,
+    measure_bias_order,
+    run,
+)
+from tests.mcmc.calibration import BATCH_SIZE, assert_calibrated
+from tests.mcmc.densities import ANHARMONIC, GAUSSIAN
+from tests.mcmc.harness import CASES, SamplerCase
+
+SEED = tf.constant([1, 2])
+
+
+def cases(condition: Any = lambda case: True) -> Any:
+    rows = [case for case in CASES if condition(case)]
+    return pytest.mark.parametrize("case", rows, ids=[case.name for case in rows])
+
+
+def case_named(name: str) -> SamplerCase:
+    return next(case for case in CASES if case.name == name)
+
+
+def start(dtype: tf.DType = tf.float32, num_chains: int = 5) -> tf.Tensor:
+    return tf.reshape(tf.linspace(tf.constant(-1, dtype), 1, 2 * num_chains), [num_chains, 2])
+
+
+def advance(case: SamplerCase, state: Any, first: Any, last: Any) -> Any:
+    sampler = case.make(GAUSSIAN.log_prob, 1.0)
+    for i in tf.range(first, last):
+        state = sampler.step(state, tf.random.fold_in(SEED, i, alg="philox"))
+    return state
+
+
+def initial(case: SamplerCase, position: tf.Tensor) -> Any:
+    return case.make(GAUSSIAN.log_prob, 1.0).init(position, SEED)
+
+
+@cases()
+def test_structure_shapes_and_dtypes_are_stable(case: SamplerCase) -> None:
+    for dtype in (tf.float32, tf.float64):
+        before = initial(case, start(dtype))
+        after = advance(case, before, 0, 1)
+        tf.nest.assert_same_structure(before, after)
+        for old, new in zip(tf.nest.flatten(before), tf.nest.flatten(after), strict=True):
+            assert (old.shape, old.dtype) == (new.shape, new.dtype)
+        position = case.make(GAUSSIAN.log_prob, 1.0).position(after)
+        assert position.dtype == dtype and position.shape == [5, 2]
+        assert np.all(position != start(dtype)) or case.calibrated
+
+
+@cases()
+def test_resumed_is_the_same_chain_traced_once_and_under_xla(case: SamplerCase) -> None:
+    traces = []
+
+    def body(state: Any, first: tf.Tensor, last: tf.Tensor) -> Any:
+        traces.append(None)
+        return advance(case, state, first, last)
+
+    zero, six, twelve = (tf.constant(i) for i in (0, 6, 12))
+    compiled = tf.function(body)
+    whole = compiled(initial(case, start()), zero, twelve)
+    halves = compiled(compiled(initial(case, start()), zero, six), six, twelve)
+    assert len(traces) == 1
+    tf.nest.map_structure(np.testing.assert_array_equal, whole, halves)
+    # The bits of the noise are equal; log, sin, cos and the order of sums are rounded otherwise.
+    xla = tf.function(body, jit_compile=True)(initial(case, start()), zero, twelve)
+    tf.nest.map_structure(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5), whole, xla
+    )
+
+
+@cases()
+def test_a_chain_that_diverges_leaves_the_others_alone(case: SamplerCase) -> None:
+    # Not from the first step on: initial positions may be checked.
+    sampler = case.make(GAUSSIAN.log_prob, 1.0)
+    state = initial(case, start())
+    broken = tf.nest.map_structure(
+        lambda part: (
+            tf.concat([part[:1] * np.nan, part[1:]], axis=0)
+            if part.shape.rank and part.dtype.is_floating
+            else part
+        ),
+        state,
+    )
+    for i in range(3):
+        seed = tf.random.fold_in(SEED, i, alg="philox")
+        state, broken = sampler.step(state, seed), sampler.step(broken, seed)
+    np.testing.assert_array_equal(sampler.position(state)[1:], sampler.position(broken)[1:])
+
+
+@cases(lambda case: not case.calibrated)
+def test_nothing_moves_without_forces(case: SamplerCase) -> None:
+    sampler = case.make(lambda x: tf.reduce_sum(0.0 * x, axis=-1), 0.0)
+    state = sampler.init(start(), SEED)
+    for _ in range(3):
+        state = sampler.step(state, SEED)
+    np.testing.assert_array_equal(sampler.position(state), start())
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@cases()
+def test_gaussian(case: SamplerCase, temperature: float) -> None:
+    assert_gaussian(case, temperature)
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+@cases()
+def test_banana(case: SamplerCase, temperature: float) -> None:
+    assert_banana(case, temperature)
+
+
+@cases()
+def test_only_tempering_crosses_between_modes(case: SamplerCase) -> None:
+    if case.crosses_modes:
+        assert_crosses_modes(case)
+    else:
+        with pytest.raises(AssertionError, match="fraction="):
+            assert_crosses_modes(case)
+
+
+@cases(lambda case: case.bias_order is not None)
+def test_order_of_the_bias(case: SamplerCase) -> None:
+    measured = measure_bias_order(case)
+    # Precise enough to tell 1 from 2; what is left of the next order is below 0.25.
+    assert measured.error < 0.08, measured
+    assert abs(measured.slope - case.bias_order) < 4 * measured.error + 0.25, measured
+
+
+def test_baoab_is_far_more_accurate_than_obabo() -> None:
+    # At h = 0.64 OBABO's E[x^2] is 30 per cent too large. test_integrators.py has BAOAB's order.
+    for name, low, high in (("sghmc_obabo", 0.27, 0.32), ("sghmc_baoab", -0.012, 0.006)):
+        path = run(case_named(name), ANHARMONIC.log_prob, step_size=0.64)
+        second = np.diagonal(path.second, axis1=1, axis2=2).mean()
+        assert low < second / ANHARMONIC.second_moment - 1 < high
+
+
+@cases(lambda case: case.calibrated or case.sbc_step_size is not None)
+def test_simulation_based_calibration(case: SamplerCase) -> None:
+    assert_calibrated(case)
+
+
+# The harness has teeth: each of these is broken on purpose.
+
+
+def with_scaled_noise(
+    case: SamplerCase, module: Any, factor: float, patch: pytest.MonkeyPatch
+) -> SamplerCase:
+    original = module.noise_like
+
+    def scaled(*args: Any) -> Any:
+        return tf.nest.map_structure(lambda xi: factor * xi, original(*args))
+
+    patch.setattr(module, "noise_like", scaled)
+    return dataclasses.replace(case, name=f"{case.name}, noise times {factor}")
+
+
+@pytest.mark.parametrize(
+    "name, module, factor",
+    [
+        ("sgld", sgld, 0.9),
+        ("sgld", sgld, 1.1),
+        ("preconditioned_sgld", preconditioned_sgld, 1.1),
+        ("sghmc", sghmc, 0.9),
+        ("sghmc_obabo", sghmc, 1.1),
+        ("sghmc_baoab", sghmc, 1.1),
+        ("adaptive_sghmc", adaptive_sghmc, 1.1),
+    ],
+)
+def test_noise_of_the_wrong_size_is_caught(
+    name: str, module: Any, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = with_scaled_noise(case_named(name), module, factor, monkeypatch)
+    with pytest.raises(AssertionError, match="difference="):
+        assert_gaussian(broken, 1.0)
+
+
+def test_a_wrong_spread_or_place_is_caught_by_the_distribution_alone() -> None:
+    z = np.random.default_rng(0).normal(size=[NUM_CHAINS, 2])
+    assert_standard_normal(z)
+    for wrong in (1.15 * z, z + [0.1, 0.0], z**3 / np.sqrt(15)):
+        with pytest.raises(AssertionError, match="statistic="):
+            assert_standard_normal(wrong)
+
+
+def test_the_thermostat_absorbs_noise_of_the_wrong_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What it is for: 1.2 times the noise is a momentum decay of 0.072 instead of 0.05.
+    case = case_named("sgnht")
+    assert_gaussian(with_scaled_noise(case, sgnht, 1.2, monkeypatch), 1.0)
+
+
+@pytest.mark.parametrize("name", ["sgld", "sghmc"])
+def test_a_missing_scale_of_the_minibatch_is_caught(name: str) -> None:
+    with pytest.raises(AssertionError, match="p_value="):
+        assert_calibrated(case_named(name), claimed_num_data=BATCH_SIZE)
+
+
+def test_noise_of_the_wrong_size_is_caught_by_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = with_scaled_noise(case_named("sgld"), sgld, 1.2, monkeypatch)
+    with pytest.raises(AssertionError, match="p_value="):
+        assert_calibrated(broken)

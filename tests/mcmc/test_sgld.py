@@ -1,0 +1,102 @@
+"""SGLD and preconditioned SGLD: their equations, and reductions to samplers that are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae.mcmc import noise, preconditioned_sgld, sghmc, sgld
+
+SEED = tf.constant([1, 2])
+POSITION = [tf.constant([1.0, -2.0], tf.float64), tf.constant([[3.0]])]
+GRADIENT = [tf.constant([-4.0, 0.5], tf.float64), tf.constant([[2.0]])]
+
+
+def test_update_is_the_equation() -> None:
+    xi = noise.noise_like(POSITION, SEED)
+    new = sgld.update(sgld.init(POSITION), GRADIENT, SEED, step_size=0.1, temperature=1.7)
+    for q, g, z, got in zip(POSITION, GRADIENT, xi, new.position, strict=True):
+        np.testing.assert_allclose(got, q + 0.05 * g + np.sqrt(0.17) * z, rtol=1e-6)
+        assert got.dtype == q.dtype
+
+
+@pytest.mark.parametrize("kind", noise.KINDS)
+def test_it_is_sghmc_without_memory(kind: str) -> None:
+    e = 0.08
+    one, other = sgld.init(POSITION), sghmc.init(POSITION)
+    for step in range(3):
+        seed = tf.constant([4, step])
+        one = sgld.update(one, one.position, seed, step_size=e, noise=kind)
+        other = sghmc.update(
+            other,
+            other.position,
+            seed,
+            step_size=np.sqrt(e / 2),
+            momentum_decay=1.0,
+            noise=kind,
+        )
+    for a, b in zip(one.position, other.position, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_gradient_noise_heats_as_documented(gaussian: Any) -> None:
+    # Also the closed form: the covariance is T' [A - e A^2 / 4]^-1.
+    e, deviation = 0.2, 2.0
+    _, moments = gaussian.run(
+        lambda state, gradient, seed: sgld.update(state, gradient, seed, step_size=e),
+        sgld.init(tf.zeros([4000, 2])),
+        num_burnin_steps=300,
+        num_steps=300,
+        gradient_noise=deviation,
+    )
+    precision, temperature = gaussian.precision, 1 + e * deviation**2 / 4  # 1.2
+    moments.assert_near(
+        moments.second, temperature * np.linalg.inv(precision - e / 4 * precision @ precision)
+    )
+
+
+@pytest.mark.parametrize("adapt", [True, False, tf.constant(True), tf.constant(False)])
+def test_preconditioned_update_is_the_equation(adapt: Any) -> None:
+    state = preconditioned_sgld.init(POSITION)
+    state = state._replace(mean_square_gradient=[tf.fill([2], np.float64(9.0)), tf.ones([1, 1])])
+    xi = noise.noise_like(POSITION, SEED)
+    new = preconditioned_sgld.update(
+        state,
+        GRADIENT,
+        SEED,
+        step_size=0.1,
+        temperature=1.7,
+        adapt=adapt,
+        gradient_decay=0.75,
+        jitter=0.5,
+    )
+    for i, (q, g, z, v) in enumerate(
+        zip(POSITION, GRADIENT, xi, state.mean_square_gradient, strict=True)
+    ):
+        v = 0.75 * v + 0.25 * g**2 if adapt else v
+        np.testing.assert_allclose(new.mean_square_gradient[i], v, rtol=1e-6)
+        p = 1 / (0.5 + np.sqrt(v))
+        expected = q + 0.05 * p * g + np.sqrt(0.17 * p) * z
+        np.testing.assert_allclose(new.position[i], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "setting, value, message",
+    [
+        ("step_size", 0.0, "step_size must be positive"),
+        ("temperature", -1.0, "temperature must be finite and not negative"),
+        ("noise", "cauchy", "noise must be one of"),
+        ("gradient_decay", 1.0, r"gradient_decay.*\[0, 1\), got 1.0"),
+    ],
+)
+def test_bad_settings_are_refused(setting: str, value: Any, message: str) -> None:
+    settings = {"step_size": 0.1, setting: value}
+    state = preconditioned_sgld.init(POSITION)
+    with pytest.raises(ValueError, match=message):
+        preconditioned_sgld.update(state, GRADIENT, SEED, adapt=False, **settings)
+    if setting != "gradient_decay":
+        with pytest.raises(ValueError, match=message):
+            sgld.update(sgld.init(POSITION), GRADIENT, SEED, **settings)
