@@ -1,0 +1,103 @@
+"""Traces and ranks of a few scalars over chains, drawn by ArviZ."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from .. import plotting
+from .samples import arviz_for, num_chains_and_draws
+
+__all__ = ["rank_plot", "trace_plot"]
+
+_MAX_PLOTTED = 20  # rcParams["plot.max_subplots"] of ArviZ, at two axes each
+_CHAIN_COLORS = (
+    plotting.BLUE,
+    plotting.VERMILION,
+    plotting.GREEN,
+    plotting.PURPLE,
+    plotting.ORANGE,
+    plotting.SKY,
+    plotting.BLACK,
+)
+
+
+def trace_plot(samples: Mapping[str, np.ndarray]) -> Figure:
+    """Density and trace of every chain, one row for each scalar, drawn by ArviZ.
+
+    :param samples: [C, S] by name, at most 20 names.
+    :raises ImportError: without the extra ``diagnostics``.
+    :raises ValueError: if one is not a scalar or not finite, or there are none or too many.
+    """
+    arviz = arviz_for("trace_plot")
+    scalars = _scalars(samples)
+    num_chains, _ = num_chains_and_draws("samples", scalars)
+    colors = _chain_colors(num_chains)
+    figure = Figure(figsize=(10.0, 1.8 * len(scalars) + 0.8), layout="constrained")
+    arviz.plot_trace(
+        scalars,
+        var_names=list(scalars),  # in this order, not alphabetical
+        # Without axes of ours ArviZ would make a figure of pyplot's.
+        axes=figure.subplots(len(scalars), 2, squeeze=False),
+        chain_prop={"color": colors},
+        compact=False,
+        divergences=False,
+        show=False,
+    )
+    # ArviZ's own legend stands in the first trace, and hides it where there are many chains.
+    handles = [Line2D([], [], color=color, label=str(c)) for c, color in enumerate(colors)]
+    figure.legend(handles=handles, title="chain", loc="outside right upper", frameon=False)
+    return figure
+
+
+def rank_plot(samples: Mapping[str, np.ndarray]) -> Figure:
+    """Histograms of the ranks that each chain holds among the draws of all, drawn by ArviZ.
+
+    Chains that have mixed are uniform, up to the noise of ESS draws; they show where chains differ
+    more plainly than traces do (Vehtari et al. 2021).
+
+    :param samples: [C, S] by name, at most 20 names.
+    :raises ImportError: without the extra ``diagnostics``.
+    :raises ValueError: if one is not a scalar or not finite, or there are none or too many.
+    """
+    arviz = arviz_for("rank_plot")
+    scalars = _scalars(samples)
+    num_chains, _ = num_chains_and_draws("samples", scalars)
+    height = 0.8 + 0.3 * num_chains
+    figure = Figure(figsize=(6.4, height * len(scalars) + 0.4), layout="constrained")
+    arviz.plot_rank(
+        scalars,
+        var_names=list(scalars),  # in this order, not alphabetical
+        ax=figure.subplots(len(scalars), 1, squeeze=False),
+        colors=_chain_colors(num_chains),
+        show=False,
+    )
+    return figure
+
+
+def _scalars(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays [C, S] that can be drawn."""
+    if len(samples) > _MAX_PLOTTED:
+        raise ValueError(
+            f"samples holds {len(samples)} scalars; a figure shows at most {_MAX_PLOTTED}."
+        )
+    scalars = {}
+    for name, values in samples.items():
+        values = np.asarray(values, dtype=np.float64)
+        if values.ndim != 2:
+            raise ValueError(
+                f"samples[{name!r}] must hold one scalar for every draw, [C, S], got shape "
+                f"{values.shape}; pick entries, such as values[..., 0]."
+            )
+        if not np.isfinite(values).all():
+            raise ValueError(f"samples[{name!r}] holds NaN or infinity.")
+        scalars[name.lstrip(".")] = values
+    return scalars
+
+
+def _chain_colors(num_chains: int) -> list[str]:
+    return list(itertools.islice(itertools.cycle(_CHAIN_COLORS), num_chains))

@@ -1,0 +1,42 @@
+"""What the diagnostics share: ArviZ, and the shape of samples of several chains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+__all__ = ["arviz_for", "num_chains_and_draws"]
+
+
+def arviz_for(caller: str) -> Any:
+    """ArviZ, or an ImportError that says which extra ``caller`` needs."""
+    try:
+        import arviz
+    except ImportError as error:
+        raise ImportError(
+            f"{caller} needs ArviZ: pip install 'gpflow-bae[diagnostics]'."
+        ) from error
+    return arviz
+
+
+def num_chains_and_draws(argument: str, arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
+    """The two leading dimensions, which all arrays must share."""
+    if not arrays:
+        raise ValueError(f"{argument} is empty; pass at least one array.")
+    for name, values in arrays.items():
+        if values.ndim < 2:
+            raise ValueError(
+                f"{argument}[{name!r}] needs the axes of chains and draws, [C, S, ...]; "
+                f"got shape {values.shape}."
+            )
+    first = next(iter(arrays))
+    num_chains, num_draws = arrays[first].shape[:2]
+    for name, values in arrays.items():
+        if values.shape[:2] != (num_chains, num_draws):
+            raise ValueError(
+                f"{argument} differ in chains and draws: {first!r} has [C, S] = "
+                f"{[num_chains, num_draws]}, {name!r} has {list(values.shape[:2])}."
+            )
+    return num_chains, num_draws
