@@ -1,5 +1,5 @@
 """Data sets of the published experiments, one module each: generate or read, check, split."""
 
-from . import moving_ball
+from . import files, moving_ball, tabular
 
-__all__ = ["moving_ball"]
+__all__ = ["files", "moving_ball", "tabular"]

@@ -2,6 +2,7 @@
 
 from .autoencoder import BayesianAutoencoder, State, set_default_kernel_priors
 from .sampled import BAE, GPBAE, SGPBAE
+from .tempered import TemperedBAE
 from .variational import VAE, VariationalAutoencoder
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "VAE",
     "BayesianAutoencoder",
     "State",
+    "TemperedBAE",
     "VariationalAutoencoder",
     "set_default_kernel_priors",
 ]

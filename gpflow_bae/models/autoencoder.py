@@ -96,6 +96,11 @@ class BayesianAutoencoder(gpflow.Module):
         return self.latent_prior.latent_dim
 
     @property
+    def needs_inputs(self) -> bool:
+        """Whether the prior over codes is one given inputs X."""
+        return self.latent_prior.needs_inputs
+
+    @property
     def sampled_paths(self) -> tuple[str, ...]:
         """Paths of the parameters that are sampled: trainable, and not the encoder's.
 

@@ -1,4 +1,4 @@
-"""Inference engines: amortised SG-MCMC and variational training."""
+"""Inference engines: amortised SG-MCMC, tempered MCMC and variational training."""
 
 from .amortized import AmortizedRound, Chain, RoundStatistics
 from .data import TrainingData, prepare_data
@@ -6,6 +6,9 @@ from .encoder_losses import encoder_loss
 from .initial_codes import smoothest_projections
 from .sampling import sample_amortized
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
+from .tempered import TemperedBlocks, TemperedChain, TemperedTrace
+from .tempered_sampling import sample_tempered
+from .tempered_settings import TemperedSettings
 from .variational import fit_variational, variational_loss
 from .warm_start import WarmStart
 
@@ -14,6 +17,10 @@ __all__ = [
     "AmortizedSettings",
     "Chain",
     "RoundStatistics",
+    "TemperedBlocks",
+    "TemperedChain",
+    "TemperedSettings",
+    "TemperedTrace",
     "TrainingData",
     "VariationalSettings",
     "WarmStart",
@@ -22,6 +29,7 @@ __all__ = [
     "fit_variational",
     "prepare_data",
     "sample_amortized",
+    "sample_tempered",
     "smoothest_projections",
     "variational_loss",
 ]

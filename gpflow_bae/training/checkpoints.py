@@ -69,6 +69,22 @@ class RunDirectory:
         """Keeps the last two checkpoints of ``trackable``."""
         return tf.train.CheckpointManager(trackable, str(self.path / "checkpoints"), max_to_keep=2)
 
+    @property
+    def has_state(self) -> bool:
+        """Whether :meth:`write_state` was called for this run."""
+        return (self.path / "state.npz").exists()
+
+    def write_state(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Store the state of a chain that is plain arrays, in place of the last one."""
+        write_atomically(self.path / "state.npz", lambda f: np.savez(f, **arrays))
+
+    def read_state(self) -> dict[str, np.ndarray] | None:
+        """The last state written, if there is one."""
+        if not self.has_state:
+            return None
+        with np.load(self.path / "state.npz") as file:
+            return dict(file)
+
     def write_sample(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Store posterior sample ``index``; a file of that name is replaced."""
         path = self._samples / f"{index:05d}.npz"

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Batch
-from ..models import BayesianAutoencoder
+from ..models import BayesianAutoencoder, TemperedBAE
 
 __all__ = ["TrainingData", "prepare_data"]
 
@@ -86,7 +86,9 @@ def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def prepare_data(
-    model: BayesianAutoencoder, data: tuple[object, object], batch_size: int | None = None
+    model: BayesianAutoencoder | TemperedBAE,
+    data: tuple[object, object],
+    batch_size: int | None = None,
 ) -> TrainingData:
     """Check ``data = (X, Y)`` against ``model`` and put it on the device.
 
@@ -103,7 +105,7 @@ def prepare_data(
     if Y.ndim != 3:
         raise ValueError(f"Y must have shape [N, P] or [T, N, P], got {Y.shape}.")
     if X is None:
-        if model.latent_prior.needs_inputs:
+        if model.needs_inputs:
             raise ValueError(
                 f"{type(model.latent_prior).__name__} is a prior over inputs: X is needed, got "
                 "None."
@@ -144,7 +146,7 @@ def prepare_data(
 
 
 def _check_batch_size(
-    model: BayesianAutoencoder, data: TrainingData, batch_size: int | None
+    model: BayesianAutoencoder | TemperedBAE, data: TrainingData, batch_size: int | None
 ) -> None:
     items = "tasks" if data.axis == 0 else "points"
     if batch_size is None or batch_size == data.num_items:
@@ -153,6 +155,8 @@ def _check_batch_size(
         raise ValueError(
             f"batch_size must lie between 1 and the {data.num_items} {items}, got {batch_size}."
         )
+    if isinstance(model, TemperedBAE):
+        return  # its density splits over rows
     prior = model.latent_prior
     splits = not prior.needs_inputs or getattr(prior, "whitened_inducing", None) is not None
     if data.axis == 1 and not splits:

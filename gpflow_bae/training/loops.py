@@ -11,7 +11,7 @@ __all__ = ["repeat"]
 
 
 def repeat(
-    num_steps: int,
+    num_steps: int | tf.Tensor,
     body: Callable[[tf.Tensor, Any], Any],
     initial: Any,
     go_on: Callable[[Any], tf.Tensor] | None = None,

@@ -9,10 +9,11 @@ from ..mcmc.noise import KINDS
 from ..mcmc.types import validate
 from .encoder_losses import ENCODER_LOSSES
 
-__all__ = ["AmortizedSettings", "VariationalSettings", "amortized_preset"]
+__all__ = ["AmortizedSettings", "VariationalSettings", "amortized_preset", "check_positive"]
 
 
-def _check_positive(settings: object, *names: str) -> None:
+def check_positive(settings: object, *names: str) -> None:
+    """Refuse settings among ``names`` that are neither None nor positive."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and not value > 0:
@@ -36,7 +37,7 @@ class VariationalSettings:
     """Add the log prior of decoder weights and hyperparameters (MAP) to the bound."""
 
     def __post_init__(self) -> None:
-        _check_positive(self, "num_steps", "learning_rate", "batch_size", "prior_learning_rate")
+        check_positive(self, "num_steps", "learning_rate", "batch_size", "prior_learning_rate")
         if not 0 < self.final_learning_rate_fraction <= 1:
             raise ValueError(
                 "final_learning_rate_fraction must lie in (0, 1], got "
@@ -83,7 +84,7 @@ class AmortizedSettings:
     """Points per Adam step of the encoder, drawn from the round's; None for all."""
 
     def __post_init__(self) -> None:
-        _check_positive(
+        check_positive(
             self,
             "num_sampler_steps",
             "num_samples",

@@ -191,9 +191,7 @@ def test_a_chain_starts_where_the_warm_start_ends() -> None:
 def test_a_warm_start_under_another_prior_trains_what_the_two_share() -> None:
     X, Y, _ = slow_and_fast()
     L = 2
-    sparse = latent_priors.SparseGP(
-        gpflow.kernels.SquaredExponential(), X[0, ::5], latent_dim=L
-    )
+    sparse = latent_priors.SparseGP(gpflow.kernels.SquaredExponential(), X[0, ::5], latent_dim=L)
     exact = latent_priors.GP(sparse.kernels, L)
     exact.code_noise_variance = sparse.code_noise_variance
     model = model_for(sparse)

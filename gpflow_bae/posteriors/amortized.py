@@ -11,9 +11,9 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from . import diagnostics, functional
-from .mcmc.noise import standard_noise
-from .models import BayesianAutoencoder
+from .. import diagnostics, functional
+from ..mcmc.noise import standard_noise
+from ..models import BayesianAutoencoder
 
 __all__ = ["LatentSamples", "Posterior", "Prediction"]
 

@@ -1,0 +1,80 @@
+"""The autoencoders of the tabular study, and where their weights start."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+
+__all__ = ["SIZES", "build"]
+
+# Widths from the data to the code; decoders mirror them (Chandra et al. 2022, table 1).
+SIZES = {
+    "swiss_roll": (3, 10, 5, 2),
+    "madelon": (500, 450, 400, 300),
+    "coil2000": (85, 70, 60, 50),
+}
+
+
+def build(
+    dataset: str, rows: np.ndarray, initial: str, seed: int
+) -> tuple[keras.Model, keras.Model]:
+    """Encoder and decoder, sigmoid in every layer, codes and outputs included, as published.
+
+    (The published networks also normalise their codes over the batch, which no density of single
+    rows can contain; ours do not.)
+
+    :param rows: training rows [N, P], for ``"spectral"``.
+    :param initial: ``"glorot"``, the networks' usual initialisation, or ``"spectral"``: principal
+        components, see :func:`_spectral`.
+    """
+    sizes = SIZES[dataset]
+    keras.utils.set_random_seed(seed)
+    encoder, decoder = _network(sizes), _network(sizes[::-1])
+    if initial == "spectral":
+        weights = _spectral(rows.astype(float), [*sizes, *sizes[-2::-1]], seed)
+        half = 2 * (len(sizes) - 1)
+        encoder.set_weights(weights[:half])
+        decoder.set_weights(weights[half:])
+    return encoder, decoder
+
+
+def _network(sizes: tuple[int, ...]) -> keras.Model:
+    layers = [keras.layers.Dense(width, activation="sigmoid") for width in sizes[1:]]
+    return keras.Sequential([keras.Input((sizes[0],)), *layers])
+
+
+def _spectral(
+    rows: np.ndarray, widths: list[int], seed: int, spread: float = 0.3
+) -> list[np.ndarray]:
+    """Weights with which a deep sigmoid autoencoder starts as principal component analysis.
+
+    Around 0 a sigmoid is nearly a line, 1/2 + z / 4. Every layer carries the leading principal
+    components there, scaled to at most ``spread`` standard deviations, in the first rows of an
+    orthogonal basis of its own; each has as many of them as the narrowest layer before it allows.
+    (The best linear autoencoder is the one of principal components: Bourlard and Kamp 1988.)
+
+    :return: kernel and bias of each layer.
+    """
+    rng = np.random.default_rng(seed)
+    mean = rows.mean(0)
+    _, singular, components = np.linalg.svd(rows - mean, full_matrices=False)
+    scale = spread * np.sqrt(len(rows)) / singular[0]
+    rank, basis, weights = min(len(components), rows.shape[1]), None, []
+    for width in widths[1:-1]:
+        rank = min(rank, width)
+        next_basis = np.linalg.qr(rng.standard_normal((width, width)))[0][:rank]  # [rank, width]
+        if basis is None:
+            kernel = scale * components[:rank].T @ next_basis
+            bias = -mean @ kernel
+        else:
+            kernel = 4.0 * basis[:rank].T @ next_basis
+            bias = -0.5 * kernel.sum(0)
+        weights += [kernel, bias]
+        basis = next_basis
+    # The output's slope at the mean is mean (1 - mean); columns that are nearly constant are kept
+    # away from the flat ends.
+    level = np.clip(mean, 0.02, 0.98)
+    slope = level * (1.0 - level)
+    kernel = (4.0 / scale) * basis[:rank].T @ components[:rank] / slope
+    bias = np.log(level / (1.0 - level)) - 0.5 * kernel.sum(0)
+    return [w.astype(np.float32) for w in (*weights, kernel, bias)]

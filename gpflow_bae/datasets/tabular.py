@@ -1,0 +1,94 @@
+"""Tables of Chandra et al. (2022): Swiss roll, Madelon and Coil 2000, scaled to [0, 1].
+
+The published code scales training and test rows each by their own minimum and maximum. Here both
+are scaled by the training rows', so that a test row is treated as a new one would be; test values
+may then lie a little outside of [0, 1].
+"""
+
+import gzip
+import os
+from typing import NamedTuple
+
+import numpy as np
+from check_shapes import check_shapes
+
+from .files import find_files
+
+__all__ = ["Table", "coil2000", "madelon", "scale_to_unit", "swiss_roll"]
+
+_MADELON = "https://archive.ics.uci.edu/dataset/171/madelon"
+_COIL = "https://archive.ics.uci.edu/dataset/125/insurance+company+benchmark+coil+2000"
+
+
+class Table(NamedTuple):
+    """Rows to reconstruct, and labelled rows to classify from their codes.
+
+    train [N, P], test [Ntest, P]: float32, scaled by the training rows.
+    labelled [Nlabelled, P]: rows whose labels are known and that no network was fitted to.
+    train_labels [N], labels [Nlabelled]: integers; or, for the Swiss roll, the position along the
+        roll, float64.
+    """
+
+    train: np.ndarray
+    test: np.ndarray
+    labelled: np.ndarray
+    train_labels: np.ndarray
+    labels: np.ndarray
+
+
+@check_shapes("train: [N, P]", "others[all]: [., P]", "return[0]: [N, P]")
+def scale_to_unit(train: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
+    """Every table scaled by the minimum and maximum of each column of ``train``, float32.
+
+    A column that is constant in ``train`` is only shifted.
+    """
+    low, high = train.min(0), train.max(0)
+    width = np.where(high > low, high - low, 1.0)
+    return [((table - low) / width).astype(np.float32) for table in (train, *others)]
+
+
+def swiss_roll(seed: int = 0, num_rows: int = 2000, test_share: float = 0.25) -> Table:
+    """A plane rolled up in three dimensions: (t cos t, h, t sin t), t in [1.5 pi, 4.5 pi].
+
+    (Marsland 2014, chapter 10; heights h are uniform on [0, 21].) Labels are t.
+    """
+    rng = np.random.default_rng(seed)
+    t = 1.5 * np.pi * (1.0 + 2.0 * rng.random(num_rows))
+    rows = np.stack([t * np.cos(t), 21.0 * rng.random(num_rows), t * np.sin(t)], 1)
+    num_test = round(num_rows * test_share)
+    train, test = scale_to_unit(rows[num_test:], rows[:num_test])
+    return Table(train, test, test, t[num_test:], t[:num_test])
+
+
+def madelon(data_dir: str | os.PathLike[str]) -> Table:
+    """UCI Madelon: 2000 rows of 500 columns to train on, 1800 to test, 600 with known labels."""
+    names = [
+        "madelon_train.data.gz",
+        "madelon_test.data.gz",
+        "madelon_valid.data.gz",
+        "madelon_train.labels",
+        "madelon_valid.labels",
+    ]
+    paths = find_files(data_dir, "madelon", names, _MADELON)
+    tables = []
+    for path in paths[:3]:
+        with gzip.open(path, "rt") as file:
+            tables.append(np.loadtxt(file))
+    train, test, labelled = scale_to_unit(*tables)
+    train_labels, labels = (np.loadtxt(path).astype(int) for path in paths[3:])
+    return Table(train, test, labelled, train_labels, labels)
+
+
+def coil2000(data_dir: str | os.PathLike[str], seed: int = 0, test_share: float = 0.25) -> Table:
+    """UCI Insurance Company Benchmark: 5822 rows of 85 columns split at random, 4000 labelled.
+
+    :param seed: of the split into training and test rows; the published code's has none.
+    """
+    names = ["ticdata2000.txt", "ticeval2000.txt", "tictgts2000.txt"]
+    paths = find_files(data_dir, "coil2000", names, _COIL)
+    known, evaluation, targets = (np.loadtxt(path) for path in paths)
+    order = np.random.default_rng(seed).permutation(len(known))
+    num_test = round(len(known) * test_share)
+    train, test = known[order[num_test:]], known[order[:num_test]]
+    rows, held_out, labelled = scale_to_unit(train[:, :85], test[:, :85], evaluation)
+    return Table(rows, held_out, labelled, train[:, 85].astype(int), targets.astype(int))

@@ -1,0 +1,268 @@
+"""Bayesian autoencoders whose every weight is sampled by tempered MCMC (Chandra et al. 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import Parameter, TensorType
+
+from .. import functional
+from ..base import Batch
+from ..decoders import KerasDecoder, normal_prior
+from ..keras_module import KerasModule, WeightPrior
+from ..likelihoods import Gaussian
+
+__all__ = ["TemperedBAE"]
+
+tfd = tfp.distributions
+
+# Above this many weights one replica keeps the cores busy, and its activations the caches full.
+_VECTORISE_UP_TO = 100_000
+
+
+class _Estimator:
+    """What scikit-learn sees of the model, out of tf.Module's sight and shared between copies."""
+
+    def __init__(self, arguments: dict[str, Any]):
+        self.arguments = arguments
+        self.posterior: Any | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Estimator:
+        return self
+
+
+class TemperedBAE(gpflow.Module):
+    r"""A deterministic encoder and decoder, with all their weights and the noise variance sampled.
+
+    .. math:: y_n \sim N(g(f(y_n; w_e); w_d), \tau^2), \quad w \sim N(0, 25), \quad
+              \tau^2 \sim InverseGamma
+
+    (Chandra et al. 2022, eq. 6-9). Codes f(y) have no prior and no noise of their own: their
+    uncertainty is that of the encoder's weights. Missing entries (NaN) enter the encoder as zeros
+    and drop out of the likelihood.
+
+    The model is a density for :func:`gpflow_bae.training.sample_tempered`; ``fit`` calls that, so
+    that the model can stand in a scikit-learn pipeline:
+
+    >>> layers = keras.layers
+    >>> encoder = keras.Sequential([keras.Input((3,)), layers.Dense(2, activation="sigmoid")])
+    >>> decoder = keras.Sequential([keras.Input((2,)), layers.Dense(3, activation="sigmoid")])
+    >>> settings = {"num_samples": 20, "num_replicas": 2}
+    >>> model = TemperedBAE(encoder, decoder, settings=settings, progress=False)
+    >>> Y = np.random.default_rng(0).random((10, 3))
+    >>> model.fit(Y).transform(Y).shape  # 10 samples after burn-in, of 2 replicas
+    (20, 10, 2)
+    """
+
+    def __init__(
+        self,
+        encoder: keras.Model,
+        decoder: keras.Model,
+        *,
+        weight_prior: WeightPrior | None = None,
+        noise_variance: float = 0.01,
+        noise_prior: Any | None = None,
+        settings: Any | None = None,
+        seed: int = 0,
+        codes: str = "samples",
+        progress: bool = True,
+    ):
+        """
+        :param encoder: built Keras 3 model from ``[rows, P]`` to ``[rows, L]``.
+        :param decoder: built Keras 3 model from ``[rows, L]`` to ``[rows, P]``.
+        :param weight_prior: prior per weight tensor, given its shape; default N(0, 25) on each
+            weight and bias, as published.
+        :param noise_variance: initial tau^2.
+        :param noise_prior: prior of tau^2; default InverseGamma(0.01, 3). The published
+            concentration, 0, is not a density.
+        :param settings: of ``fit``: a :class:`~gpflow_bae.training.TemperedSettings`, or a mapping
+            of the fields that differ from its defaults.
+        :param seed: of ``fit``.
+        :param codes: what ``transform`` returns: ``"samples"``, codes of every posterior sample
+            [S, N, L], or ``"mean"``, their average [N, L], which a pipeline can pass on.
+        :param progress: whether ``fit`` shows a progress bar.
+        :raises ValueError: if the networks do not fit together.
+        """
+        super().__init__(name=None)
+        prior = weight_prior or normal_prior(5.0)
+        if codes not in ("samples", "mean"):
+            raise ValueError(f'codes must be "samples" or "mean", got {codes!r}.')
+        self.encoder = KerasModule(encoder, prior, argument="encoder")
+        self.decoder = KerasDecoder(decoder, prior)
+        if self.encoder.num_outputs != self.decoder.latent_dim:
+            raise ValueError(
+                f"encoder returns {self.encoder.num_outputs} codes per row and decoder takes "
+                f"{self.decoder.latent_dim}; the two must be equal."
+            )
+        if self.encoder.num_inputs != self.decoder.output_dim:
+            raise ValueError(
+                f"encoder takes rows of {self.encoder.num_inputs} numbers and decoder returns rows "
+                f"of {self.decoder.output_dim}; an autoencoder's must be equal."
+            )
+        if noise_prior is None:
+            noise_prior = tfd.InverseGamma(*gpflow.utilities.to_default_float([0.01, 3.0]))
+        self.likelihood = Gaussian(noise_variance, prior=noise_prior)
+        arguments = {
+            "encoder": encoder,
+            "decoder": decoder,
+            "weight_prior": weight_prior,
+            "noise_variance": noise_variance,
+            "noise_prior": noise_prior,
+            "settings": settings,
+            "seed": seed,
+            "codes": codes,
+            "progress": progress,
+        }
+        self._estimator = _Estimator(arguments)
+
+    needs_inputs = False
+
+    @property
+    def latent_dim(self) -> int:
+        """Number of code channels L."""
+        return self.decoder.latent_dim
+
+    @property
+    def sampled_paths(self) -> tuple[str, ...]:
+        """Paths of the parameters that are sampled: all that are trainable."""
+        parameters = gpflow.utilities.parameter_dict(self)
+        return tuple(path for path, p in parameters.items() if p.trainable)
+
+    @property
+    def sampled_parameters(self) -> tuple[Parameter, ...]:
+        """The parameters that are sampled, in the order of :attr:`sampled_paths`."""
+        parameters = gpflow.utilities.parameter_dict(self)
+        return tuple(parameters[path] for path in self.sampled_paths)
+
+    @property
+    def num_sampled(self) -> int:
+        """How many scalars are sampled."""
+        return int(sum(np.prod(p.unconstrained_variable.shape) for p in self.sampled_parameters))
+
+    def bind(self, values: Sequence[TensorType]) -> TemperedBAE:
+        """This model at other (unconstrained) ``values``."""
+        constrained = functional.constrain(self.sampled_parameters, values)
+        return functional.functional_copy(
+            self, dict(zip(self.sampled_paths, constrained, strict=True))
+        )
+
+    def encode(self, Y: TensorType) -> tf.Tensor:
+        """Codes ``[..., N, L]`` of complete rows ``Y [..., N, P]``."""
+        return self.encoder.apply_to_rows(Y)
+
+    def reconstruct(self, Y: TensorType) -> tf.Tensor:
+        """Mean of the rows that complete ``Y [..., N, P]`` decode to, a tensor like it."""
+        return self.decoder(self.encode(Y))
+
+    def map_samples(self, function: Any, values: Sequence[TensorType]) -> tf.Tensor:
+        """``function(model at values[:, r])`` for every r along the first axis of ``values``.
+
+        Vectorised for small dense networks. Convolutions cannot be (TensorFlow wants one filter
+        for all), and large networks are as fast one by one.
+        """
+
+        def one(values: tuple[tf.Tensor, ...]) -> tf.Tensor:
+            return function(self.bind(values))
+
+        dense = all(len(w.shape) <= 2 for w in self.encoder.weights + self.decoder.weights)
+        values = tuple(tf.convert_to_tensor(v) for v in values)
+        if dense and self.num_sampled <= _VECTORISE_UP_TO:
+            return tf.vectorized_map(one, values, fallback_to_while_loop=False)
+        results = [one(v) for v in zip(*(tf.unstack(v) for v in values), strict=True)]
+        return tf.stack(results)
+
+    def log_prior(self, values: Sequence[TensorType]) -> tf.Tensor:
+        """Log prior [R] of unconstrained ``values``, [R, ...] each, Jacobians included."""
+        return functional.log_prior_density(self.sampled_parameters, values, chain_ndims=1)
+
+    def log_likelihood(self, values: Sequence[TensorType], batch: Batch) -> tf.Tensor:
+        """log p(Y | values), summed over the batch: [R]."""
+
+        def one(bound: TemperedBAE) -> tf.Tensor:
+            F = bound.reconstruct(batch.Y)
+            rows = bound.likelihood.masked_log_prob(F, batch.Y, batch.mask)
+            # A million float32 terms leave a tenth of a nat of rounding in an acceptance ratio.
+            return tf.reduce_sum(tf.cast(rows, gpflow.default_float()))
+
+        return self.map_samples(one, values)
+
+    # What scikit-learn expects of a step in a pipeline. `fit` is the one place where a model knows
+    # an engine, and it learns of it only when it is called.
+
+    def fit(self, Y: Any, y: Any = None) -> TemperedBAE:
+        """Sample the posterior given rows ``Y [N, P]``; ``y`` is ignored.
+
+        The samples are in :attr:`posterior_`.
+        """
+        from ..training import TemperedSettings, sample_tempered
+
+        settings = self._estimator.arguments["settings"]
+        if not isinstance(settings, TemperedSettings):
+            settings = TemperedSettings(**(settings or {}))
+        self._estimator.posterior = sample_tempered(
+            self,
+            Y,
+            settings,
+            seed=self._estimator.arguments["seed"],
+            progress=self._estimator.arguments["progress"],
+        )
+        return self
+
+    @property
+    def posterior_(self) -> Any:
+        """A :class:`~gpflow_bae.posteriors.TemperedPosterior`; None before ``fit``."""
+        return self._estimator.posterior
+
+    def transform(self, Y: Any) -> np.ndarray:
+        """Codes of rows ``Y [N, P]``: ``[S, N, L]``, or ``[N, L]`` with ``codes="mean"``."""
+        codes = self._fitted().encode(Y)
+        return codes if self._estimator.arguments["codes"] == "samples" else codes.mean(0)
+
+    def fit_transform(self, Y: Any, y: Any = None) -> np.ndarray:
+        """``fit`` and then ``transform`` of the same rows."""
+        return self.fit(Y, y).transform(Y)
+
+    def inverse_transform(self, codes: Any) -> np.ndarray:
+        """Rows ``[N, P]`` averaged over the posterior.
+
+        :param codes: ``[N, L]``, or each sample's own ``[S, N, L]``.
+        """
+        return self._fitted().decode(codes).mean(0)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return dict(self._estimator.arguments)
+
+    def set_params(self, **arguments: Any) -> TemperedBAE:
+        """Replace constructor arguments; what was fitted is forgotten."""
+        unknown = sorted(set(arguments) - set(self._estimator.arguments))
+        if unknown:
+            raise ValueError(
+                f"TemperedBAE has no parameter {unknown}; it has "
+                f"{sorted(self._estimator.arguments)}."
+            )
+        self.__init__(**{**self._estimator.arguments, **arguments})  # type: ignore[misc]
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import Tags, TargetTags, TransformerTags
+
+        tags = Tags(estimator_type=None, target_tags=TargetTags(required=False))
+        tags.transformer_tags = TransformerTags()
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._estimator.posterior is not None
+
+    def _fitted(self) -> Any:
+        if self._estimator.posterior is None:
+            raise RuntimeError(
+                "This TemperedBAE has no posterior samples yet: call fit(Y) before transform."
+            )
+        return self._estimator.posterior
