@@ -24,13 +24,19 @@ def build(
     rows can contain; ours do not.)
 
     :param rows: training rows [N, P], for ``"spectral"``.
-    :param initial: ``"glorot"``, the networks' usual initialisation, or ``"spectral"``: principal
-        components, see :func:`_spectral`.
+    :param initial: ``"glorot"``, the networks' usual initialisation, with which six sigmoid layers
+        start as a constant; ``"isometric"``, orthogonal kernels that undo a sigmoid's slope of a
+        quarter; or ``"spectral"``, principal components, see :func:`_spectral`.
     """
     sizes = SIZES[dataset]
     keras.utils.set_random_seed(seed)
     encoder, decoder = _network(sizes), _network(sizes[::-1])
-    if initial == "spectral":
+    if initial == "isometric":
+        for network in (encoder, decoder):
+            for layer in network.layers:
+                kernel = 4.0 * keras.initializers.Orthogonal()(layer.kernel.shape)
+                layer.set_weights([kernel, -0.5 * np.sum(kernel, 0)])
+    elif initial == "spectral":
         weights = _spectral(rows.astype(float), [*sizes, *sizes[-2::-1]], seed)
         half = 2 * (len(sizes) - 1)
         encoder.set_weights(weights[:half])

@@ -22,6 +22,8 @@ def define(
     models: Sequence[str],
     default_model: str | None = None,
     flag_values: flags.FlagValues = FLAGS,
+    *,
+    model_flag: str = "model",
 ) -> None:
     """Defines the shared flags.
 
@@ -29,6 +31,7 @@ def define(
 
     :param models: Values of --model, such as ["vae", "sgp_bae", "all"].
     :param default_model: Of --model; the first of ``models`` if None.
+    :param model_flag: Name of that flag where the field has another word, such as "method".
     :param flag_values: Where the flags go; the command line's own unless a test passes another.
     :raises ValueError: If ``models`` is empty or does not hold ``default_model``.
     """
@@ -39,7 +42,7 @@ def define(
         raise ValueError(f"default_model is {default_model!r}; expected one of {list(models)}.")
 
     flags.DEFINE_enum(
-        "model", default_model, list(models), "Which system to run.", flag_values=flag_values
+        model_flag, default_model, list(models), "Which system to run.", flag_values=flag_values
     )
     flags.DEFINE_enum(
         "preset",

@@ -8,11 +8,13 @@ from .sampling import sample_amortized
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
 from .tempered import TemperedBlocks, TemperedChain, TemperedTrace
 from .tempered_sampling import sample_tempered
+from .tempered_settings import METHODS as TEMPERED_METHODS
 from .tempered_settings import TemperedSettings
 from .variational import fit_variational, variational_loss
 from .warm_start import WarmStart
 
 __all__ = [
+    "TEMPERED_METHODS",
     "AmortizedRound",
     "AmortizedSettings",
     "Chain",

@@ -1,0 +1,181 @@
+"""A posterior small enough for NUTS: the SGP-BAE that amortised sampling is measured on.
+
+Two short series of four observables, one code each, a decoder tanh(w z + b) with Gaussian noise.
+The posterior of decoder weights, kernel, noise and codes is not Gaussian, but it has one symmetry
+only, the sign of the codes, so a reference sampler can be trusted with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import gpflow
+import keras
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from gpflow_bae import decoders, encoders, functional, likelihoods, models
+from gpflow_bae.base import Batch
+
+__all__ = ["Draws", "Problem", "Quantities", "build_model", "generate", "quantities"]
+
+NUM_TASKS, NUM_POINTS, NUM_OUTPUTS, NUM_INDUCING = 2, 10, 4, 5
+LENGTHSCALE, VARIANCE, CODE_NOISE, NOISE = 1.5, 1.0, 0.1, 0.05
+FIXED_CODES = np.array([-1.0, 0.0, 1.0])  # where decoders are compared
+_QUADRATURE = np.polynomial.hermite_e.hermegauss(16)
+
+
+class Problem(NamedTuple):
+    """Data drawn from the model itself."""
+
+    X: np.ndarray  # [T, N, D]
+    Y: np.ndarray  # [T, N, P]
+    X_new: np.ndarray  # [1, N', D], between the data and beyond them
+    weights: np.ndarray  # [P], those that made Y; draws of the posterior are turned to their sign
+
+
+class Draws(NamedTuple):
+    """Draws of the joint posterior; leading dimensions are [C, S] or [S]."""
+
+    parameters: tuple[np.ndarray, ...]  # unconstrained, in the order of model.sampled_parameters
+    latents: np.ndarray  # [..., T, N, L]
+
+
+class Quantities(NamedTuple):
+    """What samplers are compared in, one row per draw: conditional means, and mean squares.
+
+    A mean square minus the square of the mean is the spread inside of a draw; for everything that a
+    draw determines it is zero.
+    """
+
+    train: np.ndarray  # [S, T N P], decoder at the codes
+    train_square: np.ndarray
+    new: np.ndarray  # [S, T N' P], decoder averaged over the codes at X_new
+    new_square: np.ndarray
+    codes: np.ndarray  # [S, T N], sign-aligned
+    decoder: np.ndarray  # [S, G P], decoder at FIXED_CODES, sign-aligned
+    parameters: np.ndarray  # [S, H], unconstrained lengthscale and noise variance
+    signs: np.ndarray  # [S, 1], what codes and weights were multiplied by
+
+
+def generate(seed: int = 0) -> Problem:
+    """Draw inputs' functions, codes and observations from the model."""
+    rng = np.random.default_rng(seed)
+    X = np.linspace(0.0, 5.0, NUM_POINTS)[:, None]
+    covariance = VARIANCE * np.exp(-0.5 * ((X - X.T) / LENGTHSCALE) ** 2)
+    root = np.linalg.cholesky(covariance + CODE_NOISE * np.eye(NUM_POINTS))
+    codes = rng.standard_normal((NUM_TASKS, NUM_POINTS)) @ root.T
+    weights = np.array([1.0, -0.8, 0.6, 1.2])
+    biases = np.array([0.0, 0.3, -0.3, 0.2])
+    noise = np.sqrt(NOISE) * rng.standard_normal((NUM_TASKS, NUM_POINTS, NUM_OUTPUTS))
+    Y = np.tanh(codes[..., None] * weights + biases) + noise
+    X_new = np.array([-0.5, 0.8, 2.2, 3.6, 5.5])[None, :, None]
+    return Problem(np.tile(X, [NUM_TASKS, 1, 1]), Y, X_new, weights)
+
+
+def _float64_normal(shape: tuple[int, ...]) -> Any:
+    # Of the weight's shape, because the fused density of a scalar normal (L2Loss) has no rule for
+    # vectorized_map, and the reference runs its chains side by side.
+    return tfp.distributions.Normal(np.zeros(shape), np.ones(shape))
+
+
+def build_model(problem: Problem, encoder_loss: str = "energy", seed: int = 0) -> models.SGPBAE:
+    """The model with a decoder in float64, which both samplers take.
+
+    Sampled are decoder weights, lengthscale, noise variance and codes. The kernel variance is fixed
+    because only its product with the weights is determined: codes would have no scale of their own
+    to be compared in. ``nll`` needs a density, so it gets the Gaussian encoder; the other losses
+    get the stochastic one.
+    """
+    keras.utils.set_random_seed(seed)
+    num_outputs = problem.Y.shape[-1]
+    decoder = keras.Sequential(
+        [
+            keras.Input((1,), dtype="float64"),
+            keras.layers.Dense(num_outputs, activation="tanh", dtype="float64"),
+        ]
+    )
+    hidden = keras.layers.Dense(16, activation="tanh")
+    if encoder_loss == "nll":
+        encoder: Any = encoders.GaussianEncoder(
+            keras.Sequential([keras.Input((num_outputs,)), hidden, keras.layers.Dense(2)])
+        )
+    else:
+        encoder = encoders.StochasticEncoder(
+            keras.Sequential([keras.Input((2 * num_outputs,)), hidden, keras.layers.Dense(1)])
+        )
+    model = models.SGPBAE(
+        kernel=gpflow.kernels.SquaredExponential(variance=VARIANCE, lengthscales=LENGTHSCALE),
+        inducing_variable=np.linspace(0.0, 5.0, NUM_INDUCING)[:, None],
+        decoder=decoders.KerasDecoder(decoder, _float64_normal),
+        encoder=encoder,
+        likelihood=likelihoods.Gaussian(NOISE),
+        latent_dim=1,
+        code_noise_variance=CODE_NOISE,
+    )
+    gpflow.set_trainable(model.latent_prior.inducing_variable, False)
+    gpflow.set_trainable(model.latent_prior.code_noise_variance, False)
+    gpflow.set_trainable(model.latent_prior.kernels[0].variance, False)
+    return model
+
+
+def flat_log_joint(model: models.SGPBAE, problem: Problem) -> tuple[Any, Sequence[tf.Tensor]]:
+    """log p(parameters, latents, Y) of vectors [C, D], and pieces with the shapes of one state."""
+    like = [
+        *functional.unconstrained_values(model.sampled_parameters),
+        tf.zeros([*problem.Y.shape[:-1], model.latent_dim], tf.float64),
+    ]
+    batch = Batch(tf.constant(problem.X), tf.constant(problem.Y), None)
+
+    def one(vector: tf.Tensor) -> tf.Tensor:
+        *parameters, latents = functional.unflatten(vector, like)
+        state = models.State(tuple(parameters), latents)
+        return model.log_prior(state) + model.log_likelihood(state, batch)
+
+    def log_joint(vectors: tf.Tensor) -> tf.Tensor:
+        return tf.vectorized_map(one, vectors, fallback_to_while_loop=False)
+
+    return log_joint, like
+
+
+def quantities(model: models.SGPBAE, problem: Problem, draws: Draws) -> Quantities:
+    """Evaluate every draw [S, ...]; the codes at new inputs are integrated by quadrature."""
+    X, X_new = tf.constant(problem.X), tf.constant(problem.X_new)
+    nodes, weights = (tf.constant(v) for v in _QUADRATURE)
+    weights /= tf.reduce_sum(weights)
+
+    def one(draw: tuple[tuple[tf.Tensor, ...], tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        parameters, latents = draw
+        bound = model.bind(parameters)
+        kernel, bias = (tf.convert_to_tensor(w) for w in bound.decoder.weights)
+        sign = tf.sign(tf.reduce_sum(kernel * problem.weights))
+        mean, variance = bound.latent_prior.predict(X_new, X, latents, tf.zeros_like(latents))
+        variance += tf.convert_to_tensor(bound.latent_prior.code_noise_variance)
+        codes = mean[..., None] + tf.sqrt(variance)[..., None] * nodes  # [T, N', L = 1, nodes]
+        at_codes = tf.tanh(tf.matmul(latents, kernel) + bias)
+        at_new = tf.tanh(codes * kernel[0][:, None] + bias[:, None])  # [T, N', P, nodes]
+        return (
+            at_codes,
+            tf.reduce_sum(at_new * weights, -1),
+            tf.reduce_sum(tf.square(at_new) * weights, -1),
+            sign * latents,
+            tf.tanh(sign * FIXED_CODES[:, None] * kernel + bias),
+            sign,
+        )
+
+    parts = tf.vectorized_map(
+        one,
+        (tuple(tf.constant(p) for p in draws.parameters), tf.constant(draws.latents)),
+        fallback_to_while_loop=False,
+    )
+    train, new, new_square, codes, decoder, signs = (np.reshape(p, [len(p), -1]) for p in parts)
+    hyperparameters = [
+        np.reshape(values, [len(values), -1])
+        for path, values in zip(model.sampled_paths, draws.parameters, strict=True)
+        if not path.startswith(".decoder")
+    ]
+    return Quantities(
+        train, train**2, new, new_square, codes, decoder, np.concatenate(hyperparameters, 1), signs
+    )
