@@ -120,8 +120,9 @@ def log_prior_density(
         on_unconstrained = parameter.prior_on == gpflow.base.PriorOn.UNCONSTRAINED
         point = value if transform is None or on_unconstrained else transform.forward(value)
         identity = transform is None or isinstance(transform, tfp.bijectors.Identity)
-        if identity and chain_ndims == 0 and _is_scalar_normal(parameter.prior):
-            total += tf.cast(_scalar_normal_sum(parameter.prior, point), gpflow.default_float())
+        if identity and _is_scalar_normal(parameter.prior):
+            log_prob = _scalar_normal_sum(parameter.prior, point, chain_ndims)
+            total += tf.cast(log_prob, gpflow.default_float())
             continue
         # tfd broadcasts a scalar prior over the parameter, and a joint one has summed already.
         log_prob = parameter.prior.log_prob(point)
@@ -137,11 +138,19 @@ def _is_scalar_normal(prior: Any) -> bool:
     return isinstance(prior, tfp.distributions.Normal) and prior.batch_shape.rank == 0
 
 
-def _scalar_normal_sum(prior: tfp.distributions.Normal, point: tf.Tensor) -> tf.Tensor:
-    """Log density of one big weight tensor: a fused sum of squares, with a one-pass gradient."""
+def _scalar_normal_sum(
+    prior: tfp.distributions.Normal, point: tf.Tensor, chain_ndims: int
+) -> tf.Tensor:
+    """Log density of big weight tensors: a sum of squares, with a one-pass gradient."""
     standardised = (point - prior.loc) / prior.scale
     constant = 0.5 * np.log(2.0 * np.pi) + tf.math.log(prior.scale)
-    return -tf.nn.l2_loss(standardised) - constant * tf.cast(tf.size(point), point.dtype)
+    if chain_ndims == 0:
+        squares = 2.0 * tf.nn.l2_loss(standardised)  # fused
+    else:
+        axes = list(range(chain_ndims, point.shape.rank))
+        squares = tf.reduce_sum(tf.square(standardised), axes)
+    size = tf.reduce_prod(tf.shape(point)[chain_ndims:])
+    return -0.5 * squares - constant * tf.cast(size, point.dtype)
 
 
 def flatten(values: Sequence[TensorType], dtype: tf.DType | None = None) -> tf.Tensor:

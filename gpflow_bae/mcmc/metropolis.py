@@ -98,11 +98,10 @@ def accept(
     current = targets.log_density(state.evaluation, inverse_temperature)
     candidate = targets.log_density(evaluation, inverse_temperature)
     log_ratio = candidate - current + tf.cast(log_reverse_over_forward, current.dtype)
-    # The density itself must be finite too: +inf would be accepted for ever.
+    # The density itself must be finite too: +inf would be accepted for ever. A gradient that is
+    # not, and would poison the next proposal, has made the proposals' ratio NaN, as every sampler
+    # with a gradient sums over all of it there.
     finite = tf.math.is_finite(log_ratio) & tf.math.is_finite(candidate)
-    for part in tf.nest.flatten(evaluation[2:]):  # a NaN gradient would poison the next proposal
-        axes = list(range(log_ratio.shape.rank, part.shape.rank))
-        finite &= tf.reduce_all(tf.math.is_finite(part), axes)
     log_ratio = tf.where(finite, log_ratio, tf.constant(-np.inf, log_ratio.dtype))
     log_uniform = tf.math.log(uniform(tf.shape(log_ratio), seed, log_ratio.dtype))
     is_accepted = finite & (log_uniform < log_ratio)

@@ -1,0 +1,129 @@
+"""Time of one step of all replicas on Madelon's networks, beside the matrix products in it.
+
+python -m benchmarks.tempered_step --threads=2 --out=docs/results/tempered_step.json
+
+Networks 500-450-400-300 and back (1 052 500 weights), 2000 rows, 8 replicas, float32; the rows are
+uniform noise of Madelon's shape, because only their number matters here. Steps and bare matrix
+products are timed in turns, so that a drift of the machine meets both.
+"""
+
+import json
+import pathlib
+import time
+
+from absl import app, flags
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """The benchmark's flags."""
+    flags.DEFINE_integer("threads", 2, "TensorFlow's intra-op threads.", lower_bound=1)
+    flags.DEFINE_integer("repeats", 5, "Timed rounds of each variant.", lower_bound=1)
+    flags.DEFINE_integer("replicas", 8, "Replicas.", lower_bound=2)
+    flags.DEFINE_integer("rows", 2000, "Rows of the table.", lower_bound=1)
+    flags.DEFINE_boolean("jit_compile", False, "Time the XLA-compiled step too.")
+    flags.DEFINE_string("out", None, "JSON file to write; printed only where not given.")
+
+
+def main(argv: list[str]) -> None:
+    """Time, print, and maybe write."""
+    del argv
+    import numpy as np
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+    from experiments import tabular_networks
+    from experiments.common import provenance
+    from gpflow_bae import models, training
+    from gpflow_bae.training import whitening
+    from gpflow_bae.training.mode import initial_values
+    from gpflow_bae.training.tempered import TemperedBlocks
+
+    rows = np.random.default_rng(0).random((FLAGS.rows, 500)).astype(np.float32)
+    model = models.TemperedBAE(*tabular_networks.build("madelon", rows, "spectral", 0))
+    data = training.prepare_data(model, (None, rows))
+    variants = {}
+    steps = 5
+    for kind, jit in [("none", False), ("kronecker", False)] + (
+        [("none", True)] if FLAGS.jit_compile else []
+    ):
+        settings = training.TemperedSettings(
+            method="lg", num_replicas=FLAGS.replicas, swap_interval=steps, num_samples=10**6
+        )
+        values, _ = initial_values(model, data, settings, seed=0, progress=False)
+        coordinates = whitening.fit(model, data, values, kind, 2, 100.0, seed=0)
+        blocks = TemperedBlocks(model, data, settings, coordinates, jit)
+        chain = blocks.initial_chain()
+
+        def run(blocks=blocks, chain=chain) -> None:
+            blocks(chain, 0, steps)[1].log_prior.numpy()
+
+        variants[f"lg_{kind}{'_xla' if jit else ''}"] = run
+    sizes = tabular_networks.SIZES["madelon"]
+    widths = [*sizes, *sizes[-2::-1]]
+    variants["matrix_products"] = _matrix_products(widths, steps)
+
+    seconds: dict[str, list[float]] = {name: [] for name in variants}
+    for run in variants.values():
+        run()  # trace and warm up
+    for _ in range(FLAGS.repeats):
+        for name, run in variants.items():
+            started = time.perf_counter()
+            run()
+            seconds[name].append((time.perf_counter() - started) / steps)
+
+    floor = np.median(seconds["matrix_products"])
+    products = sum(a * b for a, b in zip(widths, widths[1:], strict=False))
+    # Forward, and two products backward but for the rows' own gradient.
+    flops = 2 * FLAGS.rows * FLAGS.replicas * (3 * products - widths[0] * widths[1])
+    result = {
+        "threads": FLAGS.threads,
+        "replicas": FLAGS.replicas,
+        "num_parameters": model.num_sampled,
+        "step_s": {n: round(float(np.median(s)), 3) for n, s in seconds.items()},
+        "step_s_best": {n: round(float(np.min(s)), 3) for n, s in seconds.items()},
+        "ratio_to_matrix_products": {
+            n: round(float(np.median(s) / floor), 2) for n, s in seconds.items()
+        },
+        "gflops_of_matrix_products": round(flops / floor / 1e9, 1),
+        "versions": provenance.versions(),
+    }
+    print(json.dumps(result, indent=1))
+    if FLAGS.out:
+        pathlib.Path(FLAGS.out).write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _matrix_products(widths: list[int], steps: int):
+    """A compiled loop of the matrix products of one gradient of every replica."""
+    import tensorflow as tf
+
+    layers = list(zip(widths, widths[1:], strict=False))
+    rows = [tf.random.normal([FLAGS.rows, width]) for width in widths]
+    kernels = [tf.random.normal([FLAGS.replicas, a, b], stddev=a**-0.5) for a, b in layers]
+
+    @tf.function(autograph=False)
+    def loop(shift: tf.Tensor) -> tf.Tensor:
+        def body(i: tf.Tensor, shift: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            picked = []
+            for r in range(FLAGS.replicas):
+                for layer, kernel in enumerate(kernels):
+                    inputs, outputs = rows[layer] + shift, rows[layer + 1]
+                    products = [tf.matmul(inputs, kernel[r])]
+                    products.append(tf.matmul(inputs, outputs, transpose_a=True))
+                    if layer:  # the data's own gradient is nobody's business
+                        products.append(tf.matmul(outputs, kernel[r], transpose_b=True))
+                    picked += [p[0, 0] for p in products]
+            # A dependence on every product, or the loop would be hoisted away.
+            return i + 1, shift + 1e-12 * tf.add_n(picked)
+
+        return tf.while_loop(lambda i, _: i < steps, body, (0, shift), parallel_iterations=1)[1]
+
+    return lambda: loop(tf.constant(0.0)).numpy()
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)
