@@ -25,13 +25,22 @@ from gpflow_bae.mcmc import (
     targets,
     types,
 )
-from gpflow_bae.mcmc.kernels import SGHMC, SGLD, SGNHT, AdaptiveSGHMC, PreconditionedSGLD
+from gpflow_bae.mcmc.kernels import (
+    SGHMC,
+    SGLD,
+    SGNHT,
+    AdaptiveSGHMC,
+    LangevinGradient,
+    PreconditionedSGLD,
+    replica_exchange,
+)
 
 __all__ = [
     "SGHMC",
     "SGLD",
     "SGNHT",
     "AdaptiveSGHMC",
+    "LangevinGradient",
     "PreconditionedSGLD",
     "adaptive_langevin",
     "adaptive_sghmc",
@@ -45,6 +54,7 @@ __all__ = [
     "parallel_tempering",
     "preconditioned_sgld",
     "random_walk",
+    "replica_exchange",
     "schedules",
     "sghmc",
     "sgld",

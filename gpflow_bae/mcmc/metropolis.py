@@ -17,7 +17,7 @@ from gpflow_bae.mcmc import targets
 from gpflow_bae.mcmc.noise import uniform
 from gpflow_bae.mcmc.types import Position, Seed
 
-__all__ = ["Counts", "State", "accept", "check_initial", "init"]
+__all__ = ["Counts", "State", "accept", "check_initial", "init", "no_counts"]
 
 
 class Counts(NamedTuple):
@@ -53,23 +53,33 @@ def init(position: Position, target: targets.TargetFn) -> State:
     evaluation = target(position)
     if tf.executing_eagerly():
         check_initial(evaluation)
+    return State(position, evaluation, no_counts(evaluation))
+
+
+def no_counts(evaluation: targets.Evaluation) -> Counts:
+    """The counts of chains that have not proposed anything yet."""
     zeros = tf.zeros(tf.shape(evaluation.tempered), tf.int32)
-    counts = Counts(
+    return Counts(
         tf.zeros_like(evaluation.tempered), tf.zeros_like(zeros, tf.bool), zeros, zeros, zeros
     )
-    return State(position, evaluation, counts)
 
 
 def check_initial(evaluation: targets.Evaluation) -> None:
-    """Refuse chains that start where the target is zero or undefined; reads values.
+    """Refuse chains that start where the target or its gradient is undefined; reads values.
 
     :raises ValueError: naming the chains, and which part of the target is not finite.
     """
-    for name, values in (
-        ("log likelihood", evaluation.tempered),
-        ("log prior", evaluation.untempered),
+    num_chain_dims = evaluation.tempered.shape.rank
+    parts = [("log likelihood", evaluation.tempered), ("log prior", evaluation.untempered)]
+    for name, gradient in (
+        ("log likelihood's gradient", evaluation.tempered_gradient),
+        ("log prior's gradient", evaluation.untempered_gradient),
     ):
-        bad = np.argwhere(~np.isfinite(np.asarray(values)))
+        # Where it is not finite, no proposal would be, and every one be rejected.
+        parts += [(name, leaf) for leaf in tf.nest.flatten(gradient)]
+    for name, values in parts:
+        finite = np.isfinite(np.asarray(values))
+        bad = np.argwhere(~finite.all(axis=tuple(range(num_chain_dims, finite.ndim))))
         if len(bad):
             where = [tuple(int(i) for i in index) for index in bad[:5]]
             raise ValueError(

@@ -21,8 +21,6 @@ from tests.mcmc.conftest import Moments
 from tests.mcmc.densities import ANHARMONIC, BANANA, GAUSSIAN, TWO_MODES
 from tests.mcmc.harness import SamplerCase
 
-NUM_CHAINS = 5000
-
 
 class Path(NamedTuple):
     """Where the chains ended, and averages over their paths after burn-in."""
@@ -79,7 +77,7 @@ def run(
 ) -> Path:
     """All chains, from the origin unless told otherwise."""
     state, *numbers = _compiled(case, log_prob_fn, tuple((overrides or {}).items()))(
-        tf.zeros([NUM_CHAINS, 2]) if position is None else position,
+        tf.zeros([case.num_chains, 2]) if position is None else position,
         tf.constant(temperature),
         tf.constant(case.step_size if step_size is None else step_size),
         tf.constant(case.num_burnin_steps if num_burnin_steps is None else num_burnin_steps),

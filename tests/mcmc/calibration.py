@@ -62,7 +62,9 @@ def sbc_ranks(
     @tf.function
     def draw() -> tf.Tensor:
         if case.make_stochastic is None:
-            sampler = case.make(lambda x: log_prior(x) + log_likelihood(x, data), 1.0)
+            sampler = case.make(
+                lambda x: log_prior(x) + log_likelihood(x, data), 1.0, step_size=case.sbc_step_size
+            )
         else:
             sampler = case.make_stochastic(gradient, 1.0, step_size=case.sbc_step_size)
         init_seed, base = tf.unstack(split([5, seed]))

@@ -2,7 +2,8 @@
 
 To add a sampler, add a :class:`SamplerCase` to ``CASES``: ``make(log_prob_fn, temperature,
 step_size=None, **overrides)`` returns a :class:`Sampler`, and the other fields say what is known of
-its errors. A sampler with an accept-reject step sets ``calibrated=True`` and leaves the biases 0.
+its errors. A sampler with an accept-reject step sets ``calibrated=True`` and leaves the biases 0;
+its ``step_size`` is the scale of its noise, or of its leapfrog steps.
 assertions.py and calibration.py have what each of them has to pass, test_harness.py asks it.
 """
 
@@ -17,11 +18,18 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_bae.mcmc import (
+    adaptive_langevin,
     adaptive_sghmc,
+    hmc,
+    langevin,
+    parallel_tempering,
     preconditioned_sgld,
+    random_walk,
+    schedules,
     sghmc,
     sgld,
     sgnht,
+    targets,
 )
 from gpflow_bae.mcmc.noise import split
 from gpflow_bae.mcmc.structures import value_and_gradient
@@ -47,6 +55,7 @@ class SamplerCase:
     num_steps: int
     calibrated: bool = False  # has an accept-reject step: exact, and no temperature 0
     crosses_modes: bool = False
+    num_chains: int = 5000
     # The stationary covariance on a Gaussian is T [A - c(step_size) A P A]^-1; this is c.
     gaussian_bias: Callable[[float], float] = lambda step_size: 0.0
     preconditioner: Callable[[Any], np.ndarray] | None = None  # state -> diagonal of P, [C, D]
@@ -113,6 +122,83 @@ def stochastic_case(
     return SamplerCase(name, make, make_stochastic=make_stochastic, **fields)
 
 
+def from_kernel(
+    module: ModuleType,
+    log_prob_fn: Callable[[tf.Tensor], tf.Tensor],
+    inverse_temperature: Any,
+    *,
+    num_adaptation_steps: int | None = None,
+    **settings: Any,
+) -> Sampler:
+    """A functional sampler with an accept-reject step; its state here counts its steps."""
+    target = targets.target(log_prob_fn, with_gradient=module is not random_walk)
+
+    def step(state: Any, seed: tf.Tensor) -> Any:
+        inner, count = state
+        adapt = {} if num_adaptation_steps is None else {"adapt": count < num_adaptation_steps}
+        inner = module.update(
+            inner, target, seed, inverse_temperature=inverse_temperature, **adapt, **settings
+        )
+        return inner, count + 1
+
+    return Sampler(
+        lambda position, _: (module.init(position, target), tf.constant(0)),
+        step,
+        lambda state: state[0].position,
+    )
+
+
+def tempered(
+    module: ModuleType,
+    log_prob_fn: Callable[[tf.Tensor], tf.Tensor],
+    temperature: Any,
+    *,
+    noise_scale: Any,
+    temperatures: tuple[float, ...],
+) -> Sampler:
+    """Parallel tempering of density ** (1 / temperature): an ensemble of R replicas per chain."""
+
+    def every_replica(x: tf.Tensor) -> tf.Tensor:
+        # One call per replica: a density may hold data of each chain.
+        values = [log_prob_fn(part) for part in tf.unstack(x, axis=1)]
+        return tf.stack(values, axis=1) / tf.cast(temperature, x.dtype)
+
+    target = targets.target(every_replica, with_gradient=module is not random_walk)
+
+    def init(position: tf.Tensor, seed: tf.Tensor) -> Any:
+        replicas = tf.stack([position] * len(temperatures), axis=1)
+        return parallel_tempering.init(module.init(replicas, target), temperatures)
+
+    def step(state: Any, seed: tf.Tensor) -> Any:
+        kernel_seed, swap_seed = tf.unstack(split(seed))
+        beta = parallel_tempering.inverse_temperature(state)
+        scale = tf.cast(noise_scale, beta.dtype) / tf.sqrt(beta)
+        replicas = module.update(
+            state.replicas, target, kernel_seed, noise_scale=scale, inverse_temperature=beta
+        )
+        return parallel_tempering.swap(state._replace(replicas=replicas), swap_seed)
+
+    return Sampler(
+        init, step, lambda s: parallel_tempering.by_rung(s.replicas.position, s)[:, 0]
+    )
+
+
+def calibrated_case(
+    name: str, module: ModuleType, *, settings: dict[str, Any] | None = None, **fields: Any
+) -> SamplerCase:
+    """A row for a module with an accept-reject step; over a ladder, if there is one."""
+    size = "step_size" if module is hmc else "noise_scale"
+    make_sampler = tempered if "temperatures" in (settings or {}) else from_kernel
+
+    def make(log_prob_fn: Any, temperature: Any, step_size: Any = None, **overrides: Any) -> Sampler:
+        step_size = fields["step_size"] if step_size is None else step_size
+        used = {**(settings or {}), size: step_size, **overrides}
+        at = temperature if make_sampler is tempered else 1.0 / temperature
+        return make_sampler(module, log_prob_fn, at, **used)
+
+    return SamplerCase(name, make, calibrated=True, **fields)
+
+
 LANGEVIN: dict[str, Any] = {
     "step_size": 0.08,
     "num_burnin_steps": 700,
@@ -140,6 +226,9 @@ ADAPTIVE: dict[str, Any] = {
 ADAPTIVE_SETTINGS = {"momentum_decay": 0.2, "num_adaptation_steps": 200, "jitter": 1.0}
 # The P that is found depends on the path, and so on the step size; the order is that at a fixed P.
 FROZEN = {"num_adaptation_steps": 0}
+
+# At the hottest rung the barrier between the two modes is a nat.
+LADDER = tuple(float(t) for t in schedules.geometric_ladder(4, 12.5))
 
 # BAOAB's bias is not visible above the Monte Carlo error: test_integrators.py has its order.
 CASES = (
@@ -203,5 +292,71 @@ CASES = (
         bias_order=1,
         bias_settings={"friction": 2.0},
         bias_step_sizes=(0.1, 0.07, 0.05),
+    ),
+    calibrated_case(
+        "random_walk",
+        random_walk,
+        step_size=1.7,
+        num_burnin_steps=100,
+        num_steps=200,
+        sbc_step_size=0.7,
+    ),
+    calibrated_case(
+        "mala",
+        langevin,
+        step_size=1.0,
+        num_burnin_steps=100,
+        num_steps=150,
+        sbc_step_size=0.4,
+    ),
+    # The learning rate is 0.3 of sigma ** 2, not the half that would follow it.
+    calibrated_case(
+        "langevin",
+        langevin,
+        settings={"learning_rate": 0.3, "gradient_probability": 0.75},
+        step_size=1.0,
+        num_burnin_steps=100,
+        num_steps=150,
+        sbc_step_size=0.6,
+    ),
+    calibrated_case(
+        "adaptive_langevin",
+        adaptive_langevin,
+        settings={"learning_rate": 0.3, "num_adaptation_steps": 60, "beta_2": 0.95},
+        step_size=1.0,
+        num_burnin_steps=200,
+        num_steps=200,
+        sbc_step_size=0.5,
+    ),
+    calibrated_case(
+        "hmc",
+        hmc,
+        settings={"max_leapfrog_steps": 4},
+        step_size=0.7,
+        num_burnin_steps=60,
+        num_steps=100,
+        sbc_step_size=0.2,
+    ),
+    calibrated_case(
+        "tempered_random_walk",
+        random_walk,
+        settings={"temperatures": LADDER},
+        crosses_modes=True,
+        num_chains=2000,
+        step_size=1.7,
+        num_burnin_steps=150,
+        num_steps=250,
+        sbc_step_size=0.7,
+    ),
+    calibrated_case(
+        "tempered_mala",
+        langevin,
+        settings={"temperatures": LADDER},
+        crosses_modes=True,
+        num_chains=2000,
+        step_size=1.0,
+        num_burnin_steps=150,
+        num_steps=250,
+        sbc_step_size=0.4,
     ),
 )

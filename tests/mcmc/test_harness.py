@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from gpflow_bae.mcmc import adaptive_sghmc, preconditioned_sgld, sghmc, sgld, sgnht
 from tests.mcmc.assertions import (
-    NUM_CHAINS,
     assert_banana,
     assert_crosses_modes,
     assert_gaussian,
@@ -64,7 +63,7 @@ def test_structure_shapes_and_dtypes_are_stable(case: SamplerCase) -> None:
 
 
 @cases()
-def test_resumed_is_the_same_chain_traced_once_and_under_xla(case: SamplerCase) -> None:
+def test_resumed_is_the_same_chain_traced_once(case: SamplerCase) -> None:
     traces = []
 
     def body(state: Any, first: tf.Tensor, last: tf.Tensor) -> Any:
@@ -77,8 +76,15 @@ def test_resumed_is_the_same_chain_traced_once_and_under_xla(case: SamplerCase) 
     halves = compiled(compiled(initial(case, start()), zero, six), six, twelve)
     assert len(traces) == 1
     tf.nest.map_structure(np.testing.assert_array_equal, whole, halves)
+
+
+# sghmc and adaptive_sghmc are compiled in their own files, with every integrator.
+@cases(lambda case: not case.name.startswith(("sghmc", "adaptive_sghmc")))
+def test_xla_draws_the_same(case: SamplerCase) -> None:
     # The bits of the noise are equal; log, sin, cos and the order of sums are rounded otherwise.
-    xla = tf.function(body, jit_compile=True)(initial(case, start()), zero, twelve)
+    first, last = tf.constant(0), tf.constant(12)
+    whole = tf.function(advance)(case, initial(case, start()), first, last)
+    xla = tf.function(advance, jit_compile=True)(case, initial(case, start()), first, last)
     tf.nest.map_structure(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5), whole, xla
     )
@@ -92,7 +98,7 @@ def test_a_chain_that_diverges_leaves_the_others_alone(case: SamplerCase) -> Non
     broken = tf.nest.map_structure(
         lambda part: (
             tf.concat([part[:1] * np.nan, part[1:]], axis=0)
-            if part.shape.rank and part.dtype.is_floating
+            if part.shape[:1] == [5] and part.dtype.is_floating
             else part
         ),
         state,
@@ -190,7 +196,7 @@ def test_noise_of_the_wrong_size_is_caught(
 
 
 def test_a_wrong_spread_or_place_is_caught_by_the_distribution_alone() -> None:
-    z = np.random.default_rng(0).normal(size=[NUM_CHAINS, 2])
+    z = np.random.default_rng(0).normal(size=[5000, 2])
     assert_standard_normal(z)
     for wrong in (1.15 * z, z + [0.1, 0.0], z**3 / np.sqrt(15)):
         with pytest.raises(AssertionError, match="statistic="):

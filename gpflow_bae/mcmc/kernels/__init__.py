@@ -13,14 +13,20 @@ more, _ = tfp.mcmc.sample_chain(  # goes on where the first call ended, momentum
 ```
 
 A state is a tensor or a list of tensors ("parts"). ``target_log_prob_fn`` takes the parts as
-arguments and returns the log density of each chain, the leading dimensions of the parts. There is
-no accept-reject step, so the step-size bias that each sampler's module states remains, and
-wrapping one in ``MetropolisHastings`` is wrong. One seed gives ``one_step`` the same numbers in
-eager, graph and XLA, but ``sample_chain`` splits its own seed with TensorFlow's default generator,
-which differs in XLA; so do its chains.
+arguments and returns the log density of each chain, the leading dimensions of the parts. Only
+``LangevinGradient`` has an accept-reject step and is exact. Of the others the step-size bias that
+each sampler's module states remains; wrapping one in ``MetropolisHastings`` would be wrong, and
+raises an error, as does putting it into :func:`replica_exchange`. One seed gives ``one_step`` the
+same numbers in eager, graph and XLA, but ``sample_chain`` splits its own seed with TensorFlow's
+default generator, which differs in XLA; so do its chains.
 """
 
 from gpflow_bae.mcmc.kernels.base import Uncalibrated
+from gpflow_bae.mcmc.kernels.metropolis import (
+    LangevinGradient,
+    LangevinGradientKernelResults,
+)
+from gpflow_bae.mcmc.kernels.replica_exchange import replica_exchange
 from gpflow_bae.mcmc.kernels.sghmc import (
     SGHMC,
     AdaptiveSGHMC,
@@ -41,10 +47,13 @@ __all__ = [
     "SGNHT",
     "AdaptiveSGHMC",
     "AdaptiveSGHMCKernelResults",
+    "LangevinGradient",
+    "LangevinGradientKernelResults",
     "PreconditionedSGLD",
     "PreconditionedSGLDKernelResults",
     "SGHMCKernelResults",
     "SGLDKernelResults",
     "SGNHTKernelResults",
     "Uncalibrated",
+    "replica_exchange",
 ]

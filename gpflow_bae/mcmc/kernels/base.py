@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 import tensorflow as tf
 import tensorflow_probability as tfp
@@ -32,6 +32,13 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
 
     _state_type: ClassVar[Any]
     _results_type: ClassVar[Any]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # ``tfp.mcmc.MetropolisHastings`` asks the results for this attribute, and where there is
+        # none takes the proposal for symmetric, which none of these is, and samples something else.
+        if hasattr(cls, "_results_type"):
+            cls._results_type.log_acceptance_correction = property(_refuse_correction)
 
     def __init__(self, name: str, parameters: dict[str, Any]) -> None:
         common = ("step_size", "momentum_decay", "temperature")
@@ -123,6 +130,15 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
         return value_and_gradient(
             lambda parts: self.target_log_prob_fn(*parts), parts, "target_log_prob_fn", "parts"
         )
+
+
+def _refuse_correction(results: Any) -> NoReturn:
+    raise ValueError(
+        f"{type(results).__name__} are the results of a kernel without an accept-reject step, for "
+        "which there is no acceptance correction: wrapped in tfp.mcmc.MetropolisHastings it would "
+        "sample another distribution. Use it as it is, or a calibrated kernel: "
+        "gpflow_bae.mcmc.LangevinGradient, or one of tfp.mcmc."
+    )
 
 
 def _parts(state: State) -> tuple[list[tf.Tensor], bool]:
