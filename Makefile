@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 DEMO_DIR ?= demo
+# Each loads TensorFlow and uses up to two cores.
+TEST_PROCESSES ?= 2
 
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
@@ -33,7 +35,7 @@ demo: $(STAMP) ## Recover moving-ball trajectories from pixels (SGP-BAE and VAE,
 	@find $(DEMO_DIR) -name '*.png' | sort | sed 's/^/  /'
 
 test: $(STAMP) ## Run all tests.
-	$(PY) -m pytest
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist=loadfile
 
 lint: $(STAMP) ## Check style, formatting and types.
 	$(PY) -m ruff check .

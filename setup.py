@@ -49,6 +49,7 @@ extras_require = {
         *experiments,
         "mypy>=1.13,<3",
         "pytest>=8,<10",
+        "pytest-xdist>=3.5,<4",
         "ruff>=0.17,<0.18",  # narrow: the formatter's output changes between minor versions
         "types-tqdm>=4.66,<5",
     ],

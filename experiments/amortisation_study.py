@@ -182,7 +182,8 @@ def scores(
 
     ``train``, ``new``, ``codes``, ``decoder``, ``parameters``: the chain's samples.
     ``encoded``: draws of the encoder given y_n, against the reference's marginals of the codes.
-    ``predict_train``, ``predict_new``: :meth:`Posterior.predict`, which encodes Y afresh.
+    ``predict_train``, ``predict_new``: :meth:`Posterior.predict` given Y, which it encodes
+    afresh (without ``given`` it would take the chain's own codes).
     """
     model = posterior.model
     assert isinstance(model, models.SGPBAE)
@@ -197,7 +198,7 @@ def scores(
     encoded = signs[:, None] * thinned.encode(problem.Y).reshape(len(signs), 16, -1)
     metrics |= _against("encoded", encoded.mean((0, 1)), encoded.std((0, 1)), reference, "codes")
     for group, inputs in (("train", None), ("new", problem.X_new)):
-        prediction = thinned.predict(inputs)
+        prediction = thinned.predict(inputs, (problem.X, problem.Y))
         metrics |= _against(
             f"predict_{group}",
             prediction.mean.ravel(),

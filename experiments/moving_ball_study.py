@@ -276,7 +276,8 @@ def evaluate(
     test: moving_ball.MovingBall,
 ) -> Outcome:
     """Scores on the test videos; the affine maps never see them but in ``rmse_test_aligned``."""
-    on_train = posterior.latent_samples()
+    # Through the encoder, like the test videos: one map has to serve both.
+    on_train = posterior.latent_samples(given=(train.X, train.Y))
     on_test = posterior.latent_samples(given=(test.X, test.Y))
     truth = test.trajectories
     mean, variance = trajectories(on_train, on_test, train.trajectories)

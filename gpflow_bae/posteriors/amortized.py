@@ -67,7 +67,8 @@ class Posterior:
         :param encoder: encoder weights [S, ...] in the order of ``model.encoder_paths``.
         :param X, Y: training data, inputs [T or 1, N, D] and observations [T, N, P] with zeros
             where missing; predictions condition on them unless told otherwise.
-        :param latents: the codes that were sampled with the parameters [S, T, N, L].
+        :param latents: the codes that were sampled with the parameters [S, T, N, L]; None for a
+            variational model, whose codes come from the encoder.
         :param history: log prior, log likelihood and encoder loss of each round [rounds, 3].
         """
         self.model = model
@@ -77,6 +78,7 @@ class Posterior:
         self.seconds = dict(seconds or {})
         self.warm_start_losses = warm_start_losses
         self._latent = tf.function(self._latent_given_pseudo, autograph=False)
+        self._from_codes = tf.function(self._latent_given_codes, autograph=False)
         self._decode = tf.function(self._decode_draws, autograph=False)
         self._draw = tf.function(self._encoder_draw, autograph=False)
 
@@ -143,12 +145,13 @@ class Posterior:
     ) -> LatentSamples:
         """The latent function at ``Xnew``, for each posterior sample apart.
 
-        The encoded observations of ``given`` are Gaussian pseudo-observations of its codes; the
-        prior is conditioned on them.
+        The prior is conditioned on codes. Those of the training data were sampled with the
+        parameters and are taken as they are. Of other data there are only the encoder's draws,
+        which make Gaussian pseudo-observations of the codes; docs/inference.md has what that costs.
 
-        :param Xnew: inputs [T or 1, N, D] (or [N, D]); None for those of ``given`` themselves.
-        :param given: ``(X, Y)`` to condition on, Y with NaN where missing; by default the
-            training data.
+        :param Xnew: inputs [T or 1, N, D] (or [N, D]); None for the codes of ``given`` themselves.
+        :param given: ``(X, Y)`` to encode and condition on, Y with NaN where missing; None for the
+            training data, without the encoder where their codes are known.
         :param num_draws: draws of a stochastic encoder for each point.
         :param seed: of those draws.
         """
@@ -156,10 +159,16 @@ class Posterior:
         Xnew = None if Xnew is None else self._inputs(Xnew)
         means, variances = [], []
         for s in range(self.num_samples):
-            draw_seed = tf.constant([seed, s], tf.int32)
-            mean, variance = self._latent(
-                *self._sample(s), X, Y, Xnew, draw_seed, num_draws=num_draws
-            )
+            if given is None and self.latents is not None:
+                mean = tf.constant(self.latents[s], gpflow.default_float())
+                variance = tf.zeros_like(mean)
+                if Xnew is not None:
+                    mean, variance = self._from_codes(self._sample(s)[0], mean, X, Xnew)
+            else:
+                draw_seed = tf.constant([seed, s], tf.int32)
+                mean, variance = self._latent(
+                    *self._sample(s), X, Y, Xnew, draw_seed, num_draws=num_draws
+                )
             means.append(mean.numpy())
             variances.append(variance.numpy())
         return LatentSamples(np.stack(means), np.stack(variances))
@@ -305,6 +314,12 @@ class Posterior:
             q = model.latent_prior.condition(X, mean, variance)
             return q.mean, q.variance
         return model.latent_prior.predict(Xnew, X, mean, variance)
+
+    def _latent_given_codes(
+        self, values: list[tf.Tensor], codes: tf.Tensor, X: tf.Tensor | None, Xnew: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        prior = self.model.bind(values).latent_prior
+        return prior.predict(Xnew, X, codes, tf.zeros_like(codes))
 
     def _decode_draws(
         self,

@@ -110,18 +110,22 @@ def test_sampled_codes() -> None:
     np.testing.assert_allclose(codes.var(0, ddof=1).mean(0) / variance, 1.0, atol=0.08)
 
 
-def test_latent_predictions() -> None:
+@pytest.mark.parametrize("through_encoder", [False, True])
+def test_latent_predictions(through_encoder: bool) -> None:
     """The latent function at new inputs, between and beyond the data.
 
-    Mean: within 0.1 standard deviations in root mean square; each sample averages 32 draws of its
-    encoder (0.6 / sqrt(32 * 40) = 0.02 per pseudo-observation), and the encoder's weights are
+    Given the sampled codes, the mean over 40 samples is off by at most 0.158 standard deviations in
+    root mean square, as codes are, and the variance by as much. Through the encoder the mean is
+    within 0.1; each sample averages 32 draws of its encoder (0.6 / sqrt(32 * 40) = 0.02 per pseudo-observation), and the encoder's weights are
     fitted on 1600 points of 200 tasks (some 2 %). Variance: within 8 %; the scatter of those draws,
     1 / 32 of a code's variance, adds to the spread over samples.
     """
     mean, variance = exact(kernel_matrix(X_NEW, X), np.full(len(X_NEW), VARIANCE))
-    found_mean, found_variance = posterior().predict_latent(X_NEW, num_draws=32)
+    given = (posterior().X, posterior().Y) if through_encoder else None
+    found_mean, found_variance = posterior().predict_latent(X_NEW, given, num_draws=32)
     error = (found_mean[..., 0] - mean) / np.sqrt(variance)
-    np.testing.assert_array_less(np.sqrt(np.mean(error**2, axis=0)), 0.1)
+    largest = 0.1 if through_encoder else 0.18
+    np.testing.assert_array_less(np.sqrt(np.mean(error**2, axis=0)), largest)
     np.testing.assert_allclose(found_variance[..., 0].mean(0) / variance, 1.0, atol=0.08)
 
 

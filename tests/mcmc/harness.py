@@ -178,9 +178,7 @@ def tempered(
         )
         return parallel_tempering.swap(state._replace(replicas=replicas), swap_seed)
 
-    return Sampler(
-        init, step, lambda s: parallel_tempering.by_rung(s.replicas.position, s)[:, 0]
-    )
+    return Sampler(init, step, lambda s: parallel_tempering.by_rung(s.replicas.position, s)[:, 0])
 
 
 def calibrated_case(
@@ -190,7 +188,9 @@ def calibrated_case(
     size = "step_size" if module is hmc else "noise_scale"
     make_sampler = tempered if "temperatures" in (settings or {}) else from_kernel
 
-    def make(log_prob_fn: Any, temperature: Any, step_size: Any = None, **overrides: Any) -> Sampler:
+    def make(
+        log_prob_fn: Any, temperature: Any, step_size: Any = None, **overrides: Any
+    ) -> Sampler:
         step_size = fields["step_size"] if step_size is None else step_size
         used = {**(settings or {}), size: step_size, **overrides}
         at = temperature if make_sampler is tempered else 1.0 / temperature

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.mcmc import adaptive_sghmc, preconditioned_sgld, sghmc, sgld, sgnht
+from gpflow_bae.mcmc import adaptive_sghmc, preconditioned_sgld, random_walk, sghmc, sgld, sgnht
+from tests.mcmc import mutations
 from tests.mcmc.assertions import (
     assert_banana,
     assert_crosses_modes,
@@ -23,6 +24,14 @@ from tests.mcmc.densities import ANHARMONIC, GAUSSIAN
 from tests.mcmc.harness import CASES, SamplerCase
 
 SEED = tf.constant([1, 2])
+COMPILED_ELSEWHERE = (
+    "sghmc",
+    "sghmc_baoab",
+    "adaptive_sghmc",
+    "adaptive_sghmc_baoab",
+    "mala",
+    "tempered_random_walk",
+)
 
 
 def cases(condition: Any = lambda case: True) -> Any:
@@ -78,8 +87,8 @@ def test_resumed_is_the_same_chain_traced_once(case: SamplerCase) -> None:
     tf.nest.map_structure(np.testing.assert_array_equal, whole, halves)
 
 
-# sghmc and adaptive_sghmc are compiled in their own files, with every integrator.
-@cases(lambda case: not case.name.startswith(("sghmc", "adaptive_sghmc")))
+# One row of those that share their code: the others are compiled here, or in their own files.
+@cases(lambda case: case.name not in COMPILED_ELSEWHERE)
 def test_xla_draws_the_same(case: SamplerCase) -> None:
     # The bits of the noise are equal; log, sin, cos and the order of sums are rounded otherwise.
     first, last = tf.constant(0), tf.constant(12)
@@ -219,3 +228,37 @@ def test_noise_of_the_wrong_size_is_caught_by_calibration(monkeypatch: pytest.Mo
     broken = with_scaled_noise(case_named("sgld"), sgld, 1.2, monkeypatch)
     with pytest.raises(AssertionError, match="p_value="):
         assert_calibrated(broken)
+
+
+@pytest.mark.parametrize(
+    "name, mutation",
+    [
+        ("mala", mutations.wrong_sign_of_the_asymmetry),
+        ("langevin", mutations.wrong_sign_of_the_asymmetry),
+        ("adaptive_langevin", mutations.wrong_sign_of_the_asymmetry),
+        ("mala", mutations.no_accept_reject_step),
+        ("hmc", mutations.no_accept_reject_step),
+        ("mala", mutations.larger_noise),
+        ("hmc", mutations.larger_noise),
+        ("tempered_random_walk", mutations.wrong_sign_of_the_swap_ratio),
+    ],
+)
+def test_broken_calibrated_samplers_are_caught(
+    name: str, mutation: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation(monkeypatch)
+    broken = dataclasses.replace(case_named(name), name=f"{name}, {mutation.__name__}")
+    with pytest.raises(AssertionError, match="difference="):
+        assert_gaussian(broken, 1.0)
+
+
+def test_a_random_walk_is_exact_whatever_the_size_of_its_noise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert_gaussian(with_scaled_noise(case_named("random_walk"), random_walk, 1.2, monkeypatch), 1)
+
+
+def test_a_wrong_correction_is_caught_by_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
+    mutations.wrong_sign_of_the_asymmetry(monkeypatch)
+    with pytest.raises(AssertionError, match="p_value="):
+        assert_calibrated(case_named("mala"))
