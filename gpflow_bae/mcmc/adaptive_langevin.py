@@ -29,7 +29,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import langevin, metropolis, targets
-from gpflow_bae.mcmc.types import Position, Seed, validate
+from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, validate
 
 __all__ = ["State", "init", "update"]
 
@@ -95,9 +95,9 @@ def update(
     def drift(evaluation: targets.Evaluation) -> Position:
         def one_leaf(m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
             power = tf.cast(t, m.dtype)
-            m_hat = m / (1 - tf.pow(tf.cast(beta_1, m.dtype), power))
-            v_hat = v / (1 - tf.pow(tf.cast(beta_2, m.dtype), power))
-            return tf.cast(learning_rate, m.dtype) * m_hat / (tf.sqrt(v_hat) + epsilon)
+            m_hat = m / (1 - tf.pow(cast_scalar(beta_1, m.dtype), power))
+            v_hat = v / (1 - tf.pow(cast_scalar(beta_2, m.dtype), power))
+            return cast_scalar(learning_rate, m.dtype) * m_hat / (tf.sqrt(v_hat) + epsilon)
 
         return tf.nest.map_structure(one_leaf, *moments(evaluation))
 

@@ -23,7 +23,7 @@ from gpflow.base import TensorType
 from gpflow_bae.mcmc import metropolis, targets
 from gpflow_bae.mcmc.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split
-from gpflow_bae.mcmc.types import Position, Seed, validate
+from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, validate
 
 __all__ = ["State", "init", "update"]
 
@@ -49,7 +49,7 @@ def update(
         raise ValueError(f"max_leapfrog_steps must be at least 1, got {max_leapfrog_steps}.")
     momentum_seed, length_seed, accept_seed = tf.unstack(split(seed, 3))
     chains = tf.zeros_like(state.evaluation.tempered)
-    h = tf.cast(step_size, chains.dtype) + chains
+    h = cast_scalar(step_size, chains.dtype) + chains
 
     def kick(p: Position, evaluation: targets.Evaluation, fraction: float) -> Position:
         uphill = targets.gradient(evaluation, inverse_temperature)

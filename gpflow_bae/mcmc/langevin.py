@@ -43,7 +43,7 @@ from gpflow.base import TensorType
 from gpflow_bae.mcmc import metropolis, targets
 from gpflow_bae.mcmc.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split, uniform
-from gpflow_bae.mcmc.types import Position, Seed, validate
+from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, validate
 
 __all__ = ["State", "init", "propose_and_accept", "update"]
 
@@ -75,9 +75,9 @@ def update(
         gradient_probability=gradient_probability,
     )
     chains = tf.zeros_like(state.evaluation.tempered)
-    rate = 0.5 * tf.square(tf.cast(noise_scale, chains.dtype))
+    rate = 0.5 * tf.square(cast_scalar(noise_scale, chains.dtype))
     if learning_rate is not None:
-        rate = tf.cast(learning_rate, chains.dtype)
+        rate = cast_scalar(learning_rate, chains.dtype)
     rate += chains
 
     def drift(evaluation: targets.Evaluation) -> Position:
@@ -108,8 +108,8 @@ def propose_and_accept(
     """The step for any ``drift(evaluation) -> displacement`` that depends on the state alone."""
     noise_seed, kind_seed, accept_seed = tf.unstack(split(seed, 3))
     chains = tf.zeros_like(state.evaluation.tempered)
-    sigma = tf.cast(noise_scale, chains.dtype) + chains
-    follow = uniform(tf.shape(chains), kind_seed, chains.dtype) < tf.cast(
+    sigma = cast_scalar(noise_scale, chains.dtype) + chains
+    follow = uniform(tf.shape(chains), kind_seed, chains.dtype) < cast_scalar(
         gradient_probability, chains.dtype
     )
     follow = tf.cast(follow, chains.dtype)

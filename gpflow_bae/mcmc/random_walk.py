@@ -20,7 +20,7 @@ from gpflow.base import TensorType
 from gpflow_bae.mcmc import metropolis, targets
 from gpflow_bae.mcmc.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split
-from gpflow_bae.mcmc.types import Seed, validate
+from gpflow_bae.mcmc.types import Seed, cast_scalar, validate
 
 __all__ = ["State", "init", "update"]
 
@@ -44,7 +44,7 @@ def update(
     validate(noise_scale=noise_scale, inverse_temperature=inverse_temperature)
     noise_seed, accept_seed = tf.unstack(split(seed))
     chains = tf.zeros_like(state.evaluation.tempered)
-    scale = tf.cast(noise_scale, chains.dtype) + chains
+    scale = cast_scalar(noise_scale, chains.dtype) + chains
     proposed = tf.nest.map_structure(
         lambda x, xi: x + targets.chain_broadcast(scale, x) * xi,
         state.position,

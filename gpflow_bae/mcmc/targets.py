@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.mcmc.types import Position
+from gpflow_bae.mcmc.types import Position, cast_scalar
 
 __all__ = ["Evaluation", "TargetFn", "chain_broadcast", "gradient", "log_density", "target"]
 
@@ -98,14 +98,14 @@ def chain_broadcast(values: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
 
 def log_density(evaluation: Evaluation, inverse_temperature: TensorType) -> tf.Tensor:
     """Log density at ``inverse_temperature`` (a scalar, or one per chain): [chains...]."""
-    beta = tf.cast(inverse_temperature, evaluation.tempered.dtype)
+    beta = cast_scalar(inverse_temperature, evaluation.tempered.dtype)
     return beta * evaluation.tempered + evaluation.untempered
 
 
 def gradient(evaluation: Evaluation, inverse_temperature: TensorType) -> Position:
     """Its gradient, a structure like the position."""
     chains = tf.broadcast_to(
-        tf.cast(inverse_temperature, evaluation.tempered.dtype), tf.shape(evaluation.tempered)
+        cast_scalar(inverse_temperature, evaluation.tempered.dtype), tf.shape(evaluation.tempered)
     )
     return tf.nest.map_structure(
         lambda a, b: chain_broadcast(chains, a) * a + b,

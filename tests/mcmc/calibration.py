@@ -25,7 +25,7 @@ def log_prior(theta: tf.Tensor) -> tf.Tensor:
 
 
 def log_likelihood(theta: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """theta [C, 1], y [C, B]: [C]."""
+    """theta [..., C, 1], y [C, B]: [..., C]."""
     return -0.5 * tf.reduce_sum((y - theta) ** 2, axis=-1)
 
 
@@ -34,7 +34,7 @@ def sbc_ranks(
     *,
     num_replicates: int = 2000,
     num_draws: int = 9,
-    num_steps: int = 250,
+    num_steps: int | None = None,
     claimed_num_data: int = NUM_DATA,
     seed: int = 0,
 ) -> np.ndarray:
@@ -43,8 +43,11 @@ def sbc_ranks(
     Each draw is the end of a chain of its own, so draws are independent given their data, and the
     ranks exactly uniform if the chains' ends have the posterior's distribution.
 
+    :param num_steps: of each chain; None for what is enough, fewer for those whose steps are large.
     :param claimed_num_data: N as the gradient estimator is told it.
     """
+    if num_steps is None:
+        num_steps = 80 if case.calibrated else 250
     rng = np.random.default_rng(seed)
     theta = rng.normal(size=[num_replicates, 1])
     y = np.repeat(theta + rng.normal(size=[num_replicates, NUM_DATA]), num_draws, axis=0)

@@ -1,6 +1,6 @@
 """Target densities whose moments and distributions are known exactly, at any temperature.
 
-A density's ``log_prob`` takes x [C, 2] and returns [C]. ``standardise`` maps draws from
+A density's ``log_prob`` takes x [..., 2] and returns [...]. ``standardise`` maps draws from
 density ** (1 / temperature) to independent standard normals.
 """
 
@@ -27,7 +27,7 @@ class Banana:
     """x_0 ~ N(0, 1), x_1 | x_0 ~ N((x_0^2 - 1) / 2, 1): as Rosenbrock's, with an exact sampler."""
 
     def log_prob(self, x: tf.Tensor) -> tf.Tensor:
-        return -0.5 * (x[:, 0] ** 2 + (x[:, 1] - 0.5 * (x[:, 0] ** 2 - 1)) ** 2)
+        return -0.5 * (x[..., 0] ** 2 + (x[..., 1] - 0.5 * (x[..., 0] ** 2 - 1)) ** 2)
 
     def standardise(self, x: np.ndarray, temperature: float) -> np.ndarray:
         ridge = 0.5 * (x[:, 0] ** 2 - 1)
@@ -56,9 +56,9 @@ class TwoModes:
     right_weight = 0.7
 
     def log_prob(self, x: tf.Tensor) -> tf.Tensor:
-        log_left = -0.5 * (x[:, 0] + self.centre) ** 2 + np.log(1 - self.right_weight)
-        log_right = -0.5 * (x[:, 0] - self.centre) ** 2 + np.log(self.right_weight)
-        return tf.reduce_logsumexp([log_left, log_right], axis=0) - 0.5 * x[:, 1] ** 2
+        log_left = -0.5 * (x[..., 0] + self.centre) ** 2 + np.log(1 - self.right_weight)
+        log_right = -0.5 * (x[..., 0] - self.centre) ** 2 + np.log(self.right_weight)
+        return tf.reduce_logsumexp([log_left, log_right], axis=0) - 0.5 * x[..., 1] ** 2
 
 
 class Anharmonic:
