@@ -4,8 +4,8 @@
     python -m experiments.report --experiment=moving_ball  # render
 
 ``docs/results/<experiment>.md`` is made of ``<experiment>.json``, of the prose in
-``<experiment>.notes.md`` if there is any, and of ``figures/<experiment>_*.png``. The same files
-always give the same page.
+``<experiment>.notes.md`` if there is any, and of ``figures/<experiment>_*.png`` with the captions
+of ``<experiment>.captions.json``. The same files always give the same page.
 """
 
 import json
@@ -34,13 +34,22 @@ _METRIC_ORDER = (
     "rmse",
     "rmse_test_aligned",
     "mse",
+    "mse_best",
+    "mse_mean",
     "mse_one_draw",
     "smse",
     "mae",
     "nll",
     "coverage_90",
+    "lengthscale_q025",
+    "lengthscale_median",
+    "lengthscale_q975",
+    "knn_accuracy",
+    "svm_accuracy",
     "rhat_median",
     "rhat_q95",
+    "acceptance",
+    "swap_rate",
     "ess_per_second",
     "step_ms",
 )
@@ -124,7 +133,9 @@ def _summary_table(runs: Sequence[Result]) -> str:
     groups: dict[tuple[Any, ...], list[Result]] = {}
     for run in runs:
         groups.setdefault(results.run_key(run)[:-1], []).append(run)
-    metrics = _metric_names(runs)
+    # What the field compares; the rest is in the table of every run.
+    names = _metric_names(runs)
+    metrics = [name for name in names if name in _METRIC_ORDER] or names
     rows = []
     for members in groups.values():
         first = members[0]
@@ -179,6 +190,9 @@ def _version_table(runs: Sequence[Result]) -> str:
 
 def _figures(experiment: str, folder: pathlib.Path, runs: Sequence[Result]) -> list[str]:
     captions = {name: text for run in runs for name, text in run.get("captions", {}).items()}
+    own = folder / f"{experiment}.captions.json"
+    if own.exists():
+        captions |= json.loads(own.read_text(encoding="utf-8"))
     # "moving_ball_*.png" also matches figures of an experiment called moving_ball_long.
     longer = [path.stem + "_" for path in folder.glob(f"{experiment}_*.json")]
     paths = [

@@ -71,7 +71,18 @@ def test_metrics_keep_the_order_of_the_design(tmp_path: pathlib.Path) -> None:
     metrics = {"zeta": 1, "coverage_90": 2, "alpha": 3, "rmse": 4, "nll": 5}
     text = page(tmp_path, make_result(metrics=metrics))
     header = rows(text, "## Preset `quick`")[0]
-    assert header[4:] == ["rmse", "nll", "coverage_90", "alpha", "zeta"]
+    assert header[4:] == ["rmse", "nll", "coverage_90"]  # the others only in the table of all runs
+    every = rows(text, "## Every run")[0]
+    assert every[5:10] == ["rmse", "nll", "coverage_90", "alpha", "zeta"]
+
+
+def test_captions_come_from_their_file(tmp_path: pathlib.Path) -> None:
+    page(tmp_path, make_result())
+    (tmp_path / "figures").mkdir()
+    experiment = make_result()["experiment"]
+    (tmp_path / "figures" / f"{experiment}_curve.png").write_bytes(b"")
+    (tmp_path / f"{experiment}.captions.json").write_text(f'{{"{experiment}_curve": "A curve."}}')
+    assert "*A curve.*" in report.render(experiment, tmp_path)
 
 
 def test_presets_apart_and_in_order(tmp_path: pathlib.Path) -> None:
