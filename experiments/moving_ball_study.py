@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import statistics
 import time
 from typing import Any
 
@@ -13,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from experiments.moving_ball_scores import trajectories
 from gpflow_bae import (
     decoders,
     encoders,
@@ -25,7 +25,7 @@ from gpflow_bae import (
     training,
 )
 from gpflow_bae.datasets import moving_ball
-from gpflow_bae.posteriors import LatentSamples, Posterior
+from gpflow_bae.posteriors import Posterior
 
 EXPERIMENT = "moving_ball"
 LATENT_DIM, WIDTH = 2, 500  # two hidden layers of 500 tanh units each (Tran et al. 2023, table 5)
@@ -234,39 +234,6 @@ def _fit_vae(
         seconds={"variational": time.perf_counter() - started},
         warm_start_losses=losses,
     )
-
-
-def aligned_moments(
-    train: LatentSamples, latents: LatentSamples, truth: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of ``latents`` as trajectories [T, N, 2], in the units of the truth.
-
-    Each posterior sample has its own affine map, fitted on the training truth, because samples
-    may be rotated against each other.
-    """
-    means, variances = [], []
-    for train_mean, mean, variance in zip(train.mean, latents.mean, latents.variance, strict=True):
-        affine = metrics.fit_affine(train_mean, truth)
-        means.append(affine(mean))
-        variances.append(affine.map_variance(variance))
-    return LatentSamples(np.stack(means), np.stack(variances)).moments()
-
-
-def trajectories(
-    train: LatentSamples, latents: LatentSamples, truth: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """:func:`aligned_moments`, with a variance for the part of the chart that is not affine.
-
-    That part is no error of the posterior, which does not know the true coordinates, but of the
-    affine map that scores it. Per coordinate it is the smallest variance with which the 90 %
-    interval covers 90 % of the **training** trajectories; 0 where they are covered without it.
-    """
-    z = statistics.NormalDist().inv_cdf(0.95)
-    train_mean, train_variance = aligned_moments(train, train, truth)
-    wanted = np.square((truth - train_mean) / z) - train_variance
-    chart = np.maximum(np.quantile(wanted, 0.9, axis=(0, 1)), 0.0)
-    mean, variance = aligned_moments(train, latents, truth)
-    return mean, variance + chart
 
 
 def evaluate(
