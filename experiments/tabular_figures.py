@@ -60,13 +60,13 @@ def _traces(values: np.ndarray, xlabel: str, ylabel: str, num_burnin: int = 0) -
         axes.plot(np.arange(len(line))[::stride], line[::stride], lw=0.7, label=str(replica))
     if num_burnin:
         axes.axvline(num_burnin, color=plotting.GREY, ls="--", lw=1.0)
-        axes.text(num_burnin, 0.02, " all at temperature 1", transform=axes.get_xaxis_transform())
+        axes.set_title("dashed: from here on all at temperature 1", fontsize="small")
         # The first steps span nearly the whole range; what matters comes later.
         later = values[len(values) // 20 :]
         margin = 0.05 * (later.max() - later.min()) + 1e-12
         axes.set_ylim(later.min() - margin, later.max() + margin)
     axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.legend(title="replica", ncols=4, fontsize="small")
+    figure.legend(title="replica", loc="outside right upper", fontsize="small")
     return figure
 
 
