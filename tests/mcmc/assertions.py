@@ -39,7 +39,8 @@ class Path(NamedTuple):
 def _compiled(case: SamplerCase, log_prob_fn: Any, overrides: tuple = ()) -> Any:
     """Traced once for all temperatures, step sizes and lengths."""
 
-    @tf.function
+    # Without AutoGraph, whose conversion of a sampler takes longer than running it.
+    @tf.function(autograph=False)
     def loop(
         position: tf.Tensor,
         temperature: tf.Tensor,
@@ -48,16 +49,27 @@ def _compiled(case: SamplerCase, log_prob_fn: Any, overrides: tuple = ()) -> Any
         num_steps: tf.Tensor,
     ) -> Any:
         sampler = case.make(log_prob_fn, temperature, step_size=step_size, **dict(overrides))
-        state = sampler.init(position, tf.constant([3, 1]))
         base = tf.constant([3, 2])
-        first = tf.zeros_like(position)
-        second = first[:, :, None] * first[:, None, :]
-        for i in tf.range(num_burnin_steps + num_steps):
-            state = sampler.step(state, tf.random.fold_in(base, i, alg="philox"))
-            if i >= num_burnin_steps:
-                x = sampler.position(state)
-                first += x
-                second += x[:, :, None] * x[:, None, :]
+
+        def step(i: tf.Tensor, state: Any) -> Any:
+            return sampler.step(state, tf.random.fold_in(base, i, alg="philox"))
+
+        def burnin(i: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
+            return i + 1, step(i, state)
+
+        def sample(i: tf.Tensor, state: Any, first: tf.Tensor, second: tf.Tensor) -> Any:
+            state = step(i, state)
+            x = sampler.position(state)
+            return i + 1, state, first + x, second + x[:, :, None] * x[:, None, :]
+
+        state = sampler.init(position, tf.constant([3, 1]))
+        i, state = tf.while_loop(lambda i, _: i < num_burnin_steps, burnin, (tf.constant(0), state))
+        zero = tf.zeros_like(position)
+        _, state, first, second = tf.while_loop(
+            lambda i, *_: i < num_burnin_steps + num_steps,
+            sample,
+            (i, state, zero, zero[:, :, None] * zero[:, None, :]),
+        )
         total = tf.cast(num_steps, position.dtype)
         return state, sampler.position(state), first / total, second / total
 

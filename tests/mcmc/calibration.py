@@ -62,7 +62,7 @@ def sbc_ranks(
         )
         return estimate(position, tf.gather(data, rows, batch_dims=1))
 
-    @tf.function
+    @tf.function(autograph=False)
     def draw() -> tf.Tensor:
         if case.make_stochastic is None:
             sampler = case.make(
@@ -71,9 +71,11 @@ def sbc_ranks(
         else:
             sampler = case.make_stochastic(gradient, 1.0, step_size=case.sbc_step_size)
         init_seed, base = tf.unstack(split([5, seed]))
-        state = sampler.init(tf.zeros([y.shape[0], 1]), init_seed)
-        for i in tf.range(num_steps):
-            state = sampler.step(state, tf.random.fold_in(base, i, alg="philox"))
+        _, state = tf.while_loop(
+            lambda i, _: i < num_steps,
+            lambda i, state: (i + 1, sampler.step(state, tf.random.fold_in(base, i, alg="philox"))),
+            (tf.constant(0), sampler.init(tf.zeros([y.shape[0], 1]), init_seed)),
+        )
         return sampler.position(state)
 
     draws = draw().numpy().reshape(num_replicates, num_draws)

@@ -42,9 +42,14 @@ def start(dtype: tf.DType = tf.float32, num_chains: int = 5) -> tf.Tensor:
 
 def advance(case: SamplerCase, state: Any, first: Any, last: Any) -> Any:
     sampler = case.make(GAUSSIAN.log_prob, 1.0)
-    for i in tf.range(first, last):
-        state = sampler.step(state, tf.random.fold_in(SEED, i, alg="philox"))
-    return state
+    return tf.while_loop(
+        lambda i, _: i < last,
+        lambda i, state: (
+            i + 1,
+            sampler.step(state, tf.random.fold_in(SEED, i, alg="philox")),
+        ),
+        (tf.convert_to_tensor(first), state),
+    )[1]
 
 
 def initial(case: SamplerCase, position: tf.Tensor) -> Any:
@@ -73,7 +78,7 @@ def test_resumed_is_the_same_chain_traced_once(case: SamplerCase) -> None:
         return advance(case, state, first, last)
 
     zero, six, twelve = (tf.constant(i) for i in (0, 6, 12))
-    compiled = tf.function(body)
+    compiled = tf.function(body, autograph=False)
     whole = compiled(initial(case, start()), zero, twelve)
     halves = compiled(compiled(initial(case, start()), zero, six), six, twelve)
     assert len(traces) == 1
@@ -86,8 +91,12 @@ def test_resumed_is_the_same_chain_traced_once(case: SamplerCase) -> None:
 def test_xla_draws_the_same(case: SamplerCase) -> None:
     # The bits of the noise are equal; log, sin, cos and the order of sums are rounded otherwise.
     first, last = tf.constant(0), tf.constant(12)
-    whole = tf.function(advance)(case, initial(case, start()), first, last)
-    xla = tf.function(advance, jit_compile=True)(case, initial(case, start()), first, last)
+    whole, xla = (
+        tf.function(advance, autograph=False, jit_compile=jit_compile)(
+            case, initial(case, start()), first, last
+        )
+        for jit_compile in (False, True)
+    )
     tf.nest.map_structure(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5), whole, xla
     )
@@ -128,9 +137,15 @@ def test_gaussian(case: SamplerCase, temperature: float) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-@cases()
+@cases(lambda case: case.calibrated)
 def test_banana(case: SamplerCase, temperature: float) -> None:
     assert_banana(case, temperature)
+
+
+@cases(lambda case: not case.calibrated)
+def test_banana_without_accept_reject_step(case: SamplerCase) -> None:
+    # The temperature enters through the noise alone, which the Gaussian sees at all three.
+    assert_banana(case, 2.0)
 
 
 @cases()
@@ -242,14 +257,17 @@ def test_broken_calibrated_samplers_are_caught(
 ) -> None:
     mutation(monkeypatch)
     broken = dataclasses.replace(case_named(name), name=f"{name}, {mutation.__name__}")
-    with pytest.raises(AssertionError, match="difference="):
+    # Averages over a path may also be too uncertain, which fails just as well.
+    with pytest.raises(AssertionError, match="difference=|not precise enough"):
         assert_gaussian(broken, 1.0)
 
 
 def test_a_random_walk_is_exact_whatever_the_size_of_its_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert_gaussian(with_scaled_noise(case_named("random_walk"), random_walk, 1.2, monkeypatch), 1)
+    assert_gaussian(
+        with_scaled_noise(case_named("random_walk"), random_walk, 1.2, monkeypatch), 1.0
+    )
 
 
 def test_a_wrong_correction_is_caught_by_calibration(monkeypatch: pytest.MonkeyPatch) -> None:

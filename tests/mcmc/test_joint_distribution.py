@@ -51,20 +51,23 @@ def statistics(theta: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 def joint_z_scores(case: SamplerCase) -> np.ndarray:
     """Of each test function, successive-conditional against marginal-conditional: [12]."""
 
-    @tf.function
+    @tf.function(autograph=False)
     def successive() -> tf.Tensor:
         theta_seed, base = tf.unstack(split([31, 7]))
-        theta = standard_noise([NUM_CHAINS, 2], theta_seed)
-        total = tf.zeros([NUM_CHAINS, 12])
-        for i in tf.range(NUM_ROUNDS):
+
+        def one_round(
+            i: tf.Tensor, theta: tf.Tensor, total: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             seeds = tf.unstack(split(tf.random.fold_in(base, i, alg="philox"), 3))
             y = data_given(theta, seeds[0])
-            sampler = case.make(lambda x, y=y: log_joint(x, y), 1.0, step_size=case.sbc_step_size)
-            state = sampler.step(sampler.init(theta, seeds[1]), seeds[2])
-            theta = sampler.position(state)
+            sampler = case.make(lambda x: log_joint(x, y), 1.0, step_size=case.sbc_step_size)
+            theta = sampler.position(sampler.step(sampler.init(theta, seeds[1]), seeds[2]))
             # The pair (theta, y): this y with the theta that follows it.
-            total += statistics(theta, y)
-        return total / NUM_ROUNDS
+            return i + 1, theta, total + statistics(theta, y)
+
+        theta = standard_noise([NUM_CHAINS, 2], theta_seed)
+        start = tf.constant(0), theta, tf.zeros([NUM_CHAINS, 12])
+        return tf.while_loop(lambda i, *_: i < NUM_ROUNDS, one_round, start)[2] / NUM_ROUNDS
 
     rng = np.random.default_rng(0)
     theta = rng.normal(size=[400_000, 2])
