@@ -115,10 +115,10 @@ def test_latent_predictions(through_encoder: bool) -> None:
     """The latent function at new inputs, between and beyond the data.
 
     Given the sampled codes, the mean over 40 samples is off by at most 0.158 standard deviations in
-    root mean square, as codes are, and the variance by as much. Through the encoder the mean is
-    within 0.1; each sample averages 32 draws of its encoder (0.6 / sqrt(32 * 40) = 0.02 per pseudo-observation), and the encoder's weights are
-    fitted on 1600 points of 200 tasks (some 2 %). Variance: within 8 %; the scatter of those draws,
-    1 / 32 of a code's variance, adds to the spread over samples.
+    root mean square, as codes are. Through the encoder the mean is within 0.1; each sample averages
+    32 draws of its encoder (0.6 / sqrt(32 * 40) = 0.02 per pseudo-observation), and the encoder's
+    weights are fitted on 1600 points of 200 tasks (some 2 %). Variance: within 8 %; the scatter of
+    those draws, 1 / 32 of a code's variance, adds to the spread over samples.
     """
     mean, variance = exact(kernel_matrix(X_NEW, X), np.full(len(X_NEW), VARIANCE))
     given = (posterior().X, posterior().Y) if through_encoder else None
