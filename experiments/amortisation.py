@@ -11,7 +11,6 @@ its own with a results.json; --resume skips those that are done. docs/inference.
 
 import json
 import pathlib
-import shlex
 import sys
 import time
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 from absl import app, flags
 
 from experiments.common import flags as common_flags
-from experiments.common import results
+from experiments.common import results, runs
 
 FLAGS = common_flags.FLAGS
 
@@ -119,17 +118,11 @@ def _run_cell(
         posterior.seconds | {"cpu": cpu, "total": time.perf_counter() - started},
         posterior.model.num_sampled + posterior.latents[0].size,
         settings=study.describe(cell),
-        command=_command(sys.argv[1:]),
+        command=runs.command("amortisation", sys.argv[1:]),
     )
     shown = {k: round(v, 3) for k, v in metrics.items() if k.endswith(("bias", "sd_ratio"))}
     print(f"{cell.name} {cpu:.0f} CPU s: {json.dumps(shown)}", flush=True)
     return posterior
-
-
-def _command(arguments: list[str]) -> str:
-    """The command line, without the folders of the machine that it ran on."""
-    kept = [a for a in arguments if a.split("=")[0].lstrip("-") not in ("out_dir", "data_dir")]
-    return shlex.join(["python", "-m", "experiments.amortisation", *kept, "--out_dir=OUT_DIR"])
 
 
 if __name__ == "__main__":

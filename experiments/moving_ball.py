@@ -7,16 +7,14 @@ The data are generated. Scores are those of docs/design.md, section 6: ``rmse`` 
 true trajectories with an affine map fitted on the training videos.
 """
 
-import json
 import pathlib
-import shlex
 import sys
 import time
 
 from absl import app, flags
 
 from experiments.common import flags as common_flags
-from experiments.common import results
+from experiments.common import results, runs
 
 MODELS = ["vae", "bae", "gp_bae", "sgp_bae", "all"]
 FLAGS = common_flags.FLAGS
@@ -72,16 +70,6 @@ def main(argv: list[str]) -> None:
         _run(model, out_dir / model if len(models) > 1 else out_dir)
 
 
-def _is_complete(path: pathlib.Path) -> bool:
-    return path.exists() and json.loads(path.read_text()).get("complete", True)
-
-
-def _command(arguments: list[str]) -> str:
-    """The command line, without the folders of the machine that it ran on."""
-    kept = [a for a in arguments if a.split("=")[0].lstrip("-") not in ("out_dir", "data_dir")]
-    return shlex.join(["python", "-m", "experiments.moving_ball", *kept, "--out_dir=OUT_DIR"])
-
-
 def _run(name: str, out_dir: pathlib.Path) -> None:
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments import moving_ball_study as study
@@ -104,9 +92,7 @@ def _run(name: str, out_dir: pathlib.Path) -> None:
         "seed": FLAGS.seed,
         "settings": plan.describe(),
     }
-    results.prepare_out_dir(out_dir, config, FLAGS.resume)
-    if FLAGS.resume and _is_complete(out_dir / results.RESULTS):
-        print(f"{out_dir} holds a finished run; nothing to do.")
+    if not runs.claim(out_dir, config, FLAGS.resume):
         return
     started = time.perf_counter()
     outcome = study.run(
@@ -136,7 +122,7 @@ def _run(name: str, out_dir: pathlib.Path) -> None:
         variant=variant,
         complete=complete,
         settings=plan.describe(),
-        command=_command(sys.argv[1:]),
+        command=runs.command("moving_ball", sys.argv[1:]),
         curves=outcome.curves,
     )
     if FLAGS.tensorboard:

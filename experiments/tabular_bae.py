@@ -8,16 +8,14 @@ python -m experiments.tabular_bae --dataset=swiss_roll --method=adapt_lg_star --
 prior and likelihood, started near a mode and sampled in whitened coordinates).
 """
 
-import json
 import pathlib
-import shlex
 import sys
 import time
 
 from absl import app, flags
 
 from experiments.common import flags as common_flags
-from experiments.common import results
+from experiments.common import results, runs
 
 DATASETS = ["swiss_roll", "madelon", "coil2000"]
 METHODS = ["adam", "sgd", "random_walk", "lg", "adapt_lg", "adapt_lg_star", "hmc"]
@@ -75,9 +73,7 @@ def main(argv: list[str]) -> None:
         "seed": FLAGS.seed,
         "settings": plan.describe(),
     }
-    results.prepare_out_dir(out_dir, config, FLAGS.resume)
-    if FLAGS.resume and _is_complete(out_dir / results.RESULTS):
-        print(f"{out_dir} holds a finished run; nothing to do.")
+    if not runs.claim(out_dir, config, FLAGS.resume):
         return
     started = time.perf_counter()
     outcome = study.run(
@@ -109,22 +105,12 @@ def main(argv: list[str]) -> None:
         variant=variant,
         complete=complete,
         settings=plan.describe(),
-        command=_command(sys.argv[1:]),
+        command=runs.command("tabular_bae", sys.argv[1:]),
         curves=outcome.curves,
     )
     tabular_figures.draw(plan, outcome, table, out_dir)
     shown = ", ".join(f"{k} {v:.4g}" for k, v in outcome.metrics.items())
     print(f"{name}: {shown}. Results and figures are in {out_dir}.")
-
-
-def _is_complete(path: pathlib.Path) -> bool:
-    return path.exists() and json.loads(path.read_text()).get("complete", True)
-
-
-def _command(arguments: list[str]) -> str:
-    """The command line, without the folders of the machine that it ran on."""
-    kept = [a for a in arguments if a.split("=")[0].lstrip("-") not in ("out_dir", "data_dir")]
-    return shlex.join(["python", "-m", "experiments.tabular_bae", *kept, "--out_dir=OUT_DIR"])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """What every driver shares: command-line flags and the result format."""
 
-from . import flags, provenance, results
+from . import flags, provenance, results, runs
 
-__all__ = ["flags", "provenance", "results"]
+__all__ = ["flags", "provenance", "results", "runs"]
