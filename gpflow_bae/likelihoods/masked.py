@@ -86,6 +86,21 @@ class Gaussian(MaskedLikelihood, gpflow.likelihoods.Gaussian):
         variance = tf.cast(self.variance, F.dtype)
         return -0.5 * (tf.math.log(2.0 * np.pi * variance) + tf.square(Y - F) / variance)
 
+    @inherit_check_shapes
+    def masked_log_prob(self, F: TensorType, Y: TensorType, mask: TensorType | None) -> tf.Tensor:
+        F = tf.convert_to_tensor(F)
+        variance = tf.cast(self.variance, F.dtype)
+        if variance.shape.rank != 0:
+            return super().masked_log_prob(F, Y, mask)
+        # One variance for all outputs leaves the loop over them: half of the passes over [N, P].
+        residual = tf.cast(Y, F.dtype) - F
+        count = tf.cast(tf.shape(F)[-1], F.dtype)
+        if mask is not None:
+            residual = tf.where(mask, residual, tf.zeros_like(residual))
+            count = tf.reduce_sum(tf.cast(mask, F.dtype), -1)
+        squares = tf.reduce_sum(tf.square(residual), -1)
+        return -0.5 * (count * tf.math.log(2.0 * np.pi * variance) + squares / variance)
+
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         F = tf.convert_to_tensor(F)
         return F, tf.cast(self.variance, F.dtype) * tf.ones_like(F)
