@@ -18,7 +18,9 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """The benchmark's flags."""
-    flags.DEFINE_integer("threads", 2, "TensorFlow's intra-op threads, and inter-op ones.", lower_bound=1)
+    flags.DEFINE_integer(
+        "threads", 2, "TensorFlow's intra-op threads, and inter-op ones.", lower_bound=1
+    )
     flags.DEFINE_integer("repeats", 5, "Timed rounds of each variant.", lower_bound=1)
     flags.DEFINE_integer("replicas", 8, "Replicas.", lower_bound=2)
     flags.DEFINE_integer("rows", 2000, "Rows of the table.", lower_bound=1)
