@@ -39,6 +39,12 @@ def define_flags() -> None:
     common_flags.define(MODELS, default_model="sgp_bae")
     flags.DEFINE_integer("num_inducing", 10, "Inducing points M of sgp_bae.", lower_bound=2)
     flags.DEFINE_boolean("warm_start", True, "Fit prior and decoder variationally before sampling.")
+    flags.DEFINE_enum(
+        "warm_start_prior",
+        "exact",
+        ["exact", "own"],
+        "Prior that sgp_bae's warm start is fitted under: the exact GP, or its own sparse one.",
+    )
     flags.DEFINE_integer(
         "num_variational_steps",
         None,
@@ -80,6 +86,7 @@ def _run(name: str, out_dir: pathlib.Path) -> None:
         FLAGS.preset,
         num_inducing=FLAGS.num_inducing,
         warm_start=FLAGS.warm_start,
+        warm_start_prior=FLAGS.warm_start_prior,
         fan_in_prior=FLAGS.fan_in_prior,
         weight_prior_scale=FLAGS.weight_prior_scale,
         num_variational_steps=FLAGS.num_variational_steps,

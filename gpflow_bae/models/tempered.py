@@ -53,11 +53,11 @@ class TemperedBAE(gpflow.Module):
     >>> layers = keras.layers
     >>> encoder = keras.Sequential([keras.Input((3,)), layers.Dense(2, activation="sigmoid")])
     >>> decoder = keras.Sequential([keras.Input((2,)), layers.Dense(3, activation="sigmoid")])
-    >>> settings = {"num_samples": 20, "num_replicas": 2}
+    >>> settings = {"num_samples": 20, "num_replicas": 2, "thinning": 5}
     >>> model = TemperedBAE(encoder, decoder, settings=settings, progress=False)
     >>> Y = np.random.default_rng(0).random((10, 3))
-    >>> model.fit(Y).transform(Y).shape  # 10 samples after burn-in, of 2 replicas
-    (20, 10, 2)
+    >>> model.fit(Y).transform(Y).shape  # 2 samples after burn-in, of each of 2 replicas
+    (4, 10, 2)
     """
 
     def __init__(

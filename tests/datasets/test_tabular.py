@@ -10,7 +10,8 @@ import pytest
 
 from gpflow_bae.datasets import tabular
 
-_CANDIDATES = [os.environ.get("GPFLOW_BAE_DATA", ""), "../shared/data"]
+_BESIDE = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
+_CANDIDATES = [os.environ.get("GPFLOW_BAE_DATA"), str(_BESIDE)]
 DATA = next((d for d in _CANDIDATES if d and pathlib.Path(d, "madelon").is_dir()), None)
 needs_data = pytest.mark.skipif(
     DATA is None, reason="Madelon and Coil 2000 are not on this machine"
