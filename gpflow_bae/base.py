@@ -12,7 +12,24 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import tensorflow as tf
 from gpflow.base import TensorType
 
-__all__ = ["Batch", "Decoder", "Encoder", "LatentPosterior", "LatentPrior", "TensorType"]
+__all__ = [
+    "Batch",
+    "Decoder",
+    "Encoder",
+    "LatentPosterior",
+    "LatentPrior",
+    "Snapshot",
+    "TensorType",
+    "VariationalModel",
+    "VariationalTerms",
+]
+
+
+class Snapshot(NamedTuple):
+    """The codes that all points of a single task had a few steps ago."""
+
+    X: tf.Tensor  # [1, N, D]
+    codes: tf.Tensor  # [1, N, L]
 
 
 class Batch(NamedTuple):
@@ -25,6 +42,17 @@ class Batch(NamedTuple):
     X: tf.Tensor | None  # [T or 1, N, D]
     Y: tf.Tensor  # [T, N, P]
     mask: tf.Tensor | None  # [T, N, P], True where observed; None where nothing is missing
+    point_scale: float = 1.0  # N/B where the batch holds B of the N points of a single task
+    indices: tf.Tensor | None = None  # [B], which items of the data these are; None for all
+    snapshot: Snapshot | None = None  # of the whole data, for a bound that couples all points
+
+
+class VariationalTerms(NamedTuple):
+    """The two terms of an evidence lower bound, for the items of one batch, in nats."""
+
+    expected_log_likelihood: tf.Tensor  # E_q[log p(Y | latents)], one draw of the codes
+    divergence: tf.Tensor  # the batch's share of KL[q || prior]: N/B of it estimates the whole
+    F: tf.Tensor  # [T, N, P], what the decoder made of the codes
 
 
 class LatentPosterior(NamedTuple):
@@ -60,6 +88,52 @@ class LatentPrior(Protocol):
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance [batch..., Nnew, L] at ``Xnew`` given pseudo-observations at ``X``."""
+        ...
+
+
+@runtime_checkable
+class VariationalModel(Protocol):
+    """What the variational engine fits: the named models, and anything with these members."""
+
+    needs_inputs: bool
+
+    @property
+    def splits_over_points(self) -> bool:
+        """Whether the points of a single task may be taken in minibatches."""
+        ...
+
+    @property
+    def latent_prior_name(self) -> str:
+        """What errors call the prior over codes."""
+        ...
+
+    @property
+    def decoder(self) -> Any: ...
+
+    @property
+    def trainable_variables(self) -> Any: ...
+
+    @property
+    def observation_likelihood(self) -> Any:
+        """The likelihood of observations given what the decoder returns."""
+        ...
+
+    @property
+    def prior_parameters(self) -> Any:
+        """Parameters whose log prior density joins the bound (MAP), where the engine is told to."""
+        ...
+
+    @property
+    def latent_prior_variables(self) -> Any:
+        """Variables of the latent prior, which may have a learning rate of their own."""
+        ...
+
+    def snapshot(self, data: Any) -> Snapshot | None:
+        """What :meth:`terms` must know of points outside of the batch, if anything."""
+        ...
+
+    def terms(self, batch: Batch, seed: TensorType) -> VariationalTerms:
+        """The terms of the evidence lower bound of a batch."""
         ...
 
 

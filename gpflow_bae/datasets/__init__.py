@@ -1,5 +1,5 @@
 """Data sets of the published experiments, one module each: generate or read, check, split."""
 
-from . import files, moving_ball, tabular
+from . import files, mnist, moving_ball, rotated_mnist, tabular
 
-__all__ = ["files", "moving_ball", "tabular"]
+__all__ = ["files", "mnist", "moving_ball", "rotated_mnist", "tabular"]

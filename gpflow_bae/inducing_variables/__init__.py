@@ -1,6 +1,13 @@
 """Inducing points of the latent GP: initial positions, and priors over them."""
 
 from .initialisers import k_means
+from .object_view import ObjectViewInducingPoints, object_view_points
 from .priors import as_inducing_points, uniform
 
-__all__ = ["as_inducing_points", "k_means", "uniform"]
+__all__ = [
+    "ObjectViewInducingPoints",
+    "as_inducing_points",
+    "k_means",
+    "object_view_points",
+    "uniform",
+]

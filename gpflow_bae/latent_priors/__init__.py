@@ -2,7 +2,17 @@
 
 from .base import GaussianLatentPrior
 from .gp import GP
+from .inducing import InducingLatentPrior, InducingPosterior
 from .sparse_gp import SparseGP
 from .standard import StandardNormal
+from .titsias_gp import TitsiasGP
 
-__all__ = ["GP", "GaussianLatentPrior", "SparseGP", "StandardNormal"]
+__all__ = [
+    "GP",
+    "GaussianLatentPrior",
+    "InducingLatentPrior",
+    "InducingPosterior",
+    "SparseGP",
+    "StandardNormal",
+    "TitsiasGP",
+]

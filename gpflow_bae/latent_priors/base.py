@@ -54,6 +54,26 @@ class GaussianLatentPrior(gpflow.Module, ABC):
     ) -> LatentPosterior:
         """Marginal posterior of the codes given pseudo-observations, and their evidence."""
 
+    def condition_batch(
+        self, X: TensorType | None, mean: TensorType, variance: TensorType, point_scale: float
+    ) -> LatentPosterior:
+        """:meth:`condition` where only one in ``point_scale`` points of the task is there.
+
+        The evidence is then the share of these points. Exact for a prior whose density splits
+        over points; one that couples them estimates, or must see all of them.
+        """
+        return self.condition(X, mean, variance)
+
+    @property
+    def splits_over_points(self) -> bool:
+        """Whether the points of one task may be taken in minibatches."""
+        return not self.needs_inputs
+
+    @property
+    def code_noise(self) -> tf.Tensor:
+        """Variance of a code around the latent function that :meth:`predict` returns."""
+        return tf.zeros([], gpflow.default_float())
+
     @abstractmethod
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
         """Prior variance of each code; broadcasts to [batch..., N, L]."""
@@ -67,6 +87,26 @@ class GaussianLatentPrior(gpflow.Module, ABC):
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Noise-free latent function at ``Xnew`` given pseudo-observations at ``X``."""
+
+    def expected_log_prob(
+        self, X: TensorType | None, mean: TensorType, variance: TensorType
+    ) -> tf.Tensor:
+        """E[log p(latents | X)] for independent ``latents ~ N(mean, variance)``: [batch...].
+
+        Casale et al. (2018), eq. 7: the density is quadratic, so its expectation is the density at
+        the mean, less half of the precision's diagonal times the variances.
+        """
+        quadratic = self.precision_diagonal(X, tf.shape(mean)) * variance
+        return self.log_prob(X, mean) - 0.5 * tf.reduce_sum(quadratic, axis=[-2, -1])
+
+    def precision_diagonal(self, X: TensorType | None, shape: TensorType) -> tf.Tensor:
+        """Diagonal of the precision of the codes; broadcasts to ``shape = [batch..., N, L]``.
+
+        :raises NotImplementedError: for a prior that does not offer it.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no precision_diagonal, which mean-field codes need."
+        )
 
     @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
     def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
@@ -82,12 +122,13 @@ class KernelLatentPrior(GaussianLatentPrior):
         self,
         kernel: KernelLike,
         latent_dim: int,
-        code_noise_variance: float = 1e-3,
+        code_noise_variance: float | None = 1e-3,
     ):
         """
         :param kernel: one GPflow kernel for all channels, or a sequence of L kernels.
         :param code_noise_variance: variance of the codes around the latent function (sigma^2 of
             the design page); sampled under LogNormal(log(value), 1) unless set not trainable.
+            None where the codes are the latent function.
         """
         super().__init__(latent_dim)
         if isinstance(kernel, gpflow.kernels.MultioutputKernel):
@@ -98,9 +139,15 @@ class KernelLatentPrior(GaussianLatentPrior):
                 f"kernel must be one kernel, or one for each of the {latent_dim} latent "
                 f"channels; got {len(kernels)}."
             )
-        if not code_noise_variance > 0:
-            raise ValueError(f"code_noise_variance must be positive, got {code_noise_variance}.")
         self.kernels = kernels
+        self.code_noise_variance = None
+        if code_noise_variance is None:
+            return
+        if not code_noise_variance > 0:
+            raise ValueError(
+                f"code_noise_variance must be positive, or None for none, got "
+                f"{code_noise_variance}."
+            )
         self.code_noise_variance = Parameter(
             code_noise_variance,
             transform=positive(lower=1e-6),
@@ -109,6 +156,13 @@ class KernelLatentPrior(GaussianLatentPrior):
                 gpflow.utilities.to_default_float(1.0),
             ),
         )
+
+    @property
+    def code_noise(self) -> tf.Tensor:
+        """The code noise variance; zero for a prior that has none."""
+        if self.code_noise_variance is None:
+            return tf.zeros([], gpflow.default_float())
+        return tf.convert_to_tensor(self.code_noise_variance)
 
     @property
     def shares_kernel(self) -> bool:
@@ -132,8 +186,7 @@ class KernelLatentPrior(GaussianLatentPrior):
         return tf.stack([k(X, full_cov=False) for k in self.kernels], axis=-2)
 
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
-        noise = tf.convert_to_tensor(self.code_noise_variance)
-        return channels_first(self._variances(X)) + noise
+        return channels_first(self._variances(X)) + self.code_noise
 
     def _kernel_names(self) -> str:
         return ", ".join(type(k).__name__ for k in self.kernels)

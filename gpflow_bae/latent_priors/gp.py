@@ -23,7 +23,7 @@ class GP(KernelLatentPrior):
 
     def _noise(self) -> tf.Tensor:
         jitter = tf.cast(gpflow.default_jitter(), gpflow.default_float())
-        return tf.convert_to_tensor(self.code_noise_variance) + jitter
+        return self.code_noise + jitter
 
     def _factor(self, X: TensorType, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Code covariance [..., C, N, N], and chol of it plus pseudo-noise [..., L, N, N]."""
@@ -62,6 +62,13 @@ class GP(KernelLatentPrior):
             return self._evidence(L, tf.linalg.triangular_solve(L, latents[..., None, :, :]))
         target = channels_first(latents)[..., None]
         return self._evidence(L, tf.linalg.triangular_solve(L, target))
+
+    def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
+        covariance = self._covariance(X)
+        total = tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self._noise())
+        L = cholesky(total, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
+        inverse = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[-1], dtype=L.dtype))
+        return channels_first(tf.reduce_sum(tf.square(inverse), axis=-2))
 
     @staticmethod
     def _evidence(L: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:

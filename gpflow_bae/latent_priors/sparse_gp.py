@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import gpflow
 import numpy as np
@@ -12,29 +12,15 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
 from ..base import LatentPosterior
-from ..inducing_variables import as_inducing_points
-from ..linalg import add_jitter, cholesky
-from .base import (
-    KernelLatentPrior,
-    KernelLike,
-    channels_first,
-    gaussian_log_density,
-)
+from .base import KernelLike, channels_first
+from .inducing import InducingLatentPrior
 
 __all__ = ["SparseGP"]
 
 tfd = tfp.distributions
 
 
-class _WeightSpace(NamedTuple):
-    """Posterior of the whitened inducing outputs, and the evidence of the pseudo-observations."""
-
-    mean: tf.Tensor  # [..., L, M]
-    factor: tf.Tensor | None  # [..., L, M, M], chol of the precision; None where outputs are known
-    log_marginal: tf.Tensor  # [...]
-
-
-class SparseGP(KernelLatentPrior):
+class SparseGP(InducingLatentPrior):
     r"""FITC: given the inducing outputs the codes are independent, so sums split over points.
 
     With features :math:`\phi(x) = L_Z^{-1} k(Z, x)`, :math:`L_Z L_Z^T = K_{ZZ} + jitter I` and
@@ -46,6 +32,9 @@ class SparseGP(KernelLatentPrior):
     cost N M^2, so a task's codes are N(0, Q + diag(K - Q) + sigma^2 I). For many short tasks.
     ``inducing_outputs="sampled"``: one :math:`\nu` for all, a Parameter that the sampler moves;
     the density then splits over points, so points can be taken in minibatches.
+
+    Where the kernel has rank M on the inputs and the features span it, K = Q and FITC is exact:
+    then this is the low-rank prior of Casale et al. (2018), by the matrix inversion lemma.
     """
 
     def __init__(
@@ -60,79 +49,38 @@ class SparseGP(KernelLatentPrior):
         :param inducing_variable: GPflow inducing points, or an array [M, D] (then they get a
             uniform prior over a box, see :func:`gpflow_bae.inducing_variables.uniform`).
         """
-        super().__init__(kernel, latent_dim, code_noise_variance)
+        super().__init__(kernel, inducing_variable, latent_dim, code_noise_variance)
         if inducing_outputs not in ("integrated", "sampled"):
             raise ValueError(
                 f'inducing_outputs must be "integrated" or "sampled", got {inducing_outputs!r}.'
             )
-        self.inducing_variable = as_inducing_points(inducing_variable)
-        self.whitened_inducing: Parameter | None = None
         if inducing_outputs == "sampled":
-            num_inducing = int(self.inducing_variable.Z.shape[0])
             zero, one = (gpflow.utilities.to_default_float(v) for v in (0.0, 1.0))
             self.whitened_inducing = Parameter(
-                np.zeros((latent_dim, num_inducing)), prior=tfd.Normal(zero, one)
+                np.zeros((latent_dim, self.num_inducing)), prior=tfd.Normal(zero, one)
             )
 
     @property
-    def num_inducing(self) -> int:
-        """Number of inducing points M."""
-        return int(self.inducing_variable.Z.shape[0])
+    def splits_over_points(self) -> bool:
+        """True where the inducing outputs are sampled: given them the points are independent."""
+        return self.whitened_inducing is not None
 
-    def _features(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Features [..., C, M, N] and the variance that they leave, without noise [..., C, N]."""
-        Z = tf.convert_to_tensor(self.inducing_variable.Z)
-        Kzz = add_jitter(self._covariance(Z))
-        L = cholesky(Kzz, f"K(Z, Z) of the sparse latent GP ({self._kernel_names()})")
-        Kzx = tf.stack([k(Z, X) for k in self.kernels], 0)  # [C, M, xbatch..., N]
-        Kzx = self._inducing_axis_inwards(Kzx)
-        shape = tf.concat([tf.shape(Kzx)[:-2], tf.shape(L)[-2:]], 0)
-        features = tf.linalg.triangular_solve(tf.broadcast_to(L, shape), Kzx)
-        left = self._variances(X) - tf.reduce_sum(tf.square(features), axis=-2)
-        # Rounding can take a variance that is zero (X on Z) below zero by an epsilon.
-        return features, tf.maximum(left, tf.zeros_like(left))
+    @check_shapes("X: [batch..., N, D]")
+    def given_inducing_outputs(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of the codes given the sampled inducing outputs: [batch..., N, L].
 
-    @staticmethod
-    def _inducing_axis_inwards(Kzx: tf.Tensor) -> tf.Tensor:
-        """[C, M, xbatch..., N] to [xbatch..., C, M, N]."""
-        rank = Kzx.shape.rank
-        return tf.transpose(Kzx, [*range(2, rank - 1), 0, 1, rank - 1])
+        :raises ValueError: where the inducing outputs are integrated out.
+        """
+        if self.whitened_inducing is None:
+            raise ValueError('SparseGP has inducing_outputs="integrated"; it needs "sampled" here.')
+        features, left = self._features(X)
+        nu = tf.convert_to_tensor(self.whitened_inducing)
+        mean = channels_first(tf.linalg.matvec(features, nu, transpose_a=True))
+        variance = channels_first(self._residual_noise(left))
+        return mean, tf.broadcast_to(variance, tf.shape(mean))
 
-    def _weight_space(
-        self, features: tf.Tensor, noise: tf.Tensor, target: tf.Tensor
-    ) -> _WeightSpace:
-        """Regress ``target [..., L, N]`` with ``noise [..., L or C, N]`` on the features."""
-        if self.whitened_inducing is not None:
-            nu = tf.convert_to_tensor(self.whitened_inducing)  # [L, M]
-            residual = target - tf.linalg.matvec(features, nu, transpose_a=True)
-            density = gaussian_log_density(residual, noise)
-            return _WeightSpace(nu, None, tf.reduce_sum(density, axis=[-2, -1]))
-        scaled = features / tf.sqrt(noise)[..., None, :]  # [..., L or C, M, N]
-        precision = tf.linalg.matmul(scaled, scaled, transpose_b=True)
-        eye = tf.eye(self.num_inducing, dtype=precision.dtype)
-        B = cholesky(precision + eye, f"I + A A^T of the sparse latent GP ({self._kernel_names()})")
-        whitened = target / tf.sqrt(noise)
-        projected = tf.linalg.matvec(scaled, whitened)[..., None]  # [..., L, M, 1]
-        shape = tf.concat([tf.shape(projected)[:-2], tf.shape(B)[-2:]], 0)
-        B_all = tf.broadcast_to(B, shape)  # the solve wants one factor per right-hand side
-        half = tf.linalg.triangular_solve(B_all, projected)
-        mean = tf.linalg.triangular_solve(B_all, half, adjoint=True)[..., 0]
-        log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(B)), -1)
-        per_channel = (
-            tf.reduce_sum(gaussian_log_density(target, noise), -1)
-            + 0.5 * tf.reduce_sum(tf.square(half), axis=[-2, -1])
-            - log_det
-        )
-        return _WeightSpace(mean, B_all, tf.reduce_sum(per_channel, -1))
-
-    @staticmethod
-    def _spread(weights: _WeightSpace, features: tf.Tensor) -> tf.Tensor | float:
-        """Variance of phi^T nu under the posterior of nu: [..., L, N]."""
-        if weights.factor is None:
-            return 0.0
-        shape = tf.concat([tf.shape(weights.factor)[:-1], tf.shape(features)[-1:]], 0)
-        solved = tf.linalg.triangular_solve(weights.factor, tf.broadcast_to(features, shape))
-        return tf.reduce_sum(tf.square(solved), axis=-2)
+    def _residual_noise(self, left: tf.Tensor) -> tf.Tensor:
+        return left + self.code_noise
 
     @check_shapes(
         "X: [xbatch..., N, D]",
@@ -141,20 +89,20 @@ class SparseGP(KernelLatentPrior):
     )
     def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
         features, left = self._features(X)
-        own = left + tf.convert_to_tensor(self.code_noise_variance)  # what nu does not explain
+        own = self._residual_noise(left)  # what nu does not explain
         target, pseudo_noise = channels_first(mean), channels_first(variance)
-        weights = self._weight_space(features, own + pseudo_noise, target)
-        explained = tf.linalg.matvec(features, weights.mean, transpose_a=True)
+        inducing = self._regress(features, own + pseudo_noise, target)
+        explained = tf.linalg.matvec(features, inducing.mean, transpose_a=True)
         # Given nu the code mixes its own pseudo-observation with what the others explain.
         gain = own / (own + pseudo_noise)
         posterior_mean = explained + gain * (target - explained)
         posterior_variance = (1.0 - gain) * own + tf.square(1.0 - gain) * self._spread(
-            weights, features
+            inducing, features
         )
         return LatentPosterior(
             channels_first(posterior_mean),
             channels_first(posterior_variance),
-            weights.log_marginal,
+            inducing.log_marginal,
         )
 
     @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
@@ -162,21 +110,15 @@ class SparseGP(KernelLatentPrior):
         """FITC log density of the codes of each task."""
         latents = tf.cast(latents, gpflow.default_float())
         features, left = self._features(X)
-        noise = left + tf.convert_to_tensor(self.code_noise_variance)
-        return self._weight_space(features, noise, channels_first(latents)).log_marginal
+        noise = self._residual_noise(left)
+        return self._regress(features, noise, channels_first(latents)).log_marginal
 
-    @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
-    def predict(
-        self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
         features, left = self._features(X)
-        own = left + tf.convert_to_tensor(self.code_noise_variance)
-        weights = self._weight_space(features, own + channels_first(variance), channels_first(mean))
-        new_features, new_left = self._features(Xnew)
-        new_mean = tf.linalg.matvec(new_features, weights.mean, transpose_a=True)
-        new_variance = new_left + self._spread(weights, new_features)
-        # Known inducing outputs predict without looking at the tasks, but each task gets a result.
-        lead = tf.broadcast_dynamic_shape(tf.shape(mean)[:-2], tf.shape(new_mean)[:-2])
-        shape = tf.concat([lead, tf.shape(new_mean)[-2:]], 0)
-        new_mean, new_variance = (tf.broadcast_to(v, shape) for v in (new_mean, new_variance))
-        return channels_first(new_mean), channels_first(new_variance)
+        noise = self._residual_noise(left)
+        if self.whitened_inducing is not None:
+            return channels_first(1.0 / noise)
+        scaled = features / tf.sqrt(noise)[..., None, :]
+        # Matrix inversion lemma: (D + Q)^-1 = D^-1/2 (I - A^T (I + A A^T)^-1 A) D^-1/2.
+        solved = tf.linalg.triangular_solve(self._precision_factor(scaled), scaled)
+        return channels_first((1.0 - tf.reduce_sum(tf.square(solved), axis=-2)) / noise)

@@ -33,6 +33,9 @@ class StandardNormal(GaussianLatentPrior):
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
         return tf.ones([1, self.latent_dim], gpflow.default_float())
 
+    def precision_diagonal(self, X: TensorType | None, shape: TensorType) -> tf.Tensor:
+        return tf.ones(shape, gpflow.default_float())
+
     def predict(
         self,
         Xnew: TensorType | None,

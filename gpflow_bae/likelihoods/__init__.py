@@ -1,5 +1,6 @@
 """Observation likelihoods with missing entries; GPflow likelihoods, extended."""
 
+from .decoder import DecoderLikelihood
 from .masked import Bernoulli, Gaussian, MaskedLikelihood, masked
 
-__all__ = ["Bernoulli", "Gaussian", "MaskedLikelihood", "masked"]
+__all__ = ["Bernoulli", "DecoderLikelihood", "Gaussian", "MaskedLikelihood", "masked"]

@@ -13,7 +13,7 @@ from gpflow.base import Parameter, TensorType
 
 from .. import functional
 from ..base import Batch
-from ..latent_priors.base import GaussianLatentPrior, KernelLatentPrior
+from ..latent_priors.base import LOG_2PI, GaussianLatentPrior, KernelLatentPrior
 from ..likelihoods import MaskedLikelihood, masked
 
 __all__ = ["BayesianAutoencoder", "State", "set_default_kernel_priors"]
@@ -25,7 +25,7 @@ class State(NamedTuple):
     """A point of the joint posterior."""
 
     parameters: tuple[tf.Tensor, ...]  # unconstrained, in the order of model.sampled_parameters
-    latents: tf.Tensor  # [T, N, L]
+    latents: tf.Tensor  # [T, N, L]; their whitened residuals where the model samples those
 
 
 def set_default_kernel_priors(
@@ -60,22 +60,31 @@ class BayesianAutoencoder(gpflow.Module):
     hyperparameters, inducing inputs, noise); the encoder has no prior and is optimised.
     """
 
+    condition_dim = 0  # features of the inputs that the decoder sees beside the codes
+
     def __init__(
         self,
         latent_prior: GaussianLatentPrior,
         decoder: tf.Module,
         encoder: tf.Module,
         likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
+        whitened_codes: bool = False,
     ):
         """
+        :param whitened_codes: sample the standard normal residuals of the codes given the inducing
+            outputs instead of the codes. The posterior is the same; where the code noise is small
+            codes and inducing outputs are tied to each other, and only this way do they move. For
+            a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs.
         :raises ValueError: if encoder, decoder and prior disagree about the number of channels.
         """
         super().__init__(name=None)
         latent_dim = latent_prior.latent_dim
-        if decoder.latent_dim != latent_dim:
+        width = latent_dim + self.condition_dim
+        if decoder.latent_dim != width:
+            features = f", and {self.condition_dim} features" if self.condition_dim else ""
             raise ValueError(
                 f"decoder takes {decoder.latent_dim} inputs per point, but the latent prior has "
-                f"latent_dim = {latent_dim}; give the decoder's Input shape ({latent_dim},)."
+                f"latent_dim = {latent_dim}{features}; give the decoder's Input shape ({width},)."
             )
         if encoder.latent_dim != latent_dim:
             raise ValueError(
@@ -85,6 +94,12 @@ class BayesianAutoencoder(gpflow.Module):
         if isinstance(latent_prior, KernelLatentPrior):
             for kernel in latent_prior.kernels:
                 set_default_kernel_priors(kernel)
+        if whitened_codes and getattr(latent_prior, "whitened_inducing", None) is None:
+            raise ValueError(
+                "whitened_codes needs a SparseGP latent prior with "
+                'inducing_outputs="sampled"; set it to False.'
+            )
+        self.whitened_codes = bool(whitened_codes)
         self.latent_prior = latent_prior
         self.decoder = decoder
         self.likelihood = masked(likelihood)
@@ -99,6 +114,25 @@ class BayesianAutoencoder(gpflow.Module):
     def needs_inputs(self) -> bool:
         """Whether the prior over codes is one given inputs X."""
         return self.latent_prior.needs_inputs
+
+    @property
+    def splits_over_points(self) -> bool:
+        """Whether the points of a single task may be taken in minibatches."""
+        return self.latent_prior.splits_over_points
+
+    @property
+    def latent_prior_name(self) -> str:
+        """What errors call the prior over codes."""
+        return type(self.latent_prior).__name__
+
+    @property
+    def observation_likelihood(self) -> MaskedLikelihood:
+        """The likelihood of observations given what the decoder returns."""
+        return self.likelihood
+
+    def decode(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
+        """Likelihood parameters [batch..., N, P] at ``latents``; ``X`` matters to subclasses."""
+        return self.decoder(latents)
 
     @property
     def sampled_paths(self) -> tuple[str, ...]:
@@ -172,6 +206,20 @@ class BayesianAutoencoder(gpflow.Module):
         shrinkage = tf.maximum(1.0 - variance / prior, 1e-3)
         return mean / shrinkage, variance / shrinkage
 
+    def colour(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
+        """Codes [batch..., N, L] of what is sampled in their place; itself unless whitened."""
+        if not self.whitened_codes:
+            return latents
+        mean, variance = self.latent_prior.given_inducing_outputs(X)
+        return mean + tf.sqrt(variance) * latents
+
+    def whiten(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
+        """The inverse of :meth:`colour`."""
+        if not self.whitened_codes:
+            return latents
+        mean, variance = self.latent_prior.given_inducing_outputs(X)
+        return (latents - mean) / tf.sqrt(variance)
+
     def log_prior(self, state: State) -> tf.Tensor:
         """Log prior of the sampled parameters in unconstrained space, Jacobians included."""
         return functional.log_prior_density(self.sampled_parameters, state.parameters)
@@ -182,7 +230,12 @@ class BayesianAutoencoder(gpflow.Module):
         The engine scales it by N/B, in one place.
         """
         bound = self.bind(state.parameters)
-        latent = tf.reduce_sum(bound.latent_prior.log_prob(batch.X, state.latents))
-        F = bound.decoder(state.latents)
+        if self.whitened_codes:
+            latents = bound.colour(batch.X, state.latents)
+            latent = tf.reduce_sum(-0.5 * (LOG_2PI + tf.square(state.latents)))
+        else:
+            latents = state.latents
+            latent = tf.reduce_sum(bound.latent_prior.log_prob(batch.X, latents))
+        F = bound.decode(batch.X, latents)
         observed = tf.reduce_sum(bound.likelihood.masked_log_prob(F, batch.Y, batch.mask))
         return latent + tf.cast(observed, latent.dtype)

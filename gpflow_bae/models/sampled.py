@@ -49,6 +49,7 @@ class SGPBAE(BayesianAutoencoder):
         latent_dim: int,
         code_noise_variance: float = 1e-3,
         inducing_outputs: Literal["integrated", "sampled"] = "integrated",
+        whitened_codes: bool = False,
     ):
         """
         :param kernel: GPflow kernel over the inputs, or one per latent channel; parameters
@@ -62,11 +63,14 @@ class SGPBAE(BayesianAutoencoder):
         :param code_noise_variance: see :class:`~gpflow_bae.latent_priors.SparseGP`.
         :param inducing_outputs: "integrated" for many tasks with inducing outputs of their own,
             "sampled" for one long task taken in minibatches of points.
+        :param whitened_codes: see :class:`~gpflow_bae.models.BayesianAutoencoder`.
         """
         prior = SparseGP(
             kernel, inducing_variable, latent_dim, code_noise_variance, inducing_outputs
         )
-        super().__init__(**_compose(prior, decoder, encoder, likelihood))
+        super().__init__(
+            **_compose(prior, decoder, encoder, likelihood), whitened_codes=whitened_codes
+        )
 
 
 class GPBAE(BayesianAutoencoder):

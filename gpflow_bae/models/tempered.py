@@ -122,6 +122,8 @@ class TemperedBAE(gpflow.Module):
         self._estimator = _Estimator(arguments)
 
     needs_inputs = False
+    splits_over_points = True
+    latent_prior_name = "TemperedBAE"
 
     @property
     def latent_dim(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -123,6 +124,15 @@ class Posterior:
         """Number of posterior samples S."""
         return len(self.encoder[0])
 
+    def select(self, samples: Sequence[int] | slice) -> Posterior:
+        """The posterior of some of the samples, by their numbers; without the run's history."""
+        chosen = copy.copy(self)
+        chosen.parameters = [v[samples] for v in self.parameters]
+        chosen.encoder = [v[samples] for v in self.encoder]
+        chosen.latents = None if self.latents is None else self.latents[samples]
+        chosen.history = None
+        return chosen
+
     def hyperparameters(self, include_decoder: bool = False) -> dict[str, np.ndarray]:
         """Constrained samples [S, ...] by parameter path; network weights only when asked."""
         result = {}
@@ -204,10 +214,12 @@ class Posterior:
         :param num_codes: draws of the codes from each sample's conditional.
         """
         latents = self.latent_samples(Xnew, given, num_draws=num_draws, seed=seed)
+        X = self._given(given)[0] if Xnew is None else self._inputs(Xnew)
         sums: list[np.ndarray] = []
         for s in range(self.num_samples):
             moments = self._decode(
                 *self._sample(s),
+                X,
                 latents.mean[s],
                 latents.variance[s],
                 tf.constant([seed + 1, s], tf.int32),
@@ -285,9 +297,9 @@ class Posterior:
             raise ValueError(
                 f"Y must have shape [T, N, P] with P = {width} as in training, got {Y.shape}."
             )
-        if X is None and check_inputs and self.model.latent_prior.needs_inputs:
+        if X is None and check_inputs and self.model.needs_inputs:
             raise ValueError(
-                f"{type(self.model.latent_prior).__name__} is a prior over inputs: X is needed "
+                f"{self.model.latent_prior_name} is a prior over inputs: X is needed "
                 "beside Y, got None."
             )
         X = None if X is None else self._inputs(X)
@@ -325,6 +337,7 @@ class Posterior:
         self,
         values: list[tf.Tensor],
         encoder_values: list[tf.Tensor],
+        X: tf.Tensor | None,
         mean: tf.Tensor,
         variance: tf.Tensor,
         seed: tf.Tensor,
@@ -333,13 +346,12 @@ class Posterior:
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Moments of y over draws of the codes: mean, mean square of means, noise variance."""
         model = self.model.bind(values, encoder_values)
-        if add_code_noise:  # the standard normal prior has none: its codes are the function
-            code_noise = getattr(model.latent_prior, "code_noise_variance", 0.0)
-            variance += tf.convert_to_tensor(code_noise, variance.dtype)
+        if add_code_noise:
+            variance += model.latent_prior.code_noise
         total = square = noise_total = tf.zeros([], gpflow.default_float())
         for draw_seed in tf.unstack(tf.random.split(seed, num_codes, alg="philox")):
             noise = standard_noise(tf.shape(mean), draw_seed, mean.dtype)
-            F = model.decoder(mean + tf.sqrt(variance) * noise)
+            F = model.decode(X, mean + tf.sqrt(variance) * noise)
             moments = model.likelihood.moments(F)
             y_mean, y_noise = (tf.cast(m, gpflow.default_float()) for m in moments)
             total, square = total + y_mean, square + tf.square(y_mean)

@@ -4,6 +4,8 @@ from .amortized import AmortizedRound, Chain, RoundStatistics
 from .data import TrainingData, prepare_data
 from .encoder_losses import encoder_loss
 from .initial_codes import smoothest_projections
+from .objectives import GECO, EvidenceLowerBound, Objective
+from .prior_mean_start import PriorMeanStart
 from .sampling import sample_amortized
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
 from .tempered import TemperedBlocks, TemperedChain, TemperedTrace
@@ -14,10 +16,14 @@ from .variational import fit_variational, variational_loss
 from .warm_start import WarmStart
 
 __all__ = [
+    "GECO",
     "TEMPERED_METHODS",
     "AmortizedRound",
     "AmortizedSettings",
     "Chain",
+    "EvidenceLowerBound",
+    "Objective",
+    "PriorMeanStart",
     "RoundStatistics",
     "TemperedBlocks",
     "TemperedChain",

@@ -70,6 +70,8 @@ class AmortizedRound:
         self.optimizer = keras.optimizers.Adam(settings.encoder_learning_rate)
         self.optimizer.build(self.encoder_variables)
         batch_size = settings.batch_size or data.num_items
+        if model.whitened_codes and settings.codes != "carried":
+            raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
         self.scale = data.num_items / batch_size  # N/B, the only place
         self._compiled = tf.function(self._round, autograph=False, jit_compile=jit_compile)
 
@@ -83,8 +85,15 @@ class AmortizedRound:
         if latents is None:
             latents = self.model.encoder.sample(self.data.Y, seed)
         latents = tf.cast(latents, gpflow.default_float())
+        latents = self.model.whiten(self.data.X, latents)
         values = functional.unconstrained_values(self.model.sampled_parameters)
         return Chain(adaptive_sghmc.init(values), adaptive_sghmc.init(latents))
+
+    def latents(self, chain: Chain) -> tf.Tensor:
+        """The codes of all points [T, N, L]."""
+        if not self.model.whitened_codes:
+            return chain.codes.position
+        return self.model.bind(chain.parameters.position).colour(self.data.X, chain.codes.position)
 
     def __call__(self, chain: Chain, seed: tf.Tensor, adapt: bool) -> tuple[Chain, RoundStatistics]:
         """Run one round; the encoder's variables change in place."""
@@ -103,9 +112,18 @@ class AmortizedRound:
             fresh = tf.ensure_shape(fresh, codes.position.shape)
             codes = codes._replace(position=fresh, momentum=tf.zeros_like(fresh))
 
-        state = self._sampler_steps(_join(chain.parameters, codes), batch, seeds[2], adapt)
+        if settings.steps_per_batch is None or indices is None:
+            state = self._sampler_steps(
+                _join(chain.parameters, codes), batch, seeds[2], adapt, settings.num_sampler_steps
+            )
+        else:
+            chain, state, indices = self._sampler_steps_on_fresh_batches(chain, seeds, adapt)
+            batch = data.gather(indices)
         parameters, codes = _split(state)
-        loss = self._encoder_steps(batch, codes.position, seeds[1], seeds[3])
+        latents = codes.position
+        if self.model.whitened_codes:
+            latents = self.model.bind(parameters.position).colour(batch.X, latents)
+        loss = self._encoder_steps(batch, latents, seeds[1], seeds[3])
 
         point = State(parameters.position, codes.position)
         finite = [
@@ -141,8 +159,41 @@ class AmortizedRound:
             to_latents /= tf.cast(self.scale, to_latents.dtype)
         return to_parameters, to_latents
 
+    def _sampler_steps_on_fresh_batches(
+        self, chain: Chain, seeds: list[tf.Tensor], adapt: tf.Tensor
+    ) -> tuple[Chain, SamplerState, tf.Tensor]:
+        """K updates, a few on each minibatch; the chain, and state and items of the last batch."""
+        settings, data = self.settings, self.data
+        size = settings.steps_per_batch or settings.num_sampler_steps
+
+        def update(i: tf.Tensor, chain: Chain) -> tuple[SamplerState, tf.Tensor]:
+            indices = draw_indices(
+                data.num_items,
+                settings.batch_size,
+                tf.random.fold_in(seeds[0], i, alg="philox"),
+            )
+            codes = self._gather_codes(chain.codes, indices)
+            seed = tf.random.fold_in(seeds[2], i, alg="philox")
+            joined = _join(chain.parameters, codes)
+            state = self._sampler_steps(joined, data.gather(indices), seed, adapt, size)
+            return state, indices
+
+        def body(i: tf.Tensor, chain: Chain) -> Chain:
+            state, indices = update(i, chain)
+            parameters, codes = _split(state)
+            return Chain(parameters, self._scatter_codes(chain.codes, codes, indices))
+
+        last = settings.num_sampler_steps // size - 1
+        chain = repeat(last, body, chain) if last else chain
+        return chain, *update(tf.constant(last), chain)
+
     def _sampler_steps(
-        self, state: SamplerState, batch: Batch, seed: tf.Tensor, adapt: tf.Tensor
+        self,
+        state: SamplerState,
+        batch: Batch,
+        seed: tf.Tensor,
+        adapt: tf.Tensor,
+        num_steps: int,
     ) -> SamplerState:
         settings = self.settings
 
@@ -170,7 +221,7 @@ class AmortizedRound:
             return settings.step_size <= largest
 
         go_on = valid if settings.subtract_gradient_noise else None
-        return repeat(settings.num_sampler_steps, body, state, go_on)
+        return repeat(num_steps, body, state, go_on)
 
     def _encoder_steps(
         self, batch: Batch, latents: tf.Tensor, start_seed: tf.Tensor, seed: tf.Tensor

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 
 from ..base import Batch
-from ..models import BayesianAutoencoder, TemperedBAE
 
 __all__ = ["TrainingData", "prepare_data"]
+
+
+class _Model(Protocol):
+    """What data are checked against."""
+
+    needs_inputs: bool
+
+    @property
+    def splits_over_points(self) -> bool: ...
+
+    @property
+    def latent_prior_name(self) -> str: ...
+
+    @property
+    def decoder(self) -> Any: ...
 
 
 class TrainingData(NamedTuple):
@@ -44,7 +58,8 @@ class TrainingData(NamedTuple):
             X = tf.gather(X, indices, axis=self.axis)
         Y = tf.gather(self.Y, indices, axis=self.axis)
         mask = None if self.mask is None else tf.gather(self.mask, indices, axis=self.axis)
-        return Batch(X, Y, mask)
+        point_scale = self.num_items / indices.shape[0] if self.axis == 1 else 1.0
+        return Batch(X, Y, mask, point_scale, indices)
 
     def to_numpy(self) -> tuple[np.ndarray | None, np.ndarray]:
         """``(X, Y)`` as they came in, NaN where missing."""
@@ -86,7 +101,7 @@ def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def prepare_data(
-    model: BayesianAutoencoder | TemperedBAE,
+    model: _Model,
     data: tuple[object, object],
     batch_size: int | None = None,
 ) -> TrainingData:
@@ -107,8 +122,7 @@ def prepare_data(
     if X is None:
         if model.needs_inputs:
             raise ValueError(
-                f"{type(model.latent_prior).__name__} is a prior over inputs: X is needed, got "
-                "None."
+                f"{model.latent_prior_name} is a prior over inputs: X is needed, got None."
             )
     else:
         X = _check_inputs(X, Y.shape)
@@ -145,9 +159,7 @@ def prepare_data(
     return result
 
 
-def _check_batch_size(
-    model: BayesianAutoencoder | TemperedBAE, data: TrainingData, batch_size: int | None
-) -> None:
+def _check_batch_size(model: _Model, data: TrainingData, batch_size: int | None) -> None:
     items = "tasks" if data.axis == 0 else "points"
     if batch_size is None or batch_size == data.num_items:
         return
@@ -155,13 +167,9 @@ def _check_batch_size(
         raise ValueError(
             f"batch_size must lie between 1 and the {data.num_items} {items}, got {batch_size}."
         )
-    if isinstance(model, TemperedBAE):
-        return  # its density splits over rows
-    prior = model.latent_prior
-    splits = not prior.needs_inputs or getattr(prior, "whitened_inducing", None) is not None
-    if data.axis == 1 and not splits:
+    if data.axis == 1 and not model.splits_over_points:
         raise ValueError(
-            f"The density of {type(prior).__name__} does not split over the points of a single "
+            f"The density of {model.latent_prior_name} does not split over the points of a single "
             'task, so minibatches of points are wrong; use SparseGP with inducing_outputs="sampled"'
             " or batch_size=None."
         )

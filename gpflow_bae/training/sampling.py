@@ -18,6 +18,7 @@ from ..posteriors import Posterior
 from .amortized import AmortizedRound, Chain, RoundStatistics
 from .checkpoints import RunDirectory
 from .data import prepare_data
+from .prior_mean_start import PriorMeanStart
 from .settings import AmortizedSettings, amortized_preset
 from .warm_start import WarmStart
 
@@ -85,7 +86,7 @@ class _Run:
         """Add the chain's present state to the bank."""
         arrays = {f"parameter_{i}": v.numpy() for i, v in enumerate(self.chain.parameters.position)}
         arrays |= {f"encoder_{i}": w.numpy() for i, w in enumerate(self.compiled.encoder_variables)}
-        arrays["latents"] = self.chain.codes.position.numpy()
+        arrays["latents"] = self.compiled.latents(self.chain).numpy()
         if self.directory is not None:
             self.directory.write_sample(len(self.samples), arrays)
         self.samples.append(arrays)
@@ -163,7 +164,7 @@ def sample_amortized(
     settings: AmortizedSettings | str = "quick",
     *,
     seed: int = 0,
-    warm_start: WarmStart | None = None,
+    warm_start: WarmStart | PriorMeanStart | None = None,
     out_dir: str | os.PathLike[str] | None = None,
     resume: bool = False,
     max_samples: int | None = None,
@@ -178,7 +179,7 @@ def sample_amortized(
         and observations ``[T, N, P]`` (or ``[N, P]``), NaN where missing.
     :param settings: an :class:`AmortizedSettings`, or the preset ``"quick"`` or ``"paper"``.
     :param seed: of everything random; equal seeds give equal chains.
-    :param warm_start: fit prior and decoder variationally first; see :class:`WarmStart`.
+    :param warm_start: fit prior and decoder first; see :class:`WarmStart`, :class:`PriorMeanStart`.
     :param out_dir: folder for checkpoints and samples; None keeps everything in memory.
     :param resume: continue the run in ``out_dir`` where its last checkpoint left it; the samples
         are then those of an uninterrupted run, bit by bit.
@@ -210,6 +211,7 @@ def sample_amortized(
                 f"{p}{tuple(v.shape)}"
                 for p, v in zip(model.sampled_paths, model.sampled_parameters, strict=True)
             ],
+            "whitened_codes": model.whitened_codes,
             "data": [list(training_data.Y.shape), float(tf.reduce_sum(training_data.Y))],
             "warm_start": None if warm_start is None else warm_start.describe(),
         }

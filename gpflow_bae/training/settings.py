@@ -8,6 +8,7 @@ from typing import Literal
 from ..mcmc.noise import KINDS
 from ..mcmc.types import validate
 from .encoder_losses import ENCODER_LOSSES
+from .objectives import EvidenceLowerBound, Objective
 
 __all__ = ["AmortizedSettings", "VariationalSettings", "amortized_preset", "check_positive"]
 
@@ -35,9 +36,21 @@ class VariationalSettings:
     which may want larger steps than network weights; None for the same."""
     prior_on_parameters: bool = True
     """Add the log prior of decoder weights and hyperparameters (MAP) to the bound."""
+    objective: Objective = EvidenceLowerBound()
+    """What is minimised: :class:`EvidenceLowerBound`, with its ``beta``, or :class:`GECO`."""
+    natural_gradient_step_size: float | None = None
+    """Step size of natural gradients on a free q(u), which Adam then leaves alone; None for
+    Adam on everything. For models with ``natural_parameters`` only."""
 
     def __post_init__(self) -> None:
-        check_positive(self, "num_steps", "learning_rate", "batch_size", "prior_learning_rate")
+        check_positive(
+            self,
+            "num_steps",
+            "learning_rate",
+            "batch_size",
+            "prior_learning_rate",
+            "natural_gradient_step_size",
+        )
         if not 0 < self.final_learning_rate_fraction <= 1:
             raise ValueError(
                 "final_learning_rate_fraction must lie in (0, 1], got "
@@ -78,6 +91,10 @@ class AmortizedSettings:
     conditional then is over-concentrated."""
     batch_size: int | None = None
     """Tasks (or points of a single task) per round; None for all."""
+    steps_per_batch: int | None = None
+    """SG-MCMC steps on one minibatch; None for a whole round on it, as published. The noise of a
+    gradient that stays the same for many steps heats the chain many times as much as that of fresh
+    minibatches (by the sum of its autocorrelation), so 1 samples best; it needs carried codes."""
     encoder_loss: Literal["energy", "nll", "mse"] = "energy"
     encoder_learning_rate: float = 1e-3
     encoder_batch_size: int | None = None
@@ -107,6 +124,14 @@ class AmortizedSettings:
             )
         if self.noise not in KINDS:
             raise ValueError(f"noise must be one of {KINDS}, got {self.noise!r}.")
+        if self.steps_per_batch is not None:
+            if self.codes != "carried":
+                raise ValueError('steps_per_batch needs codes="carried", which belong to points.')
+            if self.steps_per_batch < 1 or self.num_sampler_steps % self.steps_per_batch:
+                raise ValueError(
+                    "steps_per_batch must be a positive divisor of num_sampler_steps = "
+                    f"{self.num_sampler_steps}, got {self.steps_per_batch}."
+                )
         if self.codes not in ("encoder", "carried"):
             raise ValueError(f'codes must be "encoder" or "carried", got {self.codes!r}.')
 

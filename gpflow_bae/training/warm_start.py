@@ -15,8 +15,9 @@ import numpy as np
 import tensorflow as tf
 from tqdm.auto import tqdm
 
-from ..base import Batch, LatentPosterior
+from ..base import Batch
 from ..encoders import GaussianEncoder
+from ..latent_priors import SparseGP, TitsiasGP
 from ..latent_priors.base import GaussianLatentPrior
 from ..mcmc.noise import standard_noise
 from ..models import BayesianAutoencoder, VariationalAutoencoder
@@ -52,11 +53,15 @@ class WarmStart:
     """Standard deviation of the noise on those codes."""
     encoder_loss: str = "energy"
     encoder_learning_rate: float = 1e-3
+    callback: Callable[[int, float], None] | None = None
+    """Called with (steps done, mean loss) during the variational fit."""
 
     def describe(self) -> dict[str, object]:
         """The settings as plain values, for records of a run."""
         values = {
-            f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "encoder"
+            f.name: getattr(self, f.name)
+            for f in dataclasses.fields(self)
+            if f.name not in ("encoder", "callback")
         }
         prior = None if self.latent_prior is None else type(self.latent_prior).__name__
         return values | {"settings": dataclasses.asdict(self.settings), "latent_prior": prior}
@@ -87,30 +92,43 @@ class WarmStart:
             seed=seed,
             jit_compile=jit_compile,
             progress=progress,
+            callback=self.callback,
         )
+        self._move_inducing_outputs(model, variational, data)
         q = variational.posterior(data.X, data.Y)
         draw_seed = tf.constant([seed, 0x3D2], tf.int32)
         noise = standard_noise(q.mean.shape, draw_seed, q.mean.dtype)
         if self.encoder is not model.encoder and self.num_encoder_steps:
-            self._distil(model, data, q, seed, progress)
+            self.fit_encoder(model, data, q.mean, tf.sqrt(q.variance), seed, progress)
         return q.mean + tf.sqrt(q.variance) * noise, losses
 
-    def _distil(
+    @staticmethod
+    def _move_inducing_outputs(
+        model: BayesianAutoencoder, variational: VariationalAutoencoder, data: TrainingData
+    ) -> None:
+        """Sampled inducing outputs start at the mean of the fit's, where it has some."""
+        fitted, prior = variational.latent_prior, model.latent_prior
+        if isinstance(fitted, TitsiasGP) and isinstance(prior, SparseGP):
+            if prior.whitened_inducing is not None:
+                pseudo = variational.encode(data.X, data.Y)
+                prior.whitened_inducing.assign(fitted.inducing_posterior(data.X, *pseudo).mean[0])
+
+    def fit_encoder(
         self,
         model: BayesianAutoencoder,
         data: TrainingData,
-        q: LatentPosterior,
+        mean: tf.Tensor,
+        scale: tf.Tensor,
         seed: int,
         progress: bool,
     ) -> None:
-        """Fit the model's own encoder to draws of the variational codes."""
+        """Fit the model's own encoder to draws N(mean, scale^2) of the codes, [T, N, L]."""
 
         def objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
             return encoder_loss(model.encoder, batch.Y, codes, seed, self.encoder_loss)
 
-        scale = tf.sqrt(q.variance)
         variables, steps = model.encoder_variables, self.num_encoder_steps
-        self._fit("encoder", objective, variables, steps, data, q.mean, scale, seed + 1, progress)
+        self._fit("encoder", objective, variables, steps, data, mean, scale, seed + 1, progress)
 
     def _start(
         self, model: BayesianAutoencoder, data: TrainingData, seed: int, progress: bool

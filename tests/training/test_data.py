@@ -69,8 +69,12 @@ def test_gather_takes_inputs_observations_and_mask_together(num_tasks: int, axis
     prepared = training.prepare_data(model(inducing_outputs="sampled"), (X, Y))
     assert prepared.axis == axis and prepared.num_items == (T if axis == 0 else N)
     batch = prepared.gather(tf.constant([2, 1]))
-    for found, everything in zip(batch, (X, np.nan_to_num(Y), ~np.isnan(Y)), strict=True):
+    whole = (X, np.nan_to_num(Y), ~np.isnan(Y))
+    for found, everything in zip(batch[:3], whole, strict=True):
         np.testing.assert_allclose(found, np.take(everything, [2, 1], axis=axis), rtol=1e-6)
+    # Two of N points stand for N / 2 each; whole tasks stand for themselves within a task.
+    assert batch.point_scale == (1.0 if axis == 0 else N / 2)
+    np.testing.assert_array_equal(batch.indices, [2, 1])
 
 
 def test_minibatches_are_uniform_subsets() -> None:

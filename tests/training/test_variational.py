@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pathlib
+from typing import Any
+
 import gpflow
 import keras
 import numpy as np
@@ -192,3 +195,50 @@ def test_the_latent_prior_may_have_its_own_learning_rate() -> None:
         rate = 1e-2 if id(variable) in of_prior else 1e-3
         # Weights: float32 of order 1: 1e-7 beside 1e-3. Adam's epsilon 1e-7 is beside gradients.
         np.testing.assert_allclose(np.abs(variable - value), rate, rtol=0.01)
+
+
+class _Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("geco", [False, True])
+def test_a_fit_that_died_and_is_resumed_is_an_uninterrupted_one(
+    geco: bool, tmp_path: pathlib.Path
+) -> None:
+    """Bit by bit: parameters, losses, Adam's moments and GECO's multiplier are in the checkpoint.
+
+    The fit dies after five calls of eight, with its last checkpoint after four.
+    """
+    objective = training.GECO() if geco else training.EvidenceLowerBound()
+    settings = training.VariationalSettings(
+        num_steps=16, batch_size=20, objective=objective, final_learning_rate_fraction=0.1
+    )
+
+    def fit(out_dir: pathlib.Path | None, **options: Any) -> tuple[list[np.ndarray], np.ndarray]:
+        keras.utils.set_random_seed(0)
+        model = linear_vae()
+        losses = training.fit_variational(
+            model,
+            (None, linear_data()),
+            settings,
+            steps_per_call=2,
+            checkpoint_every=2,
+            out_dir=out_dir,
+            progress=False,
+            **options,
+        )
+        return [v.numpy() for v in model.trainable_variables], losses
+
+    def die(steps: int, loss: float) -> None:
+        if steps == 10:
+            raise _Killed
+
+    whole, losses = fit(None)
+    with pytest.raises(_Killed):
+        fit(tmp_path, callback=die)
+    resumed, resumed_losses = fit(tmp_path, resume=True)
+    np.testing.assert_array_equal(losses, resumed_losses)
+    for a, b in zip(whole, resumed, strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(ValueError, match="holds a run with these settings already"):
+        fit(tmp_path)

@@ -1,0 +1,91 @@
+"""Networks of the rotated-MNIST experiment (Casale et al. 2018; Jazbec et al. 2021; Tran 2023)."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+__all__ = ["IMAGE_SIZE", "NUM_PIXELS", "UpsampledConv2D", "conv_decoder", "conv_encoder"]
+
+IMAGE_SIZE = 28
+NUM_PIXELS = IMAGE_SIZE**2
+FILTERS = 8
+
+
+def conv_encoder(num_outputs: int, *, num_planes: int = 1, num_features: int = 0) -> keras.Model:
+    """Three 3 x 3 convolutions of stride 2 with eight filters each, ELU, and a dense layer.
+
+    :param num_outputs: width of the dense layer, which is linear.
+    :param num_planes: images in an input row, one after the other: the observed one, and the noise
+        of a stochastic encoder.
+    :param num_features: numbers behind the images that join the dense layer's input (CVAE).
+    """
+    inputs = keras.Input((num_planes * NUM_PIXELS + num_features,))
+    pixels = inputs[:, : num_planes * NUM_PIXELS]
+    planes = keras.layers.Reshape((num_planes, IMAGE_SIZE, IMAGE_SIZE))(pixels)
+    hidden = keras.layers.Permute((2, 3, 1))(planes)
+    for _ in range(3):
+        hidden = keras.layers.Conv2D(FILTERS, 3, strides=2, activation="elu")(hidden)
+    hidden = keras.layers.Flatten()(hidden)
+    if num_features:
+        features = inputs[:, num_planes * NUM_PIXELS :]
+        hidden = keras.layers.Concatenate()([hidden, features])
+    return keras.Model(inputs, keras.layers.Dense(num_outputs)(hidden))
+
+
+def conv_decoder(latent_dim: int, *, num_features: int = 0) -> keras.Model:
+    """Dense to 4 x 4 x 8, then three times: double the image and convolve 3 x 3 with ELU.
+
+    :param num_features: numbers behind the codes, which the first layer sees, and the first
+        convolution too, as constant planes (CVAE).
+    """
+    inputs = keras.Input((latent_dim + num_features,))
+    hidden = keras.layers.Dense(4 * 4 * FILTERS)(inputs)
+    hidden = keras.layers.Reshape((4, 4, FILTERS))(hidden)
+    if num_features:
+        planes = keras.layers.RepeatVector(16)(inputs[:, latent_dim:])
+        planes = keras.layers.Reshape((4, 4, num_features))(planes)
+        hidden = keras.layers.Concatenate()([hidden, planes])
+    for filters, padding in ((FILTERS, "same"), (FILTERS, "valid"), (1, "same")):
+        hidden = UpsampledConv2D(filters, padding)(hidden)
+    return keras.Model(inputs, keras.layers.Flatten()(hidden))
+
+
+# Row a of the doubled image at kernel offset u - 1 is row p - 1, of the image itself, next to its
+# own: SOURCES[a, p, u] = 1.
+SOURCES = np.array(
+    [[[1, 0, 0], [0, 1, 1], [0, 0, 0]], [[0, 0, 0], [1, 1, 0], [0, 0, 1]]], np.float32
+)
+
+
+class UpsampledConv2D(keras.layers.Layer):
+    """``UpSampling2D(2)`` and then ``Conv2D(filters, 3, activation="elu")``, without the big image.
+
+    Each of the four phases of the doubled image is a 3 x 3 convolution of the image itself, so one
+    convolution with four times the filters makes all of them; it has the same weights and the same
+    values, in about two thirds of the time on a CPU.
+    """
+
+    def __init__(self, filters: int, padding: str, **kwargs: object):
+        super().__init__(**kwargs)
+        self.filters, self.padding = filters, padding
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """Kernel [3, 3, channels, filters] and bias [filters]."""
+        self.kernel = self.add_weight(shape=(3, 3, input_shape[-1], self.filters), name="kernel")
+        self.bias = self.add_weight(shape=(self.filters,), initializer="zeros", name="bias")
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        """Images [rows, height, width, channels] to about twice the height and width."""
+        channels = inputs.shape[-1]
+        phases = tf.einsum("apu,bqv,uvio->pqiabo", SOURCES, SOURCES, self.kernel)
+        phases = tf.reshape(phases, [3, 3, channels, 4 * self.filters])
+        outputs = tf.nn.depth_to_space(tf.nn.conv2d(inputs, phases, 1, "SAME"), 2)
+        if self.padding == "valid":
+            outputs = outputs[:, 1:-1, 1:-1]
+        return tf.nn.elu(outputs + self.bias)
+
+    def get_config(self) -> dict[str, object]:
+        """The arguments, for copies of the layer."""
+        return super().get_config() | {"filters": self.filters, "padding": self.padding}

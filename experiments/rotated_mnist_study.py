@@ -1,0 +1,391 @@
+"""What the rotated-MNIST driver runs: training, sampling and scores."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from experiments.rotated_mnist_models import (
+    Plan,
+    build_model,
+    gaussian_encoder,
+    num_steps,
+    seed_networks,
+)
+from gpflow_bae import diagnostics, metrics, models, training
+from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
+from gpflow_bae.posteriors import Posterior, Prediction
+
+EXPERIMENT = "rotated_mnist"
+NUM_CODES = 8  # draws of the codes for each posterior sample
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a run leaves behind."""
+
+    model: Any
+    posterior: Posterior | None
+    prediction: Prediction | None  # of the test images, [1, N, P]; None without a prior over X
+    one_draw: np.ndarray | None  # [N, P], decoded from a single draw
+    metrics: dict[str, float]
+    seconds: dict[str, float]
+    curves: dict[str, list[float]]
+    num_parameters: int
+
+
+class Curve:
+    """Test error against seconds of training, evaluations left out; for figures, never for choices.
+
+    Evaluated at a growing distance, since it falls fast at first.
+    """
+
+    def __init__(self, evaluate: Callable[[], float]):
+        self._evaluate = evaluate
+        self._started, self._spent = time.perf_counter(), 0.0
+        self._next = 1.0
+        self.seconds: list[float] = []
+        self.mse: list[float] = []
+
+    def __call__(self, step: int, loss: float) -> None:
+        """Record a point if it is time for one."""
+        now = time.perf_counter()
+        elapsed = now - self._started - self._spent
+        if elapsed < self._next:
+            return
+        self.seconds.append(elapsed)
+        self.mse.append(self._evaluate())
+        self._next = elapsed * 1.15
+        self._spent += time.perf_counter() - now
+
+
+def run(
+    plan: Plan,
+    data: RotatedMNIST,
+    *,
+    seed: int,
+    out_dir: pathlib.Path | None = None,
+    resume: bool = False,
+    jit_compile: bool = False,
+    max_samples: int | None = None,
+    progress: bool = True,
+) -> Outcome:
+    """Train or sample, and score on the test images."""
+    seed_networks(seed)
+    model = build_model(plan, data)
+    options: dict[str, Any] = {
+        "seed": seed,
+        "jit_compile": jit_compile,
+        "progress": progress,
+        "resume": resume,
+    }
+    if plan.sampler is None:
+        return _run_variational(plan, model, data, out_dir, options)
+    return _run_sampled(plan, model, data, out_dir, max_samples, options)
+
+
+def _train_arrays(data: RotatedMNIST) -> tuple[np.ndarray, np.ndarray]:
+    return data.train.X[None], data.train.Y[None]
+
+
+def _fit(
+    plan: Plan,
+    model: Any,
+    data: RotatedMNIST,
+    epochs: int,
+    out_dir: pathlib.Path | None,
+    options: dict[str, Any],
+    **changes: Any,
+) -> np.ndarray:
+    settings = dataclasses.replace(
+        plan.variational, num_steps=num_steps(plan, len(data.train.Y), epochs), **changes
+    )
+    per_call = num_steps(plan, len(data.train.Y), 1)  # an epoch, after which a snapshot is new
+    return training.fit_variational(
+        model,
+        _train_arrays(data),
+        settings,
+        steps_per_call=per_call,
+        out_dir=out_dir,
+        checkpoint_every=50,
+        **options,
+    )
+
+
+def _run_variational(
+    plan: Plan,
+    model: Any,
+    data: RotatedMNIST,
+    out_dir: pathlib.Path | None,
+    options: dict[str, Any],
+) -> Outcome:
+    started = time.perf_counter()
+    losses: list[float] = []
+    curve = Curve(lambda: _quick_mse(model, data)) if plan.model != "vae" else None
+    for number, (regime, epochs) in enumerate(plan.regime):
+        folder = None if out_dir is None else out_dir / f"phase_{number}"
+        losses += _run_phase(plan, model, data, regime, epochs, folder, curve, options)
+    gpflow.set_trainable(model, True)
+    _use_geco_noise(plan, model, data)
+    seconds = {"variational": time.perf_counter() - started - (curve._spent if curve else 0.0)}
+    curves = {"variational_loss": losses}
+    if curve is not None:
+        curves |= {"seconds": curve.seconds, "mse": curve.mse}
+    posterior = None
+    if plan.model != "deep_svigp":
+        prepared = training.prepare_data(model, _train_arrays(data))
+        posterior = Posterior.from_point(model, prepared)
+    return _outcome(plan, model, posterior, data, seconds, curves)
+
+
+def _run_phase(
+    plan: Plan,
+    model: Any,
+    data: RotatedMNIST,
+    regime: str,
+    epochs: int,
+    out_dir: pathlib.Path | None,
+    curve: Curve | None,
+    options: dict[str, Any],
+) -> list[float]:
+    """One phase: the networks alone, the latent prior alone, or both."""
+    if regime == "VAE":
+        networks = models.VAE(model.decoder, model.encoder, model.likelihood, plan.latent_dim)
+        return _fit(plan, networks, data, epochs, out_dir, options).tolist()
+    options = options | {"callback": curve}
+    if regime == "joint":
+        return _fit(plan, model, data, epochs, out_dir, options).tolist()
+    fixed = [p for m in (model.decoder, model.encoder, model.likelihood) for p in m.parameters]
+    fixed = [p for p in fixed if p.trainable]
+    for parameter in fixed:
+        gpflow.set_trainable(parameter, False)
+    changes = {"learning_rate": 1e-2, "prior_learning_rate": 1e-2}  # as published
+    losses = _fit(plan, model, data, epochs, out_dir, options, **changes)
+    for parameter in fixed:
+        gpflow.set_trainable(parameter, True)
+    return losses.tolist()
+
+
+def _use_geco_noise(plan: Plan, model: Any, data: RotatedMNIST) -> None:
+    """GECO fits no noise; predictive variances take what it tolerates."""
+    objective = plan.variational.objective
+    if isinstance(objective, training.GECO):
+        model.observation_likelihood.variance.assign(objective.tolerance)
+
+
+def _quick_mse(model: Any, data: RotatedMNIST) -> float:
+    """Test error of the decoded means, cheap enough for a curve."""
+    mean, _ = _latent_moments(model, data)
+    F = model.decoder(mean) if not isinstance(model, models.CVAE) else None
+    if F is None:
+        F = model.decode(data.test.X[None], mean)
+    return metrics_mse(model.observation_likelihood.moments(F)[0].numpy()[0], data.test.Y)
+
+
+def metrics_mse(predicted: np.ndarray, truth: np.ndarray) -> float:
+    """Mean squared error per pixel."""
+    return float(np.mean(np.square(predicted - truth)))
+
+
+def _latent_moments(model: Any, data: RotatedMNIST) -> tuple[tf.Tensor, tf.Tensor]:
+    """Codes [1, N, L] that a point-estimate model gives the test images, from X alone."""
+    Xnew = tf.constant(data.test.X[None], gpflow.default_float())
+    if isinstance(model, models.DeepSVIGP):
+        mean, variance = model.predict_f(Xnew[0])
+        return mean[None], variance[None]
+    if isinstance(model, models.SGPBAE):
+        return model.latent_prior.given_inducing_outputs(Xnew)
+    X = tf.constant(data.train.X[None], gpflow.default_float())
+    mean, variance = model.pseudo_observations(X, tf.constant(data.train.Y[None]), [0, 0])
+    if isinstance(model, models.CVAE):
+        return _mean_codes_by_object(mean, variance, data)
+    return model.latent_prior.predict(Xnew, X, mean, variance)
+
+
+def _mean_codes_by_object(
+    mean: tf.Tensor, variance: tf.Tensor, data: RotatedMNIST
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """A CVAE's code of an object: the average over its training images (Jazbec et al. 2021)."""
+    ids = tf.constant(data.train.X[:, 0], tf.int32)
+    number = len(data.object_vectors)
+    wanted = tf.constant(data.test.X[:, 0], tf.int32)
+    codes = tf.math.unsorted_segment_mean(mean[0], ids, number)
+    spread = tf.math.unsorted_segment_mean(variance[0], ids, number)
+    return tf.gather(codes, wanted)[None], tf.gather(spread, wanted)[None]
+
+
+def _predict_point(model: Any, data: RotatedMNIST, seed: int = 0) -> Prediction:
+    """Test predictions of a point-estimate model, averaged over draws of the codes."""
+    mean, variance = _latent_moments(model, data)
+    variance += getattr(getattr(model, "latent_prior", None), "code_noise", 0.0)
+    rng = np.random.default_rng(seed)
+    means, noises = [], []
+    for _ in range(4 * NUM_CODES):
+        draw = mean + tf.sqrt(variance) * rng.standard_normal(mean.shape)
+        conditional = isinstance(model, models.CVAE)
+        F = model.decode(data.test.X[None], draw) if conditional else model.decoder(draw)
+        y_mean, y_noise = model.observation_likelihood.moments(F)
+        means.append(y_mean.numpy())
+        noises.append(y_noise.numpy())
+    stacked = np.stack(means)
+    return Prediction(stacked.mean(0), np.mean(noises, 0), stacked.var(0))
+
+
+def _run_sampled(
+    plan: Plan,
+    model: models.BayesianAutoencoder,
+    data: RotatedMNIST,
+    out_dir: pathlib.Path | None,
+    max_samples: int | None,
+    options: dict[str, Any],
+) -> Outcome:
+    arrays = _train_arrays(data)
+    warm_start, curve = None, None
+    settings = dataclasses.replace(
+        plan.variational, num_steps=num_steps(plan, len(data.train.Y), plan.num_epochs)
+    )
+    if plan.model == "bae":
+        encoder = gaussian_encoder(plan)
+        warm_start = training.WarmStart(encoder, settings, num_initial_steps=0)
+    else:
+        curve = Curve(lambda: _quick_mse(model, data))
+        warm_start = training.PriorMeanStart(settings, callback=curve)
+    posterior = training.sample_amortized(
+        model,
+        arrays,
+        plan.sampler,
+        warm_start=warm_start,
+        out_dir=None if out_dir is None else out_dir / "chain",
+        max_samples=max_samples,
+        **options,
+    )
+    curves: dict[str, list[float]] = {}
+    if posterior.history is not None:
+        curves["log_density"] = (posterior.history[:, 0] + posterior.history[:, 1]).tolist()
+        curves["encoder_loss"] = posterior.history[:, 2].tolist()
+    if posterior.warm_start_losses is not None:
+        curves["variational_loss"] = posterior.warm_start_losses.tolist()
+    if curve is not None:
+        curves |= {"seconds": curve.seconds, "mse": curve.mse}
+    return _outcome(plan, model, posterior, data, posterior.seconds, curves)
+
+
+def _outcome(
+    plan: Plan,
+    model: Any,
+    posterior: Posterior | None,
+    data: RotatedMNIST,
+    seconds: dict[str, float],
+    curves: dict[str, list[float]],
+) -> Outcome:
+    scores: dict[str, float] = {}
+    prediction, one_draw = None, None
+    if plan.model not in ("vae", "bae"):
+        if plan.sampler is None:
+            prediction = _predict_point(model, data)
+        else:
+            assert posterior is not None
+            prediction = posterior.predict(data.test.X[None], num_codes=NUM_CODES)
+            curves |= _along_the_chain(plan, posterior, data, curves)
+        scores = test_scores(prediction, data.test.Y)
+        one_draw = _decode_one_draw(plan, model, posterior, data)
+        scores["mse_one_draw"] = metrics_mse(one_draw, data.test.Y)
+    if posterior is not None and plan.model != "cvae":
+        scores["mse_validation_reconstruction"] = _reconstruction(posterior, data)
+    count = sum(int(np.prod(p.shape)) for p in model.trainable_parameters)
+    if plan.sampler is not None:
+        count = model.num_sampled
+        assert posterior is not None
+        for path, values in posterior.hyperparameters().items():
+            if values.ndim == 1:
+                scores[path.rsplit(".", 1)[-1] + "_median"] = float(np.median(values))
+        scores["noise_variance_median"] = float(
+            np.median(posterior.hyperparameters()[".likelihood.variance"])
+        )
+    else:
+        scores["noise_variance"] = float(model.observation_likelihood.variance.numpy())
+    return Outcome(
+        model, posterior, prediction, one_draw, scores, dict(seconds), curves, int(count)
+    )
+
+
+def test_scores(prediction: Prediction, truth: np.ndarray) -> dict[str, float]:
+    """Per-pixel error, coverage of 90 % intervals, and the parts of the predictive variance."""
+    mean, variance = prediction.mean[0], prediction.variance[0]
+    return {
+        "mse": metrics_mse(mean, truth),
+        "coverage_90": metrics.coverage(truth, mean, variance, level=0.9),
+        "nll": metrics.nll(truth, mean, variance),
+        "epistemic_variance": float(prediction.epistemic_variance.mean()),
+    }
+
+
+def _decode_one_draw(
+    plan: Plan, model: Any, posterior: Posterior | None, data: RotatedMNIST
+) -> np.ndarray:
+    """One draw of the codes, from one sample of the posterior, decoded (Jazbec et al. 2021)."""
+    if plan.sampler is not None:
+        assert posterior is not None
+        last = posterior.select([posterior.num_samples - 1])
+        return last.predict(data.test.X[None], num_codes=1).mean[0]
+    mean, variance = _latent_moments(model, data)
+    variance += getattr(getattr(model, "latent_prior", None), "code_noise", 0.0)
+    noise = np.random.default_rng(1).standard_normal(mean.shape)
+    draw = mean + tf.sqrt(variance) * noise
+    conditional = isinstance(model, models.CVAE)
+    F = model.decode(data.test.X[None], draw) if conditional else model.decoder(draw)
+    return model.observation_likelihood.moments(F)[0].numpy()[0]
+
+
+def _along_the_chain(
+    plan: Plan, posterior: Posterior, data: RotatedMNIST, curves: dict[str, list[float]]
+) -> dict[str, list[float]]:
+    """Test error of the running average over samples, on the clock of the whole run."""
+    assert plan.sampler is not None
+    means = [
+        posterior.select([s]).predict(data.test.X[None], num_codes=2).mean[0]
+        for s in range(posterior.num_samples)
+    ]
+    total = np.cumsum(means, axis=0) / np.arange(1, len(means) + 1)[:, None, None]
+    rounds = plan.sampler.burnin_rounds + plan.sampler.rounds_per_sample * np.arange(
+        1, len(means) + 1
+    )
+    share = rounds / rounds[-1]
+    clock = posterior.seconds["warm_start"] + posterior.seconds["sampling"] * share
+    return {
+        "seconds": [*curves.get("seconds", []), *clock.tolist()],
+        "mse": [*curves.get("mse", []), *(metrics_mse(m, data.test.Y) for m in total)],
+        "mse_per_sample": [metrics_mse(m, data.test.Y) for m in means],
+        "noise_variance": posterior.hyperparameters()[".likelihood.variance"].tolist(),
+    }
+
+
+def _reconstruction(posterior: Posterior, data: RotatedMNIST) -> float:
+    """Error of encoding and decoding the images of unseen objects, without the prior."""
+    Y = data.validation.Y[None]
+    total = np.zeros_like(data.validation.Y)
+    for s in range(posterior.num_samples):
+        values = [v[s] for v in posterior.parameters]
+        codes = posterior.select([s]).encode(Y, num_draws=1)[0, 0]
+        bound = posterior.model.bind(values)
+        F = bound.decode(None, codes)
+        total += bound.observation_likelihood.moments(F)[0].numpy()[0]
+    return metrics_mse(total / posterior.num_samples, data.validation.Y)
+
+
+def function_rhat(chains: list[np.ndarray]) -> dict[str, float]:
+    """R-hat of predictions ``[S, N, P]`` of several chains, over all pixels that vary."""
+    stacked = np.stack([c.reshape(len(c), -1) for c in chains])
+    values = diagnostics.rank_normalised_rhat(stacked)
+    values = values[np.isfinite(values)]
+    return {
+        "rhat_median": float(np.median(values)),
+        "rhat_q95": float(np.quantile(values, 0.95)),
+    }

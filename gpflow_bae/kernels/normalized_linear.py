@@ -1,0 +1,57 @@
+"""The linear kernel of normalised inputs: cosine similarity."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from check_shapes import check_shapes, inherit_check_shapes
+from gpflow.base import Parameter, TensorType
+from gpflow.kernels import Kernel
+from gpflow.kernels.base import ActiveDims
+from gpflow.utilities import positive
+
+__all__ = ["NormalizedLinear"]
+
+
+class NormalizedLinear(Kernel):
+    r"""The linear kernel of inputs scaled to unit length: the cosine of the angle between them.
+
+    .. math:: k(x, x') = \sigma^2 \frac{\langle x, x' \rangle}{|x| \, |x'|}
+
+    Over learnt object vectors (:class:`gpflow_bae.kernels.ObjectView`) it keeps their lengths from
+    competing with the variance. An input of length 0 has no direction: its covariances and its own
+    variance are 0, and gradients there are finite.
+    """
+
+    @check_shapes("variance: []")
+    def __init__(
+        self,
+        variance: TensorType = 1.0,
+        active_dims: ActiveDims | None = None,
+        name: str | None = None,
+    ):
+        """
+        :param variance: initial value of the variance parameter :math:`\\sigma^2`.
+        :param active_dims: a slice or list of the columns of X that the kernel sees.
+        """
+        super().__init__(active_dims=active_dims, name=name)
+        self.variance = Parameter(variance, transform=positive())
+
+    @inherit_check_shapes
+    def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        X = _directions(X)
+        if X2 is None:
+            return self.variance * tf.linalg.matmul(X, X, transpose_b=True)
+        return self.variance * tf.tensordot(X, _directions(X2), [[-1], [-1]])
+
+    @inherit_check_shapes
+    def K_diag(self, X: TensorType) -> tf.Tensor:
+        squares = tf.reduce_sum(tf.square(X), axis=-1)
+        variance = tf.fill(tf.shape(squares), tf.convert_to_tensor(self.variance))
+        return tf.where(squares > 0.0, variance, tf.zeros_like(variance))
+
+
+def _directions(X: TensorType) -> tf.Tensor:
+    """Rows of ``X [..., N, D]`` at unit length, zero rows as they are."""
+    squares = tf.reduce_sum(tf.square(X), axis=-1, keepdims=True)
+    # The branch that is not taken must have a finite gradient too, so the root never sees 0.
+    return X * tf.math.rsqrt(tf.where(squares > 0.0, squares, tf.ones_like(squares)))

@@ -1,0 +1,148 @@
+"""What the priors with inducing points share: features, and the regression on them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import gpflow
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow import covariances
+from gpflow.base import Parameter, TensorType
+
+from ..inducing_variables import as_inducing_points
+from ..linalg import cholesky
+from .base import KernelLatentPrior, KernelLike, channels_first, gaussian_log_density
+
+__all__ = ["InducingLatentPrior", "InducingPosterior"]
+
+
+class InducingPosterior(NamedTuple):
+    """Posterior of the whitened inducing outputs, and the evidence of the pseudo-observations."""
+
+    mean: tf.Tensor  # [..., L, M]
+    factor: tf.Tensor | None  # [..., L, M, M], chol of the precision; None where outputs are known
+    log_marginal: tf.Tensor  # [...]
+
+
+class InducingLatentPrior(KernelLatentPrior):
+    r"""Codes through the features :math:`\phi(x) = L_Z^{-1} k(Z, x)`, :math:`L_Z L_Z^T = K_{ZZ}`.
+
+    The latent function is :math:`\phi(x)^T \nu` with whitened inducing outputs
+    :math:`\nu \sim N(0, I)`, and a residual of variance :math:`k(x, x) - |\phi(x)|^2` that
+    subclasses treat differently. Covariances are ``gpflow.covariances.Kuu`` and ``Kuf``, so
+    inter-domain inducing variables work where those are registered for them.
+    """
+
+    whitened_inducing: Parameter | None = None
+
+    def __init__(
+        self,
+        kernel: KernelLike,
+        inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
+        latent_dim: int,
+        code_noise_variance: float | None = 1e-3,
+    ):
+        """
+        :param inducing_variable: GPflow inducing points, or an array [M, D] (then they get a
+            uniform prior over a box, see :func:`gpflow_bae.inducing_variables.uniform`).
+        """
+        super().__init__(kernel, latent_dim, code_noise_variance)
+        self.inducing_variable = as_inducing_points(inducing_variable)
+
+    @property
+    def num_inducing(self) -> int:
+        """Number of inducing points M."""
+        return int(self.inducing_variable.Z.shape[0])
+
+    def _features(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Features [..., C, M, N] and the variance that they leave, without noise [..., C, N]."""
+        points, jitter = self.inducing_variable, gpflow.default_jitter()
+        Kzz = tf.stack([covariances.Kuu(points, k, jitter=jitter) for k in self.kernels], 0)
+        L = cholesky(Kzz, f"K(Z, Z) of the sparse latent GP ({self._kernel_names()})")
+        Kzx = tf.stack([covariances.Kuf(points, k, X) for k in self.kernels], 0)
+        Kzx = self._inducing_axis_inwards(Kzx)  # from [C, M, xbatch..., N]
+        shape = tf.concat([tf.shape(Kzx)[:-2], tf.shape(L)[-2:]], 0)
+        features = tf.linalg.triangular_solve(tf.broadcast_to(L, shape), Kzx)
+        left = self._variances(X) - tf.reduce_sum(tf.square(features), axis=-2)
+        # Rounding can take a variance that is zero (X on Z) below zero by an epsilon.
+        return features, tf.maximum(left, tf.zeros_like(left))
+
+    @staticmethod
+    def _inducing_axis_inwards(Kzx: tf.Tensor) -> tf.Tensor:
+        """[C, M, xbatch..., N] to [xbatch..., C, M, N]."""
+        rank = Kzx.shape.rank
+        return tf.transpose(Kzx, [*range(2, rank - 1), 0, 1, rank - 1])
+
+    def _regress(
+        self, features: tf.Tensor, noise: tf.Tensor, target: tf.Tensor
+    ) -> InducingPosterior:
+        """Regress ``target [..., L, N]`` with ``noise [..., L or C, N]`` on the features."""
+        if self.whitened_inducing is not None:
+            nu = tf.convert_to_tensor(self.whitened_inducing)  # [L, M]
+            residual = target - tf.linalg.matvec(features, nu, transpose_a=True)
+            density = gaussian_log_density(residual, noise)
+            return InducingPosterior(nu, None, tf.reduce_sum(density, axis=[-2, -1]))
+        scaled = features / tf.sqrt(noise)[..., None, :]  # [..., L or C, M, N]
+        B = self._precision_factor(scaled)
+        whitened = target / tf.sqrt(noise)
+        projected = tf.linalg.matvec(scaled, whitened)[..., None]  # [..., L, M, 1]
+        shape = tf.concat([tf.shape(projected)[:-2], tf.shape(B)[-2:]], 0)
+        B_all = tf.broadcast_to(B, shape)  # the solve wants one factor per right-hand side
+        half = tf.linalg.triangular_solve(B_all, projected)
+        mean = tf.linalg.triangular_solve(B_all, half, adjoint=True)[..., 0]
+        log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(B)), -1)
+        per_channel = (
+            tf.reduce_sum(gaussian_log_density(target, noise), -1)
+            + 0.5 * tf.reduce_sum(tf.square(half), axis=[-2, -1])
+            - log_det
+        )
+        return InducingPosterior(mean, B_all, tf.reduce_sum(per_channel, -1))
+
+    def _precision_factor(self, scaled: tf.Tensor) -> tf.Tensor:
+        """chol(I + A A^T) of features over the noise's root, A [..., C, M, N]."""
+        precision = tf.linalg.matmul(scaled, scaled, transpose_b=True)
+        eye = tf.eye(self.num_inducing, dtype=precision.dtype)
+        return cholesky(
+            precision + eye, f"I + A A^T of the sparse latent GP ({self._kernel_names()})"
+        )
+
+    @staticmethod
+    def _spread(inducing: InducingPosterior, features: tf.Tensor) -> tf.Tensor | float:
+        """Variance of phi^T nu under the posterior of nu: [..., L, N]."""
+        if inducing.factor is None:
+            return 0.0
+        shape = tf.concat([tf.shape(inducing.factor)[:-1], tf.shape(features)[-1:]], 0)
+        solved = tf.linalg.triangular_solve(inducing.factor, tf.broadcast_to(features, shape))
+        return tf.reduce_sum(tf.square(solved), axis=-2)
+
+    def _residual_noise(self, left: tf.Tensor) -> tf.Tensor:
+        """Noise that a code has around the features' part, in the regression on them."""
+        raise NotImplementedError
+
+    @check_shapes("X: [xbatch..., N, D]", "mean: [batch..., N, L]", "variance: [batch..., N, L]")
+    def inducing_posterior(
+        self, X: TensorType, mean: TensorType, variance: TensorType, point_scale: float = 1.0
+    ) -> InducingPosterior:
+        """Whitened inducing outputs given pseudo-observations ``mean ~ N(latents, variance)``.
+
+        :param point_scale: N/B where these are B of the N points of the task; the result then
+            estimates that of all points (Jazbec et al. 2021, eq. 9).
+        """
+        features, left = self._features(X)
+        noise = self._residual_noise(left) + channels_first(variance)
+        return self._regress(features, noise / point_scale, channels_first(mean))
+
+    @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
+    def predict(
+        self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        inducing = self.inducing_posterior(X, mean, variance)
+        features, left = self._features(Xnew)
+        new_mean = tf.linalg.matvec(features, inducing.mean, transpose_a=True)
+        new_variance = left + self._spread(inducing, features)
+        # Known inducing outputs predict without looking at the tasks, but each task gets a result.
+        lead = tf.broadcast_dynamic_shape(tf.shape(mean)[:-2], tf.shape(new_mean)[:-2])
+        shape = tf.concat([lead, tf.shape(new_mean)[-2:]], 0)
+        new_mean, new_variance = (tf.broadcast_to(v, shape) for v in (new_mean, new_variance))
+        return channels_first(new_mean), channels_first(new_variance)

@@ -1,0 +1,111 @@
+"""The exact GP prior under Titsias's variational approximation, in minibatches of points."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import gpflow
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+
+from ..base import LatentPosterior
+from .base import KernelLike, channels_first
+from .inducing import InducingLatentPrior, InducingPosterior
+
+__all__ = ["TitsiasGP"]
+
+
+class TitsiasGP(InducingLatentPrior):
+    r"""The exact GP prior, conditioned on pseudo-observations through M inducing outputs.
+
+    Given pseudo-observations :math:`(\mu_n, s_n^2)` the optimal :math:`q(u)` (Titsias 2009) is
+    that of a regression on the features with noise :math:`s_n^2` alone; codes are marginals of
+    :math:`q(f) = \int p(f | u) q(u) du`, and the evidence is the collapsed bound, which is
+    :math:`\sum_n E_q[\log N(\mu_n | f_n, s_n^2)] - KL[q(u) || p(u)]`. Of a minibatch of points
+    (:meth:`condition_batch`) :math:`q(u)` is estimated with its sums scaled by N/B (Jazbec et al.
+    2021, eq. 9: consistent, biased for small batches), and the bound is that of Hensman et al.
+    (eq. 10), in which the divergence is shared out over the points.
+
+    Codes are the latent function: there is no code noise. With Z = X this is the exact GP.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelLike,
+        inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
+        latent_dim: int,
+    ):
+        """Arguments as in :class:`SparseGP`."""
+        super().__init__(kernel, inducing_variable, latent_dim, code_noise_variance=None)
+
+    @property
+    def splits_over_points(self) -> bool:
+        """True: a minibatch estimates the posterior of the inducing outputs."""
+        return True
+
+    def _residual_noise(self, left: tf.Tensor) -> tf.Tensor:
+        return tf.zeros_like(left)
+
+    def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
+        """Marginals of q, and Titsias's bound as evidence (Jazbec et al. 2021, appendix B.4)."""
+        return self.condition_batch(X, mean, variance, 1.0)
+
+    @check_shapes(
+        "X: [xbatch..., N, D]",
+        "mean: [batch..., N, L]",
+        "variance: [batch..., N, L]",
+    )
+    def condition_batch(
+        self, X: TensorType, mean: TensorType, variance: TensorType, point_scale: float
+    ) -> LatentPosterior:
+        inducing = self.inducing_posterior(X, mean, variance, point_scale)
+        return self.hensman_bound(X, mean, variance, inducing, point_scale)
+
+    @check_shapes(
+        "X: [xbatch..., N, D]",
+        "mean: [batch..., N, L]",
+        "variance: [batch..., N, L]",
+    )
+    def hensman_bound(
+        self,
+        X: TensorType,
+        mean: TensorType,
+        variance: TensorType,
+        inducing: InducingPosterior,
+        point_scale: float = 1.0,
+    ) -> LatentPosterior:
+        """Marginals of the codes, and the bound on the evidence, for any q of inducing outputs.
+
+        :param inducing: its mean [batch..., L, M] and factor [batch..., L, M, M].
+        """
+        features, left = self._features(X)
+        f_mean = channels_first(tf.linalg.matvec(features, inducing.mean, transpose_a=True))
+        f_variance = channels_first(left + self._spread(inducing, features))
+        expected = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(f_mean)
+        expected -= 0.5 * f_variance / variance
+        bound = tf.reduce_sum(expected, [-2, -1]) - self._divergence(inducing) / point_scale
+        return LatentPosterior(f_mean, f_variance, bound)
+
+    def _divergence(self, inducing: InducingPosterior) -> tf.Tensor:
+        """KL[q(nu) || N(0, I)] of whitened inducing outputs, summed over channels: [...]."""
+        factor = tf.convert_to_tensor(inducing.factor)
+        inverse = tf.linalg.triangular_solve(factor, tf.eye(self.num_inducing, dtype=factor.dtype))
+        log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), -1)
+        per_channel = log_det + 0.5 * (
+            tf.reduce_sum(tf.square(inverse), [-2, -1])
+            + tf.reduce_sum(tf.square(inducing.mean), -1)
+            - float(self.num_inducing)
+        )
+        return tf.reduce_sum(per_channel, -1)
+
+    def log_prob(self, X: TensorType | None, latents: TensorType) -> NoReturn:
+        """Refused: a bound of the evidence is no density of codes.
+
+        :raises NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            "TitsiasGP bounds the evidence of noisy pseudo-observations, and has no density of "
+            "codes to sample; use SparseGP or GP."
+        )

@@ -1,0 +1,95 @@
+"""A decoder and its observation likelihood as one GPflow likelihood of the codes."""
+
+from __future__ import annotations
+
+import gpflow
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+
+from ..mcmc.noise import standard_noise
+from .masked import MaskedLikelihood, masked
+
+__all__ = ["DecoderLikelihood"]
+
+
+class DecoderLikelihood(gpflow.likelihoods.Likelihood):
+    """p(y | latents) = p(y | decoder(latents)): for any GPflow model of vector-valued functions.
+
+    ``F [batch..., L]`` are codes and ``Y [batch..., P]`` observations, NaN where missing. What
+    GPflow asks in expectation over Gaussian codes is averaged over ``num_draws`` reparameterised
+    draws, the same ones in each call (common random numbers) unless ``seed`` is a variable that
+    somebody moves.
+    """
+
+    def __init__(
+        self,
+        decoder: tf.Module,
+        likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
+        num_draws: int = 10,
+        seed: int = 0,
+    ):
+        """
+        :param decoder: a :class:`~gpflow_bae.decoders.KerasDecoder`, or any decoder.
+        :param likelihood: of the observations given what the decoder makes of the codes.
+        """
+        if num_draws < 1:
+            raise ValueError(f"num_draws must be at least 1, got {num_draws}.")
+        super().__init__(
+            input_dim=None, latent_dim=decoder.latent_dim, observation_dim=decoder.output_dim
+        )
+        self.decoder = decoder
+        self.observation = masked(likelihood)
+        self.num_draws = int(num_draws)
+        self.seed = int(seed)
+
+    @check_shapes("F: [batch..., L]", "Y: [batch..., P]", "return: [batch...]")
+    def masked_log_prob(self, F: TensorType, Y: TensorType, mask: TensorType | None) -> tf.Tensor:
+        """log p(observed y | codes), in the decoder's precision; ``Y`` finite everywhere."""
+        decoded = self.decoder(tf.convert_to_tensor(F)[..., None, :])
+        Y = tf.convert_to_tensor(Y)[..., None, :]
+        mask = None if mask is None else tf.convert_to_tensor(mask)[..., None, :]
+        return self.observation.masked_log_prob(decoded, Y, mask)[..., 0]
+
+    def _draws(self, Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
+        shape = tf.concat([[self.num_draws], tf.shape(Fmu)], 0)
+        noise = standard_noise(shape, tf.constant([self.seed, 0xDEC], tf.int32), Fmu.dtype)
+        return Fmu + tf.sqrt(Fvar) * noise
+
+    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        Y = tf.convert_to_tensor(Y)
+        mask = tf.math.logical_not(tf.math.is_nan(Y))
+        observed = tf.where(mask, Y, tf.zeros_like(Y))
+        shape = tf.concat([tf.shape(F)[:-1], tf.shape(Y)[-1:]], 0)  # F may have draws in front
+        observed, mask = tf.broadcast_to(observed, shape), tf.broadcast_to(mask, shape)
+        return tf.cast(self.masked_log_prob(F, observed, mask), gpflow.default_float())
+
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._moments(F)[0]
+
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self._moments(F)[1]
+
+    def _moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        decoded = self.decoder(tf.convert_to_tensor(F)[..., None, :])[..., 0, :]
+        mean, variance = self.observation.moments(decoded)
+        return tf.cast(mean, gpflow.default_float()), tf.cast(variance, gpflow.default_float())
+
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        mean, variance = self._moments(self._draws(Fmu, Fvar))
+        total = tf.reduce_mean(mean, 0)
+        spread = tf.reduce_mean(tf.square(mean), 0) - tf.square(total)
+        return total, tf.reduce_mean(variance, 0) + tf.maximum(spread, 0.0)
+
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        log_prob = self._log_prob(X, self._draws(Fmu, Fvar), Y)
+        return tf.reduce_logsumexp(log_prob, 0) - tf.math.log(float(self.num_draws))
+
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        return tf.reduce_mean(self._log_prob(X, self._draws(Fmu, Fvar), Y), 0)

@@ -1,0 +1,104 @@
+"""A sparse variational GP with free inducing outputs under a decoder: no encoder at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import tensorflow as tf
+from gpflow.base import Parameter, TensorType
+
+from ..base import Batch, Snapshot, VariationalTerms
+from ..likelihoods import DecoderLikelihood, MaskedLikelihood
+from ..mcmc.noise import standard_noise
+from .autoencoder import set_default_kernel_priors
+from .variational import LikelihoodLike, Network, as_decoder
+
+__all__ = ["DeepSVIGP"]
+
+
+class DeepSVIGP(gpflow.models.SVGP):
+    """``gpflow.models.SVGP`` whose likelihood is a decoder (Jazbec et al. 2021, section 3.2).
+
+    q(u) is free, [L, M, M] for L latent GPs that share a kernel, whitened; the codes of a point are
+    its marginals. It is what SVGP-VAE becomes where nothing amortises q(u) (Proposition B.2).
+    Everything of GPflow's SVGP works: ``elbo((X, Y))``, ``predict_f``, ``predict_y``,
+    natural gradients on ``(q_mu, q_sqrt)``.
+    """
+
+    needs_inputs = True
+    splits_over_points = True
+    latent_prior_name = "SVGP"
+
+    def __init__(
+        self,
+        kernel: gpflow.kernels.Kernel,
+        inducing_variable: gpflow.inducing_variables.InducingVariables | TensorType,
+        decoder: Network,
+        likelihood: LikelihoodLike,
+        latent_dim: int,
+        num_data: int,
+        num_draws: int = 10,
+    ):
+        """
+        :param kernel: GPflow kernel over the inputs, shared by the latent channels.
+        :param inducing_variable: GPflow inducing variables, or an array [M, D].
+        :param decoder: built Keras model ``[rows, L] -> [rows, P]``, or a decoder.
+        :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
+        :param num_data: number of points N, for GPflow's own ``elbo`` of minibatches.
+        :param num_draws: draws of the codes in GPflow's own expectations over them.
+        :raises ValueError: if the decoder does not take ``latent_dim`` codes.
+        """
+        decoder = as_decoder(decoder)
+        if decoder.latent_dim != latent_dim:
+            raise ValueError(
+                f"decoder takes {decoder.latent_dim} inputs per point, but latent_dim is "
+                f"{latent_dim}; give the decoder's Input shape ({latent_dim},)."
+            )
+        set_default_kernel_priors(kernel)
+        super().__init__(
+            kernel,
+            DecoderLikelihood(decoder, likelihood, num_draws),
+            inducing_variable,
+            num_latent_gps=latent_dim,
+            num_data=num_data,
+        )
+
+    @property
+    def decoder(self) -> tf.Module:
+        """The decoder, which belongs to the likelihood."""
+        return self.likelihood.decoder
+
+    @property
+    def observation_likelihood(self) -> MaskedLikelihood:
+        """The likelihood of observations given what the decoder returns."""
+        return self.likelihood.observation
+
+    @property
+    def prior_parameters(self) -> tuple[Parameter, ...]:
+        """Trainable parameters that have a prior: all but q(u), and inducing inputs without one."""
+        return tuple(p for p in self.trainable_parameters if p.prior is not None)
+
+    @property
+    def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
+        """Trainable variables of kernel and inducing inputs."""
+        return (*self.kernel.trainable_variables, *self.inducing_variable.trainable_variables)
+
+    @property
+    def natural_parameters(self) -> list[tuple[Parameter, Parameter]]:
+        """Mean and root of q(u), for :class:`gpflow.optimizers.NaturalGradient`."""
+        return [(self.q_mu, self.q_sqrt)]
+
+    def snapshot(self, data: Any) -> Snapshot | None:
+        """None: the bound of a batch needs nothing of other points."""
+        return None
+
+    def terms(self, batch: Batch, seed: TensorType) -> VariationalTerms:
+        """The bound's two terms for points of a single task, with one draw of the codes."""
+        mean, variance = self.predict_f(tf.convert_to_tensor(batch.X)[0])
+        noise = standard_noise(tf.shape(mean), seed, mean.dtype)
+        F = self.decoder((mean + tf.sqrt(variance) * noise)[None])
+        observation = self.likelihood.observation
+        observed = tf.reduce_sum(observation.masked_log_prob(F, batch.Y, batch.mask))
+        divergence = self.prior_kl() / batch.point_scale
+        return VariationalTerms(tf.cast(observed, mean.dtype), divergence, F)

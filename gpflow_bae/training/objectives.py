@@ -1,0 +1,121 @@
+"""What variational training minimises: the bound, its beta-weighted kin, and GECO."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import gpflow
+import tensorflow as tf
+
+from ..base import Batch, VariationalTerms
+
+__all__ = ["GECO", "EvidenceLowerBound", "GECOState", "Objective"]
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """A loss of the bound's terms, with a state that is carried from step to step."""
+
+    def initial_state(self) -> Any:
+        """A structure of tensors."""
+        ...
+
+    def loss(
+        self, terms: VariationalTerms, batch: Batch, likelihood: Any, state: Any
+    ) -> tuple[tf.Tensor, Any]:
+        """Loss of the batch, in nats summed over its items, and the next state."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class EvidenceLowerBound:
+    """-(E_q[log p(Y | latents)] - beta KL); beta = 1 is the evidence lower bound."""
+
+    beta: float = 1.0
+    """Weight of the divergence (Higgins et al. 2017)."""
+
+    def __post_init__(self) -> None:
+        if not self.beta > 0:
+            raise ValueError(f"beta must be positive, got {self.beta}.")
+
+    def initial_state(self) -> tuple[()]:
+        """Nothing is carried."""
+        return ()
+
+    def loss(
+        self, terms: VariationalTerms, batch: Batch, likelihood: Any, state: tuple[()]
+    ) -> tuple[tf.Tensor, tuple[()]]:
+        """The negative, beta-weighted bound."""
+        return self.beta * terms.divergence - terms.expected_log_likelihood, state
+
+
+class GECOState(NamedTuple):
+    """What GECO carries."""
+
+    log_multiplier: tf.Tensor  # []
+    constraint: tf.Tensor  # [], moving average of the violation
+    steps: tf.Tensor  # [], how many there were
+
+
+@dataclasses.dataclass(frozen=True)
+class GECO:
+    r"""Least divergence with a reconstruction error of at most ``tolerance`` (Rezende, Viola 2018).
+
+    With C the mean squared error per observed entry less ``tolerance``, and P entries per point,
+
+    .. math:: loss = KL + \lambda P \, C, \qquad
+        C_{ma} \leftarrow \alpha C_{ma} + (1 - \alpha) C, \qquad
+        \lambda \leftarrow \lambda \exp(\eta \, C_{ma}),
+
+    so the multiplier lambda plays the part of 1 / (2 noise variance), and adapts. The value of the
+    moving average enters the loss with the gradient of the present batch, as in Jazbec et al.
+    (2021). The noise of a Gaussian likelihood is not fitted by this loss; set it to the tolerance
+    afterwards, where predictive variances are wanted.
+    """
+
+    tolerance: float = 0.020
+    """kappa squared: the mean squared error per entry that is allowed, in squared units of Y."""
+    smoothing: float = 0.99
+    """alpha, of the moving average."""
+    rate: float = 1.0
+    """eta, of the multiplier."""
+    initial_multiplier: float = 1.0
+    max_multiplier: float = 1e6
+    """The multiplier never leaves [1 / max_multiplier, max_multiplier]."""
+
+    def __post_init__(self) -> None:
+        for name in ("tolerance", "rate", "initial_multiplier", "max_multiplier"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} of GECO must be positive, got {getattr(self, name)}.")
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"smoothing of GECO must lie in [0, 1), got {self.smoothing}.")
+
+    def initial_state(self) -> GECOState:
+        """The initial multiplier, and no average yet."""
+        dtype = gpflow.default_float()
+        multiplier = tf.math.log(tf.constant(self.initial_multiplier, dtype))
+        return GECOState(multiplier, tf.zeros([], dtype), tf.zeros([], tf.int32))
+
+    def loss(
+        self, terms: VariationalTerms, batch: Batch, likelihood: Any, state: GECOState
+    ) -> tuple[tf.Tensor, GECOState]:
+        """KL plus the multiplier times the constraint, of the batch's observed entries."""
+        mean, _ = likelihood.moments(terms.F)
+        residual = mean - tf.cast(batch.Y, mean.dtype)
+        count = tf.cast(tf.size(residual), terms.divergence.dtype)
+        if batch.mask is not None:
+            residual = tf.where(batch.mask, residual, tf.zeros_like(residual))
+            count = tf.reduce_sum(tf.cast(batch.mask, terms.divergence.dtype))
+        squares = tf.cast(tf.reduce_sum(tf.square(residual)), terms.divergence.dtype)
+        constraint = squares / count - self.tolerance
+        present = tf.stop_gradient(constraint)
+        # The first batch is its own average.
+        smoothing = self.smoothing * tf.cast(state.steps > 0, present.dtype)
+        average = smoothing * state.constraint + (1.0 - smoothing) * present
+        multiplier = tf.exp(state.log_multiplier)
+        loss = terms.divergence + multiplier * count * (constraint + average - present)
+        limit = tf.math.log(tf.cast(self.max_multiplier, present.dtype))
+        log_multiplier = state.log_multiplier + self.rate * average
+        log_multiplier = tf.clip_by_value(log_multiplier, -limit, limit)
+        return loss, GECOState(log_multiplier, average, state.steps + 1)
