@@ -194,6 +194,7 @@ def _run(model: str, out_dir: pathlib.Path) -> None:
         "" if (FLAGS.dataset or FLAGS.digits) == "3" else f"digits {FLAGS.dataset or FLAGS.digits}",
     ]
     seconds = outcome.seconds | {"total": time.perf_counter() - started}
+    figures.draw(outcome, data, out_dir)
     results.write_results(
         out_dir,
         study.EXPERIMENT,
@@ -210,7 +211,6 @@ def _run(model: str, out_dir: pathlib.Path) -> None:
         command=runs.command("rotated_mnist", sys.argv[1:]),
         curves=outcome.curves,
     )
-    figures.draw(outcome, data, out_dir)
     shown = ", ".join(f"{k} {v:.4f}" for k, v in outcome.metrics.items() if "mse" in k)
     print(f"{model}: {shown}, {seconds['total']:.0f} s. Results and figures are in {out_dir}.")
 

@@ -3,13 +3,14 @@
 python -m experiments.rotated_mnist_bias --data_dir=DATA --epochs=40
 
 Eq. 9 estimates the posterior mean of the inducing outputs from a minibatch. It is consistent, not
-unbiased: the minibatch enters through an inverse. One SVGP-VAE is fitted as published; along the
-fit the estimates from random minibatches of several sizes are averaged and compared with the value
+unbiased: the minibatch enters through an inverse. One SVGP-VAE is fitted as the driver does; on the
+way the estimates from random minibatches of several sizes are averaged and compared with the value
 from all data, for the same networks. The minibatches are cut from random passes over the data, so
 most of their noise cancels; the Monte Carlo error that is left is recorded beside the bias: a
 bias of that size is none that was seen.
 """
 
+import dataclasses
 import json
 import pathlib
 
@@ -26,6 +27,7 @@ NUM_RECORDS = 20  # epochs of the fit at which the bias is measured, at most
 def define_flags() -> None:
     """The flags of this command."""
     flags.DEFINE_string("data_dir", common_flags.default_data_dir(), "Folder of the data sets.")
+    FLAGS["data_dir"].default_as_str = f"${common_flags.DATA_DIR_VARIABLE} or ~/.cache/gpflow_bae"
     flags.DEFINE_string("out_file", "docs/results/rotated_mnist_bias.json", "JSON to write.")
     flags.DEFINE_string("figure", "docs/results/figures/rotated_mnist_bias.png", "PNG to write.")
     flags.DEFINE_integer("epochs", 40, "Epochs of the fit.", lower_bound=1)
@@ -57,13 +59,7 @@ def main(argv: list[str]) -> None:
         if rest == 0 and epoch % every == 0:
             records.append({"epoch": epoch, **measure()})
 
-    settings = training.VariationalSettings(
-        num_steps=composed.num_steps(plan, number, FLAGS.epochs),
-        learning_rate=plan.variational.learning_rate,
-        batch_size=plan.variational.batch_size,
-        prior_on_parameters=False,
-        objective=plan.variational.objective,
-    )
+    settings = dataclasses.replace(plan.variational, num_steps=per_epoch * FLAGS.epochs)
     arrays = (data.train.X[None], data.train.Y[None])
     training.fit_variational(
         model, arrays, settings, seed=FLAGS.seed, steps_per_call=per_epoch, callback=record

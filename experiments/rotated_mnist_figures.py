@@ -18,7 +18,8 @@ from absl import app, flags
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.rotated_mnist_study import EXPERIMENT, Outcome, function_rhat
+from experiments.rotated_mnist_scores import function_rhat
+from experiments.rotated_mnist_study import EXPERIMENT, Outcome
 from gpflow_bae import diagnostics, plotting
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 
@@ -173,7 +174,7 @@ def _plot_codes(codes: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
 
 
 _LOSSES = {
-    "variational_loss": ("record of the variational fit", "training loss per image"),
+    "variational_loss": ("record of the fit by Adam", "training loss per image"),
     "log_density": ("round of the chain", "log joint density (nats)"),
     "encoder_loss": ("round of the chain", "loss of the encoder"),
 }

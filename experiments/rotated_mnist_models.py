@@ -149,7 +149,12 @@ def build_model(plan: Plan, data: RotatedMNIST) -> Any:
     if plan.model == "svgp_vae":
         return models.SVGPVAE(kernel, points, encoder=gaussian_encoder(plan), **common)
     if plan.model == "deep_svigp":
-        return models.DeepSVIGP(kernel, points, num_data=len(data.train.Y), **common)
+        deep = models.DeepSVIGP(kernel, points, num_data=len(data.train.Y), **common)
+        # GPflow starts q(u) at the prior, and a decoder of nothing but noise learns slowly.
+        rng = np.random.default_rng(0)
+        deep.q_mu.assign(rng.normal(0.0, 1.0, deep.q_mu.shape))
+        deep.q_sqrt.assign(0.1 * deep.q_sqrt)
+        return deep
     model = models.SGPBAE(
         kernel,
         points,

@@ -10,8 +10,8 @@ from typing import Any
 
 import gpflow
 import numpy as np
-import tensorflow as tf
 
+from experiments import rotated_mnist_scores as scores
 from experiments.rotated_mnist_models import (
     Plan,
     build_model,
@@ -19,12 +19,11 @@ from experiments.rotated_mnist_models import (
     num_steps,
     seed_networks,
 )
-from gpflow_bae import diagnostics, metrics, models, training
+from gpflow_bae import models, training
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 from gpflow_bae.posteriors import Posterior, Prediction
 
 EXPERIMENT = "rotated_mnist"
-NUM_CODES = 8  # draws of the codes for each posterior sample
 
 
 @dataclasses.dataclass
@@ -128,7 +127,7 @@ def _run_variational(
 ) -> Outcome:
     started = time.perf_counter()
     losses: list[float] = []
-    curve = Curve(lambda: _quick_mse(model, data)) if plan.model != "vae" else None
+    curve = Curve(lambda: scores.quick_mse(model, data)) if plan.model != "vae" else None
     for number, (regime, epochs) in enumerate(plan.regime):
         folder = None if out_dir is None else out_dir / f"phase_{number}"
         losses += _run_phase(plan, model, data, regime, epochs, folder, curve, options)
@@ -180,64 +179,6 @@ def _use_geco_noise(plan: Plan, model: Any, data: RotatedMNIST) -> None:
         model.observation_likelihood.variance.assign(objective.tolerance)
 
 
-def _quick_mse(model: Any, data: RotatedMNIST) -> float:
-    """Test error of the decoded means, cheap enough for a curve."""
-    mean, _ = _latent_moments(model, data)
-    F = model.decoder(mean) if not isinstance(model, models.CVAE) else None
-    if F is None:
-        F = model.decode(data.test.X[None], mean)
-    return metrics_mse(model.observation_likelihood.moments(F)[0].numpy()[0], data.test.Y)
-
-
-def metrics_mse(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """Mean squared error per pixel."""
-    return float(np.mean(np.square(predicted - truth)))
-
-
-def _latent_moments(model: Any, data: RotatedMNIST) -> tuple[tf.Tensor, tf.Tensor]:
-    """Codes [1, N, L] that a point-estimate model gives the test images, from X alone."""
-    Xnew = tf.constant(data.test.X[None], gpflow.default_float())
-    if isinstance(model, models.DeepSVIGP):
-        mean, variance = model.predict_f(Xnew[0])
-        return mean[None], variance[None]
-    if isinstance(model, models.SGPBAE):
-        return model.latent_prior.given_inducing_outputs(Xnew)
-    X = tf.constant(data.train.X[None], gpflow.default_float())
-    mean, variance = model.pseudo_observations(X, tf.constant(data.train.Y[None]), [0, 0])
-    if isinstance(model, models.CVAE):
-        return _mean_codes_by_object(mean, variance, data)
-    return model.latent_prior.predict(Xnew, X, mean, variance)
-
-
-def _mean_codes_by_object(
-    mean: tf.Tensor, variance: tf.Tensor, data: RotatedMNIST
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """A CVAE's code of an object: the average over its training images (Jazbec et al. 2021)."""
-    ids = tf.constant(data.train.X[:, 0], tf.int32)
-    number = len(data.object_vectors)
-    wanted = tf.constant(data.test.X[:, 0], tf.int32)
-    codes = tf.math.unsorted_segment_mean(mean[0], ids, number)
-    spread = tf.math.unsorted_segment_mean(variance[0], ids, number)
-    return tf.gather(codes, wanted)[None], tf.gather(spread, wanted)[None]
-
-
-def _predict_point(model: Any, data: RotatedMNIST, seed: int = 0) -> Prediction:
-    """Test predictions of a point-estimate model, averaged over draws of the codes."""
-    mean, variance = _latent_moments(model, data)
-    variance += getattr(getattr(model, "latent_prior", None), "code_noise", 0.0)
-    rng = np.random.default_rng(seed)
-    means, noises = [], []
-    for _ in range(4 * NUM_CODES):
-        draw = mean + tf.sqrt(variance) * rng.standard_normal(mean.shape)
-        conditional = isinstance(model, models.CVAE)
-        F = model.decode(data.test.X[None], draw) if conditional else model.decoder(draw)
-        y_mean, y_noise = model.observation_likelihood.moments(F)
-        means.append(y_mean.numpy())
-        noises.append(y_noise.numpy())
-    stacked = np.stack(means)
-    return Prediction(stacked.mean(0), np.mean(noises, 0), stacked.var(0))
-
-
 def _run_sampled(
     plan: Plan,
     model: models.BayesianAutoencoder,
@@ -255,7 +196,7 @@ def _run_sampled(
         encoder = gaussian_encoder(plan)
         warm_start = training.WarmStart(encoder, settings, num_initial_steps=0)
     else:
-        curve = Curve(lambda: _quick_mse(model, data))
+        curve = Curve(lambda: scores.quick_mse(model, data))
         warm_start = training.PriorMeanStart(settings, callback=curve)
     posterior = training.sample_amortized(
         model,
@@ -285,63 +226,32 @@ def _outcome(
     seconds: dict[str, float],
     curves: dict[str, list[float]],
 ) -> Outcome:
-    scores: dict[str, float] = {}
+    values: dict[str, float] = {}
     prediction, one_draw = None, None
     if plan.model not in ("vae", "bae"):
         if plan.sampler is None:
-            prediction = _predict_point(model, data)
+            prediction = scores.predict_point(model, data)
         else:
             assert posterior is not None
-            prediction = posterior.predict(data.test.X[None], num_codes=NUM_CODES)
+            prediction = posterior.predict(data.test.X[None], num_codes=scores.NUM_CODES)
             curves |= _along_the_chain(plan, posterior, data, curves)
-        scores = test_scores(prediction, data.test.Y)
-        one_draw = _decode_one_draw(plan, model, posterior, data)
-        scores["mse_one_draw"] = metrics_mse(one_draw, data.test.Y)
+        values = scores.test_scores(prediction, data.test.Y)
+        one_draw = scores.decode_one_draw(plan, model, posterior, data)
+        values["mse_one_draw"] = scores.mean_squared_error(one_draw, data.test.Y)
     if posterior is not None and plan.model != "cvae":
-        scores["mse_validation_reconstruction"] = _reconstruction(posterior, data)
+        values["mse_validation_reconstruction"] = scores.reconstruction_error(posterior, data)
     count = sum(int(np.prod(p.shape)) for p in model.trainable_parameters)
     if plan.sampler is not None:
         count = model.num_sampled
         assert posterior is not None
-        for path, values in posterior.hyperparameters().items():
-            if values.ndim == 1:
-                scores[path.rsplit(".", 1)[-1] + "_median"] = float(np.median(values))
-        scores["noise_variance_median"] = float(
-            np.median(posterior.hyperparameters()[".likelihood.variance"])
-        )
+        for path, samples in posterior.hyperparameters().items():
+            if samples.ndim == 1:
+                values[_short(path) + "_median"] = float(np.median(samples))
     else:
-        scores["noise_variance"] = float(model.observation_likelihood.variance.numpy())
+        values["noise_variance"] = float(model.observation_likelihood.variance.numpy())
     return Outcome(
-        model, posterior, prediction, one_draw, scores, dict(seconds), curves, int(count)
+        model, posterior, prediction, one_draw, values, dict(seconds), curves, int(count)
     )
-
-
-def test_scores(prediction: Prediction, truth: np.ndarray) -> dict[str, float]:
-    """Per-pixel error, coverage of 90 % intervals, and the parts of the predictive variance."""
-    mean, variance = prediction.mean[0], prediction.variance[0]
-    return {
-        "mse": metrics_mse(mean, truth),
-        "coverage_90": metrics.coverage(truth, mean, variance, level=0.9),
-        "nll": metrics.nll(truth, mean, variance),
-        "epistemic_variance": float(prediction.epistemic_variance.mean()),
-    }
-
-
-def _decode_one_draw(
-    plan: Plan, model: Any, posterior: Posterior | None, data: RotatedMNIST
-) -> np.ndarray:
-    """One draw of the codes, from one sample of the posterior, decoded (Jazbec et al. 2021)."""
-    if plan.sampler is not None:
-        assert posterior is not None
-        last = posterior.select([posterior.num_samples - 1])
-        return last.predict(data.test.X[None], num_codes=1).mean[0]
-    mean, variance = _latent_moments(model, data)
-    variance += getattr(getattr(model, "latent_prior", None), "code_noise", 0.0)
-    noise = np.random.default_rng(1).standard_normal(mean.shape)
-    draw = mean + tf.sqrt(variance) * noise
-    conditional = isinstance(model, models.CVAE)
-    F = model.decode(data.test.X[None], draw) if conditional else model.decoder(draw)
-    return model.observation_likelihood.moments(F)[0].numpy()[0]
 
 
 def _along_the_chain(
@@ -353,7 +263,9 @@ def _along_the_chain(
         posterior.select([s]).predict(data.test.X[None], num_codes=2).mean[0]
         for s in range(posterior.num_samples)
     ]
+    errors = [scores.mean_squared_error(m, data.test.Y) for m in means]
     total = np.cumsum(means, axis=0) / np.arange(1, len(means) + 1)[:, None, None]
+    averaged = [scores.mean_squared_error(m, data.test.Y) for m in total]
     rounds = plan.sampler.burnin_rounds + plan.sampler.rounds_per_sample * np.arange(
         1, len(means) + 1
     )
@@ -361,31 +273,13 @@ def _along_the_chain(
     clock = posterior.seconds["warm_start"] + posterior.seconds["sampling"] * share
     return {
         "seconds": [*curves.get("seconds", []), *clock.tolist()],
-        "mse": [*curves.get("mse", []), *(metrics_mse(m, data.test.Y) for m in total)],
-        "mse_per_sample": [metrics_mse(m, data.test.Y) for m in means],
+        "mse": [*curves.get("mse", []), *averaged],
+        "mse_per_sample": errors,
         "noise_variance": posterior.hyperparameters()[".likelihood.variance"].tolist(),
     }
 
 
-def _reconstruction(posterior: Posterior, data: RotatedMNIST) -> float:
-    """Error of encoding and decoding the images of unseen objects, without the prior."""
-    Y = data.validation.Y[None]
-    total = np.zeros_like(data.validation.Y)
-    for s in range(posterior.num_samples):
-        values = [v[s] for v in posterior.parameters]
-        codes = posterior.select([s]).encode(Y, num_draws=1)[0, 0]
-        bound = posterior.model.bind(values)
-        F = bound.decode(None, codes)
-        total += bound.observation_likelihood.moments(F)[0].numpy()[0]
-    return metrics_mse(total / posterior.num_samples, data.validation.Y)
-
-
-def function_rhat(chains: list[np.ndarray]) -> dict[str, float]:
-    """R-hat of predictions ``[S, N, P]`` of several chains, over all pixels that vary."""
-    stacked = np.stack([c.reshape(len(c), -1) for c in chains])
-    values = diagnostics.rank_normalised_rhat(stacked)
-    values = values[np.isfinite(values)]
-    return {
-        "rhat_median": float(np.median(values)),
-        "rhat_q95": float(np.quantile(values, 0.95)),
-    }
+def _short(path: str) -> str:
+    """A parameter's own name, with the room before it where that alone says too little."""
+    *_, room, name = path.split(".")
+    return f"{room}_{name}" if name == "variance" else name
