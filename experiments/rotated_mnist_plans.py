@@ -28,7 +28,7 @@ _PAPER_EPOCHS = {
     "gppvae": "VAE-100 GP-100",
     "svgp_vae": "joint-500",
     "deep_svigp": "joint-1000",
-    "sgp_bae": "joint-60",
+    "sgp_bae": "joint-300",
     "bae": "joint-60",
 }
 _QUICK_EPOCHS = {
