@@ -85,7 +85,8 @@ def main(argv: list[str]) -> None:
         max_steps=FLAGS.max_steps,
         jit_compile=common_flags.resolve_jit_compile(FLAGS.jit_compile),
     )
-    variant = FLAGS.setting
+    # A row of its own for every change to a setting: rows of one variant are averaged over seeds.
+    variant = " ".join([FLAGS.setting, *(f"{name}={value}" for name, value in overrides.items())])
     complete = True
     if plan.sampler is not None and outcome.posterior is not None:
         num_steps = len(outcome.posterior.trace["log_likelihood"])
