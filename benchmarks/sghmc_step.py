@@ -35,11 +35,12 @@ def main(argv: list[str]) -> None:
 
     from experiments import moving_ball_study as study
     from experiments.common import provenance
+    from experiments.moving_ball_plans import Plan
     from gpflow_bae import training
     from gpflow_bae.datasets import moving_ball
 
     train, _ = moving_ball.load(0)
-    model = study.build_model(study.Plan.make("sgp_bae", "quick"), train)
+    model = study.build_model(Plan.make("sgp_bae", "quick"), train)
     data = training.prepare_data(model, (train.X, train.Y))
     variants = {}
     kinds = [("gaussian", False), ("binomial", False)]

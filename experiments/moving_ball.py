@@ -16,7 +16,7 @@ from absl import app, flags
 from experiments.common import flags as common_flags
 from experiments.common import results, runs
 
-MODELS = ["vae", "bae", "gp_bae", "sgp_bae", "all"]
+MODELS = ["vae", "gp_vae", "svgp_vae", "bae", "gp_bae", "sgp_bae", "all"]
 FLAGS = common_flags.FLAGS
 
 # Flags that replace one setting of the preset when given; None keeps the preset's.
@@ -37,7 +37,9 @@ _OVERRIDES = {
 def define_flags() -> None:
     """The shared flags and this driver's own."""
     common_flags.define(MODELS, default_model="sgp_bae")
-    flags.DEFINE_integer("num_inducing", 10, "Inducing points M of sgp_bae.", lower_bound=2)
+    flags.DEFINE_integer(
+        "num_inducing", 10, "Inducing points M of sgp_bae and svgp_vae.", lower_bound=2
+    )
     flags.DEFINE_boolean("warm_start", True, "Fit prior and decoder variationally before sampling.")
     flags.DEFINE_enum(
         "warm_start_prior",
@@ -45,10 +47,21 @@ def define_flags() -> None:
         ["exact", "own"],
         "Prior that sgp_bae's warm start is fitted under: the exact GP, or its own sparse one.",
     )
+    flags.DEFINE_enum(
+        "parameters",
+        "point",
+        ["point", "mean_field", "sghmc"],
+        "Decoder and hyperparameters of a variational model: a point estimate, a Gaussian each "
+        "(BVAE-VI), or SGHMC on the bound (BVAE-SGHMC).",
+    )
+    flags.DEFINE_boolean(
+        "point_decoder", False, "Optimise the decoder in the chain's steps (NonBayesDec)."
+    )
+    flags.DEFINE_boolean("point_gp", False, "Optimise the GP in the chain's steps (NonBayesGP).")
     flags.DEFINE_integer(
         "num_variational_steps",
         None,
-        "Adam steps of vae, or of the warm start. Default: the preset's.",
+        "Adam steps of a variational model, or of the warm start. Default: the preset's.",
         lower_bound=1,
     )
     flags.DEFINE_boolean(
@@ -79,9 +92,13 @@ def main(argv: list[str]) -> None:
 def _run(name: str, out_dir: pathlib.Path) -> None:
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments import moving_ball_study as study
+    from experiments.moving_ball_plans import Plan
 
     overrides = {n: FLAGS[n].value for n in _OVERRIDES if FLAGS[n].value is not None}
-    plan = study.Plan.make(
+    points = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
+    if any(points.values()):
+        overrides["point_estimates"] = tuple(path for path, chosen in points.items() if chosen)
+    plan = Plan.make(
         name,
         FLAGS.preset,
         num_inducing=FLAGS.num_inducing,
@@ -90,6 +107,7 @@ def _run(name: str, out_dir: pathlib.Path) -> None:
         fan_in_prior=FLAGS.fan_in_prior,
         weight_prior_scale=FLAGS.weight_prior_scale,
         num_variational_steps=FLAGS.num_variational_steps,
+        parameters=FLAGS.parameters,
         overrides=overrides,
     )
     config = {

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from experiments.moving_ball_plans import VARIATIONAL, Plan
 from experiments.moving_ball_scores import trajectories
 from gpflow_bae import (
     decoders,
@@ -29,90 +30,6 @@ from gpflow_bae.posteriors import Posterior
 
 EXPERIMENT = "moving_ball"
 LATENT_DIM, WIDTH = 2, 500  # two hidden layers of 500 tanh units each (Tran et al. 2023, table 5)
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """Everything that decides the outcome of a run, but the seed."""
-
-    model: str
-    num_inducing: int
-    warm_start: bool
-    fan_in_prior: bool
-    weight_prior_scale: float
-    variational: training.VariationalSettings
-    sampler: training.AmortizedSettings
-    initial_lengthscale: float = 1.0
-    num_warm_encoder_steps: int = 600
-    warm_start_prior: str = "exact"  # or "own": a sparse prior's chart is more bent where it ends
-
-    @classmethod
-    def make(
-        cls,
-        model: str,
-        preset: str,
-        *,
-        num_inducing: int = 10,
-        warm_start: bool = True,
-        warm_start_prior: str = "exact",
-        fan_in_prior: bool | None = None,
-        weight_prior_scale: float | None = None,
-        num_variational_steps: int | None = None,
-        overrides: dict[str, Any] | None = None,
-    ) -> Plan:
-        """A preset with some settings replaced; the choices are explained in the results page."""
-        if preset == "quick":
-            steps = 2500 if model == "vae" else 2000  # the chain goes on where the bound stops
-            variational = training.VariationalSettings(
-                num_steps=steps, batch_size=12, prior_learning_rate=1e-2
-            )
-            sampler = training.AmortizedSettings(
-                burnin=500,
-                num_samples=20,
-                thinning=50,
-                noise="binomial",
-                encoder_batch_size=256,
-            )
-        else:
-            steps = 10_000 if model == "vae" else 2000
-            variational = training.VariationalSettings(
-                num_steps=steps, batch_size=12, prior_learning_rate=1e-2
-            )
-            sampler = training.AmortizedSettings(noise="binomial", encoder_batch_size=256)
-        if num_variational_steps is not None:
-            variational = dataclasses.replace(variational, num_steps=num_variational_steps)
-        return cls(
-            model=model,
-            num_inducing=num_inducing,
-            warm_start=warm_start,
-            warm_start_prior=warm_start_prior,
-            fan_in_prior=bool(fan_in_prior),
-            weight_prior_scale=1.0 if weight_prior_scale is None else weight_prior_scale,
-            variational=variational,
-            sampler=dataclasses.replace(sampler, **(overrides or {})),
-        )
-
-    @property
-    def temperature(self) -> float | None:
-        """None for the variational model, which has none."""
-        return None if self.model == "vae" else self.sampler.temperature
-
-    @property
-    def num_samples(self) -> int:
-        """Posterior samples of a complete run."""
-        return 1 if self.model == "vae" else self.sampler.num_samples
-
-    def describe(self) -> dict[str, Any]:
-        """The settings that matter to this model, as plain values."""
-        settings = dataclasses.asdict(self)
-        del settings["model"]
-        if self.model == "vae":
-            del settings["sampler"], settings["warm_start"], settings["num_warm_encoder_steps"]
-        if self.model != "sgp_bae":
-            del settings["num_inducing"], settings["warm_start_prior"]
-        if self.model in ("vae", "bae"):
-            del settings["initial_lengthscale"]
-        return settings
 
 
 @dataclasses.dataclass
@@ -150,16 +67,23 @@ def build_model(plan: Plan, train: moving_ball.MovingBall) -> models.BayesianAut
         "likelihood": likelihoods.Bernoulli(),
         "latent_dim": LATENT_DIM,
     }
-    if plan.model == "vae":
-        return models.VAE(encoder=_network(num_pixels, 2 * LATENT_DIM), **common)
-    common["encoder"] = encoders.StochasticEncoder(_network(2 * num_pixels, LATENT_DIM))
-    if plan.model == "bae":
-        return models.BAE(**common)
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=plan.initial_lengthscale)
-    if plan.model == "gp_bae":
-        return models.GPBAE(kernel=kernel, **common)
-    Z = inducing_variables.k_means(train.X, plan.num_inducing)
-    return models.SGPBAE(kernel=kernel, inducing_variable=Z, **common)
+    if plan.model in VARIATIONAL:
+        common["encoder"] = _network(num_pixels, 2 * LATENT_DIM)
+    else:
+        common["encoder"] = encoders.StochasticEncoder(_network(2 * num_pixels, LATENT_DIM))
+    kind = {
+        "vae": models.VAE,
+        "bae": models.BAE,
+        "gp_vae": models.GPVAE,
+        "gp_bae": models.GPBAE,
+        "svgp_vae": models.SVGPVAE,
+        "sgp_bae": models.SGPBAE,
+    }[plan.model]
+    if plan.model not in ("vae", "bae"):
+        common["kernel"] = gpflow.kernels.SquaredExponential(lengthscales=plan.initial_lengthscale)
+    if plan.model in ("svgp_vae", "sgp_bae"):
+        common["inducing_variable"] = inducing_variables.k_means(train.X, plan.num_inducing)
+    return kind(**common)
 
 
 def _exact_prior(
@@ -189,28 +113,19 @@ def run(
     keras.utils.set_random_seed(seed)
     model = build_model(plan, train)
     data = (train.X, train.Y)
-    if plan.model == "vae":
-        posterior = _fit_vae(plan, model, data, seed, jit_compile, progress)
+    options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
+    if not plan.is_sampled:
+        posterior = _fit_variational(plan, model, data, **options)
     else:
-        warm_start = None
-        if plan.warm_start:
-            warm_start = training.WarmStart(
-                encoders.GaussianEncoder(_network(train.Y.shape[-1], 2 * LATENT_DIM)),
-                plan.variational,
-                latent_prior=_exact_prior(plan, model),
-                num_encoder_steps=plan.num_warm_encoder_steps,
-            )
         posterior = training.sample_amortized(
             model,
             data,
             plan.sampler,
-            seed=seed,
-            warm_start=warm_start,
+            warm_start=_warm_start(plan, model, train),
             out_dir=None if out_dir is None else out_dir / "chain",
             resume=resume,
             max_samples=max_samples,
-            jit_compile=jit_compile,
-            progress=progress,
+            **options,
         )
     outcome = evaluate(plan, posterior, train, test)
     if out_dir is not None:
@@ -218,21 +133,45 @@ def run(
     return outcome
 
 
-def _fit_vae(
+def _warm_start(
+    plan: Plan, model: models.BayesianAutoencoder, train: moving_ball.MovingBall
+) -> training.WarmStart | None:
+    """The variational fit that a chain starts from; a variational model is fitted itself."""
+    if plan.model in VARIATIONAL:
+        return training.WarmStart(model.encoder, plan.variational)
+    if not plan.warm_start:
+        return None
+    return training.WarmStart(
+        encoders.GaussianEncoder(_network(train.Y.shape[-1], 2 * LATENT_DIM)),
+        plan.variational,
+        latent_prior=_exact_prior(plan, model),
+        num_encoder_steps=plan.num_warm_encoder_steps,
+    )
+
+
+def _fit_variational(
     plan: Plan,
     model: models.VariationalAutoencoder,
     data: tuple[np.ndarray, np.ndarray],
-    seed: int,
-    jit_compile: bool,
-    progress: bool,
+    **options: Any,
 ) -> Posterior:
+    """A fit alone; under a GP it starts from the smoothest projections, as the chains' does."""
     started = time.perf_counter()
-    losses = training.fit_variational(
-        model, data, plan.variational, seed=seed, jit_compile=jit_compile, progress=progress
-    )
+    training_data = training.prepare_data(model, data)
+    if model.needs_inputs:
+        start = training.WarmStart(model.encoder, plan.variational)
+        _, losses = start.run(model, training_data, **options)
+    else:
+        losses = training.fit_variational(model, data, plan.variational, **options)
+    draws = None
+    if plan.parameters == "mean_field":
+        q = models.MeanFieldParameters(model, num_items=len(data[1]))
+        losses = np.append(losses, training.fit_variational(q, data, plan.variational, **options))
+        draws = q.draws(plan.sampler.num_samples, options["seed"])
     return Posterior.from_point(
         model,
-        training.prepare_data(model, data),
+        training_data,
+        draws,
         seconds={"variational": time.perf_counter() - started},
         warm_start_losses=losses,
     )
@@ -319,7 +258,7 @@ def draw_figures(
     for path, values in samples.items():
         arrays[path.lstrip(".").replace("[", "_").replace("]", "")] = values
         if path.endswith("lengthscales") and len(values) > 1:
-            label = plan.num_inducing if plan.model == "sgp_bae" else train.X.shape[1]
+            label = plan.describe().get("num_inducing", train.X.shape[1])
             figures["lengthscale"] = plotting.plot_lengthscale_posteriors({label: values}, 2.0)
         if path.endswith(".Z") and len(values) > 1:
             figures["inducing"] = plotting.plot_inducing_posterior(

@@ -45,6 +45,7 @@ class Batch(NamedTuple):
     point_scale: float = 1.0  # N/B where the batch holds B of the N points of a single task
     indices: tf.Tensor | None = None  # [B], which items of the data these are; None for all
     snapshot: Snapshot | None = None  # of the whole data, for a bound that couples all points
+    seed: tf.Tensor | None = None  # of draws that the prior over codes makes; None for its own seed
 
 
 class VariationalTerms(NamedTuple):
@@ -148,7 +149,12 @@ class Decoder(Protocol):
 
 @runtime_checkable
 class Encoder(Protocol):
-    """An amortised sampler of codes: ``Y [batch..., N, P]`` to ``latents [batch..., N, L]``."""
+    """An amortised sampler of codes: ``Y [batch..., N, P]`` to ``latents [batch..., N, L]``.
+
+    ``Y`` has zeros where missing. An encoder with an attribute ``takes_mask`` that is True is also
+    given ``mask [batch..., N, P]`` by keyword (True where observed, None where nothing is missing),
+    and one with ``takes_indices`` is given :attr:`Batch.indices`.
+    """
 
     latent_dim: int
 

@@ -1,6 +1,20 @@
 """Maps from observations to codes, or to distributions over them."""
 
-from .gaussian import GaussianEncoder
+from .free import FreeFormEncoder
+from .gaussian import BaseGaussianEncoder, GaussianEncoder
+from .inputs import side_inputs
+from .partial import factor_net, index_net, partial_encoder, point_net, zero_imputing
 from .stochastic import StochasticEncoder
 
-__all__ = ["GaussianEncoder", "StochasticEncoder"]
+__all__ = [
+    "BaseGaussianEncoder",
+    "FreeFormEncoder",
+    "GaussianEncoder",
+    "StochasticEncoder",
+    "factor_net",
+    "index_net",
+    "partial_encoder",
+    "point_net",
+    "side_inputs",
+    "zero_imputing",
+]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from typing import Any
+
 import gpflow
 import keras
 import numpy as np
@@ -12,11 +15,57 @@ from gpflow.base import TensorType
 
 from ..keras_module import KerasModule
 from ..mcmc.noise import standard_noise
+from .inputs import append_mask
 
-__all__ = ["GaussianEncoder"]
+__all__ = ["BaseGaussianEncoder", "GaussianEncoder"]
 
 
-class GaussianEncoder(KerasModule):
+class BaseGaussianEncoder(gpflow.Module, ABC):
+    """Any encoder whose call returns mean and variance of the codes: it has draws and a density."""
+
+    latent_dim: int
+    min_variance: float
+    max_variance: float
+
+    @abstractmethod
+    def __call__(
+        self, Y: TensorType, mask: TensorType | None = None, **side: Any
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance [batch..., N, L] of the codes of ``Y [batch..., N, P]``."""
+
+    def _clipped_variance(self, log_scale: tf.Tensor) -> tf.Tensor:
+        bounds = 0.5 * np.log([self.min_variance, self.max_variance])
+        return tf.exp(2.0 * tf.clip_by_value(log_scale, *bounds))
+
+    @check_shapes(
+        "Y: [batch..., N, P]",
+        "mask: [batch..., N, P]",
+        "return: [batch..., N, L]",
+    )
+    def sample(
+        self, Y: TensorType, seed: TensorType, mask: TensorType | None = None, **side: Any
+    ) -> tf.Tensor:
+        """One draw of the codes, the same for the same ``seed`` (two integers)."""
+        mean, variance = self(Y, mask=mask, **side)
+        noise = standard_noise(tf.shape(mean), seed, mean.dtype)
+        return mean + tf.sqrt(variance) * noise
+
+    @check_shapes(
+        "Y: [batch..., N, P]",
+        "latents: [batch..., N, L]",
+        "mask: [batch..., N, P]",
+        "return: [batch..., N]",
+    )
+    def log_prob(
+        self, Y: TensorType, latents: TensorType, mask: TensorType | None = None, **side: Any
+    ) -> tf.Tensor:
+        """Log density of ``latents`` under the encoder, for ``encoder_loss="nll"``."""
+        mean, variance = self(Y, mask=mask, **side)
+        density = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(latents)
+        return tf.reduce_sum(density, -1)
+
+
+class GaussianEncoder(KerasModule, BaseGaussianEncoder):
     """A Keras network with 2L outputs: means, and log standard deviations, of L code channels.
 
     As a variational family the Gaussian is a pseudo-observation of the codes, which the latent
@@ -24,11 +73,21 @@ class GaussianEncoder(KerasModule):
     (Algorithm 1 of Tran et al. 2023 with ``encoder_loss="nll"``) it is the codes' distribution.
     """
 
-    def __init__(self, model: keras.Model, min_variance: float = 1e-6, max_variance: float = 1e3):
+    def __init__(
+        self,
+        model: keras.Model,
+        min_variance: float = 1e-6,
+        max_variance: float = 1e3,
+        takes_mask: bool = False,
+    ):
         """
         :param model: maps ``[rows, P]`` to ``[rows, 2 L]``; missing inputs arrive as zeros.
         :param min_variance, max_variance: the variance is clipped to this range, which is that of
             Jazbec et al. (2021) for the moving ball.
+        :param takes_mask: the network maps ``[rows, 2 P]``, observations and then the mask with 1
+            where observed, so that it can tell a zero from a missing value; see
+            :func:`~gpflow_bae.encoders.partial_encoder`.
+        :raises ValueError: for an odd number of outputs; of inputs too, if the mask is taken.
         """
         super().__init__(model, prior=None, argument="encoder")
         width = self.num_outputs
@@ -37,30 +96,31 @@ class GaussianEncoder(KerasModule):
                 f"A GaussianEncoder needs 2 L outputs (means and log standard deviations), but "
                 f"the network has {width}; give its last layer an even number of units."
             )
+        if takes_mask and self.num_inputs % 2:
+            raise ValueError(
+                "With takes_mask=True the network's inputs are observations and mask, 2 P of them, "
+                f"but it takes {self.num_inputs}; give keras.Input an even width."
+            )
         self.latent_dim = width // 2
+        self.takes_mask = bool(takes_mask)
         self.min_variance = float(min_variance)
         self.max_variance = float(max_variance)
 
     @check_shapes(
-        "Y: [batch..., N, P]", "return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]"
+        "Y: [batch..., N, P]",
+        "mask: [batch..., N, P]",
+        "return[0]: [batch..., N, L]",
+        "return[1]: [batch..., N, L]",
     )
-    def __call__(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of the codes, in ``default_float()``."""
-        outputs = tf.cast(self.apply_to_rows(Y), gpflow.default_float())
+    def __call__(
+        self, Y: TensorType, mask: TensorType | None = None, **side: Any
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of the codes, in ``default_float()``.
+
+        :param mask: True where observed; None where nothing is missing. Ignored by an encoder that
+            does not take it.
+        """
+        inputs = append_mask(Y, mask, self.num_inputs // 2) if self.takes_mask else Y
+        outputs = tf.cast(self.apply_to_rows(inputs), gpflow.default_float())
         mean, log_scale = tf.split(outputs, 2, axis=-1)
-        bounds = 0.5 * np.log([self.min_variance, self.max_variance])
-        return mean, tf.exp(2.0 * tf.clip_by_value(log_scale, *bounds))
-
-    @check_shapes("Y: [batch..., N, P]", "return: [batch..., N, L]")
-    def sample(self, Y: TensorType, seed: TensorType) -> tf.Tensor:
-        """One draw of the codes, the same for the same ``seed`` (two integers)."""
-        mean, variance = self(Y)
-        noise = standard_noise(tf.shape(mean), seed, mean.dtype)
-        return mean + tf.sqrt(variance) * noise
-
-    @check_shapes("Y: [batch..., N, P]", "latents: [batch..., N, L]", "return: [batch..., N]")
-    def log_prob(self, Y: TensorType, latents: TensorType) -> tf.Tensor:
-        """Log density of ``latents`` under the encoder, for ``encoder_loss="nll"``."""
-        mean, variance = self(Y)
-        density = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(latents)
-        return tf.reduce_sum(density, -1)
+        return mean, self._clipped_variance(log_scale)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gpflow
 import keras
 import tensorflow as tf
@@ -10,6 +12,7 @@ from gpflow.base import TensorType
 
 from ..keras_module import KerasModule
 from ..mcmc.noise import standard_noise
+from .inputs import append_mask
 
 __all__ = ["StochasticEncoder"]
 
@@ -22,39 +25,65 @@ class StochasticEncoder(KerasModule):
     (``encoder_loss="energy"``; the paper's ``"mse"`` collapses to the posterior mean).
     """
 
-    def __init__(self, model: keras.Model, noise_dim: int | None = None):
+    def __init__(self, model: keras.Model, noise_dim: int | None = None, takes_mask: bool = False):
         """
         :param model: maps ``[rows, P + noise_dim]``, features first, to ``[rows, L]``.
-        :param noise_dim: width of epsilon; by default half of the network's inputs, which is
-            epsilon of the shape of y, as in the paper.
+        :param noise_dim: width of epsilon; by default that of y, as in the paper: half of the
+            network's inputs, or a third where it takes the mask.
+        :param takes_mask: the network maps ``[rows, 2 P + noise_dim]``: observations, the mask
+            with 1 where observed, and then noise.
+        :raises ValueError: if the network's inputs do not divide up like that.
         """
         super().__init__(model, prior=None, argument="encoder")
         width = self.num_inputs
+        parts = 3 if takes_mask else 2
         if noise_dim is None:
-            if width % 2:
+            if width % parts:
+                what = "not divisible by 3" if takes_mask else "odd"
                 raise ValueError(
-                    f"The encoder takes {width} inputs, which is odd, so noise of the shape of y "
-                    "is impossible; pass noise_dim."
+                    f"The encoder takes {width} inputs, which is {what}, so noise of the shape of "
+                    "y is impossible; pass noise_dim."
                 )
-            noise_dim = width // 2
+            noise_dim = width // parts
         if not 0 < noise_dim < width:
             raise ValueError(
                 f"noise_dim must lie between 1 and {width - 1} (the network takes {width} "
                 f"inputs, features and noise together), got {noise_dim}."
             )
+        if takes_mask and (width - noise_dim) % 2:
+            raise ValueError(
+                "With takes_mask=True the network's inputs are observations, mask and noise, "
+                f"2 P + noise_dim, but it takes {width} and noise_dim is {noise_dim}."
+            )
         self.noise_dim = int(noise_dim)
+        self.takes_mask = bool(takes_mask)
         self.latent_dim = self.num_outputs
 
-    @check_shapes("Y: [batch..., N, P]", "noise: [batch..., N, E]", "return: [batch..., N, L]")
-    def __call__(self, Y: TensorType, noise: TensorType) -> tf.Tensor:
-        """The codes that the network makes of ``Y`` and ``noise``, in ``default_float()``."""
+    @check_shapes(
+        "Y: [batch..., N, P]",
+        "noise: [batch..., N, E]",
+        "mask: [batch..., N, P]",
+        "return: [batch..., N, L]",
+    )
+    def __call__(
+        self, Y: TensorType, noise: TensorType, mask: TensorType | None = None
+    ) -> tf.Tensor:
+        """The codes that the network makes of ``Y`` and ``noise``, in ``default_float()``.
+
+        :param mask: True where observed; None where nothing is missing. Ignored by an encoder that
+            does not take it.
+        """
         Y = tf.convert_to_tensor(Y)
-        inputs = tf.concat([Y, tf.cast(noise, Y.dtype)], axis=-1)
+        num_outputs = (self.num_inputs - self.noise_dim) // 2
+        features = append_mask(Y, mask, num_outputs) if self.takes_mask else Y
+        inputs = tf.concat([features, tf.cast(noise, Y.dtype)], axis=-1)
         return tf.cast(self.apply_to_rows(inputs), gpflow.default_float())
 
-    @check_shapes("Y: [batch..., N, P]", "return: [batch..., N, L]")
-    def sample(self, Y: TensorType, seed: TensorType) -> tf.Tensor:
+    @check_shapes("Y: [batch..., N, P]", "mask: [batch..., N, P]", "return: [batch..., N, L]")
+    def sample(
+        self, Y: TensorType, seed: TensorType, mask: TensorType | None = None, **side: Any
+    ) -> tf.Tensor:
         """One draw of the codes, the same for the same ``seed`` (two integers)."""
         Y = tf.convert_to_tensor(Y)
         shape = tf.concat([tf.shape(Y)[:-1], [self.noise_dim]], 0)
-        return self(Y, standard_noise(shape, seed, Y.dtype))
+        return self(Y, standard_noise(shape, seed, Y.dtype), mask)

@@ -1,6 +1,7 @@
 """Priors over codes given inputs; they never see observations."""
 
 from .base import GaussianLatentPrior
+from .deep_gp import DeepSparseGP
 from .gp import GP
 from .inducing import InducingLatentPrior, InducingPosterior
 from .sparse_gp import SparseGP
@@ -9,6 +10,7 @@ from .titsias_gp import TitsiasGP
 
 __all__ = [
     "GP",
+    "DeepSparseGP",
     "GaussianLatentPrior",
     "InducingLatentPrior",
     "InducingPosterior",

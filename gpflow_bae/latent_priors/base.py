@@ -74,6 +74,10 @@ class GaussianLatentPrior(gpflow.Module, ABC):
         """Variance of a code around the latent function that :meth:`predict` returns."""
         return tf.zeros([], gpflow.default_float())
 
+    def with_seed(self, seed: TensorType) -> GaussianLatentPrior:
+        """This prior with the random draws that it makes, if any, made from ``seed``."""
+        return self
+
     @abstractmethod
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
         """Prior variance of each code; broadcasts to [batch..., N, L]."""

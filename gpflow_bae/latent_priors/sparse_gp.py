@@ -42,7 +42,7 @@ class SparseGP(InducingLatentPrior):
         kernel: KernelLike,
         inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
         latent_dim: int,
-        code_noise_variance: float = 1e-3,
+        code_noise_variance: float | None = 1e-3,
         inducing_outputs: Literal["integrated", "sampled"] = "integrated",
     ):
         """

@@ -87,7 +87,7 @@ def update(
     *,
     step_size: Scalar,
     momentum_decay: Scalar,
-    temperature: Scalar = 1.0,
+    temperature: Scalar | Position = 1.0,
     adapt: bool | TensorType,
     noise: str = "gaussian",
     subtract_gradient_noise: bool = False,
@@ -101,7 +101,8 @@ def update(
     :param seed: two integers, to be used once.
     :param step_size: h > 0.
     :param momentum_decay: a in (0, 1].
-    :param temperature: T >= 0.
+    :param temperature: T >= 0, or a structure like the position with one for each leaf: a leaf at 0
+        is optimised, by descent with momentum, while the others are sampled.
     :param adapt: whether to update the statistics first; true during burn-in. A scalar boolean
         tensor is a branch of the graph: nothing is retraced when it turns false.
     :param noise: ``"gaussian"`` or ``"binomial"``, see
@@ -112,7 +113,11 @@ def update(
     :raises ValueError: if a setting given as a Python number is out of its range, or
         ``integrator`` is unknown or does not go with ``subtract_gradient_noise``.
     """
-    validate(step_size=step_size, momentum_decay=momentum_decay, temperature=temperature)
+    temperatures = tf.nest.flatten(temperature)
+    for value in temperatures:
+        validate(step_size=step_size, momentum_decay=momentum_decay, temperature=value)
+    if len(temperatures) == 1:
+        temperature = tf.nest.map_structure(lambda _: temperatures[0], state.position)
     check_integrator(integrator, subtract_gradient_noise)
     statistics = (state.tau, state.mean_gradient, state.mean_square_gradient)
     if tf.is_tensor(adapt):
@@ -123,9 +128,9 @@ def update(
     xi = noise_like(state.position, seed, noise)
 
     def step(
-        q: tf.Tensor, r: tf.Tensor, g: tf.Tensor, v: tf.Tensor, xi: tf.Tensor
+        q: tf.Tensor, r: tf.Tensor, g: tf.Tensor, v: tf.Tensor, xi: tf.Tensor, t: Scalar
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        h, a, t = (cast_scalar(s, r.dtype) for s in (step_size, momentum_decay, temperature))
+        h, a, t = (cast_scalar(s, r.dtype) for s in (step_size, momentum_decay, t))
         if subtract_gradient_noise:
             p = tf.math.rsqrt(v + jitter)
             r = (1 - a) * r + h**2 * p * g + h * tf.sqrt(2 * a * t * p - h**2) * xi
@@ -139,7 +144,7 @@ def update(
         )
 
     position, momentum = map_leaves(
-        step, state.position, state.momentum, gradient, mean_square_gradient, xi
+        step, state.position, state.momentum, gradient, mean_square_gradient, xi, temperature
     )
     return State(position, momentum, tau, mean_gradient, mean_square_gradient)
 

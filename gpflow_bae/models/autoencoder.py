@@ -9,16 +9,28 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
+from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
 from .. import functional
 from ..base import Batch
+from ..encoders import side_inputs
+from ..latent_priors import DeepSparseGP
 from ..latent_priors.base import LOG_2PI, GaussianLatentPrior, KernelLatentPrior
 from ..likelihoods import MaskedLikelihood, masked
 
-__all__ = ["BayesianAutoencoder", "State", "set_default_kernel_priors"]
+__all__ = [
+    "BayesianAutoencoder",
+    "State",
+    "set_default_kernel_priors",
+    "uninformative_where_empty",
+]
 
 tfd = tfp.distributions
+
+# A pseudo-observation of this variance changes a posterior by one part in 1e10 for a prior variance
+# of 1, and costs no digits in float64 (its log is added and subtracted again in the bound).
+UNINFORMATIVE_VARIANCE = 1e10
 
 
 class State(NamedTuple):
@@ -53,11 +65,36 @@ def set_default_kernel_priors(
         parameter.prior = tfd.LogNormal(location, gpflow.utilities.to_default_float(1.0))
 
 
+@check_shapes(
+    "mean: [batch..., N, L]",
+    "variance: [batch..., N, L]",
+    "mask: [batch..., N, P]",
+    "return[0]: [batch..., N, L]",
+    "return[1]: [batch..., N, L]",
+)
+def uninformative_where_empty(
+    mean: TensorType, variance: TensorType, mask: TensorType | None
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Pseudo-observations that say nothing where nothing is observed: mean 0 and a huge variance.
+
+    :param mask: True where observed; None where nothing is missing.
+    """
+    if mask is None:
+        return mean, variance
+    seen = tf.reduce_any(tf.cast(mask, tf.bool), axis=-1, keepdims=True)
+    huge = tf.cast(UNINFORMATIVE_VARIANCE, variance.dtype)
+    return tf.where(seen, mean, tf.zeros_like(mean)), tf.where(seen, variance, huge)
+
+
 class BayesianAutoencoder(gpflow.Module):
     """log p(parameters) + log p(latents | X) + log p(Y | latents), for an engine to explore.
 
     The model owns no algorithm. Everything with a prior is sampled (decoder weights, kernel
     hyperparameters, inducing inputs, noise); the encoder has no prior and is optimised.
+
+    Missing observations drop out of the likelihood. The code of a point without any (padding of a
+    short task) is sampled all the same, from the prior given the other codes, and so is integrated
+    out: it changes no posterior, but costs its share of the work.
     """
 
     condition_dim = 0  # features of the inputs that the decoder sees beside the codes
@@ -74,7 +111,8 @@ class BayesianAutoencoder(gpflow.Module):
         :param whitened_codes: sample the standard normal residuals of the codes given the inducing
             outputs instead of the codes. The posterior is the same; where the code noise is small
             codes and inducing outputs are tied to each other, and only this way do they move. For
-            a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs.
+            a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or a
+            :class:`~gpflow_bae.latent_priors.DeepSparseGP`, whose target it changes.
         :raises ValueError: if encoder, decoder and prior disagree about the number of channels.
         """
         super().__init__(name=None)
@@ -91,13 +129,13 @@ class BayesianAutoencoder(gpflow.Module):
                 f"encoder returns {encoder.latent_dim} code channels, but the latent prior has "
                 f"latent_dim = {latent_dim}; change the width of the encoder's last layer."
             )
-        if isinstance(latent_prior, KernelLatentPrior):
+        if isinstance(latent_prior, (KernelLatentPrior, DeepSparseGP)):
             for kernel in latent_prior.kernels:
                 set_default_kernel_priors(kernel)
         if whitened_codes and getattr(latent_prior, "whitened_inducing", None) is None:
             raise ValueError(
                 "whitened_codes needs a SparseGP latent prior with "
-                'inducing_outputs="sampled"; set it to False.'
+                'inducing_outputs="sampled", or a DeepSparseGP; set it to False.'
             )
         self.whitened_codes = bool(whitened_codes)
         self.latent_prior = latent_prior
@@ -170,14 +208,23 @@ class BayesianAutoencoder(gpflow.Module):
         return int(sum(np.prod(p.unconstrained_variable.shape) for p in self.sampled_parameters))
 
     def bind(
-        self, values: Sequence[TensorType], encoder_values: Sequence[TensorType] | None = None
+        self,
+        values: Sequence[TensorType],
+        encoder_values: Sequence[TensorType] | None = None,
+        seed: TensorType | None = None,
     ) -> BayesianAutoencoder:
-        """This model at other (unconstrained) ``values``, and maybe with another encoder."""
+        """This model at other (unconstrained) ``values``, and maybe with another encoder.
+
+        :param seed: of the draws of a prior over codes that makes some; None for its own.
+        """
         constrained = functional.constrain(self.sampled_parameters, values)
         replaced = dict(zip(self.sampled_paths, constrained, strict=True))
         if encoder_values is not None:
             replaced |= dict(zip(self.encoder_paths, encoder_values, strict=True))
-        return functional.functional_copy(self, replaced)
+        bound = functional.functional_copy(self, replaced)
+        if seed is not None:
+            bound.latent_prior = bound.latent_prior.with_seed(seed)
+        return bound
 
     def assign(self, values: Sequence[TensorType]) -> None:
         """Set the sampled parameters to unconstrained ``values``."""
@@ -185,7 +232,12 @@ class BayesianAutoencoder(gpflow.Module):
             parameter.unconstrained_variable.assign(value)
 
     def pseudo_observations(
-        self, X: TensorType | None, Y: TensorType, seed: TensorType, num_draws: int = 16
+        self,
+        X: TensorType | None,
+        Y: TensorType,
+        seed: TensorType,
+        num_draws: int = 16,
+        mask: TensorType | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """What the encoder says of the codes ``Y`` alone: Gaussian pseudo-observations.
 
@@ -193,18 +245,22 @@ class BayesianAutoencoder(gpflow.Module):
         divided out in natural parameters, so that :meth:`LatentPrior.condition` can put the whole
         prior in. Where the draws are as wide as the prior, y_n says nothing.
 
+        :param mask: True where ``Y`` is observed; None where nothing is missing. An encoder that
+            does not take it is heard as it is, also at points without any observation.
         :return: mean and variance [batch..., N, L].
         """
         seeds = tf.unstack(tf.random.split(seed, num_draws, alg="philox"))
-        draws = tf.stack([self.encoder.sample(Y, s) for s in seeds])
+        side = side_inputs(self.encoder, mask)
+        draws = tf.stack([self.encoder.sample(Y, s, **side) for s in seeds])
         mean, variance = tf.nn.moments(draws, axes=[0])
+        empty = side.get("mask")
         if num_draws == 1:
-            return mean, tf.zeros_like(mean)
+            return uninformative_where_empty(mean, tf.zeros_like(mean), empty)
         variance *= num_draws / (num_draws - 1)
         prior = self.latent_prior.marginal_variance(X)
         # 1 / (1/v - 1/k), kept finite where the encoder is wider than the prior.
         shrinkage = tf.maximum(1.0 - variance / prior, 1e-3)
-        return mean / shrinkage, variance / shrinkage
+        return uninformative_where_empty(mean / shrinkage, variance / shrinkage, empty)
 
     def colour(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
         """Codes [batch..., N, L] of what is sampled in their place; itself unless whitened."""
@@ -229,7 +285,7 @@ class BayesianAutoencoder(gpflow.Module):
 
         The engine scales it by N/B, in one place.
         """
-        bound = self.bind(state.parameters)
+        bound = self.bind(state.parameters, seed=batch.seed)
         if self.whitened_codes:
             latents = bound.colour(batch.X, state.latents)
             latent = tf.reduce_sum(-0.5 * (LOG_2PI + tf.square(state.latents)))

@@ -9,7 +9,7 @@ from ..latent_priors import GP, SparseGP, TitsiasGP
 from ..latent_priors.base import KernelLike
 from .variational import LikelihoodLike, MeanFieldAutoencoder, Network, VariationalAutoencoder
 
-__all__ = ["GPPVAE", "GPVAE", "SVGPVAE"]
+__all__ = ["GPPVAE", "GPVAE", "SGPVAE", "SVGPVAE"]
 
 
 class GPVAE(VariationalAutoencoder):
@@ -54,6 +54,52 @@ class SVGPVAE(VariationalAutoencoder):
         """Arguments as in :class:`GPVAE`, and ``inducing_variable`` as in GPflow (or [M, D])."""
         prior = TitsiasGP(kernel, inducing_variable, latent_dim)
         super().__init__(prior, decoder, encoder, likelihood)
+
+
+class SGPVAE(VariationalAutoencoder):
+    r"""Sparse GP-VAE for partly observed tasks of any length (Ashman et al. 2020).
+
+    Each task has a structured posterior of its own inducing outputs (their eq. 4), the prior times
+    the approximate likelihoods that the encoder emits for each point,
+
+    .. math:: q(u) \propto p(u) \prod_n N(\mu_n | k(x_n, Z) K_{ZZ}^{-1} u, s_n^2),
+
+    and :math:`q(f) = \int p(f | u) q(u) du`, with the bound
+    :math:`\sum_n E_q[\log p(y_n | f_n)] - KL[q(u) \| p(u)]`. That q(u) is Titsias's optimal one
+    for pseudo-observations :math:`(\mu_n, s_n^2)`, which is what
+    :class:`~gpflow_bae.latent_priors.TitsiasGP` conditions on; and as his collapsed evidence is
+    :math:`\sum_n E_q[\log N(\mu_n | f_n, s_n^2)] - KL[q(u) \| p(u)]`, the bound of
+    :class:`VariationalAutoencoder`, in which those expectations are taken off again, is theirs. Of
+    whole tasks it is :class:`SVGPVAE`'s as well; the new parts are the encoders for missing data
+    (:func:`~gpflow_bae.encoders.partial_encoder`).
+
+    Tasks of unequal length are padded: repeat an input of the task, and make the outputs NaN. A
+    point without any observation changes neither posterior nor bound. Minibatches are of tasks.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelLike,
+        inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
+        decoder: Network,
+        encoder: Network,
+        likelihood: LikelihoodLike,
+        latent_dim: int,
+    ):
+        """Arguments as in :class:`SVGPVAE`.
+
+        :param encoder: any Gaussian encoder, such as a partial inference network
+            (``partial_encoder("factornet", P, L)``) or a
+            :class:`~gpflow_bae.encoders.FreeFormEncoder`; or a built Keras model as in
+            :class:`GPVAE`, which then sees zeros where data are missing.
+        """
+        prior = TitsiasGP(kernel, inducing_variable, latent_dim)
+        super().__init__(prior, decoder, encoder, likelihood)
+
+    @property
+    def splits_over_points(self) -> bool:
+        """False: q(u) of a task is that given all of its points, never an estimate of it."""
+        return False
 
 
 class GPPVAE(MeanFieldAutoencoder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import gpflow
@@ -11,12 +12,13 @@ from gpflow.base import TensorType
 
 from ..decoders import KerasDecoder
 from ..encoders import StochasticEncoder
-from ..latent_priors import GP, SparseGP, StandardNormal
+from ..latent_priors import GP, DeepSparseGP, SparseGP, StandardNormal
 from ..latent_priors.base import GaussianLatentPrior, KernelLike
+from ..latent_priors.deep_layers import InducingLike
 from ..likelihoods import MaskedLikelihood
 from .autoencoder import BayesianAutoencoder
 
-__all__ = ["BAE", "GPBAE", "SGPBAE"]
+__all__ = ["BAE", "DSGPBAE", "GPBAE", "SGPBAE"]
 
 Network: TypeAlias = keras.Model | tf.Module
 
@@ -67,6 +69,43 @@ class SGPBAE(BayesianAutoencoder):
         """
         prior = SparseGP(
             kernel, inducing_variable, latent_dim, code_noise_variance, inducing_outputs
+        )
+        super().__init__(
+            **_compose(prior, decoder, encoder, likelihood), whitened_codes=whitened_codes
+        )
+
+
+class DSGPBAE(BayesianAutoencoder):
+    """Fully Bayesian autoencoder with a deep sparse GP latent (Tran et al. 2023): one long task."""
+
+    def __init__(
+        self,
+        kernels: Sequence[KernelLike],
+        inducing_variables: Sequence[InducingLike] | InducingLike,
+        decoder: Network,
+        encoder: Network,
+        likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
+        latent_dim: int,
+        hidden_dims: Sequence[int] | None = None,
+        code_noise_variance: float = 1e-3,
+        whitened_codes: bool = False,
+        num_draws: int = 1,
+    ):
+        """Other arguments as in :class:`SGPBAE`.
+
+        :param kernels, inducing_variables: one for each layer, as in
+            :class:`~gpflow_bae.latent_priors.DeepSparseGP`, which says what is sampled.
+        :param hidden_dims: widths of the hidden layers; None for that of the inputs.
+        :param num_draws: draws of the hidden layers in each evaluation.
+        :raises ValueError: for layers that do not fit each other, or ``num_draws`` with whitened
+            codes, which take one draw.
+        """
+        if whitened_codes and num_draws != 1:
+            raise ValueError(
+                f"whitened_codes take one draw of the prior, got num_draws={num_draws}."
+            )
+        prior = DeepSparseGP(
+            kernels, inducing_variables, latent_dim, hidden_dims, code_noise_variance, num_draws
         )
         super().__init__(
             **_compose(prior, decoder, encoder, likelihood), whitened_codes=whitened_codes

@@ -14,12 +14,12 @@ from gpflow.base import Parameter, TensorType
 
 from ..base import Batch, LatentPosterior, Snapshot, VariationalTerms
 from ..decoders import KerasDecoder
-from ..encoders import GaussianEncoder
+from ..encoders import BaseGaussianEncoder, GaussianEncoder, side_inputs
 from ..latent_priors import StandardNormal
 from ..latent_priors.base import LOG_2PI, GaussianLatentPrior
 from ..likelihoods import MaskedLikelihood
 from ..mcmc.noise import standard_noise
-from .autoencoder import BayesianAutoencoder
+from .autoencoder import BayesianAutoencoder, uninformative_where_empty
 
 __all__ = ["CVAE", "VAE", "MeanFieldAutoencoder", "VariationalAutoencoder"]
 
@@ -48,9 +48,13 @@ class VariationalAutoencoder(BayesianAutoencoder):
     For the standard normal prior this is the plain VAE: q(latent_n) is a Gaussian whose moments
     are the encoder's, reparameterised. Decoder weights and hyperparameters have point estimates;
     their priors join the bound where the settings of the fit say so.
+
+    A point without any observation, such as the padding of a task that is shorter than others, has
+    a pseudo-observation that says nothing: the posterior of the other points is what it would be
+    without that point, its own is the prior given the others, and its terms of the bound cancel.
     """
 
-    encoder: GaussianEncoder
+    encoder: BaseGaussianEncoder
 
     def __init__(
         self,
@@ -61,7 +65,7 @@ class VariationalAutoencoder(BayesianAutoencoder):
     ):
         """Arguments as in :class:`BayesianAutoencoder`; the encoder must be Gaussian."""
         encoder = as_encoder(encoder)
-        if not isinstance(encoder, GaussianEncoder):
+        if not isinstance(encoder, BaseGaussianEncoder):
             raise TypeError(
                 "A variational model needs the density of its codes: encoder must be a "
                 f"gpflow_bae.encoders.GaussianEncoder, got {type(encoder).__name__}."
@@ -78,20 +82,49 @@ class VariationalAutoencoder(BayesianAutoencoder):
         """Trainable variables of the prior over codes."""
         return tuple(self.latent_prior.trainable_variables)
 
-    def encode(self, X: TensorType | None, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """The encoder's means and variances [batch..., N, L]; ``X`` matters to subclasses."""
-        return self.encoder(Y)
+    def encoder_moments(
+        self,
+        X: TensorType | None,
+        Y: TensorType,
+        mask: TensorType | None = None,
+        indices: TensorType | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The encoder's means and variances as it emits them; ``X`` matters to subclasses."""
+        return self.encoder(Y, **side_inputs(self.encoder, mask, indices))
 
-    @check_shapes("Y: [batch..., N, P]")
-    def posterior(self, X: TensorType | None, Y: TensorType) -> LatentPosterior:
+    @check_shapes("Y: [batch..., N, P]", "mask: [batch..., N, P]")
+    def encode(
+        self,
+        X: TensorType | None,
+        Y: TensorType,
+        mask: TensorType | None = None,
+        indices: TensorType | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances [batch..., N, L] of the pseudo-observations.
+
+        :param mask: True where ``Y`` is observed; None where nothing is missing. A point without
+            any observation says nothing of its code, whatever the encoder makes of it.
+        :param indices: which items of the training data these are, for encoders that hold codes.
+        """
+        return uninformative_where_empty(*self.encoder_moments(X, Y, mask, indices), mask)
+
+    @check_shapes("Y: [batch..., N, P]", "mask: [batch..., N, P]")
+    def posterior(
+        self, X: TensorType | None, Y: TensorType, mask: TensorType | None = None
+    ) -> LatentPosterior:
         """Marginal moments of q(latents | X, Y); missing entries of ``Y`` must be zeros."""
-        return self.latent_prior.condition(X, *self.encode(X, Y))
+        return self.latent_prior.condition(X, *self.encode(X, Y, mask))
 
     def pseudo_observations(
-        self, X: TensorType | None, Y: TensorType, seed: TensorType, num_draws: int = 16
+        self,
+        X: TensorType | None,
+        Y: TensorType,
+        seed: TensorType,
+        num_draws: int = 16,
+        mask: TensorType | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The encoder's output as it is: it is trained to be a pseudo-observation."""
-        return self.encode(X, Y)
+        return self.encode(X, Y, mask)
 
     def snapshot(self, data: Any) -> Snapshot | None:
         """None: the bound of a batch needs nothing of other points."""
@@ -99,7 +132,7 @@ class VariationalAutoencoder(BayesianAutoencoder):
 
     def approximate_posterior(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Mean and variance [T, N, L] of q(latents), and the batch's share of KL[q || prior]."""
-        mean, variance = self.encode(batch.X, batch.Y)
+        mean, variance = self.encode(batch.X, batch.Y, batch.mask, batch.indices)
         q = self.latent_prior.condition_batch(batch.X, mean, variance, batch.point_scale)
         pseudo = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(q.mean)
         pseudo -= 0.5 * q.variance / variance  # the expectation over q of the quadratic
@@ -130,7 +163,20 @@ class MeanFieldAutoencoder(VariationalAutoencoder):
     A prior that couples the points of a task needs all of their codes. In a minibatch of points
     only the batch's are fresh; of the others a snapshot is taken, as often as the engine takes
     one, where Casale et al. (section 3.3) take a Taylor expansion of that term once an epoch.
+
+    A point without any observation keeps the Gaussian that the encoder gives it, and is part of
+    the bound: a mean-field q cannot say nothing. So leave such points out instead of padding.
     """
+
+    def encode(
+        self,
+        X: TensorType | None,
+        Y: TensorType,
+        mask: TensorType | None = None,
+        indices: TensorType | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances [batch..., N, L] of q(latents) itself."""
+        return self.encoder_moments(X, Y, mask, indices)
 
     @property
     def splits_over_points(self) -> bool:
@@ -141,19 +187,27 @@ class MeanFieldAutoencoder(VariationalAutoencoder):
         """The codes of all points as they are now; None where minibatches are of whole tasks."""
         if data.axis == 0:
             return None
-        mean, _ = self.encode(data.X, data.Y)
+        mean, _ = self.encode(data.X, data.Y, data.mask)
         return Snapshot(data.X, tf.stop_gradient(mean))
 
     def pseudo_observations(
-        self, X: TensorType | None, Y: TensorType, seed: TensorType, num_draws: int = 16
+        self,
+        X: TensorType | None,
+        Y: TensorType,
+        seed: TensorType,
+        num_draws: int = 16,
+        mask: TensorType | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The encoder's means as codes: the prior has noise of its own (Casale et al., eq. 10)."""
-        mean, _ = self.encode(X, Y)
-        return mean, tf.zeros_like(mean)
+        """The encoder's means as codes: the prior has noise of its own (Casale et al., eq. 10).
+
+        A point without any observation has none.
+        """
+        mean, _ = self.encode(X, Y, mask)
+        return uninformative_where_empty(mean, tf.zeros_like(mean), mask)
 
     def approximate_posterior(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """The encoder's moments, and -E_q[log p(latents | X)] - H[q]."""
-        mean, variance = self.encode(batch.X, batch.Y)
+        mean, variance = self.encode(batch.X, batch.Y, batch.mask, batch.indices)
         entropy = 0.5 * tf.reduce_sum(tf.math.log(variance) + 1.0 + LOG_2PI)
         if batch.snapshot is None or batch.indices is None:
             expected = self.latent_prior.expected_log_prob(batch.X, mean, variance)
@@ -240,9 +294,22 @@ class CVAE(VariationalAutoencoder):
         shape = tf.concat([tf.shape(values)[:-1], [self.condition_dim]], 0)
         return tf.concat([values, tf.broadcast_to(features, shape)], -1)
 
-    def encode(self, X: TensorType | None, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """The encoder's means and variances given observations and features of the inputs."""
-        return self.encoder(self._join(Y, X))
+    def encoder_moments(
+        self,
+        X: TensorType | None,
+        Y: TensorType,
+        mask: TensorType | None = None,
+        indices: TensorType | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The encoder's means and variances given observations and features of the inputs.
+
+        The features are always observed: an encoder that takes the mask sees it with ones for them.
+        """
+        joined = self._join(Y, X)
+        if mask is not None:
+            features = tf.ones_like(joined[..., tf.shape(Y)[-1] :], tf.bool)
+            mask = tf.concat([tf.cast(mask, tf.bool), features], -1)
+        return self.encoder(joined, **side_inputs(self.encoder, mask, indices))
 
     def decode(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
         """Likelihood parameters at codes and features of the inputs."""

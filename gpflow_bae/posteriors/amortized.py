@@ -13,6 +13,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from .. import diagnostics, functional
+from ..encoders import side_inputs
 from ..mcmc.noise import standard_noise
 from ..models import BayesianAutoencoder
 
@@ -62,6 +63,7 @@ class Posterior:
         history: np.ndarray | None = None,
         seconds: Mapping[str, float] | None = None,
         warm_start_losses: np.ndarray | None = None,
+        mask: TensorType | None = None,
     ):
         """
         :param parameters: unconstrained values [S, ...] in the order of ``model.sampled_paths``.
@@ -71,10 +73,11 @@ class Posterior:
         :param latents: the codes that were sampled with the parameters [S, T, N, L]; None for a
             variational model, whose codes come from the encoder.
         :param history: log prior, log likelihood and encoder loss of each round [rounds, 3].
+        :param mask: [T, N, P], where ``Y`` is observed; None where nothing is missing.
         """
         self.model = model
         self.parameters, self.encoder = list(parameters), list(encoder)
-        self.X, self.Y, self.latents = X, Y, latents
+        self.X, self.Y, self.mask, self.latents = X, Y, mask, latents
         self.temperature, self.history = temperature, history
         self.seconds = dict(seconds or {})
         self.warm_start_losses = warm_start_losses
@@ -102,22 +105,32 @@ class Posterior:
             stack("encoder", len(model.encoder_paths)),
             data.X,
             data.Y,
-            latents=np.stack([s["latents"] for s in samples]),
+            latents=(
+                np.stack([s["latents"] for s in samples]) if "latents" in samples[0] else None
+            ),
+            mask=data.mask,
             **kwargs,
         )
 
     @classmethod
-    def from_point(cls, model: BayesianAutoencoder, data: Any, **kwargs: Any) -> Posterior:
-        """A bank of one: the model as it stands, for example after variational training."""
-        values = functional.unconstrained_values(model.sampled_parameters)
-        return cls(
-            model,
-            [v.numpy()[None] for v in values],
-            [v.numpy()[None] for v in model.encoder_variables],
-            data.X,
-            data.Y,
-            **kwargs,
-        )
+    def from_point(
+        cls,
+        model: BayesianAutoencoder,
+        data: Any,
+        draws: Sequence[np.ndarray] | None = None,
+        **kwargs: Any,
+    ) -> Posterior:
+        """A bank of one: the model as it stands, for example after variational training.
+
+        :param draws: unconstrained parameters [S, ...] drawn from an approximate posterior, in the
+            order of ``model.sampled_paths``, instead; the encoder is one for all.
+        """
+        if draws is None:
+            values = functional.unconstrained_values(model.sampled_parameters)
+            draws = [v.numpy()[None] for v in values]
+        count = len(draws[0])
+        encoder = [np.repeat(v.numpy()[None], count, 0) for v in model.encoder_variables]
+        return cls(model, draws, encoder, data.X, data.Y, mask=data.mask, **kwargs)
 
     @property
     def num_samples(self) -> int:
@@ -165,7 +178,7 @@ class Posterior:
         :param num_draws: draws of a stochastic encoder for each point.
         :param seed: of those draws.
         """
-        X, Y = self._given(given)
+        X, Y, mask = self._given(given)
         Xnew = None if Xnew is None else self._inputs(Xnew)
         means, variances = [], []
         for s in range(self.num_samples):
@@ -173,11 +186,12 @@ class Posterior:
                 mean = tf.constant(self.latents[s], gpflow.default_float())
                 variance = tf.zeros_like(mean)
                 if Xnew is not None:
-                    mean, variance = self._from_codes(self._sample(s)[0], mean, X, Xnew)
+                    draw_seed = tf.constant([seed + 2, s], tf.int32)
+                    mean, variance = self._from_codes(self._sample(s)[0], mean, X, Xnew, draw_seed)
             else:
                 draw_seed = tf.constant([seed, s], tf.int32)
                 mean, variance = self._latent(
-                    *self._sample(s), X, Y, Xnew, draw_seed, num_draws=num_draws
+                    *self._sample(s), X, Y, mask, Xnew, draw_seed, num_draws=num_draws
                 )
             means.append(mean.numpy())
             variances.append(variance.numpy())
@@ -258,10 +272,11 @@ class Posterior:
 
     def encode(self, Y: TensorType, *, num_draws: int = 16, seed: int = 0) -> np.ndarray:
         """Codes drawn by the encoders alone, without the prior: [S, num_draws, T, N, L]."""
-        _, Y = self._given((self.X, Y), check_inputs=False)
+        _, Y, mask = self._given((self.X, Y), check_inputs=False)
+        seeds = [tf.constant([seed, s], tf.int32) for s in range(self.num_samples)]
         draws = [
-            self._draw(*self._sample(s), Y, tf.constant([seed, s], tf.int32), num_draws=num_draws)
-            for s in range(self.num_samples)
+            self._draw(*self._sample(s), Y, mask, draw_seed, num_draws=num_draws)
+            for s, draw_seed in enumerate(seeds)
         ]
         return np.stack([d.numpy() for d in draws])
 
@@ -284,9 +299,10 @@ class Posterior:
 
     def _given(
         self, given: tuple[TensorType | None, TensorType] | None, check_inputs: bool = True
-    ) -> tuple[tf.Tensor | None, tf.Tensor]:
+    ) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
+        """Inputs, observations with zeros where missing, and the mask (None where none are)."""
         if given is None:
-            return self.X, tf.convert_to_tensor(self.Y)
+            return self.X, tf.convert_to_tensor(self.Y), self.mask
         X, Y = given
         Y = np.asarray(Y, dtype=np.float32)
         Y = Y[None] if Y.ndim == 2 else Y
@@ -307,7 +323,21 @@ class Posterior:
             raise ValueError(
                 f"X and Y must have the same number of points, got {X.shape[-2]} and {Y.shape[-2]}."
             )
-        return X, tf.constant(np.nan_to_num(Y, nan=0.0))
+        seen = ~np.isnan(Y)
+        if getattr(self.model.encoder, "takes_indices", False) and not self._is_training_data(Y):
+            raise ValueError(
+                f"{type(self.model.encoder).__name__} has codes for the training data only; leave "
+                "given out, or pass the training data themselves."
+            )
+        mask = None if seen.all() else tf.constant(seen)
+        return X, tf.constant(np.nan_to_num(Y, nan=0.0)), mask
+
+    def _is_training_data(self, Y: np.ndarray) -> bool:
+        """Whether ``Y``, NaN where missing, is what the model was fitted to."""
+        train = np.asarray(self.Y)
+        if self.mask is not None:
+            train = np.where(self.mask, train, np.nan)
+        return np.array_equal(train, Y, equal_nan=True)
 
     @check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
     def _latent_given_pseudo(
@@ -316,21 +346,28 @@ class Posterior:
         encoder_values: list[tf.Tensor],
         X: tf.Tensor | None,
         Y: tf.Tensor,
+        mask: tf.Tensor | None,
         Xnew: tf.Tensor | None,
         seed: tf.Tensor,
         num_draws: int,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        model = self.model.bind(values, encoder_values)
-        mean, variance = model.pseudo_observations(X, Y, seed, num_draws)
+        prior_seed = tf.random.fold_in(seed, 0x9D, alg="philox")
+        model = self.model.bind(values, encoder_values, prior_seed)
+        mean, variance = model.pseudo_observations(X, Y, seed, num_draws, mask)
         if Xnew is None:
             q = model.latent_prior.condition(X, mean, variance)
             return q.mean, q.variance
         return model.latent_prior.predict(Xnew, X, mean, variance)
 
     def _latent_given_codes(
-        self, values: list[tf.Tensor], codes: tf.Tensor, X: tf.Tensor | None, Xnew: tf.Tensor
+        self,
+        values: list[tf.Tensor],
+        codes: tf.Tensor,
+        X: tf.Tensor | None,
+        Xnew: tf.Tensor,
+        seed: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        prior = self.model.bind(values).latent_prior
+        prior = self.model.bind(values, seed=seed).latent_prior
         return prior.predict(Xnew, X, codes, tf.zeros_like(codes))
 
     def _decode_draws(
@@ -363,9 +400,11 @@ class Posterior:
         values: list[tf.Tensor],
         encoder_values: list[tf.Tensor],
         Y: tf.Tensor,
+        mask: tf.Tensor | None,
         seed: tf.Tensor,
         num_draws: int,
     ) -> tf.Tensor:
         model = self.model.bind(values, encoder_values)
         seeds = tf.unstack(tf.random.split(seed, num_draws, alg="philox"))
-        return tf.stack([model.encoder.sample(Y, s) for s in seeds])
+        side = side_inputs(model.encoder, mask)
+        return tf.stack([model.encoder.sample(Y, s, **side) for s in seeds])

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from .. import functional
 from ..base import Batch
+from ..encoders import side_inputs
 from ..mcmc import adaptive_sghmc
 from ..models import BayesianAutoencoder, State
 from .data import TrainingData, draw_indices
@@ -25,6 +26,8 @@ from .settings import AmortizedSettings
 __all__ = ["AmortizedRound", "Chain", "RoundStatistics"]
 
 SamplerState = adaptive_sghmc.State
+
+_PRIOR_DRAWS = 0x9D  # seeds of the draws of a prior over codes, folded into those of a step
 
 
 class Chain(NamedTuple):
@@ -73,7 +76,27 @@ class AmortizedRound:
         if model.whitened_codes and settings.codes != "carried":
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
         self.scale = data.num_items / batch_size  # N/B, the only place
+        self.temperatures = self._temperatures()
         self._compiled = tf.function(self._round, autograph=False, jit_compile=jit_compile)
+
+    def _temperatures(self) -> tuple[tuple[float, ...], float]:
+        """The temperature of each parameter, and of the codes."""
+        settings, paths = self.settings, self.model.sampled_paths
+        for start in settings.point_estimates:
+            if not any(path.startswith(start) for path in paths):
+                raise ValueError(
+                    f"point_estimates holds {start!r}, with which no sampled parameter's path "
+                    f"begins; paths are such as {paths[0]!r} and {paths[-1]!r}."
+                )
+        if settings.point_estimates and settings.subtract_gradient_noise:
+            raise ValueError(
+                "point_estimates have no noise from which subtract_gradient_noise could take some; "
+                "set one of them only."
+            )
+        return tuple(
+            0.0 if path.startswith(settings.point_estimates) else settings.temperature
+            for path in paths
+        ), settings.temperature
 
     @property
     def tracing_count(self) -> int:
@@ -83,17 +106,22 @@ class AmortizedRound:
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At the model's present values; the codes at ``latents``, else drawn by the encoder."""
         if latents is None:
-            latents = self.model.encoder.sample(self.data.Y, seed)
+            latents = self._draw_codes(self.data.gather(None), seed)
         latents = tf.cast(latents, gpflow.default_float())
         latents = self.model.whiten(self.data.X, latents)
         values = functional.unconstrained_values(self.model.sampled_parameters)
         return Chain(adaptive_sghmc.init(values), adaptive_sghmc.init(latents))
 
-    def latents(self, chain: Chain) -> tf.Tensor:
-        """The codes of all points [T, N, L]."""
+    def _draw_codes(self, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
+        encoder = self.model.encoder
+        return encoder.sample(batch.Y, seed, **side_inputs(encoder, batch.mask))
+
+    def latents(self, chain: Chain, seed: tf.Tensor | None = None) -> tf.Tensor:
+        """The codes of all points [T, N, L]; ``seed`` of draws of the prior, if it makes some."""
         if not self.model.whitened_codes:
             return chain.codes.position
-        return self.model.bind(chain.parameters.position).colour(self.data.X, chain.codes.position)
+        bound = self.model.bind(chain.parameters.position, seed=seed)
+        return bound.colour(self.data.X, chain.codes.position)
 
     def __call__(self, chain: Chain, seed: tf.Tensor, adapt: bool) -> tuple[Chain, RoundStatistics]:
         """Run one round; the encoder's variables change in place."""
@@ -108,7 +136,7 @@ class AmortizedRound:
         batch = data.gather(indices)
         codes = self._gather_codes(chain.codes, indices)
         if settings.codes == "encoder":
-            fresh = tf.cast(self.model.encoder.sample(batch.Y, seeds[1]), codes.position.dtype)
+            fresh = tf.cast(self._draw_codes(batch, seeds[1]), codes.position.dtype)
             fresh = tf.ensure_shape(fresh, codes.position.shape)
             codes = codes._replace(position=fresh, momentum=tf.zeros_like(fresh))
 
@@ -121,8 +149,10 @@ class AmortizedRound:
             batch = data.gather(indices)
         parameters, codes = _split(state)
         latents = codes.position
+        batch = batch._replace(seed=tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox"))
         if self.model.whitened_codes:
-            latents = self.model.bind(parameters.position).colour(batch.X, latents)
+            bound = self.model.bind(parameters.position, seed=batch.seed)
+            latents = bound.colour(batch.X, latents)
         loss = self._encoder_steps(batch, latents, seeds[1], seeds[3])
 
         point = State(parameters.position, codes.position)
@@ -198,14 +228,16 @@ class AmortizedRound:
         settings = self.settings
 
         def body(i: tf.Tensor, state: SamplerState) -> SamplerState:
-            gradient = self.log_density_gradient(state.position, batch)
+            step_seed = tf.random.fold_in(seed, i, alg="philox")
+            prior_seed = tf.random.fold_in(step_seed, _PRIOR_DRAWS, alg="philox")
+            gradient = self.log_density_gradient(state.position, batch._replace(seed=prior_seed))
             return adaptive_sghmc.update(
                 state,
                 gradient,
-                tf.random.fold_in(seed, i, alg="philox"),
+                step_seed,
                 step_size=settings.step_size,
                 momentum_decay=settings.momentum_decay,
-                temperature=settings.temperature,
+                temperature=self.temperatures,
                 adapt=adapt,
                 noise=settings.noise,
                 subtract_gradient_noise=settings.subtract_gradient_noise,
@@ -229,6 +261,7 @@ class AmortizedRound:
         """J Adam steps on (observation, sampled code) pairs; the mean loss."""
         settings = self.settings
         Y = tf.reshape(batch.Y, [-1, batch.Y.shape[-1]])
+        mask = None if batch.mask is None else tf.reshape(batch.mask, tf.shape(Y))
         codes = tf.reshape(latents, [-1, latents.shape[-1]])
         size = settings.encoder_batch_size
         whole = size is None or size >= Y.shape[0]
@@ -239,12 +272,13 @@ class AmortizedRound:
             step_seeds = tf.unstack(
                 tf.random.split(tf.random.fold_in(seed, i, alg="philox"), alg="philox")
             )
-            targets, inputs = codes, Y
+            targets, inputs, seen = codes, Y, mask
             if not whole:
                 rows = tf.random.stateless_uniform(
                     [size], step_seeds[0], 0, Y.shape[0], tf.int32, alg="philox"
                 )
                 targets, inputs = tf.gather(codes, rows), tf.gather(Y, rows)
+                seen = None if mask is None else tf.gather(mask, rows)
             # The paper's squared error compares with the very noise that started the codes.
             paired = settings.encoder_loss == "mse" and whole and settings.codes == "encoder"
             with tf.GradientTape() as tape:
@@ -254,6 +288,7 @@ class AmortizedRound:
                     targets if not paired else latents,
                     start_seed if paired else step_seeds[1],
                     settings.encoder_loss,
+                    seen if not paired else batch.mask,
                 )
             gradients = tape.gradient(loss, self.encoder_variables)
             self.optimizer.apply(gradients, self.encoder_variables)

@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..encoders import GaussianEncoder
+from ..encoders import BaseGaussianEncoder, side_inputs
 
 __all__ = ["ENCODER_LOSSES", "check_encoder_loss", "encoder_loss"]
 
@@ -20,13 +20,18 @@ ENCODER_LOSSES = ("energy", "mse", "nll")
 
 
 def check_encoder_loss(kind: str, encoder: Any) -> None:
-    """Refuse an unknown loss, and ``nll`` for an encoder without a density."""
+    """Refuse an unknown loss, ``nll`` without a density, and an encoder without observations."""
     if kind not in ENCODER_LOSSES:
         raise ValueError(f"encoder_loss must be one of {ENCODER_LOSSES}, got {kind!r}.")
     if kind == "nll" and not hasattr(encoder, "log_prob"):
         raise ValueError(
             f'encoder_loss="nll" needs an encoder with a density, and {type(encoder).__name__} '
             'has none; use "energy".'
+        )
+    if getattr(encoder, "takes_indices", False):
+        raise ValueError(
+            f"{type(encoder).__name__} holds codes of the training data, which this model samples "
+            "itself; give it an encoder of observations."
         )
 
 
@@ -37,11 +42,12 @@ def _norm(difference: tf.Tensor) -> tf.Tensor:
 
 
 def encoder_loss(
-    encoder: GaussianEncoder | Any,
+    encoder: BaseGaussianEncoder | Any,
     Y: TensorType,
     latents: TensorType,
     seed: TensorType,
     kind: str = "energy",
+    mask: TensorType | None = None,
 ) -> tf.Tensor:
     """Mean loss of the encoder on pairs of observations and sampled codes.
 
@@ -52,13 +58,16 @@ def encoder_loss(
 
     :param Y: observations [batch..., N, P], zeros where missing.
     :param latents: sampled codes [batch..., N, L].
+    :param mask: [batch..., N, P], True where observed, for an encoder that takes it; None where
+        nothing is missing.
     """
+    side = side_inputs(encoder, mask)
     if kind == "nll":
-        return -tf.reduce_mean(encoder.log_prob(Y, latents))
-    first = encoder.sample(Y, seed)
+        return -tf.reduce_mean(encoder.log_prob(Y, latents, **side))
+    first = encoder.sample(Y, seed, **side)
     latents = tf.cast(latents, first.dtype)
     if kind == "mse":
         return tf.reduce_mean(tf.reduce_sum(tf.square(first - latents), -1))
-    second = encoder.sample(Y, tf.random.fold_in(seed, 1, alg="philox"))
+    second = encoder.sample(Y, tf.random.fold_in(seed, 1, alg="philox"), **side)
     accuracy = 0.5 * (_norm(first - latents) + _norm(second - latents))
     return tf.reduce_mean(accuracy - 0.5 * _norm(first - second))

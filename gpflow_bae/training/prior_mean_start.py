@@ -16,7 +16,7 @@ import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
 from ..base import Batch, Snapshot, VariationalTerms
-from ..latent_priors import SparseGP
+from ..latent_priors import DeepSparseGP, SparseGP
 from ..models import BayesianAutoencoder
 from .data import TrainingData
 from .settings import VariationalSettings
@@ -59,7 +59,8 @@ class _AtPriorMean(tf.Module):
 
     def terms(self, batch: Batch, seed: TensorType) -> VariationalTerms:
         """log p(Y | decoder(m(X))), and no divergence."""
-        mean, _ = self.latent_prior.given_inducing_outputs(batch.X)
+        prior = self.latent_prior.with_seed(seed)
+        mean, _ = prior.given_inducing_outputs(batch.X)
         F = self.model.decode(batch.X, mean)
         observed = self.observation_likelihood.masked_log_prob(F, batch.Y, batch.mask)
         observed = tf.cast(tf.reduce_sum(observed), mean.dtype)
@@ -70,7 +71,10 @@ class _AtPriorMean(tf.Module):
 class PriorMeanStart:
     """A mode with codes at their prior mean, then an encoder fitted to those codes.
 
-    For a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs.
+    For a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or a
+    :class:`~gpflow_bae.latent_priors.DeepSparseGP`: there the mean is that of the last layer given
+    a draw of the hidden ones, a new draw in each step, and hidden layers start at their linear
+    means.
     """
 
     settings: VariationalSettings = VariationalSettings()
@@ -103,10 +107,10 @@ class PriorMeanStart:
         :raises ValueError: for a model with another prior.
         """
         prior = model.latent_prior
-        if not isinstance(prior, SparseGP) or prior.whitened_inducing is None:
+        if not isinstance(prior, (SparseGP, DeepSparseGP)) or prior.whitened_inducing is None:
             raise ValueError(
                 "PriorMeanStart needs a SparseGP latent prior with inducing_outputs="
-                f'"sampled", got {model.latent_prior_name}; use WarmStart.'
+                f'"sampled", or a DeepSparseGP, got {model.latent_prior_name}; use WarmStart.'
             )
         shape = tuple(prior.whitened_inducing.shape)
         draws = np.random.default_rng(seed).normal(0.0, self.initial_inducing_scale, shape)

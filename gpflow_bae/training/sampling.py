@@ -13,11 +13,12 @@ import tensorflow as tf
 from tqdm.auto import tqdm
 
 from ..mcmc import adaptive_sghmc
-from ..models import BayesianAutoencoder
+from ..models import BayesianAutoencoder, VariationalAutoencoder
 from ..posteriors import Posterior
 from .amortized import AmortizedRound, Chain, RoundStatistics
 from .checkpoints import RunDirectory
 from .data import prepare_data
+from .elbo_round import ElboRound
 from .prior_mean_start import PriorMeanStart
 from .settings import AmortizedSettings, amortized_preset
 from .warm_start import WarmStart
@@ -82,11 +83,13 @@ class _Run:
         self._store.history.assign(np.reshape(self.history, [-1, 3]))
         self._manager.save(checkpoint_number=self.round)
 
-    def keep_sample(self) -> None:
-        """Add the chain's present state to the bank."""
+    def keep_sample(self, seed: tf.Tensor) -> None:
+        """Add the chain's present state to the bank; ``seed`` is its round's."""
         arrays = {f"parameter_{i}": v.numpy() for i, v in enumerate(self.chain.parameters.position)}
         arrays |= {f"encoder_{i}": w.numpy() for i, w in enumerate(self.compiled.encoder_variables)}
-        arrays["latents"] = self.compiled.latents(self.chain).numpy()
+        latents = self.compiled.latents(self.chain, seed)
+        if latents is not None:
+            arrays["latents"] = latents.numpy()
         if self.directory is not None:
             self.directory.write_sample(len(self.samples), arrays)
         self.samples.append(arrays)
@@ -175,6 +178,9 @@ def sample_amortized(
 ) -> Posterior:
     """Sample codes and parameters of ``model`` jointly with Algorithm 1 of Tran et al. (2023).
 
+    Of a variational model the parameters alone are sampled, under its bound, while the encoder is
+    optimised on it (:class:`~gpflow_bae.training.elbo_round.ElboRound`).
+
     :param data: ``(X, Y)``: inputs ``[T, N, D]`` (or ``[N, D]``; None for models without inputs)
         and observations ``[T, N, P]`` (or ``[N, P]``), NaN where missing.
     :param settings: an :class:`AmortizedSettings`, or the preset ``"quick"`` or ``"paper"``.
@@ -200,7 +206,8 @@ def sample_amortized(
     if jit_compile is None:
         jit_compile = bool(tf.config.list_physical_devices("GPU"))
     training_data = prepare_data(model, data, settings.batch_size)
-    compiled = AmortizedRound(model, training_data, settings, jit_compile)
+    kind = ElboRound if isinstance(model, VariationalAutoencoder) else AmortizedRound
+    compiled = kind(model, training_data, settings, jit_compile)
     directory = None
     if out_dir is not None:
         record = {
@@ -245,7 +252,7 @@ def sample_amortized(
             run.seconds["sampling"] += time.perf_counter() - started
             after_burnin = run.round - settings.burnin_rounds
             if after_burnin > 0 and after_burnin % settings.rounds_per_sample == 0:
-                run.keep_sample()
+                run.keep_sample(round_seed)
             if run.round % checkpoint_every == 0 or run.round == num_rounds:
                 run.save()
             bar.update()

@@ -78,6 +78,10 @@ class AmortizedSettings:
     momentum_decay: float = 0.05
     temperature: float = 1.0
     """The posterior is temperature 1; the released code's is 1 / (N P_tasks), 1 over all points."""
+    point_estimates: tuple[str, ...] = ()
+    """Beginnings of the paths of parameters that are optimised instead of sampled, at temperature
+    0 in the same steps: ``(".decoder",)`` or ``(".latent_prior",)`` is an ablation of the paper
+    (appendix F)."""
     subtract_gradient_noise: bool = False
     """Eq. 17's -eta^4 term; refused where it makes a variance negative."""
     noise: Literal["gaussian", "binomial"] = "gaussian"

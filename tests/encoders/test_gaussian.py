@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -9,12 +11,12 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_bae.base import Encoder
-from gpflow_bae.encoders import GaussianEncoder
+from gpflow_bae.encoders import GaussianEncoder, side_inputs
 
 SEED = tf.constant([3, 4])
 
 
-def _linear(mean: np.ndarray, log_scale: list[float], **kwargs: float) -> GaussianEncoder:
+def _linear(mean: np.ndarray, log_scale: list[float], **kwargs: Any) -> GaussianEncoder:
     """Mean Y @ ``mean [P, L]``, constant log standard deviation [L]."""
     num_outputs, latent_dim = mean.shape
     network = keras.Sequential([keras.Input((num_outputs,)), keras.layers.Dense(2 * latent_dim)])
@@ -110,3 +112,27 @@ def test_odd_number_of_outputs_is_refused() -> None:
     network = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3)])
     with pytest.raises(ValueError, match="2 L outputs.*network has 3.*even number"):
         GaussianEncoder(network)
+
+
+def test_the_network_of_a_mask_taking_encoder_sees_the_mask() -> None:
+    """Means [y, mask] W of a linear network; an encoder that does not take the mask ignores it."""
+    kernel = np.concatenate([MEAN, 10.0 * MEAN])
+    rng = np.random.default_rng(0)
+    Y, mask = rng.normal(size=(2, 6, 3)), rng.random((2, 6, 3)) < 0.5
+    network = _linear(kernel, [0.0, -1.0]).model
+    encoder = GaussianEncoder(network, takes_mask=True)
+    expected = Y @ MEAN + 10.0 * mask @ MEAN
+    np.testing.assert_allclose(encoder(Y, mask=mask)[0], expected, rtol=1e-5, atol=1e-5)
+    expected = Y @ MEAN + 10.0 * MEAN.sum(0)  # everything observed
+    np.testing.assert_allclose(encoder(Y)[0], expected, rtol=1e-5, atol=1e-5)
+    blind = _linear(MEAN, [0.0, -1.0])
+    for a, b in zip(blind(Y, mask=mask), blind(Y), strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(blind.sample(Y, SEED, mask=mask), blind.sample(Y, SEED))
+    assert side_inputs(blind, mask) == {} and side_inputs(encoder, mask) == {"mask": mask}
+
+
+def test_a_mask_needs_an_even_number_of_inputs() -> None:
+    """Observations and mask come in pairs."""
+    with pytest.raises(ValueError, match="observations and mask, 2 P of them, but it takes 3"):
+        _linear(MEAN, [0.0, 0.0], takes_mask=True)

@@ -95,3 +95,28 @@ def test_noise_dim_must_leave_room_for_features(noise_dim: int) -> None:
     """At least one noise and one feature among the 5 inputs."""
     with pytest.raises(ValueError, match=f"between 1 and 4 .*got {noise_dim}"):
         _linear(KERNEL, noise_dim)
+
+
+def test_the_mask_comes_between_features_and_noise() -> None:
+    """Codes [y, mask, epsilon] W of a linear network; by default epsilon has the shape of y."""
+    rng = np.random.default_rng(0)
+    kernel = rng.normal(size=(9, 2))
+    network = _linear(kernel, 1).model
+    encoder = StochasticEncoder(network, takes_mask=True)
+    assert encoder.noise_dim == 3
+    Y, noise = rng.normal(size=(2, 6, 3)), rng.normal(size=(2, 6, 3))
+    mask = rng.random((2, 6, 3)) < 0.5
+    for given, seen in ((mask, mask), (None, np.ones_like(mask))):
+        expected = Y @ kernel[:3] + seen @ kernel[3:6] + noise @ kernel[6:]
+        np.testing.assert_allclose(encoder(Y, noise, given), expected, rtol=1e-5, atol=1e-5)
+    blind = _linear(KERNEL, noise_dim=2)
+    np.testing.assert_array_equal(blind.sample(Y, SEED, mask=mask), blind.sample(Y, SEED))
+
+
+def test_widths_of_mask_taking_encoders() -> None:
+    """2 P + noise_dim inputs."""
+    network = _linear(KERNEL, noise_dim=2).model
+    with pytest.raises(ValueError, match="takes 5 inputs, which is not divisible by 3"):
+        StochasticEncoder(network, takes_mask=True)
+    with pytest.raises(ValueError, match="2 P . noise_dim, but it takes 5 and noise_dim is 2"):
+        StochasticEncoder(network, 2, takes_mask=True)

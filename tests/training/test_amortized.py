@@ -450,3 +450,24 @@ def test_prior_mean_start_fits_the_mode_and_starts_there() -> None:
     np.testing.assert_array_equal(latents, mean)
     with pytest.raises(ValueError, match="PriorMeanStart needs a SparseGP latent prior"):
         start.run(bae(), training.prepare_data(bae(), (None, Y)), seed=0, progress=False)
+
+
+def test_point_estimates_have_no_noise_and_the_others_do() -> None:
+    """Parameters at temperature 0 move alike whatever the seed of the noise; the others do not.
+
+    After one step from the same state the gradient is the same, so only noise can differ.
+    """
+    model, data = sgp_bae(), random_data(3, 5)
+    compiled = compiled_round(
+        model, data, num_sampler_steps=1, num_encoder_steps=0, point_estimates=(".decoder",)
+    )
+    chain = compiled.initial_chain(tf.constant([0, 0]))
+    ends = [compiled(chain, tf.constant([0, s]), True)[0].parameters.position for s in (1, 2)]
+    for path, one, other in zip(model.sampled_paths, *ends, strict=True):
+        same = bool(tf.reduce_all(one == other))
+        assert same == path.startswith(".decoder"), path
+
+
+def test_unknown_point_estimates() -> None:
+    with pytest.raises(ValueError, match="no sampled parameter's path begins"):
+        compiled_round(sgp_bae(), random_data(3, 5), point_estimates=(".encoder",))

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gpflow_bae.encoders import FreeFormEncoder
 from gpflow_bae.training import encoder_loss
+from gpflow_bae.training.encoder_losses import check_encoder_loss
 
 SEED = tf.constant([2, 7])
 
@@ -82,3 +84,33 @@ def test_energy_gradient_is_finite_where_draws_coincide() -> None:
         tape.watch(scale)
         loss = encoder_loss(ScaledNoise(scale), np.zeros((3, 2)), tf.zeros([3, 2]), SEED)
     assert np.isfinite(tape.gradient(loss, scale))
+
+
+@pytest.mark.parametrize("kind", ["energy", "mse", "nll"])
+def test_an_encoder_that_takes_the_mask_gets_it(kind: str) -> None:
+    """Codes that are the mask: the error of a draw that is the mask too is zero, in each score.
+
+    Two equal draws at the code have an energy of half of the shift in their roots, 1e-6; the
+    density here is the negative squared error.
+    """
+
+    class Mask:
+        takes_mask = True
+
+        def sample(self, Y: tf.Tensor, seed: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+            return tf.cast(mask, tf.float64)
+
+        def log_prob(self, Y: tf.Tensor, latents: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+            return -tf.reduce_sum((tf.cast(mask, tf.float64) - latents) ** 2, -1)
+
+    mask = np.random.default_rng(0).random((2, 5, 3)) < 0.5
+    Y = np.zeros(mask.shape)
+    for codes, close in ((mask, True), (~mask, False)):
+        loss = encoder_loss(Mask(), Y, codes.astype(float), SEED, kind, mask)
+        assert (abs(float(loss)) < 1e-5) == close
+
+
+def test_codes_of_the_training_data_are_no_encoder_to_fit() -> None:
+    """A sampled model has such codes already."""
+    with pytest.raises(ValueError, match="FreeFormEncoder holds codes .* model samples itself"):
+        check_encoder_loss("energy", FreeFormEncoder(1, 2, 3))

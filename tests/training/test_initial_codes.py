@@ -209,3 +209,43 @@ def test_a_warm_start_under_another_prior_trains_what_the_two_share() -> None:
         # Its own inducing inputs are no business of the exact prior's.
         assert np.array_equal(value, after[path]) == path.endswith(".Z"), path
     assert warm_start.describe()["latent_prior"] == "GP"
+
+
+def test_a_warm_start_under_fewer_inducing_points_moves_all_of_the_chain_s() -> None:
+    """An SVGP-VAE of 5 points is fitted; the chain has one at every input, where FITC is exact.
+
+    Its inducing outputs must then be the posterior mean of GP regression on what the fit's encoder
+    says at the training inputs, in NumPy; whitened codes start at their prior's mean, which is the
+    same. Tolerance: the jitter of 1e-6 and float32 networks.
+    """
+    X, Y, _ = slow_and_fast(0.3)
+    X, Y = X[0, ::2], Y[:1, ::2]
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=LENGTHSCALE)
+    sparse = latent_priors.SparseGP(kernel, X, 1, 1e-3, inducing_outputs="sampled")
+    gpflow.set_trainable(sparse.inducing_variable, False)
+    with_one_prior = model_for(sparse)
+    model = models.BayesianAutoencoder(
+        sparse,
+        with_one_prior.decoder,
+        with_one_prior.encoder,
+        with_one_prior.likelihood,
+        whitened_codes=True,
+    )
+    gaussian = encoders.GaussianEncoder(
+        keras.Sequential([keras.Input((P,)), keras.layers.Dense(2)])
+    )
+    warm_start = training.WarmStart(
+        gaussian,
+        training.VariationalSettings(num_steps=100, learning_rate=1e-2),
+        latent_prior=latent_priors.TitsiasGP(sparse.kernels, X[::3], 1),
+        num_encoder_steps=0,
+        num_initial_steps=200,
+        encoder_learning_rate=1e-2,
+    )
+    data = training.prepare_data(model, (X[None], Y))
+    codes, _ = warm_start.run(model, data, seed=0, progress=False)
+    mean, variance = (v.numpy()[0, :, 0] for v in gaussian(data.Y))
+    K = kernel(X).numpy()
+    expected = K @ np.linalg.solve(K + np.diag(variance), mean)
+    assert np.ptp(expected) > 0.1
+    np.testing.assert_allclose(codes.numpy()[0, :, 0], expected, atol=2e-3 * np.ptp(expected))

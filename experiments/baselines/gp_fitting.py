@@ -1,0 +1,239 @@
+"""Gaussian process regressions of tasks that share their hyperparameters, fitted with restarts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias, get_args
+
+import gpflow
+import numpy as np
+import scipy.optimize
+import tensorflow as tf
+from check_shapes import check_shapes
+
+from gpflow_bae import inducing_variables
+
+__all__ = ["FitSettings", "Regressions", "Sharing", "fit", "spread"]
+
+#: How tasks are related: ``"shared"``, one function per task and hyperparameters for all;
+#: ``"separate"``, hyperparameters per task too; ``"stacked"``, one function of the inputs for all.
+Sharing = Literal["shared", "separate", "stacked"]
+
+# Inputs [N, D] to predictive means and variances [N].
+_Function: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+_START_NOISE = 0.1  # of standardised outputs
+_BARRIER = 1e10  # nats; where a covariance is not positive definite
+_CHUNK = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class FitSettings:
+    """How hyperparameters are found.
+
+    num_restarts: L-BFGS runs, from the kernel's own values and from random ones around them; the
+        highest marginal likelihood wins.
+    restart_scale: standard deviation of the logarithm of what these are multiplied by.
+    max_iterations: of each run.
+    max_points: a task with more is fitted by sparse regression (SGPR, Titsias 2009).
+    num_inducing: M of that; inducing inputs are the k-means centres of the inputs, and stay there.
+    max_training_points: hyperparameters see a random subset of the tasks with so many points in
+        all (at least one task); predictions use all points of their own task.
+    """
+
+    num_restarts: int = 3
+    restart_scale: float = 1.0
+    max_iterations: int = 500
+    max_points: int = 2000
+    num_inducing: int = 512
+    max_training_points: int = 8000
+
+    def __post_init__(self) -> None:
+        for name in (
+            "num_restarts",
+            "max_iterations",
+            "max_points",
+            "num_inducing",
+            "max_training_points",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+
+
+@dataclasses.dataclass
+class Regressions:
+    """A fitted regression per task.
+
+    log_marginal_likelihood: of the tasks that the hyperparameters saw, in nats (a bound on it
+        where the regression is sparse).
+    """
+
+    functions: list[_Function]
+    log_marginal_likelihood: float
+
+    @check_shapes("X: [N, D]", "return[0]: [N]", "return[1]: [N]")
+    def predict(self, task: int, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of observations of a task, noise included."""
+        chunks = [X[start : start + _CHUNK] for start in range(0, len(X), _CHUNK)]
+        moments = [self.functions[task](chunk) for chunk in chunks]
+        if not moments:
+            return np.zeros(0), np.zeros(0)
+        mean, variance = (np.concatenate(moment) for moment in zip(*moments, strict=True))
+        return mean, variance
+
+
+@check_shapes("X: [T, N, D]", "y: [T, N]")
+def fit(
+    X: np.ndarray,
+    y: np.ndarray,
+    make_kernel: Callable[[], gpflow.kernels.Kernel],
+    seed: int,
+    settings: FitSettings | None = None,
+    sharing: Sharing = "shared",
+) -> Regressions:
+    """Regressions with zero mean and Gaussian noise, of maximum marginal likelihood.
+
+    A task without points has the prior that the others agreed on; if it is separate, the standard
+    normal.
+
+    :param X: Inputs.
+    :param y: One standardised output; NaN where missing.
+    :param make_kernel: A new kernel with the values to start from.
+    :param seed: Of restarts, of the subset of tasks and of k-means.
+    :param sharing: How tasks are related.
+    :raises ValueError: If nothing is observed, ``sharing`` is unknown, or no run reached a finite
+        marginal likelihood.
+    """
+    if sharing not in get_args(Sharing):
+        raise ValueError(f"sharing is {sharing!r}; expected one of {get_args(Sharing)}.")
+    if np.isnan(y).all():
+        raise ValueError("y has no observation, so there is nothing to fit a regression to.")
+    settings = FitSettings() if settings is None else settings
+    shown = ~np.isnan(y)
+    data = [(X[t][shown[t]], y[t][shown[t]]) for t in range(len(y))]
+    if sharing == "stacked":
+        stack = (X[shown], y[shown])
+        functions, evidence = _fit([stack], make_kernel(), seed, settings)
+        return Regressions(functions * len(y), evidence)
+    if sharing == "shared":
+        return Regressions(*_fit(data, make_kernel(), seed, settings))
+    functions, evidence = [], 0.0
+    for task in data:
+        if len(task[0]) == 0:
+            functions.append(lambda rows: (np.zeros(len(rows)), np.ones(len(rows))))
+            continue
+        function, own = _fit([task], make_kernel(), seed, settings)
+        functions += function
+        evidence += own
+    return Regressions(functions, evidence)
+
+
+@check_shapes("X: [rows..., D]", "return: [D]")
+def spread(X: np.ndarray) -> np.ndarray:
+    """Standard deviation of each input, 1 where it is constant: a scale for lengthscales."""
+    std = np.std(np.reshape(X, (-1, np.shape(X)[-1])), axis=0)
+    return np.where(std > 0.0, std, 1.0)
+
+
+def _fit(
+    data: Sequence[tuple[np.ndarray, np.ndarray]],
+    kernel: gpflow.kernels.Kernel,
+    seed: int,
+    settings: FitSettings,
+) -> tuple[list[_Function], float]:
+    """One regression for each pair of ``data``, with one set of hyperparameters."""
+    rng = np.random.default_rng(seed)
+    likelihood = gpflow.likelihoods.Gaussian(_START_NOISE)
+    models = [_model(X, y, kernel, likelihood, seed, settings) for X, y in data]
+    training, num_points = [], 0
+    for i in rng.permutation([i for i, model in enumerate(models) if model is not None]):
+        if not training or num_points + len(data[i][0]) <= settings.max_training_points:
+            training.append(models[i])
+            num_points += len(data[i][0])
+
+    parameters = [*kernel.trainable_parameters, *likelihood.trainable_parameters]
+    variables = [parameter.unconstrained_variable for parameter in parameters]
+    scipy_optimizer = gpflow.optimizers.Scipy
+
+    @tf.function(autograph=False)  # there is nothing to convert, and tracing is much of a fit
+    def objective() -> tuple[tf.Tensor, list[tf.Tensor]]:
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([model.training_loss() for model in training])
+        return loss, tape.gradient(loss, variables)
+
+    def move(x: np.ndarray) -> None:
+        scipy_optimizer.assign_tensors(variables, scipy_optimizer.unpack_tensors(variables, x))
+
+    def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
+        move(x)
+        try:
+            loss, gradient = objective()
+        except tf.errors.InvalidArgumentError:  # a GPU's Cholesky raises where a CPU's gives NaN
+            return _BARRIER, np.zeros_like(x)
+        value, slope = float(loss), scipy_optimizer.pack_tensors(gradient).numpy()
+        finite = np.isfinite(value) and np.isfinite(slope).all()
+        return (value, slope) if finite else (_BARRIER, np.zeros_like(x))
+
+    starts = [parameter.numpy() for parameter in parameters]
+    best, lowest = None, _BARRIER
+    for restart in range(settings.num_restarts):
+        for parameter, start in zip(parameters, starts, strict=True):
+            factor = np.exp(settings.restart_scale * rng.standard_normal(start.shape))
+            parameter.assign(start if restart == 0 else start * factor)
+        start = scipy_optimizer.pack_tensors(variables).numpy()
+        options = {"maxiter": settings.max_iterations}
+        found = scipy.optimize.minimize(
+            evaluate, start, jac=True, method="L-BFGS-B", options=options
+        )
+        if found.fun < lowest:
+            best, lowest = found.x, float(found.fun)
+    if best is None:
+        raise ValueError(
+            f"No run of {settings.num_restarts} reached a finite marginal likelihood: the "
+            "covariance of the inputs is singular, or inputs are not finite. Remove inputs that "
+            "coincide."
+        )
+    move(best)
+    return [_function(model, kernel, likelihood) for model in models], -lowest
+
+
+def _model(
+    X: np.ndarray,
+    Y: np.ndarray,
+    kernel: gpflow.kernels.Kernel,
+    likelihood: gpflow.likelihoods.Gaussian,
+    seed: int,
+    settings: FitSettings,
+) -> gpflow.models.GPModel | None:
+    if len(X) == 0:
+        return None
+    data = (X, Y[:, None])
+    if len(X) <= settings.max_points:
+        return gpflow.models.GPR(data, kernel, likelihood=likelihood)
+    num_inducing = min(settings.num_inducing, len(np.unique(X, axis=0)))
+    Z = inducing_variables.k_means(X, num_inducing, seed)
+    model = gpflow.models.SGPR(data, kernel, Z, likelihood=likelihood)
+    gpflow.set_trainable(model.inducing_variable, False)
+    return model
+
+
+def _function(
+    model: gpflow.models.GPModel | None,
+    kernel: gpflow.kernels.Kernel,
+    likelihood: gpflow.likelihoods.Gaussian,
+) -> _Function:
+    """Predictive moments of a fitted model; of its prior where it has no points."""
+    if model is None:
+        return lambda X: (
+            np.zeros(len(X)),
+            (kernel(X, full_cov=False) + likelihood.variance).numpy(),
+        )
+    # The factorisation of the training covariance is kept between calls.
+    posterior = model.posterior()
+
+    def moments(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        mean, variance = likelihood.predict_mean_and_var(X, *posterior.predict_f(X))
+        return mean.numpy()[:, 0], variance.numpy()[:, 0]
+
+    return moments

@@ -1,0 +1,197 @@
+"""GPAR, "The Gaussian process autoregressive regression model" (Requeima et al., 2019).
+
+p(y_1, ..., y_P | x) as a chain: output i is a Gaussian process of (x, y_1, ..., y_{i-1}), with a
+kernel over the inputs plus one over the earlier outputs, linear, nonlinear or both (GPAR-L and
+GPAR-NL in the paper). The chain suits data that are closed downwards: where an output is observed,
+so are those before it; hence outputs come in the order of how often they are missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+import gpflow
+import numpy as np
+from check_shapes import check_shapes
+
+from experiments.baselines import gp_fitting
+from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
+
+__all__ = ["fit_predict"]
+
+#: Of the paper: exponentiated quadratic, and rational quadratic, which is a scale mixture of it.
+Kernel: TypeAlias = Literal["squared_exponential", "rational_quadratic"]
+
+_KERNELS = {
+    "squared_exponential": gpflow.kernels.SquaredExponential,
+    "rational_quadratic": gpflow.kernels.RationalQuadratic,
+}
+_START_INPUTS, _START_OUTPUTS, _START_LINEAR = 0.3, 2.0, 0.1
+
+
+@check_shapes("table.Y: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
+def fit_predict(
+    table: MultiOutputTable,
+    seed: int = 0,
+    *,
+    order: Sequence[str] | Literal["missing", "greedy"] = "missing",
+    kernel: Kernel = "squared_exponential",
+    linear: bool = True,
+    log_outputs: bool = False,
+    num_samples: int = 100,
+    sharing: gp_fitting.Sharing = "shared",
+    settings: gp_fitting.FitSettings | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fits the chain output by output, and predicts by samples that run through it.
+
+    A row in which an earlier output is missing enters the fit of a later one with the predictive
+    mean in its place (the paper's imputation). In a prediction the missing earlier outputs are
+    drawn from their predictive distributions, noise included, as later outputs have seen noisy
+    ones; observed outputs stay what they are. Moments are those of the mixture over samples.
+
+    :param seed: Of the restarts and the samples.
+    :param order: Names of all outputs, or ``"missing"``: least often missing first, ties as in the
+        table; or ``"greedy"``: ties go to the output with the highest marginal likelihood per
+        observation, given those before it.
+    :param kernel: Over the inputs, and over the earlier outputs.
+    :param linear: Whether the kernel over the earlier outputs has a linear part too.
+    :param log_outputs: Whether the chain is one of log outputs, as in the paper's Jura experiment;
+        moments are those of the lognormal distributions.
+    :param num_samples: Samples of the chain.
+    :param sharing: How tasks are related, see :data:`gp_fitting.Sharing`.
+    :param settings: Of the fits.
+    :raises ValueError: If an output is never observed or constant, an argument is unknown, or
+        ``log_outputs`` meets outputs that are not positive.
+    """
+    if kernel not in _KERNELS:
+        raise ValueError(f"kernel is {kernel!r}; expected one of {sorted(_KERNELS)}.")
+    if num_samples < 1:
+        raise ValueError(f"num_samples is {num_samples}; at least 1 is needed.")
+    names = table.output_names
+    Y = table.Y
+    if log_outputs:
+        wrong = [name for p, name in enumerate(names) if (Y[..., p] <= 0.0).any()]
+        if wrong:
+            raise ValueError(f"log_outputs needs positive outputs; {wrong} have others.")
+        Y = np.log(Y)
+    scale = Standardiser.fit(Y, names)
+    chain = _Chain(table, scale.transform(Y), kernel, linear, num_samples, seed, settings, sharing)
+    for group in _groups(order, table):
+        group = list(group)
+        while group:
+            fits = [chain.fit(p) for p in group]
+            best = int(np.argmax([fitted.log_marginal_likelihood / n for fitted, n in fits]))
+            chain.extend(group.pop(best), fits[best][0])
+    # [S, T, N, P] in the units of the (log) outputs
+    means = scale.inverse_mean(chain.means)
+    variances = scale.inverse_variance(chain.variances)
+    if log_outputs:
+        means = np.exp(means + 0.5 * variances)
+        variances = np.square(means) * np.expm1(variances)
+    return means.mean(0), variances.mean(0) + means.var(0)
+
+
+class _Chain:
+    """Samples of the outputs so far, in standardised units.
+
+    samples [S, T, N, P]: observed outputs, and draws of the missing ones of the chain.
+    means, variances [S, T, N, P]: of each output given the sampled ones before it.
+    filled [T, N, P]: observed outputs, and predictive means of the missing ones.
+    """
+
+    def __init__(
+        self,
+        table: MultiOutputTable,
+        Y: np.ndarray,
+        kernel: Kernel,
+        linear: bool,
+        num_samples: int,
+        seed: int,
+        settings: gp_fitting.FitSettings | None,
+        sharing: gp_fitting.Sharing,
+    ) -> None:
+        self.X, self.Y, self.rows = table.X, Y, table.rows
+        self.kernel, self.linear = kernel, linear
+        self.seed, self.settings, self.sharing = seed, settings, sharing
+        self.rng = np.random.default_rng(seed)
+        self.order: list[int] = []
+        self.samples = np.tile(Y, (num_samples, 1, 1, 1))
+        self.means, self.variances = np.full_like(self.samples, np.nan), self.samples * np.nan
+        self.filled = Y.copy()
+
+    def fit(self, p: int) -> tuple[gp_fitting.Regressions, int]:
+        """The regression of output ``p`` on the inputs and the outputs so far; its points."""
+        inputs = np.concatenate([self.X, self.filled[..., self.order]], axis=-1)
+        fitted = gp_fitting.fit(
+            np.where(self.rows[..., None], inputs, 0.0),
+            self.Y[..., p],
+            self._make_kernel,
+            self.seed,
+            self.settings,
+            self.sharing,
+        )
+        return fitted, np.count_nonzero(~np.isnan(self.Y[..., p]))
+
+    def extend(self, p: int, fitted: gp_fitting.Regressions) -> None:
+        """Adds output ``p``: its moments given the samples, and its own samples."""
+        missing = np.isnan(self.Y)
+        for t in range(len(self.X)):
+            certain = self.rows[t] & ~missing[t][:, self.order].any(-1)
+            uncertain = self.rows[t] & ~certain
+            # Where all earlier outputs are observed, samples agree and one prediction serves all.
+            inputs = np.concatenate([self.X[t], self.Y[t][:, self.order]], -1)[certain]
+            moments = fitted.predict(t, inputs)
+            self.means[:, t, certain, p], self.variances[:, t, certain, p] = moments
+            inputs = np.concatenate(
+                [
+                    np.broadcast_to(self.X[t], (len(self.samples), *self.X[t].shape)),
+                    self.samples[:, t][..., self.order],
+                ],
+                axis=-1,
+            )[:, uncertain]
+            shape = inputs.shape[:2]
+            mean, variance = fitted.predict(t, inputs.reshape(-1, inputs.shape[-1]))
+            self.means[:, t, uncertain, p] = mean.reshape(shape)
+            self.variances[:, t, uncertain, p] = variance.reshape(shape)
+        noise = self.rng.standard_normal(self.samples.shape[:-1])
+        draws = self.means[..., p] + np.sqrt(self.variances[..., p]) * noise
+        self.samples[..., p] = np.where(missing[..., p], draws, self.samples[..., p])
+        predicted = self.means[..., p].mean(0)
+        self.filled[..., p] = np.where(missing[..., p], predicted, self.filled[..., p])
+        self.order.append(p)
+
+    def _make_kernel(self) -> gpflow.kernels.Kernel:
+        num_inputs, num_earlier = self.X.shape[-1], len(self.order)
+        inputs = list(range(num_inputs))
+        lengthscales = _START_INPUTS * gp_fitting.spread(self.X[self.rows])
+        kernel = _KERNELS[self.kernel](lengthscales=lengthscales, active_dims=inputs)
+        if num_earlier:
+            outputs = list(range(num_inputs, num_inputs + num_earlier))
+            kernel += _KERNELS[self.kernel](
+                lengthscales=np.full(num_earlier, _START_OUTPUTS), active_dims=outputs
+            )
+            if self.linear:
+                kernel += gpflow.kernels.Linear(
+                    variance=np.full(num_earlier, _START_LINEAR), active_dims=outputs
+                )
+        return kernel
+
+
+def _groups(
+    order: Sequence[str] | Literal["missing", "greedy"], table: MultiOutputTable
+) -> list[list[int]]:
+    """Outputs by position in the chain; those of one group compete for the next place."""
+    if isinstance(order, str):
+        if order not in ("missing", "greedy"):
+            raise ValueError(
+                f"order is {order!r}; expected 'missing', 'greedy' or the names of all outputs."
+            )
+        missing = np.isnan(table.Y[table.rows]).sum(0)
+        tied = [np.flatnonzero(missing == count).tolist() for count in np.unique(missing)]
+        return tied if order == "greedy" else [[p] for group in tied for p in group]
+    if sorted(order) != sorted(table.output_names):
+        raise ValueError(
+            f"order is {list(order)}; expected each of {list(table.output_names)} once."
+        )
+    return [[table.output_names.index(name)] for name in order]

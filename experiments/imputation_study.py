@@ -1,0 +1,173 @@
+"""Fit a model to a table with holes, fill them, and score what was hidden."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import time
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from experiments.baselines import scores
+from experiments.imputation_plans import Plan, build_model, gaussian_encoder
+from gpflow_bae import models, training
+from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
+from gpflow_bae.posteriors import Posterior
+
+__all__ = ["Outcome", "encoder_only", "fit", "predict", "run"]
+
+NUM_CODES = 20  # draws of the codes for each posterior sample
+
+
+@dataclasses.dataclass
+class Outcome:
+    """What a run leaves behind."""
+
+    posterior: Posterior
+    standardiser: Standardiser
+    mean: np.ndarray  # [T, N, P], in the units of the outputs
+    variance: np.ndarray  # [T, N, P], noise included
+    metrics: dict[str, float]
+    objective: float  # the training objective per point at the end, in nats: lower is better
+    seconds: dict[str, float]
+    curves: dict[str, list[float]]
+    num_parameters: int
+
+
+def fit(
+    plan: Plan,
+    table: MultiOutputTable,
+    standardiser: Standardiser,
+    *,
+    seed: int,
+    out_dir: pathlib.Path | None = None,
+    resume: bool = False,
+    jit_compile: bool = False,
+    progress: bool = True,
+) -> Posterior:
+    """The posterior of a plan's model, given what is observed of a table."""
+    keras.utils.set_random_seed(seed)
+    model = build_model(plan, table)
+    data = (table.X, standardiser.transform(table.Y))
+    options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
+    if plan.sampler is None:
+        started = time.perf_counter()
+        losses = training.fit_variational(
+            model,
+            data,
+            plan.variational,
+            out_dir=None if out_dir is None else out_dir / "fit",
+            resume=resume,
+            **options,
+        )
+        return Posterior.from_point(
+            model,
+            training.prepare_data(model, data),
+            seconds={"variational": time.perf_counter() - started},
+            warm_start_losses=losses,
+        )
+    return training.sample_amortized(
+        model,
+        data,
+        plan.sampler,
+        warm_start=_warm_start(plan, model, table),
+        out_dir=None if out_dir is None else out_dir / "chain",
+        resume=resume,
+        **options,
+    )
+
+
+def _warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> Any:
+    if isinstance(model, models.DSGPBAE):
+        return training.PriorMeanStart(plan.variational)
+    return training.WarmStart(gaussian_encoder(plan, table), plan.variational)
+
+
+def predict(
+    posterior: Posterior,
+    standardiser: Standardiser,
+    given: tuple[np.ndarray, np.ndarray] | None = None,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances [T, N, P] at all cells, given what is observed and the prior.
+
+    :param given: ``(X, Y)`` of other tasks, in their own units; None for the training table.
+    """
+    if given is not None:
+        given = (given[0], standardiser.transform(given[1]))
+    prediction = posterior.predict(None, given, num_codes=NUM_CODES, seed=seed)
+    return (
+        standardiser.inverse_mean(prediction.mean),
+        standardiser.inverse_variance(prediction.variance),
+    )
+
+
+def encoder_only(
+    posterior: Posterior,
+    standardiser: Standardiser,
+    given: tuple[np.ndarray, np.ndarray] | None = None,
+    seed: int = 0,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions from draws of the encoder alone, without the prior; ``given`` as in predict."""
+    if given is not None:
+        Y = standardiser.transform(given[1])
+    elif posterior.mask is None:
+        Y = np.asarray(posterior.Y)
+    else:
+        Y = np.where(posterior.mask, posterior.Y, np.nan)
+    draws = posterior.encode(Y, num_draws=NUM_CODES, seed=seed)
+    means, noises = [], []
+    for s in range(posterior.num_samples):
+        bound = posterior.model.bind([tf.constant(v[s]) for v in posterior.parameters])
+        for codes in draws[s]:
+            y_mean, y_noise = bound.likelihood.moments(bound.decode(None, tf.constant(codes)))
+            means.append(y_mean.numpy())
+            noises.append(y_noise.numpy())
+    mean, variance = np.mean(means, 0), np.var(means, 0) + np.mean(noises, 0)
+    return standardiser.inverse_mean(mean), standardiser.inverse_variance(variance)
+
+
+def run(
+    plan: Plan,
+    table: MultiOutputTable,
+    test: MultiOutputTable | None = None,
+    *,
+    seed: int,
+    **options: Any,
+) -> Outcome:
+    """Fit, predict and score; the test cells are NaN to all of it but the scores.
+
+    :param test: tasks that the fit does not see, predicted from what is observed of them; None
+        scores the test cells of ``table`` itself.
+    """
+    standardiser = Standardiser.fit(table.Y, table.output_names)
+    posterior = fit(plan, table, standardiser, seed=seed, **options)
+    given = None if test is None else (test.X, test.Y)
+    scored = table if test is None else test
+    mean, variance = predict(posterior, standardiser, given, seed)
+    values = scores.score(scored, mean, variance)
+    if plan.net != "free":
+        alone = scores.score(scored, *encoder_only(posterior, standardiser, given, seed))
+        values |= {f"{name}_encoder_only": alone[name] for name in ("smse", "mae", "nll")}
+    losses = posterior.warm_start_losses
+    objective = float("nan") if losses is None else float(np.mean(losses[-len(losses) // 10 :]))
+    curves: dict[str, list[float]] = {}
+    if losses is not None:
+        curves["variational_loss"] = losses.tolist()
+    if posterior.history is not None:
+        curves["log_density"] = (posterior.history[:, 0] + posterior.history[:, 1]).tolist()
+    count = sum(int(np.prod(p.shape)) for p in posterior.model.trainable_parameters)
+    return Outcome(
+        posterior,
+        standardiser,
+        mean,
+        variance,
+        values,
+        objective,
+        dict(posterior.seconds),
+        curves,
+        count,
+    )

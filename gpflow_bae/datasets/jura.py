@@ -1,0 +1,62 @@
+"""Jura: concentrations of metals in the topsoil of the Swiss Jura (Goovaerts, 1997).
+
+Nickel and zinc are known at all 359 sites, cadmium at 259 of them; it is predicted at the other
+100. The split of Goovaerts, which Ashman et al. (2020), "Sparse Gaussian process variational
+autoencoders", and Tran et al. (2023) use.
+"""
+
+import csv
+import os
+import pathlib
+
+import numpy as np
+from check_shapes import check_shapes
+
+from .digests import check_sha256
+from .files import find_files
+from .multi_output import MultiOutputTable
+
+__all__ = ["load"]
+
+_ORIGIN = "https://github.com/tranbahien/sgp-bae, folder data/jura"
+_SHA256 = {
+    "prediction.dat": "ac09ef5312f2b8864abad54908eb920692b22a75fcad93bea2860fd72c38016e",
+    "validation.dat": "c86380abc391c731fafd0ba778eaacda4bfeaa72b71d5723821acc6d9a13d3b2",
+}
+_INPUTS, _OUTPUTS = ("Xloc", "Yloc"), ("Ni", "Zn", "Cd")
+
+
+@check_shapes("return.X: [1, N, 2]", "return.Y: [1, N, 3]")
+def load(data_dir: str | os.PathLike[str]) -> MultiOutputTable:
+    """The table of 359 sites: one task, inputs in kilometres, outputs Ni, Zn, Cd in ppm.
+
+    The 259 prediction sites come first, then the 100 validation sites, whose Cd is the test.
+    Inputs are as published, not standardised.
+
+    :param data_dir: Folder that holds ``jura`` with ``prediction.dat`` and ``validation.dat``.
+    :raises FileNotFoundError: If a file is missing.
+    :raises ValueError: If a file is not the published one.
+    """
+    paths = find_files(data_dir, "jura", list(_SHA256), _ORIGIN)
+    for path in paths:
+        check_sha256(path, _SHA256[path.name], _ORIGIN)
+    shown, tested = (_read(path) for path in paths)
+    rows = np.concatenate([shown, tested])[None]
+    truth = rows[..., len(_INPUTS) :]
+    mask = np.zeros(truth.shape, dtype=bool)
+    mask[:, len(shown) :, _OUTPUTS.index("Cd")] = True
+    return MultiOutputTable(
+        X=rows[..., : len(_INPUTS)],
+        Y=np.where(mask, np.nan, truth),
+        truth=truth,
+        test_mask=mask,
+        output_names=_OUTPUTS,
+        input_names=_INPUTS,
+    )
+
+
+def _read(path: pathlib.Path) -> np.ndarray:
+    with open(path, newline="", encoding="ascii") as file:
+        return np.array(
+            [[float(row[name]) for name in _INPUTS + _OUTPUTS] for row in csv.DictReader(file)]
+        )

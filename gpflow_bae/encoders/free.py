@@ -1,0 +1,107 @@
+"""Codes of their own for every point of the training data: nothing is amortised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import Parameter, TensorType
+
+from .gaussian import BaseGaussianEncoder
+
+__all__ = ["FreeFormEncoder"]
+
+
+class FreeFormEncoder(BaseGaussianEncoder):
+    """A free mean and log standard deviation for each point (Ashman et al. 2020, "free-form").
+
+    It looks at no observation, so it knows nothing of other data than those it was fitted to: it is
+    for the variational models, with the whole data or minibatches of it, and their predictions
+    given the training data. Its gap to an amortised encoder is the cost of amortisation.
+    """
+
+    takes_mask = False
+    takes_indices = True
+
+    def __init__(
+        self,
+        num_tasks: int,
+        num_points: int,
+        latent_dim: int,
+        initial_mean: TensorType | None = None,
+        initial_variance: float = 0.1,
+        min_variance: float = 1e-6,
+        max_variance: float = 1e3,
+        seed: int = 0,
+    ):
+        """
+        :param num_tasks, num_points: T and N of the training data; T = 1 for a single task.
+        :param initial_mean: [T, N, L], for example principal components of the observations; by
+            default small random numbers, because codes that are all alike tell the decoder nothing
+            to begin with.
+        :param initial_variance: of each code, before training.
+        :param min_variance, max_variance: the variance is clipped to this range.
+        :param seed: of the default ``initial_mean``.
+        :raises ValueError: for sizes below 1, or an ``initial_mean`` of another shape.
+        """
+        super().__init__(name=None)
+        shape = (num_tasks, num_points, latent_dim)
+        for name, size in zip(("num_tasks", "num_points", "latent_dim"), shape, strict=True):
+            if size < 1:
+                raise ValueError(f"{name} must be at least 1, got {size}.")
+        if initial_mean is None:
+            initial_mean = np.random.default_rng(seed).normal(0.0, 0.1, shape)
+        initial_mean = np.asarray(initial_mean, gpflow.default_float())
+        if initial_mean.shape != shape:
+            raise ValueError(
+                f"initial_mean must have shape [T, N, L] = {shape}, got {initial_mean.shape}."
+            )
+        if not min_variance <= initial_variance <= max_variance:
+            raise ValueError(
+                f"initial_variance must lie between min_variance = {min_variance:g} and "
+                f"max_variance = {max_variance:g}, got {initial_variance:g}."
+            )
+        self.latent_dim = int(latent_dim)
+        self.min_variance = float(min_variance)
+        self.max_variance = float(max_variance)
+        self.mean = Parameter(initial_mean)
+        self.log_scale = Parameter(np.full(shape, 0.5 * np.log(initial_variance)))
+
+    @check_shapes(
+        "Y: [batch..., N, P]",
+        "mask: [batch..., N, P]",
+        "indices: [B]",
+        "return[0]: [batch..., N, L]",
+        "return[1]: [batch..., N, L]",
+    )
+    def __call__(
+        self,
+        Y: TensorType,
+        mask: TensorType | None = None,
+        indices: TensorType | None = None,
+        **side: Any,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of the codes of the training data, in ``default_float()``.
+
+        :param Y: only its shape matters.
+        :param indices: which tasks (points, where there is a single task) ``Y`` holds; None for
+            all of them.
+        :raises ValueError: if ``Y`` is not as large as that.
+        """
+        mean, log_scale = tf.convert_to_tensor(self.mean), tf.convert_to_tensor(self.log_scale)
+        if indices is not None:
+            axis = 0 if mean.shape[0] > 1 else 1
+            mean, log_scale = (tf.gather(v, indices, axis=axis) for v in (mean, log_scale))
+        expected, got = tuple(mean.shape[:-1]), tuple(tf.convert_to_tensor(Y).shape[:-1])
+        if expected != got:
+            what = "the training data" if indices is None else "this minibatch of the training data"
+            raise ValueError(
+                f"A FreeFormEncoder has codes for the training data only: Y must be {what}, with "
+                f"[T, N] = {list(expected)}, got {list(got)}. Use another encoder "
+                "(gpflow_bae.encoders.partial_encoder) for other data, in sampled models, and in a "
+                "warm start from smoothest projections (num_initial_steps)."
+            )
+        return mean, self._clipped_variance(log_scale)

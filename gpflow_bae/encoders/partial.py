@@ -1,0 +1,234 @@
+"""Partial inference networks: encoders of rows of which any part may be missing.
+
+Ashman et al. (2020), "Sparse Gaussian process variational autoencoders", section 2.4. Each kind is
+an ordinary Keras model of ``[y, mask]``, so that whatever works with an encoder works with these.
+The sums over the observed outputs are what lets an output be left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+
+import keras
+
+from .gaussian import GaussianEncoder
+from .partial_layers import (
+    ObservedValues,
+    ProductOfFactors,
+    SumOfOutputNetworks,
+    SumOfPoints,
+    output_network_size,
+)
+from .stochastic import StochasticEncoder
+
+__all__ = ["factor_net", "index_net", "partial_encoder", "point_net", "zero_imputing"]
+
+MANY_OUTPUTS = 10_000
+
+_logger = logging.getLogger(__name__)
+
+
+def _inputs(num_outputs: int, noise_dim: int) -> tuple[keras.KerasTensor, list[keras.KerasTensor]]:
+    """The input ``[y, mask, noise]``, and its parts: values (0 where missing), mask, noise."""
+    inputs = keras.Input((2 * num_outputs + noise_dim,))
+    return inputs, ObservedValues(num_outputs)(inputs)
+
+
+def _head(
+    features: keras.KerasTensor,
+    noise: keras.KerasTensor,
+    latent_dim: int,
+    hidden: Sequence[int],
+    activation: str,
+    noise_dim: int,
+    initial_variance: float,
+) -> keras.KerasTensor:
+    """From features of the observed outputs to codes; to their moments where there is no noise."""
+    if noise_dim:
+        features = keras.layers.Concatenate()([features, noise])
+    for units in hidden:
+        features = keras.layers.Dense(units, activation)(features)
+    mean = keras.layers.Dense(latent_dim)(features)
+    if noise_dim:
+        return mean
+    log_scale = keras.layers.Dense(
+        latent_dim,
+        kernel_initializer="zeros",
+        bias_initializer=keras.initializers.Constant(0.5 * math.log(initial_variance)),
+    )(features)
+    return keras.layers.Concatenate()([mean, log_scale])
+
+
+def zero_imputing(
+    num_outputs: int,
+    latent_dim: int,
+    hidden: Sequence[int] = (20,),
+    activation: str = "relu",
+    noise_dim: int = 0,
+    initial_variance: float = 0.1,
+) -> keras.Model:
+    """A plain network of y with zeros where it is missing; it does not look at the mask.
+
+    :param noise_dim: width of the noise beside y; then the network returns L codes. With 0 it
+        returns 2 L numbers, means and log standard deviations.
+    :param initial_variance: exp(2 log standard deviation) of the untrained network, for every y.
+    :return: model ``[rows, 2 P + noise_dim] -> [rows, 2 L or L]`` of ``[y, mask, noise]``.
+    """
+    inputs, (values, _, noise) = _inputs(num_outputs, noise_dim)
+    outputs = _head(values, noise, latent_dim, hidden, activation, noise_dim, initial_variance)
+    return keras.Model(inputs, outputs, name="zero_imputing")
+
+
+def point_net(
+    num_outputs: int,
+    latent_dim: int,
+    hidden: Sequence[int] = (20,),
+    activation: str = "relu",
+    noise_dim: int = 0,
+    initial_variance: float = 0.1,
+) -> keras.Model:
+    """One network of (p as one-hot, y_p) for all outputs, summed over the observed; then another.
+
+    Qi et al. (2017); Ashman et al. (2020), "PointNet". Its size hardly grows with P, but a row
+    costs P passes through the first network. Arguments as in :func:`zero_imputing`; both networks
+    have the ``hidden`` layers, and the sum is as wide as the last of them.
+    """
+    inputs, (values, mask, noise) = _inputs(num_outputs, noise_dim)
+    features = SumOfPoints(hidden, _sum_width(hidden, latent_dim), activation)([values, mask])
+    outputs = _head(features, noise, latent_dim, hidden, activation, noise_dim, initial_variance)
+    return keras.Model(inputs, outputs, name="point_net")
+
+
+def index_net(
+    num_outputs: int,
+    latent_dim: int,
+    hidden: Sequence[int] = (20,),
+    activation: str = "relu",
+    noise_dim: int = 0,
+    initial_variance: float = 0.1,
+) -> keras.Model:
+    """A network for each output, summed over those observed, then another (Ashman et al. 2020).
+
+    Arguments and widths as in :func:`point_net`. It has P networks: above 10,000 outputs a warning
+    says how many parameters these are, before they are made.
+    """
+    width = _sum_width(hidden, latent_dim)
+    _warn_of_size("index_net", num_outputs, hidden, width)
+    inputs, (values, mask, noise) = _inputs(num_outputs, noise_dim)
+    features = SumOfOutputNetworks(hidden, width, activation)([values, mask])
+    outputs = _head(features, noise, latent_dim, hidden, activation, noise_dim, initial_variance)
+    return keras.Model(inputs, outputs, name="index_net")
+
+
+def factor_net(
+    num_outputs: int,
+    latent_dim: int,
+    hidden: Sequence[int] = (20,),
+    activation: str = "relu",
+    initial_variance: float = 0.1,
+) -> keras.Model:
+    r"""A Gaussian factor for each observed output, multiplied (Ashman et al. 2020, eq. 6).
+
+    The natural parameters of :math:`\prod_{p\ observed} N(\mu_p(y_p), \sigma_p^2(y_p))` are sums
+    over the outputs, so the more is observed the smaller the variance. Where nothing is, the
+    precision is 1e-6, and the encoder's ``max_variance`` decides. Every factor's log standard
+    deviation is clipped to [-10, 10].
+
+    :param initial_variance: of the product over all P outputs in the untrained network, for every
+        y; a factor alone has P times that.
+    :return: model ``[rows, 2 P] -> [rows, 2 L]`` of ``[y, mask]``: means, log standard deviations.
+    """
+    _warn_of_size("factor_net", num_outputs, hidden, 2 * latent_dim)
+    inputs, (values, mask, _) = _inputs(num_outputs, 0)
+    outputs = ProductOfFactors(hidden, latent_dim, activation, initial_variance)([values, mask])
+    return keras.Model(inputs, outputs, name="factor_net")
+
+
+def _sum_width(hidden: Sequence[int], latent_dim: int) -> int:
+    return hidden[-1] if hidden else 2 * latent_dim
+
+
+def _warn_of_size(name: str, num_outputs: int, hidden: Sequence[int], width: int) -> None:
+    if num_outputs > MANY_OUTPUTS:
+        count = num_outputs * output_network_size(hidden, width)
+        _logger.warning(
+            "%s makes a network for each of %d outputs, %d parameters together; a PointNet "
+            "(kind 'pointnet') shares one among them.",
+            name,
+            num_outputs,
+            count,
+        )
+
+
+_NETWORKS: dict[str, Callable[..., keras.Model]] = {
+    "zeros": zero_imputing,
+    "pointnet": point_net,
+    "indexnet": index_net,
+    "factornet": factor_net,
+}
+
+
+def partial_encoder(
+    kind: str,
+    num_outputs: int,
+    latent_dim: int,
+    hidden: Sequence[int] = (20,),
+    activation: str = "relu",
+    stochastic: bool = False,
+    *,
+    noise_dim: int | None = None,
+    initial_variance: float = 0.1,
+    min_variance: float = 1e-6,
+    max_variance: float = 1e3,
+) -> GaussianEncoder | StochasticEncoder:
+    """An encoder of partly observed rows (Ashman et al. 2020, section 2.4).
+
+    What is under the mask never matters, and masking an output is the same as a model without it
+    (but for ``"zeros"``, where it is the same as a zero).
+
+    :param kind: ``"zeros"`` (:func:`zero_imputing`), ``"pointnet"`` (:func:`point_net`),
+        ``"indexnet"`` (:func:`index_net`) or ``"factornet"`` (:func:`factor_net`).
+    :param num_outputs: P.
+    :param hidden: widths of the hidden layers.
+    :param stochastic: for the sampled models an implicit encoder, whose noise enters after the
+        outputs are summed. A ``"factornet"`` is a Gaussian encoder all the same: it has draws and a
+        density, so sampled models fit it with ``encoder_loss="energy"`` or ``"nll"``.
+    :param noise_dim: width of that noise; L by default.
+    :param initial_variance: of the codes given a complete row, before training, for the Gaussian
+        encoders. A tenth of a unit prior variance: neither so wide that the codes say nothing to
+        the decoder, nor so narrow that the prior has to fight them.
+    :param min_variance, max_variance: as in :class:`GaussianEncoder`.
+    :raises ValueError: for an unknown kind, or sizes that are not positive.
+    """
+    if kind not in _NETWORKS:
+        hint = "; codes of their own for the training data are FreeFormEncoder's"
+        raise ValueError(
+            f"kind must be one of {tuple(_NETWORKS)}, got {kind!r}{hint if kind == 'free' else ''}."
+        )
+    sizes = {"num_outputs": num_outputs, "latent_dim": latent_dim}
+    sizes |= {f"hidden[{i}]": units for i, units in enumerate(hidden)}
+    gaussian = kind == "factornet" or not stochastic
+    if noise_dim is not None:
+        if gaussian:
+            raise ValueError(
+                f"noise_dim is {noise_dim}, but this encoder has no noise to feed: it is Gaussian; "
+                "leave noise_dim out, or set stochastic=True with another kind than 'factornet'."
+            )
+        sizes["noise_dim"] = noise_dim
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}.")
+    if not min_variance <= initial_variance <= max_variance:
+        raise ValueError(
+            f"initial_variance must lie between min_variance = {min_variance:g} and max_variance = "
+            f"{max_variance:g}, got {initial_variance:g}."
+        )
+    common = (num_outputs, latent_dim, tuple(hidden), activation)
+    if gaussian:
+        model = _NETWORKS[kind](*common, initial_variance=initial_variance)
+        return GaussianEncoder(model, min_variance, max_variance, takes_mask=True)
+    noise_dim = latent_dim if noise_dim is None else noise_dim
+    model = _NETWORKS[kind](*common, noise_dim=noise_dim)
+    return StochasticEncoder(model, noise_dim, takes_mask=True)

@@ -1,0 +1,209 @@
+"""Keras layers of the partial inference networks: P networks at once, and sums over the observed.
+
+The networks of all outputs are one batched product per layer, laid out ``[P, rows, units]``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+__all__ = [
+    "ObservedValues",
+    "ProductOfFactors",
+    "SumOfOutputNetworks",
+    "SumOfPoints",
+    "output_network_size",
+]
+
+register = keras.saving.register_keras_serializable(package="gpflow_bae")
+
+MIN_PRECISION = 1e-6
+MAX_LOG_SCALE = 10.0
+
+
+def _uniform(fan_in: int, fan_out: int) -> keras.initializers.Initializer:
+    """Glorot's, of one output's network; Keras would take the outputs for a receptive field."""
+    limit = math.sqrt(6.0 / (fan_in + fan_out))
+    return keras.initializers.RandomUniform(-limit, limit)
+
+
+def output_network_size(hidden: Sequence[int], width: int) -> int:
+    """Number of parameters of the network of one output: from y_p through ``hidden`` layers."""
+    widths = [1, *hidden, width]
+    return sum((a + 1) * b for a, b in zip(widths[:-1], widths[1:], strict=True))
+
+
+@register
+class ObservedValues(keras.layers.Layer):
+    """``[y, mask, noise]``, [rows, 2 P + E], to values (zeros where missing), mask, and noise."""
+
+    def __init__(self, num_outputs: int, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.num_outputs = num_outputs
+
+    def call(self, inputs: Any) -> list[Any]:
+        values = inputs[:, : self.num_outputs]
+        mask = inputs[:, self.num_outputs : 2 * self.num_outputs]
+        # Replaced, not multiplied: a missing value may be anything, infinity included.
+        values = ops.where(mask > 0.5, values, ops.zeros_like(values))
+        return [values, mask, inputs[:, 2 * self.num_outputs :]]
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"num_outputs": self.num_outputs}
+
+
+class _Networks(keras.layers.Layer):
+    """What the layers with hidden layers of their own share."""
+
+    def __init__(self, hidden: Sequence[int], units: int, activation: str, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.hidden, self.units = tuple(hidden), units
+        self.activation = keras.activations.get(activation)
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {
+            "hidden": list(self.hidden),
+            "units": self.units,
+            "activation": keras.activations.serialize(self.activation),
+        }
+
+
+class _OutputNetworks(_Networks):
+    """A network for each output, of y_p alone, up to its last hidden layer."""
+
+    def build(self, input_shape: Any) -> None:
+        self.num_outputs = input_shape[0][-1]
+        self.kernels, self.biases = [], []
+        width = 1
+        for i, units in enumerate(self.hidden):
+            # A network of one number whose biases are zero has all of its kinks at zero.
+            bias = keras.initializers.RandomUniform(-1.0, 1.0) if i == 0 else "zeros"
+            self.kernels.append(self._outputs_weight(f"kernel_{i}", (width, units)))
+            self.biases.append(self._outputs_weight(f"bias_{i}", (1, units), bias))
+            width = units
+        self.last_width = width
+
+    def _outputs_weight(
+        self, name: str, shape: tuple[int, int], initializer: Any | None = None
+    ) -> keras.Variable:
+        return self.add_weight(
+            name=name,
+            shape=(self.num_outputs, *shape),
+            initializer=_uniform(*shape) if initializer is None else initializer,
+        )
+
+    def _last_hidden(self, values: Any) -> Any:
+        """[rows, P] to [P, rows, width]."""
+        h = ops.transpose(values)[..., None]
+        for kernel, bias in zip(self.kernels, self.biases, strict=True):
+            h = self.activation(ops.matmul(h, kernel) + bias)
+        return h
+
+
+@register
+class SumOfOutputNetworks(_OutputNetworks):
+    """sum over the observed p of network_p(y_p): ``[values, mask]`` to [rows, units]."""
+
+    def build(self, input_shape: Any) -> None:
+        super().build(input_shape)
+        # The sum is one dense layer with an input for every unit of every network.
+        spread = _uniform(self.num_outputs * self.last_width, self.units)
+        self.kernel = self._outputs_weight("kernel", (self.last_width, self.units), spread)
+        self.bias = self._outputs_weight("bias", (1, self.units), "zeros")
+
+    def call(self, inputs: Any) -> Any:
+        values, mask = inputs
+        h = self._last_hidden(values) * ops.transpose(mask)[..., None]
+        return ops.einsum("pni,pio->no", h, self.kernel) + ops.matmul(mask, self.bias[:, 0])
+
+
+@register
+class ProductOfFactors(_OutputNetworks):
+    """The product of Gaussian factors, ``units`` code channels each, over the observed outputs.
+
+    ``[values, mask]`` to means and log standard deviations, [rows, 2 units].
+    """
+
+    def __init__(
+        self,
+        hidden: Sequence[int],
+        units: int,
+        activation: str,
+        initial_variance: float = 0.1,
+        **kwargs: Any,
+    ):
+        super().__init__(hidden, units, activation, **kwargs)
+        self.initial_variance = float(initial_variance)
+
+    def build(self, input_shape: Any) -> None:
+        super().build(input_shape)
+        shape = (self.last_width, self.units)
+        log_scale = 0.5 * math.log(self.num_outputs * self.initial_variance)
+        constant = keras.initializers.Constant(log_scale)
+        self.mean_kernel = self._outputs_weight("mean_kernel", shape)
+        self.mean_bias = self._outputs_weight("mean_bias", (1, self.units), "zeros")
+        self.scale_kernel = self._outputs_weight("scale_kernel", shape, "zeros")
+        self.scale_bias = self._outputs_weight("scale_bias", (1, self.units), constant)
+
+    def call(self, inputs: Any) -> Any:
+        values, mask = inputs
+        h = self._last_hidden(values)
+        mean = ops.matmul(h, self.mean_kernel) + self.mean_bias  # [P, rows, units]
+        log_scale = ops.matmul(h, self.scale_kernel) + self.scale_bias
+        log_scale = ops.clip(log_scale, -MAX_LOG_SCALE, MAX_LOG_SCALE)
+        precision = ops.exp(-2.0 * log_scale) * ops.transpose(mask)[..., None]
+        total = ops.maximum(ops.sum(precision, axis=0), MIN_PRECISION)
+        return ops.concatenate(
+            [ops.sum(precision * mean, axis=0) / total, -0.5 * ops.log(total)], axis=-1
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {"initial_variance": self.initial_variance}
+
+
+@register
+class SumOfPoints(_Networks):
+    """sum over the observed p of one network of (p as one-hot, y_p): to [rows, units]."""
+
+    def build(self, input_shape: Any) -> None:
+        num_outputs = input_shape[0][-1]
+        widths = [*self.hidden, self.units]
+        # One-hot: of these P rows a point sees one, beside its value.
+        index_shape, value_shape = (num_outputs, widths[0]), (widths[0],)
+        near_one = _uniform(2, widths[0])
+        if not self.hidden:
+            near_one = keras.initializers.RandomUniform(-1.0 / num_outputs, 1.0 / num_outputs)
+        self.index_kernel = self.add_weight(
+            name="index_kernel", shape=index_shape, initializer=near_one
+        )
+        self.value_kernel = self.add_weight(
+            name="value_kernel", shape=value_shape, initializer=near_one
+        )
+        self.kernels, self.biases = [], []
+        for i, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
+            last = i == len(widths) - 2
+            # Points of one network move together, so their sum is P times one of them.
+            limit = math.sqrt(6.0 / (a + b)) / (num_outputs if last else 1)
+            uniform = keras.initializers.RandomUniform(-limit, limit)
+            self.kernels.append(
+                self.add_weight(name=f"kernel_{i}", shape=(a, b), initializer=uniform)
+            )
+            self.biases.append(self.add_weight(name=f"bias_{i}", shape=(b,), initializer="zeros"))
+
+    def call(self, inputs: Any) -> Any:
+        values, mask = inputs
+        h = self.index_kernel + values[..., None] * self.value_kernel  # [rows, P, units]
+        if not self.hidden:
+            return ops.einsum("np,npo->no", mask, h)
+        h = self.activation(h)
+        for kernel, bias in zip(self.kernels[:-1], self.biases[:-1], strict=True):
+            h = self.activation(ops.matmul(h, kernel) + bias)
+        # The last layer is linear, so it may wait for the sum.
+        observed = ops.sum(mask, axis=-1, keepdims=True)
+        total = ops.einsum("np,npi->ni", mask, h)
+        return ops.matmul(total, self.kernels[-1]) + observed * self.biases[-1]

@@ -1,0 +1,139 @@
+"""Variational inference for the parameters too: an independent Gaussian for every one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+from gpflow.utilities import positive
+
+from .. import functional
+from ..base import Batch, Snapshot, VariationalTerms
+from ..latent_priors.base import LOG_2PI
+from ..mcmc.noise import standard_noise
+from .variational import VariationalAutoencoder
+
+__all__ = ["MeanFieldParameters"]
+
+
+class MeanFieldParameters(gpflow.Module):
+    r"""q(parameters) = prod_i N(m_i, s_i^2) in unconstrained space, around a variational model.
+
+    .. math:: ELBO = E_q[ELBO_{model}(parameters)] - KL[q(parameters) || p(parameters)],
+
+    with one draw of the parameters for each batch ("Bayes by backprop", Blundell et al. 2015;
+    BVAE-VI in appendix F of Tran et al. 2023). The engine fits it as it fits the model itself.
+    """
+
+    def __init__(self, model: VariationalAutoencoder, num_items: int, initial_scale: float = 1e-2):
+        """
+        :param model: its present values are the initial means.
+        :param num_items: tasks of the data (or points of a single task), of which a batch holds
+            some: its share of the KL follows from it.
+        :param initial_scale: every s_i at the start.
+        :raises ValueError: for a scale or a number that is not positive.
+        """
+        super().__init__(name=None)
+        if initial_scale <= 0 or num_items <= 0:
+            raise ValueError(
+                "initial_scale and num_items must be positive, got "
+                f"{initial_scale} and {num_items}."
+            )
+        self.model, self.num_items = model, int(num_items)
+        values = functional.unconstrained_values(model.sampled_parameters)
+        self.means = [gpflow.Parameter(v, dtype=v.dtype) for v in values]
+        self.scales = [
+            gpflow.Parameter(
+                tf.fill(v.shape, tf.cast(initial_scale, v.dtype)),
+                transform=positive(),
+                dtype=v.dtype,
+            )
+            for v in values
+        ]
+
+    @property
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        """Means, scales and the encoder; the model's own parameters are drawn."""
+        own = [p.unconstrained_variable for p in [*self.means, *self.scales]]
+        return (*own, *self.model.encoder_variables)
+
+    @property
+    def needs_inputs(self) -> bool:
+        """Whether the prior over codes is one given inputs X."""
+        return self.model.needs_inputs
+
+    @property
+    def splits_over_points(self) -> bool:
+        """Whether the points of a single task may be taken in minibatches."""
+        return self.model.splits_over_points
+
+    @property
+    def latent_prior_name(self) -> str:
+        """What errors call the prior over codes."""
+        return self.model.latent_prior_name
+
+    @property
+    def decoder(self) -> Any:
+        """The model's."""
+        return self.model.decoder
+
+    @property
+    def observation_likelihood(self) -> Any:
+        """The model's, at the values it had when q was made."""
+        return self.model.observation_likelihood
+
+    @property
+    def prior_parameters(self) -> tuple[gpflow.Parameter, ...]:
+        """None: the bound holds their KL."""
+        return ()
+
+    @property
+    def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
+        """The means of the latent prior's parameters."""
+        return tuple(
+            mean.unconstrained_variable
+            for path, mean in zip(self.model.sampled_paths, self.means, strict=True)
+            if path.startswith(".latent_prior")
+        )
+
+    def snapshot(self, data: Any) -> Snapshot | None:
+        """The model's."""
+        return self.model.snapshot(data)
+
+    def divergence(self, values: list[tf.Tensor]) -> tf.Tensor:
+        """-H[q] - log p(values): its mean over draws of q is KL[q || p], in nats."""
+        entropy = tf.add_n(
+            [
+                tf.reduce_sum(tf.cast(tf.math.log(scale) + 0.5 * (1.0 + LOG_2PI), tf.float64))
+                for scale in self.scales
+            ]
+        )
+        log_prior = functional.log_prior_density(self.model.sampled_parameters, values)
+        return -entropy - tf.cast(log_prior, tf.float64)
+
+    def draw(self, seed: TensorType) -> list[tf.Tensor]:
+        """One draw of the unconstrained parameters, in the order of ``model.sampled_paths``."""
+        draws = []
+        for i, (mean, scale) in enumerate(zip(self.means, self.scales, strict=True)):
+            mean, scale = tf.convert_to_tensor(mean), tf.convert_to_tensor(scale)
+            part = tf.random.fold_in(seed, i, alg="philox")
+            draws.append(mean + scale * standard_noise(tf.shape(mean), part, mean.dtype))
+        return draws
+
+    def draws(self, num_samples: int, seed: int) -> list[np.ndarray]:
+        """Draws [S, ...] of the unconstrained parameters, as a posterior bank holds them."""
+        base = tf.constant([seed, 0x4D1], tf.int32)
+        found = [self.draw(tf.random.fold_in(base, s, alg="philox")) for s in range(num_samples)]
+        return [np.stack([v.numpy() for v in values]) for values in zip(*found, strict=True)]
+
+    def terms(self, batch: Batch, seed: TensorType) -> VariationalTerms:
+        """The bound's two terms for a batch, with one draw of parameters and codes."""
+        seeds = tf.unstack(tf.random.split(seed, alg="philox"))
+        values = self.draw(seeds[0])
+        terms = self.model.bind(values).terms(batch, seeds[1])
+        items = self.num_items if batch.indices is None else batch.indices.shape[0]
+        divergence = self.divergence(values) * (items / self.num_items)
+        return terms._replace(divergence=terms.divergence + divergence)

@@ -1,0 +1,178 @@
+"""Tables with missing cells: what is refused, what is standardised, what validation may hide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser, hold_out, pad_tasks
+
+NAN = np.nan
+
+
+def make_table(**changes: Any) -> MultiOutputTable:
+    """Two tasks of six rows, two outputs, one test cell; task 1 has four rows only."""
+    X = np.tile(np.arange(6.0)[:, None], (2, 1, 1))
+    truth = np.arange(24.0).reshape(2, 6, 2)
+    truth[1, 4:] = NAN
+    mask = np.zeros(truth.shape, bool)
+    mask[0, 2, 1] = True
+    arguments: dict[str, Any] = {
+        "X": X,
+        "Y": np.where(mask, NAN, truth),
+        "truth": truth,
+        "test_mask": mask,
+        "output_names": ("a", "b"),
+        "lengths": np.array([6, 4]),
+    }
+    return MultiOutputTable(**(arguments | changes))
+
+
+def test_a_table_tells_what_is_seen_and_what_is_scored() -> None:
+    table = make_table()
+    assert np.count_nonzero(table.observed) == 12 - 1 + 8
+    assert table.rows.tolist() == [[True] * 6, [True] * 4 + [False] * 2]
+    assert np.argwhere(~np.isnan(table.test_truth)).tolist() == [[0, 2, 1]]
+    assert table.test_truth[0, 2, 1] == 5.0
+    second = table.select([1])
+    assert second.num_tasks == 1 and second.lengths.tolist() == [4]
+    np.testing.assert_array_equal(second.Y, table.Y[1:])
+    np.testing.assert_array_equal(table.select([False, True]).Y, second.Y)
+    with pytest.raises(ValueError, match="read-only"):
+        table.Y[0, 0, 0] = 1.0
+
+
+def test_plain_arrays_make_a_table() -> None:
+    table = MultiOutputTable(np.arange(3.0)[None, :, None], np.ones((1, 3, 2)))
+    assert table.output_names == ("y0", "y1") and table.input_names == ("x0",)
+    assert not table.test_mask.any() and table.rows.all()
+
+
+def test_rows_and_columns_may_be_empty() -> None:
+    Y = np.ones((1, 6, 2))
+    Y[0, 3], Y[..., 1] = NAN, NAN
+    table = MultiOutputTable(np.arange(6.0)[None, :, None], Y)
+    assert np.count_nonzero(table.observed) == 5
+
+
+def with_cell(name: str, index: tuple[int, ...], value: float) -> dict[str, np.ndarray]:
+    array = np.array(getattr(make_table(), name))
+    array[index] = value
+    return {name: array}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"X": np.zeros((2, 5, 1))}, r"X has shape \(2, 5, 1\).*expected X \[T, N, D\]"),
+        ({"truth": np.zeros((1, 6, 2))}, r"truth has shape \(1, 6, 2\)"),
+        ({"test_mask": np.zeros((2, 6, 2))}, "test_mask has the type float64"),
+        ({"output_names": ("a",)}, "output_names is .* expected 2 different names"),
+        ({"output_names": ("a", "a")}, "expected 2 different names"),
+        ({"lengths": np.array([6, 7])}, r"lengths is \[6, 7\]; expected 2 integers from 1 to 6"),
+        ({"lengths": np.array([6, 3])}, "Y has an output in task 1, row 3"),
+        (with_cell("X", (0, 1, 0), NAN), "X is NaN or infinite in task 0, row 1, column 0"),
+        (with_cell("X", (0, 4, 0), 1.0), r"Task 0 has the input \[1.0\] in rows 1 and 4"),
+        (with_cell("Y", (1, 0, 1), np.inf), "Y is infinite in task 1, row 0, output 'b'"),
+        (with_cell("truth", (0, 0, 0), -1.0), "disagree in task 0, row 0, output 'a': 0 and -1"),
+        (with_cell("truth", (0, 2, 1), NAN), r"1 outputs that nobody knows \(truth is NaN\)"),
+        (with_cell("Y", (0, 2, 1), 5.0), "1 outputs that the model sees"),
+    ],
+)
+def test_what_makes_no_table_is_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_table(**changes)
+
+
+def test_padding_may_repeat_an_input() -> None:
+    X = np.array(make_table().X)
+    X[1, 4:] = X[1, 3]
+    assert make_table(X=X).rows[1].sum() == 4
+
+
+def test_padded_tasks_keep_their_rows() -> None:
+    short, long = np.array([[1.0, 2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]])
+    inputs, lengths = pad_tasks([short, long], is_input=True)
+    outputs, _ = pad_tasks([short, long], is_input=False)
+    assert lengths.tolist() == [1, 2]
+    np.testing.assert_array_equal(inputs, [[[1, 2], [1, 2]], [[3, 4], [5, 6]]])
+    np.testing.assert_array_equal(outputs, [[[1, 2], [NAN, NAN]], [[3, 4], [5, 6]]])
+    for wrong in ([], [short, np.zeros((0, 2))], [short, np.zeros((2, 3))]):
+        with pytest.raises(ValueError, match="arrays have the shapes"):
+            pad_tasks(wrong, is_input=True)
+
+
+def test_standardised_outputs_have_mean_0_and_variance_1() -> None:
+    rng = np.random.default_rng(0)
+    Y = rng.standard_normal((3, 50, 2)) * [2.0, 100.0] + [5.0, -300.0]
+    Y[rng.random(Y.shape) < 0.3] = NAN
+    scale = Standardiser.fit(Y)
+    standard = scale.transform(Y)
+    # Exact up to rounding: 1e-12 of numbers of order 1.
+    np.testing.assert_allclose(np.nanmean(standard, (0, 1)), 0.0, atol=1e-12)
+    np.testing.assert_allclose(np.nanvar(standard, (0, 1)), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(np.isnan(standard), np.isnan(Y))
+    np.testing.assert_allclose(scale.inverse_mean(standard), Y, rtol=1e-12)
+    # The variance of what inverse_mean makes of a variable with variance 4.
+    draws = scale.inverse_mean(2.0 * standard)
+    np.testing.assert_allclose(
+        scale.inverse_variance(np.full(2, 4.0)), np.nanvar(draws, (0, 1)), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([NAN, NAN, NAN], "Output 'b' is never observed"),
+        ([NAN, 2.0, 2.0], "Output 'b' is constant"),
+        ([np.inf, 2.0, 3.0], "Output 'b' holds infinities"),
+    ],
+)
+def test_what_has_no_scale_is_named(column: list[float], message: str) -> None:
+    Y = np.stack([[1.0, 2.0, 3.0], column], axis=-1)
+    with pytest.raises(ValueError, match=message):
+        Standardiser.fit(Y, ("a", "b"))
+
+
+def test_validation_never_sees_a_test_cell() -> None:
+    table = make_table()
+    held = hold_out(table, 0.3, seed=1)
+    # 10 and 9 observed cells: 3 of each are hidden.
+    assert held.test_mask.sum((0, 1)).tolist() == [3, 3]
+    assert not (held.test_mask & table.test_mask).any()
+    assert (held.test_mask <= table.observed).all()
+    assert np.isnan(held.truth[table.test_mask]).all()
+    np.testing.assert_array_equal(held.Y, np.where(held.test_mask, NAN, table.Y))
+    np.testing.assert_array_equal(held.test_truth[held.test_mask], table.Y[held.test_mask])
+    again = hold_out(table, 0.3, seed=1)
+    np.testing.assert_array_equal(again.test_mask, held.test_mask)
+    assert not np.array_equal(hold_out(table, 0.3, seed=2).test_mask, held.test_mask)
+
+
+def test_validation_hides_runs_of_rows_of_the_named_outputs() -> None:
+    table = MultiOutputTable(np.arange(100.0)[None, :, None], np.arange(200.0).reshape(1, 100, 2))
+    held = hold_out(table, 0.2, seed=0, outputs=["y1"], block=10)
+    assert not held.test_mask[..., 0].any()
+    hidden = held.test_mask[0, :, 1]
+    assert hidden.sum() == 20
+    # 20 cells in runs of 10, which may touch or be cut by each other or the end, and a last one.
+    starts = np.flatnonzero(np.diff(np.concatenate([[0], hidden.astype(int)])) == 1)
+    assert len(starts) <= 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"fraction": 0.0}, "fraction is 0.0"),
+        ({"fraction": 1.0}, "fraction is 1.0"),
+        ({"fraction": 0.97}, "Output 'a' is observed 10 times.*none would be left"),
+        ({"seed": -1}, "seed is -1"),
+        ({"block": 0}, "block is 0"),
+        ({"outputs": ["c"]}, r"outputs names \['c'\]"),
+    ],
+)
+def test_validation_says_what_is_wrong(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        hold_out(make_table(), **({"fraction": 0.3, "seed": 0} | arguments))

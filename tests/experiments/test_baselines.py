@@ -1,0 +1,390 @@
+"""Baselines of the missing-data experiments: they reduce to known models and known answers."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import sklearn.linear_model
+
+from experiments.baselines import gp_fitting, gpar, independent_gps, linear_interpolation, scores
+from experiments.baselines import mean as mean_baseline
+from gpflow_bae.datasets import jura
+from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
+
+_BESIDE = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
+_CANDIDATES = [os.environ.get("GPFLOW_BAE_DATA"), str(_BESIDE)]
+DATA = next((d for d in _CANDIDATES if d and pathlib.Path(d, "jura").is_dir()), None)
+needs_data = pytest.mark.skipif(DATA is None, reason="Jura is not on this machine")
+
+ONE_RUN = gp_fitting.FitSettings(num_restarts=1)
+# For what holds at any hyperparameters.
+SHORT_RUN = gp_fitting.FitSettings(num_restarts=1, max_iterations=5)
+NAN = np.nan
+
+
+def make_table(truth: np.ndarray, hidden: np.ndarray, X: np.ndarray | None = None, **more: Any):
+    """Outputs [T, N, P] at the inputs 0, 1, ..., with hidden test cells."""
+    if X is None:
+        X = np.tile(np.arange(float(truth.shape[1]))[:, None], (len(truth), 1, 1))
+    return MultiOutputTable(X, np.where(hidden, NAN, truth), truth, hidden, **more)
+
+
+def waves(num_tasks: int = 1, num_rows: int = 30, num_outputs: int = 1) -> MultiOutputTable:
+    """Noisy sines, every third cell of the last output hidden."""
+    rng = np.random.default_rng(0)
+    phase = rng.random((num_tasks, 1, num_outputs)) * 6.0
+    rows = np.arange(float(num_rows))[:, None]
+    truth = 5.0 + 3.0 * np.sin(rows / 4.0 + phase)
+    truth += 0.3 * rng.standard_normal(truth.shape)
+    hidden = np.zeros(truth.shape, bool)
+    hidden[:, 1::3, -1] = True
+    return make_table(truth, hidden)
+
+
+# What the methods share.
+
+
+@needs_data
+def test_jura_sanity_figures() -> None:
+    table = jura.load(DATA)
+    found = scores.score(table, *mean_baseline.fit_predict(table))
+    # Measured once, independently: MAE 0.566 and NLL 1.118.
+    assert round(found["mae"], 3) == 0.566 and round(found["nll"], 3) == 1.118
+    shown = table.observed[0, :, 2]
+    line = sklearn.linear_model.LinearRegression().fit(table.Y[0, shown, :2], table.Y[0, shown, 2])
+    mean, variance = np.array(table.Y), np.ones(table.Y.shape)
+    mean[0, :, 2] = line.predict(table.Y[0, :, :2])
+    variance[0, :, 2] = np.var(table.Y[0, shown, 2] - mean[0, shown, 2])
+    found = scores.score(table, mean, variance)
+    assert round(found["mae"], 3) == 0.469 and round(found["nll"], 3) == 1.019
+
+
+def test_scores_are_averages_over_tested_outputs() -> None:
+    rng = np.random.default_rng(1)
+    truth = rng.standard_normal((2, 20, 3)) * [1.0, 10.0, 3.0]
+    hidden = rng.random(truth.shape) < [0.5, 0.0, 0.3]
+    table = make_table(truth, hidden, output_names=("a", "b", "c"))
+    mean, variance = truth + rng.standard_normal(truth.shape), np.full(truth.shape, 1.5)
+    mean[~hidden] = NAN  # nobody looks there
+    per_output = scores.score_outputs(table, mean, variance)
+    assert list(per_output) == ["a", "c"]
+    for name, column in (("a", 0), ("c", 2)):
+        where = hidden[..., column]
+        y, m = truth[..., column][where], mean[..., column][where]
+        expected = {
+            "smse": np.mean((y - m) ** 2) / np.var(y),
+            "mae": np.mean(np.abs(y - m)),
+            "rmse": np.sqrt(np.mean((y - m) ** 2)),
+            "nll": np.mean(0.5 * np.log(2 * np.pi * 1.5) + (y - m) ** 2 / 3.0),
+            "coverage_90": np.mean(np.abs(y - m) < 1.6448536 * np.sqrt(1.5)),
+        }
+        assert per_output[name] == pytest.approx(expected, rel=1e-6)
+    averages = scores.score(table, mean, variance)
+    assert averages["mae"] == pytest.approx((per_output["a"]["mae"] + per_output["c"]["mae"]) / 2)
+    with pytest.raises(ValueError, match="no test cell"):
+        scores.score(make_table(truth, np.zeros_like(hidden)), mean, variance)
+
+
+def test_every_method_predicts_every_row_but_padding() -> None:
+    table = waves(2, 8, 2)
+    Y, truth, mask = np.array(table.Y), np.array(table.truth), np.array(table.test_mask)
+    Y[1, 6:], truth[1, 6:], mask[1, 6:] = NAN, NAN, False
+    Y[0, 3] = NAN  # a row without any output
+    padded = MultiOutputTable(table.X, Y, truth, mask & np.isnan(Y), lengths=np.array([8, 6]))
+    for baseline in (mean_baseline, linear_interpolation, independent_gps, gpar):
+        slow = {"settings": SHORT_RUN} if baseline in (independent_gps, gpar) else {}
+        mean, variance = baseline.fit_predict(padded, 0, **slow)
+        for moment in (mean, variance):
+            np.testing.assert_array_equal(
+                np.isfinite(moment), np.broadcast_to(padded.rows[..., None], Y.shape)
+            )
+        assert (variance[padded.rows] > 0.0).all()
+        with pytest.raises(ValueError, match="Output 'y1' is never observed"):
+            baseline.fit_predict(
+                make_table(np.ones((1, 4, 2)) * [[1.0, NAN]], np.zeros((1, 4, 2), bool)), 0, **slow
+            )
+
+
+# Independent Gaussian processes.
+
+
+def test_one_output_is_a_gpflow_regression() -> None:
+    table = waves()
+    mean, variance = independent_gps.fit_predict(table, settings=ONE_RUN)
+
+    shown = table.observed[0, :, 0]
+    X, y = table.X[0], table.Y[0, :, 0]
+    centre, scale = y[shown].mean(), y[shown].std()
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=0.3 * X.std(0))
+    data = (X[shown], ((y[shown] - centre) / scale)[:, None])
+    model = gpflow.models.GPR(data, kernel, noise_variance=0.1)
+    gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
+    expected_mean, expected_variance = (moment.numpy()[:, 0] for moment in model.predict_y(X))
+    # Both optimisers stop within 1e-5 of the same optimum's gradient; the predictions follow.
+    np.testing.assert_allclose(mean[0, :, 0], expected_mean * scale + centre, rtol=1e-4)
+    np.testing.assert_allclose(variance[0, :, 0], expected_variance * scale**2, rtol=1e-3)
+
+
+def test_restarts_raise_the_marginal_likelihood() -> None:
+    table = waves(num_rows=20)
+    y = Standardiser.fit(table.Y).transform(table.Y)[..., 0]
+
+    def far_too_short() -> gpflow.kernels.Kernel:
+        return gpflow.kernels.SquaredExponential(lengthscales=[1e-3])  # sees noise only
+
+    def fit(num_restarts: int) -> gp_fitting.Regressions:
+        settings = gp_fitting.FitSettings(num_restarts=num_restarts, restart_scale=5.0)
+        return gp_fitting.fit(table.X, y, far_too_short, 0, settings)
+
+    one, several = fit(1), fit(6)
+    shown = ~np.isnan(y[0])
+    white = -0.5 * np.count_nonzero(shown) * (1.0 + np.log(2.0 * np.pi))
+    # From there the regression stays white noise of variance 1; its likelihood is known.
+    assert one.log_marginal_likelihood == pytest.approx(white, abs=1e-3)
+    assert several.log_marginal_likelihood > white + 5.0
+    # The parameters are those of the best run, not of the last one.
+    mean, variance = several.predict(0, table.X[0])
+    assert np.mean((mean[shown] - y[0, shown]) ** 2) < 0.2 and np.mean(variance) < 0.5
+
+
+def test_sharing_says_how_tasks_are_related() -> None:
+    table = waves(2, 12)
+    y = Standardiser.fit(table.Y).transform(table.Y)[..., 0]
+
+    def fit(X: np.ndarray, y: np.ndarray, sharing: Any = "shared") -> gp_fitting.Regressions:
+        return gp_fitting.fit(X, y, gpflow.kernels.SquaredExponential, 0, ONE_RUN, sharing)
+
+    apart = table.X + np.array([[[0.0]], [[0.5]]])  # one function may not have two values
+    stacked, joint = fit(apart, y, "stacked"), fit(apart.reshape(1, -1, 1), y.reshape(1, -1))
+    separate, alone = fit(table.X, y, "separate"), fit(table.X[1:], y[1:])
+    for first, second in ((stacked, joint), (separate, alone)):
+        for moment, expected in zip(
+            first.predict(1, table.X[1]), second.predict(0, table.X[1]), strict=True
+        ):
+            np.testing.assert_allclose(moment, expected, rtol=1e-6)
+    # Hyperparameters for all are a compromise: less likely than everyone's own.
+    shared = fit(table.X, y)
+    assert shared.log_marginal_likelihood < separate.log_marginal_likelihood
+    with pytest.raises(ValueError, match="sharing is 'some'"):
+        fit(table.X, y, "some")
+
+
+def test_a_task_without_points_has_the_prior() -> None:
+    table = waves(2, 12)
+    y = Standardiser.fit(table.Y).transform(table.Y)[..., 0]
+    y[1] = NAN
+    kernels: list[gpflow.kernels.Kernel] = []
+
+    def make_kernel() -> gpflow.kernels.Kernel:
+        kernels.append(gpflow.kernels.SquaredExponential())
+        return kernels[-1]
+
+    far = np.array([[1e6]])
+    shared = gp_fitting.fit(table.X, y, make_kernel, 0, SHORT_RUN)
+    # Far from all data the first task has its prior as well.
+    for moment, expected in zip(shared.predict(1, far), shared.predict(0, far), strict=True):
+        np.testing.assert_allclose(moment, expected, atol=1e-9)
+    separate = gp_fitting.fit(table.X, y, make_kernel, 0, SHORT_RUN, "separate")
+    assert [float(m[0]) for m in separate.predict(1, far)] == [0.0, 1.0]
+    assert len(separate.predict(0, far[:0])[0]) == 0
+    with pytest.raises(ValueError, match="nothing to fit"):
+        gp_fitting.fit(table.X, y * NAN, make_kernel, 0, SHORT_RUN)
+    with pytest.raises(ValueError, match="No run of 1 reached a finite marginal likelihood"):
+        gp_fitting.fit(table.X, np.where(y > 0, np.inf, y), make_kernel, 0, SHORT_RUN)
+
+
+def test_sparse_regression_at_all_inputs_is_the_exact_one() -> None:
+    table = waves(num_rows=24)
+    exact = independent_gps.fit_predict(table, settings=ONE_RUN)
+    settings = dataclasses.replace(ONE_RUN, max_points=5, num_inducing=100)
+    # SGPR adds a jitter of 1e-6 to the covariance of its inducing points, and so stops elsewhere.
+    for moment, expected in zip(
+        independent_gps.fit_predict(table, settings=settings), exact, strict=True
+    ):
+        np.testing.assert_allclose(moment, expected, rtol=1e-2)
+    with pytest.raises(ValueError, match="num_inducing is 0"):
+        gp_fitting.FitSettings(num_inducing=0)
+
+
+# Gaussian process autoregression.
+
+
+def test_a_chain_of_one_is_an_independent_regression() -> None:
+    table = waves()
+    expected = independent_gps.fit_predict(table, settings=SHORT_RUN)
+    found = gpar.fit_predict(table, settings=SHORT_RUN, num_samples=3)
+    for moment, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(moment, other, rtol=1e-6)
+
+
+def linear_gaussian(seed: int = 0) -> MultiOutputTable:
+    """y1 ~ N(0, 1) and y2 = 2 y1 + N(0, 0.5^2), white in x; y2 hidden in a third of the rows.
+
+    In a third of these y1 is hidden too.
+    """
+    rng = np.random.default_rng(seed)
+    first = rng.standard_normal(180)
+    truth = np.stack([first, 2.0 * first + 0.5 * rng.standard_normal(180)], axis=-1)[None]
+    hidden = np.zeros(truth.shape, bool)
+    hidden[0, ::3, 1], hidden[0, ::9, 0] = True, True
+    return make_table(truth, hidden)
+
+
+@pytest.mark.parametrize("linear", [True, False])
+def test_the_exact_conditional_is_found(linear: bool) -> None:
+    table = linear_gaussian()
+    mean, variance = gpar.fit_predict(
+        table, settings=ONE_RUN, num_samples=500, linear=linear, seed=3
+    )
+    first, hidden = table.truth[0, :, 0], table.test_mask[0]
+    given = hidden[:, 1] & ~hidden[:, 0]
+    # E[y2 | y1] = 2 y1: the slope is estimated with standard error 0.5 / sqrt(120) = 0.05 and the
+    # mean with as much; where |y1| < 2 that is 0.1 together, of which three are allowed.
+    inner = given & (np.abs(first) < 2.0)
+    assert np.max(np.abs(mean[0, inner, 1] - 2.0 * first[inner])) < 0.3
+    # Var[y2 | y1] = 0.25, estimated with a relative standard error of sqrt(2 / 120) = 0.13.
+    np.testing.assert_allclose(variance[0, inner, 1], 0.25, rtol=0.4)
+    # With y1 unknown, y2 ~ N(0, 2^2 + 0.5^2). The moments of the 160 y1 that are known, and of the
+    # 500 samples, have relative standard errors of about 0.11 and 0.06 in the variance.
+    both = hidden.all(-1)
+    np.testing.assert_allclose(variance[0, both, 1], 4.25, rtol=0.4)
+    # Its mean is that of the y2 seen and of the samples: sqrt(4.25 / 120 + 4.25 / 500) = 0.21.
+    assert np.max(np.abs(mean[0, both, 1])) < 0.75
+    # The whole is calibrated: 60 test cells, a standard error of 0.04.
+    assert abs(scores.score_outputs(table, mean, variance)["y1"]["coverage_90"] - 0.9) < 0.12
+
+
+def test_missing_earlier_outputs_are_filled_by_their_predictive_mean() -> None:
+    """Rows whose y1 is unknown still say what y2 is, from x alone."""
+    rng = np.random.default_rng(2)
+    x = np.arange(40.0) / 4.0
+    first = np.sin(x)
+    truth = np.stack([first, 3.0 * first**2], axis=-1)[None]
+    truth += 0.02 * rng.standard_normal(truth.shape)
+    hidden = np.zeros(truth.shape, bool)
+    hidden[0, 5::5, 0], hidden[0, 3::5, 1] = True, True
+    hidden[0, 3, 0] = True  # the same number of both: the chain starts with y0
+    table = make_table(truth, hidden, X=x[None, :, None])
+    assert hidden.sum((0, 1)).tolist() == [8, 8]
+    found = scores.score(table, *gpar.fit_predict(table, settings=ONE_RUN, linear=False))
+    # The noise is 1 % of the signal's deviation; interpolation of a sine in steps of 1/4 adds as
+    # much again. 1 % of the variance leaves room, and what ignores y1 or x is far above.
+    assert found["smse"] < 0.01
+
+
+def test_outputs_come_by_how_often_they_are_missing() -> None:
+    table = waves(num_rows=15, num_outputs=2)  # y1 has hidden cells, y0 none
+    swapped = make_table(
+        table.truth[..., ::-1], table.test_mask[..., ::-1], output_names=("y1", "y0")
+    )
+    arguments: dict[str, Any] = {"settings": SHORT_RUN, "num_samples": 2}
+    found, variance = gpar.fit_predict(table, **arguments)
+    for other in (
+        gpar.fit_predict(table, order=["y0", "y1"], **arguments),
+        [moment[..., ::-1] for moment in gpar.fit_predict(swapped, **arguments)],
+    ):
+        np.testing.assert_allclose(other[0], found, rtol=1e-6)
+        np.testing.assert_allclose(other[1], variance, rtol=1e-6)
+    different, _ = gpar.fit_predict(table, order=["y1", "y0"], **arguments)
+    assert np.abs(different - found).max() > 1e-2
+
+
+def test_a_greedy_chain_starts_with_what_is_best_explained() -> None:
+    rng = np.random.default_rng(0)
+    noise, smooth = rng.standard_normal(20), np.sin(np.arange(20) / 3.0)
+    table = make_table(np.stack([noise, smooth], -1)[None], np.zeros((1, 20, 2), bool))
+    arguments: dict[str, Any] = {"settings": SHORT_RUN, "num_samples": 1}
+    greedy, _ = gpar.fit_predict(table, order="greedy", **arguments)
+    given, _ = gpar.fit_predict(table, order=["y1", "y0"], **arguments)
+    np.testing.assert_array_equal(greedy, given)
+
+
+def test_logarithms_have_lognormal_moments() -> None:
+    table = waves(num_rows=20)
+    logs = make_table(np.log(table.truth), table.test_mask)
+    m, v = independent_gps.fit_predict(logs, settings=SHORT_RUN)
+    mean, variance = gpar.fit_predict(table, settings=SHORT_RUN, num_samples=2, log_outputs=True)
+    np.testing.assert_allclose(mean, np.exp(m + v / 2), rtol=1e-6)
+    np.testing.assert_allclose(variance, (np.exp(v) - 1) * np.exp(2 * m + v), rtol=1e-5)
+    with pytest.raises(ValueError, match=r"positive outputs; \['y0', 'y1'\]"):
+        gpar.fit_predict(linear_gaussian(), log_outputs=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"kernel": "cosine"}, "kernel is 'cosine'"),
+        ({"num_samples": 0}, "num_samples is 0"),
+        ({"order": "random"}, "order is 'random'"),
+        ({"order": ["y0"]}, r"order is \['y0'\]; expected each of \['y0', 'y1'\] once"),
+    ],
+)
+def test_unknown_choices_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        gpar.fit_predict(linear_gaussian(), **arguments)
+
+
+# Interpolation.
+
+
+def test_lines_are_followed_exactly() -> None:
+    x = np.array([0.0, 1.0, 3.0, 4.0, 8.0, 9.0])
+    truth = (2.0 * x + 1.0)[None, :, None]
+    hidden = np.zeros(truth.shape, bool)
+    hidden[0, [2, 3]] = True
+    mean, _ = linear_interpolation.fit_predict(make_table(truth, hidden, X=x[None, :, None]))
+    # Inner cells from both sides, observed ones too; at the ends the neighbour's value.
+    np.testing.assert_allclose(mean[0, 1:-1, 0], truth[0, 1:-1, 0])
+    assert mean[0, [0, -1], 0].tolist() == [truth[0, 1, 0], truth[0, -2, 0]]
+
+
+def test_rows_of_one_place_are_a_series() -> None:
+    """Two stations on five days, in mixed order; station B was never observed."""
+    day = np.array([0.0, 0, 1, 1, 2, 2, 3, 3, 4, 4])
+    place = np.tile([7.0, 9.0], 5)
+    X = np.stack([day, place], -1)[None]
+    truth = np.where(place == 7.0, day**2, 50.0)[None, :, None]
+    hidden = (place == 9.0)[None, :, None] | (np.stack([day, place], -1) == [2.0, 7.0]).all(-1)[
+        None, :, None
+    ]
+    order = np.random.default_rng(0).permutation(10)
+    table = make_table(truth[:, order], hidden[:, order], X=X[:, order])
+    mean, variance = linear_interpolation.fit_predict(table)
+    back = np.argsort(order)
+    assert mean[0, back[4], 0] == 5.0  # station A on day 2: between 1 and 9
+    seen = np.array([0.0, 1.0, 9.0, 16.0])
+    # Station B has nothing but the mean of the output, with its deviation.
+    np.testing.assert_allclose(mean[0, back[1::2], 0], seen.mean())
+    np.testing.assert_allclose(variance[0, back[1::2], 0], seen.var())
+
+
+def test_the_error_of_a_line_grows_with_the_gap() -> None:
+    rng = np.random.default_rng(0)
+    walks = np.cumsum(rng.standard_normal((40, 200, 1)), axis=1)
+    hidden = np.zeros(walks.shape, bool)
+    hidden[:, 50:59], hidden[:, 190:] = True, True
+    table = make_table(walks, hidden)
+    mean, variance = linear_interpolation.fit_predict(table)
+    # A random walk of unit steps, a rows after one value and b rows before another, is a bridge
+    # with variance a b / (a + b); beyond the last value, a. About 6000 correlated residuals of
+    # each kind: the worst, a = 10, are some 800 independent ones, 0.05 of relative standard error.
+    after = np.arange(1.0, 10.0)
+    np.testing.assert_allclose(variance[0, 50:59, 0], after * (10 - after) / 10, rtol=0.2)
+    np.testing.assert_allclose(variance[0, 190:, 0], np.arange(1.0, 11.0), rtol=0.2)
+    found = scores.score(table, mean, variance)
+    # 760 test cells in 80 gaps, correlated within: as good as 160 independent ones, so a standard
+    # error of 0.024; three are allowed.
+    assert abs(found["coverage_90"] - 0.9) < 0.07
+
+
+def test_few_residuals_leave_the_output_its_own_variance() -> None:
+    truth = np.array([0.0, 1.0, 2.0, 4.0])[None, :, None]
+    table = make_table(truth, np.zeros(truth.shape, bool))
+    _, variance = linear_interpolation.fit_predict(table)
+    np.testing.assert_allclose(variance, np.var(truth))
