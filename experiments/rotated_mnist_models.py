@@ -17,6 +17,7 @@ from gpflow_bae import (
     encoders,
     inducing_variables,
     kernels,
+    latent_priors,
     likelihoods,
     models,
     training,
@@ -110,6 +111,14 @@ def _kernel_and_points(
         gpflow.set_trainable(kernel.view_kernel, False)
     gpflow.set_trainable(kernel.object_vectors, plan.learn_objects)
     return kernel, points
+
+
+def start_prior(
+    plan: Plan, model: models.SGPBAE, data: RotatedMNIST
+) -> latent_priors.TitsiasGP:
+    """What the warm start of ``sgp_bae`` is fitted under: its kernel, on the published points."""
+    _, points = _kernel_and_points(dataclasses.replace(plan, inducing_per_view=2), data)
+    return latent_priors.TitsiasGP(model.latent_prior.kernels, points, model.latent_dim)
 
 
 def _angle_features(X: tf.Tensor) -> tf.Tensor:

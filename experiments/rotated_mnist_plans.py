@@ -28,7 +28,7 @@ _PAPER_EPOCHS = {
     "gppvae": "VAE-100 GP-100",
     "svgp_vae": "joint-500",
     "deep_svigp": "joint-1000",
-    "sgp_bae": "joint-300",
+    "sgp_bae": "joint-150",
     "bae": "joint-60",
 }
 _QUICK_EPOCHS = {
@@ -37,7 +37,7 @@ _QUICK_EPOCHS = {
     "gppvae": "VAE-60 GP-40",
     "svgp_vae": "joint-100",
     "deep_svigp": "joint-200",
-    "sgp_bae": "joint-60",
+    "sgp_bae": "joint-100",
     "bae": "joint-60",
 }
 

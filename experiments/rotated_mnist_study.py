@@ -18,6 +18,7 @@ from experiments.rotated_mnist_models import (
     gaussian_encoder,
     num_steps,
     seed_networks,
+    start_prior,
 )
 from gpflow_bae import models, training
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
@@ -188,16 +189,18 @@ def _run_sampled(
     options: dict[str, Any],
 ) -> Outcome:
     arrays = _train_arrays(data)
-    warm_start, curve = None, None
+    curve = None
     settings = dataclasses.replace(
         plan.variational, num_steps=num_steps(plan, len(data.train.Y), plan.num_epochs)
     )
-    if plan.model == "bae":
-        encoder = gaussian_encoder(plan)
-        warm_start = training.WarmStart(encoder, settings, num_initial_steps=0)
-    else:
-        curve = Curve(lambda: scores.quick_mse(model, data))
-        warm_start = training.PriorMeanStart(settings, callback=curve)
+    encoder, prior = gaussian_encoder(plan), None
+    if plan.model == "sgp_bae":
+        prior = start_prior(plan, model, data)
+        fitted = models.VariationalAutoencoder(prior, model.decoder, encoder, model.likelihood)
+        curve = Curve(lambda: scores.quick_mse(fitted, data))
+    warm_start = training.WarmStart(
+        encoder, settings, latent_prior=prior, num_initial_steps=0, callback=curve
+    )
     posterior = training.sample_amortized(
         model,
         arrays,

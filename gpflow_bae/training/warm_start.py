@@ -39,9 +39,11 @@ class WarmStart:
     """The variational encoder, trained here; it may be the model's own if that is Gaussian."""
     settings: VariationalSettings = VariationalSettings()
     latent_prior: GaussianLatentPrior | None = None
-    """Prior to fit under, if not the model's own: for a sparse GP of few inducing points, an exact
-    GP that shares its kernel straightens the latent chart further, where the tasks are short
-    enough for one."""
+    """Prior to fit under, if not the model's own, which shares its kernel. For a sparse GP of few
+    inducing points and short tasks, the exact GP straightens the latent chart further. For a
+    sparse GP with sampled inducing outputs, a :class:`~gpflow_bae.latent_priors.TitsiasGP` makes
+    the fit that of an SVGP-VAE: its codes have noise, and generalise better than those of a mode
+    (:class:`~gpflow_bae.training.PriorMeanStart`)."""
     num_encoder_steps: int = 1000
     """Adam steps that fit the model's (stochastic) encoder to draws of the variational codes."""
     encoder_batch_size: int | None = 256
@@ -77,7 +79,8 @@ class WarmStart:
     ) -> tuple[tf.Tensor, np.ndarray]:
         """Fit in place.
 
-        :return: initial codes [T, N, L], one draw from the variational marginals, and the losses.
+        :return: initial codes [T, N, L], one draw from the variational marginals (or the prior's
+            means, where codes are whitened), and the losses.
         """
         latent_prior = self.latent_prior or model.latent_prior
         variational = VariationalAutoencoder(
@@ -100,18 +103,24 @@ class WarmStart:
         noise = standard_noise(q.mean.shape, draw_seed, q.mean.dtype)
         if self.encoder is not model.encoder and self.num_encoder_steps:
             self.fit_encoder(model, data, q.mean, tf.sqrt(q.variance), seed, progress)
+        if model.whitened_codes:  # draws would be many code noises away from the prior's mean
+            return model.latent_prior.given_inducing_outputs(data.X)[0], losses
         return q.mean + tf.sqrt(q.variance) * noise, losses
 
     @staticmethod
     def _move_inducing_outputs(
         model: BayesianAutoencoder, variational: VariationalAutoencoder, data: TrainingData
     ) -> None:
-        """Sampled inducing outputs start at the mean of the fit's, where it has some."""
-        fitted, prior = variational.latent_prior, model.latent_prior
-        if isinstance(fitted, TitsiasGP) and isinstance(prior, SparseGP):
-            if prior.whitened_inducing is not None:
-                pseudo = variational.encode(data.X, data.Y)
-                prior.whitened_inducing.assign(fitted.inducing_posterior(data.X, *pseudo).mean[0])
+        """Sampled inducing outputs start at their posterior mean given what the encoder says.
+
+        The fit may have had other inducing points than the chain: fewer are faster to fit, and
+        more have more to say.
+        """
+        prior = model.latent_prior
+        if isinstance(prior, SparseGP) and prior.whitened_inducing is not None:
+            own = TitsiasGP(prior.kernels, prior.inducing_variable, prior.latent_dim)
+            pseudo = variational.encode(data.X, data.Y)
+            prior.whitened_inducing.assign(own.inducing_posterior(data.X, *pseudo).mean[0])
 
     def fit_encoder(
         self,
