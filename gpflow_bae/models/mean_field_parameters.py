@@ -46,11 +46,7 @@ class MeanFieldParameters(gpflow.Module):
         values = functional.unconstrained_values(model.sampled_parameters)
         self.means = [gpflow.Parameter(v, dtype=v.dtype) for v in values]
         self.scales = [
-            gpflow.Parameter(
-                tf.fill(v.shape, tf.cast(initial_scale, v.dtype)),
-                transform=positive(),
-                dtype=v.dtype,
-            )
+            gpflow.Parameter(tf.fill(v.shape, initial_scale), transform=positive(), dtype=v.dtype)
             for v in values
         ]
 

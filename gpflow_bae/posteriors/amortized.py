@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -16,32 +16,9 @@ from .. import diagnostics, functional
 from ..encoders import side_inputs
 from ..mcmc.noise import standard_noise
 from ..models import BayesianAutoencoder
+from .predictions import LatentSamples, Prediction
 
-__all__ = ["LatentSamples", "Posterior", "Prediction"]
-
-
-class Prediction(NamedTuple):
-    """Predicted observations, with the two sources of their variance apart."""
-
-    mean: np.ndarray  # [T, N, P]
-    noise_variance: np.ndarray  # [T, N, P], of the likelihood, averaged over samples
-    epistemic_variance: np.ndarray  # [T, N, P], spread of the mean over samples and codes
-
-    @property
-    def variance(self) -> np.ndarray:
-        """Predictive variance: noise plus epistemic."""
-        return self.noise_variance + self.epistemic_variance
-
-
-class LatentSamples(NamedTuple):
-    """Gaussian conditionals of the latent function, one for each posterior sample."""
-
-    mean: np.ndarray  # [S, T, N, L]
-    variance: np.ndarray  # [S, T, N, L]
-
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance over the posterior [T, N, L], by the law of total variance."""
-        return self.mean.mean(0), self.variance.mean(0) + self.mean.var(0)
+__all__ = ["Posterior"]
 
 
 class Posterior:

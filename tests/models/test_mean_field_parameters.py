@@ -39,7 +39,7 @@ def random_data() -> tuple[None, np.ndarray]:
 def test_divergence_is_kl_in_closed_form() -> None:
     """KL[N(m, s^2) || N(0, 1)] = (s^2 + m^2 - 1) / 2 - log s for each weight.
 
-    The prior's half is estimated by draws: bound of four standard errors over 150 of them.
+    The prior's half is estimated by draws: bound of four standard errors over 500 of them.
     """
     q = models.MeanFieldParameters(vae(), num_items=T, initial_scale=0.7)
     rng = np.random.default_rng(1)
@@ -49,12 +49,11 @@ def test_divergence_is_kl_in_closed_form() -> None:
     m = np.concatenate([p.numpy().ravel() for p in q.means])
     s = np.concatenate([p.numpy().ravel() for p in q.scales])
     exact = np.sum(0.5 * (s**2 + m**2 - 1) - np.log(s))
-    draws = [
-        float(q.divergence(q.draw(tf.random.fold_in(SEED, i, alg="philox")))) for i in range(150)
-    ]
+    estimate = tf.function(lambda seed: q.divergence(q.draw(seed)), autograph=False)
+    draws = [float(estimate(tf.random.fold_in(SEED, i, alg="philox"))) for i in range(500)]
     error = np.std(draws) / np.sqrt(len(draws))
     assert abs(np.mean(draws) - exact) < 4 * error
-    assert error < 0.15 * abs(exact)
+    assert error < 0.1 * abs(exact)
 
 
 def test_no_spread_is_the_model_itself() -> None:
@@ -87,7 +86,7 @@ def test_a_batch_has_its_share_of_the_divergence() -> None:
 def test_fit_finds_the_exact_posterior_of_a_bias() -> None:
     """Only the decoder's bias is free and F is the bias: q's optimum is the Gaussian posterior.
 
-    Tolerance: a tenth of a posterior standard deviation for the mean, a tenth for the scale, for
+    Tolerance: 0.15 posterior standard deviations for the mean, a tenth for the scale, for
     the noise that Adam leaves.
     """
     model = vae()
@@ -97,12 +96,12 @@ def test_fit_finds_the_exact_posterior_of_a_bias() -> None:
     q = models.MeanFieldParameters(model, num_items=T, initial_scale=0.3)
     data = random_data()
     settings = training.VariationalSettings(
-        num_steps=500, learning_rate=0.05, final_learning_rate_fraction=0.01
+        num_steps=1000, learning_rate=0.05, final_learning_rate_fraction=0.001
     )
     training.fit_variational(q, data, settings, progress=False)
     precision = 1.0 + T * N / 0.3
     mean = data[1].reshape(-1, P).sum(0) / 0.3 / precision
-    np.testing.assert_allclose(q.means[0].numpy(), mean, atol=0.1 / np.sqrt(precision))
+    np.testing.assert_allclose(q.means[0].numpy(), mean, atol=0.15 / np.sqrt(precision))
     np.testing.assert_allclose(q.scales[0].numpy(), precision**-0.5, rtol=0.1)
     (draws,) = q.draws(400, seed=0)
     # Four standard errors of a standard deviation from 400 draws: 4 / sqrt(800).
