@@ -1,0 +1,81 @@
+"""The missing-data experiments: what a plan builds, and that nothing sees the test cells."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from experiments import imputation_plans as plans
+from experiments import imputation_study as study
+from gpflow_bae import models
+from gpflow_bae.datasets.multi_output import MultiOutputTable
+
+N = 24
+
+
+def table(num_tasks: int = 1) -> MultiOutputTable:
+    """Three outputs that mix one sine; the last third of the last is the test."""
+    rng = np.random.default_rng(0)
+    x = np.linspace(0.0, 1.0, N)
+    curve = np.sin(2 * np.pi * x + rng.uniform(0, 6, (num_tasks, 1)))
+    truth = curve[..., None] * [1.0, -2.0, 3.0] + 0.1 * rng.standard_normal((num_tasks, N, 3))
+    mask = np.zeros(truth.shape, bool)
+    mask[:, 2 * N // 3 :, 2] = True
+    X = np.broadcast_to(x[:, None], (num_tasks, N, 1))
+    return MultiOutputTable(X, np.where(mask, np.nan, truth), truth, mask)
+
+
+@pytest.mark.parametrize("model", plans.MODELS)
+def test_plans_build_their_model(model: str) -> None:
+    plan = plans.default_plan(model, "quick", latent_dim=2, num_inducing=5)
+    built = plans.build_model(plan, table())
+    kinds = {
+        "sgp_vae": models.SGPVAE,
+        "gp_vae": models.GPVAE,
+        "sgp_bae": models.SGPBAE,
+        "dsgp_bae": models.DSGPBAE,
+    }
+    assert type(built) is kinds[model]
+    assert (plan.temperature is None) == (model in ("sgp_vae", "gp_vae"))
+
+
+@pytest.mark.parametrize("net", ["zeros", "indexnet", "free"])
+def test_what_is_hidden_is_not_seen(net: str) -> None:
+    """Another truth in the test cells changes the scores and no prediction."""
+    data = table()
+    other = dataclasses.replace(data, truth=data.truth + 7.0 * data.test_mask)
+    plan = plans.default_plan(
+        "sgp_vae", "quick", net=net, epochs=20, latent_dim=1, num_inducing=6, lengthscale=0.3
+    )
+    one, two = (study.run(plan, t, seed=0, progress=False) for t in (data, other))
+    np.testing.assert_array_equal(one.mean, two.mean)
+    assert one.metrics["mae"] != two.metrics["mae"]
+    assert ("mae_encoder_only" in one.metrics) == (net != "free")
+
+
+def test_a_hole_is_filled_from_the_other_outputs() -> None:
+    """The third output is three times the first: far better than its mean (SMSE 1)."""
+    plan = plans.default_plan(
+        "sgp_vae", "quick", epochs=600, learning_rate=0.02, latent_dim=1, lengthscale=0.3
+    )
+    outcome = study.run(plan, table(), seed=0, progress=False)
+    assert outcome.metrics["smse"] < 0.2
+
+
+def test_tasks_that_the_fit_never_saw() -> None:
+    """Fitted to three tasks, a fourth is filled from what is observed of it."""
+    tasks = table(4)
+    plan = plans.default_plan(
+        "sgp_vae", "quick", epochs=600, learning_rate=0.02, latent_dim=1, lengthscale=0.3
+    )
+    outcome = study.run(plan, tasks.select([0, 1, 2]), tasks.select([3]), seed=0, progress=False)
+    assert outcome.mean.shape == (1, N, 3)
+    assert outcome.metrics["smse"] < 0.3
+
+
+def test_free_form_needs_a_variational_model() -> None:
+    plan = plans.default_plan("sgp_bae", "quick", net="free")
+    with pytest.raises(ValueError, match="net 'free' is for the variational ones"):
+        plans.build_model(plan, table())

@@ -1,0 +1,70 @@
+"""Networks and presets of the rotated-MNIST experiment."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from experiments.rotated_mnist_networks import (
+    NUM_PIXELS,
+    UpsampledConv2D,
+    conv_decoder,
+    conv_encoder,
+)
+from experiments.rotated_mnist_plans import ELBO_MODELS, make_plan, parse_regime
+from gpflow_bae import training
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_fused_layer_is_upsampling_and_convolution(padding: str) -> None:
+    """Keras's own two layers with the same weights; tolerance: float32 sums of 45 products."""
+    keras.utils.set_random_seed(0)
+    images = np.random.default_rng(0).standard_normal((2, 6, 6, 5)).astype(np.float32)
+    fused = UpsampledConv2D(4, padding)
+    found = fused(images)
+    big = keras.layers.UpSampling2D(2)(images)
+    convolution = keras.layers.Conv2D(4, 3, padding=padding, activation="elu")
+    convolution.build(big.shape)
+    bias = np.linspace(-1.0, 1.0, 4)
+    convolution.set_weights([fused.kernel.numpy(), bias])
+    fused.bias.assign(bias)
+    np.testing.assert_allclose(fused(images), convolution(big), atol=2e-5)
+    assert np.abs(found - convolution(big)).max() > 0.1  # the bias is in it
+
+
+def test_networks_have_the_published_sizes() -> None:
+    """Weights counted by hand: 3 x 3 kernels of eight filters, dense layers of 16 and 128."""
+    filters = 3 * 3 * 8 * 8 + 8
+    encoder = conv_encoder(16)
+    assert encoder.count_params() == (3 * 3 * 8 + 8) + 2 * filters + (2 * 2 * 8 * 16 + 16)
+    decoder = conv_decoder(16)
+    assert decoder.count_params() == (16 * 128 + 128) + 2 * filters + (3 * 3 * 8 + 1)
+    assert decoder.output_shape == (None, NUM_PIXELS)
+
+
+def test_regimes() -> None:
+    assert parse_regime(["VAE-100", "GP-20"]) == (("VAE", 100), ("GP", 20))
+    for wrong in ("VAE", "joint-0", "all-5", "GP-x"):
+        with pytest.raises(ValueError, match=f"opt_regime holds '{wrong}'"):
+            parse_regime([wrong])
+
+
+@pytest.mark.parametrize("model", sorted(set(ELBO_MODELS.values())) + ["sgp_bae", "bae"])
+def test_presets(model: str) -> None:
+    """Those that were published with GECO have it; the sampled ones have a chain and a prior."""
+    plan = make_plan(model, "paper")
+    geco = isinstance(plan.variational.objective, training.GECO)
+    assert geco == (model in ("svgp_vae", "deep_svigp"))
+    assert (plan.sampler is not None) == (model in ("sgp_bae", "bae"))
+    assert plan.variational.prior_on_parameters == (plan.sampler is not None)
+    assert plan.temperature == (1.0 if plan.sampler else None)
+    assert plan.num_epochs >= make_plan(model, "quick").num_epochs
+
+
+def test_flags_replace_settings() -> None:
+    plan = make_plan("svgp_vae", "quick", regime=["joint-3"], geco=False, full_batch=True, beta=2.0)
+    assert plan.regime == (("joint", 3),) and plan.variational.batch_size is None
+    assert plan.variational.objective == training.EvidenceLowerBound(2.0)
+    plan = make_plan("sgp_bae", "quick", sampler={"temperature": 0.5}, batch_size=64)
+    assert plan.temperature == 0.5 and plan.sampler.batch_size == 64
