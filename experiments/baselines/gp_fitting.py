@@ -25,7 +25,8 @@ _Function: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 _START_NOISE = 0.1  # of standardised outputs
 _BARRIER = 1e10  # nats; where a covariance is not positive definite
-_CHUNK = 4096
+_FURTHEST = 9.0  # so that the noise stays above GPflow's lower bound of 1e-6 in every start
+_CHUNK = 4096  # rows that are predicted at once, for the memory's sake
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,7 +180,8 @@ def _fit(
     best, lowest = None, _BARRIER
     for restart in range(settings.num_restarts):
         for parameter, start in zip(parameters, starts, strict=True):
-            factor = np.exp(settings.restart_scale * rng.standard_normal(start.shape))
+            exponent = settings.restart_scale * rng.standard_normal(start.shape)
+            factor = np.exp(np.clip(exponent, -_FURTHEST, _FURTHEST))
             parameter.assign(start if restart == 0 else start * factor)
         start = scipy_optimizer.pack_tensors(variables).numpy()
         options = {"maxiter": settings.max_iterations}

@@ -18,7 +18,15 @@ from check_shapes import check_shapes
 from experiments.baselines import gp_fitting
 from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
 
-__all__ = ["fit_predict"]
+__all__ = ["SETTINGS", "fit_predict"]
+
+#: For the data sets of the paper. Small EEG: of both kernels, with and without the linear part,
+#: the one with the highest marginal likelihood of the training cells (1011 nats; the others 977,
+#: 947 and 746). Jura: logarithms as in the paper; there the linear part has the higher one.
+SETTINGS = {
+    "eeg": {"kernel": "rational_quadratic", "linear": False},
+    "jura": {"log_outputs": True},
+}
 
 #: Of the paper: exponentiated quadratic, and rational quadratic, which is a scale mixture of it.
 Kernel: TypeAlias = Literal["squared_exponential", "rational_quadratic"]
