@@ -17,14 +17,7 @@ EXPERIMENT = "imputation"
 BASELINES = ("mean", "igp", "gpar")
 FLAGS = common_flags.FLAGS
 
-_SAMPLER = {
-    "burnin": (flags.DEFINE_integer, "SG-MCMC steps before the first sample."),
-    "num_samples": (flags.DEFINE_integer, "Posterior samples to keep."),
-    "thinning": (flags.DEFINE_integer, "SG-MCMC steps between samples."),
-    "step_size": (flags.DEFINE_float, "Step size of adaptive SGHMC."),
-    "momentum_decay": (flags.DEFINE_float, "Momentum lost per step."),
-    "temperature": (flags.DEFINE_float, "Temperature; the posterior is 1."),
-}
+_SAMPLER = common_flags.SAMPLER
 
 
 def define_flags(latent_dim: int, init_lengthscale: float, num_inducing: int = 64) -> None:
@@ -61,8 +54,7 @@ def define_flags(latent_dim: int, init_lengthscale: float, num_inducing: int = 6
         "choosing settings.",
     )
     flags.DEFINE_string("variant", "", "A name for this run in the results table.")
-    for name, (define, text) in _SAMPLER.items():
-        define(name, None, text + " Default: the preset's.")
+    common_flags.define_overrides(_SAMPLER)
 
 
 def load(name: str) -> tuple[Any, Any]:
@@ -104,7 +96,7 @@ def plan() -> Any:
         learning_rate=FLAGS.lr,
         weight_prior_scale=FLAGS.weight_prior_scale,
         code_noise_variance=FLAGS.code_noise_variance,
-        sampler={n: FLAGS[n].value for n in _SAMPLER if FLAGS[n].value is not None},
+        sampler=common_flags.overrides(_SAMPLER),
     )
 
 

@@ -20,14 +20,7 @@ MODELS = ["vae", "gp_vae", "svgp_vae", "bae", "gp_bae", "sgp_bae", "all"]
 FLAGS = common_flags.FLAGS
 
 # Flags that replace one setting of the preset when given; None keeps the preset's.
-_OVERRIDES = {
-    "burnin": (flags.DEFINE_integer, "SG-MCMC steps before the first sample."),
-    "num_samples": (flags.DEFINE_integer, "Posterior samples to keep."),
-    "thinning": (flags.DEFINE_integer, "SG-MCMC steps between samples."),
-    "step_size": (flags.DEFINE_float, "Step size of adaptive SGHMC."),
-    "momentum_decay": (flags.DEFINE_float, "Momentum lost per step."),
-    "temperature": (flags.DEFINE_float, "Temperature; the posterior is 1."),
-    "encoder_loss": (flags.DEFINE_string, "energy, nll or mse (the paper's)."),
+_OVERRIDES = common_flags.SAMPLER | {
     "codes": (flags.DEFINE_string, "encoder (Algorithm 1) or carried."),
     "noise": (flags.DEFINE_string, "gaussian or binomial increments."),
     "batch_size": (flags.DEFINE_integer, "Videos per round; all where not given."),
@@ -75,8 +68,7 @@ def define_flags() -> None:
         lower_bound=1,
     )
     flags.DEFINE_string("variant", "", "A name for this run in the results table.")
-    for name, (define, text) in _OVERRIDES.items():
-        define(name, None, text + " Default: the preset's.")
+    common_flags.define_overrides(_OVERRIDES)
 
 
 def main(argv: list[str]) -> None:
@@ -94,7 +86,7 @@ def _run(name: str, out_dir: pathlib.Path) -> None:
     from experiments import moving_ball_study as study
     from experiments.moving_ball_plans import Plan
 
-    overrides = {n: FLAGS[n].value for n in _OVERRIDES if FLAGS[n].value is not None}
+    overrides = common_flags.overrides(_OVERRIDES)
     points = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
     if any(points.values()):
         overrides["point_estimates"] = tuple(path for path, chosen in points.items() if chosen)
@@ -158,4 +150,5 @@ def _run(name: str, out_dir: pathlib.Path) -> None:
 
 if __name__ == "__main__":
     define_flags()
+    flags.adopt_module_key_flags(common_flags)  # so that --help lists them
     app.run(main)

@@ -28,14 +28,7 @@ ELBOS = [
 ]
 FLAGS = common_flags.FLAGS
 
-_SAMPLER = {
-    "burnin": (flags.DEFINE_integer, "SG-MCMC steps before the first sample."),
-    "num_samples": (flags.DEFINE_integer, "Posterior samples to keep."),
-    "thinning": (flags.DEFINE_integer, "SG-MCMC steps between samples."),
-    "step_size": (flags.DEFINE_float, "Step size of adaptive SGHMC."),
-    "momentum_decay": (flags.DEFINE_float, "Momentum lost per step."),
-    "temperature": (flags.DEFINE_float, "Temperature; the posterior is 1."),
-    "encoder_loss": (flags.DEFINE_string, "energy, nll or mse (the paper's)."),
+_SAMPLER = common_flags.SAMPLER | {
     "steps_per_batch": (flags.DEFINE_integer, "SG-MCMC steps on one minibatch."),
 }
 
@@ -83,8 +76,7 @@ def define_flags() -> None:
         "max_samples", None, "Stop and score after this many samples.", lower_bound=1
     )
     flags.DEFINE_string("variant", "", "A name for this run in the results table.")
-    for name, (define, text) in _SAMPLER.items():
-        define(name, None, text + " Default: the preset's.")
+    common_flags.define_overrides(_SAMPLER)
 
 
 def main(argv: list[str]) -> None:
@@ -140,7 +132,7 @@ def _plan(model: str):
         learning_rate=FLAGS.lr,
         final_learning_rate_fraction=FLAGS.lr_decay,
         natural_gradient_step_size=FLAGS.natural_gradient,
-        sampler={n: FLAGS[n].value for n in _SAMPLER if FLAGS[n].value is not None},
+        sampler=common_flags.overrides(_SAMPLER),
         **changes,
     )
 
@@ -217,4 +209,5 @@ def _run(model: str, out_dir: pathlib.Path) -> None:
 
 if __name__ == "__main__":
     define_flags()
+    flags.adopt_module_key_flags(common_flags)  # so that --help lists them
     app.run(main)

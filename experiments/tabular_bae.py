@@ -49,8 +49,7 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "max_steps", None, "Stop after so many steps; --resume goes on.", lower_bound=1
     )
-    for name, (define, text) in _OVERRIDES.items():
-        define(name, None, text + " Default: the preset's.")
+    common_flags.define_overrides(_OVERRIDES)
 
 
 def main(argv: list[str]) -> None:
@@ -62,7 +61,7 @@ def main(argv: list[str]) -> None:
     from experiments import tabular_study as study
 
     out_dir = pathlib.Path(FLAGS.out_dir)
-    overrides = {n: FLAGS[n].value for n in _OVERRIDES if FLAGS[n].value is not None}
+    overrides = common_flags.overrides(_OVERRIDES)
     plan = study.Plan.make(FLAGS.dataset, FLAGS.method, FLAGS.preset, FLAGS.setting, overrides)
     table = study.load(FLAGS.dataset, FLAGS.data_dir, FLAGS.seed)
     name = f"{FLAGS.dataset}/{FLAGS.method}"
@@ -116,4 +115,5 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     define_flags()
+    flags.adopt_module_key_flags(common_flags)  # so that --help lists them
     app.run(main)

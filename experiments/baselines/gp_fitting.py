@@ -147,7 +147,8 @@ def _fit(
     rng = np.random.default_rng(seed)
     likelihood = gpflow.likelihoods.Gaussian(_START_NOISE)
     models = [_model(X, y, kernel, likelihood, seed, settings) for X, y in data]
-    training, num_points = [], 0
+    training: list[gpflow.models.GPModel] = []
+    num_points = 0
     for i in rng.permutation([i for i, model in enumerate(models) if model is not None]):
         if not training or num_points + len(data[i][0]) <= settings.max_training_points:
             training.append(models[i])

@@ -7,15 +7,35 @@ defined once in a process, so tests could not import two drivers.
 
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from absl import flags
 
-__all__ = ["DATA_DIR_VARIABLE", "FLAGS", "default_data_dir", "define", "resolve_jit_compile"]
+__all__ = [
+    "DATA_DIR_VARIABLE",
+    "FLAGS",
+    "default_data_dir",
+    "define",
+    "define_overrides",
+    "overrides",
+    "resolve_jit_compile",
+]
 
 FLAGS = flags.FLAGS
 
 DATA_DIR_VARIABLE = "GPFLOW_BAE_DATA"
+
+# Settings of the amortised sampler that a flag replaces: how it is defined, and its help.
+SAMPLER = {
+    "burnin": (flags.DEFINE_integer, "SG-MCMC steps before the first sample."),
+    "num_samples": (flags.DEFINE_integer, "Posterior samples to keep."),
+    "thinning": (flags.DEFINE_integer, "SG-MCMC steps between samples."),
+    "step_size": (flags.DEFINE_float, "Step size of adaptive SGHMC."),
+    "momentum_decay": (flags.DEFINE_float, "Momentum lost per step."),
+    "temperature": (flags.DEFINE_float, "Temperature; the posterior is 1."),
+    "encoder_loss": (flags.DEFINE_string, "energy, nll or mse (the paper's)."),
+}
 
 
 def define(
@@ -116,3 +136,17 @@ def resolve_jit_compile(value: str) -> bool:
     if value in ("true", "false"):
         return value == "true"
     raise ValueError(f"jit_compile is {value!r}; expected 'auto', 'true' or 'false'.")
+
+
+def define_overrides(table: Mapping[str, tuple[Callable[..., Any], str]]) -> None:
+    """Defines flags that each replace one setting of the preset when given.
+
+    :param table: By name, absl's function that defines it, and its help.
+    """
+    for name, (define_flag, text) in table.items():
+        define_flag(name, None, text + " Default: the preset's.")
+
+
+def overrides(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Those flags of a table that were given, by name."""
+    return {name: FLAGS[name].value for name in table if FLAGS[name].value is not None}
