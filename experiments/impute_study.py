@@ -7,6 +7,7 @@ import json
 import pathlib
 from typing import Any
 
+import matplotlib.dates as mdates
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -162,6 +163,10 @@ def draw(
             axis.plot(times[order], values, "k.", markersize=3, label="observed")
             axis.vlines(times[order][hole], low[hole], high[hole], color="C0", alpha=0.3)
             axis.plot(times[order][hole], centre[hole], "C0.", markersize=4, label="filled, 90 %")
+            if np.issubdtype(times.dtype, np.datetime64):  # whole dates would overlap
+                locator = mdates.AutoDateLocator()
+                axis.xaxis.set_major_locator(locator)
+                axis.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator))
             axis.set_ylabel(name)
             axis.set_title(user.tasks[t], fontsize=9, loc="left")
         axes[0, 0].legend(fontsize=8, ncols=2)
