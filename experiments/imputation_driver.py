@@ -135,7 +135,7 @@ def main(argv: list[str], table_name: str) -> None:
     started = time.perf_counter()
     if baseline:
         scored = table if test is None else test
-        metrics, curves, count, temperature = _run_baseline(scored), {}, 0, None
+        metrics, curves, count, temperature = _run_baseline(table_name, scored), {}, 0, None
     else:
         metrics, curves, count = _run_model(table, test, out_dir, keep)
         temperature = plan().temperature
@@ -165,11 +165,12 @@ def main(argv: list[str], table_name: str) -> None:
     print(f"{config['model']}: {shown}. Results are in {out_dir}.")
 
 
-def _run_baseline(table: Any) -> dict[str, float]:
+def _run_baseline(table_name: str, table: Any) -> dict[str, float]:
     from experiments.baselines import gpar, independent_gps, mean, scores
 
     module = {"mean": mean, "igp": independent_gps, "gpar": gpar}[FLAGS.model]
-    return scores.score(table, *module.fit_predict(table, seed=FLAGS.seed))
+    settings = gpar.SETTINGS.get(table_name, {}) if FLAGS.model == "gpar" else {}
+    return scores.score(table, *module.fit_predict(table, seed=FLAGS.seed, **settings))
 
 
 def _run_model(
