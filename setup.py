@@ -31,7 +31,8 @@ install_requires = [
 ]
 
 diagnostics = ["arviz>=0.20,<1"]  # arviz 1 has another InferenceData
-experiments = ["scikit-learn>=1.4,<2"]
+# pyarrow 21 and later want NumPy 2, which GPflow does not allow yet.
+experiments = ["pandas>=2.2,<4", "pyarrow>=15,<21", "scikit-learn>=1.4,<2"]
 
 extras_require = {
     "diagnostics": diagnostics,

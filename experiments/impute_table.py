@@ -147,7 +147,8 @@ def _check_columns(raw: pd.DataFrame, named: Sequence[str], separator: str) -> N
 
 def _numbers(column: pd.Series, name: str, missing_allowed: bool) -> np.ndarray:
     text = column.astype(str).str.strip()
-    missing = text.str.lower().isin(["", "nan", "na", "none", "null", "<na>"]).to_numpy()
+    words = text.str.lower().isin(["", "nan", "na", "none", "null", "<na>"])
+    missing = (column.isna() | words).to_numpy()
     values = pd.to_numeric(text.where(~missing, None), errors="coerce").to_numpy(dtype=float)
     bad = np.flatnonzero(np.isnan(values) & ~missing)
     if len(bad):
@@ -169,8 +170,8 @@ def _numbers(column: pd.Series, name: str, missing_allowed: bool) -> np.ndarray:
 
 def _times(column: pd.Series, name: str) -> np.ndarray:
     """Numbers as they are; dates as days since the first."""
-    numeric = pd.to_numeric(column, errors="coerce")
-    if numeric.notna().all():
+    numeric = _as_numbers(column)
+    if numeric is not None:
         return numeric.to_numpy(dtype=float)
     dates = pd.to_datetime(column, errors="coerce", format="ISO8601")
     if dates.isna().any():
@@ -183,8 +184,16 @@ def _times(column: pd.Series, name: str) -> np.ndarray:
 
 
 def _plot_times(column: pd.Series) -> pd.Series:
+    numeric = _as_numbers(column)
+    return pd.to_datetime(column, format="ISO8601") if numeric is None else numeric
+
+
+def _as_numbers(column: pd.Series) -> pd.Series | None:
+    """A column of times as numbers; None where it holds anything else, such as dates."""
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return None
     numeric = pd.to_numeric(column, errors="coerce")
-    return numeric if numeric.notna().all() else pd.to_datetime(column, format="ISO8601")
+    return numeric if numeric.notna().all() else None
 
 
 def _check_duplicates(

@@ -110,12 +110,24 @@ def test_check_lists_what_a_model_has_to_beat() -> None:
     assert scores.loc["independent GPs", "rmse"] < 0.5 * scores.loc["column means", "rmse"]
 
 
-def test_parquet_or_a_clear_error(tmp_path: pathlib.Path) -> None:
+def test_parquet_keeps_its_types(tmp_path: pathlib.Path) -> None:
+    """Numbers and dates come as such from the file, and the filled table goes back as such."""
     pytest.importorskip("pyarrow", reason="pandas reads Parquet with pyarrow")
     _, holes = table()
+    holes["day"] = pd.to_datetime(holes["day"])
     holes.to_parquet(tmp_path / "t.parquet")
     user = impute_table.read_table(tmp_path / "t.parquet", **COLUMNS)
-    assert np.isnan(user.table.Y).sum() == holes[["a", "b"]].isna().to_numpy().sum()
+    missing = holes[["a", "b"]].isna().to_numpy()
+    assert np.isnan(user.table.Y).sum() == missing.sum()
+    days = user.table.X[0, :, 0] * user.input_scale[0] + user.input_centre[0]
+    np.testing.assert_allclose(days, np.arange(40), atol=1e-9)
+    shape = user.table.Y.shape
+    out = tmp_path / "filled.parquet"
+    impute_table.write_table(user, np.full(shape, 7.0), np.ones(shape), out)
+    again = pd.read_parquet(out)
+    assert again["day"].dtype == holes["day"].dtype and again["a"].dtype == float
+    assert (again["a"][holes["a"].isna()] == 7.0).all()
+    assert (again["a"] == holes["a"])[holes["a"].notna()].all()
 
 
 def _broken(change: str, frame: pd.DataFrame) -> pd.DataFrame:
