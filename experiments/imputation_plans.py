@@ -8,7 +8,6 @@ from typing import Any
 import gpflow
 import keras
 import numpy as np
-import tensorflow as tf
 
 from gpflow_bae import decoders, encoders, inducing_variables, likelihoods, models, training
 from gpflow_bae.datasets.multi_output import MultiOutputTable
@@ -155,8 +154,3 @@ def build_model(plan: Plan, table: MultiOutputTable) -> Any:
     for kernel in kernels:
         models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)
     return models.DSGPBAE([hidden, kernels], [Z, Z.copy()], **common)
-
-
-def as_tensor(values: np.ndarray) -> tf.Tensor:
-    """In GPflow's precision."""
-    return tf.constant(values, gpflow.default_float())

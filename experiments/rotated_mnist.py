@@ -69,6 +69,12 @@ def define_flags() -> None:
         "Test on training images at this index of an angle, kept from training, instead of on the "
         "test images: for choosing settings.",
     )
+    flags.DEFINE_enum(
+        "start",
+        "svgp_vae",
+        ["svgp_vae", "mode"],
+        "Where the chain of sgp_bae starts: an SVGP-VAE with its kernel, or a joint mode.",
+    )
     flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
     flags.DEFINE_float("code_noise_variance", 1e-5, "Variance of codes around the GP (sgp_bae).")
     flags.DEFINE_boolean("learn_code_noise", False, "Sample it, instead of fixing it (sgp_bae).")
@@ -116,6 +122,7 @@ def _plan(model: str):
         "weight_prior_scale": FLAGS.weight_prior_scale,
         "code_noise_variance": FLAGS.code_noise_variance,
         "learn_code_noise": FLAGS.learn_code_noise,
+        "start": FLAGS.start,
     }
     if FLAGS.nr_inducing_points is not None:
         changes["inducing_per_view"] = FLAGS.nr_inducing_points

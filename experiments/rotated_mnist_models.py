@@ -49,11 +49,11 @@ class Plan:
     learn_inducing: bool = True
     learn_objects: bool = True
     clip_encoder: bool = True
-    titsias: bool = False
     code_noise_variance: float = 1e-5
     learn_code_noise: bool = False
     noise_variance: float = 0.05
     weight_prior_scale: float = 1.0
+    start: str = "svgp_vae"  # of the chain of sgp_bae; or "mode"
 
     @property
     def num_epochs(self) -> int:

@@ -194,13 +194,18 @@ def _run_sampled(
         plan.variational, num_steps=num_steps(plan, len(data.train.Y), plan.num_epochs)
     )
     encoder, prior = gaussian_encoder(plan), None
-    if plan.model == "sgp_bae":
-        prior = start_prior(plan, model, data)
-        fitted = models.VariationalAutoencoder(prior, model.decoder, encoder, model.likelihood)
-        curve = Curve(lambda: scores.quick_mse(fitted, data))
-    warm_start = training.WarmStart(
-        encoder, settings, latent_prior=prior, num_initial_steps=0, callback=curve
-    )
+    warm_start: training.WarmStart | training.PriorMeanStart
+    if plan.model == "sgp_bae" and plan.start == "mode":
+        curve = Curve(lambda: scores.quick_mse(model, data))
+        warm_start = training.PriorMeanStart(settings, callback=curve)
+    else:
+        if plan.model == "sgp_bae":
+            prior = start_prior(plan, model, data)
+            fitted = models.VariationalAutoencoder(prior, model.decoder, encoder, model.likelihood)
+            curve = Curve(lambda: scores.quick_mse(fitted, data))
+        warm_start = training.WarmStart(
+            encoder, settings, latent_prior=prior, num_initial_steps=0, callback=curve
+        )
     posterior = training.sample_amortized(
         model,
         arrays,

@@ -15,8 +15,7 @@ from gpflow.base import Parameter, TensorType
 from .. import functional
 from ..base import Batch
 from ..encoders import side_inputs
-from ..latent_priors import DeepSparseGP
-from ..latent_priors.base import LOG_2PI, GaussianLatentPrior, KernelLatentPrior
+from ..latent_priors.base import LOG_2PI, GaussianLatentPrior
 from ..likelihoods import MaskedLikelihood, masked
 
 __all__ = [
@@ -129,9 +128,8 @@ class BayesianAutoencoder(gpflow.Module):
                 f"encoder returns {encoder.latent_dim} code channels, but the latent prior has "
                 f"latent_dim = {latent_dim}; change the width of the encoder's last layer."
             )
-        if isinstance(latent_prior, (KernelLatentPrior, DeepSparseGP)):
-            for kernel in latent_prior.kernels:
-                set_default_kernel_priors(kernel)
+        for kernel in getattr(latent_prior, "kernels", ()):
+            set_default_kernel_priors(kernel)
         if whitened_codes and getattr(latent_prior, "whitened_inducing", None) is None:
             raise ValueError(
                 "whitened_codes needs a SparseGP latent prior with "

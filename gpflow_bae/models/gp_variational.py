@@ -56,7 +56,7 @@ class SVGPVAE(VariationalAutoencoder):
         super().__init__(prior, decoder, encoder, likelihood)
 
 
-class SGPVAE(VariationalAutoencoder):
+class SGPVAE(SVGPVAE):
     r"""Sparse GP-VAE for partly observed tasks of any length (Ashman et al. 2020).
 
     Each task has a structured posterior of its own inducing outputs (their eq. 4), the prior times
@@ -73,28 +73,14 @@ class SGPVAE(VariationalAutoencoder):
     whole tasks it is :class:`SVGPVAE`'s as well; the new parts are the encoders for missing data
     (:func:`~gpflow_bae.encoders.partial_encoder`).
 
+    Arguments are those of :class:`SVGPVAE`; ``encoder`` is any Gaussian encoder, such as a partial
+    inference network (``partial_encoder("factornet", P, L)``) or a
+    :class:`~gpflow_bae.encoders.FreeFormEncoder`, or a Keras model, which then sees zeros where
+    data are missing.
+
     Tasks of unequal length are padded: repeat an input of the task, and make the outputs NaN. A
     point without any observation changes neither posterior nor bound. Minibatches are of tasks.
     """
-
-    def __init__(
-        self,
-        kernel: KernelLike,
-        inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
-        decoder: Network,
-        encoder: Network,
-        likelihood: LikelihoodLike,
-        latent_dim: int,
-    ):
-        """Arguments as in :class:`SVGPVAE`.
-
-        :param encoder: any Gaussian encoder, such as a partial inference network
-            (``partial_encoder("factornet", P, L)``) or a
-            :class:`~gpflow_bae.encoders.FreeFormEncoder`; or a built Keras model as in
-            :class:`GPVAE`, which then sees zeros where data are missing.
-        """
-        prior = TitsiasGP(kernel, inducing_variable, latent_dim)
-        super().__init__(prior, decoder, encoder, likelihood)
 
     @property
     def splits_over_points(self) -> bool:
