@@ -16,36 +16,12 @@ from experiments.baselines import gp_fitting, gpar, independent_gps, linear_inte
 from experiments.baselines import mean as mean_baseline
 from gpflow_bae.datasets import jura
 from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
+from tests.experiments.tables import NAN, ONE_RUN, SHORT_RUN, make_table, waves
 
 _BESIDE = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
 _CANDIDATES = [os.environ.get("GPFLOW_BAE_DATA"), str(_BESIDE)]
 DATA = next((d for d in _CANDIDATES if d and pathlib.Path(d, "jura").is_dir()), None)
 needs_data = pytest.mark.skipif(DATA is None, reason="Jura is not on this machine")
-
-ONE_RUN = gp_fitting.FitSettings(num_restarts=1)
-# For what holds at any hyperparameters.
-SHORT_RUN = gp_fitting.FitSettings(num_restarts=1, max_iterations=5)
-NAN = np.nan
-
-
-def make_table(truth: np.ndarray, hidden: np.ndarray, X: np.ndarray | None = None, **more: Any):
-    """Outputs [T, N, P] at the inputs 0, 1, ..., with hidden test cells."""
-    if X is None:
-        X = np.tile(np.arange(float(truth.shape[1]))[:, None], (len(truth), 1, 1))
-    return MultiOutputTable(X, np.where(hidden, NAN, truth), truth, hidden, **more)
-
-
-def waves(num_tasks: int = 1, num_rows: int = 30, num_outputs: int = 1) -> MultiOutputTable:
-    """Noisy sines, every third cell of the last output hidden."""
-    rng = np.random.default_rng(0)
-    phase = rng.random((num_tasks, 1, num_outputs)) * 6.0
-    rows = np.arange(float(num_rows))[:, None]
-    truth = 5.0 + 3.0 * np.sin(rows / 4.0 + phase)
-    truth += 0.3 * rng.standard_normal(truth.shape)
-    hidden = np.zeros(truth.shape, bool)
-    hidden[:, 1::3, -1] = True
-    return make_table(truth, hidden)
-
 
 # What the methods share.
 
