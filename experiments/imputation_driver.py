@@ -37,6 +37,7 @@ def define_flags(latent_dim: int, init_lengthscale: float, num_inducing: int = 6
     flags.DEFINE_integer("batch_size", None, "Tasks per step; all where not given.", lower_bound=1)
     flags.DEFINE_integer("epochs", None, "Adam steps. Default: the preset's.", lower_bound=1)
     flags.DEFINE_float("lr", None, "Learning rate of Adam. Default: the preset's.")
+    flags.DEFINE_bool("log_outputs", False, "Model the logarithms of the (positive) outputs.")
     flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
     flags.DEFINE_float("code_noise_variance", 1e-3, "Variance of codes around the GP (sampled).")
     flags.DEFINE_integer(
@@ -91,6 +92,7 @@ def plan() -> Any:
         decoder_widths=tuple(int(w) for w in FLAGS.decoder_dims),
         num_inducing=FLAGS.num_inducing,
         period=FLAGS.period,
+        log_outputs=FLAGS.log_outputs,
         batch_size=FLAGS.batch_size,
         epochs=FLAGS.epochs,
         learning_rate=FLAGS.lr,

@@ -25,6 +25,7 @@ class Plan:
 
     model: str = "sgp_vae"
     net: str = "factornet"
+    log_outputs: bool = False  # positive outputs enter as logarithms
     latent_dim: int = 2
     num_inducing: int = 64
     lengthscale: float = 1.0

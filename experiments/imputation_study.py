@@ -99,10 +99,7 @@ def predict(
     if given is not None:
         given = (given[0], standardiser.transform(given[1]))
     prediction = posterior.predict(None, given, num_codes=NUM_CODES, seed=seed)
-    return (
-        standardiser.inverse_mean(prediction.mean),
-        standardiser.inverse_variance(prediction.variance),
-    )
+    return standardiser.inverse_moments(prediction.mean, prediction.variance)
 
 
 def encoder_only(
@@ -127,7 +124,7 @@ def encoder_only(
             means.append(y_mean.numpy())
             noises.append(y_noise.numpy())
     mean, variance = np.mean(means, 0), np.var(means, 0) + np.mean(noises, 0)
-    return standardiser.inverse_mean(mean), standardiser.inverse_variance(variance)
+    return standardiser.inverse_moments(mean, variance)
 
 
 def run(
@@ -143,7 +140,7 @@ def run(
     :param test: tasks that the fit does not see, predicted from what is observed of them; None
         scores the test cells of ``table`` itself.
     """
-    standardiser = Standardiser.fit(table.Y, table.output_names)
+    standardiser = Standardiser.fit(table.Y, table.output_names, plan.log_outputs)
     posterior = fit(plan, table, standardiser, seed=seed, **options)
     given = None if test is None else (test.X, test.Y)
     scored = table if test is None else test

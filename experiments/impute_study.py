@@ -77,7 +77,7 @@ class SavedFit:
     @classmethod
     def fit(cls, plan: Plan, user: UserTable, columns: dict[str, Any], seed: int) -> SavedFit:
         """Fit to all that is observed."""
-        standardiser = Standardiser.fit(user.table.Y, user.table.output_names)
+        standardiser = Standardiser.fit(user.table.Y, user.table.output_names, plan.log_outputs)
         posterior = imputation_study.fit(plan, user.table, standardiser, seed=seed)
         return cls(plan, posterior, standardiser, columns, (user.input_centre, user.input_scale))
 
@@ -135,7 +135,7 @@ class SavedFit:
             tf.constant(rows.X),
             tf.constant(rows.Y, tf.float32),
         )
-        standardiser = Standardiser(arrays["mean"], arrays["std"])
+        standardiser = Standardiser(arrays["mean"], arrays["std"], plan.log_outputs)
         scaling = arrays["centre"], arrays["scale"]
         return cls(plan, posterior, standardiser, record["columns"], scaling)
 

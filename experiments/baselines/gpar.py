@@ -76,27 +76,16 @@ def fit_predict(
         raise ValueError(f"kernel is {kernel!r}; expected one of {sorted(_KERNELS)}.")
     if num_samples < 1:
         raise ValueError(f"num_samples is {num_samples}; at least 1 is needed.")
-    names = table.output_names
-    Y = table.Y
-    if log_outputs:
-        wrong = [name for p, name in enumerate(names) if (Y[..., p] <= 0.0).any()]
-        if wrong:
-            raise ValueError(f"log_outputs needs positive outputs; {wrong} have others.")
-        Y = np.log(Y)
-    scale = Standardiser.fit(Y, names)
-    chain = _Chain(table, scale.transform(Y), kernel, linear, num_samples, seed, settings, sharing)
+    scale = Standardiser.fit(table.Y, table.output_names, log_outputs)
+    Y = scale.transform(table.Y)
+    chain = _Chain(table, Y, kernel, linear, num_samples, seed, settings, sharing)
     for group in _groups(order, table):
         group = list(group)
         while group:
             fits = [chain.fit(p) for p in group]
             best = int(np.argmax([fitted.log_marginal_likelihood / n for fitted, n in fits]))
             chain.extend(group.pop(best), fits[best][0])
-    # [S, T, N, P] in the units of the (log) outputs
-    means = scale.inverse_mean(chain.means)
-    variances = scale.inverse_variance(chain.variances)
-    if log_outputs:
-        means = np.exp(means + 0.5 * variances)
-        variances = np.square(means) * np.expm1(variances)
+    means, variances = scale.inverse_moments(chain.means, chain.variances)  # [S, T, N, P]
     return means.mean(0), variances.mean(0) + means.var(0)
 
 

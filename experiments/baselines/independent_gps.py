@@ -49,4 +49,4 @@ def fit_predict(
         )
         for t in range(table.num_tasks):
             mean[t, rows[t], p], variance[t, rows[t], p] = fitted.predict(t, table.X[t, rows[t]])
-    return scale.inverse_mean(mean), scale.inverse_variance(variance)
+    return scale.inverse_moments(mean, variance)
