@@ -45,6 +45,8 @@ class Batch(NamedTuple):
     point_scale: float = 1.0  # N/B where the batch holds B of the N points of a single task
     indices: tf.Tensor | None = None  # [B], which items of the data these are; None for all
     snapshot: Snapshot | None = None  # of the whole data, for a bound that couples all points
+    columns: tf.Tensor | None = None  # [E], or [B, E] for each point's own: the outputs in Y
+    weights: tf.Tensor | None = None  # how many entries each of Y stands for, broadcasts to it
     seed: tf.Tensor | None = None  # of draws that the prior over codes makes; None for its own seed
 
 

@@ -67,8 +67,17 @@ class FreeFormEncoder(BaseGaussianEncoder):
         self.latent_dim = int(latent_dim)
         self.min_variance = float(min_variance)
         self.max_variance = float(max_variance)
-        self.mean = Parameter(initial_mean)
-        self.log_scale = Parameter(np.full(shape, 0.5 * np.log(initial_variance)))
+        # Items (tasks, or points of a single task) come first: minibatches gather along that axis,
+        # and their gradient is then as small as they are.
+        self._single_task = num_tasks == 1
+        mean = initial_mean[0] if self._single_task else initial_mean
+        self.mean = Parameter(mean)
+        self.log_scale = Parameter(np.full(mean.shape, 0.5 * np.log(initial_variance)))
+
+    @property
+    def row_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables whose leading axis is that of the items, which a minibatch sees a part of."""
+        return self.mean.unconstrained_variable, self.log_scale.unconstrained_variable
 
     @check_shapes(
         "Y: [batch..., N, P]",
@@ -91,10 +100,9 @@ class FreeFormEncoder(BaseGaussianEncoder):
             all of them.
         :raises ValueError: if ``Y`` is not as large as that.
         """
-        mean, log_scale = tf.convert_to_tensor(self.mean), tf.convert_to_tensor(self.log_scale)
-        if indices is not None:
-            axis = 0 if mean.shape[0] > 1 else 1
-            mean, log_scale = (tf.gather(v, indices, axis=axis) for v in (mean, log_scale))
+        mean, log_scale = _rows(self.mean, indices), _rows(self.log_scale, indices)
+        if self._single_task:
+            mean, log_scale = mean[None], log_scale[None]
         expected, got = tuple(mean.shape[:-1]), tuple(tf.convert_to_tensor(Y).shape[:-1])
         if expected != got:
             what = "the training data" if indices is None else "this minibatch of the training data"
@@ -105,3 +113,13 @@ class FreeFormEncoder(BaseGaussianEncoder):
                 "warm start from smoothest projections (num_initial_steps)."
             )
         return mean, self._clipped_variance(log_scale)
+
+
+def _rows(values: Parameter | tf.Tensor, indices: TensorType | None) -> tf.Tensor:
+    if indices is None:
+        return tf.convert_to_tensor(values)
+    # The variable itself, not a tensor of it, has a gradient of the gathered rows only. (Where a
+    # posterior sample stands in for the parameter there is a tensor.)
+    if isinstance(values, Parameter):
+        values = values.unconstrained_variable
+    return tf.gather(values, indices)

@@ -3,6 +3,7 @@
 from .autoencoder import BayesianAutoencoder, State, set_default_kernel_priors
 from .deep_svigp import DeepSVIGP
 from .gp_variational import GPPVAE, GPVAE, SGPVAE, SVGPVAE
+from .gplvm import FlowGPLVM, StochasticGPLVM
 from .mean_field_parameters import MeanFieldParameters
 from .sampled import BAE, DSGPBAE, GPBAE, SGPBAE
 from .tempered import TemperedBAE
@@ -21,9 +22,11 @@ __all__ = [
     "VAE",
     "BayesianAutoencoder",
     "DeepSVIGP",
+    "FlowGPLVM",
     "MeanFieldAutoencoder",
     "MeanFieldParameters",
     "State",
+    "StochasticGPLVM",
     "TemperedBAE",
     "VariationalAutoencoder",
     "set_default_kernel_priors",

@@ -4,10 +4,12 @@ from .amortized import AmortizedRound, Chain, RoundStatistics
 from .data import TrainingData, prepare_data
 from .encoder_losses import encoder_loss
 from .initial_codes import smoothest_projections
+from .new_rows import latents_for_new
 from .objectives import GECO, EvidenceLowerBound, Objective
 from .prior_mean_start import PriorMeanStart
 from .sampling import sample_amortized
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
+from .sparse_table import SparseTable
 from .tempered import TemperedBlocks, TemperedChain, TemperedTrace
 from .tempered_sampling import sample_tempered
 from .tempered_settings import METHODS as TEMPERED_METHODS
@@ -25,6 +27,7 @@ __all__ = [
     "Objective",
     "PriorMeanStart",
     "RoundStatistics",
+    "SparseTable",
     "TemperedBlocks",
     "TemperedChain",
     "TemperedSettings",
@@ -35,6 +38,7 @@ __all__ = [
     "amortized_preset",
     "encoder_loss",
     "fit_variational",
+    "latents_for_new",
     "prepare_data",
     "sample_amortized",
     "sample_tempered",

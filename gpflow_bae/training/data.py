@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, overload
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 
 from ..base import Batch
+from .sparse_table import SparseTable
 
 __all__ = ["TrainingData", "prepare_data"]
 
@@ -49,8 +50,39 @@ class TrainingData(NamedTuple):
         """How many tasks, or points of the single task, there are to draw from."""
         return int(self.Y.shape[self.axis])
 
-    def gather(self, indices: tf.Tensor | None) -> Batch:
-        """The batch of items ``indices [B]``; everything where None."""
+    @property
+    def num_points(self) -> int:
+        """Points of all tasks together, padding included."""
+        return int(self.Y.shape[0] * self.Y.shape[1])
+
+    @property
+    def num_outputs(self) -> int:
+        """Columns of the observations, P."""
+        return int(self.Y.shape[2])
+
+    def describe(self) -> list[Any]:
+        """Shape and sum, by which a resumed run knows its data."""
+        return [list(self.Y.shape), float(tf.reduce_sum(self.Y))]
+
+    def gather(
+        self,
+        indices: tf.Tensor | None,
+        columns: tf.Tensor | None = None,
+        seed: tf.Tensor | None = None,
+    ) -> Batch:
+        """The batch of items ``indices [B]``, and of outputs ``columns [E]``; None for all.
+
+        :param seed: not needed here; :class:`~gpflow_bae.training.SparseTable` draws entries.
+        """
+        if columns is not None:
+            batch = self.gather(indices)
+            share = self.num_outputs / columns.shape[0]
+            return batch._replace(
+                Y=tf.gather(batch.Y, columns, axis=-1),
+                mask=None if batch.mask is None else tf.gather(batch.mask, columns, axis=-1),
+                columns=columns,
+                weights=tf.constant(share, batch.Y.dtype),
+            )
         if indices is None:
             return Batch(self.X, self.Y, self.mask)
         X = self.X
@@ -69,10 +101,44 @@ class TrainingData(NamedTuple):
         return None if self.X is None else self.X.numpy(), Y
 
 
+# Above so many items a fresh permutation would take longer than the step that it is for.
+_MANY = 50_000
+
+
+def _draw_progression(num_items: int, batch_size: int, seed: tf.Tensor) -> tf.Tensor:
+    """``batch_size`` distinct items in a time that does not depend on how many there are.
+
+    An arithmetic progression modulo N, from a random start, by a stride drawn from primes that do
+    not divide N: every item is as likely, which is all that an unbiased sum needs.
+    """
+    strides = np.array([p for p in _primes(num_items // 3, 1000) if num_items % p])
+    draws = tf.random.stateless_uniform(
+        [2], seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
+    )
+    draws = tf.cast(draws, tf.int64)
+    stride = tf.gather(tf.constant(strides, tf.int64), draws[1] % len(strides))
+    steps = tf.range(batch_size, dtype=tf.int64)
+    return tf.cast((draws[0] % num_items + steps * stride) % num_items, tf.int32)
+
+
+def _primes(least: int, count: int) -> list[int]:
+    """The first ``count`` primes from ``least`` on."""
+    stop = 2 * least + 40 * count
+    sieve = np.ones(stop, dtype=bool)
+    sieve[:2] = False
+    for p in range(2, int(stop**0.5) + 1):
+        if sieve[p]:
+            sieve[p * p :: p] = False
+    found = np.flatnonzero(sieve)
+    return found[found >= least][:count].tolist()
+
+
 def draw_indices(num_items: int, batch_size: int | None, seed: tf.Tensor) -> tf.Tensor | None:
     """A random subset of items without replacement, or None for all of them."""
     if batch_size is None or batch_size == num_items:
         return None
+    if num_items > _MANY:
+        return _draw_progression(num_items, batch_size, seed)
     # Integer keys, because floats of one seed differ between XLA and a plain graph.
     keys = tf.random.stateless_uniform(
         [num_items], seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
@@ -100,19 +166,37 @@ def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
     return X[:1] if (X == X[:1]).all() else X
 
 
+@overload
 def prepare_data(
-    model: _Model,
-    data: tuple[object, object],
+    model: Any, data: tuple[object, object] | TrainingData, batch_size: int | None = None
+) -> TrainingData: ...
+
+
+@overload
+def prepare_data(model: Any, data: SparseTable, batch_size: int | None = None) -> SparseTable: ...
+
+
+def prepare_data(
+    model: Any,
+    data: tuple[object, object] | TrainingData | SparseTable,
     batch_size: int | None = None,
-) -> TrainingData:
+) -> TrainingData | SparseTable:
     """Check ``data = (X, Y)`` against ``model`` and put it on the device.
 
     :param data: inputs ``X [N, D]`` or ``[T, N, D]`` (None for models without inputs) and
-        observations ``Y [N, P]`` or ``[T, N, P]``, NaN where missing.
+        observations ``Y [N, P]`` or ``[T, N, P]``, NaN where missing; or a
+        :class:`~gpflow_bae.training.SparseTable`, for models that take one. Data that were
+        prepared are returned.
     :param batch_size: how many tasks (or points, of a single task) a minibatch will have.
     :raises ValueError: for shapes that disagree, inputs that are not finite, infinite
         observations, a task or column without any observation, an impossible batch size.
     """
+    if isinstance(data, SparseTable):
+        data.check(model, batch_size)
+        return data
+    if isinstance(data, TrainingData):
+        _check_batch_size(model, data, batch_size)
+        return data
     X, Y = data
     Y = np.asarray(Y, dtype=np.float32)
     if Y.ndim == 2:
@@ -172,4 +256,28 @@ def _check_batch_size(model: _Model, data: TrainingData, batch_size: int | None)
             f"The density of {model.latent_prior_name} does not split over the points of a single "
             'task, so minibatches of points are wrong; use SparseGP with inducing_outputs="sampled"'
             " or batch_size=None."
+        )
+
+
+def check_columns(model: Any, data: Any, num_columns: int | None) -> None:
+    """Refuse minibatches of outputs that cannot be.
+
+    :raises ValueError: for a number out of range, a model whose bound does not split over
+        outputs, or a sparse table, which takes entries.
+    """
+    if num_columns is None:
+        return
+    if isinstance(data, SparseTable):
+        raise ValueError(
+            "num_columns is for complete columns; a SparseTable has max_entries instead."
+        )
+    if not getattr(model, "splits_over_outputs", False):
+        raise ValueError(
+            f"The bound of {type(model).__name__} does not split over outputs: set num_columns to "
+            "None."
+        )
+    if not 1 <= num_columns <= data.num_outputs:
+        raise ValueError(
+            f"num_columns must lie between 1 and the {data.num_outputs} columns of Y, got "
+            f"{num_columns}."
         )

@@ -29,6 +29,11 @@ class VariationalSettings:
     learning_rate: float = 1e-3
     batch_size: int | None = None
     """Tasks (or points of a single task) per step; None for all."""
+    num_columns: int | None = None
+    """Outputs per step, for models whose bound splits over outputs (GPLVM); None for all."""
+    row_learning_rate: float | None = None
+    """Learning rate of what belongs to single items (free-form codes) in minibatches, where each
+    is moved only in the steps that see it; None for the same."""
     final_learning_rate_fraction: float = 1.0
     """The learning rate decays to this fraction of itself along a cosine."""
     prior_learning_rate: float | None = None
@@ -48,6 +53,8 @@ class VariationalSettings:
             "num_steps",
             "learning_rate",
             "batch_size",
+            "num_columns",
+            "row_learning_rate",
             "prior_learning_rate",
             "natural_gradient_step_size",
         )

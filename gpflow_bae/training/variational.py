@@ -18,10 +18,12 @@ from tqdm.auto import tqdm
 from .. import functional
 from ..base import VariationalModel
 from .checkpoints import RunDirectory
-from .data import TrainingData, draw_indices, prepare_data
+from .data import TrainingData, check_columns, draw_indices, prepare_data
 from .loops import repeat
 from .objectives import EvidenceLowerBound, Objective
+from .row_adam import RowAdam
 from .settings import VariationalSettings
+from .sparse_table import SparseTable
 
 __all__ = ["fit_variational", "variational_loss"]
 
@@ -42,16 +44,17 @@ def variational_loss(
 
 def _objective_loss(
     model: VariationalModel,
-    data: TrainingData,
+    data: TrainingData | SparseTable,
     indices: tf.Tensor | None,
     seed: TensorType,
     objective: Objective,
     state: Any,
     prior_on_parameters: bool,
     snapshot: Any = None,
+    columns: tf.Tensor | None = None,
 ) -> tuple[tf.Tensor, Any]:
     """(N/B loss(batch) - log prior of the parameters) / number of points, and the next state."""
-    batch = data.gather(indices)._replace(snapshot=snapshot)
+    batch = data.gather(indices, columns, seed)._replace(snapshot=snapshot)
     scale = 1.0 if indices is None else data.num_items / indices.shape[0]
     loss, state = objective.loss(
         model.terms(batch, seed), batch, model.observation_likelihood, state
@@ -61,7 +64,7 @@ def _objective_loss(
         parameters = model.prior_parameters
         values = [p.unconstrained_variable for p in parameters]
         loss -= functional.log_prior_density(parameters, values)
-    return loss / float(data.Y.shape[0] * data.Y.shape[1]), state
+    return loss / float(data.num_points), state
 
 
 class _Fit:
@@ -70,7 +73,7 @@ class _Fit:
     def __init__(
         self,
         model: VariationalModel,
-        data: TrainingData,
+        data: TrainingData | SparseTable,
         settings: VariationalSettings,
         steps_per_call: int,
         jit_compile: bool,
@@ -79,7 +82,9 @@ class _Fit:
         self.steps_per_call = steps_per_call
         self._natural = self._natural_gradients()
         natural = {id(p.unconstrained_variable) for pair in self._natural_pairs for p in pair}
-        self.variables = [v for v in model.trainable_variables if id(v) not in natural]
+        self.rows = self._row_optimizer()
+        apart = natural | {id(v) for v in self.rows.variables}
+        self.variables = [v for v in model.trainable_variables if id(v) not in apart]
         self.groups = self._optimizers()
         self.state = settings.objective.initial_state()
         self.losses: list[float] = []
@@ -99,6 +104,21 @@ class _Fit:
         self._natural_pairs = self.model.natural_parameters
         return gpflow.optimizers.NaturalGradient(gamma=step_size)
 
+    def _row_optimizer(self) -> RowAdam:
+        """For what belongs to single items, of which a minibatch moves its own only."""
+        settings = self.settings
+        whole = settings.batch_size in (None, self.data.num_items)
+        rows = () if whole else getattr(self.model, "row_variables", ())
+        trained = {id(v) for v in self.model.trainable_variables}
+        rate = settings.row_learning_rate or settings.learning_rate
+        return RowAdam([v for v in rows if id(v) in trained], self._decay(rate))
+
+    def _decay(self, rate: float) -> Any:
+        fraction = self.settings.final_learning_rate_fraction
+        if fraction == 1.0:
+            return rate
+        return keras.optimizers.schedules.CosineDecay(rate, self.settings.num_steps, alpha=fraction)
+
     def _optimizers(self) -> list[tuple[keras.optimizers.Optimizer, list[int]]]:
         """Built optimisers, and which variables each moves: the latent prior's are apart."""
         settings = self.settings
@@ -111,12 +131,7 @@ class _Fit:
             rate = settings.learning_rate
             if of_prior and settings.prior_learning_rate is not None:
                 rate = settings.prior_learning_rate
-            fraction = settings.final_learning_rate_fraction
-            if fraction < 1.0:
-                rate = keras.optimizers.schedules.CosineDecay(
-                    rate, settings.num_steps, alpha=fraction
-                )
-            optimizer = keras.optimizers.Adam(rate)
+            optimizer = keras.optimizers.Adam(self._decay(rate))
             optimizer.build([self.variables[i] for i in members])
             groups.append((optimizer, members))
         return groups
@@ -129,6 +144,10 @@ class _Fit:
             total, state = carried
             seeds = tf.random.split(tf.random.fold_in(block_seed, i, alg="philox"), alg="philox")
             indices = draw_indices(data.num_items, settings.batch_size, seeds[0])
+            columns = None
+            if settings.num_columns is not None:
+                column_seed = tf.random.fold_in(seeds[0], 1, alg="philox")
+                columns = draw_indices(data.num_outputs, settings.num_columns, column_seed)
 
             def loss_and_state() -> tuple[tf.Tensor, Any]:
                 return _objective_loss(
@@ -140,13 +159,15 @@ class _Fit:
                     state,
                     settings.prior_on_parameters,
                     snapshot,
+                    columns,
                 )
 
             if self._natural is not None:
                 self._natural.minimize(lambda: loss_and_state()[0], self._natural_pairs)
             with tf.GradientTape() as tape:
                 loss, new_state = loss_and_state()
-            gradients = tape.gradient(loss, self.variables)
+            gradients = tape.gradient(loss, [*self.variables, *self.rows.variables])
+            self.rows.apply(gradients[len(self.variables) :])
             for optimizer, members in self.groups:
                 chosen = [gradients[j] for j in members]
                 optimizer.apply(chosen, [self.variables[j] for j in members])
@@ -158,7 +179,7 @@ class _Fit:
     def all_variables(self) -> list[tf.Variable]:
         """The model's, and the optimisers'."""
         optimizers = [v.value for optimizer, _ in self.groups for v in optimizer.variables]
-        return [*self.model.trainable_variables, *optimizers]
+        return [*self.model.trainable_variables, *optimizers, *self.rows.state]
 
     def checkpoint(self) -> dict[str, np.ndarray]:
         """Everything as arrays."""
@@ -179,7 +200,7 @@ class _Fit:
 
 def fit_variational(
     model: VariationalModel,
-    data: tuple[object, object],
+    data: tuple[object, object] | TrainingData | SparseTable,
     settings: VariationalSettings | None = None,
     *,
     seed: int = 0,
@@ -206,6 +227,7 @@ def fit_variational(
     """
     settings = settings or VariationalSettings()
     training_data = prepare_data(model, data, settings.batch_size)
+    check_columns(model, training_data, settings.num_columns)
     fit = _Fit(model, training_data, settings, steps_per_call, jit_compile)
     directory = None
     if out_dir is not None:
@@ -216,7 +238,7 @@ def fit_variational(
             "steps_per_call": steps_per_call,
             "model": type(model).__name__,
             "trained": [f"{v.name}{tuple(v.shape)}" for v in model.trainable_variables],
-            "data": [list(training_data.Y.shape), float(tf.reduce_sum(training_data.Y))],
+            "data": training_data.describe(),
         }
         directory = RunDirectory(out_dir, record, resume)
         arrays = directory.read_state()

@@ -1,0 +1,127 @@
+"""What the drivers of the GPLVM studies share: flags, the plan, the fit, the record."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from absl import app, flags
+
+from experiments.common import flags as common_flags
+from experiments.common import results, runs
+
+EXPERIMENT = "gplvm"
+FLAGS = common_flags.FLAGS
+
+
+def define_flags(models: list[str], **defaults: Any) -> None:
+    """The shared flags and those of a plan, with a study's own defaults."""
+    common_flags.define(models, default_model=defaults["model"])
+    flags.DEFINE_integer(
+        "num_layers", None, "Layers of the flow. Default: 20 planar, else its own."
+    )
+    flags.DEFINE_integer("latent_dim", defaults["latent_dim"], "Latent dimensions.", 1)
+    flags.DEFINE_integer("num_inducing", defaults["num_inducing"], "Inducing points.", 1)
+    flags.DEFINE_integer("batch_size", defaults["batch_size"], "Rows per step; 0 for all.", 0)
+    flags.DEFINE_integer("num_columns", None, "Columns per step. Default: all.", 1)
+    flags.DEFINE_integer("num_steps", None, "Adam steps. Default: the preset's.", 1)
+    flags.DEFINE_integer("num_draws", 1, "Draws of each code in a step.", 1)
+    flags.DEFINE_float("learning_rate", defaults["learning_rate"], "Of Adam.")
+    flags.DEFINE_string("variant", "", "A name for this run in the results table.")
+
+
+def plan(posterior: str, num_steps: int, **changes: Any) -> Any:
+    """The plan that the flags describe."""
+    from experiments.gplvm_models import Plan
+    from gpflow_bae import training
+
+    settings = training.VariationalSettings(
+        num_steps=FLAGS.num_steps or num_steps,
+        learning_rate=FLAGS.learning_rate,
+        batch_size=FLAGS.batch_size or None,
+        num_columns=FLAGS.num_columns,
+        final_learning_rate_fraction=0.05,
+    )
+    return Plan(
+        posterior,
+        num_layers=FLAGS.num_layers,
+        latent_dim=FLAGS.latent_dim,
+        num_inducing=FLAGS.num_inducing,
+        num_draws=FLAGS.num_draws,
+        settings=settings,
+        **changes,
+    )
+
+
+def fit(the_plan: Any, model: Any, data: Any, out_dir: pathlib.Path) -> list[float]:
+    """Loss per row of each block of steps, with checkpoints and resumption."""
+    from gpflow_bae import training
+
+    losses = training.fit_variational(
+        model,
+        data,
+        the_plan.settings,
+        seed=FLAGS.seed,
+        out_dir=out_dir / "fit",
+        resume=FLAGS.resume,
+        steps_per_call=100,
+        jit_compile=common_flags.resolve_jit_compile(FLAGS.jit_compile),
+    )
+    return losses.tolist()
+
+
+def main(
+    argv: list[str],
+    study: str,
+    run: Callable[[pathlib.Path, Any], tuple[dict[str, float], dict[str, list[float]], int]],
+    make_plan: Callable[[], Any],
+) -> None:
+    """Run one study and write its record.
+
+    :param run: of the run's folder and plan: metrics, curves and the number of parameters.
+    """
+    if len(argv) > 1:
+        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
+    out_dir = pathlib.Path(FLAGS.out_dir)
+    the_plan = make_plan()
+    described = the_plan.describe()
+    config = {
+        "experiment": EXPERIMENT,
+        "model": f"{study}/{FLAGS.model}",
+        "preset": FLAGS.preset,
+        "seed": FLAGS.seed,
+        "settings": described,
+    }
+    if not runs.claim(out_dir, config, FLAGS.resume):
+        return
+    started = time.perf_counter()
+    metrics, curves, count = run(out_dir, the_plan)
+    words = [FLAGS.variant, "" if FLAGS.num_layers is None else f"{FLAGS.num_layers} layers"]
+    results.write_results(
+        out_dir,
+        EXPERIMENT,
+        config["model"],
+        FLAGS.preset,
+        FLAGS.seed,
+        None,
+        metrics,
+        {"total": time.perf_counter() - started},
+        count,
+        variant=" ".join(w for w in words if w),
+        complete=True,
+        settings=described,
+        command=runs.command(study, sys.argv[1:]),
+        curves=curves,
+    )
+    shown = ", ".join(f"{k} {v:.4g}" for k, v in metrics.items())
+    print(f"{config['model']}: {shown}. Results are in {out_dir}.")
+
+
+def count_parameters(model: Any) -> int:
+    """Trainable numbers, codes included."""
+    import numpy as np
+
+    return sum(int(np.prod(v.shape)) for v in model.trainable_variables)

@@ -1,0 +1,28 @@
+"""Maps with tractable Jacobians: the flows behind latent posteriors. All are TFP bijectors."""
+
+from .flows import (
+    check_flow,
+    inverse_autoregressive_flow,
+    masked_autoregressive_flow,
+    neural_spline_flow,
+    planar_flow,
+    radial_flow,
+    real_nvp_flow,
+)
+from .networks import AutoregressiveNetwork, DenseNetwork
+from .planar import Planar
+from .radial import Radial
+
+__all__ = [
+    "AutoregressiveNetwork",
+    "DenseNetwork",
+    "Planar",
+    "Radial",
+    "check_flow",
+    "inverse_autoregressive_flow",
+    "masked_autoregressive_flow",
+    "neural_spline_flow",
+    "planar_flow",
+    "radial_flow",
+    "real_nvp_flow",
+]

@@ -1,0 +1,240 @@
+"""Normalising flows: chains of maps R^D -> R^D with parameters that GPflow sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow_probability import bijectors as tfb
+
+from .networks import AutoregressiveNetwork, DenseNetwork
+from .planar import Planar
+from .radial import Radial
+
+__all__ = [
+    "check_flow",
+    "inverse_autoregressive_flow",
+    "masked_autoregressive_flow",
+    "neural_spline_flow",
+    "planar_flow",
+    "radial_flow",
+    "real_nvp_flow",
+]
+
+_WIDTHS = (32, 32)
+
+
+def _generator(event_dim: int, num_layers: int, seed: int, least_dim: int = 1) -> Any:
+    for name, value, least in (("event_dim", event_dim, least_dim), ("num_layers", num_layers, 1)):
+        if value < least:
+            raise ValueError(f"{name} of this flow must be at least {least}, got {value}.")
+    return np.random.default_rng(seed)
+
+
+def _chain(layers: Sequence[tfb.Bijector]) -> tfb.Bijector:
+    """The first layer acts first; ``tfb.Chain`` wants it last."""
+    return tfb.Chain(list(reversed(layers)))
+
+
+def planar_flow(event_dim: int, num_layers: int = 20, seed: int = 0) -> tfb.Bijector:
+    """Planar maps one after another, as in the GPLVF paper (20, 30 or 50 of them)."""
+    rng = _generator(event_dim, num_layers, seed)
+    return _chain([Planar.random(event_dim, rng) for _ in range(num_layers)])
+
+
+def radial_flow(event_dim: int, num_layers: int = 20, seed: int = 0) -> tfb.Bijector:
+    """Radial maps one after another."""
+    rng = _generator(event_dim, num_layers, seed)
+    return _chain([Radial.random(event_dim, rng) for _ in range(num_layers)])
+
+
+def _reversal(event_dim: int) -> tfb.Bijector:
+    return tfb.Permute(np.arange(event_dim)[::-1].astype(np.int32))
+
+
+def _alternate(layers: Sequence[tfb.Bijector], event_dim: int) -> tfb.Bijector:
+    """Layers with the order of the components reversed in between."""
+    chain: list[tfb.Bijector] = []
+    for i, layer in enumerate(layers):
+        chain += [layer] if i == 0 else [_reversal(event_dim), layer]
+    return _chain(chain)
+
+
+class _ShiftAndLogScale(gpflow.Module):
+    """A network's numbers as shift and log scale, the latter within (-limit, limit)."""
+
+    def __init__(self, network: gpflow.Module, limit: float = 5.0):
+        super().__init__()
+        self.network, self.limit = network, limit
+
+    def _split(self, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        shift, raw = tf.unstack(values, axis=-1)
+        return shift, self.limit * tf.tanh(raw / self.limit)
+
+    def __call__(self, x: tf.Tensor, *condition: Any, **kwargs: Any) -> Any:
+        return self._split(self.network(x))
+
+
+class _Coupling(_ShiftAndLogScale):
+    """The same for the second part of the components, given the first."""
+
+    def __call__(self, x: tf.Tensor, output_units: int, **kwargs: Any) -> Any:
+        values = self.network(x)
+        shape = tf.concat([tf.shape(values)[:-1], [output_units, 2]], 0)
+        return self._split(tf.reshape(values, shape))
+
+
+def real_nvp_flow(
+    event_dim: int,
+    num_layers: int = 6,
+    hidden_widths: Sequence[int] = _WIDTHS,
+    seed: int = 0,
+) -> tfb.Bijector:
+    """Affine coupling layers (Dinh et al. 2017); at least two components."""
+    rng = _generator(event_dim, num_layers, seed, 2)
+    kept = event_dim // 2
+    layers = []
+    for _ in range(num_layers):
+        network = DenseNetwork(kept, hidden_widths, 2 * (event_dim - kept), rng)
+        layers.append(tfb.RealNVP(num_masked=kept, shift_and_log_scale_fn=_Coupling(network)))
+    return _alternate(layers, event_dim)
+
+
+def masked_autoregressive_flow(
+    event_dim: int,
+    num_layers: int = 4,
+    hidden_widths: Sequence[int] = _WIDTHS,
+    seed: int = 0,
+) -> tfb.Bijector:
+    """Autoregressive affine maps (Papamakarios et al. 2017): fast densities, D passes per draw."""
+    rng = _generator(event_dim, num_layers, seed)
+    layers = [
+        tfb.MaskedAutoregressiveFlow(
+            _ShiftAndLogScale(AutoregressiveNetwork(event_dim, 2, hidden_widths, rng))
+        )
+        for _ in range(num_layers)
+    ]
+    return _alternate(layers, event_dim)
+
+
+def inverse_autoregressive_flow(
+    event_dim: int,
+    num_layers: int = 4,
+    hidden_widths: Sequence[int] = _WIDTHS,
+    seed: int = 0,
+) -> tfb.Bijector:
+    """The inverse of those (Kingma et al. 2016): draws, and densities of draws, in one pass."""
+    rng = _generator(event_dim, num_layers, seed)
+    layers = [
+        tfb.Invert(
+            tfb.MaskedAutoregressiveFlow(
+                _ShiftAndLogScale(AutoregressiveNetwork(event_dim, 2, hidden_widths, rng))
+            )
+        )
+        for _ in range(num_layers)
+    ]
+    return _alternate(layers, event_dim)
+
+
+class _Spline(gpflow.Module):
+    """Monotone rational-quadratic splines for the second part, given the first."""
+
+    def __init__(self, network: gpflow.Module, num_bins: int, bound: float):
+        super().__init__()
+        self.network, self.num_bins, self.bound = network, num_bins, bound
+
+    def __call__(self, x: tf.Tensor, output_units: int, **kwargs: Any) -> tfb.Bijector:
+        values = self.network(x)
+        count = 3 * self.num_bins - 1
+        shape = tf.concat([tf.shape(values)[:-1], [output_units, count]], 0)
+        widths, heights, slopes = tf.split(
+            tf.reshape(values, shape), [self.num_bins, self.num_bins, self.num_bins - 1], -1
+        )
+        return tfb.RationalQuadraticSpline(
+            bin_widths=self._bins(widths),
+            bin_heights=self._bins(heights),
+            # Slope 1 where the network says 0, and never below 1e-3.
+            knot_slopes=tf.nn.softplus(slopes + _SLOPE_OF_ONE) + 1e-3,
+            range_min=-self.bound,
+        )
+
+    def _bins(self, values: tf.Tensor) -> tf.Tensor:
+        """Sizes that add up to the width of the box, none below a thousandth of it."""
+        share = tf.nn.softmax(values, -1) * (1.0 - 1e-3 * self.num_bins) + 1e-3
+        return share * (2.0 * self.bound)
+
+
+_SLOPE_OF_ONE = float(np.log(np.expm1(1.0 - 1e-3)))
+
+
+def neural_spline_flow(
+    event_dim: int,
+    num_layers: int = 4,
+    num_bins: int = 8,
+    bound: float = 5.0,
+    hidden_widths: Sequence[int] = _WIDTHS,
+    seed: int = 0,
+) -> tfb.Bijector:
+    """Rational-quadratic coupling splines (Durkan et al. 2019); at least two components.
+
+    :param num_bins: of each spline on [-bound, bound]; outside it is the identity.
+    """
+    rng = _generator(event_dim, num_layers, seed, 2)
+    kept = event_dim // 2
+    layers = []
+    for _ in range(num_layers):
+        outputs = (3 * num_bins - 1) * (event_dim - kept)
+        network = DenseNetwork(kept, hidden_widths, outputs, rng)
+        layers.append(
+            tfb.RealNVP(num_masked=kept, bijector_fn=_Spline(network, num_bins, float(bound)))
+        )
+    return _alternate(layers, event_dim)
+
+
+def check_flow(flow: Any, event_dim: int) -> None:
+    """Refuse what cannot be the flow of ``event_dim`` latent dimensions.
+
+    :raises TypeError: if it is no TFP bijector, or has a Keras network inside, whose weights
+        GPflow does not see: nothing would train them.
+    :raises ValueError: if it does not map R^event_dim to itself.
+    """
+    if not isinstance(flow, tfb.Bijector):
+        raise TypeError(
+            "flow must be a tfp.bijectors.Bijector, for example "
+            f"gpflow_bae.bijectors.planar_flow(...), got {type(flow).__name__}."
+        )
+    held = [*flow.submodules, *tf.nest.flatten(_arguments(flow))]
+    for part in held:
+        foreign = any(c.__module__.split(".")[0] == "tf_keras" for c in type(part).__mro__)
+        if foreign or isinstance(part, keras.layers.Layer):
+            raise TypeError(
+                f"flow holds the Keras layer {type(part).__name__}, whose weights would not be "
+                "trained. Use the networks of gpflow_bae.bijectors, or a tf.Module with "
+                "gpflow.Parameter s."
+            )
+    try:
+        image = flow.forward(tf.zeros([1, event_dim], gpflow.default_float()))
+        shape = tuple(image.shape)
+    except Exception as error:
+        raise ValueError(
+            f"flow does not take points of {event_dim} dimensions ({error}); build it with "
+            f"event_dim={event_dim}."
+        ) from error
+    if shape != (1, event_dim):
+        raise ValueError(
+            f"flow takes points of {event_dim} dimensions to points of {shape[-1]}; it must keep "
+            "their number."
+        )
+
+
+def _arguments(bijector: tfb.Bijector) -> list[Any]:
+    """What this bijector and those in it were made of."""
+    values = []
+    for part in [bijector, *bijector.submodules]:
+        if isinstance(part, tfb.Bijector):
+            values += [v for v in part.parameters.values() if v is not None]
+    return values

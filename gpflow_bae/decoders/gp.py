@@ -1,0 +1,142 @@
+"""A sparse GP as the decoder of a latent variable model: one function for every output."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow import covariances
+from gpflow.base import Parameter, TensorType
+from gpflow.inducing_variables import InducingVariables
+from gpflow.utilities import positive, triangular
+
+from ..linalg import cholesky
+
+__all__ = ["GPDecoder"]
+
+
+class GPDecoder(gpflow.Module):
+    r"""f_p ~ GP(0, k) for p = 1..P, with whitened inducing outputs q(v_p) = N(m_p, S_p).
+
+    f_p(x) = \phi(x)^T v_p + residual, where \phi(x) = chol(K_ZZ)^{-1} k(Z, x): the decoder of the
+    GPLVM with uncollapsed bound (Hensman et al. 2013; Lalchand et al. 2022). Outputs share kernel
+    and inducing inputs, so the features of a point are computed once for all of them.
+    """
+
+    def __init__(
+        self,
+        kernel: gpflow.kernels.Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        output_dim: int,
+        q_diag: bool = False,
+    ):
+        """
+        :param kernel: any GPflow kernel over the codes.
+        :param inducing_variable: GPflow inducing variables, or an array [M, L].
+        :param output_dim: P.
+        :param q_diag: whether S_p is diagonal, [M, P] numbers instead of [P, M, M].
+        """
+        super().__init__()
+        if output_dim < 1:
+            raise ValueError(f"output_dim must be at least 1, got {output_dim}.")
+        self.kernel = kernel
+        self.inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
+        self.output_dim, self.q_diag = int(output_dim), bool(q_diag)
+        M = int(self.inducing_variable.num_inducing)
+        self.num_inducing = M
+        float_type = gpflow.default_float()
+        self.q_mu = Parameter(np.zeros((M, output_dim)), dtype=float_type)
+        if q_diag:
+            self.q_sqrt = Parameter(
+                np.ones((M, output_dim)), transform=positive(), dtype=float_type
+            )
+        else:
+            roots = np.tile(np.eye(M), (output_dim, 1, 1))
+            self.q_sqrt = Parameter(roots, transform=triangular(), dtype=float_type)
+
+    @check_shapes("latents: [batch..., L]", "return[0]: [batch..., M]", "return[1]: [batch...]")
+    def features(self, latents: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """phi, and the variance k(x, x) - |phi|^2 that it leaves."""
+        latents = tf.convert_to_tensor(latents)
+        lead = tf.shape(latents)[:-1]
+        rows = tf.reshape(latents, [-1, latents.shape[-1]])
+        Kzz = covariances.Kuu(self.inducing_variable, self.kernel, jitter=gpflow.default_jitter())
+        Kzx = covariances.Kuf(self.inducing_variable, self.kernel, rows)
+        L = cholesky(Kzz, f"K(Z, Z) of the GP decoder ({type(self.kernel).__name__})")
+        phi = tf.linalg.triangular_solve(L, Kzx)  # [M, rows]
+        left = self.kernel(rows, full_cov=False) - tf.reduce_sum(tf.square(phi), 0)
+        left = tf.maximum(left, tf.zeros_like(left))  # rounding, where a code is on Z
+        phi = tf.reshape(tf.transpose(phi), tf.concat([lead, [self.num_inducing]], 0))
+        return phi, tf.reshape(left, lead)
+
+    def moments(
+        self, latents: TensorType, columns: TensorType | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Marginal means and variances of f at codes.
+
+        :param latents: [S, B, L], S draws of the codes of B points.
+        :param columns: which outputs: None for all, [E] for the same ones at every point, [B, E]
+            for each point's own.
+        :return: two tensors [S, B, P or E].
+        """
+        phi, left = self.features(latents)
+        if columns is None or columns.shape.rank == 1:
+            q_mu, q_sqrt = self._of(columns)
+            mean = tf.linalg.matmul(phi, q_mu)
+            if self.q_diag:
+                spread = tf.linalg.matmul(tf.square(phi), tf.square(q_sqrt))
+            else:
+                # [P, S * B, M]: one product for each output, without an einsum's transposes
+                rows = tf.reshape(phi, [-1, self.num_inducing])
+                projected = tf.linalg.matmul(rows[None], q_sqrt)
+                spread = tf.transpose(tf.reduce_sum(tf.square(projected), -1))
+                spread = tf.reshape(spread, tf.shape(mean))
+            return mean, left[..., None] + spread
+        means = tf.gather(tf.transpose(self.q_mu), columns)  # [B, E, M]
+        mean = tf.einsum("sbm,bem->sbe", phi, means)
+        if self.q_diag:
+            roots = tf.gather(tf.transpose(self.q_sqrt), columns)
+            spread = tf.einsum("sbm,bem->sbe", tf.square(phi), tf.square(roots))
+        else:
+            roots = tf.gather(self.q_sqrt, columns)  # [B, E, M, M]
+            projected = tf.einsum("sbm,bemk->sbek", phi, roots)
+            spread = tf.reduce_sum(tf.square(projected), -1)
+        return mean, left[..., None] + spread
+
+    def _of(self, columns: TensorType | None) -> tuple[tf.Tensor, tf.Tensor]:
+        q_mu, q_sqrt = tf.convert_to_tensor(self.q_mu), tf.convert_to_tensor(self.q_sqrt)
+        if columns is None:
+            return q_mu, q_sqrt
+        return tf.gather(q_mu, columns, axis=1), tf.gather(
+            q_sqrt, columns, axis=1 if self.q_diag else 0
+        )
+
+    def prior_kl(self, columns: TensorType | None = None) -> tf.Tensor:
+        """KL[q(v) || N(0, I)] summed over the outputs ``columns [E]`` (None for all), in nats."""
+        return gpflow.kullback_leiblers.gauss_kl(*self._of(columns), None)
+
+    @check_shapes("first: [N, M]", "second: [M, M]", "Y: [N, P]")
+    def assign_optimal(
+        self, first: TensorType, second: TensorType, Y: TensorType, noise_variance: TensorType
+    ) -> None:
+        r"""Set q(v) to its optimum under Gaussian noise (Titsias and Lawrence 2010).
+
+        S^{-1} = I + second / noise, m_p = S first^T y_p / noise: the uncollapsed bound is then the
+        collapsed one.
+
+        :param first: E_q[phi(x_n)].
+        :param second: sum_n E_q[phi(x_n) phi(x_n)^T].
+        :param Y: complete observations.
+        :raises ValueError: with ``q_diag``, which cannot hold the optimum.
+        """
+        if self.q_diag:
+            raise ValueError("The optimal q(v) has full covariances; build with q_diag=False.")
+        noise = tf.cast(noise_variance, gpflow.default_float())
+        eye = tf.eye(self.num_inducing, dtype=gpflow.default_float())
+        root = cholesky(eye + second / noise, "I + sum of E[phi phi^T] / noise")
+        target = tf.linalg.matmul(first, tf.cast(Y, gpflow.default_float()), transpose_a=True)
+        self.q_mu.assign(tf.linalg.cholesky_solve(root, target) / noise)
+        covariance = tf.linalg.cholesky_solve(root, eye)
+        factor = cholesky(covariance, "the covariance of the optimal q(v)")
+        self.q_sqrt.assign(tf.tile(factor[None], [self.output_dim, 1, 1]))

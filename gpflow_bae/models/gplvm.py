@@ -1,0 +1,242 @@
+"""Gaussian process latent variable models in minibatches, with holes, under any likelihood."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import Parameter, TensorType
+from gpflow.inducing_variables import InducingVariables
+
+from ..base import Batch, Snapshot, VariationalTerms
+from ..bijectors import planar_flow
+from ..decoders import GPDecoder
+from ..encoders import BaseGaussianEncoder, FlowPosterior, GaussianPosterior, PointPosterior
+from ..latent_priors import StandardNormal
+from ..likelihoods import masked
+
+__all__ = ["FlowGPLVM", "StochasticGPLVM"]
+
+
+class StochasticGPLVM(gpflow.Module):
+    r"""GPLVM with uncollapsed bound (Lalchand et al. 2022, after Hensman et al. 2013).
+
+    .. math::
+        \sum_{n, p \text{ observed}} E_{q(x_n)} E_{q(f_p | x_n)}[\log p(y_{np} | f_p(x_n))]
+        - \sum_n KL[q(x_n) || p(x_n)] - \sum_p KL[q(v_p) || p(v_p)] .
+
+    The expectation over f is the likelihood's own (closed for a Gaussian, quadrature else), that
+    over x is Monte Carlo. A sum over observed entries: missing ones cost nothing, and minibatches
+    of rows, of columns, or of both estimate it (``VariationalSettings.batch_size``,
+    ``num_columns``); :class:`gpflow_bae.training.SparseTable` takes triplets. GPflow's
+    ``BayesianGPLVM`` is the full-batch, Gaussian, complete-data case with optimal q(v).
+
+    Fit with :func:`gpflow_bae.training.fit_variational`, with ``(None, Y)`` as data.
+    """
+
+    needs_inputs = False
+    splits_over_points = True
+    splits_over_outputs = True
+    latent_prior_name = "StandardNormal"
+
+    def __init__(
+        self,
+        posterior: PointPosterior | BaseGaussianEncoder,
+        kernel: gpflow.kernels.Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        likelihood: gpflow.likelihoods.Likelihood,
+        output_dim: int,
+        *,
+        num_draws: int = 1,
+        q_diag: bool = False,
+    ):
+        """
+        :param posterior: of the codes; an encoder stands for the Gaussian that it emits.
+        :param kernel: any GPflow kernel over L inputs.
+        :param inducing_variable: GPflow inducing variables in the latent space, or [M, L].
+        :param likelihood: any scalar GPflow likelihood, shared by the outputs.
+        :param output_dim: P, the columns of the data.
+        :param num_draws: draws of each code in an estimate of the bound.
+        :param q_diag: whether q(v_p) has diagonal covariances, for thousands of columns.
+        :raises ValueError: for more latent dimensions than columns, or no draw.
+        :raises TypeError: for a likelihood that does not factorise over outputs.
+        """
+        super().__init__()
+        if isinstance(posterior, BaseGaussianEncoder):
+            posterior = GaussianPosterior(posterior)
+        if not isinstance(posterior, PointPosterior):
+            raise TypeError(
+                "posterior must be a gpflow_bae.encoders.PointPosterior or a Gaussian encoder, "
+                f"got {type(posterior).__name__}."
+            )
+        if posterior.latent_dim > output_dim:
+            raise ValueError(
+                f"posterior has {posterior.latent_dim} latent dimensions, more than the "
+                f"{output_dim} columns of the data: the codes would be less than the data, not "
+                "more. Lower latent_dim."
+            )
+        if num_draws < 1:
+            raise ValueError(f"num_draws must be at least 1, got {num_draws}.")
+        if not isinstance(likelihood, gpflow.likelihoods.ScalarLikelihood):
+            raise TypeError(
+                "likelihood must be a scalar GPflow likelihood (one that factorises over outputs), "
+                f"got {type(likelihood).__name__}."
+            )
+        self.posterior = posterior
+        self.latent_prior = StandardNormal(posterior.latent_dim)
+        self.decoder = GPDecoder(kernel, inducing_variable, output_dim, q_diag)
+        self.likelihood = likelihood
+        self.latent_dim, self.num_draws = posterior.latent_dim, int(num_draws)
+
+    # What the variational engine asks of a model.
+
+    @property
+    def observation_likelihood(self) -> Any:
+        """The likelihood as objectives such as GECO take it."""
+        return masked(self.likelihood)
+
+    @property
+    def prior_parameters(self) -> tuple[Parameter, ...]:
+        """Trainable parameters that the user gave a prior."""
+        return tuple(p for p in self.trainable_parameters if p.prior is not None)
+
+    @property
+    def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
+        """Kernel and inducing inputs, which may have a learning rate of their own."""
+        of_inducing = self.decoder.inducing_variable.trainable_variables
+        return (*self.decoder.kernel.trainable_variables, *of_inducing)
+
+    @property
+    def row_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables that belong to single points; a minibatch moves those of its own points."""
+        return self.posterior.row_variables
+
+    @property
+    def natural_parameters(self) -> list[tuple[Parameter, Parameter]]:
+        """q(v), for natural gradients.
+
+        :raises ValueError: with ``q_diag``, which GPflow's natural gradients do not know.
+        """
+        if self.decoder.q_diag:
+            raise ValueError("Natural gradients need full covariances: build with q_diag=False.")
+        return [(self.decoder.q_mu, self.decoder.q_sqrt)]
+
+    def snapshot(self, data: Any) -> Snapshot | None:
+        """None: the bound of a batch needs nothing of other points."""
+        return None
+
+    @check_shapes("batch.Y: [1, N, P]")
+    def terms(self, batch: Batch, seed: TensorType) -> VariationalTerms:
+        """The bound's two terms for some rows and columns, in nats.
+
+        The first is scaled to all columns, the second is these rows' share.
+        """
+        draws = self.posterior.draw(batch, self.latent_prior, self.num_draws, seed)
+        columns = batch.columns
+        mean, variance = self.decoder.moments(draws.latents, columns)
+        expected = self.expected_log_density(mean, variance, batch)
+        divergence = draws.divergence
+        if columns is None or columns.shape.rank != 1:
+            divergence += self.decoder.prior_kl() / batch.point_scale
+        else:
+            share = self.decoder.output_dim / columns.shape[0]
+            divergence += share * self.decoder.prior_kl(columns) / batch.point_scale
+        F = tf.reduce_mean(mean, 0, keepdims=True)
+        return VariationalTerms(expected, divergence, F)
+
+    def expected_log_density(self, mean: tf.Tensor, variance: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """E[log p(y | f)] summed over observed entries, averaged over draws of the codes."""
+        return tf.reduce_sum(tf.reduce_mean(self.expected_entries(mean, variance, batch), 0))
+
+    def expected_entries(self, mean: tf.Tensor, variance: tf.Tensor, batch: Batch) -> tf.Tensor:
+        """E[log p(y | f)] of each entry [S, N, P or E] with its weight; 0 where missing."""
+        Y = tf.cast(batch.Y, mean.dtype)
+        entries = _entrywise(self.likelihood.variational_expectations, mean, variance, Y)
+        if batch.weights is not None:
+            entries *= tf.cast(batch.weights, entries.dtype)
+        if batch.mask is not None:
+            entries = tf.where(batch.mask, entries, tf.zeros_like(entries))
+        return entries
+
+    def elbo(self, batch: Batch, seed: TensorType) -> tf.Tensor:
+        """Evidence lower bound of a batch, one estimate, in nats; the engine scales it by N/B."""
+        terms = self.terms(batch, seed)
+        return terms.expected_log_likelihood - terms.divergence
+
+    # What a user asks.
+
+    @check_shapes("latents: [batch..., L]")
+    def predict_f(self, latents: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance [batch..., P] of the functions at given codes."""
+        latents = tf.convert_to_tensor(latents, gpflow.default_float())
+        mean, variance = self.decoder.moments(tf.reshape(latents, [1, -1, self.latent_dim]))
+        shape = tf.concat([tf.shape(latents)[:-1], [self.decoder.output_dim]], 0)
+        return tf.reshape(mean, shape), tf.reshape(variance, shape)
+
+    def relevance(self) -> np.ndarray:
+        """How much each latent dimension matters, [L], summing to one: 1 / lengthscale^2.
+
+        :raises ValueError: for a kernel without lengthscales.
+        """
+        lengthscales = getattr(self.decoder.kernel, "lengthscales", None)
+        if lengthscales is None:
+            raise ValueError(
+                f"{type(self.decoder.kernel).__name__} has no lengthscales to prune by; use a "
+                "kernel with ARD, such as SquaredExponential(lengthscales=np.ones(L))."
+            )
+        inverse = 1.0 / np.square(np.broadcast_to(lengthscales.numpy(), self.latent_dim))
+        return inverse / inverse.sum()
+
+    def pruning_report(self, threshold: float = 0.01) -> str:
+        """Which dimensions ARD keeps: those with at least ``threshold`` of the relevance."""
+        relevance = self.relevance()
+        lines = [
+            f"dimension {i}: relevance {share:.3f}{'' if share >= threshold else ' (pruned)'}"
+            for i, share in enumerate(relevance)
+        ]
+        kept = int((relevance >= threshold).sum())
+        return "\n".join([*lines, f"{kept} of {self.latent_dim} dimensions are used."])
+
+    def latents_for_new(self, Ynew: TensorType, **options: Any) -> Any:
+        """Codes of new, partly observed rows, with everything else frozen.
+
+        See :func:`gpflow_bae.training.latents_for_new`, which this calls, for arguments and result.
+        """
+        from ..training import latents_for_new  # a model knows no engine until it is asked for one
+
+        return latents_for_new(self, Ynew, **options)
+
+
+class FlowGPLVM(StochasticGPLVM):
+    """GPLVM with flow posteriors (GPLVF, Lalchand, Ravuri and Lawrence): a Gaussian per point,
+    pushed through one flow that all points share.
+    """
+
+    def __init__(
+        self,
+        encoder: BaseGaussianEncoder,
+        kernel: gpflow.kernels.Kernel,
+        inducing_variable: InducingVariables | TensorType,
+        likelihood: gpflow.likelihoods.Likelihood,
+        output_dim: int,
+        flow: Any | None = None,
+        **options: Any,
+    ):
+        """
+        :param encoder: the Gaussian base of each point, a free one as published.
+        :param flow: by default twenty planar maps; see :mod:`gpflow_bae.bijectors`.
+        :param options: ``num_draws`` and ``q_diag``, as in :class:`StochasticGPLVM`.
+        """
+        flow = planar_flow(encoder.latent_dim) if flow is None else flow
+        posterior = FlowPosterior(encoder, flow)
+        super().__init__(posterior, kernel, inducing_variable, likelihood, output_dim, **options)
+
+
+def _entrywise(function: Any, mean: tf.Tensor, variance: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    """A GPflow likelihood's function of (X, Fmu, Fvar, Y) for each entry apart: it sums over P."""
+    Y = tf.broadcast_to(Y, tf.shape(mean))
+    no_inputs = tf.zeros(tf.concat([tf.shape(mean), [0]], 0), mean.dtype)
+    return function(no_inputs, mean[..., None], variance[..., None], Y[..., None])

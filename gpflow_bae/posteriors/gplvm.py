@@ -1,0 +1,149 @@
+"""Codes of the rows of a table under a GPLVM, and what they say of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+
+from ..encoders import PointPosterior
+
+__all__ = ["GPLVMPosterior"]
+
+_CHUNK = 4096  # cells, whose predictions are made in one call
+
+
+class GPLVMPosterior:
+    """A fitted GPLVM with the codes of some rows: those of the fit, or new ones.
+
+    ``model.latents_for_new(Ynew)`` makes one of new rows.
+    """
+
+    def __init__(self, model: Any, data: Any, posterior: PointPosterior | None = None):
+        """
+        :param model: a fitted :class:`~gpflow_bae.models.StochasticGPLVM`.
+        :param data: the rows, as :func:`gpflow_bae.training.prepare_data` makes them.
+        :param posterior: of these rows' codes; by default the model's own.
+        """
+        self.model, self.data = model, data
+        self.posterior = model.posterior if posterior is None else posterior
+        self._moments = tf.function(self._cell_moments, autograph=False)
+
+    @property
+    def num_rows(self) -> int:
+        """N."""
+        return int(self.data.num_items)
+
+    def _draw(self, rows: tf.Tensor | None, num_draws: int, seed: TensorType) -> tf.Tensor:
+        batch = self.data.gather(rows)
+        return self.posterior.draw(batch, self.model.latent_prior, num_draws, seed).latents
+
+    def sample(self, num_draws: int = 1, seed: int = 0) -> np.ndarray:
+        """Draws [S, N, L] of the codes of all rows."""
+        return self._draw(None, num_draws, tf.constant([seed, 0x6B], tf.int32)).numpy()
+
+    def moments(self, num_draws: int = 100, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances [N, L] of the codes, from draws."""
+        draws = self.sample(num_draws, seed)
+        return draws.mean(0), draws.var(0)
+
+    def _cell_moments(
+        self, rows: tf.Tensor, columns: tf.Tensor, num_draws: int, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances [S, K] of f at cells."""
+        latents = self._draw(rows, num_draws, seed)
+        mean, variance = self.model.decoder.moments(latents, columns[:, None])
+        return mean[..., 0], variance[..., 0]
+
+    def _chunks(
+        self, rows: TensorType, columns: TensorType, num_draws: int, seed: int
+    ) -> Iterator[tuple[slice, tf.Tensor, tf.Tensor]]:
+        rows, columns = np.asarray(rows), np.asarray(columns)
+        for name, index, size in (
+            ("rows", rows, self.num_rows),
+            ("columns", columns, self.model.decoder.output_dim),
+        ):
+            if not np.issubdtype(index.dtype, np.integer) or (
+                index.size and (index.min() < 0 or index.max() >= size)
+            ):
+                raise ValueError(f"{name} must be integers from 0 to {size - 1}, got {index}.")
+        base = tf.constant([seed, 0x6C], tf.int32)
+        for start in range(0, len(rows), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            chunk_seed = tf.random.fold_in(base, start, alg="philox")
+            chunk_rows = tf.constant(rows[part], tf.int32)
+            chunk_columns = tf.constant(columns[part], tf.int32)
+            yield part, *self._moments(chunk_rows, chunk_columns, num_draws, chunk_seed)
+
+    @check_shapes("rows: [K]", "columns: [K]", "return[0]: [K]", "return[1]: [K]")
+    def predict_y(
+        self, rows: TensorType, columns: TensorType, num_draws: int = 20, seed: int = 0
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Predictive means and variances of the cells (row, column), noise included.
+
+        Moments of the mixture over draws of the codes.
+
+        :raises ValueError: for an index out of range.
+        """
+        mean, variance = np.empty(len(rows)), np.empty(len(rows))
+        for part, f_mean, f_variance in self._chunks(rows, columns, num_draws, seed):
+            y_mean, y_variance = _entries(
+                self.model.likelihood.predict_mean_and_var, f_mean, f_variance
+            )
+            mean[part] = tf.reduce_mean(y_mean, 0)
+            spread = tf.math.reduce_variance(y_mean, 0)
+            variance[part] = tf.reduce_mean(y_variance, 0) + spread
+        return mean, variance
+
+    @check_shapes("rows: [K]", "columns: [K]", "values: [K]", "return: [K]")
+    def predict_log_density(
+        self,
+        rows: TensorType,
+        columns: TensorType,
+        values: TensorType,
+        num_draws: int = 20,
+        seed: int = 0,
+    ) -> np.ndarray:
+        r"""log of the average over x ~ q of p(y | x), for held-out cells (GPLVF, appendix A.6).
+
+        An estimate of a logarithm, so below the truth on average, by less with more draws.
+
+        :raises ValueError: for an index out of range.
+        """
+        values = np.asarray(values, dtype=np.float64)
+        result = np.empty(len(values))
+        for part, f_mean, f_variance in self._chunks(rows, columns, num_draws, seed):
+            y = tf.broadcast_to(values[part], tf.shape(f_mean))
+            density = _entries(self.model.likelihood.predict_log_density, f_mean, f_variance, y)
+            result[part] = tfp.math.reduce_logmeanexp(density, 0)
+        return result
+
+    def impute(self, num_draws: int = 20, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+        """The table [N, P] with holes filled, and standard deviations, 0 where it was observed.
+
+        :raises ValueError: for triplets, whose table would be dense; predict its cells instead.
+        """
+        if not hasattr(self.data, "to_numpy"):
+            raise ValueError(
+                "impute fills complete tables; of a SparseTable use predict_y(rows, columns)."
+            )
+        Y = np.asarray(self.data.to_numpy()[1][0], dtype=np.float64)
+        rows, columns = np.nonzero(np.isnan(Y))
+        deviations = np.zeros(Y.shape)
+        mean, variance = self.predict_y(rows, columns, num_draws, seed)
+        Y[rows, columns], deviations[rows, columns] = mean, np.sqrt(variance)
+        return Y, deviations
+
+
+def _entries(function: Any, mean: tf.Tensor, variance: tf.Tensor, *values: tf.Tensor) -> Any:
+    """A GPflow likelihood's function for each entry apart: it sums over outputs."""
+    no_inputs = tf.zeros(tf.concat([tf.shape(mean), [0]], 0), mean.dtype)
+    result = function(
+        no_inputs, mean[..., None], variance[..., None], *(v[..., None] for v in values)
+    )
+    return tuple(r[..., 0] for r in result) if isinstance(result, tuple) else result

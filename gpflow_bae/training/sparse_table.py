@@ -1,0 +1,163 @@
+"""Observations as triplets (row, column, value): a table that is mostly holes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ..base import Batch
+
+__all__ = ["SparseTable"]
+
+
+class SparseTable:
+    """Rows of a table by their observed entries alone; it takes the place of ``(X, Y)``.
+
+    A minibatch is a set of rows with up to ``max_entries`` observed entries of each. Where a row
+    has more, a random stretch of them (in an order shuffled once) stands for all of them, with the
+    weight that makes the sum unbiased. Memory and time are those of the entries.
+    """
+
+    X = None
+    axis = 1  # points of a single task, as the engine calls rows
+
+    def __init__(
+        self,
+        rows: TensorType,
+        columns: TensorType,
+        values: TensorType,
+        num_rows: int | None = None,
+        num_columns: int | None = None,
+        max_entries: int = 64,
+        seed: int = 0,
+        allow_empty_columns: bool = False,
+    ):
+        """
+        :param rows, columns: integers [K], from 0.
+        :param values: [K], finite.
+        :param num_rows, num_columns: N and P; by default one more than the largest index.
+        :param max_entries: E, observed entries of a row that a step sees at most.
+        :param seed: of the order of a row's entries.
+        :param allow_empty_columns: for rows that a model was not fitted to: it knows the columns.
+        :raises ValueError: for lengths that differ, an index out of range, values that are not
+            finite, a pair (row, column) that occurs twice, or a row or column without entries.
+        """
+        rows, columns = np.asarray(rows), np.asarray(columns)
+        values = np.asarray(values, dtype=np.float32)
+        if not rows.shape == columns.shape == values.shape == (len(values),) or not len(values):
+            raise ValueError(
+                "rows, columns and values must be vectors of the same length, not empty, got "
+                f"shapes {rows.shape}, {columns.shape} and {values.shape}."
+            )
+        if max_entries < 1:
+            raise ValueError(f"max_entries must be at least 1, got {max_entries}.")
+        sizes = []
+        for name, index, size in (("rows", rows, num_rows), ("columns", columns, num_columns)):
+            if not np.issubdtype(index.dtype, np.integer):
+                raise ValueError(f"{name} must be integers, got {index.dtype}.")
+            size = int(index.max()) + 1 if size is None else int(size)
+            wrong = np.flatnonzero((index < 0) | (index >= size))
+            if wrong.size:
+                raise ValueError(
+                    f"{name}[{wrong[0]}] is {index[wrong[0]]}, out of range for {size} {name}: "
+                    "indices count from 0."
+                )
+            empty = np.flatnonzero(np.bincount(index, minlength=size) == 0)
+            if empty.size and not (name == "columns" and allow_empty_columns):
+                raise ValueError(
+                    f"{name} {empty[:10].tolist()}{'...' if empty.size > 10 else ''} have no "
+                    "observation; drop them and number the others anew."
+                )
+            sizes.append(size)
+        if not np.isfinite(values).all():
+            first = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise ValueError(f"values[{first}] is {values[first]}; leave out what is not observed.")
+        self.num_items, self.num_outputs = sizes
+        cells = rows.astype(np.int64) * self.num_outputs + columns
+        distinct, first, counts = np.unique(cells, return_index=True, return_counts=True)
+        if len(distinct) < len(cells):
+            twice = first[np.argmax(counts > 1)]
+            raise ValueError(
+                f"The cell (row {rows[twice]}, column {columns[twice]}) occurs "
+                f"{counts.max()} times; merge its values."
+            )
+        self.max_entries = int(min(max_entries, np.bincount(rows).max()))
+        order = np.random.default_rng(seed).permutation(len(values))
+        order = order[np.argsort(rows[order], kind="stable")]
+        lengths = np.bincount(rows, minlength=self.num_items)
+        self._starts = tf.constant(np.cumsum(lengths) - lengths, tf.int32)
+        self._lengths = tf.constant(lengths, tf.int32)
+        self._columns = tf.constant(columns[order], tf.int32)
+        self._values = tf.constant(values[order])
+
+    @property
+    def num_points(self) -> int:
+        """Rows, N."""
+        return self.num_items
+
+    def describe(self) -> list[Any]:
+        """Sizes and sum, by which a resumed run knows its data."""
+        total = float(tf.reduce_sum(self._values))
+        return [[self.num_items, self.num_outputs, len(self._values)], total]
+
+    def check(self, model: Any, batch_size: int | None) -> None:
+        """Refuse a model that has other columns or looks at complete rows.
+
+        :raises ValueError: for those, or a batch size out of range.
+        """
+        posterior = getattr(model, "posterior", None)
+        if not getattr(model, "splits_over_outputs", False) or getattr(
+            posterior, "is_amortized", True
+        ):
+            raise ValueError(
+                "A SparseTable is for GPLVMs with free-form codes: an encoder network wants "
+                f"complete rows, and {type(model).__name__} has one. Give (None, Y) instead."
+            )
+        if model.decoder.output_dim != self.num_outputs:
+            raise ValueError(
+                f"The model has output_dim = {model.decoder.output_dim}, the table "
+                f"{self.num_outputs} columns."
+            )
+        if batch_size is not None and not 1 <= batch_size <= self.num_items:
+            raise ValueError(
+                f"batch_size must lie between 1 and the {self.num_items} rows, got {batch_size}."
+            )
+
+    def gather(
+        self,
+        indices: tf.Tensor | None,
+        columns: tf.Tensor | None = None,
+        seed: tf.Tensor | None = None,
+    ) -> Batch:
+        """Rows ``indices [B]`` (None for all) as Y [1, B, E], each with columns of its own.
+
+        :param seed: of the entries that are taken where a row has more than E; None takes the
+            first ones.
+        """
+        E, num_rows = self.max_entries, self.num_items
+        rows = tf.range(num_rows) if indices is None else indices
+        lengths, starts = tf.gather(self._lengths, rows), tf.gather(self._starts, rows)
+        offsets = tf.zeros_like(lengths)
+        if seed is not None:
+            draws = tf.random.stateless_uniform(
+                tf.shape(rows), seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
+            )
+            offsets = draws % lengths
+        steps = tf.range(E)[None]
+        positions = starts[:, None] + (offsets[:, None] + steps) % lengths[:, None]
+        present = steps < lengths[:, None]
+        taken = tf.cast(tf.minimum(lengths, E), tf.float32)
+        weights = tf.cast(lengths, tf.float32) / taken
+        scale = 1.0 if indices is None else num_rows / indices.shape[0]
+        return Batch(
+            None,
+            tf.gather(self._values, positions)[None],
+            present[None],
+            scale,
+            indices,
+            columns=tf.gather(self._columns, positions),
+            weights=weights[None, :, None],
+        )

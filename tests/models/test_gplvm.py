@@ -1,0 +1,272 @@
+"""The GPLVM's bound against GPflow's, its minibatches against the whole, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae import bijectors, encoders, latent_priors, models, training
+from gpflow_bae.base import Batch
+from gpflow_bae.linalg import cholesky
+from gpflow_bae.training.data import TrainingData
+
+N, P, L, M = 30, 5, 2, 7
+SEED = tf.constant([1, 2])
+
+
+def make_data(seed: int = 0, missing: float = 0.0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    codes = rng.standard_normal((N, L))
+    Y = np.sin(codes @ rng.standard_normal((L, P))) + 0.1 * rng.standard_normal((N, P))
+    Y[rng.random(Y.shape) < missing] = np.nan
+    Y[np.isnan(Y).all(1), 0] = 0.0  # no row without any observation
+    return Y
+
+
+def make_model(
+    posterior: Any = None, seed: int = 0, randomise: bool = True, **options: Any
+) -> models.StochasticGPLVM:
+    rng = np.random.default_rng(seed)
+    if posterior is None:
+        encoder = encoders.FreeFormEncoder(1, N, L, rng.standard_normal((1, N, L)), 0.05)
+        posterior = encoders.PointEstimate(encoder)
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=[0.8, 1.5])
+    likelihood = options.pop("likelihood", gpflow.likelihoods.Gaussian(0.1))
+    model = models.StochasticGPLVM(
+        posterior, kernel, rng.standard_normal((M, L)), likelihood, P, **options
+    )
+    if randomise:
+        model.decoder.q_mu.assign(rng.standard_normal((M, P)))
+        if not model.decoder.q_diag:
+            roots = np.tril(0.3 * rng.standard_normal((P, M, M))) + 0.5 * np.eye(M)
+            model.decoder.q_sqrt.assign(roots)
+    return model
+
+
+def test_the_bound_with_optimal_inducing_outputs_is_that_of_gpflow() -> None:
+    """BayesianGPLVM's collapsed bound is ours at the optimal q(v), to Monte Carlo error."""
+    Y = make_data()
+    rng = np.random.default_rng(3)
+    mean, variance = rng.standard_normal((N, L)), 0.1 + 0.2 * rng.random((N, L))
+    reference = gpflow.models.BayesianGPLVM(
+        tf.constant(Y),
+        tf.constant(mean),
+        tf.constant(variance),
+        gpflow.kernels.SquaredExponential(lengthscales=[0.8, 1.5], variance=1.3),
+        inducing_variable=rng.standard_normal((M, L)),
+    )
+    reference.likelihood.variance.assign(0.07)
+    encoder = encoders.FreeFormEncoder(1, N, L, mean[None], 0.1)
+    encoder.log_scale.assign(0.5 * np.log(variance))
+    model = models.StochasticGPLVM(
+        encoder,
+        reference.kernel,
+        reference.inducing_variable,
+        reference.likelihood,
+        P,
+        num_draws=500,
+    )
+    first, second = _statistics(model, mean, variance)
+    data = training.prepare_data(model, (None, Y))
+    batch = data.gather(None)
+    before = float(model.elbo(batch, SEED))
+    model.decoder.assign_optimal(first, second, Y, model.likelihood.variance)
+    values = [float(model.elbo(batch, tf.constant([0, i]))) for i in range(40)]
+    error = np.std(values) / np.sqrt(len(values))
+    expected = float(reference.elbo())
+    assert before < expected - 10.0
+    assert abs(np.mean(values) - expected) < 4.0 * error + 1e-3
+    # q(v) away from the optimum: never above
+    model.decoder.q_mu.assign_add(0.05 * rng.standard_normal((M, P)))
+    moved = [float(model.elbo(batch, tf.constant([0, i]))) for i in range(40)]
+    assert np.mean(moved) < expected
+
+
+def _statistics(model: Any, mean: np.ndarray, variance: np.ndarray) -> tuple[Any, Any]:
+    """E[phi] and sum of E[phi phi^T] from GPflow's kernel expectations."""
+    decoder = model.decoder
+    pX = gpflow.probability_distributions.DiagonalGaussian(mean, variance)
+    pair = (decoder.kernel, decoder.inducing_variable)
+    psi1 = gpflow.expectations.expectation(pX, pair)
+    psi2 = tf.reduce_sum(gpflow.expectations.expectation(pX, pair, pair), 0)
+    Kzz = gpflow.covariances.Kuu(
+        decoder.inducing_variable, decoder.kernel, jitter=gpflow.default_jitter()
+    )
+    root = cholesky(Kzz, "Kzz")
+    first = tf.transpose(tf.linalg.triangular_solve(root, tf.transpose(psi1)))
+    half = tf.linalg.triangular_solve(root, psi2)
+    return first, tf.linalg.triangular_solve(root, tf.transpose(half))
+
+
+@pytest.mark.parametrize("q_diag", [False, True])
+def test_rows_and_columns_in_minibatches_add_up_to_the_whole(q_diag: bool) -> None:
+    """With point codes nothing is random: the mean of the scaled bounds of a partition is exact."""
+    Y = make_data(missing=0.3)
+    model = make_model(q_diag=q_diag)
+    data = training.prepare_data(model, (None, Y))
+    whole = float(model.elbo(data.gather(None), SEED))
+    row_parts = np.random.default_rng(0).permutation(N).reshape(3, -1)
+    parts = []
+    for rows in row_parts:
+        for column in range(P):
+            batch = data.gather(tf.constant(rows, tf.int32), tf.constant([column]))
+            parts.append(3.0 * float(model.elbo(batch, SEED)))
+    np.testing.assert_allclose(np.mean(parts), whole, rtol=1e-10)
+    assert np.std(parts) > 1.0
+
+
+@pytest.mark.parametrize("q_diag", [False, True])
+def test_triplets_are_the_table_with_holes(q_diag: bool) -> None:
+    Y = make_data(missing=0.4)
+    model = make_model(q_diag=q_diag)
+    dense = training.prepare_data(model, (None, Y)).gather(None)
+    rows, columns = np.nonzero(~np.isnan(Y))
+    shuffled = np.random.default_rng(1).permutation(len(rows))
+    triplets = (rows[shuffled], columns[shuffled], Y[rows, columns][shuffled])
+    table = training.SparseTable(*triplets)
+    expected = float(model.elbo(dense, SEED))
+    np.testing.assert_allclose(
+        float(model.elbo(table.gather(None), SEED)), expected, rtol=1e-6
+    )  # observations are float32
+    # Two entries a row, from a random start: the average over starts is the whole.
+    short = training.SparseTable(*triplets, max_entries=2)
+    bound = tf.function(lambda seed: model.elbo(short.gather(None, seed=seed), SEED))
+    values = [float(bound(tf.constant([5, i]))) for i in range(400)]
+    error = np.std(values) / np.sqrt(len(values))
+    assert abs(np.mean(values) - expected) < 4.0 * error
+    assert error < 0.02 * abs(expected)
+
+
+def test_a_missing_cell_is_a_deleted_one() -> None:
+    """Whatever stands in a masked cell has no effect, and none on gradients."""
+    Y = make_data(missing=0.3)
+    model = make_model()
+    data = training.prepare_data(model, (None, Y))
+    other = data._replace(Y=tf.where(data.mask, data.Y, 77.0))
+    results = []
+    for each in (data, other):
+        with tf.GradientTape() as tape:
+            value = model.elbo(each.gather(None), SEED)
+        gradients = tape.gradient(
+            value, model.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        results.append([value, *gradients])
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_any_scalar_likelihood() -> None:
+    """Poisson counts and Bernoulli bits, against the likelihood's own expectations of one entry."""
+    rng = np.random.default_rng(0)
+    for likelihood, Y in (
+        (gpflow.likelihoods.Poisson(), rng.poisson(1.0, (N, P))),
+        (gpflow.likelihoods.Bernoulli(), rng.integers(0, 2, (N, P))),
+    ):
+        model = make_model(likelihood=likelihood)
+        data = training.prepare_data(model, (None, Y.astype(float)))
+        batch = data.gather(None)
+        codes = model.posterior.encoder.mean
+        mean, variance = model.predict_f(codes)
+        total = 0.0
+        for p in range(P):
+            total += float(
+                tf.reduce_sum(
+                    likelihood.variational_expectations(
+                        tf.zeros((N, 0), tf.float64),
+                        mean[:, p : p + 1],
+                        variance[:, p : p + 1],
+                        tf.constant(Y[:, p : p + 1], tf.float64),
+                    )
+                )
+            )
+        terms = model.terms(batch, SEED)
+        np.testing.assert_allclose(float(terms.expected_log_likelihood), total, rtol=1e-6)
+
+
+def test_kl_of_a_flow_by_quadrature() -> None:
+    """The divergence of a pushed Gaussian, in one dimension, against a sum over a grid."""
+    encoder = encoders.FreeFormEncoder(1, 1, 1, np.array([[[0.4]]]), 0.3)
+    flow = bijectors.planar_flow(1, 3, seed=2)
+    rng = np.random.default_rng(0)
+    for variable in flow.trainable_variables:
+        variable.assign_add(rng.standard_normal(variable.shape))
+    posterior = encoders.FlowPosterior(encoder, flow)
+    batch = Batch(None, tf.zeros([1, 1, P]), None)
+    draws = posterior.draw(batch, latent_priors.StandardNormal(1), 40_000, SEED)
+    grid = np.linspace(-6.0, 6.0, 20_001)[:, None]
+    base = -0.5 * ((grid[:, 0] - 0.4) ** 2 / 0.3 + np.log(2.0 * np.pi * 0.3))
+    image = flow.forward(tf.constant(grid)).numpy()[:, 0]
+    log_q = base - flow.forward_log_det_jacobian(tf.constant(grid), 1).numpy()
+    log_p = -0.5 * (image**2 + np.log(2.0 * np.pi))
+    expected = np.sum(np.exp(base) * (log_q - log_p)) * (grid[1, 0] - grid[0, 0])
+    # Four standard errors of 40 000 draws of a quantity with a spread of about one.
+    np.testing.assert_allclose(float(draws.divergence), expected, atol=0.03)
+
+
+def test_an_amortised_flow_depends_on_observed_cells_only() -> None:
+    encoder = encoders.partial_encoder("factornet", P, L, (8,))
+    posterior = encoders.AmortizedPlanarPosterior(encoder, P, num_layers=3)
+    for bias in posterior.network.weights:
+        bias.assign_add(0.3 * np.random.default_rng(0).standard_normal(bias.shape))
+    model = make_model(posterior)
+    assert not model.row_variables
+    Y = make_data(missing=0.4)
+    data = training.prepare_data(model, (None, Y))
+    draws = posterior.draw(data.gather(None), model.latent_prior, 3, SEED)
+    assert draws.latents.shape == (3, N, L)
+    other = data._replace(Y=tf.where(data.mask, data.Y, 9.0))
+    again = posterior.draw(other.gather(None), model.latent_prior, 3, SEED)
+    np.testing.assert_array_equal(draws.latents, again.latents)
+    changed = data._replace(Y=data.Y + 0.5)
+    different = posterior.draw(changed.gather(None), model.latent_prior, 3, SEED)
+    assert np.abs(different.latents - draws.latents).max() > 0.01
+
+
+def test_relevance_and_pruning() -> None:
+    model = make_model()
+    model.decoder.kernel.lengthscales.assign([0.5, 50.0])
+    np.testing.assert_allclose(model.relevance(), [1.0 / 1.0001, 0.0001 / 1.0001], rtol=1e-6)
+    report = model.pruning_report()
+    assert "dimension 1: relevance 0.000 (pruned)" in report and "1 of 2 dimensions" in report
+    linear = models.StochasticGPLVM(
+        model.posterior, gpflow.kernels.Linear(), np.zeros((1, L)), gpflow.likelihoods.Gaussian(), P
+    )
+    with pytest.raises(ValueError, match="Linear has no lengthscales to prune by"):
+        linear.relevance()
+
+
+def test_bad_arguments() -> None:
+    wide = encoders.FreeFormEncoder(1, N, P + 1)
+    with pytest.raises(ValueError, match="6 latent dimensions, more than the 5 columns"):
+        make_model(encoders.GaussianPosterior(wide))
+    encoder = encoders.FreeFormEncoder(1, N, L)
+    with pytest.raises(TypeError, match="likelihood must be a scalar GPflow likelihood"):
+        make_model(encoder, likelihood=gpflow.likelihoods.Softmax(3))
+    with pytest.raises(TypeError, match="posterior must be"):
+        make_model("gaussian")
+    with pytest.raises(TypeError, match="encoder must be Gaussian"):
+        encoders.GaussianPosterior(keras.layers.Dense(2))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="event_dim=2"):
+        encoders.FlowPosterior(encoder, bijectors.planar_flow(3))
+    with pytest.raises(ValueError, match="num_draws must be at least 1"):
+        make_model(num_draws=0)
+    model = make_model()
+    Y = make_data()
+    holed = Y.copy()
+    holed[:, 2] = np.nan
+    with pytest.raises(ValueError, match=r"no observation at all in column\(s\) \[2\]"):
+        training.prepare_data(model, (None, holed))
+    infinite = Y.copy()
+    infinite[3, 1] = np.inf
+    with pytest.raises(ValueError, match="point 3, column 1"):
+        training.prepare_data(model, (None, infinite))
+    with pytest.raises(ValueError, match="num_columns must lie between 1 and the 5"):
+        training.fit_variational(
+            model, (None, Y), training.VariationalSettings(num_steps=1, num_columns=6)
+        )
+    assert isinstance(training.prepare_data(model, (None, Y)), TrainingData)
