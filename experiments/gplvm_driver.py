@@ -29,6 +29,9 @@ def define_flags(models: list[str], **defaults: Any) -> None:
     flags.DEFINE_integer("num_columns", None, "Columns per step. Default: all.", 1)
     flags.DEFINE_integer("num_steps", None, "Adam steps. Default: the preset's.", 1)
     flags.DEFINE_integer("num_draws", 1, "Draws of each code in a step.", 1)
+    flags.DEFINE_float(
+        "natural_gradients", None, "Step size of natural gradients on q(v). Default: Adam."
+    )
     flags.DEFINE_float("learning_rate", defaults["learning_rate"], "Of Adam.")
     flags.DEFINE_string("variant", "", "A name for this run in the results table.")
 
@@ -44,6 +47,7 @@ def plan(posterior: str, num_steps: int, **changes: Any) -> Any:
         batch_size=FLAGS.batch_size or None,
         num_columns=FLAGS.num_columns,
         final_learning_rate_fraction=0.05,
+        natural_gradient_step_size=FLAGS.natural_gradients,
     )
     return Plan(
         posterior,

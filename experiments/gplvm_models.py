@@ -64,7 +64,8 @@ def sparse_codes(
 ) -> np.ndarray:
     """The same for triplets, without a dense table; values are centred by their mean."""
     table = scipy.sparse.csr_matrix((values - values.mean(), (rows, columns)), shape=shape)
-    U, singular, _ = svds(table, k=latent_dim, random_state=0)
+    start = np.random.default_rng(0).standard_normal(min(shape))
+    U, singular, _ = svds(table, k=latent_dim, v0=start)
     order = np.argsort(-singular)
     return U[:, order] * np.sqrt(shape[0])
 

@@ -29,7 +29,10 @@ def define_flags(latent_dim: int, init_lengthscale: float, num_inducing: int = 6
     flags.DEFINE_integer("latent_dim", latent_dim, "Latent channels.", lower_bound=1)
     flags.DEFINE_float("init_lengthscale", init_lengthscale, "Lengthscales start here.")
     flags.DEFINE_list("h_dims", ["20"], "Widths of the inference network's hidden layers.")
-    flags.DEFINE_list("decoder_dims", ["5", "5"], "Widths of the decoder's hidden layers.")
+    flags.DEFINE_list(
+        "decoder_dims", ["5", "5"], "Widths of the decoder's hidden layers; empty for a linear one."
+    )
+    flags.DEFINE_float("noise_start", 0.1, "Standard deviation of standardised noise at the start.")
     flags.DEFINE_integer(
         "num_inducing", num_inducing, "Inducing points, of each layer.", lower_bound=1
     )
@@ -88,8 +91,9 @@ def plan() -> Any:
         net=FLAGS.pinference_net,
         latent_dim=FLAGS.latent_dim,
         lengthscale=FLAGS.init_lengthscale,
-        encoder_widths=tuple(int(w) for w in FLAGS.h_dims),
-        decoder_widths=tuple(int(w) for w in FLAGS.decoder_dims),
+        encoder_widths=tuple(int(w) for w in FLAGS.h_dims if w),
+        decoder_widths=tuple(int(w) for w in FLAGS.decoder_dims if w),
+        noise_start=FLAGS.noise_start,
         num_inducing=FLAGS.num_inducing,
         period=FLAGS.period,
         log_outputs=FLAGS.log_outputs,

@@ -102,7 +102,7 @@ class TrainingData(NamedTuple):
 
 
 # Above so many items a fresh permutation would take longer than the step that it is for.
-_MANY = 50_000
+_MANY = 8192
 
 
 def _draw_progression(num_items: int, batch_size: int, seed: tf.Tensor) -> tf.Tensor:

@@ -1,0 +1,160 @@
+"""The GPLVM drivers end to end, on tables made in the format of the real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from experiments import gplvm_models, oil_flow
+from gpflow_bae.datasets import missing_mnist, movielens
+from gpflow_bae.datasets import oil_flow as oil_data
+
+_BESIDE = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
+_CANDIDATES = [os.environ.get("GPFLOW_BAE_DATA"), str(_BESIDE)]
+
+
+def _data_with(folder: str) -> pathlib.Path:
+    for candidate in _CANDIDATES:
+        if candidate and pathlib.Path(candidate, folder).is_dir():
+            return pathlib.Path(candidate)
+    pytest.skip(f"{folder} is not on this machine")
+
+
+def run(module: str, *arguments: str) -> str:
+    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", MPLBACKEND="Agg")
+    finished = subprocess.run(
+        [sys.executable, "-m", f"experiments.{module}", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=pathlib.Path(__file__).parents[2],
+    )
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    return finished.stdout
+
+
+def write_ratings(folder: pathlib.Path, seed: int = 0) -> np.ndarray:
+    """60 users and 40 films with two tastes; a third of the ratings are there."""
+    rng = np.random.default_rng(seed)
+    taste = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 40))
+    stars = np.clip(np.round(3.0 + taste), 1, 5).astype(int)
+    users, films = np.nonzero(rng.random(stars.shape) < 0.35)
+    table = np.stack([users + 1, films + 1, stars[users, films], 880_000_000 + users], 1)
+    (folder / "ml-100k").mkdir(parents=True)
+    np.savetxt(folder / "ml-100k" / "u.data", rng.permutation(table), "%d", "\t")
+    return table
+
+
+def test_movielens_from_triplets(tmp_path: pathlib.Path) -> None:
+    """Reconstruction and held-out errors, the latter below what means of films and users give."""
+    write_ratings(tmp_path / "data")
+    printed = run(
+        "movielens",
+        "--model=planar",
+        "--num_layers=2",
+        "--latent_dim=2",
+        "--num_inducing=15",
+        "--num_test_users=15",
+        "--num_steps=600",
+        "--batch_size=20",
+        "--learning_rate=0.03",
+        f"--data_dir={tmp_path / 'data'}",
+        f"--out_dir={tmp_path / 'run'}",
+    )
+    assert "rmse_heldout" in printed
+    found = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
+    assert found["rmse_reconstruction"] < found["rmse_heldout"]
+    assert found["rmse_heldout"] < found["rmse_film_means"]
+
+
+def test_ratings_are_split_by_user(tmp_path: pathlib.Path) -> None:
+    table = write_ratings(tmp_path)
+    ratings = movielens.load(tmp_path)
+    assert (ratings.num_users, ratings.num_films, len(ratings.values)) == (60, 40, len(table))
+    train, seen, hidden = movielens.split(ratings, 15, 0.2, seed=1)
+    assert (train.num_users, seen.num_users, hidden.num_users) == (45, 15, 15)
+    assert len(train.values) + len(seen.values) + len(hidden.values) == len(table)
+    share = len(hidden.values) / (len(seen.values) + len(hidden.values))
+    assert 0.15 < share < 0.25
+    assert set(range(15)) == set(seen.users)  # each test user is seen a little
+    cells = lambda part: set(zip(part.users, part.films, strict=True))  # noqa: E731
+    assert not cells(seen) & cells(hidden)
+    with pytest.raises(ValueError, match="num_test_users is 60"):
+        movielens.split(ratings, 60, 0.2, 0)
+    (tmp_path / "ml-100k" / "u.data").write_text("1\t2\t9\t3\n")
+    with pytest.raises(ValueError, match="stars from 9 to 9"):
+        movielens.load(tmp_path)
+    (tmp_path / "ml-100k" / "u.data").write_text("1::2::3::4\n")
+    with pytest.raises(ValueError, match="cannot be read"):
+        movielens.load(tmp_path)
+    with pytest.raises(FileNotFoundError, match="grouplens"):
+        movielens.load(tmp_path / "nowhere")
+
+
+def test_triplets_start_where_the_table_does() -> None:
+    rng = np.random.default_rng(0)
+    Y = rng.standard_normal((30, 3)) @ rng.standard_normal((3, 12)) + 0.01
+    rows, columns = np.nonzero(np.ones_like(Y, dtype=bool))
+    found = gplvm_models.sparse_codes(rows, columns, Y[rows, columns], Y.shape, 2)
+    U = np.linalg.svd(Y - Y.mean())[0][:, :2] * np.sqrt(30)
+    np.testing.assert_allclose(np.abs(found), np.abs(U), atol=1e-8)
+
+
+def test_missing_digits(tmp_path: pathlib.Path) -> None:
+    data_dir = _data_with("mnist")
+    images = missing_mnist.load(data_dir, 200, 0.4, seed=3)
+    assert images.Y.shape == (200, 196)
+    assert abs(np.isnan(images.Y).mean() - 0.4) < 0.01
+    seen = ~np.isnan(images.Y)
+    np.testing.assert_array_equal(images.Y[seen], images.truth[seen])
+    with pytest.raises(ValueError, match="num_images is 0"):
+        missing_mnist.load(data_dir, 0)
+    run(
+        "missing_mnist",
+        "--model=planar",
+        "--num_layers=2",
+        "--num_inducing=10",
+        "--num_steps=100",
+        f"--data_dir={data_dir}",
+        f"--out_dir={tmp_path / 'run'}",
+    )
+    found = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
+    assert found["rmse"] < 0.35  # of pixels in [0, 1]; their standard deviation is 0.29
+    for name in ("codes", "posteriors", "reconstructions"):
+        assert (tmp_path / "run" / f"{name}.png").stat().st_size > 5000
+
+
+def test_oil_flow_beside_gpflow(tmp_path: pathlib.Path) -> None:
+    """At GPflow's parameters the uncollapsed bound is the collapsed one, to its standard error."""
+    data_dir = _data_with("oil_flow")
+    Y, labels = oil_data.load(data_dir)
+    assert Y.shape == (1000, 12) and set(labels) == {0, 1, 2}
+    run(
+        "oil_flow",
+        "--model=bayesian_gplvm",
+        "--latent_dim=2",
+        "--num_inducing=10",
+        "--num_steps=20",
+        f"--data_dir={data_dir}",
+        f"--out_dir={tmp_path / 'run'}",
+    )
+    found = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
+    gap = found["elbo"] - found["elbo_collapsed"]
+    assert abs(gap) < 4.0 * found["elbo_standard_error"], found
+
+
+def test_nearest_neighbours_of_another_class() -> None:
+    """In the two most relevant dimensions: the third one separates nothing and must not count."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 50)
+    codes = np.stack([10.0 * labels, rng.standard_normal(100), 1e3 * rng.random(100)], 1)
+    codes[:, :2] += 0.1 * rng.standard_normal((100, 2))
+    assert oil_flow.nearest_neighbour_errors(codes, labels, np.array([0.6, 0.4, 0.0])) == 0
+    codes[7] = codes[80] + 1e-6  # one of class 0 beside one of class 1: both err
+    assert oil_flow.nearest_neighbour_errors(codes, labels, np.array([0.6, 0.4, 0.0])) == 2
