@@ -39,6 +39,7 @@ extras_require = {
     "experiments": experiments,
     # Only clients need this: a SavedModel is exported and loaded with TensorFlow alone.
     "serving": ["grpcio>=1.60,<2", "tensorflow-serving-api>=2.19,<2.22"],
+    "onnx": ["onnxruntime>=1.17,<2", "tf2onnx>=1.16,<2"],
     "tensorboard": ["tensorboard>=2.19,<2.22"],
     "docs": [
         "myst-parser>=3,<6",

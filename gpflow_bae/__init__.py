@@ -2,6 +2,7 @@
 
 from . import (
     base,
+    bijectors,
     datasets,
     decoders,
     diagnostics,
@@ -15,6 +16,7 @@ from . import (
     models,
     plotting,
     posteriors,
+    serving,
     training,
 )
 from .posteriors import Posterior
@@ -24,6 +26,7 @@ __all__ = [
     "Posterior",
     "__version__",
     "base",
+    "bijectors",
     "datasets",
     "decoders",
     "diagnostics",
@@ -37,5 +40,6 @@ __all__ = [
     "models",
     "plotting",
     "posteriors",
+    "serving",
     "training",
 ]

@@ -1,4 +1,4 @@
-"""Filling the holes of a table drawn from the model itself: intervals cover as often as they say."""
+"""Holes of a table drawn from the model itself: intervals cover as often as they say."""
 
 from __future__ import annotations
 
