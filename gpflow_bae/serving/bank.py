@@ -1,0 +1,183 @@
+"""Posterior samples as the variables of an exported graph, and the model at any one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from .. import functional
+
+__all__ = ["STORAGE_TYPES", "Hidden", "SampleBank", "evenly_spaced"]
+
+STORAGE_TYPES = ("float16", "bfloat16", "float32", "float64")
+
+
+def evenly_spaced(available: int, wanted: int | None) -> list[int]:
+    """Numbers of ``wanted`` of the ``available`` samples, as far apart in the chain as can be.
+
+    :param wanted: None for all of them.
+    :raises ValueError: unless ``wanted`` lies between 1 and ``available``.
+    """
+    if wanted is None:
+        return list(range(available))
+    if not 1 <= wanted <= available:
+        raise ValueError(
+            f"num_samples must lie between 1 and the {available} samples of the posterior, got "
+            f"{wanted}."
+        )
+    return [(i * available) // wanted for i in range(wanted)]
+
+
+class SampleBank(tf.Module):
+    """Samples [S, ...] of everything that differs between them, one row of a variable for each.
+
+    Nothing else of the model is stored but what is fixed in all samples, so that the size on disk
+    is that of the samples. A request gathers the samples it needs, one at a time.
+    """
+
+    def __init__(
+        self,
+        model: gpflow.Module,
+        parameters: Sequence[np.ndarray],
+        encoder: Sequence[np.ndarray] | None,
+        dtype: str = "float32",
+        constants: Mapping[str, np.ndarray] | None = None,
+    ):
+        """
+        :param parameters: unconstrained values [S, ...] in the order of ``model.sampled_paths``.
+        :param encoder: weights [S, ...] in the order of ``model.encoder_paths``; None for a model
+            whose encoder is among its parameters, or is not to be exported.
+        :param dtype: one of :data:`STORAGE_TYPES`. Networks are stored in it and computed with in
+            their own type; what a Gaussian process is made of never has less than float32,
+            because a kernel of rounded inducing inputs and lengthscales is another kernel.
+        :param constants: further numbers [S, ...] of each sample, by name, kept as they are.
+        :raises ValueError: for another ``dtype``, or samples that are not finite.
+        """
+        super().__init__()
+        if dtype not in STORAGE_TYPES:
+            raise ValueError(f"dtype must be one of {STORAGE_TYPES}, got {dtype!r}.")
+        self._model = Hidden(model)
+        self.dtype = dtype
+        self.num_samples = len(parameters[0])
+        self._takes_encoder = encoder is not None
+        arrays = [*parameters, *(encoder or [])]
+        paths = [*model.sampled_paths, *(model.encoder_paths if self._takes_encoder else [])]
+        # One variable for each storage type: twenty of them would be arguments of every function
+        # and loop of the graph, which takes more space than small networks do.
+        groups: dict[str, list[tf.Tensor]] = {}
+        places = []
+        for array, path in zip(arrays, paths, strict=True):
+            stored = _stored(array, dtype, path)
+            group = groups.setdefault(stored.dtype.name, [])
+            places.append(_Place(stored.dtype.name, len(group), array.shape[1:], array.dtype.name))
+            group.append(tf.reshape(stored, [self.num_samples, -1]))
+        self._places = tuple(places)
+        self._sizes = Hidden({k: [int(v.shape[1]) for v in group] for k, group in groups.items()})
+        self.stored = {
+            kind: tf.Variable(tf.concat(group, 1), trainable=False, name=f"samples_{kind}")
+            for kind, group in groups.items()
+        }
+        self.constants = {
+            name: tf.Variable(value, trainable=False, name=name)
+            for name, value in (constants or {}).items()
+        }
+        # What is the same in all samples becomes a constant of the graph.
+        parameters_of = gpflow.utilities.parameter_dict(model)
+        sampled = {id(parameters_of[path]) for path in paths}
+        self._fixed = Hidden(
+            {
+                path: parameter.numpy()
+                for path, parameter in parameters_of.items()
+                if id(parameter) not in sampled
+                and (self._takes_encoder or not path.startswith(".encoder"))
+            }
+        )
+        # Frozen layers and moving averages are variables of Keras, captured as they are.
+        self.network_state = [
+            variable.value
+            for network in (model.decoder, model.encoder)
+            for variable in getattr(getattr(network, "model", None), "non_trainable_variables", [])
+        ]
+
+    @property
+    def model(self) -> Any:
+        """The model that the samples belong to, at whatever values it has."""
+        return self._model.held
+
+    @property
+    def num_parameters(self) -> int:
+        """How many scalars a sample has."""
+        return sum(sum(sizes) for sizes in self._sizes.held.values())
+
+    def bind(self, index: tf.Tensor, without: Sequence[str] = ()) -> Any:
+        """The model at sample ``index``, a scalar that may be known only in the graph.
+
+        :param without: parts of the model, such as ".encoder", that are not going to be used: they
+            stay as they are, and out of the graph.
+        """
+        return functional.functional_copy(self.model, self.values(index, without))
+
+    def values(self, index: tf.Tensor, without: Sequence[str] = ()) -> dict[str, tf.Tensor]:
+        """The constrained value of every parameter at sample ``index``, by path; as in bind."""
+        pieces = {
+            kind: tf.split(tf.gather(variable, index), self._sizes.held[kind])
+            for kind, variable in self.stored.items()
+        }
+        skipped = tuple(without)
+        replaced = {k: v for k, v in self._fixed.held.items() if not k.startswith(skipped)}
+        encoder = self.model.encoder_paths if self._takes_encoder else ()
+        parameters = gpflow.utilities.parameter_dict(self.model)
+        for place, path in zip(self._places, [*self.model.sampled_paths, *encoder], strict=True):
+            if path.startswith(skipped):
+                continue
+            value = tf.cast(
+                tf.reshape(pieces[place.kind][place.position], place.shape), place.dtype
+            )
+            if path not in encoder:
+                (value,) = functional.constrain([parameters[path]], [value])
+            replaced[path] = value
+        return replaced
+
+    def constant(self, name: str, index: tf.Tensor) -> tf.Tensor:
+        """Sample ``index`` of a constant, in ``default_float()``."""
+        variable = self.constants[name]
+        value = tf.ensure_shape(tf.gather(variable, index), variable.shape[1:])
+        return tf.cast(value, gpflow.default_float())
+
+
+class Hidden:
+    """Keeps what it holds out of tf.Module's sight, so that it is not saved."""
+
+    def __init__(self, held: Any):
+        self.held = held
+
+
+class _Place(NamedTuple):
+    """Where a tensor of a sample is stored, and what it is in the model."""
+
+    kind: str  # the variable
+    position: int  # in that variable's row
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def _stored(array: np.ndarray, dtype: str, path: str) -> tf.Tensor:
+    if not np.isfinite(array).all():
+        raise ValueError(
+            f"Posterior samples of {path} are not finite; export a posterior that did not diverge."
+        )
+    wanted = tf.as_dtype(dtype)
+    if array.dtype == np.float64 and wanted.size < 4:
+        wanted = tf.float32
+    elif wanted.size > array.dtype.itemsize:
+        wanted = tf.as_dtype(array.dtype)  # more digits than there are would only cost space
+    stored = tf.cast(tf.constant(array), wanted)
+    if not bool(tf.reduce_all(tf.math.is_finite(stored))):
+        raise ValueError(
+            f"Samples of {path} exceed the range of dtype={dtype!r}; use 'bfloat16' or 'float32'."
+        )
+    return stored

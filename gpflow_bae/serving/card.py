@@ -1,0 +1,104 @@
+"""The model card beside an export: what is in it, how it was made, and what its answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gpflow
+import keras
+import tensorflow as tf
+
+from ..models import MeanFieldAutoencoder, TemperedBAE, VariationalAutoencoder
+from ..versions import __version__
+from .served import ServedModel
+
+__all__ = ["model_card"]
+
+
+def _codes(served: ServedModel) -> str:
+    model = served.model
+    if served.takes_codes_only:
+        return "not served: the encoder has codes for the training data only"
+    if isinstance(model, TemperedBAE):
+        return "the sampled encoder's; their spread is that of its weights"
+    if isinstance(model, MeanFieldAutoencoder):
+        return "the encoder's Gaussian, which is the variational posterior"
+    if isinstance(model, VariationalAutoencoder):
+        return (
+            "the encoder's pseudo-observation times the prior's marginal, averaged over the "
+            "training inputs; other rows of the same task are not looked at"
+        )
+    return "the amortised encoder's draws; other rows of the same task are not looked at"
+
+
+def model_card(
+    served: ServedModel,
+    posterior: Any,
+    signatures: Mapping[str, Any],
+    *,
+    name: str,
+    version: int,
+    seed: int,
+    size_bytes: int,
+    warmed_up: Sequence[str],
+) -> dict[str, Any]:
+    """Everything a client or an operator may ask about an export, as JSON values.
+
+    :param signatures: concrete functions by name.
+    """
+    model = served.model
+    return {
+        "name": name,
+        "version": version,
+        "model": type(model).__name__,
+        "latent_prior": model.latent_prior_name,
+        "likelihood": type(model.likelihood).__name__,
+        "decoder": type(model.decoder).__name__,
+        "encoder": type(model.encoder).__name__,
+        "latent_dim": served.latent_dim,
+        "output_dim": served.output_dim,
+        "input_dim": served.input_dim or None,
+        "parameters_per_sample": served.bank.num_parameters,
+        "temperature": getattr(posterior, "temperature", 1.0) if _is_sampled(model) else None,
+        "posterior_samples": {
+            "of_the_posterior": posterior.num_samples,
+            "exported": served.bank.num_samples,
+            "per_request": served.samples_per_request,
+            "encoders_per_request": served.encoders_per_request,
+            "dtype": served.bank.dtype,
+        },
+        "num_draws": served.num_draws,
+        "max_rows": served.max_rows,
+        "seed_default": seed,
+        "codes": _codes(served),
+        "generate": "at x, " + served.generation if served.generation else served.why_no_generation,
+        "signatures": {
+            key: {
+                "inputs": {
+                    k: _spec(s) for k, s in sorted(function.structured_input_signature[1].items())
+                },
+                "outputs": {k: _spec(s) for k, s in sorted(function.structured_outputs.items())},
+            }
+            for key, function in signatures.items()
+        },
+        "warmup_requests": list(warmed_up),
+        "size_bytes": size_bytes,
+        "versions": {
+            "gpflow_bae": __version__,
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+            "gpflow": gpflow.__version__,
+        },
+    }
+
+
+def _is_sampled(model: Any) -> bool:
+    return not isinstance(model, VariationalAutoencoder)
+
+
+def _spec(spec: Any) -> dict[str, Any]:
+    return {
+        "dtype": spec.dtype.name,
+        "shape": ["rows" if n is None else n for n in spec.shape.as_list()],
+    }

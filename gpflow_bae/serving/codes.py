@@ -1,0 +1,195 @@
+"""Codes of rows at one posterior sample: what its encoder says, and what its prior makes of x."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from ..encoders import BaseGaussianEncoder, StochasticEncoder, side_inputs
+from ..latent_priors import DeepSparseGP
+from ..latent_priors.inducing import InducingLatentPrior, InducingPosterior
+from ..mcmc.noise import standard_noise
+from ..models import MeanFieldAutoencoder, TemperedBAE, VariationalAutoencoder
+from .bank import SampleBank
+
+__all__ = [
+    "Codes",
+    "conditioned_constants",
+    "encode_rows",
+    "generation_kind",
+    "prior_codes",
+    "prior_variances",
+]
+
+_ROWS_FOR_PRIOR_VARIANCE = 1000
+
+
+class Codes(NamedTuple):
+    """Codes of rows under one posterior sample."""
+
+    mean: tf.Tensor  # [rows, L]
+    variance: tf.Tensor  # [rows, L]
+    draws: tf.Tensor  # [draws, rows, L]
+
+
+def encode_rows(
+    bank: SampleBank,
+    model: Any,
+    index: tf.Tensor,
+    rows: dict[str, tf.Tensor],
+    mask: tf.Tensor | None,
+    seed: tf.Tensor,
+    num_draws: int,
+) -> Codes:
+    """What the encoder of sample ``index`` says of each row by itself.
+
+    All rows share their noise, so that the answer for a row depends on the row and the seed, and
+    not on which other rows a server puts into the same batch.
+
+    A variational encoder emits a pseudo-observation of the code, not its posterior. The prior is
+    put in with its variance averaged over the training inputs, which is exact for a standard
+    normal prior, and for one row alone under a stationary kernel.
+
+    :param model: the bank's model at that sample.
+    :param rows: ``y [rows, P]``, zeros where missing, and ``x`` for a conditional model.
+    :param mask: [rows, P], True where observed; None where nothing is missing.
+    """
+    y, x = rows["y"], rows.get("x")
+    if isinstance(model, TemperedBAE):
+        mean = tf.cast(model.encode(y), gpflow.default_float())
+        return Codes(mean, tf.zeros_like(mean), tf.repeat(mean[None], num_draws, 0))
+    if isinstance(model, VariationalAutoencoder):
+        mean, variance = model.encoder_moments(x, y, mask)
+        if not isinstance(model, MeanFieldAutoencoder):
+            prior = bank.constant("prior_variance", index)
+            gain = prior / (prior + variance)
+            mean, variance = gain * mean, gain * variance
+        return _gaussian(mean, variance, seed, num_draws)
+    encoder, side = model.encoder, side_inputs(model.encoder, mask)
+    if isinstance(encoder, BaseGaussianEncoder):
+        return _gaussian(*encoder(y, **side), seed, num_draws)
+    if isinstance(encoder, StochasticEncoder):
+        noise = _noise((num_draws, 1, encoder.noise_dim), seed, y.dtype)
+        shape = tf.stack([num_draws, tf.shape(y)[0], encoder.noise_dim])
+        tiled = {
+            k: None if v is None else tf.repeat(v[None], num_draws, 0) for k, v in side.items()
+        }
+        draws = encoder(tf.repeat(y[None], num_draws, 0), tf.broadcast_to(noise, shape), **tiled)
+        mean, variance = tf.nn.moments(draws, axes=[0])
+        return Codes(mean, variance, draws)
+    raise TypeError(
+        f"Export knows Gaussian and stochastic encoders, got {type(encoder).__name__}; derive it "
+        "from BaseGaussianEncoder or StochasticEncoder."
+    )
+
+
+def _gaussian(mean: tf.Tensor, variance: tf.Tensor, seed: tf.Tensor, num_draws: int) -> Codes:
+    noise = _noise((num_draws, 1, mean.shape[-1]), seed, mean.dtype)
+    return Codes(mean, variance, mean + tf.sqrt(variance) * noise)
+
+
+def _noise(shape: tuple[int, ...], seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Standard normals; of a seed that is known while a graph is traced, a constant of it."""
+    if tf.is_symbolic_tensor(seed):
+        return standard_noise(shape, seed, dtype)
+    with tf.init_scope():
+        values = standard_noise(shape, seed, dtype).numpy()
+    return tf.constant(values)
+
+
+def prior_variances(posterior: Any, samples: list[int]) -> np.ndarray:
+    """Prior variance of a code, averaged over training inputs, for each sample: [S, L]."""
+    X = posterior.X
+    if X is not None:
+        X = tf.reshape(X, [-1, X.shape[-1]])[:_ROWS_FOR_PRIOR_VARIANCE]
+    width = posterior.model.latent_dim
+
+    @tf.function(autograph=False)
+    def of_sample(values: list[tf.Tensor]) -> tf.Tensor:
+        variance = posterior.model.bind(values).latent_prior.marginal_variance(X)
+        return tf.broadcast_to(tf.reduce_mean(variance, -2), [width])
+
+    return np.stack(
+        [of_sample([tf.constant(v[s]) for v in posterior.parameters]).numpy() for s in samples]
+    )
+
+
+def generation_kind(posterior: Any) -> tuple[str | None, str]:
+    """How codes at new inputs are made, or None and why they cannot be."""
+    model = posterior.model
+    name = model.latent_prior_name
+    if not model.needs_inputs:
+        return None, f"{name} is a prior without inputs, so there is no x to generate from"
+    prior = model.latent_prior
+    if not prior.needs_inputs:
+        return "standard", ""  # a conditional autoencoder: its networks see the inputs
+    if isinstance(prior, DeepSparseGP):
+        return "deep", ""
+    if not isinstance(prior, InducingLatentPrior):
+        return None, f"{name} predicts from all training codes at once, which are not exported"
+    if prior.whitened_inducing is not None:
+        return "inducing", ""
+    tasks = int(np.shape(posterior.Y)[0])
+    if tasks == 1:
+        return "conditioned", ""
+    return None, (
+        f"each of the {tasks} training tasks has inducing outputs of its own under {name}, and a "
+        "new task none before it is observed"
+    )
+
+
+def conditioned_constants(posterior: Any, samples: list[int]) -> dict[str, np.ndarray]:
+    """Inducing outputs given the training data, for each sample: mean [S, L, M] and factor.
+
+    The prior of a single task whose inducing outputs are integrated out is conditioned here, once,
+    so that the training data need not be exported.
+    """
+    model, X, mask = posterior.model, posterior.X, posterior.mask
+    Y = tf.convert_to_tensor(posterior.Y)
+
+    @tf.function(autograph=False)
+    def of_sample(values: list, encoder: list, codes: tf.Tensor | None, seed: tf.Tensor) -> tuple:
+        bound = model.bind(values, encoder, seed)
+        if codes is None:
+            mean, variance = bound.pseudo_observations(X, Y, seed, 16, mask)
+        else:
+            mean, variance = codes, tf.zeros_like(codes)
+        inducing = bound.latent_prior.inducing_posterior(X, mean, variance)
+        return inducing.mean[0], inducing.factor[0]
+
+    found = []
+    for s in samples:
+        codes = None if posterior.latents is None else tf.constant(posterior.latents[s])
+        values = [tf.constant(v[s]) for v in posterior.parameters]
+        encoder = [tf.constant(v[s]) for v in posterior.encoder]
+        found.append(of_sample(values, encoder, codes, tf.constant([0, s], tf.int32)))
+    means, factors = zip(*found, strict=True)
+    return {
+        "inducing_mean": np.stack(means).astype(np.float32),
+        "inducing_factor": np.stack(factors).astype(np.float32),
+    }
+
+
+def prior_codes(
+    bank: SampleBank, model: Any, index: tf.Tensor, kind: str, x: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean and variance [rows, L] of the codes at ``x [rows, D]``, code noise included."""
+    prior = model.latent_prior
+    x = tf.cast(x, gpflow.default_float())
+    if kind == "inducing":
+        return prior.given_inducing_outputs(x)
+    if kind == "conditioned":
+        mean, factor = (bank.constant(f"inducing_{k}", index) for k in ("mean", "factor"))
+        features, left = prior._features(x)
+        inducing = InducingPosterior(mean, factor, tf.zeros([], mean.dtype))
+        new_mean = tf.linalg.matvec(features, mean, transpose_a=True)
+        variance = left + prior._spread(inducing, features)
+        mean, variance = (tf.linalg.matrix_transpose(v) for v in (new_mean, variance))
+        return mean, variance + prior.code_noise
+    unknown = tf.zeros(tf.stack([tf.shape(x)[0], model.latent_dim]), x.dtype)
+    unknown = tf.ensure_shape(unknown, [None, model.latent_dim])
+    mean, variance = prior.predict(x, x, unknown, tf.ones_like(unknown))
+    return mean, variance + prior.code_noise

@@ -1,0 +1,324 @@
+"""The computations of an export: every signature as a function of rows and a seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from ..mcmc.noise import standard_noise
+from ..models import TemperedBAE, VariationalAutoencoder
+from ..posteriors import Posterior, TemperedPosterior
+from .bank import Hidden, SampleBank, evenly_spaced
+from .codes import (
+    conditioned_constants,
+    encode_rows,
+    generation_kind,
+    prior_codes,
+    prior_variances,
+)
+from .requests import check_rows, noise_seed
+
+__all__ = ["SIGNATURES", "ServedModel"]
+
+SIGNATURES = ("encode", "decode", "reconstruct", "generate", "impute")
+
+Rows = dict[str, tf.Tensor]
+
+
+class ServedModel(tf.Module):
+    """What an exported model computes, in Python: equal to the export, for tests and batch jobs.
+
+    Every answer averages over posterior samples, evenly spaced along the chain, and depends on the
+    row and the seed alone: not on the other rows of its batch. The seed moves the noise, and which
+    samples are taken where a request takes fewer than there are; a client that wants more of them
+    averages over seeds.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior | TemperedPosterior,
+        *,
+        num_samples: int | None = None,
+        dtype: str = "float32",
+        samples_per_request: int = 32,
+        encoders_per_request: int = 4,
+        num_draws: int = 32,
+        max_rows: int = 8192,
+    ):
+        """Arguments as in :func:`gpflow_bae.serving.export`."""
+        super().__init__()
+        limits = {
+            "samples_per_request": samples_per_request,
+            "encoders_per_request": encoders_per_request,
+            "num_draws": num_draws,
+            "max_rows": max_rows,
+        }
+        for name, value in limits.items():
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}.")
+        self.num_draws, self.max_rows = int(num_draws), int(max_rows)
+        model = posterior.model
+        self.generation, self.why_no_generation = None, "a tempered BAE has no prior over inputs"
+        self.takes_codes_only = bool(getattr(model.encoder, "takes_indices", False))
+        self.input_dim = 0
+        chosen = evenly_spaced(posterior.num_samples, num_samples)
+        constants: dict[str, np.ndarray] = {}
+        if isinstance(posterior, TemperedPosterior):
+            parameters = [
+                np.reshape(v, [-1, *v.shape[2:]])[chosen]
+                for v in map(np.asarray, posterior.parameters)
+            ]
+            encoder = None
+        else:
+            self.generation, self.why_no_generation = generation_kind(posterior)
+            parameters = [np.asarray(v)[chosen] for v in posterior.parameters]
+            encoder = None
+            if not self.takes_codes_only:
+                encoder = [np.asarray(v)[chosen] for v in posterior.encoder]
+            if posterior.X is not None:
+                self.input_dim = int(posterior.X.shape[-1])
+            if isinstance(model, VariationalAutoencoder):
+                constants["prior_variance"] = prior_variances(posterior, chosen)
+            if self.generation == "conditioned":
+                constants |= conditioned_constants(posterior, chosen)
+        self.bank = SampleBank(model, parameters, encoder, dtype, constants)
+        available = self.bank.num_samples
+        self.samples_per_request = min(int(samples_per_request), available)
+        self.encoders_per_request = min(int(encoders_per_request), available)
+        # One function in the graph for the signatures reconstruct and impute.
+        self._reconstruct = Hidden(
+            tf.function(self._reconstruct_masked, autograph=False, reduce_retracing=True)
+        )
+
+        self._compiled = Hidden(
+            {name: tf.function(getattr(self, name), autograph=False) for name in SIGNATURES}
+        )
+
+    def answer(self, signature: str, seed: int = 0, **rows: Any) -> dict[str, np.ndarray]:
+        """The answer of a signature in Python, compiled at the first call.
+
+        :param rows: input tensors by name, as in :meth:`inputs`.
+        :raises ValueError: for a signature or inputs that this model does not have.
+        :raises tf.errors.InvalidArgumentError: for rows that the export would refuse.
+        """
+        reason = "it is unknown" if signature not in SIGNATURES else self.refusal(signature)
+        if reason is not None:
+            raise ValueError(f"signature {signature!r} is not served: {reason}.")
+        if set(rows) != set(self.inputs(signature)):
+            raise ValueError(
+                f"{signature} takes {sorted(self.inputs(signature))}, got {sorted(rows)}."
+            )
+        types = {"x": gpflow.default_float()}
+        tensors = {k: tf.cast(v, types.get(k, tf.float32)) for k, v in rows.items()}
+        checked = self.check(signature, tensors)
+        found = self._compiled.held[signature](checked, tf.constant(seed, tf.int64))
+        return {k: v.numpy() for k, v in found.items()}
+
+    @property
+    def model(self) -> Any:
+        """The model that is served."""
+        return self.bank.model
+
+    @property
+    def latent_dim(self) -> int:
+        """Number of code channels L."""
+        return int(self.model.latent_dim)
+
+    @property
+    def output_dim(self) -> int:
+        """Number of outputs P of a row."""
+        return int(self.model.decoder.output_dim)
+
+    @property
+    def is_conditional(self) -> bool:
+        """Whether the networks see features of the inputs (CVAE), so that all requests need x."""
+        return bool(getattr(self.model, "condition_dim", 0))
+
+    def refusal(self, signature: str) -> str | None:
+        """Why a signature cannot be served for this model; None where it can."""
+        if signature == "generate":
+            return None if self.generation else self.why_no_generation
+        if signature != "decode" and self.takes_codes_only:
+            return f"{type(self.model.encoder).__name__} has codes for the training data only"
+        return None
+
+    def inputs(self, signature: str) -> dict[str, int]:
+        """Width of each input tensor of a signature, seed left out."""
+        if signature == "generate":
+            return {"x": self.input_dim}
+        first = {"latents": self.latent_dim} if signature == "decode" else {"y": self.output_dim}
+        return first | ({"x": self.input_dim} if self.is_conditional else {})
+
+    def check(self, signature: str, rows: Rows) -> Rows:
+        """The rows of a request, or an error that says what is wrong with them."""
+        checked = {
+            name: check_rows(
+                rows[name],
+                name,
+                width,
+                self.max_rows,
+                allow_missing=signature == "impute" and name == "y",
+            )
+            for name, width in self.inputs(signature).items()
+        }
+        if len(checked) == 2:
+            counts = [tf.shape(v)[0] for v in checked.values()]
+            message = f"{' and '.join(checked)} must have as many rows as each other; got"
+            same = tf.debugging.Assert(tf.equal(*counts), [message, *counts])
+            with tf.control_dependencies([same]):
+                checked = {k: tf.identity(v) for k, v in checked.items()}
+        return checked
+
+    def encode(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """``mean`` and ``standard_deviation`` [rows, L] of codes, and ``draws`` [rows, K, L]."""
+        count = self.encoders_per_request
+        each = math.ceil(self.num_draws / count)
+        kinds = ("mean", "variance", "draws")
+        arrays = {k: tf.TensorArray(gpflow.default_float(), count) for k in kinds}
+
+        def body(i: tf.Tensor, arrays: dict) -> tuple:
+            index = self._index(i, count, seed)
+            model = self.bank.bind(index, without=(".decoder", ".likelihood", ".latent_prior"))
+            codes = encode_rows(
+                self.bank, model, index, rows, None, noise_seed(seed, 2 * i + 1), each
+            )
+            found = zip(kinds, codes, strict=True)
+            return i + 1, {k: arrays[k].write(i, v) for k, v in found}
+
+        _, arrays = tf.while_loop(lambda i, _: i < count, body, (tf.constant(0), arrays))
+        means, variances = arrays["mean"].stack(), arrays["variance"].stack()  # [count, rows, L]
+        mean, spread = tf.nn.moments(means, axes=[0])
+        draws = tf.reshape(  # [count, each, rows, L] to [rows, K, L]
+            tf.transpose(arrays["draws"].stack(), [2, 0, 1, 3]),
+            tf.stack([tf.shape(mean)[0], count * each, self.latent_dim]),
+        )
+        return {
+            "mean": _float32(mean),
+            "standard_deviation": _float32(tf.sqrt(tf.reduce_mean(variances, 0) + spread)),
+            "draws": _float32(draws),
+        }
+
+    def decode(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """``mean``, ``noise_std`` and ``epistemic_std`` [rows, P] of what codes decode to."""
+        latents = tf.cast(rows["latents"], gpflow.default_float())
+        return self._average(
+            rows,
+            seed,
+            lambda model, index, own_seed: latents,
+            draws=1,
+            without=(".encoder", ".latent_prior"),
+        )
+
+    def reconstruct(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Rows encoded and decoded again; outputs as in :meth:`decode`."""
+        mask = tf.ones_like(rows["y"], tf.bool)
+        return self._reconstruct.held(rows, mask, seed)
+
+    def _reconstruct_masked(
+        self, rows: Rows, mask: tf.Tensor, seed: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """:meth:`reconstruct`, with zeros in ``y`` where ``mask`` is False."""
+
+        def codes(model: Any, index: tf.Tensor, own_seed: tf.Tensor) -> tf.Tensor:
+            return encode_rows(self.bank, model, index, rows, mask, own_seed, 1).draws[0]
+
+        return self._average(rows, seed, codes, without=(".latent_prior",))
+
+    def generate(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Observations at inputs ``x``, from the prior at each sample; outputs as in decode."""
+
+        def codes(model: Any, index: tf.Tensor, own_seed: tf.Tensor) -> tf.Tensor:
+            assert self.generation is not None
+            mean, variance = prior_codes(self.bank, model, index, self.generation, rows["x"])
+            noise = standard_noise((1, self.latent_dim), own_seed, mean.dtype)
+            return mean + tf.sqrt(variance) * noise
+
+        return self._average(rows, seed, codes, without=(".encoder",))
+
+    def impute(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+        """``filled``: y with means where it was NaN, and its ``standard_deviation`` there."""
+        missing = tf.math.is_nan(rows["y"])
+        zeros = tf.zeros_like(rows["y"])
+        known = rows | {"y": tf.where(missing, zeros, rows["y"])}
+        found = self._reconstruct.held(known, tf.logical_not(missing), seed)
+        scale = tf.sqrt(tf.square(found["noise_std"]) + tf.square(found["epistemic_std"]))
+        return {
+            "filled": tf.where(missing, found["mean"], rows["y"]),
+            "standard_deviation": tf.where(missing, scale, zeros),
+        }
+
+    def _index(self, i: tf.Tensor, count: int, seed: tf.Tensor) -> tf.Tensor:
+        """The i-th of ``count`` samples, evenly spaced from a start that the seed decides."""
+        available = self.bank.num_samples
+        if count == available:
+            return i
+        start = tf.random.stateless_uniform(
+            [], noise_seed(seed, 0), minval=0, maxval=available, dtype=tf.int32, alg="philox"
+        )
+        return (i * available // count + start) % available
+
+    def _average(
+        self,
+        rows: Rows,
+        seed: tf.Tensor,
+        codes: Callable[[Any, tf.Tensor, tf.Tensor], tf.Tensor],
+        draws: int | None = None,
+        without: Sequence[str] = (),
+    ) -> dict[str, tf.Tensor]:
+        """Moments of y over posterior samples and draws of the codes, one of them at a time.
+
+        :param codes: of the model at a sample, the sample's number, and a seed: [rows, L].
+        :param draws: of the codes for each sample; by default as many as make ``num_draws``.
+        :param without: parts of the model that this signature does not use.
+        """
+        count = self.samples_per_request
+        each = math.ceil(self.num_draws / count) if draws is None else draws
+        shape = tf.stack([tf.shape(next(iter(rows.values())))[0], self.output_dim])
+        zeros = tf.ensure_shape(tf.zeros(shape), [None, self.output_dim])
+
+        def body(i: tf.Tensor, mean: tf.Tensor, squares: tf.Tensor, noise: tf.Tensor) -> tuple:
+            index = self._index(i // each, count, seed)
+            model = self.bank.bind(index, without)
+            y_mean, y_noise = self._moments(
+                model, rows, codes(model, index, noise_seed(seed, 2 * i + 2))
+            )
+            # Welford's update: a difference of large sums would lose a small spread in float32.
+            share = 1.0 / tf.cast(i + 1, tf.float32)
+            change = y_mean - mean
+            mean += share * change
+            return (
+                i + 1,
+                mean,
+                squares + change * (y_mean - mean),
+                noise + share * (y_noise - noise),
+            )
+
+        total = count * each
+        _, mean, squares, noise = tf.while_loop(
+            lambda i, *_: i < total,
+            body,
+            (tf.constant(0), zeros, zeros, zeros),
+            parallel_iterations=1,
+        )
+        return {
+            "mean": mean,
+            "noise_std": tf.sqrt(noise),
+            "epistemic_std": tf.sqrt(squares / float(total)),
+        }
+
+    def _moments(self, model: Any, rows: Rows, latents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        if isinstance(model, TemperedBAE):
+            F = model.decoder(latents)
+        else:
+            F = model.decode(rows.get("x"), latents)
+        mean, variance = model.likelihood.moments(F)
+        return _float32(mean), _float32(variance)
+
+
+def _float32(value: tf.Tensor) -> tf.Tensor:
+    return tf.cast(value, tf.float32)
