@@ -8,15 +8,17 @@ TEST_PROCESSES ?= 2
 
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+MIN_VENV := .venv-min
+MIN_STAMP := $(MIN_VENV)/.installed
 
 export TF_CPP_MIN_LOG_LEVEL := 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint format clean
+.PHONY: help install demo test docs test-min lint format bazel clean
 
 help: ## Show this list.
-	@grep -E '^[a-z]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
-		| sed -E 's/^([a-z]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
+		| sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
 
 install: $(STAMP) ## Make the environment (the other commands do this themselves).
 
@@ -37,6 +39,18 @@ demo: $(STAMP) ## Recover moving-ball trajectories from pixels (SGP-BAE and VAE,
 test: $(STAMP) ## Run all tests.
 	$(PY) -m pytest -n $(TEST_PROCESSES) --dist=loadfile
 
+test-min: $(MIN_STAMP) ## Run all tests with the oldest versions that setup.py allows.
+	$(MIN_VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --dist=loadfile
+
+$(MIN_STAMP): setup.py pyproject.toml constraints-min.txt gpflow_bae/versions.py
+	$(PYTHON) -m venv $(MIN_VENV)
+	$(MIN_VENV)/bin/python -m pip install --quiet --constraint constraints-min.txt --editable '.[test]'
+	@touch $@
+
+docs: $(STAMP) ## Build the documentation into docs/_build; tutorials run, a warning is an error.
+	$(PY) -m pip install --quiet --editable '.[docs]'
+	$(PY) -m sphinx -W --keep-going -b html docs docs/_build
+
 lint: $(STAMP) ## Check style, formatting and types.
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -46,6 +60,9 @@ format: $(STAMP) ## Fix style and formatting in place.
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
+bazel: $(STAMP) ## Build everything and run the fast tests with Bazel, offline.
+	PYTHON=$(abspath $(PY)) tools/bazel.sh
+
 clean: ## Remove the environment, the demo's results and every cache.
-	rm -rf $(VENV) $(DEMO_DIR) dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(MIN_VENV) $(DEMO_DIR) dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -24,7 +24,7 @@ install_requires = [
     "keras>=3.8,<4",
     "matplotlib>=3.8,<4",
     "numpy>=1.26,<3",
-    "scipy>=1.11,<2",
+    "scipy>=1.11.2,<2",  # the first with wheels for Python 3.12
     "tensorflow>=2.19,<2.22",
     "tensorflow-probability[tf]>=0.25,<0.26",
     "tqdm>=4.66,<5",
@@ -42,13 +42,16 @@ extras_require = {
     "onnx": ["onnxruntime>=1.17,<2", "tf2onnx>=1.16,<2"],
     "tensorboard": ["tensorboard>=2.19,<2.22"],
     "docs": [
-        "myst-parser>=3,<6",
+        *diagnostics,
+        "myst-nb>=1.1,<2",  # executes the tutorials
         "pydata-sphinx-theme>=0.15,<1",
-        "sphinx>=7.4,<10",
+        "sphinx>=7.4,<9",
+        "sphinxcontrib-bibtex>=2.6,<3",
     ],
     "test": [
         *diagnostics,
         *experiments,
+        "build>=1.2,<2",
         "mypy>=1.13,<3",
         "pytest>=8,<10",
         "pytest-xdist>=3.5,<4",

@@ -22,14 +22,17 @@ _NUM_BISECTIONS = 60
 
 
 class Planar(tfb.Bijector):
-    r"""f(x) = x + \hat u tanh(w^T x + b), with w^T \hat u > -1 (Rezende and Mohamed 2015, eq. 10).
+    r"""Rezende and Mohamed (2015), eq. 10, with their appendix A.1's constraint:
 
-    :math:`\hat u = u + (m(w^T u) - w^T u) w / |w|^2` as in their appendix A.1, where m maps the
-    reals above -1. Ours is m(a) = softplus(a + log(e - 1)) - 1, which has m(0) = 0: theirs has
-    not, and their :math:`\hat u` grows without bound as w goes to zero.
+    .. math:: f(x) = x + \hat u \tanh(w^T x + b), \qquad w^T \hat u > -1,
+        \qquad \log \det f'(x) = \log(1 + w^T \hat u (1 - \tanh^2(w^T x + b))) .
 
-    log |det df/dx| = log(1 + w^T \hat u (1 - tanh^2(w^T x + b))). The inverse is a scalar equation
-    along w, which is monotone and is solved by bisection; its gradient is the implicit one.
+    :math:`\hat u = u + (m(w^T u) - w^T u) w / w^T w`, where m maps the reals above -1. Ours is
+    m(a) = softplus(a + log(e - 1)) - 1, which has m(0) = 0: theirs has not, and their
+    :math:`\hat u` grows without bound as w goes to zero.
+
+    The inverse is a scalar equation along w, which is monotone and is solved by bisection; its
+    gradient is the implicit one.
     """
 
     def __init__(

@@ -15,7 +15,9 @@ __all__ = ["Radial"]
 
 
 class Radial(tfb.Bijector):
-    r"""f(x) = x + \beta (x - c) / (\alpha + |x - c|), with \beta > -\alpha (their eq. 14).
+    r"""Rezende and Mohamed (2015), eq. 14:
+
+    .. math:: f(x) = x + \beta (x - c) / (\alpha + |x - c|), \qquad \beta > -\alpha .
 
     :math:`\alpha` is the softplus of one unconstrained number and :math:`\beta = -\alpha +
     softplus` of another (their appendix A.2). The inverse solves a quadratic equation for the

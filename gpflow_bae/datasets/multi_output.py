@@ -21,17 +21,17 @@ __all__ = ["MultiOutputTable", "Standardiser", "hold_out", "pad_tasks"]
 class MultiOutputTable:
     """Inputs, outputs with missing cells, and which of the missing ones are predicted and scored.
 
-    X [T, N, D]: inputs, float64, finite. Tasks with fewer rows than N are padded, see
-        :func:`pad_tasks`.
-    Y [T, N, P]: outputs, float64; NaN where never measured, hidden, or padding. A row without any
-        output is allowed: it says nothing, and predictions there follow from the other rows.
-    truth [T, N, P]: outputs as far as they are known, the hidden ones included; NaN where
-        unknown. Y itself if None.
-    test_mask [T, N, P]: True where a prediction is scored: cells whose truth is known and that Y
-        does not show. Nowhere if None.
-    output_names, input_names: of the P and D columns; ``y0, y1, ...`` and ``x0, x1, ...`` if
-        empty.
-    lengths [T]: number of rows of each task, the first of its N; N for all tasks if None.
+    * X [T, N, D]: inputs, float64, finite. Tasks with fewer rows than N are padded, see
+      :func:`pad_tasks`.
+    * Y [T, N, P]: outputs, float64; NaN where never measured, hidden, or padding. A row without any
+      output is allowed: it says nothing, and predictions there follow from the other rows.
+    * truth [T, N, P]: outputs as far as they are known, the hidden ones included; NaN where
+      unknown. Y itself if None.
+    * test_mask [T, N, P]: True where a prediction is scored: cells whose truth is known and that Y
+      does not show. Nowhere if None.
+    * output_names, input_names: of the P and D columns; ``y0, y1, ...`` and ``x0, x1, ...`` if
+      empty.
+    * lengths [T]: number of rows of each task, the first of its N; N for all tasks if None.
 
     Arrays are copied and read-only.
 
@@ -151,9 +151,9 @@ class MultiOutputTable:
 class Standardiser:
     """Mean 0 and variance 1 for each output, by what is observed of it (population variance).
 
-    mean [P], std [P]: in the units of the outputs, or of their logarithms.
-    log_outputs: whether the outputs' logarithms are standardised; for positive, skewed outputs
-        such as concentrations. A Gaussian prediction is then a lognormal one.
+    * mean [P], std [P]: in the units of the outputs, or of their logarithms.
+    * log_outputs: whether the outputs' logarithms are standardised; for positive, skewed outputs
+      such as concentrations. A Gaussian prediction is then a lognormal one.
     """
 
     mean: np.ndarray

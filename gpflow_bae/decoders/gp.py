@@ -57,7 +57,7 @@ class GPDecoder(gpflow.Module):
 
     @check_shapes("latents: [batch..., L]", "return[0]: [batch..., M]", "return[1]: [batch...]")
     def features(self, latents: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """phi, and the variance k(x, x) - |phi|^2 that it leaves."""
+        """phi, and the variance ``k(x, x) - phi^T phi`` that it leaves."""
         latents = tf.convert_to_tensor(latents)
         lead = tf.shape(latents)[:-1]
         rows = tf.reshape(latents, [-1, latents.shape[-1]])

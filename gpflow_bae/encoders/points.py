@@ -109,10 +109,11 @@ class PointEstimate(PointPosterior):
 
 
 class FlowPosterior(PointPosterior):
-    r"""x_n = g(x_n^0), x_n^0 ~ N(mean_n, diag(variance_n)), with one flow g for all points.
+    r""":math:`x_n = g(x_n^0)`, x_n^0 ~ N(mean_n, diag(variance_n)), with one flow g for all points.
 
-    KL[q || p] = E[log q_0(x^0) - log |det g'(x^0)| - log p(g(x^0))] (Lalchand et al., eq. 8 with
-    the flow's own density; the KL of the base would not be a bound).
+    .. math:: KL[q || p] = E[\log q_0(x^0) - \log |\det g'(x^0)| - \log p(g(x^0))]
+
+    (Lalchand et al., eq. 8 with the flow's own density; the KL of the base would not be a bound).
     """
 
     def __init__(self, encoder: BaseGaussianEncoder, flow: Any):

@@ -51,10 +51,10 @@ def encoder_loss(
 ) -> tf.Tensor:
     """Mean loss of the encoder on pairs of observations and sampled codes.
 
-    * ``energy``: E|z' - z| - E|z' - z''| / 2, with z', z'' two draws of the encoder and z the
+    * ``energy``: ``E|z' - z| - E|z' - z''| / 2``, with z', z'' two draws of the encoder and z the
       code (Gneiting and Raftery 2007, eq. 21): strictly proper, and needs no density;
     * ``nll``: -log q(z | y), for encoders with a density;
-    * ``mse``: |z' - z|^2, z' drawn with ``seed`` (the paper's, with the noise that started z).
+    * ``mse``: ``|z' - z|^2``, z' drawn with ``seed`` (the paper's, with the noise that started z).
 
     :param Y: observations [batch..., N, P], zeros where missing.
     :param latents: sampled codes [batch..., N, L].

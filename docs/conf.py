@@ -1,0 +1,46 @@
+"""Sphinx settings; `make docs` builds with warnings as errors."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+# Kernels that execute the tutorials start elsewhere; they import this package too.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("GPFLOW_BAE_SHORT_LOOPS", "1")  # set to 0 for tutorials at full length
+
+from gpflow_bae.versions import __version__  # noqa: E402
+
+project = "gpflow_bae"
+author = "The gpflow_bae contributors"
+copyright = "the gpflow_bae contributors"
+version = release = __version__
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinxcontrib.bibtex",
+]
+exclude_patterns = ["_build", "results/*.notes.md", "refs.md"]
+html_theme = "pydata_sphinx_theme"
+html_title = "gpflow_bae"
+html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+
+bibtex_bibfiles = ["refs.bib"]
+bibtex_default_style = "plain"
+
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
+myst_heading_anchors = 3
+nb_execution_mode = "force"
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_execution_show_tb = True
+nb_merge_streams = True
+nb_remove_code_stderr = True
+
+autodoc_typehints = "none"  # the docstrings give shapes, which say more
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "show-inheritance": True}
