@@ -28,6 +28,9 @@ def define_flags(models: list[str], **defaults: Any) -> None:
     flags.DEFINE_integer("batch_size", defaults["batch_size"], "Rows per step; 0 for all.", 0)
     flags.DEFINE_integer("num_columns", None, "Columns per step. Default: all.", 1)
     flags.DEFINE_integer("num_steps", None, "Adam steps. Default: the preset's.", 1)
+    flags.DEFINE_integer(
+        "gaussian_steps", 0, "Adam steps of a Gaussian fit before the flow joins; 0 for none.", 0
+    )
     flags.DEFINE_integer("num_draws", 1, "Draws of each code in a step.", 1)
     flags.DEFINE_float(
         "natural_gradients", None, "Step size of natural gradients on q(v). Default: Adam."
@@ -55,6 +58,7 @@ def plan(posterior: str, num_steps: int, **changes: Any) -> Any:
         latent_dim=FLAGS.latent_dim,
         num_inducing=FLAGS.num_inducing,
         num_draws=FLAGS.num_draws,
+        gaussian_steps=FLAGS.gaussian_steps,
         settings=settings,
         **changes,
     )
@@ -62,19 +66,33 @@ def plan(posterior: str, num_steps: int, **changes: Any) -> Any:
 
 def fit(the_plan: Any, model: Any, data: Any, out_dir: pathlib.Path) -> list[float]:
     """Loss per row of each block of steps, with checkpoints and resumption."""
+    import dataclasses
+
+    from experiments.gplvm_models import put_flow
     from gpflow_bae import training
 
-    losses = training.fit_variational(
-        model,
-        data,
-        the_plan.settings,
-        seed=FLAGS.seed,
-        out_dir=out_dir / "fit",
-        resume=FLAGS.resume,
-        steps_per_call=100,
-        jit_compile=common_flags.resolve_jit_compile(FLAGS.jit_compile),
+    def run(settings: Any, folder: str) -> list[float]:
+        losses = training.fit_variational(
+            model,
+            data,
+            settings,
+            seed=FLAGS.seed,
+            out_dir=out_dir / folder,
+            resume=FLAGS.resume,
+            steps_per_call=100,
+            jit_compile=common_flags.resolve_jit_compile(FLAGS.jit_compile),
+        )
+        return losses.tolist()
+
+    settings, first = the_plan.settings, the_plan.gaussian_steps
+    if not first:
+        return run(settings, "fit")
+    losses = run(
+        dataclasses.replace(settings, num_steps=first, final_learning_rate_fraction=1.0),
+        "gaussian_fit",
     )
-    return losses.tolist()
+    put_flow(the_plan, model, FLAGS.seed)
+    return losses + run(settings, "fit")
 
 
 def main(

@@ -13,7 +13,7 @@ from scipy.sparse.linalg import svds
 
 from gpflow_bae import bijectors, encoders, inducing_variables, models, training
 
-__all__ = ["POSTERIORS", "Plan", "build", "principal_codes", "sparse_codes"]
+__all__ = ["POSTERIORS", "Plan", "build", "principal_codes", "put_flow", "sparse_codes"]
 
 FLOWS: dict[str, Callable[..., Any]] = {
     "planar": bijectors.planar_flow,
@@ -37,6 +37,7 @@ class Plan:
     noise_start: float = 0.1  # standard deviation, in units of the data
     code_variance: float = 0.1  # of each code at the start
     num_draws: int = 1
+    gaussian_steps: int = 0  # of a Gaussian fit, before the flow is put on top of it
     q_diag: bool = False
     hidden_widths: tuple[int, ...] = (64,)  # of encoder networks
     settings: training.VariationalSettings = training.VariationalSettings()
@@ -71,24 +72,16 @@ def sparse_codes(
 
 
 def build(plan: Plan, codes: np.ndarray, num_outputs: int, seed: int) -> models.StochasticGPLVM:
-    """The model of a plan at its initial values, codes at ``codes [N, L]``."""
+    """The model of a plan at its initial values, codes at ``codes [N, L]``.
+
+    With ``gaussian_steps`` its posterior is Gaussian to begin with; :func:`put_flow` changes that.
+    """
     L = plan.latent_dim
     if plan.posterior in ("back_constrained", "amortised_planar"):
         encoder: Any = encoders.partial_encoder("zeros", num_outputs, L, plan.hidden_widths)
     else:
         encoder = encoders.FreeFormEncoder(1, len(codes), L, codes[None], plan.code_variance)
-    posterior: Any
-    if plan.posterior == "map":
-        posterior = encoders.PointEstimate(encoder)
-    elif plan.posterior in ("gaussian", "back_constrained"):
-        posterior = encoders.GaussianPosterior(encoder)
-    elif plan.posterior == "amortised_planar":
-        layers = {} if plan.num_layers is None else {"num_layers": plan.num_layers}
-        posterior = encoders.AmortizedPlanarPosterior(encoder, num_outputs, seed=seed, **layers)
-    else:
-        layers = {} if plan.num_layers is None else {"num_layers": plan.num_layers}
-        flow = FLOWS[plan.posterior](L, seed=seed, **layers)
-        posterior = encoders.FlowPosterior(encoder, flow)
+    posterior = encoder if plan.gaussian_steps else _posterior(plan, encoder, num_outputs, seed)
     Z = inducing_variables.k_means(codes, plan.num_inducing, seed=seed)
     return models.StochasticGPLVM(
         posterior,
@@ -99,3 +92,21 @@ def build(plan: Plan, codes: np.ndarray, num_outputs: int, seed: int) -> models.
         num_draws=plan.num_draws,
         q_diag=plan.q_diag,
     )
+
+
+def put_flow(plan: Plan, model: models.StochasticGPLVM, seed: int) -> None:
+    """The plan's posterior on the codes of a Gaussian fit; a flow starts near the identity."""
+    encoder, num_outputs = model.posterior.encoder, model.decoder.output_dim
+    model.posterior = _posterior(plan, encoder, num_outputs, seed)
+
+
+def _posterior(plan: Plan, encoder: Any, num_outputs: int, seed: int) -> encoders.PointPosterior:
+    if plan.posterior == "map":
+        return encoders.PointEstimate(encoder)
+    if plan.posterior in ("gaussian", "back_constrained"):
+        return encoders.GaussianPosterior(encoder)
+    layers = {} if plan.num_layers is None else {"num_layers": plan.num_layers}
+    if plan.posterior == "amortised_planar":
+        return encoders.AmortizedPlanarPosterior(encoder, num_outputs, seed=seed, **layers)
+    flow = FLOWS[plan.posterior](plan.latent_dim, seed=seed, **layers)
+    return encoders.FlowPosterior(encoder, flow)

@@ -80,7 +80,12 @@ class GPDecoder(gpflow.Module):
             for each point's own.
         :return: two tensors [S, B, P or E].
         """
-        phi, left = self.features(latents)
+        return self.moments_of_features(*self.features(latents), columns)
+
+    def moments_of_features(
+        self, phi: tf.Tensor, left: tf.Tensor, columns: TensorType | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """:meth:`moments` where the features ``phi [S, B, M]`` and ``left [S, B]`` are known."""
         if columns is None or columns.shape.rank == 1:
             q_mu, q_sqrt = self._of(columns)
             mean = tf.linalg.matmul(phi, q_mu)

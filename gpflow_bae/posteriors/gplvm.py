@@ -53,11 +53,18 @@ class GPLVMPosterior:
         return draws.mean(0), draws.var(0)
 
     def _cell_moments(
-        self, rows: tf.Tensor, columns: tf.Tensor, num_draws: int, seed: tf.Tensor
+        self,
+        rows: tf.Tensor,
+        row_of: tf.Tensor,
+        columns: tf.Tensor,
+        num_draws: int,
+        seed: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances [S, K] of f at cells."""
-        latents = self._draw(rows, num_draws, seed)
-        mean, variance = self.model.decoder.moments(latents, columns[:, None])
+        """Means and variances [S, K] of f at the cells (rows[row_of], columns)."""
+        # Once for each row: cells of a row share its draws, and features cost more than the rest.
+        phi, left = self.model.decoder.features(self._draw(rows, num_draws, seed))
+        phi, left = tf.gather(phi, row_of, axis=1), tf.gather(left, row_of, axis=1)
+        mean, variance = self.model.decoder.moments_of_features(phi, left, columns[:, None])
         return mean[..., 0], variance[..., 0]
 
     def _chunks(
@@ -76,9 +83,11 @@ class GPLVMPosterior:
         for start in range(0, len(rows), _CHUNK):
             part = slice(start, start + _CHUNK)
             chunk_seed = tf.random.fold_in(base, start, alg="philox")
-            chunk_rows = tf.constant(rows[part], tf.int32)
-            chunk_columns = tf.constant(columns[part], tf.int32)
-            yield part, *self._moments(chunk_rows, chunk_columns, num_draws, chunk_seed)
+            distinct, row_of = np.unique(rows[part], return_inverse=True)
+            # Padded to a multiple of 64, so that few shapes are traced.
+            distinct = np.pad(distinct, (0, -len(distinct) % 64), mode="edge")
+            indices = (tf.constant(v, tf.int32) for v in (distinct, row_of, columns[part]))
+            yield part, *self._moments(*indices, num_draws, chunk_seed)
 
     @check_shapes("rows: [K]", "columns: [K]", "return[0]: [K]", "return[1]: [K]")
     def predict_y(
