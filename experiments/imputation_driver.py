@@ -199,6 +199,9 @@ def _run_model(
                 jit_compile=common_flags.resolve_jit_compile(FLAGS.jit_compile),
             )
         )
+    for outcome in outcomes:
+        if test is not None and test.input_names == ("frame",):
+            outcome.metrics |= _errors_ahead(outcome.mean, test)
     best = sorted(outcomes, key=lambda outcome: outcome.objective)[:keep]
     metrics = {n: statistics.fmean(o.metrics[n] for o in best) for n in best[0].metrics}
     if keep > 1:
@@ -213,3 +216,21 @@ def _run_model(
         for name in ("smse", "mae", "nll"):
             curves[name] = [o.metrics[name] for o in outcomes]
     return metrics, curves, best[0].num_parameters
+
+
+def _errors_ahead(mean: Any, test: Any, steps: int = 10) -> dict[str, float]:
+    """Mean absolute errors of the images ``steps`` frames ahead of what is seen of one ball.
+
+    Beside the noisy pixels they are of the image without noise, whose error can reach zero.
+    """
+    import numpy as np
+
+    from gpflow_bae.datasets import bouncing_ball
+
+    frame = FLAGS.num_context + steps - 1
+    clean = bouncing_ball.load_one(FLAGS.seed)[1]
+    image = bouncing_ball.render(clean.heights[:, frame], mean.shape[-1], bouncing_ball.ONE_WIDTH)
+    return {
+        f"mae_{steps}_steps": float(np.abs(mean[:, frame] - image).mean()),
+        f"mae_{steps}_steps_noisy": float(np.abs(mean[:, frame] - test.truth[:, frame]).mean()),
+    }

@@ -8,6 +8,7 @@ from typing import Any
 import gpflow
 import keras
 import numpy as np
+import tensorflow_probability as tfp
 
 from gpflow_bae import decoders, encoders, inducing_variables, likelihoods, models, training
 from gpflow_bae.datasets.multi_output import MultiOutputTable
@@ -105,7 +106,11 @@ def _kernel(plan: Plan, table: MultiOutputTable) -> gpflow.kernels.Kernel:
     kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(width, plan.lengthscale))
     if plan.period is None:
         return kernel
-    return gpflow.kernels.Periodic(kernel, period=plan.period)
+    periodic = gpflow.kernels.Periodic(kernel, period=plan.period)
+    # It is known to a few per cent, and the likelihood of other periods has many modes.
+    location = gpflow.utilities.to_default_float(np.log(plan.period))
+    periodic.period.prior = tfp.distributions.LogNormal(location, 0.02)
+    return periodic
 
 
 def inducing_inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:

@@ -22,6 +22,7 @@ from check_shapes import check_shapes
 from .multi_output import MultiOutputTable
 
 __all__ = [
+    "ONE_WIDTH",
     "BouncingBalls",
     "gravity_height",
     "hide_future",
@@ -31,6 +32,10 @@ __all__ = [
     "render",
     "two_balls",
 ]
+
+
+#: Standard deviation of the single ball's bump, as a share of the column.
+ONE_WIDTH = 0.075
 
 
 class BouncingBalls(NamedTuple):
@@ -67,7 +72,7 @@ def one_ball(
     num_pixels: int = 12,
     *,
     period: float = 80.0 / 3.0,
-    width: float = 0.075,
+    width: float = ONE_WIDTH,
     noise: float = 0.1,
 ) -> BouncingBalls:
     """A ball at constant speed between the ends of the column.
