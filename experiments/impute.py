@@ -11,6 +11,8 @@ fitting again; it may hold tasks that the fit never saw.
 """
 
 import pathlib
+import sys
+from typing import Any
 
 from absl import app, flags
 
@@ -43,21 +45,11 @@ def main(argv: list[str]) -> None:
     from experiments import impute_table
 
     out = pathlib.Path(FLAGS.out)
-    earlier = None if FLAGS.posterior is None else study.SavedFit.read(FLAGS.posterior)
-    columns = {
-        "outputs": FLAGS.outputs,
-        "time": FLAGS.time,
-        "inputs": FLAGS.inputs,
-        "task": FLAGS.task,
-    }
-    if earlier is not None:
-        columns = earlier.columns
-    user = impute_table.read_table(
-        FLAGS.input,
-        **columns,
-        separator=FLAGS.separator,
-        scaling=None if earlier is None else earlier.scaling,
-    )
+    try:
+        earlier, columns, user = _read(study, impute_table)
+    except (FileNotFoundError, ValueError) as error:
+        # What is wrong with a table is the user's to read, not a traceback.
+        sys.exit(f"impute: {error}")
     holes = int((~user.table.observed[user.table.rows]).sum())
     print(f"{len(user.raw)} rows, {len(user.tasks)} task(s), {holes} holes.")
     if earlier is None:
@@ -74,6 +66,26 @@ def main(argv: list[str]) -> None:
     impute_table.write_table(user, mean, variance, out)
     paths = study.draw(user, mean, variance, out)
     print(f"Filled table: {out}. Figures: {', '.join(str(p) for p in paths)}.")
+
+
+def _read(study: Any, impute_table: Any) -> tuple[Any, dict[str, Any], Any]:
+    """The earlier fit, if one is named, the columns' roles, and the table."""
+    earlier = None if FLAGS.posterior is None else study.SavedFit.read(FLAGS.posterior)
+    columns = {
+        "outputs": FLAGS.outputs,
+        "time": FLAGS.time,
+        "inputs": FLAGS.inputs,
+        "task": FLAGS.task,
+    }
+    if earlier is not None:
+        columns = earlier.columns
+    user = impute_table.read_table(
+        FLAGS.input,
+        **columns,
+        separator=FLAGS.separator,
+        scaling=None if earlier is None else earlier.scaling,
+    )
+    return earlier, columns, user
 
 
 if __name__ == "__main__":

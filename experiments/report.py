@@ -31,6 +31,12 @@ _COLLECT = flags.DEFINE_boolean(
 )
 
 _METRIC_ORDER = (
+    "elbo",
+    "elbo_collapsed",
+    "knn_errors",
+    "log_density_missing",
+    "rmse_reconstruction",
+    "rmse_heldout",
     "rmse",
     "rmse_test_aligned",
     "mse",
@@ -39,6 +45,7 @@ _METRIC_ORDER = (
     "mse_one_draw",
     "smse",
     "mae",
+    "mae_10_steps",
     "nll",
     "coverage_90",
     "lengthscale_q025",
