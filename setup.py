@@ -51,7 +51,7 @@ extras_require = {
     "test": [
         *diagnostics,
         *experiments,
-        "build>=1.2,<2",
+        "build>=1.2.1,<2",
         "mypy>=1.13,<3",
         "pytest>=8,<10",
         "pytest-xdist>=3.5,<4",

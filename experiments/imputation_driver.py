@@ -43,6 +43,9 @@ def define_flags(latent_dim: int, init_lengthscale: float, num_inducing: int = 6
     flags.DEFINE_bool("log_outputs", False, "Model the logarithms of the (positive) outputs.")
     flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
     flags.DEFINE_float("code_noise_variance", 1e-3, "Variance of codes around the GP (sampled).")
+    flags.DEFINE_float(
+        "nugget", None, "Variance of codes around the GP at the start (variational). Default: none."
+    )
     flags.DEFINE_integer(
         "initialisations", 1, "Fits from seeds of their own; the best are reported.", lower_bound=1
     )
@@ -102,6 +105,7 @@ def plan() -> Any:
         learning_rate=FLAGS.lr,
         weight_prior_scale=FLAGS.weight_prior_scale,
         code_noise_variance=FLAGS.code_noise_variance,
+        nugget=FLAGS.nugget,
         sampler=common_flags.overrides(_SAMPLER),
     )
 

@@ -10,7 +10,15 @@ import keras
 import numpy as np
 import tensorflow_probability as tfp
 
-from gpflow_bae import decoders, encoders, inducing_variables, likelihoods, models, training
+from gpflow_bae import (
+    decoders,
+    encoders,
+    inducing_variables,
+    latent_priors,
+    likelihoods,
+    models,
+    training,
+)
 from gpflow_bae.datasets.multi_output import MultiOutputTable
 
 __all__ = ["MODELS", "NETS", "Plan", "build_model", "default_plan"]
@@ -37,7 +45,8 @@ class Plan:
     noise_start: float = 0.1  # of standardised outputs (standard deviation squared)
     noise_floor: float = 1e-3
     weight_prior_scale: float = 1.0
-    code_noise_variance: float = 1e-3
+    code_noise_variance: float = 1e-3  # of a sampled model
+    nugget: float | None = None  # the same of a variational one; None: none, as published
     variational: training.VariationalSettings = training.VariationalSettings()
     sampler: training.AmortizedSettings | None = None
 
@@ -136,6 +145,10 @@ def build_model(plan: Plan, table: MultiOutputTable) -> Any:
         if plan.model == "gp_vae":
             return models.GPVAE(kernel=kernels, **common)
         Z = inducing_inputs(plan, table)
+        if plan.nugget is not None:
+            prior = latent_priors.SparseGP(kernels, Z, plan.latent_dim, plan.nugget)
+            del common["latent_dim"]
+            return models.VariationalAutoencoder(prior, **common)
         return models.SGPVAE(kernel=kernels, inducing_variable=Z, **common)
     if plan.net == "free":
         raise ValueError(

@@ -1,10 +1,11 @@
 """One py_test per test file, and the suite of the fast ones."""
 
-def pytest_tests(deps, slow = False):
+def pytest_tests(deps, data = [], slow = False):
     """Declares a py_test for each test_*.py of the package, and a fast_tests suite.
 
     Args:
       deps: what the test files import.
+      data: further files that they read.
       slow: whether the package's tests are kept out of fast_tests. Where it is False, the tests that
         pytest marks slow are left out instead, file by file.
     """
@@ -18,7 +19,7 @@ def pytest_tests(deps, slow = False):
             ],
             # -m with one argument: Bazel splits args as a shell does, hence the inner quotes.
             args = ["$(location %s)" % test_file] + ([] if slow else ["-m", "'not slow'"]),
-            data = ["//:pyproject.toml"],
+            data = ["//:pyproject.toml"] + data,
             main = "//tests:run_pytest.py",
             tags = ["slow"] if slow else [],
             deps = ["//tests:conftest"] + deps,
