@@ -48,7 +48,8 @@ def _run(out_dir: pathlib.Path, plan: Any) -> Any:
     data = training.prepare_data(model, (None, Y))
     if plan.posterior == "gaussian":
         moments = (np.asarray(v)[0] for v in model.posterior.base_moments(data.gather(None)))
-        optimal_inducing_outputs(model, Y, *moments)
+        statistics = model.decoder.expected_features(*moments)
+        model.decoder.assign_optimal(*statistics, Y, model.likelihood.variance)
     bound = tf.function(lambda seed: model.elbo(data.gather(None), seed), autograph=False)
     bounds = np.array([float(bound(tf.constant([11, i]))) for i in range(_NUM_BOUNDS)])
     posterior = GPLVMPosterior(model, data)
@@ -87,26 +88,6 @@ def _fit_reference(model: Any, Y: Any, max_iterations: int) -> float:
     encoder.mean.assign(reference.X_data_mean.numpy())
     encoder.log_scale.assign(0.5 * np.log(reference.X_data_var.numpy()))
     return float(reference.elbo())
-
-
-def optimal_inducing_outputs(model: Any, Y: Any, mean: Any, variance: Any) -> None:
-    """Set q(v) to its optimum given Gaussian codes, from GPflow's kernel expectations."""
-    import gpflow
-    import tensorflow as tf
-
-    decoder = model.decoder
-    pX = gpflow.probability_distributions.DiagonalGaussian(mean, variance)
-    pair = (decoder.kernel, decoder.inducing_variable)
-    psi1 = gpflow.expectations.expectation(pX, pair)
-    psi2 = tf.reduce_sum(gpflow.expectations.expectation(pX, pair, pair), 0)
-    Kzz = gpflow.covariances.Kuu(
-        decoder.inducing_variable, decoder.kernel, jitter=gpflow.default_jitter()
-    )
-    root = tf.linalg.cholesky(Kzz)
-    first = tf.transpose(tf.linalg.triangular_solve(root, tf.transpose(psi1)))
-    half = tf.linalg.triangular_solve(root, psi2)
-    second = tf.linalg.triangular_solve(root, tf.transpose(half))
-    decoder.assign_optimal(first, second, Y, model.likelihood.variance)
 
 
 def nearest_neighbour_errors(codes: Any, labels: Any, relevance: Any) -> int:

@@ -107,6 +107,18 @@ def real_nvp_flow(
     return _alternate(layers, event_dim)
 
 
+def _autoregressive_layers(
+    event_dim: int, num_layers: int, hidden_widths: Sequence[int], seed: int
+) -> list[tfb.Bijector]:
+    rng = _generator(event_dim, num_layers, seed)
+    return [
+        tfb.MaskedAutoregressiveFlow(
+            _ShiftAndLogScale(AutoregressiveNetwork(event_dim, 2, hidden_widths, rng))
+        )
+        for _ in range(num_layers)
+    ]
+
+
 def masked_autoregressive_flow(
     event_dim: int,
     num_layers: int = 4,
@@ -114,13 +126,7 @@ def masked_autoregressive_flow(
     seed: int = 0,
 ) -> tfb.Bijector:
     """Autoregressive affine maps (Papamakarios et al. 2017): fast densities, D passes per draw."""
-    rng = _generator(event_dim, num_layers, seed)
-    layers = [
-        tfb.MaskedAutoregressiveFlow(
-            _ShiftAndLogScale(AutoregressiveNetwork(event_dim, 2, hidden_widths, rng))
-        )
-        for _ in range(num_layers)
-    ]
+    layers = _autoregressive_layers(event_dim, num_layers, hidden_widths, seed)
     return _alternate(layers, event_dim)
 
 
@@ -131,16 +137,8 @@ def inverse_autoregressive_flow(
     seed: int = 0,
 ) -> tfb.Bijector:
     """The inverse of those (Kingma et al. 2016): draws, and densities of draws, in one pass."""
-    rng = _generator(event_dim, num_layers, seed)
-    layers = [
-        tfb.Invert(
-            tfb.MaskedAutoregressiveFlow(
-                _ShiftAndLogScale(AutoregressiveNetwork(event_dim, 2, hidden_widths, rng))
-            )
-        )
-        for _ in range(num_layers)
-    ]
-    return _alternate(layers, event_dim)
+    layers = _autoregressive_layers(event_dim, num_layers, hidden_widths, seed)
+    return _alternate([tfb.Invert(layer) for layer in layers], event_dim)
 
 
 class _Spline(gpflow.Module):

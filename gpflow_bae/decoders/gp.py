@@ -61,10 +61,8 @@ class GPDecoder(gpflow.Module):
         latents = tf.convert_to_tensor(latents)
         lead = tf.shape(latents)[:-1]
         rows = tf.reshape(latents, [-1, latents.shape[-1]])
-        Kzz = covariances.Kuu(self.inducing_variable, self.kernel, jitter=gpflow.default_jitter())
         Kzx = covariances.Kuf(self.inducing_variable, self.kernel, rows)
-        L = cholesky(Kzz, f"K(Z, Z) of the GP decoder ({type(self.kernel).__name__})")
-        phi = tf.linalg.triangular_solve(L, Kzx)  # [M, rows]
+        phi = tf.linalg.triangular_solve(self._root(), Kzx)  # [M, rows]
         left = self.kernel(rows, full_cov=False) - tf.reduce_sum(tf.square(phi), 0)
         left = tf.maximum(left, tf.zeros_like(left))  # rounding, where a code is on Z
         phi = tf.reshape(tf.transpose(phi), tf.concat([lead, [self.num_inducing]], 0))
@@ -120,6 +118,34 @@ class GPDecoder(gpflow.Module):
     def prior_kl(self, columns: TensorType | None = None) -> tf.Tensor:
         """KL[q(v) || N(0, I)] summed over the outputs ``columns [E]`` (None for all), in nats."""
         return gpflow.kullback_leiblers.gauss_kl(*self._of(columns), None)
+
+    @check_shapes(
+        "mean: [N, L]",
+        "variance: [N, L]",
+        "return[0]: [N, M]",
+        "return[1]: [M, M]",
+    )
+    def expected_features(
+        self, mean: TensorType, variance: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """E[phi(x_n)] and sum_n E[phi(x_n) phi(x_n)^T] under x_n ~ N(mean_n, diag(variance_n)).
+
+        From GPflow's kernel expectations, which some kernels have in closed form (squared
+        exponential, linear, sums and products over separate dimensions of them).
+        """
+        pX = gpflow.probability_distributions.DiagonalGaussian(mean, variance)
+        pair = (self.kernel, self.inducing_variable)
+        psi1 = gpflow.expectations.expectation(pX, pair)
+        psi2 = tf.reduce_sum(gpflow.expectations.expectation(pX, pair, pair), 0)
+        root = self._root()
+        half = tf.linalg.triangular_solve(root, psi2)
+        second = tf.linalg.triangular_solve(root, tf.transpose(half))
+        return tf.transpose(tf.linalg.triangular_solve(root, tf.transpose(psi1))), second
+
+    def _root(self) -> tf.Tensor:
+        jitter = gpflow.default_jitter()
+        Kzz = covariances.Kuu(self.inducing_variable, self.kernel, jitter=jitter)
+        return cholesky(Kzz, f"K(Z, Z) of the GP decoder ({type(self.kernel).__name__})")
 
     @check_shapes("first: [N, M]", "second: [M, M]", "Y: [N, P]")
     def assign_optimal(
