@@ -253,3 +253,29 @@ def test_bad_arguments() -> None:
             model, (None, Y), training.VariationalSettings(num_steps=1, num_columns=6)
         )
     assert isinstance(training.prepare_data(model, (None, Y)), TrainingData)
+
+
+def test_flow_gplvm_by_natural_gradients() -> None:
+    """The named model has twenty planar maps by default; q(v) may move by natural gradients."""
+    Y = make_data(missing=0.2)
+
+    def build(**options: Any) -> models.FlowGPLVM:
+        return models.FlowGPLVM(
+            encoders.FreeFormEncoder(1, N, L),
+            gpflow.kernels.Matern52(),
+            np.random.default_rng(0).standard_normal((M, L)),
+            gpflow.likelihoods.Gaussian(0.1),
+            P,
+            **options,
+        )
+
+    assert len(build().posterior.flow.bijectors) == 20
+    model = build(flow=bijectors.planar_flow(L, 2))
+    settings = training.VariationalSettings(
+        num_steps=60, learning_rate=0.01, batch_size=15, natural_gradient_step_size=0.1
+    )
+    losses = training.fit_variational(model, (None, Y), settings, steps_per_call=20, progress=False)
+    assert losses[-1] < losses[0] - 1.0
+    assert float(tf.reduce_max(tf.abs(model.decoder.q_mu))) > 0.1
+    with pytest.raises(ValueError, match="build with q_diag=False"):
+        training.fit_variational(build(q_diag=True), (None, Y), settings)
