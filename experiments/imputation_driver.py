@@ -151,6 +151,7 @@ def main(argv: list[str], table_name: str) -> None:
         temperature = plan().temperature
     words = [
         FLAGS.variant,
+        FLAGS.regime if table_name == "eeg_large" else "",
         "" if baseline else FLAGS.pinference_net,
         "" if FLAGS.initialisations == 1 else f"best {keep} of {FLAGS.initialisations}",
         "" if FLAGS.validation_fraction is None else "validation",
