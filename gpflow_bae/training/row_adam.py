@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,12 +35,10 @@ class RowAdam:
         self.learning_rate, self.epsilon = learning_rate, epsilon
         self.beta_1, self.beta_2 = beta_1, beta_2
         self.iterations = tf.Variable(0, dtype=tf.int64, trainable=False)
+        # First moments, second moments and the count of a row stand side by side: a large table is
+        # not in the processor's cache, and what is together is fetched at once.
         self._slots = [
-            (
-                tf.Variable(tf.zeros_like(v), trainable=False),
-                tf.Variable(tf.zeros_like(v), trainable=False),
-                tf.Variable(tf.zeros([v.shape[0]], v.dtype), trainable=False),
-            )
+            tf.Variable(tf.zeros([v.shape[0], 2 * _width(v) + 1], v.dtype), trainable=False)
             for v in self.variables
         ]
 
@@ -48,7 +47,7 @@ class RowAdam:
         """What a checkpoint must hold."""
         if not self.variables:
             return []
-        return [self.iterations, *(slot for slots in self._slots for slot in slots)]
+        return [self.iterations, *self._slots]
 
     def apply(self, gradients: Sequence[tf.IndexedSlices]) -> None:
         """One step along gradients whose rows are distinct.
@@ -60,7 +59,7 @@ class RowAdam:
         rate = self.learning_rate
         if callable(rate):
             rate = rate(self.iterations)
-        for variable, slots, gradient in zip(self.variables, self._slots, gradients, strict=True):
+        for variable, slot, gradient in zip(self.variables, self._slots, gradients, strict=True):
             if gradient is None:  # such as the variances of a point estimate
                 continue
             if not isinstance(gradient, tf.IndexedSlices):
@@ -68,21 +67,21 @@ class RowAdam:
                     f"The gradient of {variable.name} {variable.shape} is dense: gather its rows "
                     "from the variable itself, with tf.gather(variable, indices)."
                 )
-            rows, g = gradient.indices, gradient.values
+            rows, width = gradient.indices, _width(variable)
+            g = tf.reshape(gradient.values, [-1, width])
             step_size = tf.cast(rate, g.dtype) if tf.is_tensor(rate) else tf.constant(rate, g.dtype)
-            first, second, count = slots
-            steps = tf.gather(count, rows) + 1.0
-            m = self.beta_1 * tf.gather(first, rows) + (1.0 - self.beta_1) * g
-            v = self.beta_2 * tf.gather(second, rows) + (1.0 - self.beta_2) * tf.square(g)
-            shape = tf.concat([tf.shape(steps), tf.ones([g.shape.rank - 1], tf.int32)], 0)
-            steps_column = tf.reshape(steps, shape)
-            corrected = m / (1.0 - self.beta_1**steps_column)
-            scale = tf.sqrt(v / (1.0 - self.beta_2**steps_column)) + self.epsilon
-            for target, values in (
-                (first, m),
-                (second, v),
-                (count, steps),
-                (variable, tf.gather(variable, rows) - step_size * corrected / scale),
-            ):
-                target.scatter_update(tf.IndexedSlices(values, rows))
+            first, second, count = tf.split(tf.gather(slot, rows), [width, width, 1], -1)
+            steps = count + 1.0
+            m = self.beta_1 * first + (1.0 - self.beta_1) * g
+            v = self.beta_2 * second + (1.0 - self.beta_2) * tf.square(g)
+            corrected = m / (1.0 - self.beta_1**steps)
+            scale = tf.sqrt(v / (1.0 - self.beta_2**steps)) + self.epsilon
+            change = tf.reshape(step_size * corrected / scale, tf.shape(gradient.values))
+            slot.scatter_update(tf.IndexedSlices(tf.concat([m, v, steps], -1), rows))
+            variable.scatter_sub(tf.IndexedSlices(change, rows))
         self.iterations.assign_add(1)
+
+
+def _width(variable: tf.Variable) -> int:
+    """Numbers in a row."""
+    return math.prod(variable.shape[1:])
