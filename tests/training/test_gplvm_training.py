@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
 import gpflow
@@ -259,3 +260,44 @@ def test_triplets_that_cannot_be_are_refused() -> None:
     with pytest.raises(ValueError, match="rows must be integers from 0 to 149"):
         data = training.prepare_data(model, (None, Y))
         GPLVMPosterior(model, data).predict_y([150], [0])
+
+
+def test_a_stopped_fit_goes_on_bit_by_bit(tmp_path: pathlib.Path) -> None:
+    """Codes, their moments and their counts are in the checkpoint."""
+    Y, _ = swiss(60)
+
+    def fit(num_steps: int, folder: str, resume: bool = False) -> list[np.ndarray]:
+        model = models.FlowGPLVM(
+            encoders.FreeFormEncoder(1, 60, 2),
+            gpflow.kernels.SquaredExponential(),
+            np.random.default_rng(0).standard_normal((8, 2)),
+            gpflow.likelihoods.Gaussian(0.1),
+            8,
+            flow=bijectors.planar_flow(2, 2),
+        )
+        settings = training.VariationalSettings(num_steps=40, learning_rate=0.02, batch_size=20)
+
+        def stop(steps: int, loss: float) -> None:
+            if steps == num_steps:
+                raise KeyboardInterrupt
+
+        try:
+            training.fit_variational(
+                model,
+                (None, Y),
+                settings,
+                steps_per_call=10,
+                checkpoint_every=1,
+                out_dir=tmp_path / folder,
+                resume=resume,
+                progress=False,
+                callback=stop,
+            )
+        except KeyboardInterrupt:
+            pass
+        return [v.numpy() for v in model.trainable_variables]
+
+    whole = fit(0, "whole")
+    fit(20, "stopped")
+    for a, b in zip(whole, fit(0, "stopped", resume=True), strict=True):
+        np.testing.assert_array_equal(a, b)
