@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from absl import app, flags
 
 from experiments.common import flags as common_flags
-from experiments.common import results, runs
+from experiments.common import runs
 
 EXPERIMENT = "gplvm"
 FLAGS = common_flags.FLAGS
@@ -66,8 +66,6 @@ def plan(posterior: str, num_steps: int, **changes: Any) -> Any:
 
 def fit(the_plan: Any, model: Any, data: Any, out_dir: pathlib.Path) -> list[float]:
     """Loss per row of each block of steps, with checkpoints and resumption."""
-    import dataclasses
-
     from experiments.gplvm_models import put_flow
     from gpflow_bae import training
 
@@ -122,24 +120,16 @@ def main(
     started = time.perf_counter()
     metrics, curves, count = run(out_dir, the_plan)
     words = [FLAGS.variant, "" if FLAGS.num_layers is None else f"{FLAGS.num_layers} layers"]
-    results.write_results(
+    runs.finish(
         out_dir,
-        EXPERIMENT,
-        config["model"],
-        FLAGS.preset,
-        FLAGS.seed,
-        None,
+        study,
+        config,
         metrics,
-        {"total": time.perf_counter() - started},
-        count,
-        variant=" ".join(w for w in words if w),
-        complete=True,
-        settings=described,
-        command=runs.command(study, sys.argv[1:]),
+        words=words,
+        started=started,
+        num_parameters=count,
         curves=curves,
     )
-    shown = ", ".join(f"{k} {v:.4g}" for k, v in metrics.items())
-    print(f"{config['model']}: {shown}. Results are in {out_dir}.")
 
 
 def count_parameters(model: Any) -> int:

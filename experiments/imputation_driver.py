@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pathlib
 import statistics
-import sys
 import time
 from typing import Any
 
 from absl import app, flags
 
 from experiments.common import flags as common_flags
-from experiments.common import results, runs
+from experiments.common import runs
 
 EXPERIMENT = "imputation"
 BASELINES = ("mean", "igp", "gpar")
@@ -60,6 +59,8 @@ def define_flags(latent_dim: int, init_lengthscale: float, num_inducing: int = 6
         "Score this share of the observed cells, hidden in blocks, instead of the test cells: for "
         "choosing settings.",
     )
+    flags.DEFINE_integer("validation_fold", 0, "Seed of the cells that are hidden.", lower_bound=0)
+    flags.DEFINE_integer("validation_block", 20, "Rows in a hidden block.", lower_bound=1)
     flags.DEFINE_string("variant", "", "A name for this run in the results table.")
     common_flags.define_overrides(_SAMPLER)
 
@@ -125,6 +126,9 @@ def main(argv: list[str], table_name: str) -> None:
             f"--keep is {keep}; it must lie between 1 and --initialisations, "
             f"{FLAGS.initialisations}."
         )
+    validation = None
+    if FLAGS.validation_fraction is not None:
+        validation = [FLAGS.validation_fraction, FLAGS.validation_fold, FLAGS.validation_block]
     config = {
         "experiment": EXPERIMENT,
         "model": f"{table_name}/{FLAGS.model}",
@@ -132,7 +136,7 @@ def main(argv: list[str], table_name: str) -> None:
         "seed": FLAGS.seed,
         "initialisations": FLAGS.initialisations,
         "keep": keep,
-        "validation_fraction": FLAGS.validation_fraction,
+        "validation": validation,
         "settings": described,
     }
     if not runs.claim(out_dir, config, FLAGS.resume):
@@ -141,7 +145,13 @@ def main(argv: list[str], table_name: str) -> None:
     if FLAGS.validation_fraction is not None:
         test = None
         tested = [n for p, n in enumerate(table.output_names) if table.test_mask[..., p].any()]
-        table = hold_out(table, FLAGS.validation_fraction, 0, outputs=tested or None, block=20)
+        table = hold_out(
+            table,
+            FLAGS.validation_fraction,
+            FLAGS.validation_fold,
+            outputs=tested or None,
+            block=FLAGS.validation_block,
+        )
     started = time.perf_counter()
     if baseline:
         scored = table if test is None else test
@@ -154,26 +164,19 @@ def main(argv: list[str], table_name: str) -> None:
         FLAGS.regime if table_name == "eeg_large" else "",
         "" if baseline else FLAGS.pinference_net,
         "" if FLAGS.initialisations == 1 else f"best {keep} of {FLAGS.initialisations}",
-        "" if FLAGS.validation_fraction is None else "validation",
+        "" if validation is None else f"validation {FLAGS.validation_fold}",
     ]
-    results.write_results(
+    runs.finish(
         out_dir,
-        EXPERIMENT,
-        config["model"],
-        FLAGS.preset,
-        FLAGS.seed,
-        temperature,
+        table_name,
+        config,
         metrics,
-        {"total": time.perf_counter() - started},
-        count,
-        variant=" ".join(w for w in words if w),
-        complete=True,
-        settings=described,
-        command=runs.command(table_name, sys.argv[1:]),
+        words=words,
+        started=started,
+        num_parameters=count,
+        temperature=temperature,
         curves=curves,
     )
-    shown = ", ".join(f"{k} {v:.4g}" for k, v in metrics.items())
-    print(f"{config['model']}: {shown}. Results are in {out_dir}.")
 
 
 def _run_baseline(table_name: str, table: Any) -> dict[str, float]:

@@ -111,7 +111,7 @@ def write_results(
     :param seconds: Wall-clock time of each phase.
     :param num_parameters: Scalars that are trained or sampled.
     :param extra: More keys. Known to the report: ``variant`` (str), ``settings`` (dict),
-        ``command`` (str), ``curves`` (dict of lists; a non-finite entry is written as null) and
+        ``command`` (str), ``curves`` (dict of lists; six digits, a non-finite entry as null) and
         ``captions`` (dict from a figure's file name to its caption).
     :return: What was written.
     :raises ValueError: If a metric is not finite, or ``extra`` uses a reserved name.
@@ -121,7 +121,7 @@ def write_results(
         raise ValueError(f"extra holds the reserved key(s) {reserved}; rename them.")
     if "curves" in extra:
         extra["curves"] = {
-            name: [_finite_or_none(value) for value in np.ravel(np.asarray(values)).tolist()]
+            name: [_curve_value(value) for value in np.ravel(np.asarray(values)).tolist()]
             for name, values in extra["curves"].items()
         }
     result = {
@@ -308,5 +308,6 @@ def _check_number(name: str, value: Any) -> None:
         )
 
 
-def _finite_or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def _curve_value(value: float) -> float | None:
+    """Six digits, more than a figure shows; None where it is not finite."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None

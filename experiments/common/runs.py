@@ -4,12 +4,14 @@ import json
 import os
 import pathlib
 import shlex
+import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.common import results
 
-__all__ = ["claim", "command"]
+__all__ = ["claim", "command", "finish"]
 
 
 def claim(out_dir: str | os.PathLike[str], config: Mapping[str, Any], resume: bool) -> bool:
@@ -34,3 +36,42 @@ def command(driver: str, arguments: Sequence[str]) -> str:
     """
     kept = [a for a in arguments if a.split("=")[0].lstrip("-") not in ("out_dir", "data_dir")]
     return shlex.join(["python", "-m", f"experiments.{driver}", *kept, "--out_dir=OUT_DIR"])
+
+
+def finish(
+    out_dir: str | os.PathLike[str],
+    driver: str,
+    config: Mapping[str, Any],
+    metrics: Mapping[str, float],
+    *,
+    words: Sequence[str],
+    started: float,
+    num_parameters: int,
+    temperature: float | None = None,
+    curves: Mapping[str, Sequence[float]] | None = None,
+) -> None:
+    """Writes ``results.json`` of a run that :func:`claim` began, and says where it is.
+
+    :param driver: Its module, for the command line.
+    :param config: What was claimed: experiment, model, preset, seed and settings.
+    :param words: Of the variant; empty ones are left out.
+    :param started: ``time.perf_counter()`` at the start.
+    """
+    results.write_results(
+        out_dir,
+        config["experiment"],
+        config["model"],
+        config["preset"],
+        config["seed"],
+        temperature,
+        metrics,
+        {"total": time.perf_counter() - started},
+        num_parameters,
+        variant=" ".join(word for word in words if word),
+        complete=True,
+        settings=config["settings"],
+        command=command(driver, sys.argv[1:]),
+        curves=curves or {},
+    )
+    shown = ", ".join(f"{k} {v:.4g}" for k, v in metrics.items())
+    print(f"{config['model']}: {shown}. Results are in {out_dir}.")

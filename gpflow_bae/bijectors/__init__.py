@@ -1,6 +1,7 @@
 """Maps with tractable Jacobians: the flows behind latent posteriors. All are TFP bijectors."""
 
 from .flows import (
+    NEAR_IDENTITY,
     check_flow,
     inverse_autoregressive_flow,
     masked_autoregressive_flow,
@@ -14,6 +15,7 @@ from .planar import Planar
 from .radial import Radial
 
 __all__ = [
+    "NEAR_IDENTITY",
     "AutoregressiveNetwork",
     "DenseNetwork",
     "Planar",

@@ -16,6 +16,7 @@ from .planar import Planar
 from .radial import Radial
 
 __all__ = [
+    "NEAR_IDENTITY",
     "check_flow",
     "inverse_autoregressive_flow",
     "masked_autoregressive_flow",
@@ -26,9 +27,9 @@ __all__ = [
 ]
 
 _WIDTHS = (32, 32)
-# Fifty random maps with a push of 0.1 each are far from the identity together, and codes that start
-# well would start anywhere.
-_NEAR_IDENTITY = 0.01
+#: Standard deviation of the push of a planar map at the start. Fifty maps of 0.1 each would be far
+#: from the identity together, and codes that start well would start anywhere.
+NEAR_IDENTITY = 0.01
 
 
 def _generator(event_dim: int, num_layers: int, seed: int, least_dim: int = 1) -> Any:
@@ -46,13 +47,13 @@ def _chain(layers: Sequence[tfb.Bijector]) -> tfb.Bijector:
 def planar_flow(event_dim: int, num_layers: int = 20, seed: int = 0) -> tfb.Bijector:
     """Planar maps one after another, as in the GPLVF paper (20, 30 or 50 of them)."""
     rng = _generator(event_dim, num_layers, seed)
-    return _chain([Planar.random(event_dim, rng, _NEAR_IDENTITY) for _ in range(num_layers)])
+    return _chain([Planar.random(event_dim, rng, NEAR_IDENTITY) for _ in range(num_layers)])
 
 
 def radial_flow(event_dim: int, num_layers: int = 20, seed: int = 0) -> tfb.Bijector:
     """Radial maps one after another."""
     rng = _generator(event_dim, num_layers, seed)
-    return _chain([Radial.random(event_dim, rng, _NEAR_IDENTITY) for _ in range(num_layers)])
+    return _chain([Radial.random(event_dim, rng, NEAR_IDENTITY) for _ in range(num_layers)])
 
 
 def _reversal(event_dim: int) -> tfb.Bijector:

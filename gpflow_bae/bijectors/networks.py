@@ -13,7 +13,7 @@ __all__ = ["AutoregressiveNetwork", "DenseNetwork"]
 
 
 class DenseNetwork(gpflow.Module):
-    """A multilayer perceptron with tanh units; its output is ``bias`` before training."""
+    """A multilayer perceptron with tanh units; its output starts out near zero."""
 
     def __init__(
         self,

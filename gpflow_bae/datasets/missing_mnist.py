@@ -4,7 +4,6 @@ import dataclasses
 import os
 
 import numpy as np
-from check_shapes import check_shapes
 
 from . import mnist
 
@@ -26,7 +25,6 @@ class MissingImages:
         return rows, columns, self.truth[rows, columns]
 
 
-@check_shapes()
 def load(
     data_dir: str | os.PathLike[str],
     num_images: int = 5000,

@@ -8,7 +8,6 @@ import dataclasses
 import os
 
 import numpy as np
-from check_shapes import check_shapes
 
 from .files import find_files
 
@@ -58,7 +57,6 @@ def load(data_dir: str | os.PathLike[str]) -> Ratings:
     return Ratings(users, films, values, int(users.max()) + 1, int(films.max()) + 1)
 
 
-@check_shapes()
 def split(
     ratings: Ratings, num_test_users: int, hidden_fraction: float, seed: int
 ) -> tuple[Ratings, Ratings, Ratings]:

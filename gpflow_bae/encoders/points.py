@@ -15,11 +15,13 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
+from tensorflow_probability import bijectors as tfb
 
 from ..base import Batch
-from ..bijectors import DenseNetwork, Planar, check_flow
+from ..bijectors import NEAR_IDENTITY, DenseNetwork, Planar, check_flow
 from ..latent_priors.base import LOG_2PI, GaussianLatentPrior
 from ..mcmc.noise import standard_noise
+from .free import FreeFormEncoder
 from .gaussian import BaseGaussianEncoder
 from .inputs import append_mask, side_inputs
 
@@ -101,6 +103,16 @@ class PointEstimate(PointPosterior):
     of the others, because the entropy of a point is minus infinity and is left out.
     """
 
+    def __init__(self, encoder: BaseGaussianEncoder):
+        """The log scales of a free-form encoder become untrainable; a network's get no gradient."""
+        super().__init__(encoder)
+        if isinstance(encoder, FreeFormEncoder):
+            gpflow.set_trainable(encoder.log_scale, False)
+
+    @property
+    def row_variables(self) -> tuple[tf.Variable, ...]:
+        return tuple(v for v in super().row_variables if v.trainable)
+
     def draw(
         self, batch: Batch, prior: GaussianLatentPrior, num_draws: int, seed: TensorType
     ) -> CodeDraws:
@@ -170,15 +182,13 @@ class AmortizedPlanarPosterior(FlowPosterior):
         self.network = DenseNetwork(2 * num_outputs, hidden_widths, num_layers * (2 * L + 1), rng)
         # The same start as a shared flow's: directions of their own, and hardly any push.
         start = [
-            np.r_[0.1 * rng.standard_normal(L), rng.standard_normal(L), 0.0]
+            np.r_[NEAR_IDENTITY * rng.standard_normal(L), rng.standard_normal(L), 0.0]
             for _ in range(num_layers)
         ]
         self.network.biases[-1].assign(np.concatenate(start))
 
     @check_shapes("batch.Y: [1, N, P]")
     def _flow_of(self, batch: Batch) -> Any:
-        import tensorflow_probability as tfp
-
         Y, mask = batch.Y[0], None
         if batch.mask is not None:
             mask = batch.mask[0]
@@ -190,4 +200,4 @@ class AmortizedPlanarPosterior(FlowPosterior):
         for values_k in tf.split(values, self.num_layers, -1):
             u, w, b = tf.split(values_k, [L, L, 1], -1)
             layers.append(Planar(u, w, b[..., 0]))
-        return tfp.bijectors.Chain(layers[::-1])
+        return tfb.Chain(layers[::-1])

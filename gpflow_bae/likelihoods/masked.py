@@ -7,6 +7,7 @@ with one more method that a mask goes into. Any other scalar GPflow likelihood i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gpflow
@@ -16,7 +17,7 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import TensorType
 
-__all__ = ["Bernoulli", "Gaussian", "MaskedLikelihood", "masked"]
+__all__ = ["Bernoulli", "Gaussian", "MaskedLikelihood", "entrywise", "masked"]
 
 tfd = tfp.distributions
 
@@ -163,6 +164,25 @@ class _Wrapped(MaskedLikelihood):
             self.likelihood._conditional_mean(X, F),
             self.likelihood._conditional_variance(X, F),
         )
+
+
+def entrywise(
+    function: Callable[..., Any], mean: tf.Tensor, variance: tf.Tensor, *values: tf.Tensor
+) -> Any:
+    """What a scalar GPflow likelihood makes of each entry apart; GPflow sums over outputs.
+
+    :param function: its ``variational_expectations``, ``predict_log_density`` or
+        ``predict_mean_and_var``.
+    :param mean, variance: of f, [...]; further ``values``, such as observations, broadcast to that.
+    :return: a tensor [...], or as many as the function returns.
+    """
+    shape = tf.shape(mean)
+    no_inputs = tf.zeros(tf.concat([shape, [0]], 0), mean.dtype)
+    columns = [tf.broadcast_to(v, shape)[..., None] for v in (mean, variance, *values)]
+    result = function(no_inputs, *columns)
+    if isinstance(result, tuple):  # moments keep the axis that densities are summed over
+        return tuple(part[..., 0] for part in result)
+    return result
 
 
 def masked(likelihood: gpflow.likelihoods.Likelihood) -> MaskedLikelihood:

@@ -16,7 +16,7 @@ from ..bijectors import planar_flow
 from ..decoders import GPDecoder
 from ..encoders import BaseGaussianEncoder, FlowPosterior, GaussianPosterior, PointPosterior
 from ..latent_priors import StandardNormal
-from ..likelihoods import masked
+from ..likelihoods import entrywise, masked
 
 __all__ = ["FlowGPLVM", "StochasticGPLVM"]
 
@@ -154,7 +154,7 @@ class StochasticGPLVM(gpflow.Module):
     def expected_entries(self, mean: tf.Tensor, variance: tf.Tensor, batch: Batch) -> tf.Tensor:
         """E[log p(y | f)] of each entry [S, N, P or E] with its weight; 0 where missing."""
         Y = tf.cast(batch.Y, mean.dtype)
-        entries = _entrywise(self.likelihood.variational_expectations, mean, variance, Y)
+        entries = entrywise(self.likelihood.variational_expectations, mean, variance, Y)
         if batch.weights is not None:
             entries *= tf.cast(batch.weights, entries.dtype)
         if batch.mask is not None:
@@ -233,10 +233,3 @@ class FlowGPLVM(StochasticGPLVM):
         flow = planar_flow(encoder.latent_dim) if flow is None else flow
         posterior = FlowPosterior(encoder, flow)
         super().__init__(posterior, kernel, inducing_variable, likelihood, output_dim, **options)
-
-
-def _entrywise(function: Any, mean: tf.Tensor, variance: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    """A GPflow likelihood's function of (X, Fmu, Fvar, Y) for each entry apart: it sums over P."""
-    Y = tf.broadcast_to(Y, tf.shape(mean))
-    no_inputs = tf.zeros(tf.concat([tf.shape(mean), [0]], 0), mean.dtype)
-    return function(no_inputs, mean[..., None], variance[..., None], Y[..., None])

@@ -12,6 +12,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from ..encoders import PointPosterior
+from ..likelihoods import entrywise
 
 __all__ = ["GPLVMPosterior"]
 
@@ -101,7 +102,7 @@ class GPLVMPosterior:
         """
         mean, variance = np.empty(len(rows)), np.empty(len(rows))
         for part, f_mean, f_variance in self._chunks(rows, columns, num_draws, seed):
-            y_mean, y_variance = _entries(
+            y_mean, y_variance = entrywise(
                 self.model.likelihood.predict_mean_and_var, f_mean, f_variance
             )
             mean[part] = tf.reduce_mean(y_mean, 0)
@@ -127,8 +128,8 @@ class GPLVMPosterior:
         values = np.asarray(values, dtype=np.float64)
         result = np.empty(len(values))
         for part, f_mean, f_variance in self._chunks(rows, columns, num_draws, seed):
-            y = tf.broadcast_to(values[part], tf.shape(f_mean))
-            density = _entries(self.model.likelihood.predict_log_density, f_mean, f_variance, y)
+            y = tf.constant(values[part], f_mean.dtype)
+            density = entrywise(self.model.likelihood.predict_log_density, f_mean, f_variance, y)
             result[part] = tfp.math.reduce_logmeanexp(density, 0)
         return result
 
@@ -147,12 +148,3 @@ class GPLVMPosterior:
         mean, variance = self.predict_y(rows, columns, num_draws, seed)
         Y[rows, columns], deviations[rows, columns] = mean, np.sqrt(variance)
         return Y, deviations
-
-
-def _entries(function: Any, mean: tf.Tensor, variance: tf.Tensor, *values: tf.Tensor) -> Any:
-    """A GPflow likelihood's function for each entry apart: it sums over outputs."""
-    no_inputs = tf.zeros(tf.concat([tf.shape(mean), [0]], 0), mean.dtype)
-    result = function(
-        no_inputs, mean[..., None], variance[..., None], *(v[..., None] for v in values)
-    )
-    return tuple(r[..., 0] for r in result) if isinstance(result, tuple) else result

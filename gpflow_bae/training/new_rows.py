@@ -21,7 +21,7 @@ from .variational import fit_variational
 __all__ = ["latents_for_new"]
 
 _NUM_CANDIDATES = 200
-DEFAULT = VariationalSettings(num_steps=500, learning_rate=0.05, final_learning_rate_fraction=0.05)
+_DEFAULT = VariationalSettings(num_steps=500, learning_rate=0.05, final_learning_rate_fraction=0.05)
 
 
 class _FrozenGPLVM:
@@ -83,7 +83,7 @@ def latents_for_new(
     posterior = copy.copy(model.posterior)  # shares the flow
     posterior.encoder = encoder
     frozen = _FrozenGPLVM(model, posterior)
-    fit_variational(frozen, data, settings or DEFAULT, seed=seed, progress=progress)
+    fit_variational(frozen, data, settings or _DEFAULT, seed=seed, progress=progress)
     return GPLVMPosterior(model, data, posterior)
 
 

@@ -12,6 +12,8 @@ from ..base import Batch
 
 __all__ = ["SparseTable"]
 
+_ENTRIES = 0xE7
+
 
 class SparseTable:
     """Rows of a table by their observed entries alone; it takes the place of ``(X, Y)``.
@@ -142,8 +144,10 @@ class SparseTable:
         lengths, starts = tf.gather(self._lengths, rows), tf.gather(self._starts, rows)
         offsets = tf.zeros_like(lengths)
         if seed is not None:
+            # Not the step's own seed: entries that knew the noise of the codes would bias the sum.
+            own_seed = tf.random.fold_in(seed, _ENTRIES, alg="philox")
             draws = tf.random.stateless_uniform(
-                tf.shape(rows), seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
+                tf.shape(rows), own_seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
             )
             offsets = draws % lengths
         steps = tf.range(E)[None]

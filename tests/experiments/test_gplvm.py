@@ -83,8 +83,8 @@ def test_ratings_are_split_by_user(tmp_path: pathlib.Path) -> None:
     share = len(hidden.values) / (len(seen.values) + len(hidden.values))
     assert 0.15 < share < 0.25
     assert set(range(15)) == set(seen.users)  # each test user is seen a little
-    cells = lambda part: set(zip(part.users, part.films, strict=True))  # noqa: E731
-    assert not cells(seen) & cells(hidden)
+    of_seen, of_hidden = (set(zip(part.users, part.films, strict=True)) for part in (seen, hidden))
+    assert not of_seen & of_hidden
     with pytest.raises(ValueError, match="num_test_users is 60"):
         movielens.split(ratings, 60, 0.2, 0)
     (tmp_path / "ml-100k" / "u.data").write_text("1\t2\t9\t3\n")
