@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from gpflow_bae import bijectors, encoders, latent_priors, models, training
 from gpflow_bae.base import Batch, VariationalTerms
-from gpflow_bae.mcmc.noise import standard_noise
 from gpflow_bae.posteriors import GPLVMPosterior
 from gpflow_bae.training.data import _MANY, draw_indices
 from gpflow_bae.training.row_adam import RowAdam
@@ -321,20 +320,3 @@ def test_map_codes_move_and_their_variance_does_not(batch_size: int | None) -> N
     np.testing.assert_array_equal(encoder.log_scale.numpy(), before[1])
     new = model.latents_for_new(Y[:3])
     assert np.isfinite(new.sample()).all()
-
-
-def test_the_entries_of_a_step_know_nothing_of_its_noise() -> None:
-    """Where an entry is drawn is uncorrelated with the first normal of the same seed."""
-    rows, columns = np.repeat(np.arange(40), 8), np.tile(np.arange(8), 40)
-    table = training.SparseTable(rows, columns, 1.0 * columns, max_entries=1)
-
-    @tf.function(autograph=False)
-    def draw(seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return table.gather(None, seed=seed).Y[0, :, 0], standard_noise([40], seed, tf.float64)
-
-    pairs = [draw(tf.constant([3, i])) for i in range(300)]
-    entries = np.concatenate([np.asarray(e) for e, _ in pairs])
-    noise = np.concatenate([np.asarray(n) for _, n in pairs])
-    # 12 000 pairs: a standard error of 0.009 each.
-    for moment in (noise, np.abs(noise), np.sign(noise)):
-        assert abs(np.corrcoef(entries, moment)[0, 1]) < 0.035
