@@ -26,7 +26,7 @@ def _data_with(folder: str) -> pathlib.Path:
     pytest.skip(f"{folder} is not on this machine")
 
 
-def run(module: str, *arguments: str) -> str:
+def run(module: str, *arguments: str, returncode: int = 0) -> str:
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", MPLBACKEND="Agg")
     finished = subprocess.run(
         [sys.executable, "-m", f"experiments.{module}", *arguments],
@@ -35,8 +35,8 @@ def run(module: str, *arguments: str) -> str:
         env=environment,
         cwd=pathlib.Path(__file__).parents[2],
     )
-    assert finished.returncode == 0, finished.stderr[-3000:]
-    return finished.stdout
+    assert finished.returncode == returncode, finished.stderr[-3000:]
+    return finished.stdout + finished.stderr
 
 
 def write_ratings(folder: pathlib.Path, seed: int = 0) -> np.ndarray:
@@ -140,13 +140,39 @@ def test_oil_flow_beside_gpflow(tmp_path: pathlib.Path) -> None:
         "--model=bayesian_gplvm",
         "--latent_dim=2",
         "--num_inducing=10",
-        "--num_steps=20",
+        "--reference_iterations=20",
         f"--data_dir={data_dir}",
         f"--out_dir={tmp_path / 'run'}",
     )
     found = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
     gap = found["elbo"] - found["elbo_collapsed"]
     assert abs(gap) < 4.0 * found["elbo_standard_error"], found
+
+
+def test_minibatches_stay_at_the_optimum_of_gpflow(tmp_path: pathlib.Path) -> None:
+    """Within 1 % of its bound: a wrong scale of either term would move the optimum."""
+    data_dir = _data_with("oil_flow")
+    run(
+        "oil_flow",
+        "--model=gaussian",
+        "--start=bayesian_gplvm",
+        "--reference_iterations=300",
+        "--latent_dim=2",
+        "--num_inducing=10",
+        "--batch_size=200",
+        "--num_steps=2000",
+        "--learning_rate=0.005",
+        f"--data_dir={data_dir}",
+        f"--out_dir={tmp_path / 'run'}",
+    )
+    found = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
+    assert found["elbo"] > 1.01 * found["elbo_collapsed"], found  # both are negative
+
+
+def test_only_a_gaussian_posterior_starts_at_the_optimum_of_gpflow(tmp_path: pathlib.Path) -> None:
+    arguments = ("--model=planar", "--start=bayesian_gplvm", f"--out_dir={tmp_path}")
+    message = run("oil_flow", *arguments, returncode=1)
+    assert "--start=bayesian_gplvm needs --model=gaussian" in message
 
 
 def test_nearest_neighbours_of_another_class() -> None:
