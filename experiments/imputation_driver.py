@@ -164,7 +164,7 @@ def main(argv: list[str], table_name: str) -> None:
         FLAGS.regime if table_name == "eeg_large" else "",
         "" if baseline else FLAGS.pinference_net,
         "" if FLAGS.initialisations == 1 else f"best {keep} of {FLAGS.initialisations}",
-        "" if validation is None else f"validation {FLAGS.validation_fold}",
+        "" if validation is None else "validation",  # its fold is in the command
     ]
     runs.finish(
         out_dir,
