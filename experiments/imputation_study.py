@@ -91,13 +91,20 @@ def predict(
     standardiser: Standardiser,
     given: tuple[np.ndarray, np.ndarray] | None = None,
     seed: int = 0,
+    *,
+    codes_of_chain: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Means and variances [T, N, P] at all cells, given what is observed and the prior.
 
     :param given: ``(X, Y)`` of other tasks, in their own units; None for the training table.
+    :param codes_of_chain: for the training table of a sampled model, whether its codes are those
+        of the chain. Else the encoder's pseudo-observations, conditioned on the GP, give them, as
+        for any other table: in chains of this length codes move too little to be averaged over.
     """
     if given is not None:
         given = (given[0], standardiser.transform(given[1]))
+    elif posterior.latents is not None and not codes_of_chain:
+        given = (posterior.X, _observed(posterior))
     prediction = posterior.predict(None, given, num_codes=NUM_CODES, seed=seed)
     return standardiser.inverse_moments(prediction.mean, prediction.variance)
 
@@ -109,12 +116,7 @@ def encoder_only(
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predictions from draws of the encoder alone, without the prior; ``given`` as in predict."""
-    if given is not None:
-        Y = standardiser.transform(given[1])
-    elif posterior.mask is None:
-        Y = np.asarray(posterior.Y)
-    else:
-        Y = np.where(posterior.mask, posterior.Y, np.nan)
+    Y = _observed(posterior) if given is None else standardiser.transform(given[1])
     draws = posterior.encode(Y, num_draws=NUM_CODES, seed=seed)
     means, noises = [], []
     for s in range(posterior.num_samples):
@@ -125,6 +127,12 @@ def encoder_only(
             noises.append(y_noise.numpy())
     mean, variance = np.mean(means, 0), np.var(means, 0) + np.mean(noises, 0)
     return standardiser.inverse_moments(mean, variance)
+
+
+def _observed(posterior: Posterior) -> np.ndarray:
+    """Training data [T, N, P], NaN where missing."""
+    Y = np.asarray(posterior.Y)
+    return Y if posterior.mask is None else np.where(posterior.mask, Y, np.nan)
 
 
 def run(
@@ -146,9 +154,14 @@ def run(
     scored = table if test is None else test
     mean, variance = predict(posterior, standardiser, given, seed)
     values = scores.score(scored, mean, variance)
+    beside = {}
     if plan.net != "free":
-        alone = scores.score(scored, *encoder_only(posterior, standardiser, given, seed))
-        values |= {f"{name}_encoder_only": alone[name] for name in ("smse", "mae", "nll")}
+        beside["encoder_only"] = encoder_only(posterior, standardiser, given, seed)
+    if plan.sampler is not None and given is None:
+        beside["codes_of_chain"] = predict(posterior, standardiser, None, seed, codes_of_chain=True)
+    for words, moments in beside.items():
+        other = scores.score(scored, *moments)
+        values |= {f"{name}_{words}": other[name] for name in ("smse", "mae", "nll")}
     losses = posterior.warm_start_losses
     objective = float("nan") if losses is None else float(np.mean(losses[-len(losses) // 10 :]))
     curves: dict[str, list[float]] = {}
