@@ -11,6 +11,10 @@ import pytest
 
 def main() -> int:
     """Run pytest with this program's arguments, and return its exit status."""
+    scratch = os.environ.get("TEST_TMPDIR")
+    if scratch:  # the home folder is read-only in Bazel's sandbox, and libraries keep files there
+        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR"):
+            os.environ[name] = scratch
     arguments = ["-p", "no:cacheprovider", *sys.argv[1:]]
     report = os.environ.get("XML_OUTPUT_FILE")  # where Bazel wants the results
     if report:
