@@ -16,6 +16,7 @@ from .. import diagnostics, functional
 from ..encoders import side_inputs
 from ..mcmc.noise import standard_noise
 from ..models import BayesianAutoencoder
+from .given import as_inputs, checked
 from .predictions import LatentSamples, Prediction
 
 __all__ = ["Posterior"]
@@ -156,7 +157,7 @@ class Posterior:
         :param seed: of those draws.
         """
         X, Y, mask = self._given(given)
-        Xnew = None if Xnew is None else self._inputs(Xnew)
+        Xnew = None if Xnew is None else as_inputs(Xnew)
         means, variances = [], []
         for s in range(self.num_samples):
             if given is None and self.latents is not None:
@@ -205,7 +206,7 @@ class Posterior:
         :param num_codes: draws of the codes from each sample's conditional.
         """
         latents = self.latent_samples(Xnew, given, num_draws=num_draws, seed=seed)
-        X = self._given(given)[0] if Xnew is None else self._inputs(Xnew)
+        X = self._given(given)[0] if Xnew is None else as_inputs(Xnew)
         sums: list[np.ndarray] = []
         for s in range(self.num_samples):
             moments = self._decode(
@@ -269,52 +270,12 @@ class Posterior:
             [tf.constant(values[s]) for values in self.encoder],
         )
 
-    @staticmethod
-    def _inputs(X: TensorType) -> tf.Tensor:
-        X = tf.convert_to_tensor(X, dtype=gpflow.default_float())
-        return X[None] if X.shape.rank == 2 else X
-
     def _given(
         self, given: tuple[TensorType | None, TensorType] | None, check_inputs: bool = True
     ) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
         """Inputs, observations with zeros where missing, and the mask (None where none are)."""
-        if given is None:
-            return self.X, tf.convert_to_tensor(self.Y), self.mask
-        X, Y = given
-        Y = np.asarray(Y, dtype=np.float32)
-        Y = Y[None] if Y.ndim == 2 else Y
-        if np.isinf(Y).any():
-            raise ValueError("Y holds infinity; missing observations are NaN.")
-        width = self.Y.shape[-1]
-        if Y.ndim != 3 or Y.shape[-1] != width:
-            raise ValueError(
-                f"Y must have shape [T, N, P] with P = {width} as in training, got {Y.shape}."
-            )
-        if X is None and check_inputs and self.model.needs_inputs:
-            raise ValueError(
-                f"{self.model.latent_prior_name} is a prior over inputs: X is needed "
-                "beside Y, got None."
-            )
-        X = None if X is None else self._inputs(X)
-        if X is not None and check_inputs and X.shape[-2] != Y.shape[-2]:
-            raise ValueError(
-                f"X and Y must have the same number of points, got {X.shape[-2]} and {Y.shape[-2]}."
-            )
-        seen = ~np.isnan(Y)
-        if getattr(self.model.encoder, "takes_indices", False) and not self._is_training_data(Y):
-            raise ValueError(
-                f"{type(self.model.encoder).__name__} has codes for the training data only; leave "
-                "given out, or pass the training data themselves."
-            )
-        mask = None if seen.all() else tf.constant(seen)
-        return X, tf.constant(np.nan_to_num(Y, nan=0.0)), mask
-
-    def _is_training_data(self, Y: np.ndarray) -> bool:
-        """Whether ``Y``, NaN where missing, is what the model was fitted to."""
-        train = np.asarray(self.Y)
-        if self.mask is not None:
-            train = np.where(self.mask, train, np.nan)
-        return np.array_equal(train, Y, equal_nan=True)
+        training = self.X, tf.convert_to_tensor(self.Y), self.mask
+        return training if given is None else checked(self.model, training, given, check_inputs)
 
     @check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
     def _latent_given_pseudo(

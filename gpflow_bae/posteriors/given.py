@@ -1,0 +1,74 @@
+"""Observations that a user gives a posterior to condition on, checked before anything runs."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ..models import BayesianAutoencoder
+
+__all__ = ["as_inputs", "checked"]
+
+# Inputs, observations with zeros where missing, and the mask (None where none are).
+_Data: TypeAlias = tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]
+
+
+def as_inputs(X: TensorType) -> tf.Tensor:
+    """Inputs [T or 1, N, D] from those or from [N, D]."""
+    X = tf.convert_to_tensor(X, dtype=gpflow.default_float())
+    return X[None] if X.shape.rank == 2 else X
+
+
+def checked(
+    model: BayesianAutoencoder,
+    training: _Data,
+    given: tuple[TensorType | None, TensorType],
+    check_inputs: bool = True,
+) -> _Data:
+    """``given`` as the model takes it.
+
+    :param training: what the model was fitted to.
+    :param given: inputs [T or 1, N, D] (or [N, D], or None) and observations [T, N, P] (or [N, P])
+        with NaN where missing.
+    :param check_inputs: whether inputs have to be there, and to fit the observations.
+    :raises ValueError: for infinities, another width than in training, inputs that are missing or
+        of another number of points, or an encoder that knows the training data only.
+    """
+    X, Y = given
+    Y = np.asarray(Y, dtype=np.float32)
+    Y = Y[None] if Y.ndim == 2 else Y
+    if np.isinf(Y).any():
+        raise ValueError("Y holds infinity; missing observations are NaN.")
+    width = training[1].shape[-1]
+    if Y.ndim != 3 or Y.shape[-1] != width:
+        raise ValueError(
+            f"Y must have shape [T, N, P] with P = {width} as in training, got {Y.shape}."
+        )
+    if X is None and check_inputs and model.needs_inputs:
+        raise ValueError(
+            f"{model.latent_prior_name} is a prior over inputs: X is needed beside Y, got None."
+        )
+    X = None if X is None else as_inputs(X)
+    if X is not None and check_inputs and X.shape[-2] != Y.shape[-2]:
+        raise ValueError(
+            f"X and Y must have the same number of points, got {X.shape[-2]} and {Y.shape[-2]}."
+        )
+    seen = ~np.isnan(Y)
+    if getattr(model.encoder, "takes_indices", False) and not _is_training_data(training, Y):
+        raise ValueError(
+            f"{type(model.encoder).__name__} has codes for the training data only; leave "
+            "given out, or pass the training data themselves."
+        )
+    mask = None if seen.all() else tf.constant(seen)
+    return X, tf.constant(np.nan_to_num(Y, nan=0.0)), mask
+
+
+def _is_training_data(training: _Data, Y: np.ndarray) -> bool:
+    """Whether ``Y``, NaN where missing, is what the model was fitted to."""
+    _, train, mask = training
+    seen = train if mask is None else np.where(mask, train, np.nan)
+    return np.array_equal(np.asarray(seen), Y, equal_nan=True)
