@@ -164,7 +164,8 @@ def main(argv: list[str], table_name: str) -> None:
         FLAGS.regime if table_name == "eeg_large" else "",
         "" if baseline else FLAGS.pinference_net,
         "" if FLAGS.initialisations == 1 else f"best {keep} of {FLAGS.initialisations}",
-        "" if validation is None else "validation",  # its fold is in the command
+        # Its fold is in the command, and belongs to the seed's column.
+        "" if validation is None else f"validation, blocks of {FLAGS.validation_block}",
     ]
     runs.finish(
         out_dir,

@@ -69,30 +69,28 @@ def imported(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
     A room of the package may import one above it inside a function, when a user calls that.
     """
+    folder = path.relative_to(ROOT).parts[:-1]
     tree = ast.parse(path.read_text())
-    inside = path.relative_to(ROOT).parts[0] != "gpflow_bae"
-    package = path.relative_to(ROOT).parts[:-1]
-    for node in ast.walk(tree) if inside else tree.body:
+    for node in tree.body if folder[0] == "gpflow_bae" else ast.walk(tree):
         if isinstance(node, ast.Import):
             modules = [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            up = package[: len(package) - node.level + 1] if node.level else ()
-            base = (*up, *(node.module.split(".") if node.module else ()))
+            above = folder[: len(folder) - node.level + 1] if node.level else ()
+            base = (*above, *(node.module or "").split(".")) if node.module else above
+            # A name is a module, or something in the module that it is imported from.
             modules = [(*base, alias.name) for alias in node.names]
         else:
             continue
-        for module in (m for m in modules if m[0] in OURS):
-            for parts in (module, module[:-1]):
-                for candidate in (
-                    ROOT.joinpath(*parts).with_suffix(".py"),
-                    ROOT.joinpath(*parts, "__init__.py"),
-                ):
-                    if parts and candidate.exists():
-                        yield candidate
-                        break
-                else:
-                    continue
-                break
+        for module in modules:
+            if module[0] in OURS:
+                yield from file_of(module) or file_of(module[:-1])
+
+
+def file_of(module: tuple[str, ...]) -> list[pathlib.Path]:
+    """The file of a module or package, if there is one."""
+    path = ROOT.joinpath(*module)
+    candidates = (path.with_suffix(".py"), path / "__init__.py")
+    return [candidate for candidate in candidates if candidate.exists()][:1]
 
 
 def test_labels_depend_on_what_their_files_import() -> None:
@@ -102,16 +100,12 @@ def test_labels_depend_on_what_their_files_import() -> None:
         files = visible(label, targets)
         for source in sources:
             for needed in imported(source):
-                # The package's __init__.py is Bazel's to make where no label brings it.
-                if needed not in files and needed.name != "__init__.py":
-                    missing.append(
-                        f"{label}: {source.relative_to(ROOT)} imports {needed.relative_to(ROOT)}"
-                    )
-                elif needed.name == "__init__.py" and needed.parent != ROOT / "gpflow_bae":
-                    if not files & set(needed.parent.glob("*.py")):
-                        missing.append(
-                            f"{label}: {source.relative_to(ROOT)} imports {needed.parent}"
-                        )
+                # A package's __init__.py is Bazel's to make, where another file of it is there.
+                package = needed.name == "__init__.py"
+                alternatives = set(needed.parent.glob("*.py")) if package else {needed}
+                if not files & alternatives:
+                    names = (source.relative_to(ROOT), needed.relative_to(ROOT))
+                    missing.append(f"{label}: {names[0]} imports {names[1]}")
     assert not missing, "\n".join(sorted(missing))
 
 

@@ -3,6 +3,7 @@
 #
 #   tools/bazel.sh                                  bazel build //... and bazel test //:fast_tests
 #   tools/bazel.sh test //tests/encoders:test_free  any other Bazel command
+#   tools/bazel.sh install                          Debian's packages of Bazel, as root (needs a network)
 #
 # Tests see the Python packages of the interpreter in PYTHON. BAZEL_FLAGS has further flags of
 # build and test, for example '--jobs=1 --local_test_jobs=1'.
@@ -13,6 +14,12 @@ PYTHON="${PYTHON:-.venv/bin/python}"
 # Where Debian's packages put the repositories that Bazel would download otherwise.
 DEBIAN=/usr/share/bazel
 PACKAGES=(bazel-bootstrap bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib)
+
+if [[ "${1:-}" == install ]]; then
+    apt-get install --yes --quiet "${PACKAGES[@]}" && exit
+    apt-get update --quiet
+    exec apt-get install --yes --quiet "${PACKAGES[@]}"
+fi
 
 missing=()
 command -v bazel >/dev/null || missing+=("the command bazel")

@@ -55,8 +55,10 @@ def finish(
     :param driver: Its module, for the command line.
     :param config: What was claimed: experiment, model, preset, seed and settings.
     :param words: Of the variant; empty ones are left out.
-    :param started: ``time.perf_counter()`` at the start.
+    :param started: ``time.perf_counter()`` at the start. Of a run with --resume these seconds are
+        not all, and are recorded as ``since_resume``.
     """
+    resumed = any(a.lstrip("-") in ("resume", "resume=true") for a in sys.argv[1:])
     results.write_results(
         out_dir,
         config["experiment"],
@@ -65,7 +67,7 @@ def finish(
         config["seed"],
         temperature,
         metrics,
-        {"total": time.perf_counter() - started},
+        {"since_resume" if resumed else "total": time.perf_counter() - started},
         num_parameters,
         variant=" ".join(word for word in words if word),
         complete=True,

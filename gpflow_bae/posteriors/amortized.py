@@ -16,7 +16,7 @@ from .. import diagnostics, functional
 from ..encoders import side_inputs
 from ..mcmc.noise import standard_noise
 from ..models import BayesianAutoencoder
-from .given import as_inputs, checked
+from .given import as_inputs, check_given
 from .predictions import LatentSamples, Prediction
 
 __all__ = ["Posterior"]
@@ -275,7 +275,9 @@ class Posterior:
     ) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
         """Inputs, observations with zeros where missing, and the mask (None where none are)."""
         training = self.X, tf.convert_to_tensor(self.Y), self.mask
-        return training if given is None else checked(self.model, training, given, check_inputs)
+        if given is None:
+            return training
+        return check_given(self.model, training, given, check_inputs)
 
     @check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
     def _latent_given_pseudo(

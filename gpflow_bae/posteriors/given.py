@@ -11,7 +11,7 @@ from gpflow.base import TensorType
 
 from ..models import BayesianAutoencoder
 
-__all__ = ["as_inputs", "checked"]
+__all__ = ["as_inputs", "check_given"]
 
 # Inputs, observations with zeros where missing, and the mask (None where none are).
 _Data: TypeAlias = tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]
@@ -23,7 +23,7 @@ def as_inputs(X: TensorType) -> tf.Tensor:
     return X[None] if X.shape.rank == 2 else X
 
 
-def checked(
+def check_given(
     model: BayesianAutoencoder,
     training: _Data,
     given: tuple[TensorType | None, TensorType],

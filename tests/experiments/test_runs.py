@@ -26,3 +26,13 @@ def test_only_a_finished_run_has_nothing_to_do(
         runs.claim(folder, config, resume=False)
     with pytest.raises(ValueError, match="other settings"):
         runs.claim(folder, {"seed": 1}, resume=True)
+
+
+@pytest.mark.parametrize("arguments, key", [([], "total"), (["--resume"], "since_resume")])
+def test_seconds_of_a_resumed_run_are_not_called_its_total(
+    tmp_path: pathlib.Path, arguments: list[str], key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["driver", *arguments])
+    config = {"experiment": "e", "model": "m", "preset": "quick", "seed": 0, "settings": {}}
+    runs.finish(tmp_path, "e", config, {"rmse": 1.0}, words=[], started=0.0, num_parameters=1)
+    assert set(results._read_json(tmp_path / results.RESULTS)["seconds"]) == {key}
