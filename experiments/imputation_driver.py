@@ -43,6 +43,9 @@ def define_flags(latent_dim: int, init_lengthscale: float, num_inducing: int = 6
     flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
     flags.DEFINE_float("code_noise_variance", 1e-3, "Variance of codes around the GP (sampled).")
     flags.DEFINE_float(
+        "hidden_variance", 0.05, "Variance of a deep prior's hidden layer around its inputs."
+    )
+    flags.DEFINE_float(
         "nugget", None, "Variance of codes around the GP at the start (variational). Default: none."
     )
     flags.DEFINE_integer(
@@ -106,6 +109,7 @@ def plan() -> Any:
         learning_rate=FLAGS.lr,
         weight_prior_scale=FLAGS.weight_prior_scale,
         code_noise_variance=FLAGS.code_noise_variance,
+        hidden_variance=FLAGS.hidden_variance,
         nugget=FLAGS.nugget,
         sampler=common_flags.overrides(_SAMPLER),
     )

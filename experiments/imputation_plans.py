@@ -46,6 +46,7 @@ class Plan:
     noise_floor: float = 1e-3
     weight_prior_scale: float = 1.0
     code_noise_variance: float = 1e-3  # of a sampled model
+    hidden_variance: float = 0.05  # of what a deep prior adds to the inputs, in their units squared
     nugget: float | None = None  # the same of a variational one; None: none, as published
     variational: training.VariationalSettings = training.VariationalSettings()
     sampler: training.AmortizedSettings | None = None
@@ -142,13 +143,18 @@ def build_model(plan: Plan, table: MultiOutputTable) -> Any:
     kernels = [_kernel(plan, table) for _ in range(plan.latent_dim)]
     if plan.model in VARIATIONAL:
         common["encoder"] = gaussian_encoder(plan, table)
-        if plan.model == "gp_vae":
-            return models.GPVAE(kernel=kernels, **common)
-        Z = inducing_inputs(plan, table)
+        exact = plan.model == "gp_vae"
+        Z = None if exact else inducing_inputs(plan, table)
         if plan.nugget is not None:
-            prior = latent_priors.SparseGP(kernels, Z, plan.latent_dim, plan.nugget)
             del common["latent_dim"]
+            prior: Any = (
+                latent_priors.GP(kernels, plan.latent_dim, plan.nugget)
+                if exact
+                else latent_priors.SparseGP(kernels, Z, plan.latent_dim, plan.nugget)
+            )
             return models.VariationalAutoencoder(prior, **common)
+        if exact:
+            return models.GPVAE(kernel=kernels, **common)
         return models.SGPVAE(kernel=kernels, inducing_variable=Z, **common)
     if plan.net == "free":
         raise ValueError(
@@ -169,7 +175,8 @@ def build_model(plan: Plan, table: MultiOutputTable) -> Any:
             models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)
         return models.SGPBAE(kernel=kernels, inducing_variable=Z, **common)
     hidden = _kernel(plan, table)
-    models.set_default_kernel_priors(hidden, plan.lengthscale, variance=0.05)
+    hidden.variance.assign(plan.hidden_variance)
+    models.set_default_kernel_priors(hidden, plan.lengthscale, variance=plan.hidden_variance)
     for kernel in kernels:
         models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)
     return models.DSGPBAE([hidden, kernels], [Z, Z.copy()], **common)

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from experiments.baselines import scores
 from experiments.imputation_plans import Plan, build_model, gaussian_encoder
-from gpflow_bae import models, training
+from gpflow_bae import latent_priors, models, training
 from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
 from gpflow_bae.posteriors import Posterior
 
@@ -80,10 +80,15 @@ def fit(
     )
 
 
-def _warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> Any:
+def _warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> training.WarmStart:
+    prior = None
     if isinstance(model, models.DSGPBAE):
-        return training.PriorMeanStart(plan.variational)
-    return training.WarmStart(gaussian_encoder(plan, table), plan.variational)
+        # Hidden layers start as identities: the last one alone is what the deep model starts as.
+        last = model.latent_prior.last_layer
+        prior = latent_priors.SparseGP(
+            last.kernels, last.inducing_variable, last.latent_dim, plan.code_noise_variance
+        )
+    return training.WarmStart(gaussian_encoder(plan, table), plan.variational, latent_prior=prior)
 
 
 def predict(

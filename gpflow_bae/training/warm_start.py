@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import gpflow
 import keras
 import numpy as np
 import tensorflow as tf
@@ -17,7 +18,7 @@ from tqdm.auto import tqdm
 
 from ..base import Batch
 from ..encoders import GaussianEncoder
-from ..latent_priors import SparseGP, TitsiasGP
+from ..latent_priors import DeepSparseGP, SparseGP, TitsiasGP
 from ..latent_priors.base import GaussianLatentPrior
 from ..mcmc.noise import standard_noise
 from ..models import BayesianAutoencoder, VariationalAutoencoder
@@ -43,7 +44,8 @@ class WarmStart:
     inducing points and short tasks, the exact GP straightens the latent chart further. For a
     sparse GP with sampled inducing outputs, a :class:`~gpflow_bae.latent_priors.TitsiasGP` makes
     the fit that of an SVGP-VAE: its codes have noise, and generalise better than those of a mode
-    (:class:`~gpflow_bae.training.PriorMeanStart`)."""
+    (:class:`~gpflow_bae.training.PriorMeanStart`). For a deep sparse GP whose means are identities,
+    the same over the kernels and inducing inputs of its last layer: what it starts as."""
     num_encoder_steps: int = 1000
     """Adam steps that fit the model's (stochastic) encoder to draws of the variational codes."""
     encoder_batch_size: int | None = 256
@@ -87,7 +89,7 @@ class WarmStart:
             latent_prior, model.decoder, self.encoder, model.likelihood
         )
         if self.num_initial_steps:
-            self._start(model, data, seed, progress)
+            self._start(model, latent_prior, data, seed, progress)
         losses = fit_variational(
             variational,
             data.to_numpy(),
@@ -116,11 +118,15 @@ class WarmStart:
         The fit may have had other inducing points than the chain: fewer are faster to fit, and
         more have more to say.
         """
-        prior = model.latent_prior
-        if isinstance(prior, SparseGP) and prior.whitened_inducing is not None:
-            own = TitsiasGP(prior.kernels, prior.inducing_variable, prior.latent_dim)
+        layer, X = model.latent_prior, data.X
+        if isinstance(layer, DeepSparseGP):
+            # The hidden layers' means: where they have not been moved, their linear functions.
+            noise = [tf.zeros((), gpflow.default_float())] * len(layer.hidden_layers)
+            layer, X = layer.last_layer, layer.propagate(X, noise)
+        if isinstance(layer, SparseGP) and layer.whitened_inducing is not None:
+            own = TitsiasGP(layer.kernels, layer.inducing_variable, layer.latent_dim)
             pseudo = variational.encode(data.X, data.Y, data.mask)
-            prior.whitened_inducing.assign(own.inducing_posterior(data.X, *pseudo).mean[0])
+            layer.whitened_inducing.assign(own.inducing_posterior(X, *pseudo).mean[0])
 
     def fit_encoder(
         self,
@@ -140,14 +146,19 @@ class WarmStart:
         self._fit("encoder", objective, variables, steps, data, mean, scale, seed + 1, progress)
 
     def _start(
-        self, model: BayesianAutoencoder, data: TrainingData, seed: int, progress: bool
+        self,
+        model: BayesianAutoencoder,
+        latent_prior: GaussianLatentPrior,
+        data: TrainingData,
+        seed: int,
+        progress: bool,
     ) -> None:
         """Fit encoder and decoder to the initial codes, so that neither begins with noise.
 
         With an untrained decoder the bound first drives the codes to the prior and the start is
         lost; so the decoder learns to read these codes before the bound is used.
         """
-        codes = tf.constant(smoothest_projections(model.latent_prior, data))
+        codes = tf.constant(smoothest_projections(latent_prior, data))
         scale = self.initial_code_noise * tf.ones_like(codes)
 
         def encoder_objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

@@ -211,21 +211,28 @@ def test_a_warm_start_under_another_prior_trains_what_the_two_share() -> None:
     assert warm_start.describe()["latent_prior"] == "GP"
 
 
-def test_a_warm_start_under_fewer_inducing_points_moves_all_of_the_chain_s() -> None:
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_warm_start_under_fewer_inducing_points_moves_all_of_the_chain_s(deep: bool) -> None:
     """An SVGP-VAE of 5 points is fitted; the chain has one at every input, where FITC is exact.
 
     Its inducing outputs must then be the posterior mean of GP regression on what the fit's encoder
     says at the training inputs, in NumPy; whitened codes start at their prior's mean, which is the
-    same. Tolerance: the jitter of 1e-6 and float32 networks.
+    same. Tolerance: the jitter of 1e-6 and float32 networks. A deep prior starts as its last layer:
+    the hidden layer is the identity, up to draws with the jitter's standard deviation of 1e-3.
     """
     X, Y, _ = slow_and_fast(0.3)
     X, Y = X[0, ::2], Y[:1, ::2]
     kernel = gpflow.kernels.SquaredExponential(lengthscales=LENGTHSCALE)
     sparse = latent_priors.SparseGP(kernel, X, 1, 1e-3, inducing_outputs="sampled")
+    prior: latent_priors.base.GaussianLatentPrior = sparse
+    if deep:
+        hidden = gpflow.kernels.SquaredExponential(lengthscales=LENGTHSCALE)
+        prior = latent_priors.DeepSparseGP([hidden, kernel], [X, X], 1)
+        sparse = prior.last_layer
     gpflow.set_trainable(sparse.inducing_variable, False)
-    with_one_prior = model_for(sparse)
+    with_one_prior = model_for(prior)
     model = models.BayesianAutoencoder(
-        sparse,
+        prior,
         with_one_prior.decoder,
         with_one_prior.encoder,
         with_one_prior.likelihood,
