@@ -195,7 +195,10 @@ def _run_baseline(table_name: str, table: Any) -> dict[str, float]:
 def _run_model(
     table: Any, test: Any, out_dir: pathlib.Path, keep: int
 ) -> tuple[dict[str, float], dict[str, list[float]], int]:
-    """Scores averaged over the best initialisations, with their standard deviations."""
+    """Scores averaged over the best initialisations, with their standard deviations.
+
+    Beside them those of the best's equal mixture, which is what several fits are good for.
+    """
     from experiments import imputation_study as study
 
     outcomes = []
@@ -223,6 +226,8 @@ def _run_model(
             for n in best[0].metrics
             if n in ("smse", "mae", "nll")
         }
+        mixture = study.mixture_scores(best, table if test is None else test)
+        metrics |= {f"{n}_mixture": value for n, value in mixture.items() if n != "rmse"}
     curves = dict(best[0].curves)
     if len(outcomes) > 1:
         curves["objective"] = [o.objective for o in outcomes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -17,7 +18,7 @@ from gpflow_bae import latent_priors, models, training
 from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
 from gpflow_bae.posteriors import Posterior
 
-__all__ = ["Outcome", "encoder_only", "fit", "predict", "run"]
+__all__ = ["Outcome", "encoder_only", "fit", "mixture_scores", "predict", "run"]
 
 NUM_CODES = 20  # draws of the codes for each posterior sample
 
@@ -186,3 +187,10 @@ def run(
         curves,
         count,
     )
+
+
+def mixture_scores(outcomes: Sequence[Outcome], table: MultiOutputTable) -> dict[str, float]:
+    """Scores of the equal mixture of several runs' predictions, by its first two moments."""
+    means = np.stack([outcome.mean for outcome in outcomes])
+    variance = np.mean([outcome.variance for outcome in outcomes], 0) + means.var(0)
+    return scores.score(table, means.mean(0), variance)
