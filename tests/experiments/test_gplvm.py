@@ -150,7 +150,10 @@ def test_oil_flow_beside_gpflow(tmp_path: pathlib.Path) -> None:
 
 
 def test_minibatches_stay_at_the_optimum_of_gpflow(tmp_path: pathlib.Path) -> None:
-    """Within 1 % of its bound: a wrong scale of either term would move the optimum."""
+    """Its bound is kept, up to the error of its Monte Carlo estimate: three nats.
+
+    With the divergence of the inducing outputs counted once for each batch, 36 nats are lost.
+    """
     data_dir = _data_with("oil_flow")
     run(
         "oil_flow",
@@ -160,13 +163,13 @@ def test_minibatches_stay_at_the_optimum_of_gpflow(tmp_path: pathlib.Path) -> No
         "--latent_dim=2",
         "--num_inducing=10",
         "--batch_size=200",
-        "--num_steps=2000",
+        "--num_steps=800",
         "--learning_rate=0.005",
         f"--data_dir={data_dir}",
         f"--out_dir={tmp_path / 'run'}",
     )
     found = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
-    assert found["elbo"] > 1.01 * found["elbo_collapsed"], found  # both are negative
+    assert found["elbo"] > found["elbo_collapsed"] - 3 * found["elbo_standard_error"], found
 
 
 def test_only_a_gaussian_posterior_starts_at_the_optimum_of_gpflow(tmp_path: pathlib.Path) -> None:
