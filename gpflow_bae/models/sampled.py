@@ -94,7 +94,10 @@ class DSGPBAE(BayesianAutoencoder):
         """Other arguments as in :class:`SGPBAE`.
 
         :param kernels, inducing_variables: one for each layer, as in
-            :class:`~gpflow_bae.latent_priors.DeepSparseGP`, which says what is sampled.
+            :class:`~gpflow_bae.latent_priors.DeepSparseGP`, which says what is sampled. A hidden
+            kernel's variance says how far inputs are moved, in their units squared: GPflow's 1 is
+            much for inputs in [0, 1]. It should not exceed the squared lengthscale of the layer
+            above by much.
         :param hidden_dims: widths of the hidden layers; None for that of the inputs.
         :param num_draws: draws of the hidden layers in each evaluation.
         :raises ValueError: for layers that do not fit each other, or ``num_draws`` with whitened
