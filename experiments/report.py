@@ -131,7 +131,12 @@ def render(experiment: str, results_dir: results.PathLike) -> str:
         parts += ["## Notes", notes.read_text(encoding="utf-8").strip("\n")]
     for preset in sorted({run["preset"] for run in runs}, key=_preset_rank):
         of_preset = [run for run in runs if run["preset"] == preset]
-        parts += [f"## Preset `{preset}`", _summary_table(of_preset)]
+        chosen = [run for run in of_preset if "validation" not in run.get("variant", "")]
+        if chosen:
+            parts += [f"## Preset `{preset}`", _summary_table(chosen)]
+        held_out = [run for run in of_preset if run not in chosen]
+        if held_out:  # not beside the test scores: they are of other cells
+            parts += [f"## Preset `{preset}`: validation", _summary_table(held_out)]
     parts.append(
         "Mean ± standard deviation over seeds (sample standard deviation; none for one seed)."
     )

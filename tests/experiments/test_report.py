@@ -61,6 +61,19 @@ def test_summary_has_mean_and_std_over_seeds(tmp_path: pathlib.Path) -> None:
     ]
 
 
+def test_scores_of_held_out_training_cells_are_not_beside_test_scores(
+    tmp_path: pathlib.Path,
+) -> None:
+    text = page(
+        tmp_path,
+        make_result(metrics={"rmse": 0.5}),
+        make_result(metrics={"rmse": 0.1}, variant="wide validation, blocks of 20"),
+    )
+    assert [row[4] for row in rows(text, "## Preset `quick`")[1:]] == ["0.5"]
+    validation = rows(text, "## Preset `quick`: validation")[1:]
+    assert [row[1:] for row in validation] == [["wide validation, blocks of 20", "1", "0", "0.1"]]
+
+
 def test_a_metric_that_a_seed_lacks_is_said(tmp_path: pathlib.Path) -> None:
     both, one = {"rmse": 0.5, "nll": 2.0}, {"rmse": 0.5}
     text = page(tmp_path, make_result(metrics=both), make_result(seed=1, metrics=one))
