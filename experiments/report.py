@@ -11,7 +11,7 @@ of ``<experiment>.captions.json``. The same files always give the same page.
 import json
 import pathlib
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import app, flags
@@ -225,21 +225,34 @@ def _figures(experiment: str, folder: pathlib.Path, runs: Sequence[Result]) -> l
 
 
 def _label(run: Result, peers: Sequence[Result]) -> str:
-    """The run's variant, and those settings in which runs of this model and variant differ."""
+    """The run's variant, and those settings in which runs of this model and variant differ.
+
+    A setting that not all of them know, having been added since, does not tell them apart.
+    """
     variant = run.get("variant", "")
     alike = [
-        other.get("settings", {})
+        _flat(other.get("settings", {}))
         for other in peers
         if other["model"] == run["model"] and other.get("variant", "") == variant
     ]
-    settings = run.get("settings", {})
+    settings = _flat(run.get("settings", {}))
     words = [variant] if variant else []
-    for name in sorted({name for other in alike for name in other}):
-        values = {json.dumps(other.get(name), sort_keys=True) for other in alike}
-        if len(values) > 1:
-            value = settings.get(name)
+    for name in sorted(set.intersection(*(set(other) for other in alike))):
+        if len({json.dumps(other[name]) for other in alike}) > 1:
+            value = settings[name]
             words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
     return ", ".join(words) or _NONE
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
 
 
 def _metric_names(runs: Sequence[Result]) -> list[str]:

@@ -116,6 +116,16 @@ def test_variants_are_told_apart_by_what_differs(tmp_path: pathlib.Path) -> None
     assert sorted(labels) == [("M=15", "1"), ("M=5", "1"), ("cold start", "0.5")]
 
 
+def test_nested_settings_tell_runs_apart_and_new_ones_do_not(tmp_path: pathlib.Path) -> None:
+    text = page(
+        tmp_path,
+        make_result(settings={"fit": {"steps": 5, "rate": 0.1}}, metrics={"rmse": 0.5}),
+        make_result(settings={"fit": {"steps": 9, "rate": 0.1}, "added": 1}, metrics={"rmse": 0.3}),
+    )
+    labels = [row[1] for row in rows(text, "## Preset `quick`")[1:]]
+    assert sorted(labels) == ["fit.steps=5", "fit.steps=9"]
+
+
 def test_every_run_is_listed(tmp_path: pathlib.Path) -> None:
     text = page(
         tmp_path,
