@@ -23,16 +23,6 @@ __all__ = ["draw_chains", "draw_initialisations"]
 ASKED = {"eeg": ("smse", 0.20), "jura": ("mae", 0.39)}
 
 _MARKERS = "os^DvPX<>*"
-_COLOURS = (
-    plotting.BLUE,
-    plotting.VERMILION,
-    plotting.GREEN,
-    plotting.PURPLE,
-    plotting.ORANGE,
-    plotting.SKY,
-    plotting.BLACK,
-    plotting.GREY,
-)
 
 
 def draw_initialisations(runs: Sequence[Mapping[str, Any]]) -> Figure:
@@ -53,7 +43,10 @@ def draw_initialisations(runs: Sequence[Mapping[str, Any]]) -> Figure:
         for i, run in enumerate(shown):
             objective, score = (np.array(run["curves"][name]) for name in ("objective", metric))
             kept = objective <= np.sort(objective)[_num_kept(run) - 1]
-            style = {"color": _COLOURS[i % len(_COLOURS)], "marker": _MARKERS[i % len(_MARKERS)]}
+            style = {
+                "color": plotting.CYCLE[i % len(plotting.CYCLE)],
+                "marker": _MARKERS[i % len(_MARKERS)],
+            }
             axes.scatter(objective[kept], score[kept], s=24, label=run["variant"], **style)
             axes.scatter(
                 objective[~kept],
@@ -95,7 +88,7 @@ def draw_chains(runs: Sequence[Mapping[str, Any]]) -> Figure:
     for axes, name in zip(panels, names, strict=False):  # without chains the panel stays empty
         for run in (run for run in chains if run["model"] == name):
             values = np.array(run["curves"]["log_density"], float)
-            axes.plot(values, lw=0.8, color=_COLOURS[run["seed"] % len(_COLOURS)])
+            axes.plot(values, lw=0.8, color=plotting.CYCLE[run["seed"] % len(plotting.CYCLE)])
         # The start spans nearly the whole range; what matters comes later.
         later = np.concatenate(
             [run["curves"]["log_density"][20:] for run in chains if run["model"] == name]

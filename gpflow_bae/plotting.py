@@ -32,7 +32,7 @@ SKY = "#56B4E9"
 BLACK = "#000000"
 GREY = "#666666"
 
-_CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
+CYCLE = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _LINE_STYLES = ("--", ":", "-.")
 
@@ -120,7 +120,7 @@ def plot_rmse_against_inducing(
         raise ValueError("curves and lines are both empty; pass at least one of them.")
     figure, axis = _single()
     for (label, (num_inducing, mean, std)), color, marker in zip(
-        curves.items(), itertools.cycle(_CYCLE), itertools.cycle(_MARKERS), strict=False
+        curves.items(), itertools.cycle(CYCLE), itertools.cycle(_MARKERS), strict=False
     ):
         lengths = [len(num_inducing), len(mean)] + ([] if std is None else [len(std)])
         if len(set(lengths)) != 1:
@@ -139,7 +139,7 @@ def plot_rmse_against_inducing(
             label=label,
         )
     # Lines continue the colour cycle, so that none repeats a curve's colour.
-    colors = itertools.islice(itertools.cycle(_CYCLE), len(curves), None)
+    colors = itertools.islice(itertools.cycle(CYCLE), len(curves), None)
     for (label, value), color, style in zip(
         lines.items(), colors, itertools.cycle(_LINE_STYLES), strict=False
     ):
@@ -173,7 +173,7 @@ def plot_lengthscale_posteriors(
     figure, axis = _single()
     styles = itertools.cycle(("-", *_LINE_STYLES))
     for (M, values), color, style in zip(
-        flat.items(), itertools.cycle(_CYCLE), styles, strict=False
+        flat.items(), itertools.cycle(CYCLE), styles, strict=False
     ):
         axis.hist(values, bins=bins, density=True, histtype="stepfilled", color=color, alpha=0.15)
         axis.hist(

@@ -15,15 +15,6 @@ from .samples import arviz_for, num_chains_and_draws
 __all__ = ["rank_plot", "trace_plot"]
 
 _MAX_PLOTTED = 20  # rcParams["plot.max_subplots"] of ArviZ, at two axes each
-_CHAIN_COLORS = (
-    plotting.BLUE,
-    plotting.VERMILION,
-    plotting.GREEN,
-    plotting.PURPLE,
-    plotting.ORANGE,
-    plotting.SKY,
-    plotting.BLACK,
-)
 
 
 def trace_plot(samples: Mapping[str, np.ndarray]) -> Figure:
@@ -100,4 +91,4 @@ def _scalars(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _chain_colors(num_chains: int) -> list[str]:
-    return list(itertools.islice(itertools.cycle(_CHAIN_COLORS), num_chains))
+    return list(itertools.islice(itertools.cycle(plotting.CYCLE), num_chains))
