@@ -85,17 +85,16 @@ def _fit(num_rows: int, num_columns: int):
     """The engine's compiled block for a table of that size."""
     import gpflow
 
-    from gpflow_bae import encoders, models, training
-    from gpflow_bae.training.variational import _Fit
+    from gpflow_bae import encoders, inference, models
+    from gpflow_bae.data import SparseTable
+    from gpflow_bae.inference.variational import _Fit
 
     rng = np.random.default_rng(0)
     rows = np.repeat(np.arange(num_rows), NUM_ENTRIES)
     # Distinct columns in a row, every column in some row.
     first = rng.permutation(num_rows) % num_columns
     columns = ((first[:, None] + np.arange(NUM_ENTRIES)) % num_columns).ravel()
-    table = training.SparseTable(
-        rows, columns, rng.standard_normal(len(rows)), max_entries=NUM_ENTRIES
-    )
+    table = SparseTable(rows, columns, rng.standard_normal(len(rows)), max_entries=NUM_ENTRIES)
     model = models.StochasticGPLVM(
         encoders.FreeFormEncoder(1, num_rows, LATENT_DIM),
         gpflow.kernels.SquaredExponential(lengthscales=np.ones(LATENT_DIM)),
@@ -104,7 +103,7 @@ def _fit(num_rows: int, num_columns: int):
         num_columns,
         q_diag=True,
     )
-    settings = training.VariationalSettings(num_steps=10**6, batch_size=BATCH)
+    settings = inference.VariationalSettings(num_steps=10**6, batch_size=BATCH)
     return _Fit(model, table, settings, STEPS, jit_compile=False)
 
 

@@ -40,7 +40,8 @@ def main(argv: list[str]) -> None:
     from experiments.common import provenance
     from experiments.rotated_mnist_models import build_model
     from experiments.rotated_mnist_plans import make_plan
-    from gpflow_bae import training
+    from gpflow_bae import inference
+    from gpflow_bae.data import prepare_data
     from gpflow_bae.datasets import rotated_mnist
 
     data = rotated_mnist.load(FLAGS.data_dir, (3,))
@@ -53,8 +54,8 @@ def main(argv: list[str]) -> None:
             settings = dataclasses.replace(
                 plan.sampler, batch_size=size, num_sampler_steps=STEPS, num_encoder_steps=0
             )
-            prepared = training.prepare_data(model, arrays, size)
-            compiled = training.AmortizedRound(model, prepared, settings)
+            prepared = prepare_data(model, arrays, size)
+            compiled = inference.AmortizedRound(model, prepared, settings)
             chain = compiled.initial_chain(tf.constant([0, 0]))
 
             def sample(compiled=compiled, chain=chain) -> None:

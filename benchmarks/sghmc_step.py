@@ -36,21 +36,22 @@ def main(argv: list[str]) -> None:
     from experiments import moving_ball_study as study
     from experiments.common import provenance
     from experiments.moving_ball_plans import Plan
-    from gpflow_bae import training
+    from gpflow_bae import inference
+    from gpflow_bae.data import prepare_data
     from gpflow_bae.datasets import moving_ball
 
     train, _ = moving_ball.load(0)
     model = study.build_model(Plan.make("sgp_bae", "quick"), train)
-    data = training.prepare_data(model, (train.X, train.Y))
+    data = prepare_data(model, (train.X, train.Y))
     variants = {}
     kinds = [("gaussian", False), ("binomial", False)]
     if FLAGS.jit_compile:
         kinds += [("gaussian", True), ("binomial", True)]
     for noise, jit in kinds:
-        settings = training.AmortizedSettings(
+        settings = inference.AmortizedSettings(
             num_sampler_steps=FLAGS.steps, num_encoder_steps=0, noise=noise, codes="carried"
         )
-        compiled = training.AmortizedRound(model, data, settings, jit)
+        compiled = inference.AmortizedRound(model, data, settings, jit)
         chain = compiled.initial_chain(tf.constant([0, 1]))
 
         def run(compiled=compiled, chain=chain) -> None:

@@ -40,9 +40,9 @@ def main(argv: list[str]) -> None:
 
     from experiments.common import provenance
     from experiments.imputation_plans import build_model, default_plan
-    from gpflow_bae import training
+    from gpflow_bae.data import prepare_data
     from gpflow_bae.datasets.multi_output import MultiOutputTable
-    from gpflow_bae.training.variational import variational_loss
+    from gpflow_bae.inference.variational import variational_loss
 
     sizes = [2**k for k in range(8, 30) if 2**k <= FLAGS.largest]
     plan = default_plan("sgp_vae", "quick", latent_dim=LATENT_DIM, num_inducing=NUM_INDUCING)
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> None:
         X = np.linspace(0.0, 1.0, size)[None, :, None]
         few = MultiOutputTable(X[:, :: size // 128], Y[:, :: size // 128])
         model = build_model(plan, few)
-        data = training.prepare_data(model, (X, Y))
+        data = prepare_data(model, (X, Y))
         variables = list(model.trainable_variables)
 
         @tf.function(autograph=False)

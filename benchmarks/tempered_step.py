@@ -40,20 +40,21 @@ def main(argv: list[str]) -> None:
 
     from experiments import tabular_networks
     from experiments.common import provenance
-    from gpflow_bae import models, training
-    from gpflow_bae.training import whitening
-    from gpflow_bae.training.mode import initial_values
-    from gpflow_bae.training.tempered import TemperedBlocks
+    from gpflow_bae import inference, models
+    from gpflow_bae.data import prepare_data
+    from gpflow_bae.inference import whitening
+    from gpflow_bae.inference.mode import initial_values
+    from gpflow_bae.inference.tempered import TemperedBlocks
 
     rows = np.random.default_rng(0).random((FLAGS.rows, 500)).astype(np.float32)
     model = models.TemperedBAE(*tabular_networks.build("madelon", rows, "spectral", 0))
-    data = training.prepare_data(model, (None, rows))
+    data = prepare_data(model, (None, rows))
     variants = {}
     steps = 5
     for kind, jit in [("none", False), ("kronecker", False)] + (
         [("none", True)] if FLAGS.jit_compile else []
     ):
-        settings = training.TemperedSettings(
+        settings = inference.TemperedSettings(
             method="lg", num_replicas=FLAGS.replicas, swap_interval=steps, num_samples=10**6
         )
         values, _ = initial_values(model, data, settings, seed=0, progress=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments import amortisation_problem as problems
 from experiments.amortisation_reference import Reference
-from gpflow_bae import models, training
+from gpflow_bae import inference, models
 from gpflow_bae.posteriors import Posterior
 
 __all__ = ["EXPERIMENT", "Cell", "Start", "compare", "grid", "run", "scores"]
@@ -62,10 +62,10 @@ class Cell:
             f"{self.codes}_{self.encoder_loss}_K{self.num_sampler_steps}_J{self.num_encoder_steps}"
         )
 
-    def settings(self, temperature: float = 1.0) -> training.AmortizedSettings:
+    def settings(self, temperature: float = 1.0) -> inference.AmortizedSettings:
         """As the engine takes them."""
         steps = self.num_sampler_steps
-        return training.AmortizedSettings(
+        return inference.AmortizedSettings(
             num_sampler_steps=steps,
             num_encoder_steps=self.num_encoder_steps,
             burnin=self.burnin_rounds * steps,
@@ -118,7 +118,7 @@ def run(
         model.assign(start.parameters)
         for variable, value in zip(model.encoder_variables, start.encoder, strict=True):
             variable.assign(value)
-    return training.sample_amortized(
+    return inference.sample_amortized(
         model,
         (problem.X, problem.Y),
         cell.settings(temperature),

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gpflow_bae import serving, training
+from gpflow_bae import serving
+from gpflow_bae.data import prepare_data
 from gpflow_bae.posteriors import Posterior
 
 __all__ = ["Run", "UnsupportedRunError", "read"]
@@ -89,7 +90,7 @@ def _read_chain(folder: pathlib.Path, model: Any, arrays: tuple[Any, Any]) -> Po
     for file in files:
         with np.load(file) as sample:
             samples.append(dict(sample))
-    data = training.prepare_data(model, arrays)
+    data = prepare_data(model, arrays)
     return Posterior.from_samples(model, data, samples, temperature=record["temperature"])
 
 

@@ -42,9 +42,9 @@ def define_flags(models: list[str], **defaults: Any) -> None:
 def plan(posterior: str, num_steps: int, **changes: Any) -> Any:
     """The plan that the flags describe."""
     from experiments.gplvm_models import Plan
-    from gpflow_bae import training
+    from gpflow_bae import inference
 
-    settings = training.VariationalSettings(
+    settings = inference.VariationalSettings(
         num_steps=FLAGS.num_steps or num_steps,
         learning_rate=FLAGS.learning_rate,
         batch_size=FLAGS.batch_size or None,
@@ -67,10 +67,10 @@ def plan(posterior: str, num_steps: int, **changes: Any) -> Any:
 def fit(the_plan: Any, model: Any, data: Any, out_dir: pathlib.Path) -> list[float]:
     """Loss per row of each block of steps, with checkpoints and resumption."""
     from experiments.gplvm_models import put_flow
-    from gpflow_bae import training
+    from gpflow_bae import inference
 
     def run(settings: Any, folder: str) -> list[float]:
-        losses = training.fit_variational(
+        losses = inference.fit_variational(
             model,
             data,
             settings,

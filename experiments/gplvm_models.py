@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse
 from scipy.sparse.linalg import svds
 
-from gpflow_bae import bijectors, encoders, inducing_variables, models, training
+from gpflow_bae import bijectors, encoders, inducing_variables, inference, models
 
 __all__ = ["POSTERIORS", "Plan", "build", "principal_codes", "put_flow", "sparse_codes"]
 
@@ -40,7 +40,7 @@ class Plan:
     gaussian_steps: int = 0  # of a Gaussian fit, before the flow is put on top of it
     q_diag: bool = False
     hidden_widths: tuple[int, ...] = (64,)  # of encoder networks
-    settings: training.VariationalSettings = training.VariationalSettings()
+    settings: inference.VariationalSettings = inference.VariationalSettings()
 
     def describe(self) -> dict[str, Any]:
         """The settings as plain values."""

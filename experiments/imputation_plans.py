@@ -14,10 +14,10 @@ from gpflow_bae import (
     decoders,
     encoders,
     inducing_variables,
+    inference,
     latent_priors,
     likelihoods,
     models,
-    training,
 )
 from gpflow_bae.datasets.multi_output import MultiOutputTable
 
@@ -48,8 +48,8 @@ class Plan:
     code_noise_variance: float = 1e-3  # of a sampled model
     hidden_variance: float = 0.05  # of what a deep prior adds to the inputs, in their units squared
     nugget: float | None = None  # the same of a variational one; None: none, as published
-    variational: training.VariationalSettings = training.VariationalSettings()
-    sampler: training.AmortizedSettings | None = None
+    variational: inference.VariationalSettings = inference.VariationalSettings()
+    sampler: inference.AmortizedSettings | None = None
 
     @property
     def temperature(self) -> float | None:
@@ -67,11 +67,11 @@ def default_plan(model: str, preset: str, **changes: Any) -> Plan:
     """The settings that the drivers share; each changes what its table asks for.
 
     :param changes: fields of :class:`Plan`; ``epochs`` and ``batch_size`` of the fit, and
-        ``sampler`` as fields of :class:`~gpflow_bae.training.AmortizedSettings`.
+        ``sampler`` as fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
     """
     sampled = model not in VARIATIONAL
     steps = {"quick": 1500, "paper": 3000}[preset]
-    variational = training.VariationalSettings(
+    variational = inference.VariationalSettings(
         num_steps=changes.pop("epochs", None) or steps,
         learning_rate=changes.pop("learning_rate", None) or 5e-3,
         final_learning_rate_fraction=0.05,
@@ -85,7 +85,7 @@ def default_plan(model: str, preset: str, **changes: Any) -> Plan:
             "quick": {"burnin": 1500, "num_samples": 40, "thinning": 50},
             "paper": {"burnin": 1500, "num_samples": 50, "thinning": 180},
         }[preset]
-        sampler = training.AmortizedSettings(
+        sampler = inference.AmortizedSettings(
             **(
                 {"step_size": 0.005, "momentum_decay": 0.05, "encoder_loss": "energy"}
                 | lengths

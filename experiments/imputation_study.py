@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from experiments.baselines import scores
 from experiments.imputation_plans import Plan, build_model, gaussian_encoder
-from gpflow_bae import latent_priors, models, training
+from gpflow_bae import inference, latent_priors, models
+from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
 from gpflow_bae.posteriors import Posterior
 
@@ -56,7 +57,7 @@ def fit(
     options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
     if plan.sampler is None:
         started = time.perf_counter()
-        losses = training.fit_variational(
+        losses = inference.fit_variational(
             model,
             data,
             plan.variational,
@@ -66,11 +67,11 @@ def fit(
         )
         return Posterior.from_point(
             model,
-            training.prepare_data(model, data),
+            prepare_data(model, data),
             seconds={"variational": time.perf_counter() - started},
             warm_start_losses=losses,
         )
-    return training.sample_amortized(
+    return inference.sample_amortized(
         model,
         data,
         plan.sampler,
@@ -81,7 +82,7 @@ def fit(
     )
 
 
-def _warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> training.WarmStart:
+def _warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> inference.WarmStart:
     prior = None
     if isinstance(model, models.DSGPBAE):
         # Hidden layers start as identities: the last one alone is what the deep model starts as.
@@ -89,7 +90,7 @@ def _warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> training.War
         prior = latent_priors.SparseGP(
             last.kernels, last.inducing_variable, last.latent_dim, plan.code_noise_variance
         )
-    return training.WarmStart(gaussian_encoder(plan, table), plan.variational, latent_prior=prior)
+    return inference.WarmStart(gaussian_encoder(plan, table), plan.variational, latent_prior=prior)
 
 
 def predict(

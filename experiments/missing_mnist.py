@@ -29,7 +29,8 @@ def _run(out_dir: pathlib.Path, plan: Any) -> Any:
     import numpy as np
 
     from experiments import gplvm_figures, gplvm_models
-    from gpflow_bae import metrics, training
+    from gpflow_bae import metrics
+    from gpflow_bae.data import prepare_data
     from gpflow_bae.datasets import missing_mnist
     from gpflow_bae.posteriors import GPLVMPosterior
 
@@ -38,7 +39,7 @@ def _run(out_dir: pathlib.Path, plan: Any) -> Any:
     codes = gplvm_models.principal_codes(images.Y, plan.latent_dim)
     model = gplvm_models.build(plan, codes, images.Y.shape[1], FLAGS.seed)
     losses = driver.fit(plan, model, (None, images.Y), out_dir)
-    data = training.prepare_data(model, (None, images.Y))
+    data = prepare_data(model, (None, images.Y))
     posterior = GPLVMPosterior(model, data)
     rows, columns, truth = images.cells
     density = posterior.predict_log_density(rows, columns, truth, num_draws=FLAGS.num_test_draws)

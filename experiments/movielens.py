@@ -30,7 +30,7 @@ def _run(out_dir: pathlib.Path, plan: Any) -> Any:
     import numpy as np
 
     from experiments import gplvm_models
-    from gpflow_bae import training
+    from gpflow_bae.data import SparseTable
     from gpflow_bae.datasets import movielens
 
     ratings = movielens.load(FLAGS.data_dir)
@@ -39,12 +39,12 @@ def _run(out_dir: pathlib.Path, plan: Any) -> Any:
     )
     centre = float(train.values.mean())
 
-    def table(*parts: Any) -> training.SparseTable:
+    def table(*parts: Any) -> SparseTable:
         users, films, values = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("users", "films", "values")
         )
-        return training.SparseTable(
+        return SparseTable(
             users,
             films,
             values - centre,

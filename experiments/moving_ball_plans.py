@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gpflow_bae import training
+from gpflow_bae import inference
 
 __all__ = ["VARIATIONAL", "Plan"]
 
@@ -21,8 +21,8 @@ class Plan:
     warm_start: bool
     fan_in_prior: bool
     weight_prior_scale: float
-    variational: training.VariationalSettings
-    sampler: training.AmortizedSettings
+    variational: inference.VariationalSettings
+    sampler: inference.AmortizedSettings
     initial_lengthscale: float = 1.0
     num_warm_encoder_steps: int = 600
     warm_start_prior: str = "exact"  # or "own": a sparse prior's chart is more bent where it ends
@@ -47,10 +47,10 @@ class Plan:
         if preset == "quick":
             # Where a chain goes on the bound stops early; the peers get the chain's time as well.
             steps = {"vae": 2500, "gp_vae": 6000, "svgp_vae": 6000}.get(model, 2000)
-            variational = training.VariationalSettings(
+            variational = inference.VariationalSettings(
                 num_steps=steps, batch_size=12, prior_learning_rate=1e-2
             )
-            sampler = training.AmortizedSettings(
+            sampler = inference.AmortizedSettings(
                 burnin=500,
                 num_samples=20,
                 thinning=50,
@@ -59,10 +59,10 @@ class Plan:
             )
         else:
             steps = {"vae": 10_000, "gp_vae": 25_000, "svgp_vae": 25_000}.get(model, 2000)
-            variational = training.VariationalSettings(
+            variational = inference.VariationalSettings(
                 num_steps=steps, batch_size=12, prior_learning_rate=1e-2
             )
-            sampler = training.AmortizedSettings(noise="binomial", encoder_batch_size=256)
+            sampler = inference.AmortizedSettings(noise="binomial", encoder_batch_size=256)
         if num_variational_steps is not None:
             variational = dataclasses.replace(variational, num_steps=num_variational_steps)
         return cls(

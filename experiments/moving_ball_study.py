@@ -18,13 +18,14 @@ from gpflow_bae import (
     decoders,
     encoders,
     inducing_variables,
+    inference,
     latent_priors,
     likelihoods,
     metrics,
     models,
     plotting,
-    training,
 )
+from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import moving_ball
 from gpflow_bae.posteriors import Posterior
 
@@ -117,7 +118,7 @@ def run(
     if not plan.is_sampled:
         posterior = _fit_variational(plan, model, data, **options)
     else:
-        posterior = training.sample_amortized(
+        posterior = inference.sample_amortized(
             model,
             data,
             plan.sampler,
@@ -135,13 +136,13 @@ def run(
 
 def _warm_start(
     plan: Plan, model: models.BayesianAutoencoder, train: moving_ball.MovingBall
-) -> training.WarmStart | None:
+) -> inference.WarmStart | None:
     """The variational fit that a chain starts from; a variational model is fitted itself."""
     if plan.model in VARIATIONAL:
-        return training.WarmStart(model.encoder, plan.variational)
+        return inference.WarmStart(model.encoder, plan.variational)
     if not plan.warm_start:
         return None
-    return training.WarmStart(
+    return inference.WarmStart(
         encoders.GaussianEncoder(_network(train.Y.shape[-1], 2 * LATENT_DIM)),
         plan.variational,
         latent_prior=_exact_prior(plan, model),
@@ -157,16 +158,16 @@ def _fit_variational(
 ) -> Posterior:
     """A fit alone; under a GP it starts from the smoothest projections, as the chains' does."""
     started = time.perf_counter()
-    training_data = training.prepare_data(model, data)
+    training_data = prepare_data(model, data)
     if model.needs_inputs:
-        start = training.WarmStart(model.encoder, plan.variational)
+        start = inference.WarmStart(model.encoder, plan.variational)
         _, losses = start.run(model, training_data, **options)
     else:
-        losses = training.fit_variational(model, data, plan.variational, **options)
+        losses = inference.fit_variational(model, data, plan.variational, **options)
     draws = None
     if plan.parameters == "mean_field":
         q = models.MeanFieldParameters(model, num_items=len(data[1]))
-        losses = np.append(losses, training.fit_variational(q, data, plan.variational, **options))
+        losses = np.append(losses, inference.fit_variational(q, data, plan.variational, **options))
         draws = q.draws(plan.sampler.num_samples, options["seed"])
     return Posterior.from_point(
         model,

@@ -40,14 +40,14 @@ def _run(out_dir: pathlib.Path, plan: Any) -> Any:
     import tensorflow as tf
 
     from experiments import gplvm_figures, gplvm_models
-    from gpflow_bae import training
+    from gpflow_bae.data import prepare_data
     from gpflow_bae.datasets import oil_flow
     from gpflow_bae.posteriors import GPLVMPosterior
 
     Y, labels = oil_flow.load(FLAGS.data_dir)
     codes = gplvm_models.principal_codes(Y, plan.latent_dim)
     model = gplvm_models.build(plan, codes, Y.shape[1], FLAGS.seed)
-    data = training.prepare_data(model, (None, Y))
+    data = prepare_data(model, (None, Y))
     scores, curves = {}, {}
     if FLAGS.model == _REFERENCE or FLAGS.start == _REFERENCE:
         scores["elbo_collapsed"] = _fit_reference(model, Y, FLAGS.reference_iterations)

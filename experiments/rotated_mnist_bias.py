@@ -40,7 +40,7 @@ def main(argv: list[str]) -> None:
     from experiments import rotated_mnist_models as composed
     from experiments import rotated_mnist_plans as plans
     from experiments.common import provenance, results
-    from gpflow_bae import training
+    from gpflow_bae import inference
     from gpflow_bae.datasets import rotated_mnist
 
     data = rotated_mnist.load(FLAGS.data_dir)
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> None:
 
     settings = dataclasses.replace(plan.variational, num_steps=per_epoch * FLAGS.epochs)
     arrays = (data.train.X[None], data.train.Y[None])
-    training.fit_variational(
+    inference.fit_variational(
         model, arrays, settings, seed=FLAGS.seed, steps_per_call=per_epoch, callback=record
     )
     result = {

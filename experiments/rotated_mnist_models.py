@@ -16,11 +16,11 @@ from gpflow_bae import (
     decoders,
     encoders,
     inducing_variables,
+    inference,
     kernels,
     latent_priors,
     likelihoods,
     models,
-    training,
 )
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 
@@ -38,8 +38,8 @@ class Plan:
 
     model: str
     regime: tuple[tuple[str, int], ...]  # phases: "VAE", "GP" or "joint", and their epochs
-    variational: training.VariationalSettings
-    sampler: training.AmortizedSettings | None
+    variational: inference.VariationalSettings
+    sampler: inference.AmortizedSettings | None
     latent_dim: int = 16
     object_dim: int = 8
     inducing_per_view: int = 2

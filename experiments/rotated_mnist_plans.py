@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from experiments.rotated_mnist_models import Plan
-from gpflow_bae import training
+from gpflow_bae import inference
 
 __all__ = ["ELBO_MODELS", "make_plan", "parse_regime"]
 
@@ -82,17 +82,17 @@ def make_plan(
     :param regime: phases; the preset's where None.
     :param geco: GECO instead of the bound; by default for the models that were published with it.
     :param full_batch: all points in every step, so that the bound is Titsias's.
-    :param sampler: fields of :class:`~gpflow_bae.training.AmortizedSettings`.
+    :param sampler: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
     :param changes: fields of :class:`Plan`.
     """
     epochs = (_PAPER_EPOCHS if preset == "paper" else _QUICK_EPOCHS)[model]
     sampled = model in ("sgp_bae", "bae")
     if geco is None:
         geco = model in ("svgp_vae", "deep_svigp")
-    objective: training.Objective = training.EvidenceLowerBound(beta)
+    objective: inference.Objective = inference.EvidenceLowerBound(beta)
     if geco:
-        objective = training.GECO(kappa_squared, smoothing)
-    variational = training.VariationalSettings(
+        objective = inference.GECO(kappa_squared, smoothing)
+    variational = inference.VariationalSettings(
         learning_rate=learning_rate,
         final_learning_rate_fraction=final_learning_rate_fraction,
         prior_learning_rate=prior_learning_rate,
@@ -114,7 +114,7 @@ def make_plan(
             "noise": "binomial",
         }
         chosen = common | (paper if preset == "paper" else quick) | (sampler or {})
-        settings = training.AmortizedSettings(**chosen)
+        settings = inference.AmortizedSettings(**chosen)
     if model == "sgp_bae":
         # Every view with eight object vectors spans the kernel, and FITC leaves no residual.
         changes = {"inducing_per_view": 8} | changes

@@ -20,7 +20,8 @@ from experiments.rotated_mnist_models import (
     seed_networks,
     start_prior,
 )
-from gpflow_bae import models, training
+from gpflow_bae import inference, models
+from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 from gpflow_bae.posteriors import Posterior, Prediction
 
@@ -108,7 +109,7 @@ def _fit(
         plan.variational, num_steps=num_steps(plan, len(data.train.Y), epochs), **changes
     )
     per_call = num_steps(plan, len(data.train.Y), 1)  # an epoch, after which a snapshot is new
-    return training.fit_variational(
+    return inference.fit_variational(
         model,
         _train_arrays(data),
         settings,
@@ -140,7 +141,7 @@ def _run_variational(
         curves |= {"seconds": curve.seconds, "mse": curve.mse}
     posterior = None
     if plan.model != "deep_svigp":
-        prepared = training.prepare_data(model, _train_arrays(data))
+        prepared = prepare_data(model, _train_arrays(data))
         posterior = Posterior.from_point(model, prepared)
     return _outcome(plan, model, posterior, data, seconds, curves)
 
@@ -176,7 +177,7 @@ def _run_phase(
 def _use_geco_noise(plan: Plan, model: Any, data: RotatedMNIST) -> None:
     """GECO fits no noise; predictive variances take what it tolerates."""
     objective = plan.variational.objective
-    if isinstance(objective, training.GECO):
+    if isinstance(objective, inference.GECO):
         model.observation_likelihood.variance.assign(objective.tolerance)
 
 
@@ -194,19 +195,19 @@ def _run_sampled(
         plan.variational, num_steps=num_steps(plan, len(data.train.Y), plan.num_epochs)
     )
     encoder, prior = gaussian_encoder(plan), None
-    warm_start: training.WarmStart | training.PriorMeanStart
+    warm_start: inference.WarmStart | inference.PriorMeanStart
     if plan.model == "sgp_bae" and plan.start == "mode":
         curve = Curve(lambda: scores.quick_mse(model, data))
-        warm_start = training.PriorMeanStart(settings, callback=curve)
+        warm_start = inference.PriorMeanStart(settings, callback=curve)
     else:
         if plan.model == "sgp_bae":
             prior = start_prior(plan, model, data)
             fitted = models.VariationalAutoencoder(prior, model.decoder, encoder, model.likelihood)
             curve = Curve(lambda: scores.quick_mse(fitted, data))
-        warm_start = training.WarmStart(
+        warm_start = inference.WarmStart(
             encoder, settings, latent_prior=prior, num_initial_steps=0, callback=curve
         )
-    posterior = training.sample_amortized(
+    posterior = inference.sample_amortized(
         model,
         arrays,
         plan.sampler,

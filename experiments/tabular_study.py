@@ -14,12 +14,12 @@ import sklearn.neighbors
 import sklearn.svm
 
 from experiments import tabular_networks
-from gpflow_bae import diagnostics, models, training
+from gpflow_bae import diagnostics, inference, models
 from gpflow_bae.datasets import tabular
 from gpflow_bae.posteriors import TemperedPosterior
 
 EXPERIMENT = "tabular_bae"
-METHODS = ["adam", "sgd", *training.TEMPERED_METHODS]
+METHODS = ["adam", "sgd", *inference.TEMPERED_METHODS]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Plan:
     dataset: str
     method: str
     initial: str
-    sampler: training.TemperedSettings | None
+    sampler: inference.TemperedSettings | None
     num_epochs: int = 0
 
     @classmethod
@@ -51,7 +51,7 @@ class Plan:
             chosen |= _TUNED[dataset] | {"gradient_probability": 1.0}
             if method in ("random_walk", "hmc"):
                 chosen["target_acceptance"] = {"random_walk": 0.234, "hmc": 0.8}[method]
-        return cls(dataset, method, initial, training.TemperedSettings(**(chosen | overrides)))
+        return cls(dataset, method, initial, inference.TemperedSettings(**(chosen | overrides)))
 
     def describe(self) -> dict[str, Any]:
         """The settings as plain values."""
@@ -128,7 +128,7 @@ def run(
     if plan.sampler is None:
         return _fit_point(plan, table, encoder, decoder, progress)
     model = models.TemperedBAE(encoder, decoder)
-    posterior = training.sample_tempered(
+    posterior = inference.sample_tempered(
         model,
         table.train,
         plan.sampler,

@@ -3,12 +3,14 @@
 from . import (
     base,
     bijectors,
+    data,
     datasets,
     decoders,
     diagnostics,
     encoders,
     functional,
     inducing_variables,
+    inference,
     kernels,
     latent_priors,
     likelihoods,
@@ -18,7 +20,6 @@ from . import (
     plotting,
     posteriors,
     serving,
-    training,
 )
 from .posteriors import Posterior
 from .versions import __version__
@@ -28,12 +29,14 @@ __all__ = [
     "__version__",
     "base",
     "bijectors",
+    "data",
     "datasets",
     "decoders",
     "diagnostics",
     "encoders",
     "functional",
     "inducing_variables",
+    "inference",
     "kernels",
     "latent_priors",
     "likelihoods",
@@ -43,5 +46,4 @@ __all__ = [
     "plotting",
     "posteriors",
     "serving",
-    "training",
 ]

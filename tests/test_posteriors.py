@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import decoders, functional, likelihoods, models, posteriors, training
+from gpflow_bae import decoders, functional, likelihoods, models, posteriors
+from gpflow_bae.data import prepare_data
 
 S, T, N, P, L = 5, 3, 6, 4, 2
 
@@ -48,7 +49,7 @@ def posterior() -> posteriors.Posterior:
         noise = 0.3 * rng.standard_normal((S, *value.shape))
         return (value + noise).astype(value.dtype)
 
-    prepared = training.prepare_data(model, data())
+    prepared = prepare_data(model, data())
     return posteriors.Posterior(
         model,
         [jittered(v) for v in functional.unconstrained_values(model.sampled_parameters)],
@@ -221,7 +222,7 @@ def test_to_inference_data_has_one_chain(posterior: posteriors.Posterior) -> Non
 def test_from_point_is_the_model_as_it_stands() -> None:
     """One sample, of the present values."""
     model = make_model()
-    point = posteriors.Posterior.from_point(model, training.prepare_data(model, data()))
+    point = posteriors.Posterior.from_point(model, prepare_data(model, data()))
     assert point.num_samples == 1
     values = point.hyperparameters(include_decoder=True)
     for path, parameter in zip(model.sampled_paths, model.sampled_parameters, strict=True):
@@ -240,9 +241,7 @@ def test_a_standard_normal_prior_predicts_itself_at_new_inputs() -> None:
     model = models.BAE(
         decoders.KerasDecoder(decoder), dense(2, 1), likelihoods.Gaussian(0.2), latent_dim=1
     )
-    point = posteriors.Posterior.from_point(
-        model, training.prepare_data(model, (None, np.ones((1, 2, 1))))
-    )
+    point = posteriors.Posterior.from_point(model, prepare_data(model, (None, np.ones((1, 2, 1)))))
     prediction = point.predict(np.zeros((500, 1)), num_codes=16)
     np.testing.assert_allclose(prediction.mean.mean(), 0.0, atol=5 / np.sqrt(8000))
     np.testing.assert_allclose(prediction.epistemic_variance.mean(), 15 / 16, atol=0.08)

@@ -12,7 +12,7 @@ def test_example_runs_as_written() -> None:
     """The block runs from top to bottom; only its size (videos, width, steps) is cut down."""
     (block,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
     settings = (
-        "gpflow_bae.training.AmortizedSettings(num_sampler_steps=2, num_encoder_steps=1, "
+        "gpflow_bae.inference.AmortizedSettings(num_sampler_steps=2, num_encoder_steps=1, "
         "burnin=2, num_samples=3, thinning=2)"
     )
     for full, small in (("num_videos=35", "num_videos=3"), ("(500,", "(8,"), ('"quick"', settings)):

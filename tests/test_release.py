@@ -161,7 +161,7 @@ def shortened_example() -> str:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     block = re.findall(r"```python\n(.*?)```", readme, flags=re.S)[0]
     settings = (
-        "gpflow_bae.training.AmortizedSettings(num_sampler_steps=2, num_encoder_steps=1, "
+        "gpflow_bae.inference.AmortizedSettings(num_sampler_steps=2, num_encoder_steps=1, "
         "burnin=2, num_samples=3, thinning=2)"
     )
     for full, small in (("num_videos=35", "num_videos=3"), ("(500,", "(8,"), ('"quick"', settings)):

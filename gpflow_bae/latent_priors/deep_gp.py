@@ -213,8 +213,8 @@ class DeepSparseGP(GaussianLatentPrior):
         :raises NotImplementedError: always.
         """
         raise NotImplementedError(
-            "DeepSparseGP has no variational bound; start a chain with training.PriorMeanStart, or "
-            "with training.WarmStart(latent_prior=...) under a shallow prior."
+            "DeepSparseGP has no variational bound; start a chain with inference.PriorMeanStart, "
+            "or with inference.WarmStart(latent_prior=...) under a shallow prior."
         )
 
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:

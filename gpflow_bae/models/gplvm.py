@@ -31,10 +31,10 @@ class StochasticGPLVM(gpflow.Module):
     The expectation over f is the likelihood's own (closed for a Gaussian, quadrature else), that
     over x is Monte Carlo. A sum over observed entries: missing ones cost nothing, and minibatches
     of rows, of columns, or of both estimate it (``VariationalSettings.batch_size``,
-    ``num_columns``); :class:`gpflow_bae.training.SparseTable` takes triplets. GPflow's
+    ``num_columns``); :class:`gpflow_bae.data.SparseTable` takes triplets. GPflow's
     ``BayesianGPLVM`` is the full-batch, Gaussian, complete-data case with optimal q(v).
 
-    Fit with :func:`gpflow_bae.training.fit_variational`, with ``(None, Y)`` as data.
+    Fit with :func:`gpflow_bae.inference.fit_variational`, with ``(None, Y)`` as data.
     """
 
     needs_inputs = False
@@ -203,9 +203,9 @@ class StochasticGPLVM(gpflow.Module):
     def latents_for_new(self, Ynew: TensorType, **options: Any) -> Any:
         """Codes of new, partly observed rows, with everything else frozen.
 
-        See :func:`gpflow_bae.training.latents_for_new`, which this calls, for arguments and result.
+        See :func:`gpflow_bae.inference.latents_for_new`, for arguments and result.
         """
-        from ..training import latents_for_new  # a model knows no engine until it is asked for one
+        from ..inference import latents_for_new  # known only when asked for
 
         return latents_for_new(self, Ynew, **options)
 

@@ -47,7 +47,7 @@ class TemperedBAE(gpflow.Module):
     uncertainty is that of the encoder's weights. Missing entries (NaN) enter the encoder as zeros
     and drop out of the likelihood.
 
-    The model is a density for :func:`gpflow_bae.training.sample_tempered`; ``fit`` calls that, so
+    The model is a density for :func:`gpflow_bae.inference.sample_tempered`; ``fit`` calls that, so
     that the model can stand in a scikit-learn pipeline:
 
     >>> layers = keras.layers
@@ -81,7 +81,7 @@ class TemperedBAE(gpflow.Module):
         :param noise_variance: initial tau^2.
         :param noise_prior: prior of tau^2; default InverseGamma(0.01, 3). The published
             concentration, 0, is not a density.
-        :param settings: of ``fit``: a :class:`~gpflow_bae.training.TemperedSettings`, or a mapping
+        :param settings: of ``fit``: a :class:`~gpflow_bae.inference.TemperedSettings`, or a mapping
             of the fields that differ from its defaults.
         :param seed: of ``fit``.
         :param codes: what ``transform`` returns: ``"samples"``, codes of every posterior sample
@@ -202,7 +202,7 @@ class TemperedBAE(gpflow.Module):
 
         The samples are in :attr:`posterior_`.
         """
-        from ..training import TemperedSettings, sample_tempered
+        from ..inference import TemperedSettings, sample_tempered
 
         settings = self._estimator.arguments["settings"]
         if not isinstance(settings, TemperedSettings):

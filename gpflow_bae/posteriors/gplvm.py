@@ -28,7 +28,7 @@ class GPLVMPosterior:
     def __init__(self, model: Any, data: Any, posterior: PointPosterior | None = None):
         """
         :param model: a fitted :class:`~gpflow_bae.models.StochasticGPLVM`.
-        :param data: the rows, as :func:`gpflow_bae.training.prepare_data` makes them.
+        :param data: the rows, as :func:`gpflow_bae.data.prepare_data` makes them.
         :param posterior: of these rows' codes; by default the model's own.
         """
         self.model, self.data = model, data

@@ -37,7 +37,7 @@ class TemperedPosterior:
         :param parameters: unconstrained values [S, R, ...] in the order of
             ``model.sampled_paths``.
         :param trace: statistics of every step [steps, R]; see
-            :class:`~gpflow_bae.training.TemperedTrace`.
+            :class:`~gpflow_bae.inference.TemperedTrace`.
         :param swap_rate: share of swaps accepted between neighbouring rungs [R - 1], while their
             temperatures differed.
         """

@@ -13,7 +13,7 @@ from experiments.rotated_mnist_networks import (
     conv_encoder,
 )
 from experiments.rotated_mnist_plans import ELBO_MODELS, make_plan, parse_regime
-from gpflow_bae import training
+from gpflow_bae import inference
 
 
 @pytest.mark.parametrize("padding", ["same", "valid"])
@@ -54,7 +54,7 @@ def test_regimes() -> None:
 def test_presets(model: str) -> None:
     """Those that were published with GECO have it; the sampled ones have a chain and a prior."""
     plan = make_plan(model, "paper")
-    geco = isinstance(plan.variational.objective, training.GECO)
+    geco = isinstance(plan.variational.objective, inference.GECO)
     assert geco == (model in ("svgp_vae", "deep_svigp"))
     assert (plan.sampler is not None) == (model in ("sgp_bae", "bae"))
     assert plan.variational.prior_on_parameters == (plan.sampler is not None)
@@ -65,6 +65,6 @@ def test_presets(model: str) -> None:
 def test_flags_replace_settings() -> None:
     plan = make_plan("svgp_vae", "quick", regime=["joint-3"], geco=False, full_batch=True, beta=2.0)
     assert plan.regime == (("joint", 3),) and plan.variational.batch_size is None
-    assert plan.variational.objective == training.EvidenceLowerBound(2.0)
+    assert plan.variational.objective == inference.EvidenceLowerBound(2.0)
     plan = make_plan("sgp_bae", "quick", sampler={"temperature": 0.5}, batch_size=64)
     assert plan.temperature == 0.5 and plan.sampler.batch_size == 64

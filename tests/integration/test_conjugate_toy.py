@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import pytest
 
-from gpflow_bae import decoders, encoders, likelihoods, models, training
+from gpflow_bae import decoders, encoders, inference, likelihoods, models
 
 NUM_POINTS = 1500
 EXACT_SPREAD = np.sqrt(0.5)
@@ -46,7 +46,7 @@ def spread_and_mean_error(encoder_loss: str) -> tuple[float, float]:
     likelihood = likelihoods.Gaussian(1.0)
     gpflow.set_trainable(likelihood, False)
     model = models.BAE(fixed_identity_decoder(), encoder, likelihood, latent_dim=1)
-    settings = training.AmortizedSettings(
+    settings = inference.AmortizedSettings(
         num_sampler_steps=50,
         num_encoder_steps=40,
         burnin=50 * 30,
@@ -58,7 +58,7 @@ def spread_and_mean_error(encoder_loss: str) -> tuple[float, float]:
         encoder_loss=encoder_loss,
         encoder_learning_rate=5e-3,
     )
-    posterior = training.sample_amortized(model, (None, Y), settings, seed=1, progress=False)
+    posterior = inference.sample_amortized(model, (None, Y), settings, seed=1, progress=False)
     draws = posterior.encode(Y, num_draws=64)[:, :, 0, :, 0]  # [S, draws, N]
     within = draws.var(axis=1, ddof=1).mean()
     error = draws.mean(axis=(0, 1)) - 0.5 * Y[0, :, 0]

@@ -46,10 +46,10 @@ def test_first_script(capsys: pytest.CaptureFixture[str]) -> None:
         (line,) = (v for k, v in lines.items() if k.endswith("." + path))
         assert f" {prior} " in line, line
 
-    settings = gpflow_bae.training.AmortizedSettings(
+    settings = gpflow_bae.inference.AmortizedSettings(
         num_sampler_steps=3, num_encoder_steps=2, burnin=6, num_samples=2, thinning=3
     )
-    posterior = gpflow_bae.training.sample_amortized(
+    posterior = gpflow_bae.inference.sample_amortized(
         model, (videos.X, videos.Y), settings, seed=0, progress=False
     )
     X_new = np.linspace(0.0, 5.0, 11)[:, None]

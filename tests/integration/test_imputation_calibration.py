@@ -7,7 +7,8 @@ import keras
 import numpy as np
 import pytest
 
-from gpflow_bae import encoders, likelihoods, models, training
+from gpflow_bae import encoders, inference, likelihoods, models
+from gpflow_bae.data import prepare_data
 from gpflow_bae.decoders import KerasDecoder
 from gpflow_bae.models import set_default_kernel_priors
 from gpflow_bae.posteriors import Posterior
@@ -58,7 +59,7 @@ def test_exact_pseudo_observations_cover_as_they_should() -> None:
         likelihoods.Gaussian(np.full(P, NOISE)),
         latent_dim=1,
     )
-    data = training.prepare_data(model, (X, np.where(seen, Y, np.nan)))
+    data = prepare_data(model, (X, np.where(seen, Y, np.nan)))
     found = coverage(Posterior.from_point(model, data), Y, seen, num_codes=30)
     # About 4300 hidden cells; those of a task share its code, so count each task's 14 as 4: 1200
     # cells, a standard error of 0.0087. Three of them.
@@ -86,10 +87,10 @@ def test_sampled_codes_cover_as_they_should(scale: float, expected: bool) -> Non
     )
     for parameter in model.sampled_parameters:
         gpflow.set_trainable(parameter, False)
-    settings = training.AmortizedSettings(
+    settings = inference.AmortizedSettings(
         burnin=300, num_samples=40, thinning=50, step_size=0.05, momentum_decay=0.1
     )
-    posterior = training.sample_amortized(
+    posterior = inference.sample_amortized(
         model, (X, np.where(seen, Y, np.nan)), settings, seed=0, progress=False
     )
     found = coverage(posterior, Y, seen, num_codes=4)

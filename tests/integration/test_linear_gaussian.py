@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import pytest
 
-from gpflow_bae import decoders, encoders, likelihoods, models, posteriors, training
+from gpflow_bae import decoders, encoders, inference, likelihoods, models, posteriors
 
 NUM_TASKS, NUM_SAMPLES = 200, 40
 X = np.linspace(0.0, 5.0, 8)[:, None]
@@ -78,7 +78,7 @@ def posterior() -> posteriors.Posterior:
     )
     for part in (model.latent_prior, model.decoder, model.likelihood):
         gpflow.set_trainable(part, False)
-    settings = training.AmortizedSettings(
+    settings = inference.AmortizedSettings(
         num_sampler_steps=50,
         num_encoder_steps=20,
         burnin=1000,
@@ -89,7 +89,7 @@ def posterior() -> posteriors.Posterior:
         codes="carried",
         encoder_learning_rate=1e-2,
     )
-    return training.sample_amortized(model, (X, observations()), settings, progress=False)
+    return inference.sample_amortized(model, (X, observations()), settings, progress=False)
 
 
 def test_sampled_codes() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import training
+from gpflow_bae import inference
 from gpflow_bae.base import Batch
 from gpflow_bae.likelihoods import Bernoulli, DecoderLikelihood, Gaussian
 from gpflow_bae.models import DeepSVIGP
@@ -104,10 +104,10 @@ def test_natural_gradients_find_the_optimum_in_one_step() -> None:
     model = DeepSVIGP(kernel, Z, _identity(), Gaussian(NOISE), L, N, num_draws=2000)
     for module in (model.kernel, model.likelihood, model.inducing_variable):
         gpflow.set_trainable(module, False)
-    settings = training.VariationalSettings(
+    settings = inference.VariationalSettings(
         num_steps=400, prior_on_parameters=False, natural_gradient_step_size=0.05
     )
-    training.fit_variational(model, (X, Y), settings, progress=False)
+    inference.fit_variational(model, (X, Y), settings, progress=False)
     best = gpflow.models.SGPR(
         (X, Y), gpflow.kernels.SquaredExponential(), Z, noise_variance=NOISE
     ).elbo()
@@ -121,9 +121,9 @@ def test_natural_gradients_need_a_free_posterior() -> None:
 
     encoder = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2 * L)])
     model = VAE(_tanh(), encoder, Gaussian(NOISE), L)
-    settings = training.VariationalSettings(num_steps=1, natural_gradient_step_size=0.1)
+    settings = inference.VariationalSettings(num_steps=1, natural_gradient_step_size=0.1)
     with pytest.raises(ValueError, match="VAE has no free q"):
-        training.fit_variational(model, (None, _data(3)[1]), settings, progress=False)
+        inference.fit_variational(model, (None, _data(3)[1]), settings, progress=False)
 
 
 def test_decoder_likelihood_masks_missing_entries() -> None:

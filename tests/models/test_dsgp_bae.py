@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import functional, likelihoods, models, training
+from gpflow_bae import functional, inference, likelihoods, models
 from gpflow_bae.base import Batch
+from gpflow_bae.data import prepare_data
 from gpflow_bae.posteriors import Posterior
 
 N, P, L = 12, 3, 2
 Z = np.linspace(-2.0, 2.0, 4)[:, None]
-SETTINGS = training.AmortizedSettings(
+SETTINGS = inference.AmortizedSettings(
     num_sampler_steps=3,
     num_encoder_steps=0,
     burnin=6,
@@ -68,7 +69,7 @@ def _data() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sample(model: models.BayesianAutoencoder, **kwargs: Any) -> Posterior:
-    return training.sample_amortized(
+    return inference.sample_amortized(
         model, _data(), kwargs.pop("settings", SETTINGS), seed=3, progress=False, **kwargs
     )
 
@@ -90,7 +91,7 @@ def test_one_layer_is_sgp_bae(whitened_codes: bool) -> None:
         _kernel(), Z, **_parts(), inducing_outputs="sampled", whitened_codes=whitened_codes
     )
     shallow.latent_prior.whitened_inducing.assign(deep.latent_prior.whitened_inducing)
-    data = training.prepare_data(deep, _data())
+    data = prepare_data(deep, _data())
     codes = tf.constant(np.random.default_rng(0).normal(size=(1, N, L)))
     densities = []
     for model in (deep, shallow):
@@ -108,7 +109,7 @@ def test_every_parameter_of_every_layer_is_sampled(whitened_codes: bool) -> None
     model = _model(3, whitened_codes=whitened_codes)
     for kernel in model.latent_prior.kernels:
         np.testing.assert_allclose(kernel.variance.prior.quantile(0.5), 0.05, rtol=1e-9)
-    batch = training.prepare_data(model, _data()).gather(None)
+    batch = prepare_data(model, _data()).gather(None)
     codes = tf.constant(np.random.default_rng(0).normal(size=(1, N, L)))
     state = models.State(functional.unconstrained_values(model.sampled_parameters), codes)
     assert np.isfinite(model.log_prior(state))
@@ -128,7 +129,7 @@ def test_the_seed_of_a_batch_reaches_the_hidden_draws() -> None:
         model = _model(whitened_codes=whitened_codes)
         codes = tf.zeros([1, N, L], tf.float64)
         state = models.State(functional.unconstrained_values(model.sampled_parameters), codes)
-        batch = training.prepare_data(model, _data()).gather(None)
+        batch = prepare_data(model, _data()).gather(None)
 
         def value(seed: list[int] | None, batch: Batch = batch) -> float:
             seed = None if seed is None else tf.constant(seed)
@@ -164,8 +165,8 @@ def test_a_chain_samples_codes_under_the_average_of_logs() -> None:
     spread = weights @ m**2 - (weights @ m) ** 2
     assert spread[0] > 7 * variance[0] and spread[1] > 0.9 * variance[1]
     settings = dataclasses.replace(SETTINGS, batch_size=None, num_sampler_steps=400, step_size=0.02)
-    data = training.prepare_data(model, (np.full((count, 1), place), np.zeros((count, P))))
-    compiled = training.AmortizedRound(model, data, settings)
+    data = prepare_data(model, (np.full((count, 1), place), np.zeros((count, P))))
+    compiled = inference.AmortizedRound(model, data, settings)
     chain = compiled.initial_chain(tf.constant([0, 0]), tf.zeros([1, count, L], tf.float64))
     for r in range(2):
         chain, _ = compiled(chain, tf.constant([1, r]), r == 0)
@@ -203,7 +204,7 @@ def test_predictions_draw_for_each_sample() -> None:
     """Deterministic for a seed; samples of equal parameters still have draws of their own."""
     model = _model()
     X, Y = _data()
-    data = training.prepare_data(model, (X, Y))
+    data = prepare_data(model, (X, Y))
     values = [
         np.repeat(v.numpy()[None], 3, 0)
         for v in functional.unconstrained_values(model.sampled_parameters)
@@ -227,16 +228,16 @@ def test_prior_mean_start_fits_all_layers() -> None:
     model = _model(whitened_codes=True)
     for layer in model.latent_prior.hidden_layers:
         layer.whitened_inducing.assign(tf.zeros_like(layer.whitened_inducing))
-    data = training.prepare_data(model, _data())
-    settings = training.VariationalSettings(num_steps=200, learning_rate=1e-2)
-    start = training.PriorMeanStart(settings, num_encoder_steps=0)
+    data = prepare_data(model, _data())
+    settings = inference.VariationalSettings(num_steps=200, learning_rate=1e-2)
+    start = inference.PriorMeanStart(settings, num_encoder_steps=0)
     latents, losses = start.run(model, data, seed=0, progress=False)
     assert losses[-1] < losses[0] - 0.1
     hidden = model.latent_prior.hidden_layers[0].whitened_inducing
     assert np.all(hidden.numpy() != 0)
     mean, _ = model.latent_prior.given_inducing_outputs(data.X)
     np.testing.assert_array_equal(latents, mean)
-    compiled = training.AmortizedRound(model, data, SETTINGS)
+    compiled = inference.AmortizedRound(model, data, SETTINGS)
     chain = compiled.initial_chain(tf.constant([0, 0]), latents)
     np.testing.assert_array_equal(chain.codes.position, 0.0)
 
@@ -252,9 +253,9 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="whitened_codes take one draw.*num_draws=4"):
         _model(num_draws=4, whitened_codes=True)
     with pytest.raises(ValueError, match="DeepSparseGP is a prior over inputs: X is needed"):
-        training.prepare_data(_model(), (None, _data()[1]))
+        prepare_data(_model(), (None, _data()[1]))
     with pytest.raises(ValueError, match="for one long task; got codes of 4 tasks"):
         X, Y = (np.tile(v, (4, 1, 1)) for v in _data())
-        training.sample_amortized(
+        inference.sample_amortized(
             _model(), (X, Y), dataclasses.replace(SETTINGS, batch_size=None), progress=False
         )

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import training
 from gpflow_bae.base import Batch
+from gpflow_bae.data import prepare_data
 from gpflow_bae.decoders import KerasDecoder
 from gpflow_bae.inducing_variables import ObjectViewInducingPoints
 from gpflow_bae.kernels import ObjectView
@@ -194,7 +194,7 @@ def test_gppvaes_minibatches_have_the_gradient_of_the_whole_bound() -> None:
     kernel, points, X = _object_view()
     Y = np.random.default_rng(5).normal(size=(1, 20, P)).astype(np.float32)
     model = GPPVAE(kernel, points, **_parts(), code_noise_variance=0.3)
-    data = training.prepare_data(model, (X, Y), batch_size=5)
+    data = prepare_data(model, (X, Y), batch_size=5)
     variables = [*model.encoder.trainable_variables, *model.latent_prior.trainable_variables]
 
     def gradient(batch: Batch, scale: float) -> list[np.ndarray]:
@@ -251,9 +251,9 @@ def test_minibatches_of_points_need_a_model_that_allows_them() -> None:
     """The exact GP does not split over points; the sparse variational ones do."""
     X, Y = _data()
     with pytest.raises(ValueError, match="The density of GP does not split over the points"):
-        training.prepare_data(GPVAE(_kernel(), **_parts()), (X, Y), batch_size=4)
+        prepare_data(GPVAE(_kernel(), **_parts()), (X, Y), batch_size=4)
     for model in (SVGPVAE(_kernel(), X[0, ::3], **_parts()), VAE(**_parts())):
-        assert training.prepare_data(model, (X, Y), batch_size=4).num_items == N
+        assert prepare_data(model, (X, Y), batch_size=4).num_items == N
 
 
 def test_decoders_of_modules_stay_as_they_are() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import bijectors, encoders, latent_priors, models, training
+from gpflow_bae import bijectors, encoders, inference, latent_priors, models
 from gpflow_bae.base import Batch
-from gpflow_bae.training.data import TrainingData
+from gpflow_bae.data import Observations, SparseTable, prepare_data
 
 N, P, L, M = 30, 5, 2, 7
 SEED = tf.constant([1, 2])
@@ -71,7 +71,7 @@ def test_the_bound_with_optimal_inducing_outputs_is_that_of_gpflow() -> None:
         num_draws=500,
     )
     first, second = model.decoder.expected_features(mean, variance)
-    data = training.prepare_data(model, (None, Y))
+    data = prepare_data(model, (None, Y))
     batch = data.gather(None)
     before = float(model.elbo(batch, SEED))
     model.decoder.assign_optimal(first, second, Y, model.likelihood.variance)
@@ -91,7 +91,7 @@ def test_rows_and_columns_in_minibatches_add_up_to_the_whole(q_diag: bool) -> No
     """With point codes nothing is random: the mean of the scaled bounds of a partition is exact."""
     Y = make_data(missing=0.3)
     model = make_model(q_diag=q_diag)
-    data = training.prepare_data(model, (None, Y))
+    data = prepare_data(model, (None, Y))
     whole = float(model.elbo(data.gather(None), SEED))
     row_parts = np.random.default_rng(0).permutation(N).reshape(3, -1)
     parts = []
@@ -107,17 +107,17 @@ def test_rows_and_columns_in_minibatches_add_up_to_the_whole(q_diag: bool) -> No
 def test_triplets_are_the_table_with_holes(q_diag: bool) -> None:
     Y = make_data(missing=0.4)
     model = make_model(q_diag=q_diag)
-    dense = training.prepare_data(model, (None, Y)).gather(None)
+    dense = prepare_data(model, (None, Y)).gather(None)
     rows, columns = np.nonzero(~np.isnan(Y))
     shuffled = np.random.default_rng(1).permutation(len(rows))
     triplets = (rows[shuffled], columns[shuffled], Y[rows, columns][shuffled])
-    table = training.SparseTable(*triplets)
+    table = SparseTable(*triplets)
     expected = float(model.elbo(dense, SEED))
     np.testing.assert_allclose(
         float(model.elbo(table.gather(None), SEED)), expected, rtol=1e-6
     )  # observations are float32
     # Two entries a row, from a random start: the average over starts is the whole.
-    short = training.SparseTable(*triplets, max_entries=2)
+    short = SparseTable(*triplets, max_entries=2)
     bound = tf.function(lambda seed: model.elbo(short.gather(None, seed=seed), SEED))
     values = [float(bound(tf.constant([5, i]))) for i in range(400)]
     error = np.std(values) / np.sqrt(len(values))
@@ -129,7 +129,7 @@ def test_a_missing_cell_is_a_deleted_one() -> None:
     """Whatever stands in a masked cell has no effect, and none on gradients."""
     Y = make_data(missing=0.3)
     model = make_model()
-    data = training.prepare_data(model, (None, Y))
+    data = prepare_data(model, (None, Y))
     other = data._replace(Y=tf.where(data.mask, data.Y, 77.0))
     results = []
     for each in (data, other):
@@ -151,7 +151,7 @@ def test_any_scalar_likelihood() -> None:
         (gpflow.likelihoods.Bernoulli(), rng.integers(0, 2, (N, P))),
     ):
         model = make_model(likelihood=likelihood)
-        data = training.prepare_data(model, (None, Y.astype(float)))
+        data = prepare_data(model, (None, Y.astype(float)))
         batch = data.gather(None)
         codes = model.posterior.encoder.mean
         mean, variance = model.predict_f(codes)
@@ -199,7 +199,7 @@ def test_an_amortised_flow_depends_on_observed_cells_only() -> None:
     model = make_model(posterior)
     assert not model.row_variables
     Y = make_data(missing=0.4)
-    data = training.prepare_data(model, (None, Y))
+    data = prepare_data(model, (None, Y))
     draws = posterior.draw(data.gather(None), model.latent_prior, 3, SEED)
     assert draws.latents.shape == (3, N, L)
     other = data._replace(Y=tf.where(data.mask, data.Y, 9.0))
@@ -243,16 +243,16 @@ def test_bad_arguments() -> None:
     holed = Y.copy()
     holed[:, 2] = np.nan
     with pytest.raises(ValueError, match=r"no observation at all in column\(s\) \[2\]"):
-        training.prepare_data(model, (None, holed))
+        prepare_data(model, (None, holed))
     infinite = Y.copy()
     infinite[3, 1] = np.inf
     with pytest.raises(ValueError, match="point 3, column 1"):
-        training.prepare_data(model, (None, infinite))
+        prepare_data(model, (None, infinite))
     with pytest.raises(ValueError, match="num_columns must lie between 1 and the 5"):
-        training.fit_variational(
-            model, (None, Y), training.VariationalSettings(num_steps=1, num_columns=6)
+        inference.fit_variational(
+            model, (None, Y), inference.VariationalSettings(num_steps=1, num_columns=6)
         )
-    assert isinstance(training.prepare_data(model, (None, Y)), TrainingData)
+    assert isinstance(prepare_data(model, (None, Y)), Observations)
 
 
 def test_flow_gplvm_by_natural_gradients() -> None:
@@ -271,11 +271,13 @@ def test_flow_gplvm_by_natural_gradients() -> None:
 
     assert len(build().posterior.flow.bijectors) == 20
     model = build(flow=bijectors.planar_flow(L, 2))
-    settings = training.VariationalSettings(
+    settings = inference.VariationalSettings(
         num_steps=60, learning_rate=0.01, batch_size=15, natural_gradient_step_size=0.1
     )
-    losses = training.fit_variational(model, (None, Y), settings, steps_per_call=20, progress=False)
+    losses = inference.fit_variational(
+        model, (None, Y), settings, steps_per_call=20, progress=False
+    )
     assert losses[-1] < losses[0] - 1.0
     assert float(tf.reduce_max(tf.abs(model.decoder.q_mu))) > 0.1
     with pytest.raises(ValueError, match="build with q_diag=False"):
-        training.fit_variational(build(q_diag=True), (None, Y), settings)
+        inference.fit_variational(build(q_diag=True), (None, Y), settings)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import likelihoods, models, training
+from gpflow_bae import inference, likelihoods, models
+from gpflow_bae.data import prepare_data
 
 T, N, P, L = 4, 3, 2, 1
 SEED = tf.constant([3, 4])
@@ -60,7 +61,7 @@ def test_no_spread_is_the_model_itself() -> None:
     """With s = 1e-7 the first term is the model's own; tolerance: float32 networks."""
     model = vae()
     q = models.MeanFieldParameters(model, num_items=T, initial_scale=1e-7)
-    data = training.prepare_data(model, random_data())
+    data = prepare_data(model, random_data())
     batch = data.gather(None)
     terms = q.terms(batch, SEED)
     own = model.terms(batch, tf.unstack(tf.random.split(SEED, alg="philox"))[1])
@@ -73,7 +74,7 @@ def test_a_batch_has_its_share_of_the_divergence() -> None:
     """B of N items carry B/N of the KL, so that N/B of a batch estimates all of it."""
     model = vae()
     q = models.MeanFieldParameters(model, num_items=T)
-    data = training.prepare_data(model, random_data(), 1)
+    data = prepare_data(model, random_data(), 1)
     values = q.draw(tf.unstack(tf.random.split(SEED, alg="philox"))[0])
     for indices, share in ((None, 1.0), (tf.constant([2]), 1 / T)):
         batch = data.gather(indices)
@@ -95,10 +96,10 @@ def test_fit_finds_the_exact_posterior_of_a_bias() -> None:
     gpflow.set_trainable(kernel, False)
     q = models.MeanFieldParameters(model, num_items=T, initial_scale=0.3)
     data = random_data()
-    settings = training.VariationalSettings(
+    settings = inference.VariationalSettings(
         num_steps=1000, learning_rate=0.05, final_learning_rate_fraction=0.001
     )
-    training.fit_variational(q, data, settings, progress=False)
+    inference.fit_variational(q, data, settings, progress=False)
     precision = 1.0 + T * N / 0.3
     mean = data[1].reshape(-1, P).sum(0) / 0.3 / precision
     np.testing.assert_allclose(q.means[0].numpy(), mean, atol=0.15 / np.sqrt(precision))

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import posteriors, training
+from gpflow_bae import inference, posteriors
 from gpflow_bae.base import Batch
+from gpflow_bae.data import prepare_data
 from gpflow_bae.encoders import (
     FreeFormEncoder,
     GaussianEncoder,
@@ -280,7 +281,7 @@ def test_free_form_codes_with_a_linear_decoder_reach_the_evidence() -> None:
     decoder.set_weights([np.array([[w]])])
     encoder = FreeFormEncoder(T, N, 1, Y / w, NOISE / w**2)
     model = GPVAE(_kernel(), decoder, encoder, Gaussian(NOISE), 1)
-    data = training.prepare_data(model, (X, Y))
+    data = prepare_data(model, (X, Y))
     evidence = total = 0.0
     for indices in (tf.constant([2, 0]), tf.constant([1])):
         batch = data.gather(indices)
@@ -301,11 +302,11 @@ def test_free_form_codes_are_fitted_and_predict_the_training_data_only() -> None
     encoder = FreeFormEncoder(T, N, L)
     before = encoder.mean.numpy()
     model = SGPVAE(_kernel(), Z, **_parts(encoder))
-    settings = training.VariationalSettings(num_steps=10, batch_size=1)
-    training.fit_variational(model, (X, Y), settings, steps_per_call=10, progress=False)
+    settings = inference.VariationalSettings(num_steps=10, batch_size=1)
+    inference.fit_variational(model, (X, Y), settings, steps_per_call=10, progress=False)
     moved = np.abs(encoder.mean.numpy() - before).max((1, 2))
     assert np.all(moved > 1e-4)
-    point = posteriors.Posterior.from_point(model, training.prepare_data(model, (X, Y)))
+    point = posteriors.Posterior.from_point(model, prepare_data(model, (X, Y)))
     filled, scale = point.impute(Y, X)
     np.testing.assert_array_equal(filled[~np.isnan(Y)], Y[~np.isnan(Y)])
     assert np.all(scale[np.isnan(Y)] >= np.sqrt(NOISE) / 2)
@@ -317,16 +318,16 @@ def test_minibatches_are_of_tasks() -> None:
     """q(u) of a task needs all of its points; SVGPVAE estimates it."""
     X, Y = _data()
     model = SGPVAE(_kernel(), Z, **_parts(_encoder("zeros")))
-    assert training.prepare_data(model, (X, Y), batch_size=2).num_items == T
+    assert prepare_data(model, (X, Y), batch_size=2).num_items == T
     with pytest.raises(ValueError, match="does not split over the points of a single task"):
-        training.prepare_data(model, (X[:1], Y[:1]), batch_size=2)
+        prepare_data(model, (X[:1], Y[:1]), batch_size=2)
 
 
 def test_predictions_keep_the_mask() -> None:
     """Of the training data as they are stored, and of the same data given anew with NaN."""
     X, Y = _data()
     model = SGPVAE(_kernel(), Z, **_parts(_encoder("factornet")))
-    point = posteriors.Posterior.from_point(model, training.prepare_data(model, (X, Y)))
+    point = posteriors.Posterior.from_point(model, prepare_data(model, (X, Y)))
     batch = _batch(X, Y)
     q = model.posterior(X, batch.Y, batch.mask)
     for given in (None, (X, Y)):

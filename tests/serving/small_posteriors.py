@@ -8,7 +8,8 @@ import gpflow
 import keras
 import numpy as np
 
-from gpflow_bae import encoders, likelihoods, models, training
+from gpflow_bae import encoders, likelihoods, models
+from gpflow_bae.data import prepare_data
 from gpflow_bae.posteriors import Posterior
 
 L, P = 2, 3
@@ -42,7 +43,7 @@ def posterior(model: Any, num_samples: int = 5, num_tasks: int = 1) -> Posterior
             for v in variables
         ]
 
-    prepared = training.prepare_data(model, data(num_tasks))
+    prepared = prepare_data(model, data(num_tasks))
     parameters = scattered([p.unconstrained_variable for p in model.sampled_parameters])
     encoder = scattered(model.encoder_variables)
     return Posterior(model, parameters, encoder, prepared.X, prepared.Y, mask=prepared.mask)

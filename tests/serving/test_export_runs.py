@@ -13,11 +13,12 @@ from experiments import export_runs, moving_ball_study
 from experiments.imputation_plans import build_model, default_plan
 from experiments.impute_study import SavedFit
 from experiments.moving_ball_plans import Plan
-from gpflow_bae import serving, training
+from gpflow_bae import serving
+from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import moving_ball
 from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
+from gpflow_bae.inference.checkpoints import RunDirectory
 from gpflow_bae.posteriors import Posterior
-from gpflow_bae.training.checkpoints import RunDirectory
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def test_a_posterior_of_the_imputation_command(tmp_path: pathlib.Path) -> None:
     plan = default_plan("sgp_vae", "quick", latent_dim=2, num_inducing=4, decoder_widths=())
     model = build_model(plan, table)
     standardiser = Standardiser.fit(Y)
-    posterior = Posterior.from_point(model, training.prepare_data(model, (X, Y)))
+    posterior = Posterior.from_point(model, prepare_data(model, (X, Y)))
     saved = SavedFit(plan, posterior, standardiser, {"outputs": ["a", "b", "c"]}, (X[0], X[0]))
     saved.write(tmp_path / "table.posterior")
 

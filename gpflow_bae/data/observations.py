@@ -1,0 +1,238 @@
+"""Training data on the device: checked once, with NaN turned into a mask, gathered in a graph."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, overload
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from ..base import Batch
+from .sparse_table import SparseTable
+
+__all__ = ["Observations", "check_columns", "prepare_data"]
+
+
+class _Model(Protocol):
+    """What data are checked against."""
+
+    needs_inputs: bool
+
+    @property
+    def splits_over_points(self) -> bool: ...
+
+    @property
+    def latent_prior_name(self) -> str: ...
+
+    @property
+    def decoder(self) -> Any: ...
+
+
+class Observations(NamedTuple):
+    """Tasks with inputs and observations, and the axis along which minibatches are taken.
+
+    With several tasks a minibatch is a subset of the tasks; with one task it is a subset of its
+    points, which needs a prior whose density splits over points.
+    """
+
+    X: tf.Tensor | None  # [T or 1, N, D], 1 where all tasks share their inputs
+    Y: tf.Tensor  # [T, N, P], zeros where missing
+    mask: tf.Tensor | None  # [T, N, P]; None where nothing is missing, which saves work
+
+    @property
+    def axis(self) -> int:
+        """0 where tasks are drawn, 1 where the points of a single task are."""
+        return 0 if self.Y.shape[0] > 1 else 1
+
+    @property
+    def num_items(self) -> int:
+        """How many tasks, or points of the single task, there are to draw from."""
+        return int(self.Y.shape[self.axis])
+
+    @property
+    def num_points(self) -> int:
+        """Points of all tasks together, padding included."""
+        return int(self.Y.shape[0] * self.Y.shape[1])
+
+    @property
+    def num_outputs(self) -> int:
+        """Columns of the observations, P."""
+        return int(self.Y.shape[2])
+
+    def describe(self) -> list[Any]:
+        """Shape and sum, by which a resumed run knows its data."""
+        return [list(self.Y.shape), float(tf.reduce_sum(self.Y))]
+
+    def gather(
+        self,
+        indices: tf.Tensor | None,
+        columns: tf.Tensor | None = None,
+        seed: tf.Tensor | None = None,
+    ) -> Batch:
+        """The batch of items ``indices [B]``, and of outputs ``columns [E]``; None for all.
+
+        :param seed: not needed here; :class:`~gpflow_bae.data.SparseTable` draws entries.
+        """
+        if columns is not None:
+            batch = self.gather(indices)
+            share = self.num_outputs / columns.shape[0]
+            return batch._replace(
+                Y=tf.gather(batch.Y, columns, axis=-1),
+                mask=None if batch.mask is None else tf.gather(batch.mask, columns, axis=-1),
+                columns=columns,
+                weights=tf.constant(share, batch.Y.dtype),
+            )
+        if indices is None:
+            return Batch(self.X, self.Y, self.mask)
+        X = self.X
+        if X is not None and (self.axis == 1 or X.shape[0] > 1):
+            X = tf.gather(X, indices, axis=self.axis)
+        Y = tf.gather(self.Y, indices, axis=self.axis)
+        mask = None if self.mask is None else tf.gather(self.mask, indices, axis=self.axis)
+        point_scale = self.num_items / indices.shape[0] if self.axis == 1 else 1.0
+        return Batch(X, Y, mask, point_scale, indices)
+
+    def to_numpy(self) -> tuple[np.ndarray | None, np.ndarray]:
+        """``(X, Y)`` as they came in, NaN where missing."""
+        Y = self.Y.numpy()
+        if self.mask is not None:
+            Y = np.where(self.mask.numpy(), Y, np.nan)
+        return None if self.X is None else self.X.numpy(), Y
+
+
+def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
+    X = np.asarray(X, dtype=gpflow.default_float())
+    if X.ndim == 2:
+        X = X[None]
+    if X.ndim != 3:
+        raise ValueError(f"X must have shape [N, D] or [T, N, D], got {X.shape}.")
+    if X.shape[1] != shape[1] or X.shape[0] not in (1, shape[0]):
+        raise ValueError(
+            f"X and Y must have the same number of tasks and points, got X of shape {X.shape} and "
+            f"Y of shape {shape}; X may have one task where all tasks share their inputs."
+        )
+    if not np.isfinite(X).all():
+        task, point, _ = np.argwhere(~np.isfinite(X))[0]
+        raise ValueError(
+            f"X holds NaN or infinity (first in task {task}, point {point}); inputs must be "
+            "complete: drop those points or fill them in."
+        )
+    return X[:1] if (X == X[:1]).all() else X
+
+
+@overload
+def prepare_data(
+    model: Any, data: tuple[object, object] | Observations, batch_size: int | None = None
+) -> Observations: ...
+
+
+@overload
+def prepare_data(model: Any, data: SparseTable, batch_size: int | None = None) -> SparseTable: ...
+
+
+def prepare_data(
+    model: Any,
+    data: tuple[object, object] | Observations | SparseTable,
+    batch_size: int | None = None,
+) -> Observations | SparseTable:
+    """Check ``data = (X, Y)`` against ``model`` and put it on the device.
+
+    :param data: inputs ``X [N, D]`` or ``[T, N, D]`` (None for models without inputs) and
+        observations ``Y [N, P]`` or ``[T, N, P]``, NaN where missing; or a
+        :class:`~gpflow_bae.data.SparseTable`, for models that take one. Data that were
+        prepared are returned.
+    :param batch_size: how many tasks (or points, of a single task) a minibatch will have.
+    :raises ValueError: for shapes that disagree, inputs that are not finite, infinite
+        observations, a task or column without any observation, an impossible batch size.
+    """
+    if isinstance(data, SparseTable):
+        data.check(model, batch_size)
+        return data
+    if isinstance(data, Observations):
+        _check_batch_size(model, data, batch_size)
+        return data
+    X, Y = data
+    Y = np.asarray(Y, dtype=np.float32)
+    if Y.ndim == 2:
+        Y = Y[None]
+    if Y.ndim != 3:
+        raise ValueError(f"Y must have shape [N, P] or [T, N, P], got {Y.shape}.")
+    if X is None:
+        if model.needs_inputs:
+            raise ValueError(
+                f"{model.latent_prior_name} is a prior over inputs: X is needed, got None."
+            )
+    else:
+        X = _check_inputs(X, Y.shape)
+    if np.isinf(Y).any():
+        task, point, column = np.argwhere(np.isinf(Y))[0]
+        raise ValueError(
+            f"Y holds infinity (first in task {task}, point {point}, column {column}); missing "
+            "observations are NaN."
+        )
+    mask = ~np.isnan(Y)
+    empty_tasks = np.flatnonzero(~mask.any(axis=(1, 2)))
+    if empty_tasks.size:
+        raise ValueError(
+            f"Y has no observation at all in task(s) {empty_tasks.tolist()}; drop those tasks."
+        )
+    empty_columns = np.flatnonzero(~mask.any(axis=(0, 1)))
+    if empty_columns.size:
+        raise ValueError(
+            f"Y has no observation at all in column(s) {empty_columns.tolist()}; drop those "
+            "columns."
+        )
+    width = getattr(model.decoder, "output_dim", Y.shape[-1])
+    if width != Y.shape[-1]:
+        raise ValueError(
+            f"decoder returns {width} outputs per point, but Y has P = {Y.shape[-1]} columns; "
+            "change the width of the decoder's last layer."
+        )
+    result = Observations(
+        None if X is None else tf.constant(X, gpflow.default_float()),
+        tf.constant(np.where(mask, Y, 0.0).astype(np.float32)),
+        None if mask.all() else tf.constant(mask),
+    )
+    _check_batch_size(model, result, batch_size)
+    return result
+
+
+def _check_batch_size(model: _Model, data: Observations, batch_size: int | None) -> None:
+    items = "tasks" if data.axis == 0 else "points"
+    if batch_size is None or batch_size == data.num_items:
+        return
+    if not 1 <= batch_size <= data.num_items:
+        raise ValueError(
+            f"batch_size must lie between 1 and the {data.num_items} {items}, got {batch_size}."
+        )
+    if data.axis == 1 and not model.splits_over_points:
+        raise ValueError(
+            f"The density of {model.latent_prior_name} does not split over the points of a single "
+            'task, so minibatches of points are wrong; use SparseGP with inducing_outputs="sampled"'
+            " or batch_size=None."
+        )
+
+
+def check_columns(model: Any, data: Any, num_columns: int | None) -> None:
+    """Refuse minibatches of outputs that cannot be.
+
+    :raises ValueError: for a number out of range, a model whose bound does not split over
+        outputs, or a sparse table, which takes entries.
+    """
+    if num_columns is None:
+        return
+    if isinstance(data, SparseTable):
+        raise ValueError(
+            "num_columns is for complete columns; a SparseTable has max_entries instead."
+        )
+    if not getattr(model, "splits_over_outputs", False):
+        raise ValueError(
+            f"The bound of {type(model).__name__} does not split over outputs: set num_columns to "
+            "None."
+        )
+    if not 1 <= num_columns <= data.num_outputs:
+        raise ValueError(
+            f"num_columns must lie between 1 and the {data.num_outputs} columns of Y, got "
+            f"{num_columns}."
+        )

@@ -1,0 +1,60 @@
+"""Where the codes of a warm start begin: the linear projections that the prior likes best."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from ..data import Observations
+from ..latent_priors.base import GaussianLatentPrior, KernelLatentPrior
+
+__all__ = ["smoothest_projections"]
+
+
+def smoothest_projections(
+    prior: GaussianLatentPrior,
+    data: Observations,
+    num_components: int = 80,
+    noise_variance: float = 0.1,
+) -> np.ndarray:
+    """Uncorrelated, unit-variance linear projections of ``Y`` that are smoothest under the prior.
+
+    Among the whitened leading principal components W [T N, q] of ``Y``, the directions a that
+    minimise sum_t a^T W_t^T (K_t + noise_variance I)^-1 W_t a with a^T a = 1, where K_t is the
+    kernel matrix of task t at its initial hyperparameters. With a kernel over time they are the
+    slow features of Wiskott and Sejnowski (2002); with K = I they are the principal components.
+    An autoencoder that starts from random codes folds the latent space; these do not.
+
+    :param prior: of the model; only its kernels matter (the first one, where there are several).
+    :param num_components: how many principal components q to search.
+    :return: codes [T, N, L] with zero mean and unit variance.
+    """
+    num_tasks, num_points, num_outputs = data.Y.shape
+    rows = tf.cast(tf.reshape(data.Y, [-1, num_outputs]), gpflow.default_float())
+    if data.mask is None:
+        centred = rows - tf.reduce_mean(rows, 0)
+    else:
+        seen = tf.cast(tf.reshape(data.mask, [-1, num_outputs]), rows.dtype)
+        centred = seen * (rows - tf.reduce_sum(rows, 0) / tf.reduce_sum(seen, 0))
+    scale, U, _ = tf.linalg.svd(centred)
+    rank = int(np.sum(scale.numpy() > 1e-8 * scale.numpy()[0]))
+    width = min(num_components, rank)
+    if width < prior.latent_dim:
+        raise ValueError(
+            f"Y spans {rank} dimensions, fewer than latent_dim = {prior.latent_dim}; lower "
+            "latent_dim, or start without smoothest projections."
+        )
+    whitened = U[:, :width] * np.sqrt(len(U))
+    if not isinstance(prior, KernelLatentPrior):
+        codes = whitened[:, : prior.latent_dim]
+    else:
+        tasks = tf.reshape(whitened, [num_tasks, num_points, width])
+        kernel = prior.kernels[0]
+        total = kernel(data.X) / tf.reduce_mean(kernel(data.X, full_cov=False))
+        total += noise_variance * tf.eye(num_points, dtype=total.dtype)
+        solved = tf.linalg.solve(tf.broadcast_to(total, [num_tasks, *total.shape[-2:]]), tasks)
+        roughness = tf.reduce_sum(tf.linalg.matmul(tasks, solved, transpose_a=True), 0)
+        _, directions = tf.linalg.eigh(roughness)  # ascending: the smoothest first
+        codes = tf.linalg.matmul(whitened, directions[:, : prior.latent_dim])
+    return tf.reshape(codes, [num_tasks, num_points, prior.latent_dim]).numpy()

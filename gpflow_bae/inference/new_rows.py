@@ -1,0 +1,131 @@
+"""Codes of rows that a GPLVM was not fitted to: everything else stays as it is."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from ..base import Batch, VariationalTerms
+from ..data import Observations, SparseTable
+from ..encoders import FreeFormEncoder, PointPosterior
+from ..latent_priors import StandardNormal
+from ..posteriors import GPLVMPosterior
+from .settings import VariationalSettings
+from .variational import fit_variational
+
+__all__ = ["latents_for_new"]
+
+_NUM_CANDIDATES = 200
+_DEFAULT = VariationalSettings(num_steps=500, learning_rate=0.05, final_learning_rate_fraction=0.05)
+
+
+class _FrozenGPLVM:
+    """The bound of new rows as a function of their codes' posterior alone."""
+
+    needs_inputs, splits_over_points, splits_over_outputs = False, True, True
+    latent_prior_name = "StandardNormal"
+    prior_parameters: tuple[Any, ...] = ()
+    latent_prior_variables: tuple[Any, ...] = ()
+
+    def __init__(self, model: Any, posterior: PointPosterior):
+        self.model, self.posterior = model, posterior
+        self.decoder, self.latent_prior = model.decoder, StandardNormal(posterior.latent_dim)
+        self.observation_likelihood = model.observation_likelihood
+
+    @property
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        return self.posterior.row_variables
+
+    @property
+    def row_variables(self) -> tuple[tf.Variable, ...]:
+        return self.posterior.row_variables
+
+    def snapshot(self, data: Any) -> None:
+        return None
+
+    def terms(self, batch: Batch, seed: tf.Tensor) -> VariationalTerms:
+        draws = self.posterior.draw(batch, self.latent_prior, self.model.num_draws, seed)
+        mean, variance = self.decoder.moments(draws.latents, batch.columns)
+        expected = self.model.expected_log_density(mean, variance, batch)
+        return VariationalTerms(expected, draws.divergence, tf.reduce_mean(mean, 0, keepdims=True))
+
+
+def latents_for_new(
+    model: Any,
+    Ynew: Any,
+    settings: VariationalSettings | None = None,
+    *,
+    seed: int = 0,
+    progress: bool = False,
+) -> GPLVMPosterior:
+    """Infer codes of new, partly observed rows under a fitted GPLVM with everything else frozen.
+
+    Free-form codes start from that of a random 200 training rows which explains the row best, and
+    are fitted by Adam; a flow stays what it is. Codes of an encoder network need no fit.
+
+    :param model: a :class:`~gpflow_bae.models.StochasticGPLVM`.
+    :param Ynew: [N, P], NaN where missing, or a :class:`SparseTable` of as many columns.
+    :param settings: of the fit; by default 500 steps on all rows.
+    :return: the posterior of these rows, with predictions for their cells.
+    :raises ValueError: for another number of columns, infinite values, or a row without any
+        observation, about which nothing but the prior is known.
+    """
+    data = Ynew if isinstance(Ynew, SparseTable) else _prepare(model, Ynew)
+    if model.posterior.is_amortized:
+        return GPLVMPosterior(model, data)
+    start = _best_candidates(model, data, seed)
+    encoder = FreeFormEncoder(1, data.num_items, model.latent_dim, start[None], 0.1)
+    posterior = copy.copy(model.posterior)  # shares the flow
+    posterior.encoder = encoder
+    frozen = _FrozenGPLVM(model, posterior)
+    fit_variational(frozen, data, settings or _DEFAULT, seed=seed, progress=progress)
+    return GPLVMPosterior(model, data, posterior)
+
+
+def _prepare(model: Any, Ynew: Any) -> Observations:
+    """As ``prepare_data``, but a column may be empty: it is known from the fit."""
+    Y = np.asarray(Ynew, dtype=np.float32)
+    P = model.decoder.output_dim
+    if Y.ndim != 2 or Y.shape[1] != P:
+        raise ValueError(f"Ynew must have shape [N, {P}], got {Y.shape}.")
+    if np.isinf(Y).any():
+        row, column = np.argwhere(np.isinf(Y))[0]
+        raise ValueError(f"Ynew holds infinity (first in row {row}, column {column}).")
+    mask = ~np.isnan(Y)
+    empty = np.flatnonzero(~mask.any(1))
+    if empty.size:
+        raise ValueError(
+            f"Ynew has no observation in row(s) {empty[:10].tolist()}: their codes are the prior, "
+            "N(0, I). Drop those rows."
+        )
+    return Observations(
+        None, tf.constant(np.where(mask, Y, 0.0)[None], tf.float32), tf.constant(mask[None])
+    )
+
+
+def _best_candidates(model: Any, data: Any, seed: int) -> np.ndarray:
+    """For each row the base code [N, L], of training rows, under which it is likeliest."""
+    means = np.asarray(model.posterior.encoder.mean)
+    rng = np.random.default_rng(seed)
+    chosen = rng.choice(len(means), min(_NUM_CANDIDATES, len(means)), replace=False)
+    base = tf.constant(means[chosen], gpflow.default_float())
+    flow = getattr(model.posterior, "flow", None)
+    codes = base if flow is None else flow.forward(base)
+    mean, variance = model.predict_f(codes)  # [C, P]
+    best = []
+    for start in range(0, data.num_items, 256):
+        rows = tf.range(start, min(start + 256, data.num_items))
+        batch = data.gather(rows)
+        if batch.columns is None:
+            f_mean, f_variance = mean[:, None], variance[:, None]  # [C, 1, P]
+        else:
+            f_mean, f_variance = (tf.gather(v, batch.columns, axis=1) for v in (mean, variance))
+        shape = tf.concat([tf.shape(f_mean)[:1], tf.shape(batch.Y)[1:]], 0)
+        f_mean, f_variance = (tf.broadcast_to(v, shape) for v in (f_mean, f_variance))
+        scores = model.expected_entries(f_mean, f_variance, batch)
+        best.append(tf.argmax(tf.reduce_sum(scores, -1), 0).numpy())
+    return base.numpy()[np.concatenate(best)]

@@ -1,0 +1,136 @@
+"""Start a chain at a mode of the sparse GP autoencoder with every code at its prior mean.
+
+Where one long task is taken in minibatches of points and the code noise is small, codes are nearly
+the latent function of the sampled inducing outputs. Its mode needs no encoder: decoder, kernel,
+inducing points and outputs are fitted to log p(Y | decoder(m(X))) + log prior.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import Parameter, TensorType
+
+from ..base import Batch, Snapshot, VariationalTerms
+from ..data import Observations
+from ..latent_priors import DeepSparseGP, SparseGP
+from ..models import BayesianAutoencoder
+from .settings import VariationalSettings
+from .variational import fit_variational
+from .warm_start import WarmStart
+
+__all__ = ["PriorMeanStart"]
+
+
+class _AtPriorMean(tf.Module):
+    """A sampled model as one that the variational engine fits: codes are m(X), divergence 0."""
+
+    needs_inputs = True
+    splits_over_points = True
+
+    def __init__(self, model: BayesianAutoencoder):
+        super().__init__()
+        self.model = model
+        self.decoder, self.latent_prior = model.decoder, model.latent_prior
+        self.observation_likelihood = model.observation_likelihood
+        self.latent_prior_name = model.latent_prior_name
+
+    @property
+    def trainable_variables(self) -> tuple[tf.Variable, ...]:
+        return tuple(p.unconstrained_variable for p in self.model.sampled_parameters)
+
+    @property
+    def prior_parameters(self) -> tuple[Parameter, ...]:
+        """All that is sampled."""
+        return self.model.sampled_parameters
+
+    @property
+    def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables of kernel, inducing points and outputs."""
+        return tuple(self.model.latent_prior.trainable_variables)
+
+    def snapshot(self, data: Any) -> Snapshot | None:
+        """None: points are independent given the inducing outputs."""
+        return None
+
+    def terms(self, batch: Batch, seed: TensorType) -> VariationalTerms:
+        """log p(Y | decoder(m(X))), and no divergence."""
+        prior = self.latent_prior.with_seed(seed)
+        mean, _ = prior.given_inducing_outputs(batch.X)
+        F = self.model.decode(batch.X, mean)
+        observed = self.observation_likelihood.masked_log_prob(F, batch.Y, batch.mask)
+        observed = tf.cast(tf.reduce_sum(observed), mean.dtype)
+        return VariationalTerms(observed, tf.zeros_like(observed), F)
+
+
+@dataclasses.dataclass(frozen=True)
+class PriorMeanStart:
+    """A mode with codes at their prior mean, then an encoder fitted to those codes.
+
+    For a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or a
+    :class:`~gpflow_bae.latent_priors.DeepSparseGP`: there the mean is that of the last layer given
+    a draw of the hidden ones, a new draw in each step, and hidden layers start at their linear
+    means.
+    """
+
+    settings: VariationalSettings = VariationalSettings()
+    num_encoder_steps: int = 1000
+    """Adam steps that fit the model's encoder to the codes of the mode."""
+    encoder_batch_size: int | None = 256
+    encoder_loss: str = "energy"
+    initial_inducing_scale: float = 1.0
+    """Standard deviation of the whitened inducing outputs that the fit starts from."""
+    callback: Callable[[int, float], None] | None = None
+    """Called with (steps done, mean loss) during the fit."""
+
+    def describe(self) -> dict[str, object]:
+        """The settings as plain values, for records of a run."""
+        values = dataclasses.asdict(dataclasses.replace(self, callback=None))
+        return values | {"kind": "prior mean"}
+
+    def run(
+        self,
+        model: BayesianAutoencoder,
+        data: Observations,
+        *,
+        seed: int,
+        jit_compile: bool = False,
+        progress: bool = True,
+    ) -> tuple[tf.Tensor, np.ndarray]:
+        """Fit in place.
+
+        :return: initial codes [T, N, L], the prior means, and the losses.
+        :raises ValueError: for a model with another prior.
+        """
+        prior = model.latent_prior
+        if not isinstance(prior, (SparseGP, DeepSparseGP)) or prior.whitened_inducing is None:
+            raise ValueError(
+                "PriorMeanStart needs a SparseGP latent prior with inducing_outputs="
+                f'"sampled", or a DeepSparseGP, got {model.latent_prior_name}; use WarmStart.'
+            )
+        shape = tuple(prior.whitened_inducing.shape)
+        draws = np.random.default_rng(seed).normal(0.0, self.initial_inducing_scale, shape)
+        prior.whitened_inducing.assign(draws)
+        losses = fit_variational(
+            _AtPriorMean(model),
+            data.to_numpy(),
+            self.settings,
+            seed=seed,
+            jit_compile=jit_compile,
+            progress=progress,
+            callback=self.callback,
+        )
+        mean, _ = prior.given_inducing_outputs(data.X)
+        if self.num_encoder_steps:
+            distil = WarmStart(
+                model.encoder,
+                num_encoder_steps=self.num_encoder_steps,
+                encoder_batch_size=self.encoder_batch_size,
+                encoder_loss=self.encoder_loss,
+            )
+            distil.fit_encoder(model, data, mean, tf.zeros_like(mean), seed, progress)
+        return mean, losses

@@ -1,0 +1,226 @@
+"""Start a chain where variational inference ends, instead of in a corner of the prior.
+
+A cold chain of the moving ball folds the latent space and stays there: its local modes are deep.
+The same prior and decoder, fitted variationally with a Gaussian encoder first, give the chain a
+place to start from; the chain then forgets it at its own pace.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import gpflow
+import keras
+import numpy as np
+import tensorflow as tf
+from tqdm.auto import tqdm
+
+from ..base import Batch
+from ..data import Observations
+from ..encoders import GaussianEncoder
+from ..latent_priors import DeepSparseGP, SparseGP, TitsiasGP
+from ..latent_priors.base import GaussianLatentPrior
+from ..mcmc.noise import standard_noise
+from ..models import BayesianAutoencoder, VariationalAutoencoder
+from .encoder_losses import encoder_loss
+from .initial_codes import smoothest_projections
+from .loops import repeat
+from .settings import VariationalSettings
+from .variational import fit_variational
+
+__all__ = ["WarmStart"]
+
+
+@dataclasses.dataclass(frozen=True)
+class WarmStart:
+    """A variational fit of the model's prior and decoder, then an encoder fitted to its codes."""
+
+    encoder: GaussianEncoder
+    """The variational encoder, trained here; it may be the model's own if that is Gaussian."""
+    settings: VariationalSettings = VariationalSettings()
+    latent_prior: GaussianLatentPrior | None = None
+    """Prior to fit under, if not the model's own, which shares its kernel. For a sparse GP of few
+    inducing points and short tasks, the exact GP straightens the latent chart further. For a
+    sparse GP with sampled inducing outputs, a :class:`~gpflow_bae.latent_priors.TitsiasGP` makes
+    the fit that of an SVGP-VAE: its codes have noise, and generalise better than those of a mode
+    (:class:`~gpflow_bae.inference.PriorMeanStart`). For a deep sparse GP with identity means,
+    the same over the kernels and inducing inputs of its last layer: what it starts as."""
+    num_encoder_steps: int = 1000
+    """Adam steps that fit the model's (stochastic) encoder to draws of the variational codes."""
+    encoder_batch_size: int | None = 256
+    """Points per such step; None for all."""
+    num_initial_steps: int = 200
+    """Adam steps that first fit the variational encoder to the smoothest linear projections of
+    the data (:func:`~gpflow_bae.inference.smoothest_projections`); 0 starts from random codes."""
+    initial_code_noise: float = 0.1
+    """Standard deviation of the noise on those codes."""
+    encoder_loss: str = "energy"
+    encoder_learning_rate: float = 1e-3
+    callback: Callable[[int, float], None] | None = None
+    """Called with (steps done, mean loss) during the variational fit."""
+
+    def describe(self) -> dict[str, object]:
+        """The settings as plain values, for records of a run."""
+        values = {
+            f.name: getattr(self, f.name)
+            for f in dataclasses.fields(self)
+            if f.name not in ("encoder", "callback")
+        }
+        prior = None if self.latent_prior is None else type(self.latent_prior).__name__
+        return values | {"settings": dataclasses.asdict(self.settings), "latent_prior": prior}
+
+    def run(
+        self,
+        model: BayesianAutoencoder,
+        data: Observations,
+        *,
+        seed: int,
+        jit_compile: bool = False,
+        progress: bool = True,
+    ) -> tuple[tf.Tensor, np.ndarray]:
+        """Fit in place.
+
+        :return: initial codes [T, N, L], one draw from the variational marginals (or the prior's
+            means, where codes are whitened), and the losses.
+        """
+        latent_prior = self.latent_prior or model.latent_prior
+        variational = VariationalAutoencoder(
+            latent_prior, model.decoder, self.encoder, model.likelihood
+        )
+        if self.num_initial_steps:
+            self._start(model, latent_prior, data, seed, progress)
+        losses = fit_variational(
+            variational,
+            data.to_numpy(),
+            self.settings,
+            seed=seed,
+            jit_compile=jit_compile,
+            progress=progress,
+            callback=self.callback,
+        )
+        self._move_inducing_outputs(model, variational, data)
+        q = variational.posterior(data.X, data.Y, data.mask)
+        draw_seed = tf.constant([seed, 0x3D2], tf.int32)
+        noise = standard_noise(q.mean.shape, draw_seed, q.mean.dtype)
+        if self.encoder is not model.encoder and self.num_encoder_steps:
+            self.fit_encoder(model, data, q.mean, tf.sqrt(q.variance), seed, progress)
+        if model.whitened_codes:  # draws would be many code noises away from the prior's mean
+            return model.latent_prior.given_inducing_outputs(data.X)[0], losses
+        return q.mean + tf.sqrt(q.variance) * noise, losses
+
+    @staticmethod
+    def _move_inducing_outputs(
+        model: BayesianAutoencoder, variational: VariationalAutoencoder, data: Observations
+    ) -> None:
+        """Sampled inducing outputs start at their posterior mean given what the encoder says.
+
+        The fit may have had other inducing points than the chain: fewer are faster to fit, and
+        more have more to say.
+        """
+        layer, X = model.latent_prior, data.X
+        if isinstance(layer, DeepSparseGP):
+            # The hidden layers' means: where they have not been moved, their linear functions.
+            noise = [tf.zeros((), gpflow.default_float())] * len(layer.hidden_layers)
+            layer, X = layer.last_layer, layer.propagate(X, noise)
+        if isinstance(layer, SparseGP) and layer.whitened_inducing is not None:
+            own = TitsiasGP(layer.kernels, layer.inducing_variable, layer.latent_dim)
+            pseudo = variational.encode(data.X, data.Y, data.mask)
+            layer.whitened_inducing.assign(own.inducing_posterior(X, *pseudo).mean[0])
+
+    def fit_encoder(
+        self,
+        model: BayesianAutoencoder,
+        data: Observations,
+        mean: tf.Tensor,
+        scale: tf.Tensor,
+        seed: int,
+        progress: bool,
+    ) -> None:
+        """Fit the model's own encoder to draws N(mean, scale^2) of the codes, [T, N, L]."""
+
+        def objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+            return encoder_loss(model.encoder, batch.Y, codes, seed, self.encoder_loss, batch.mask)
+
+        variables, steps = model.encoder_variables, self.num_encoder_steps
+        self._fit("encoder", objective, variables, steps, data, mean, scale, seed + 1, progress)
+
+    def _start(
+        self,
+        model: BayesianAutoencoder,
+        latent_prior: GaussianLatentPrior,
+        data: Observations,
+        seed: int,
+        progress: bool,
+    ) -> None:
+        """Fit encoder and decoder to the initial codes, so that neither begins with noise.
+
+        With an untrained decoder the bound first drives the codes to the prior and the start is
+        lost; so the decoder learns to read these codes before the bound is used.
+        """
+        codes = tf.constant(smoothest_projections(latent_prior, data))
+        scale = self.initial_code_noise * tf.ones_like(codes)
+
+        def encoder_objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+            return encoder_loss(self.encoder, batch.Y, codes, seed, "nll", batch.mask)
+
+        def decoder_objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+            F = model.decoder(codes)
+            log_prob = model.likelihood.masked_log_prob(F, batch.Y, batch.mask)
+            return -tf.reduce_mean(log_prob)
+
+        steps = self.num_initial_steps
+        variables = list(self.encoder.trainable_variables)
+        self._fit(
+            "encoder", encoder_objective, variables, steps, data, codes, scale, seed, progress
+        )
+        variables = list(model.decoder.trainable_variables)
+        self._fit(
+            "decoder", decoder_objective, variables, steps, data, codes, scale, seed, progress
+        )
+
+    def _fit(
+        self,
+        name: str,
+        objective: Callable[[Batch, tf.Tensor, tf.Tensor], tf.Tensor],
+        variables: list[tf.Variable],
+        num_steps: int,
+        data: Observations,
+        mean: tf.Tensor,
+        scale: tf.Tensor,
+        seed: int,
+        progress: bool,
+    ) -> None:
+        """Adam on ``objective(batch, codes, seed)`` over rows; codes ~ N(mean, scale^2)."""
+        optimizer = keras.optimizers.Adam(self.encoder_learning_rate)
+        optimizer.build(variables)
+        Y = tf.reshape(data.Y, [-1, data.Y.shape[-1]])
+        mask = None if data.mask is None else tf.reshape(data.mask, Y.shape)
+        mean, scale = (tf.reshape(v, [-1, v.shape[-1]]) for v in (mean, scale))
+        size = min(self.encoder_batch_size or Y.shape[0], Y.shape[0])
+        steps_per_call = min(50, num_steps)
+
+        @tf.function(autograph=False)
+        def steps(block_seed: tf.Tensor) -> tf.Tensor:
+            def step(i: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+                step_seed = tf.random.fold_in(block_seed, i, alg="philox")
+                seeds = tf.unstack(tf.random.split(step_seed, 3, alg="philox"))
+                rows = tf.random.stateless_uniform(
+                    [size], seeds[0], 0, Y.shape[0], tf.int32, alg="philox"
+                )
+                noise = standard_noise([size, mean.shape[-1]], seeds[1], mean.dtype)
+                codes = tf.gather(mean, rows) + tf.gather(scale, rows) * noise
+                batch = Batch(
+                    None, tf.gather(Y, rows), None if mask is None else tf.gather(mask, rows)
+                )
+                with tf.GradientTape() as tape:
+                    loss = objective(batch, codes, seeds[2])
+                optimizer.apply(tape.gradient(loss, variables), variables)
+                return total + tf.cast(loss, total.dtype)
+
+            return repeat(steps_per_call, step, tf.zeros([], tf.float64)) / steps_per_call
+
+        base_seed = tf.constant([seed, 0x5C1], tf.int32)
+        num_calls = -(-num_steps // steps_per_call)
+        for call in tqdm(range(num_calls), disable=not progress, desc=name):
+            steps(tf.random.fold_in(base_seed, call, alg="philox"))

@@ -1,0 +1,184 @@
+r"""Coordinates in which a posterior near its mode is roughly a standard normal.
+
+A sampler with isotropic noise moves as slowly as its stiffest direction allows. Sampling
+coordinates u with values = start + L u instead, where L L^T is about the posterior's covariance, is
+the same as preconditioning the sampler with it; the Jacobian is constant, and drops out.
+
+The covariance is (F + prior precision)^-1 with the Fisher information F: with data drawn from the
+model itself, the gradient of the log likelihood has F as its covariance (the information identity),
+so F is the mean of outer products of such gradients.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from .. import functional
+from ..data import Observations
+from ..mcmc.noise import split, standard_noise
+from ..models import TemperedBAE
+
+__all__ = ["KINDS", "Whitening", "fit"]
+
+KINDS = ("none", "kronecker", "dense")
+
+Values = tuple[tf.Tensor, ...]
+
+_LARGEST_DENSE = 5000
+
+
+@dataclasses.dataclass(frozen=True)
+class Whitening:
+    """values = start + L u; see :func:`fit` for the kinds."""
+
+    kind: str
+    start: Values  # [R, ...] by parameter
+    factors: tuple[tf.Tensor, ...]
+
+    @property
+    def tensors(self) -> list[tf.Tensor]:
+        """All that a checkpoint must hold."""
+        return [*self.start, *self.factors]
+
+    def with_tensors(self, tensors: Sequence[tf.Tensor]) -> Whitening:
+        """The same kind with other tensors."""
+        count = len(self.start)
+        return Whitening(self.kind, tuple(tensors[:count]), tuple(tensors[count:]))
+
+    def centre(self) -> Values:
+        """The coordinates of ``start``: zeros. Dense factors mix leaves, so all have one type."""
+        dtype = self.factors[0].dtype if self.kind == "dense" else None
+        return tuple(tf.zeros_like(v, dtype) for v in self.start)
+
+    def values(self, position: Sequence[tf.Tensor]) -> Values:
+        """Unconstrained values [R, ...] at coordinates ``position``, tensors alike."""
+        if self.kind == "none":
+            moved = position
+        elif self.kind == "dense":
+            flat = tf.concat([tf.reshape(u, [tf.shape(u)[0], -1]) for u in position], 1)
+            flat = tf.linalg.matmul(flat, self.factors[0], transpose_b=True)
+            sizes = [int(np.prod(u.shape[1:])) for u in position]
+            pieces = tf.split(flat, sizes, axis=1)
+            moved = [tf.reshape(x, tf.shape(u)) for x, u in zip(pieces, position, strict=True)]
+        else:
+            factors, moved = iter(self.factors), []
+            for u in position:
+                u = next(factors) * u
+                if u.shape.rank == 3:
+                    left, right = next(factors), next(factors)
+                    u = tf.linalg.matmul(tf.linalg.matmul(left, u), right, transpose_b=True)
+                moved.append(u)
+        return tuple(v + tf.cast(x, v.dtype) for v, x in zip(self.start, moved, strict=True))
+
+
+def fit(
+    model: TemperedBAE,
+    data: Observations,
+    start: Values,
+    kind: str,
+    num_draws: int,
+    damping: float = 0.0,
+    *,
+    seed: int,
+) -> Whitening:
+    """Coordinates around ``start``, whitened at the first replica's.
+
+    ``"dense"`` takes all correlations into account, for up to a few thousand scalars.
+    ``"kronecker"`` takes, for each weight matrix, the eigenvectors of the mean of G G^T and of
+    G^T G, where G is its gradient, and scales in their product basis (George et al. 2018); vectors
+    are scaled one by one.
+
+    :param start: unconstrained values [R, ...] of the replicas.
+    :param num_draws: of simulated data; ``"dense"`` wants a few for each scalar.
+    :param damping: added to the precision, so that no direction is scaled to more than
+        damping^-1/2: along directions that the data say little of, the posterior of a network is
+        wide but far from straight.
+    :raises ValueError: for ``"dense"`` with too many scalars.
+    """
+    if kind == "none":
+        return Whitening(kind, start, ())
+    if kind == "dense" and model.num_sampled > _LARGEST_DENSE:
+        raise ValueError(
+            f'whitening="dense" stores a square matrix for {model.num_sampled} scalars; above '
+            f'{_LARGEST_DENSE} take "kronecker".'
+        )
+    first = tuple(v[0] for v in start)
+    draw, precision = _score(model, data, first), _prior_precision(model, first, damping)
+    seeds = tf.unstack(split(tf.constant([seed, 0xF15], tf.int32), num_draws))
+    if kind == "dense":
+        scores = np.stack([functional.flatten(draw(s)).numpy() for s in seeds])
+        fisher = scores.T @ scores / num_draws
+        total = fisher + np.diag(functional.flatten(precision).numpy())
+        inverse = np.linalg.inv(np.linalg.cholesky(total))
+        return Whitening(kind, start, (tf.constant(inverse.T),))  # L L^T = total^-1
+    return Whitening(kind, start, _kronecker(draw, seeds, precision))
+
+
+def _kronecker(
+    draw: tf.types.experimental.PolymorphicFunction, seeds: list[tf.Tensor], precision: Values
+) -> tuple[tf.Tensor, ...]:
+    is_matrix = [p.shape.rank == 2 for p in precision]
+    left: list[tf.Tensor | float] = [0.0] * len(precision)
+    right: list[tf.Tensor | float] = [0.0] * len(precision)
+    for seed in seeds:
+        for i, g in enumerate(draw(seed)):
+            if is_matrix[i]:
+                left[i] += tf.linalg.matmul(g, g, transpose_b=True)
+                right[i] += tf.linalg.matmul(g, g, transpose_a=True)
+    bases = [
+        (tf.linalg.eigh(left[i])[1], tf.linalg.eigh(right[i])[1]) if is_matrix[i] else None
+        for i in range(len(precision))
+    ]
+    # A second pass over the same draws measures the scale along each product of eigenvectors.
+    squares: list[tf.Tensor | float] = [0.0] * len(precision)
+    for seed in seeds:
+        for i, g in enumerate(draw(seed)):
+            basis = bases[i]
+            if basis is not None:
+                g = tf.linalg.matmul(tf.linalg.matmul(basis[0], g, transpose_a=True), basis[1])
+            squares[i] += tf.square(g)
+    factors = []
+    for square, prior, basis in zip(squares, precision, bases, strict=True):
+        # The prior is isotropic within a tensor in every case of use; its mean stands for it.
+        factors.append(tf.math.rsqrt(square / len(seeds) + tf.reduce_mean(prior)))
+        factors.extend(basis or ())
+    return tuple(factors)
+
+
+def _score(
+    model: TemperedBAE, data: Observations, values: Values
+) -> tf.types.experimental.PolymorphicFunction:
+    """seed -> gradient of the log likelihood of data that the model draws at ``values``."""
+    batch = data.gather(None)
+
+    @tf.function(autograph=False)
+    def draw(seed: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(values)
+            bound = model.bind(values)
+            F = bound.reconstruct(batch.Y)
+            noise = standard_noise(tf.shape(F), seed, F.dtype)
+            simulated = tf.stop_gradient(F + tf.sqrt(bound.likelihood.moments(F)[1]) * noise)
+            rows = bound.likelihood.masked_log_prob(F, simulated, batch.mask)
+            log_likelihood = tf.reduce_sum(tf.cast(rows, gpflow.default_float()))
+        return tape.gradient(log_likelihood, values)
+
+    return draw
+
+
+def _prior_precision(model: TemperedBAE, values: Values, damping: float) -> Values:
+    """Minus the second derivative of the log prior, which factorises over scalars; damped."""
+    with tf.GradientTape(watch_accessed_variables=False) as outer:
+        outer.watch(values)
+        with tf.GradientTape(watch_accessed_variables=False) as inner:
+            inner.watch(values)
+            log_prior = functional.log_prior_density(model.sampled_parameters, values)
+        slopes = inner.gradient(log_prior, values)
+        total = tf.add_n([tf.cast(tf.reduce_sum(s), tf.float64) for s in slopes])
+    curvature = outer.gradient(total, values)
+    return tuple(tf.maximum(-c, 1e-8) + damping for c in curvature)

@@ -1,0 +1,90 @@
+"""Small models and their compiled rounds, for the tests of amortised sampling."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+
+from gpflow_bae import decoders, encoders, inference, likelihoods, models
+from gpflow_bae.data import prepare_data
+
+L, P = 2, 3
+SETTINGS = inference.AmortizedSettings(
+    num_sampler_steps=4,
+    num_encoder_steps=2,
+    burnin=8,
+    num_samples=3,
+    thinning=8,
+    step_size=0.02,
+    codes="carried",
+)
+
+
+def network(num_inputs: int, num_outputs: int) -> keras.Model:
+    return keras.Sequential(
+        [
+            keras.Input((num_inputs,)),
+            keras.layers.Dense(4, activation="tanh"),
+            keras.layers.Dense(num_outputs),
+        ]
+    )
+
+
+def bae() -> models.BAE:
+    decoder = decoders.KerasDecoder(network(L, P))
+    encoder = encoders.StochasticEncoder(network(2 * P, L))
+    return models.BAE(decoder, encoder, likelihoods.Gaussian(0.3), latent_dim=L)
+
+
+def sgp_bae(num_inducing: int = 4, inducing_outputs: str = "integrated") -> models.SGPBAE:
+    return models.SGPBAE(
+        kernel=gpflow.kernels.SquaredExponential(),
+        inducing_variable=np.linspace(-2.0, 2.0, num_inducing)[:, None],
+        decoder=decoders.KerasDecoder(network(L, P)),
+        encoder=encoders.StochasticEncoder(network(2 * P, L)),
+        likelihood=likelihoods.Gaussian(0.3),
+        latent_dim=L,
+        code_noise_variance=0.1,
+        inducing_outputs=inducing_outputs,
+    )
+
+
+def whitened(**changes: Any) -> models.SGPBAE:
+    """One long task with sampled inducing outputs, codes as whitened residuals."""
+    model = models.SGPBAE(
+        kernel=gpflow.kernels.SquaredExponential(),
+        inducing_variable=np.linspace(-2.0, 2.0, 4)[:, None],
+        decoder=decoders.KerasDecoder(network(L, P)),
+        encoder=encoders.StochasticEncoder(network(2 * P, L)),
+        likelihood=likelihoods.Gaussian(0.3),
+        latent_dim=L,
+        code_noise_variance=0.1,
+        **{"inducing_outputs": "sampled", "whitened_codes": True, **changes},
+    )
+    rng = np.random.default_rng(6)
+    model.latent_prior.whitened_inducing.assign(rng.normal(size=(L, 4)))
+    return model
+
+
+def random_data(num_tasks: int, num_points: int) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs that differ between tasks, and observations of which a fifth is missing."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-2.0, 2.0, (num_tasks, num_points, 1))
+    Y = rng.standard_normal((num_tasks, num_points, P))
+    Y[rng.uniform(size=Y.shape) < 0.2] = np.nan
+    return X, Y
+
+
+def compiled_round(
+    model: models.BayesianAutoencoder,
+    data: tuple[np.ndarray, np.ndarray],
+    jit_compile: bool = False,
+    **settings: Any,
+) -> inference.AmortizedRound:
+    replaced = dataclasses.replace(SETTINGS, **settings)
+    prepared = prepare_data(model, data, replaced.batch_size)
+    return inference.AmortizedRound(model, prepared, replaced, jit_compile)

@@ -1,0 +1,307 @@
+"""Runs of Algorithm 1: equal seeds, folders, divergence, and SIGKILL.
+
+This file is also the program that the SIGKILL test runs: ``test_sampling.py OUT_DIR BATCH_SIZE``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpflow_bae
+from gpflow_bae import decoders, encoders, inference, likelihoods, models
+from gpflow_bae.datasets import moving_ball
+
+SETTINGS = inference.AmortizedSettings(
+    num_sampler_steps=3,
+    num_encoder_steps=2,
+    burnin=6,
+    num_samples=3,
+    thinning=6,
+    encoder_batch_size=8,
+)
+# Two rounds of burn-in, then two rounds to each of three samples. After round 5 the last checkpoint
+# is that of round 4, in which the first sample was written.
+CHECKPOINT_EVERY, KILLED_AFTER = 2, 5
+
+
+def dense(num_inputs: int, num_outputs: int) -> keras.Model:
+    return keras.Sequential([keras.Input((num_inputs,)), keras.layers.Dense(num_outputs)])
+
+
+def ball() -> tuple[np.ndarray, np.ndarray]:
+    """Four videos of six frames of 6 x 6 pixels."""
+    videos = moving_ball.generate(0, 4, num_frames=6, image_size=6, scale=1.2, radius=1.5)
+    return videos.X, videos.Y
+
+
+def ball_model(P: int = 36) -> models.SGPBAE:
+    keras.utils.set_random_seed(0)
+    return models.SGPBAE(
+        kernel=gpflow.kernels.SquaredExponential(),
+        inducing_variable=np.array([[0.5], [2.5], [4.5]]),
+        decoder=dense(2, P),
+        encoder=dense(2 * P, 2),
+        likelihood=likelihoods.Bernoulli(),
+        latent_dim=2,
+    )
+
+
+def sample(
+    out_dir: pathlib.Path | None = None, batch_size: int | None = None, **kwargs: Any
+) -> gpflow_bae.Posterior:
+    settings = dataclasses.replace(SETTINGS, batch_size=batch_size)
+    arguments: dict[str, Any] = {"seed": 7, "checkpoint_every": CHECKPOINT_EVERY} | kwargs
+    return inference.sample_amortized(
+        ball_model(), ball(), settings, out_dir=out_dir, progress=False, **arguments
+    )
+
+
+@functools.cache
+def uninterrupted(batch_size: int | None) -> gpflow_bae.Posterior:
+    return sample(None, batch_size)
+
+
+def assert_bitwise_equal(one: gpflow_bae.Posterior, other: gpflow_bae.Posterior) -> None:
+    """Every array of every sample, and what was recorded of every round."""
+    assert one.num_samples == other.num_samples == SETTINGS.num_samples
+    pairs = [*zip(one.parameters, other.parameters, strict=True)]
+    pairs += [*zip(one.encoder, other.encoder, strict=True)]
+    pairs += [(one.latents, other.latents), (one.history, other.history)]
+    for a, b in pairs:
+        assert a.dtype == b.dtype and np.array_equal(a, b)
+    finals = (p.unconstrained_variable.numpy() for p in one.model.sampled_parameters)
+    for final, values in zip(finals, other.parameters, strict=True):
+        assert np.array_equal(final, values[-1])
+
+
+@pytest.fixture(scope="module")
+def killed_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int | None, pathlib.Path]:
+    """Folders of two runs that were killed with SIGKILL, by the batch size of their rounds."""
+    folders = {b: tmp_path_factory.mktemp("run") / str(b) for b in (None, 2)}
+    root = str(pathlib.Path(gpflow_bae.__file__).parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(folder), str(batch_size or 0)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for batch_size, folder in folders.items()
+    ]
+    for process in processes:
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == -signal.SIGKILL, output
+    return folders
+
+
+@pytest.mark.parametrize("batch_size", [None, 2])
+def test_killed_and_resumed_is_an_uninterrupted_run(
+    batch_size: int | None, killed_runs: dict[int | None, pathlib.Path]
+) -> None:
+    """Bit by bit: round r draws from seed (7, r) alone, and the checkpoint holds all the rest.
+
+    That is the chain with its statistics, the encoder, Adam's moments, and the history.
+    """
+    folder = killed_runs[batch_size]
+    checkpoint = tf.train.latest_checkpoint(folder / "checkpoints")
+    counters = tf.train.load_variable(checkpoint, "store/counters/.ATTRIBUTES/VARIABLE_VALUE")
+    assert counters.tolist() == [4, 1], "the kill must lose a round"
+    rounds = []
+    resumed = sample(
+        folder, batch_size, resume=True, callback=lambda number, _: rounds.append(number)
+    )
+    assert rounds == [5, 6, 7, 8]
+    assert_bitwise_equal(resumed, uninterrupted(batch_size))
+    # A finished run has nothing left to do.
+    rounds.clear()
+    again = sample(folder, batch_size, resume=True, callback=lambda n, _: rounds.append(n))
+    assert rounds == []
+    assert_bitwise_equal(again, uninterrupted(batch_size))
+
+
+def test_equal_seeds_give_equal_samples_others_others() -> None:
+    """In one process; and every draw depends on the seed."""
+    first, other = uninterrupted(None), sample(seed=8)
+    assert_bitwise_equal(first, sample())
+    assert not np.any(first.latents == other.latents)
+    for a, b in zip(first.parameters, other.parameters, strict=True):
+        assert not np.any(a == b)
+
+
+def test_a_folder_with_a_run_is_not_overwritten(
+    killed_runs: dict[int | None, pathlib.Path],
+) -> None:
+    """The same run again needs ``resume``; another one needs another folder, and is told why."""
+    folder = killed_runs[None]
+    before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
+    with pytest.raises(ValueError, match="with these settings already; .* resume=True"):
+        sample(folder)
+    with pytest.raises(ValueError, match="other settings .*seed: 7 there, 8 now"):
+        sample(folder, seed=8, resume=True)
+    with pytest.raises(ValueError, match="other settings .*batch_size: None there, 3 now"):
+        sample(folder, 3, resume=True)
+    X, Y = ball()
+    settings = dataclasses.replace(SETTINGS, step_size=0.125)
+    with pytest.raises(ValueError, match=r"data: .*step_size: 0\.005 there, 0\.125 now"):
+        inference.sample_amortized(
+            ball_model(), (X[:3], Y[:3]), settings, seed=7, out_dir=folder, resume=True
+        )
+    assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
+
+
+def scalar_bae(noise_variance: float = 1.0) -> models.BAE:
+    """y = w z + noise, one scalar weight sampled."""
+    decoder = keras.Sequential(
+        [keras.Input((1,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")]
+    )
+    likelihood = likelihoods.Gaussian(noise_variance)
+    gpflow.set_trainable(likelihood, False)
+    encoder = encoders.StochasticEncoder(dense(2, 1))
+    return models.BAE(decoders.KerasDecoder(decoder), encoder, likelihood, latent_dim=1)
+
+
+def test_divergence_keeps_the_last_good_round(tmp_path: pathlib.Path) -> None:
+    """Far beyond the stable step size codes grow geometrically until the density overflows.
+
+    On a precision A the linear recursion is stable for h^2 P A < 4 - 2 a. Here h = 10, P = 1, A = 2
+    (decoder and noise fixed at 1): a step multiplies a code by h^2 P A = 200, a round of three by
+    8e6, and the square of the residual is beyond float32 (3e38) where the code is beyond 2e19. That
+    takes a code of order 0.01 to 10 three rounds: two good ones, and the third is -inf.
+    """
+    model = scalar_bae()
+    gpflow.set_trainable(model.decoder, False)
+    settings = dataclasses.replace(
+        SETTINGS, burnin=0, num_samples=50, thinning=3, step_size=10.0, codes="carried"
+    )
+    Y = np.random.default_rng(0).standard_normal((1, 5, 1))
+    good: list[int] = []
+    with pytest.raises(FloatingPointError) as error:
+        inference.sample_amortized(
+            model,
+            (None, Y),
+            settings,
+            out_dir=tmp_path,
+            checkpoint_every=1000,
+            progress=False,
+            callback=lambda number, _: good.append(number),
+        )
+    assert good == [1, 2]
+    message = str(error.value)
+    assert "diverged in round 3: the log density became -inf" in message
+    assert f"that of round 2 (saved in {tmp_path}). Lower step_size (now 10.0)" in message
+    assert_checkpoint_is_good(tmp_path, 2, largest_code=1e19)
+
+
+@pytest.mark.parametrize(
+    "sampled, named",
+    [("weights", r"\.decoder\.weights\[0\] became"), ("nothing", "the latent codes became")],
+)
+def test_divergence_names_the_quantity(sampled: str, named: str, tmp_path: pathlib.Path) -> None:
+    """A step size of 1e30 squared is beyond float32: the float32 weights go first, in round 1.
+
+    The codes are float64, where it takes 1e200.
+    """
+    model = scalar_bae()
+    step_size = 1e30
+    if sampled == "nothing":
+        gpflow.set_trainable(model.decoder, False)
+        step_size = 1e160
+    settings = dataclasses.replace(
+        SETTINGS, burnin=0, num_sampler_steps=1, step_size=step_size, codes="carried"
+    )
+    Y = np.random.default_rng(0).standard_normal((1, 5, 1))
+    with pytest.raises(FloatingPointError, match=f"in round 1: {named} non-finite"):
+        inference.sample_amortized(model, (None, Y), settings, out_dir=tmp_path, progress=False)
+    assert_checkpoint_is_good(tmp_path, 0)
+
+
+def assert_checkpoint_is_good(
+    folder: pathlib.Path, last_round: int, largest_code: float = np.inf
+) -> None:
+    """The newest checkpoint is that of ``last_round``; all is finite, codes are below a limit."""
+    reader = tf.train.load_checkpoint(str(folder / "checkpoints"))
+    names = reader.get_variable_to_shape_map()
+    counters = reader.get_tensor("store/counters/.ATTRIBUTES/VARIABLE_VALUE")
+    assert counters[0] == last_round
+    assert any("optimizer" in n for n in names) and any("encoder" in n for n in names)
+    for name in names:
+        value = reader.get_tensor(name)
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            limit = largest_code if name.startswith("store/chain") else np.inf
+            assert np.all(np.abs(value) < limit), name
+
+
+@pytest.mark.parametrize("burnin", [0, 30])
+def test_negative_variance_of_equation_17_is_refused(burnin: int, tmp_path: pathlib.Path) -> None:
+    """2 a T h^2 P - h^4 < 0 iff h > sqrt(2 a T P): the error names that bound.
+
+    Without burn-in P is 1 and the bound sqrt(2 * 0.05) = 0.316, seen before the first step. With
+    burn-in P falls as gradients of a precision of 1e4 come in, and the bound with it, in the middle
+    of a round. (Nothing is clamped: the released code's cold chain is impossible.)
+    """
+    model = scalar_bae(noise_variance=1e-4)
+    gpflow.set_trainable(model.decoder, False)  # then the codes alone decide
+    settings = dataclasses.replace(
+        SETTINGS,
+        burnin=burnin,
+        num_sampler_steps=30,
+        step_size=0.32 if burnin == 0 else 0.1,
+        subtract_gradient_noise=True,
+        codes="carried",
+    )
+    Y = np.random.default_rng(0).standard_normal((1, 5, 1))
+    with pytest.raises(ValueError, match="the largest valid step_size is") as error:
+        inference.sample_amortized(model, (None, Y), settings, out_dir=tmp_path, progress=False)
+    largest = float(str(error.value).split("the largest valid step_size is ")[1].split()[0])
+    if burnin == 0:
+        np.testing.assert_allclose(largest, np.sqrt(2 * 0.05), rtol=1e-5)
+    else:
+        assert 0 < largest < 0.1
+
+
+def test_a_valid_step_size_with_equation_17_runs() -> None:
+    """The same bound from below: h = 0.31 at P = 1 is accepted."""
+    model = scalar_bae()
+    gpflow.set_trainable(model.decoder, False)
+    settings = dataclasses.replace(
+        SETTINGS, burnin=0, step_size=0.31, subtract_gradient_noise=True, codes="carried"
+    )
+    Y = np.random.default_rng(0).standard_normal((1, 5, 1))
+    posterior = inference.sample_amortized(model, (None, Y), settings, progress=False)
+    assert np.isfinite(posterior.latents).all()
+
+
+def test_a_run_that_stops_early_goes_on_as_if_it_had_not(tmp_path: pathlib.Path) -> None:
+    """max_samples cuts a run short; resumed without it, the samples are an uninterrupted run's."""
+    short = sample(tmp_path / "run", max_samples=1)
+    assert short.num_samples == 1
+    assert_bitwise_equal(sample(tmp_path / "run", resume=True), uninterrupted(None))
+    with pytest.raises(ValueError, match="max_samples must be at least 1, got 0"):
+        sample(max_samples=0)
+
+
+if __name__ == "__main__":
+
+    def kill(number: int, _: Any) -> None:
+        """The process gets no chance to write anything more."""
+        if number == KILLED_AFTER:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    tf.config.threading.set_intra_op_parallelism_threads(2)  # as tests/conftest.py does
+    sample(pathlib.Path(sys.argv[1]), int(sys.argv[2]) or None, callback=kill)
