@@ -1,12 +1,14 @@
 """Samplers over structures of tensors: they know neither GPflow models nor Keras.
 
-A module per algorithm with ``State``, ``init`` and ``update``, and a thin
-``tfp.mcmc.TransitionKernel`` over each. :mod:`gpflow_bae.mcmc.types` has what all share.
+A module per algorithm with ``State``, ``init`` and ``update``, and ``build``, which makes a
+:class:`SamplingAlgorithm` of them: what engines and the ``tfp.mcmc.TransitionKernel`` of each know.
+:mod:`gpflow_bae.mcmc.types` has what all share.
 """
 
 from gpflow_bae.mcmc import (
     adaptive_langevin,
     adaptive_sghmc,
+    algorithm,
     gradient_estimators,
     hmc,
     integrators,
@@ -25,6 +27,7 @@ from gpflow_bae.mcmc import (
     targets,
     types,
 )
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
 from gpflow_bae.mcmc.kernels import (
     SGHMC,
     SGLD,
@@ -42,8 +45,13 @@ __all__ = [
     "AdaptiveSGHMC",
     "LangevinGradient",
     "PreconditionedSGLD",
+    "SamplingAlgorithm",
+    "State",
+    "Step",
+    "Target",
     "adaptive_langevin",
     "adaptive_sghmc",
+    "algorithm",
     "gradient_estimators",
     "hmc",
     "integrators",

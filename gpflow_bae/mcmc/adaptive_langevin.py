@@ -29,9 +29,11 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import langevin, metropolis, targets
-from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, validate
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
+from gpflow_bae.mcmc.building import build_sampler, calibrated_info
+from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
-__all__ = ["State", "init", "update"]
+__all__ = ["State", "build", "init", "update"]
 
 
 class State(NamedTuple):
@@ -62,13 +64,13 @@ def update(
     adapt: bool | TensorType,
     inverse_temperature: TensorType | float = 1.0,
     gradient_probability: TensorType | float = 1.0,
-    beta_1: float = 0.9,
-    beta_2: float = 0.999,
-    epsilon: float = 1e-8,
+    beta_1: Scalar = 0.9,
+    beta_2: Scalar = 0.999,
+    epsilon: Scalar = 1e-8,
 ) -> State:
     """One proposal per chain, one evaluation of the target and its gradient.
 
-    :param learning_rate: eta, Adam's step size.
+    :param learning_rate: eta, Adam's step size; a scalar or one per chain.
     :param adapt: whether the statistics move; a boolean tensor does not retrace when it changes.
     :param beta_1: Adam's decay of the first moment, ``beta_2`` of the second.
 
@@ -84,11 +86,14 @@ def update(
 
     def moments(evaluation: targets.Evaluation) -> tuple[Position, Position]:
         gradient = targets.gradient(evaluation, inverse_temperature)
-        first = tf.nest.map_structure(
-            lambda m, g: beta_1 * m + (1 - beta_1) * g, state.first_moment, gradient
-        )
+
+        def mean(decay: Scalar, past: tf.Tensor, new: tf.Tensor) -> tf.Tensor:
+            kept, added = (cast_scalar(b, past.dtype) for b in (decay, 1 - decay))
+            return kept * past + added * new
+
+        first = tf.nest.map_structure(lambda m, g: mean(beta_1, m, g), state.first_moment, gradient)
         second = tf.nest.map_structure(
-            lambda v, g: beta_2 * v + (1 - beta_2) * g**2, state.second_moment, gradient
+            lambda v, g: mean(beta_2, v, g**2), state.second_moment, gradient
         )
         return first, second
 
@@ -97,7 +102,8 @@ def update(
             power = tf.cast(t, m.dtype)
             m_hat = m / (1 - tf.pow(cast_scalar(beta_1, m.dtype), power))
             v_hat = v / (1 - tf.pow(cast_scalar(beta_2, m.dtype), power))
-            return cast_scalar(learning_rate, m.dtype) * m_hat / (tf.sqrt(v_hat) + epsilon)
+            rate = targets.chain_broadcast(cast_scalar(learning_rate, m.dtype), m)
+            return rate * m_hat / (tf.sqrt(v_hat) + cast_scalar(epsilon, m.dtype))
 
         return tf.nest.map_structure(one_leaf, *moments(evaluation))
 
@@ -120,4 +126,37 @@ def update(
         tf.nest.map_structure(keep, first, state.first_moment),
         tf.nest.map_structure(keep, second, state.second_moment),
         keep(t, state.num_updates),
+    )
+
+
+def build(
+    noise_scale: Setting,
+    learning_rate: Setting,
+    gradient_probability: Setting = 1.0,
+    inverse_temperature: Setting = 1.0,
+    beta_1: Setting = 0.9,
+    beta_2: Setting = 0.999,
+    epsilon: Setting = 1e-8,
+) -> SamplingAlgorithm:
+    """The sampler as one object; settings as for :func:`update`, or schedules of the step.
+
+    Those that are numbers may be replaced in its state, the first four by one per chain.
+    """
+    numbers = {
+        "noise_scale": noise_scale,
+        "learning_rate": learning_rate,
+        "gradient_probability": gradient_probability,
+        "inverse_temperature": inverse_temperature,
+    }
+    validate(**numbers)
+    return build_sampler(
+        "adaptive_langevin",
+        State,
+        init,
+        update,
+        Settings(**numbers, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon),
+        needs="evaluate",
+        shared=("evaluation", "counts", "num_updates"),
+        adapts=True,
+        info=calibrated_info,
     )

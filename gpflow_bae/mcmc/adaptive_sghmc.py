@@ -49,18 +49,21 @@ References:
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings, Step, Target
+from gpflow_bae.mcmc.algorithm import State as ChainState
+from gpflow_bae.mcmc.building import build_sampler, kinetic_temperature
 from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
-from gpflow_bae.mcmc.noise import noise_like
-from gpflow_bae.mcmc.structures import map_leaves
+from gpflow_bae.mcmc.noise import check_noise, noise_like
+from gpflow_bae.mcmc.structures import leaf_temperatures, map_leaves
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
-__all__ = ["State", "check_step_size", "init", "largest_valid_step_size", "update"]
+__all__ = ["State", "build", "check_step_size", "init", "largest_valid_step_size", "update"]
 
 
 class State(NamedTuple):
@@ -91,7 +94,7 @@ def update(
     adapt: bool | TensorType,
     noise: str = "gaussian",
     subtract_gradient_noise: bool = False,
-    jitter: float = 1e-6,
+    jitter: Scalar = 1e-6,
     integrator: str = "euler",
 ) -> State:
     """One step; the module's docstring has the equations.
@@ -113,11 +116,8 @@ def update(
     :raises ValueError: if a setting given as a Python number is out of its range, or
         ``integrator`` is unknown or does not go with ``subtract_gradient_noise``.
     """
-    temperatures = tf.nest.flatten(temperature)
-    for value in temperatures:
-        validate(step_size=step_size, momentum_decay=momentum_decay, temperature=value)
-    if len(temperatures) == 1:
-        temperature = tf.nest.map_structure(lambda _: temperatures[0], state.position)
+    validate(step_size=step_size, momentum_decay=momentum_decay)
+    temperatures = leaf_temperatures(temperature, state.position)
     check_integrator(integrator, subtract_gradient_noise)
     statistics = (state.tau, state.mean_gradient, state.mean_square_gradient)
     if tf.is_tensor(adapt):
@@ -130,12 +130,12 @@ def update(
     def step(
         q: tf.Tensor, r: tf.Tensor, g: tf.Tensor, v: tf.Tensor, xi: tf.Tensor, t: Scalar
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        h, a, t = (cast_scalar(s, r.dtype) for s in (step_size, momentum_decay, t))
+        h, a, t, small = (cast_scalar(s, r.dtype) for s in (step_size, momentum_decay, t, jitter))
         if subtract_gradient_noise:
-            p = tf.math.rsqrt(v + jitter)
+            p = tf.math.rsqrt(v + small)
             r = (1 - a) * r + h**2 * p * g + h * tf.sqrt(2 * a * t * p - h**2) * xi
             return q + r, r
-        root = h * tf.math.rsqrt(tf.sqrt(v + jitter))  # h sqrt(P)
+        root = h * tf.math.rsqrt(tf.sqrt(v + small))  # h sqrt(P)
         if integrator == "euler":
             r = (1 - a) * r + root * (root * g + tf.sqrt(2 * a * t) * xi)
             return q + r, r
@@ -144,7 +144,7 @@ def update(
         )
 
     position, momentum = map_leaves(
-        step, state.position, state.momentum, gradient, mean_square_gradient, xi, temperature
+        step, state.position, state.momentum, gradient, mean_square_gradient, xi, temperatures
     )
     return State(position, momentum, tau, mean_gradient, mean_square_gradient)
 
@@ -172,19 +172,23 @@ def largest_valid_step_size(
     state: State,
     *,
     momentum_decay: Scalar,
-    temperature: Scalar = 1.0,
-    jitter: float = 1e-6,
+    temperature: Scalar | Position = 1.0,
+    jitter: Scalar = 1e-6,
 ) -> tf.Tensor:
-    """The largest h for which 2 a T h^2 P - h^4 >= 0 for every scalar: sqrt(2 a T min P).
+    """The largest h for which 2 a T h^2 P - h^4 >= 0 for every scalar: sqrt(2 a min T P).
 
     Scalar, float64. It concerns ``subtract_gradient_noise=True`` only.
     """
-    validate(momentum_decay=momentum_decay, temperature=temperature)
-    largest = tf.reduce_max(
-        [tf.cast(tf.reduce_max(v), tf.float64) for v in tf.nest.flatten(state.mean_square_gradient)]
-    )
-    scale = 2 * cast_scalar(momentum_decay, tf.float64) * cast_scalar(temperature, tf.float64)
-    return tf.sqrt(scale * tf.math.rsqrt(largest + jitter))
+    validate(momentum_decay=momentum_decay)
+    temperatures = leaf_temperatures(temperature, state.position)
+    a, small = (cast_scalar(s, tf.float64) for s in (momentum_decay, jitter))
+
+    def square(v: tf.Tensor, t: Scalar) -> tf.Tensor:
+        largest = tf.cast(tf.reduce_max(v), tf.float64)
+        return 2 * a * cast_scalar(t, tf.float64) * tf.math.rsqrt(largest + small)
+
+    squares = tf.nest.map_structure(square, state.mean_square_gradient, temperatures)
+    return tf.sqrt(tf.reduce_min(tf.stack(tf.nest.flatten(squares))))
 
 
 def check_step_size(
@@ -203,16 +207,102 @@ def check_step_size(
     :raises ValueError: if ``step_size`` is above :func:`largest_valid_step_size`.
     """
     validate(step_size=step_size, momentum_decay=momentum_decay, temperature=temperature)
-    largest = float(
-        largest_valid_step_size(
-            state, momentum_decay=momentum_decay, temperature=temperature, jitter=jitter
-        )
+    settings = {"momentum_decay": momentum_decay, "temperature": temperature}
+    largest = largest_valid_step_size(state, **settings, jitter=jitter)
+    message = _too_large(step_size, largest, settings)
+    if message is not None:
+        raise ValueError(message)
+
+
+def _too_large(step_size: Scalar, largest: Scalar, settings: dict[str, Any]) -> str | None:
+    """Why a step size is not valid, if it is not; settings are named with their values."""
+    if np.float64(step_size) <= np.float64(largest):
+        return None
+    values = {k: np.unique([np.float64(v) for v in tf.nest.flatten(settings[k])]) for k in settings}
+    words = [f"{k} {' and '.join(f'{v:.6g}' for v in values[k])}" for k in values]
+    return (
+        f"step_size {float(step_size):.6g} makes the noise variance of eq. 17 (Tran et al. 2023), "
+        f"2 a T h^2 P - h^4, negative: the largest valid step_size is {float(largest):.6g} at "
+        f"{', '.join(words)} and the present preconditioner. Take a smaller step_size or a "
+        "larger momentum_decay, or set subtract_gradient_noise=False, whose variance is never "
+        "negative."
     )
-    if not np.float64(step_size) <= largest:
-        raise ValueError(
-            f"step_size {float(step_size):.6g} makes the noise variance of eq. 17 (Tran et al. "
-            f"2023), 2 a T h^2 P - h^4, negative: the largest valid step_size is {largest:.6g} at "
-            f"momentum_decay {float(momentum_decay):.6g}, temperature {float(temperature):.6g} and "
-            "the present preconditioner. Take a smaller step_size or a larger momentum_decay, or "
-            "set subtract_gradient_noise=False, whose variance is never negative."
+
+
+def build(
+    step_size: Setting = 0.005,
+    momentum_decay: Setting = 0.05,
+    temperature: Setting = 1.0,
+    noise: str = "gaussian",
+    subtract_gradient_noise: bool = False,
+    jitter: Setting = 1e-6,
+    integrator: str = "euler",
+) -> SamplingAlgorithm:
+    """The sampler as one object; settings as for :func:`update`, or schedules of the step.
+
+    With ``subtract_gradient_noise`` its state has a ``largest_step_size``, the smallest of
+    :func:`largest_valid_step_size` on the way so far, and ``diagnose`` compares the step size,
+    unless that is a schedule.
+    """
+    validate(step_size=step_size, momentum_decay=momentum_decay, temperature=temperature)
+    check_noise(noise)
+    check_integrator(integrator, subtract_gradient_noise)
+    settings = Settings(
+        step_size=step_size, momentum_decay=momentum_decay, temperature=temperature, jitter=jitter
+    )
+    sampler = build_sampler(
+        "adaptive_sghmc",
+        State,
+        init,
+        update,
+        settings,
+        adapts=True,
+        info=_info,
+        noise=noise,
+        subtract_gradient_noise=subtract_gradient_noise,
+        integrator=integrator,
+    )
+    if not subtract_gradient_noise:
+        return sampler
+
+    def first(position: Position, target: Target) -> ChainState:
+        state = sampler.init(position, target)
+        state.shared["largest_step_size"] = tf.constant(np.inf, tf.float64)
+        return state
+
+    def step(state: ChainState, target: Target, seed: Seed, at: Step) -> ChainState:
+        state = sampler.step(state, target, seed, at)
+        values = settings.at(state, at)
+        # Of the preconditioner that this step had, also where it made the state NaN.
+        largest = largest_valid_step_size(
+            State(state.position, **state.elements),
+            **{k: values[k] for k in ("momentum_decay", "temperature", "jitter")},
         )
+        before = state.shared["largest_step_size"]
+        # Once the chain has diverged there is none: NaN.
+        smallest = tf.where(tf.math.is_nan(largest), before, tf.minimum(before, largest))
+        return state._replace(shared={**state.shared, "largest_step_size": smallest})
+
+    def diagnose(state: ChainState) -> str | None:
+        if "step_size" not in state.shared:
+            return None
+        named: dict[str, Any] = {
+            k: state.shared[k] for k in ("momentum_decay", "temperature") if k in state.shared
+        }
+        return _too_large(state.shared["step_size"], state.shared["largest_step_size"], named)
+
+    return sampler._replace(init=first, step=step, diagnose=diagnose)
+
+
+def _info(state: ChainState) -> dict[str, tf.Tensor]:
+    if not {"step_size", "jitter"} <= state.shared.keys():
+        return {}
+    jitter = state.shared["jitter"]
+
+    def scaled(r: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+        return r * tf.sqrt(tf.sqrt(v + tf.cast(jitter, v.dtype)))  # over sqrt(P)
+
+    momentum = tf.nest.map_structure(
+        scaled, state.elements["momentum"], state.elements["mean_square_gradient"]
+    )
+    return {"kinetic_temperature": kinetic_temperature(momentum, state.shared["step_size"])}

@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from gpflow_bae.mcmc.noise import noise_like  # noqa: F401  (for the example above)
@@ -126,5 +127,17 @@ class Settings:
 
     def describe(self) -> dict[str, Any]:
         """Plain values for records: numbers, and names of schedules."""
-        schedules = {k: getattr(v, "__name__", repr(v)) for k, v in self._schedules.items()}
-        return {k: float(v) for k, v in self._numbers.items()} | schedules
+        numbers = {k: _plain(v) for k, v in self._numbers.items()}
+        return numbers | {k: _name(v) for k, v in self._schedules.items()}
+
+
+def _plain(value: Scalar) -> Any:
+    """A number, or in the graph of a function, where tensors have none, words."""
+    known = tf.get_static_value(value) if tf.is_tensor(value) else value
+    return "a tensor" if known is None else np.asarray(known, np.float64).tolist()
+
+
+def _name(schedule: Schedule) -> str:
+    owner = getattr(schedule, "__self__", None)
+    name = getattr(schedule, "__name__", repr(schedule))
+    return name if owner is None else f"{owner!r}.{name}"

@@ -41,11 +41,13 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import metropolis, targets
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
+from gpflow_bae.mcmc.building import build_sampler, calibrated_info
 from gpflow_bae.mcmc.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split, uniform
 from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, validate
 
-__all__ = ["State", "init", "propose_and_accept", "update"]
+__all__ = ["State", "build", "init", "propose_and_accept", "update"]
 
 
 def update(
@@ -139,4 +141,33 @@ def propose_and_accept(
         -tf.add_n(tf.nest.flatten(corrections)),
         accept_seed,
         inverse_temperature,
+    )
+
+
+def build(
+    noise_scale: Setting,
+    learning_rate: Setting | None = None,
+    gradient_probability: Setting = 1.0,
+    inverse_temperature: Setting = 1.0,
+) -> SamplingAlgorithm:
+    """The sampler as one object; settings as for :func:`update`, or schedules of the step.
+
+    Those that are numbers may be replaced in its state by one per chain.
+    """
+    numbers = {
+        "noise_scale": noise_scale,
+        "learning_rate": learning_rate,
+        "gradient_probability": gradient_probability,
+        "inverse_temperature": inverse_temperature,
+    }
+    validate(**numbers)
+    return build_sampler(
+        "langevin",
+        State,
+        init,
+        update,
+        Settings(**numbers),
+        needs="evaluate",
+        shared=("evaluation", "counts"),
+        info=calibrated_info,
     )

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from gpflow_bae.mcmc.types import Position, Seed
 
-__all__ = ["KINDS", "noise_like", "split", "standard_noise", "uniform"]
+__all__ = ["KINDS", "check_noise", "noise_like", "split", "standard_noise", "uniform"]
 
 KINDS = ("gaussian", "binomial")
 
@@ -56,7 +56,17 @@ def standard_noise(
     if kind == "binomial":
         ones = tf.cast(tf.raw_ops.PopulationCount(x=_bits(shape, seed, tf.uint32)), dtype)
         return (ones - 16) * math.sqrt(1 / 8)
-    raise ValueError(f"noise must be one of {KINDS}, got {kind!r}.")
+    raise _unknown(kind)
+
+
+def check_noise(kind: str) -> None:
+    """Refuse a kind of noise that is not one of :data:`KINDS`."""
+    if kind not in KINDS:
+        raise _unknown(kind)
+
+
+def _unknown(kind: str) -> ValueError:
+    return ValueError(f"noise must be one of {KINDS}, got {kind!r}.")
 
 
 def _bits(

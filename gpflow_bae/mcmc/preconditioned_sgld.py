@@ -41,10 +41,13 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.mcmc.noise import noise_like
-from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
+from gpflow_bae.mcmc.building import build_sampler
+from gpflow_bae.mcmc.noise import check_noise, noise_like
+from gpflow_bae.mcmc.structures import leaf_temperatures
+from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, is_number, validate
 
-__all__ = ["State", "check_gradient_decay", "init", "update"]
+__all__ = ["State", "build", "check_gradient_decay", "init", "update"]
 
 
 class State(NamedTuple):
@@ -60,9 +63,9 @@ def init(position: Position) -> State:
     return State(position, tf.nest.map_structure(tf.ones_like, position))
 
 
-def check_gradient_decay(gradient_decay: float) -> None:
-    """Refuse a decay of the running mean that is not in [0, 1)."""
-    if not 0.0 <= gradient_decay < 1.0:
+def check_gradient_decay(gradient_decay: Setting) -> None:
+    """Refuse a decay of the running mean that is a number and not in [0, 1)."""
+    if is_number(gradient_decay) and not 0.0 <= gradient_decay < 1.0:
         raise ValueError(
             "gradient_decay, the weight of the past in the running mean of the squared gradient, "
             f"must be in [0, 1), got {gradient_decay}. Use 0.99 for a window of 100 gradients."
@@ -75,11 +78,11 @@ def update(
     seed: Seed,
     *,
     step_size: Scalar,
-    temperature: Scalar = 1.0,
+    temperature: Scalar | Position = 1.0,
     adapt: bool | TensorType,
     noise: str = "gaussian",
-    gradient_decay: float = 0.99,
-    jitter: float = 1e-5,
+    gradient_decay: Scalar = 0.99,
+    jitter: Scalar = 1e-5,
 ) -> State:
     """One step; the module's docstring has the equations.
 
@@ -87,7 +90,7 @@ def update(
     :param gradient: gradient of the log density at ``state.position``, a structure like it.
     :param seed: two integers, to be used once.
     :param step_size: e > 0.
-    :param temperature: T >= 0.
+    :param temperature: T >= 0, or a structure like the position with one for each leaf.
     :param adapt: whether to update V first; true during burn-in. A scalar boolean tensor is a
         branch of the graph: nothing is retraced when it turns false.
     :param noise: ``"gaussian"`` or ``"binomial"``, see
@@ -96,15 +99,16 @@ def update(
     :param jitter: added to sqrt(V) in P.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
-    validate(step_size=step_size, temperature=temperature)
+    validate(step_size=step_size)
+    temperatures = leaf_temperatures(temperature, state.position)
     check_gradient_decay(gradient_decay)
 
     def adapted() -> Position:
-        return tf.nest.map_structure(
-            lambda v, g: gradient_decay * v + (1 - gradient_decay) * g**2,
-            state.mean_square_gradient,
-            gradient,
-        )
+        def one_leaf(v: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
+            past, present = (cast_scalar(d, v.dtype) for d in (gradient_decay, 1 - gradient_decay))
+            return past * v + present * g**2
+
+        return tf.nest.map_structure(one_leaf, state.mean_square_gradient, gradient)
 
     mean_square_gradient = state.mean_square_gradient
     if tf.is_tensor(adapt):
@@ -113,12 +117,33 @@ def update(
         mean_square_gradient = adapted()
     xi = noise_like(state.position, seed, noise)
 
-    def next_position(q: tf.Tensor, g: tf.Tensor, v: tf.Tensor, xi: tf.Tensor) -> tf.Tensor:
-        e, t = (cast_scalar(s, q.dtype) for s in (step_size, temperature))
-        scaled = e / (jitter + tf.sqrt(v))  # e P
+    def next_position(
+        q: tf.Tensor, g: tf.Tensor, v: tf.Tensor, xi: tf.Tensor, t: Scalar
+    ) -> tf.Tensor:
+        e, t, small = (cast_scalar(s, q.dtype) for s in (step_size, t, jitter))
+        scaled = e / (small + tf.sqrt(v))  # e P
         return q + scaled / 2 * g + tf.sqrt(scaled * t) * xi
 
     position = tf.nest.map_structure(
-        next_position, state.position, gradient, mean_square_gradient, xi
+        next_position, state.position, gradient, mean_square_gradient, xi, temperatures
     )
     return State(position, mean_square_gradient)
+
+
+def build(
+    step_size: Setting = 1e-3,
+    temperature: Setting = 1.0,
+    noise: str = "gaussian",
+    gradient_decay: Setting = 0.99,
+    jitter: Setting = 1e-5,
+) -> SamplingAlgorithm:
+    """The sampler as one object; settings as for :func:`update`, or schedules of the step."""
+    validate(step_size=step_size, temperature=temperature)
+    check_gradient_decay(gradient_decay)
+    check_noise(noise)
+    settings = Settings(
+        step_size=step_size, temperature=temperature, gradient_decay=gradient_decay, jitter=jitter
+    )
+    return build_sampler(
+        "preconditioned_sgld", State, init, update, settings, adapts=True, noise=noise
+    )

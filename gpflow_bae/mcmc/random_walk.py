@@ -18,11 +18,13 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import metropolis, targets
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
+from gpflow_bae.mcmc.building import build_sampler, calibrated_info
 from gpflow_bae.mcmc.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split
 from gpflow_bae.mcmc.types import Seed, cast_scalar, validate
 
-__all__ = ["State", "init", "update"]
+__all__ = ["State", "build", "init", "update"]
 
 
 def update(
@@ -52,4 +54,23 @@ def update(
     )
     return metropolis.accept(
         state, proposed, target(proposed), 0.0, accept_seed, inverse_temperature
+    )
+
+
+def build(noise_scale: Setting, inverse_temperature: Setting = 1.0) -> SamplingAlgorithm:
+    """The sampler as one object; settings as for :func:`update`, or schedules of the step.
+
+    Those that are numbers may be replaced in its state by one per chain.
+    """
+    numbers = {"noise_scale": noise_scale, "inverse_temperature": inverse_temperature}
+    validate(**numbers)
+    return build_sampler(
+        "random_walk",
+        State,
+        init,
+        update,
+        Settings(**numbers),
+        needs="evaluate",
+        shared=("evaluation", "counts"),
+        info=calibrated_info,
     )

@@ -21,7 +21,14 @@ from gpflow.base import TensorType
 
 from gpflow_bae.mcmc.types import Scalar, cast_scalar, validate
 
-__all__ = ["Cycle", "check_ladder", "cyclical_step_size", "geometric_ladder"]
+__all__ = [
+    "Cycle",
+    "Cyclical",
+    "check_ladder",
+    "cyclical",
+    "cyclical_step_size",
+    "geometric_ladder",
+]
 
 
 class Cycle(NamedTuple):
@@ -82,6 +89,58 @@ def cyclical_step_size(
         ),
         sampling=sampling,
     )
+
+
+class Cyclical(NamedTuple):
+    """Schedules of cosine cycles: step size and temperature as functions of the steps taken."""
+
+    cycle_length: int
+    initial_step_size: Scalar
+    exploration_fraction: float = 0.8
+    sampling_temperature: Scalar = 1.0
+
+    def at(self, step: int | TensorType) -> Cycle:
+        """Where the schedules stand after ``step`` steps."""
+        return cyclical_step_size(
+            step,
+            self.cycle_length,
+            self.initial_step_size,
+            exploration_fraction=self.exploration_fraction,
+            temperature=self.sampling_temperature,
+        )
+
+    def step_size(self, step: int | TensorType) -> tf.Tensor:
+        """SGLD's e, a float64 scalar."""
+        return self.at(step).step_size
+
+    def temperature(self, step: int | TensorType) -> tf.Tensor:
+        """0 in the exploration stage, a float64 scalar."""
+        return self.at(step).temperature
+
+
+def cyclical(
+    cycle_length: int,
+    initial_step_size: Scalar,
+    exploration_fraction: float = 0.8,
+    temperature: Scalar = 1.0,
+) -> Cyclical:
+    """:func:`cyclical_step_size` as two schedules, for ``build`` of a sampler.
+
+    >>> from gpflow_bae.mcmc import sgld
+    >>> c = cyclical(1000, 0.01)
+    >>> sampler = sgld.build(step_size=c.step_size, temperature=c.temperature)
+    >>> [(round(float(c.step_size(step)), 6), float(c.temperature(step))) for step in (0, 500, 900)]
+    [(0.01, 0.0), (0.005, 0.0), (0.000245, 1.0)]
+
+    The step size is SGLD's e. SGHMC's h is in units of its square root: give ``cyclical`` the
+    square of the initial h, and ``sghmc.build`` the schedule ``lambda step:
+    tf.sqrt(c.step_size(step))``. Draws are the positions at steps where ``c.at(step).sampling``.
+
+    :raises ValueError: if a setting given as a Python number is out of its range.
+    """
+    schedule = Cyclical(cycle_length, initial_step_size, exploration_fraction, temperature)
+    schedule.at(0)  # refuses bad settings here, and not in the first step
+    return schedule
 
 
 def geometric_ladder(num_replicas: int, max_temperature: float) -> np.ndarray:

@@ -42,12 +42,14 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
+from gpflow_bae.mcmc.building import build_sampler, kinetic_info
 from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
-from gpflow_bae.mcmc.noise import noise_like
-from gpflow_bae.mcmc.structures import map_leaves
+from gpflow_bae.mcmc.noise import check_noise, noise_like
+from gpflow_bae.mcmc.structures import leaf_temperatures, map_leaves
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
-__all__ = ["State", "init", "update"]
+__all__ = ["State", "build", "init", "update"]
 
 
 class State(NamedTuple):
@@ -70,7 +72,7 @@ def update(
     *,
     step_size: Scalar,
     momentum_decay: Scalar,
-    temperature: Scalar = 1.0,
+    temperature: Scalar | Position = 1.0,
     noise: str = "gaussian",
     integrator: str = "euler",
 ) -> State:
@@ -81,21 +83,23 @@ def update(
     :param seed: two integers, to be used once.
     :param step_size: h > 0.
     :param momentum_decay: a in (0, 1].
-    :param temperature: T >= 0.
+    :param temperature: T >= 0, or a structure like the position with one for each leaf: a leaf at 0
+        is optimised, by descent with momentum, while the others are sampled.
     :param noise: ``"gaussian"`` or ``"binomial"``, see
         :func:`~gpflow_bae.mcmc.noise.standard_noise`.
     :param integrator: ``"euler"``, ``"obabo"`` or ``"baoab"``.
     :raises ValueError: if a setting given as a Python number is out of its range, or
         ``integrator`` is unknown.
     """
-    validate(step_size=step_size, momentum_decay=momentum_decay, temperature=temperature)
+    validate(step_size=step_size, momentum_decay=momentum_decay)
+    temperatures = leaf_temperatures(temperature, state.position)
     check_integrator(integrator)
     xi = noise_like(state.position, seed, noise)
 
     def step(
-        q: tf.Tensor, r: tf.Tensor, g: tf.Tensor, xi: tf.Tensor
+        q: tf.Tensor, r: tf.Tensor, g: tf.Tensor, xi: tf.Tensor, t: Scalar
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        h, a, t = (cast_scalar(s, r.dtype) for s in (step_size, momentum_decay, temperature))
+        h, a, t = (cast_scalar(s, r.dtype) for s in (step_size, momentum_decay, t))
         if integrator == "euler":
             r = (1 - a) * r + h**2 * g + h * tf.sqrt(2 * a * t) * xi
             return q + r, r
@@ -103,4 +107,32 @@ def update(
             integrator, q, r, h**2 * g, xi, momentum_decay=a, noise_scale=h * tf.sqrt(t)
         )
 
-    return State(*map_leaves(step, state.position, state.momentum, gradient, xi))
+    return State(*map_leaves(step, state.position, state.momentum, gradient, xi, temperatures))
+
+
+def build(
+    step_size: Setting = 0.01,
+    momentum_decay: Setting = 0.05,
+    temperature: Setting = 1.0,
+    noise: str = "gaussian",
+    integrator: str = "euler",
+) -> SamplingAlgorithm:
+    """The sampler as one object; settings as for :func:`update`, or schedules of the step."""
+    numbers = {
+        "step_size": step_size,
+        "momentum_decay": momentum_decay,
+        "temperature": temperature,
+    }
+    validate(**numbers)
+    check_noise(noise)
+    check_integrator(integrator)
+    return build_sampler(
+        "sghmc",
+        State,
+        init,
+        update,
+        Settings(**numbers),
+        info=kinetic_info,
+        noise=noise,
+        integrator=integrator,
+    )

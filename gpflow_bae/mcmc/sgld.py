@@ -30,10 +30,13 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from gpflow_bae.mcmc.noise import noise_like
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
+from gpflow_bae.mcmc.building import build_sampler
+from gpflow_bae.mcmc.noise import check_noise, noise_like
+from gpflow_bae.mcmc.structures import leaf_temperatures
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
-__all__ = ["State", "init", "update"]
+__all__ = ["State", "build", "init", "update"]
 
 
 class State(NamedTuple):
@@ -53,7 +56,7 @@ def update(
     seed: Seed,
     *,
     step_size: Scalar,
-    temperature: Scalar = 1.0,
+    temperature: Scalar | Position = 1.0,
     noise: str = "gaussian",
 ) -> State:
     """One step; the module's docstring has the equation.
@@ -62,16 +65,31 @@ def update(
     :param gradient: gradient of the log density at ``state.position``, a structure like it.
     :param seed: two integers, to be used once.
     :param step_size: e > 0.
-    :param temperature: T >= 0.
+    :param temperature: T >= 0, or a structure like the position with one for each leaf.
     :param noise: ``"gaussian"`` or ``"binomial"``, see
         :func:`~gpflow_bae.mcmc.noise.standard_noise`.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
-    validate(step_size=step_size, temperature=temperature)
+    validate(step_size=step_size)
+    temperatures = leaf_temperatures(temperature, state.position)
     xi = noise_like(state.position, seed, noise)
 
-    def next_position(q: tf.Tensor, g: tf.Tensor, xi: tf.Tensor) -> tf.Tensor:
-        e, t = (cast_scalar(s, q.dtype) for s in (step_size, temperature))
+    def next_position(q: tf.Tensor, g: tf.Tensor, xi: tf.Tensor, t: Scalar) -> tf.Tensor:
+        e, t = (cast_scalar(s, q.dtype) for s in (step_size, t))
         return q + e / 2 * g + tf.sqrt(e * t) * xi
 
-    return State(tf.nest.map_structure(next_position, state.position, gradient, xi))
+    position = tf.nest.map_structure(next_position, state.position, gradient, xi, temperatures)
+    return State(position)
+
+
+def build(
+    step_size: Setting = 1e-4, temperature: Setting = 1.0, noise: str = "gaussian"
+) -> SamplingAlgorithm:
+    """The sampler as one object; settings as for :func:`update`, or schedules of the step.
+
+    Cyclical SGLD takes both from :func:`~gpflow_bae.mcmc.schedules.cyclical`.
+    """
+    numbers = {"step_size": step_size, "temperature": temperature}
+    validate(**numbers)
+    check_noise(noise)
+    return build_sampler("sgld", State, init, update, Settings(**numbers), noise=noise)

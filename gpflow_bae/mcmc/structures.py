@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from gpflow_bae.mcmc.types import Position
+from gpflow_bae.mcmc.types import Position, Scalar, validate
 
-__all__ = ["map_leaves", "value_and_gradient"]
+__all__ = ["leaf_temperatures", "map_leaves", "value_and_gradient"]
 
 
 def map_leaves(
@@ -23,6 +23,24 @@ def map_leaves(
     return tuple(
         tf.nest.pack_sequence_as(structures[0], list(part)) for part in zip(*leaves, strict=True)
     )
+
+
+def leaf_temperatures(temperature: Scalar | Position, position: Position) -> Position:
+    """A temperature for each leaf: a structure like ``position`` with scalars.
+
+    :param temperature: such a structure, or one scalar for all leaves.
+    :raises ValueError: if one is out of its range, or there are not as many as leaves.
+    """
+    values = tf.nest.flatten(temperature)
+    for value in values:
+        validate(temperature=value)
+    num_leaves = len(tf.nest.flatten(position))
+    if len(values) not in (1, num_leaves):
+        raise ValueError(
+            f"temperature must be one number, or one for each of the {num_leaves} leaves of the "
+            f"position, got {len(values)}."
+        )
+    return tf.nest.pack_sequence_as(position, values if len(values) > 1 else values * num_leaves)
 
 
 def value_and_gradient(

@@ -26,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-__all__ = ["LogProbFn", "Position", "Scalar", "Seed", "cast_scalar", "validate"]
+__all__ = ["LogProbFn", "Position", "Scalar", "Seed", "cast_scalar", "is_number", "validate"]
 
 Position: TypeAlias = Any
 """Any ``tf.nest`` structure of floating tensors."""
@@ -41,7 +41,8 @@ LogProbFn: TypeAlias = Callable[..., tf.Tensor]
 """Takes the parts of a position as arguments and returns the log density of each chain."""
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a setting is a Python number: not a tensor, a schedule, or a truth value."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
@@ -66,24 +67,24 @@ def validate(
         ``momentum_decay`` is not in (0, 1], ``gradient_probability`` not in [0, 1], or one of the
         others is negative or not finite.
     """
-    if _is_number(noise_scale) and not 0.0 < noise_scale < np.inf:
+    if is_number(noise_scale) and not 0.0 < noise_scale < np.inf:
         raise ValueError(f"noise_scale must be positive and finite, got {noise_scale}.")
     for name, value in (
         ("learning_rate", learning_rate),
         ("inverse_temperature", inverse_temperature),
     ):
-        if _is_number(value) and not 0.0 <= value < np.inf:
+        if is_number(value) and not 0.0 <= value < np.inf:
             raise ValueError(f"{name} must be finite and not negative, got {value}.")
-    if _is_number(gradient_probability) and not 0.0 <= gradient_probability <= 1.0:
+    if is_number(gradient_probability) and not 0.0 <= gradient_probability <= 1.0:
         raise ValueError(f"gradient_probability must be in [0, 1], got {gradient_probability}.")
-    if _is_number(step_size) and not 0.0 < step_size < np.inf:
+    if is_number(step_size) and not 0.0 < step_size < np.inf:
         raise ValueError(f"step_size must be positive and finite, got {step_size}.")
-    if _is_number(momentum_decay) and not 0.0 < momentum_decay <= 1.0:
+    if is_number(momentum_decay) and not 0.0 < momentum_decay <= 1.0:
         raise ValueError(
             "momentum_decay, the fraction of its momentum that a chain loses per step, must be in "
             f"(0, 1], got {momentum_decay}. At 1 the sampler is Langevin dynamics (SGLD)."
         )
-    if _is_number(temperature) and not 0.0 <= temperature < np.inf:
+    if is_number(temperature) and not 0.0 <= temperature < np.inf:
         raise ValueError(
             f"temperature must be finite and not negative, got {temperature}. Use 1 for the "
             "posterior, 0 for descent without noise."

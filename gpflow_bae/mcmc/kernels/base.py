@@ -11,7 +11,7 @@ from gpflow.base import TensorType
 from tensorflow_probability.python.internal import samplers
 
 from gpflow_bae.mcmc.integrators import check_integrator
-from gpflow_bae.mcmc.noise import KINDS
+from gpflow_bae.mcmc.noise import check_noise
 from gpflow_bae.mcmc.structures import value_and_gradient
 from gpflow_bae.mcmc.types import LogProbFn, validate
 
@@ -43,8 +43,7 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
     def __init__(self, name: str, parameters: dict[str, Any]) -> None:
         common = ("step_size", "momentum_decay", "temperature")
         validate(**{k: parameters[k] for k in common if k in parameters})
-        if parameters["noise"] not in KINDS:
-            raise ValueError(f"noise must be one of {KINDS}, got {parameters['noise']!r}.")
+        check_noise(parameters["noise"])
         if "integrator" in parameters:
             check_integrator(
                 parameters["integrator"], parameters.get("subtract_gradient_noise", False)
