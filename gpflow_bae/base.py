@@ -42,7 +42,8 @@ class Batch(NamedTuple):
     X: tf.Tensor | None  # [T or 1, N, D]
     Y: tf.Tensor  # [T, N, P]
     mask: tf.Tensor | None  # [T, N, P], True where observed; None where nothing is missing
-    point_scale: float = 1.0  # N/B where the batch holds B of the N points of a single task
+    scale: float = 1.0  # N/B, how many items each of the batch stands for: a sum over it times that
+    point_scale: float = 1.0  # the same where the items are points of a single task, else 1
     indices: tf.Tensor | None = None  # [B], which items of the data these are; None for all
     snapshot: Snapshot | None = None  # of the whole data, for a bound that couples all points
     columns: tf.Tensor | None = None  # [E], or [B, E] for each point's own: the outputs in Y

@@ -90,8 +90,8 @@ class Observations(NamedTuple):
             X = tf.gather(X, indices, axis=self.axis)
         Y = tf.gather(self.Y, indices, axis=self.axis)
         mask = None if self.mask is None else tf.gather(self.mask, indices, axis=self.axis)
-        point_scale = self.num_items / indices.shape[0] if self.axis == 1 else 1.0
-        return Batch(X, Y, mask, point_scale, indices)
+        scale = self.num_items / indices.shape[0]
+        return Batch(X, Y, mask, scale, scale if self.axis == 1 else 1.0, indices)
 
     def to_numpy(self) -> tuple[np.ndarray | None, np.ndarray]:
         """``(X, Y)`` as they came in, NaN where missing."""

@@ -161,6 +161,7 @@ class SparseTable:
             tf.gather(self._values, positions)[None],
             present[None],
             scale,
+            scale,
             indices,
             columns=tf.gather(self._columns, positions),
             weights=weights[None, :, None],

@@ -1,40 +1,50 @@
 """Inference engines: amortised SG-MCMC, tempered MCMC and variational training."""
 
-from .amortized import AmortizedRound, Chain, RoundStatistics
+from .amortized import AmortizedSampling
+from .bound_sampling import BoundSampling
+from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
 from .encoder_losses import encoder_loss
-from .initial_codes import smoothest_projections
 from .new_rows import latents_for_new
 from .objectives import GECO, EvidenceLowerBound, Objective
-from .prior_mean_start import PriorMeanStart
+from .run import Algorithm, Run, run
 from .sampling import sample_amortized
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
+from .starts import PriorMeanStart, WarmStart, smoothest_projections
 from .tempered import TemperedBlocks, TemperedChain, TemperedTrace
 from .tempered_sampling import sample_tempered
 from .tempered_settings import METHODS as TEMPERED_METHODS
 from .tempered_settings import TemperedSettings
-from .variational import fit_variational, variational_loss
-from .warm_start import WarmStart
+from .variational import VariationalFit, fit_variational, variational_loss
+from .weight_sampling import WeightSampling
 
 __all__ = [
     "GECO",
     "TEMPERED_METHODS",
-    "AmortizedRound",
+    "Algorithm",
+    "AmortizedSampling",
     "AmortizedSettings",
+    "BoundSampling",
     "Chain",
+    "ChainSampling",
     "EvidenceLowerBound",
     "Objective",
+    "Point",
     "PriorMeanStart",
     "RoundStatistics",
+    "Run",
     "TemperedBlocks",
     "TemperedChain",
     "TemperedSettings",
     "TemperedTrace",
+    "VariationalFit",
     "VariationalSettings",
     "WarmStart",
+    "WeightSampling",
     "amortized_preset",
     "encoder_loss",
     "fit_variational",
     "latents_for_new",
+    "run",
     "sample_amortized",
     "sample_tempered",
     "smoothest_projections",

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 __all__ = ["RunDirectory", "write_atomically"]
 
@@ -33,7 +32,7 @@ def write_atomically(path: Path, write: Any) -> None:
 class RunDirectory:
     """A folder that holds a chain: its settings, its last checkpoint, and its samples.
 
-    The state of the chain is one ``tf.train.Checkpoint``; each posterior sample is its own file,
+    The state is one file of arrays by name, replaced whole; each posterior sample is its own file,
     written once, because rewriting all of them at every checkpoint would cost more than sampling.
     """
 
@@ -65,9 +64,9 @@ class RunDirectory:
             write_atomically(file, lambda f: f.write(json.dumps(settings, indent=1).encode()))
         self._samples = self.path / "samples"
 
-    def manager(self, trackable: tf.train.Checkpoint) -> tf.train.CheckpointManager:
-        """Keeps the last two checkpoints of ``trackable``."""
-        return tf.train.CheckpointManager(trackable, str(self.path / "checkpoints"), max_to_keep=2)
+    def child(self, name: str, record: Mapping[str, Any]) -> RunDirectory:
+        """A folder inside this one, for a part of the run that has a state of its own."""
+        return RunDirectory(self.path / name, record, resume=True)
 
     @property
     def has_state(self) -> bool:
@@ -75,7 +74,7 @@ class RunDirectory:
         return (self.path / "state.npz").exists()
 
     def write_state(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store the state of a chain that is plain arrays, in place of the last one."""
+        """Store the state of a chain, in place of the last one."""
         write_atomically(self.path / "state.npz", lambda f: np.savez(f, **arrays))
 
     def read_state(self) -> dict[str, np.ndarray] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from ..mcmc import adaptive_sghmc
+from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.noise import KINDS
 from ..mcmc.types import validate
 from .encoder_losses import ENCODER_LOSSES
@@ -110,6 +112,9 @@ class AmortizedSettings:
     encoder_learning_rate: float = 1e-3
     encoder_batch_size: int | None = None
     """Points per Adam step of the encoder, drawn from the round's; None for all."""
+    vectorize_chains: bool = False
+    """Compute several chains side by side instead of in a loop in the graph, which on a CPU is
+    faster: see :func:`~gpflow_bae.inference.chains.map_chains`."""
 
     def __post_init__(self) -> None:
         check_positive(
@@ -145,6 +150,16 @@ class AmortizedSettings:
                 )
         if self.codes not in ("encoder", "carried"):
             raise ValueError(f'codes must be "encoder" or "carried", got {self.codes!r}.')
+
+    def default_sampler(self) -> SamplingAlgorithm:
+        """The published sampler, scale-adapted SGHMC, with these settings."""
+        return adaptive_sghmc.build(
+            step_size=self.step_size,
+            momentum_decay=self.momentum_decay,
+            temperature=self.temperature,
+            noise=self.noise,
+            subtract_gradient_noise=self.subtract_gradient_noise,
+        )
 
     @property
     def burnin_rounds(self) -> int:

@@ -17,7 +17,7 @@ from ..models import TemperedBAE
 from ..posteriors import TemperedPosterior
 from . import whitening
 from .checkpoints import RunDirectory
-from .mode import initial_values
+from .starts import initial_values
 from .tempered import TemperedBlocks, TemperedChain, TemperedTrace
 from .tempered_settings import TemperedSettings
 from .whitening import Whitening

@@ -41,6 +41,8 @@ class GaussianLatentPrior(gpflow.Module, ABC):
     """
 
     needs_inputs = True
+    draws = False
+    """Whether the density is an estimate with random draws of its own (:meth:`with_seed`)."""
 
     def __init__(self, latent_dim: int):
         super().__init__(name=None)

@@ -52,6 +52,8 @@ class DeepSparseGP(GaussianLatentPrior):
     seed all draws are those of one fixed seed, row by row of the inputs.
     """
 
+    draws = True
+
     def __init__(
         self,
         kernels: Sequence[KernelLike],

@@ -6,8 +6,8 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..data import Observations
-from ..latent_priors.base import GaussianLatentPrior, KernelLatentPrior
+from ...data import Observations
+from ...latent_priors.base import GaussianLatentPrior, KernelLatentPrior
 
 __all__ = ["smoothest_projections"]
 

@@ -15,12 +15,13 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
-from ..base import Batch, Snapshot, VariationalTerms
-from ..data import Observations
-from ..latent_priors import DeepSparseGP, SparseGP
-from ..models import BayesianAutoencoder
-from .settings import VariationalSettings
-from .variational import fit_variational
+from ...base import Batch, Snapshot, VariationalTerms
+from ...data import Observations
+from ...latent_priors import DeepSparseGP, SparseGP
+from ...models import BayesianAutoencoder
+from ..checkpoints import RunDirectory
+from ..settings import VariationalSettings
+from ..variational import fit_variational
 from .warm_start import WarmStart
 
 __all__ = ["PriorMeanStart"]
@@ -100,9 +101,12 @@ class PriorMeanStart:
         seed: int,
         jit_compile: bool = False,
         progress: bool = True,
+        directory: RunDirectory | None = None,
     ) -> tuple[tf.Tensor, np.ndarray]:
         """Fit in place.
 
+        :param directory: where every part of the fit keeps its checkpoints; a start that was
+            killed goes on from them.
         :return: initial codes [T, N, L], the prior means, and the losses.
         :raises ValueError: for a model with another prior.
         """
@@ -117,10 +121,11 @@ class PriorMeanStart:
         prior.whitened_inducing.assign(draws)
         losses = fit_variational(
             _AtPriorMean(model),
-            data.to_numpy(),
+            data,
             self.settings,
             seed=seed,
             jit_compile=jit_compile,
+            out_dir=directory,
             progress=progress,
             callback=self.callback,
         )
@@ -132,5 +137,6 @@ class PriorMeanStart:
                 encoder_batch_size=self.encoder_batch_size,
                 encoder_loss=self.encoder_loss,
             )
-            distil.fit_encoder(model, data, mean, tf.zeros_like(mean), seed, progress)
+            nothing = tf.zeros_like(mean)
+            distil.fit_encoder(model, data, mean, nothing, seed, progress, directory)
         return mean, losses

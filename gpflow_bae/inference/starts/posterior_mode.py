@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import gpflow
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
-from tqdm.auto import tqdm
 
-from .. import functional
-from ..data import Observations, draw_indices
-from ..models import TemperedBAE
-from .loops import repeat
-from .tempered_settings import TemperedSettings
+from ... import functional
+from ...data import Observations, draw_indices
+from ...models import TemperedBAE
+from ..checkpoints import RunDirectory
+from ..optimisation import Optimisation, cosine_decay
+from ..run import run
+from ..tempered_settings import TemperedSettings
 
 __all__ = ["initial_values"]
 
@@ -26,6 +28,7 @@ def initial_values(
     *,
     seed: int,
     progress: bool = True,
+    directory: RunDirectory | None = None,
 ) -> tuple[Values, np.ndarray]:
     """Unconstrained values [R, ...] for the replicas to start from, and the losses on the way.
 
@@ -33,6 +36,7 @@ def initial_values(
     copies; ``settings.num_start_steps`` steps of Adam then climb the log posterior. Nothing of it
     sees more than the training data.
 
+    :param directory: where the climb keeps its checkpoints; None keeps none.
     :return: values by parameter, and the mean loss of every hundred steps, in nats per row.
     """
     given = functional.unconstrained_values(model.sampled_parameters)
@@ -48,7 +52,7 @@ def initial_values(
     values = tuple(tf.stack(parts) for parts in zip(*starts, strict=True))
     losses = np.zeros(0)
     if settings.num_start_steps:
-        values, losses = _climb(model, data, settings, values, seed, progress)
+        values, losses = _climb(model, data, settings, values, seed, progress, directory)
     order = np.arange(settings.num_replicas) % settings.num_starts
     return tuple(tf.gather(v, order) for v in values), losses
 
@@ -74,45 +78,32 @@ def _climb(
     values: Values,
     seed: int,
     progress: bool,
+    directory: RunDirectory | None,
 ) -> tuple[Values, np.ndarray]:
     """Adam on minus the log posterior of all starts at once, minibatches shared."""
     num_rows = data.num_items
     size = min(settings.start_batch_size or num_rows, num_rows)
-    variables = [tf.Variable(v) for v in values]
-    rate = keras.optimizers.schedules.CosineDecay(
-        settings.start_learning_rate, settings.num_start_steps
+    variables = {path: tf.Variable(v) for path, v in zip(model.sampled_paths, values, strict=True)}
+    rate = cosine_decay(settings.start_learning_rate, settings.num_start_steps, 0.0)
+
+    def loss(seed: tf.Tensor, carried: Any, constants: Any) -> tuple[tf.Tensor, Any]:
+        batch = data.gather(draw_indices(num_rows, size, seed))
+        parts = [tf.convert_to_tensor(v) for v in variables.values()]
+        log_density = batch.scale * model.log_likelihood(parts, batch) + model.log_prior(parts)
+        return -tf.reduce_sum(log_density) / num_rows, carried
+
+    climb = Optimisation(
+        loss,
+        variables,
+        [(list(variables.values()), rate)],
+        num_steps=settings.num_start_steps,
+        steps_per_call=100,
+        seed=[seed, 0x57A],
+        label="mode",
     )
-    optimizer = keras.optimizers.Adam(rate)
-    optimizer.build(variables)
-
-    @tf.function(autograph=False)
-    def steps(block_seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-        def step(i: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-            indices = draw_indices(num_rows, size, tf.random.fold_in(block_seed, i, alg="philox"))
-            batch = data.gather(indices)
-            with tf.GradientTape() as tape:
-                parts = [tf.convert_to_tensor(v) for v in variables]
-                log_density = num_rows / size * model.log_likelihood(parts, batch)
-                log_density += model.log_prior(parts)
-                loss = -tf.reduce_sum(log_density) / num_rows
-            optimizer.apply(tape.gradient(loss, variables), variables)
-            return total + loss / settings.num_starts
-
-        total = repeat(count, step, tf.zeros([], gpflow.default_float()))
-        return total / tf.cast(count, total.dtype)
-
-    base_seed = tf.constant([seed, 0x57A], tf.int32)
-    losses: list[float] = []
-    with tqdm(total=settings.num_start_steps, disable=not progress, desc="mode") as bar:
-        for call, first in enumerate(range(0, settings.num_start_steps, 100)):
-            count = min(100, settings.num_start_steps - first)
-            block_seed = tf.random.fold_in(base_seed, call, alg="philox")
-            losses.append(float(steps(block_seed, tf.constant(count))))
-            if not np.isfinite(losses[-1]):
-                raise FloatingPointError(
-                    f"The log posterior became {-losses[-1]} within {first + count} steps of Adam "
-                    f"towards its mode; lower start_learning_rate ({settings.start_learning_rate})."
-                )
-            bar.update(count)
-            bar.set_postfix(loss=f"{losses[-1]:.4g}")
-    return tuple(tf.convert_to_tensor(v) for v in variables), np.array(losses)
+    if directory is not None:
+        directory = directory.child("mode", {"num_steps": settings.num_start_steps})
+    found = run(climb, lambda: None, directory=directory, progress=progress)
+    return tuple(map(tf.convert_to_tensor, variables.values())), (
+        found.trace["loss"] / settings.num_starts
+    )

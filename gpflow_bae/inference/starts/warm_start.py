@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import gpflow
-import keras
 import numpy as np
 import tensorflow as tf
-from tqdm.auto import tqdm
 
-from ..base import Batch
-from ..data import Observations
-from ..encoders import GaussianEncoder
-from ..latent_priors import DeepSparseGP, SparseGP, TitsiasGP
-from ..latent_priors.base import GaussianLatentPrior
-from ..mcmc.noise import standard_noise
-from ..models import BayesianAutoencoder, VariationalAutoencoder
-from .encoder_losses import encoder_loss
+from ...base import Batch
+from ...data import Observations
+from ...encoders import GaussianEncoder
+from ...latent_priors import DeepSparseGP, SparseGP, TitsiasGP
+from ...latent_priors.base import GaussianLatentPrior
+from ...mcmc.noise import standard_noise
+from ...models import BayesianAutoencoder, VariationalAutoencoder
+from ..checkpoints import RunDirectory
+from ..encoder_losses import encoder_loss
+from ..optimisation import Optimisation
+from ..run import run
+from ..settings import VariationalSettings
+from ..variational import fit_variational
 from .initial_codes import smoothest_projections
-from .loops import repeat
-from .settings import VariationalSettings
-from .variational import fit_variational
 
 __all__ = ["WarmStart"]
 
@@ -78,9 +79,12 @@ class WarmStart:
         seed: int,
         jit_compile: bool = False,
         progress: bool = True,
+        directory: RunDirectory | None = None,
     ) -> tuple[tf.Tensor, np.ndarray]:
         """Fit in place.
 
+        :param directory: where every part of the fit keeps its checkpoints; a start that was
+            killed goes on from them.
         :return: initial codes [T, N, L], one draw from the variational marginals (or the prior's
             means, where codes are whitened), and the losses.
         """
@@ -88,14 +92,18 @@ class WarmStart:
         variational = VariationalAutoencoder(
             latent_prior, model.decoder, self.encoder, model.likelihood
         )
+        fits = _Fits(self, data, seed, progress, directory)
         if self.num_initial_steps:
-            self._start(model, latent_prior, data, seed, progress)
+            codes = tf.constant(smoothest_projections(latent_prior, data))
+            scale = self.initial_code_noise * tf.ones_like(codes)
+            fits.read_and_write(model, self.encoder, codes, scale)
         losses = fit_variational(
             variational,
-            data.to_numpy(),
+            data,
             self.settings,
             seed=seed,
             jit_compile=jit_compile,
+            out_dir=directory,
             progress=progress,
             callback=self.callback,
         )
@@ -104,7 +112,7 @@ class WarmStart:
         draw_seed = tf.constant([seed, 0x3D2], tf.int32)
         noise = standard_noise(q.mean.shape, draw_seed, q.mean.dtype)
         if self.encoder is not model.encoder and self.num_encoder_steps:
-            self.fit_encoder(model, data, q.mean, tf.sqrt(q.variance), seed, progress)
+            fits.distil(model.encoder, q.mean, tf.sqrt(q.variance))
         if model.whitened_codes:  # draws would be many code noises away from the prior's mean
             return model.latent_prior.given_inducing_outputs(data.X)[0], losses
         return q.mean + tf.sqrt(q.variance) * noise, losses
@@ -136,91 +144,100 @@ class WarmStart:
         scale: tf.Tensor,
         seed: int,
         progress: bool,
+        directory: RunDirectory | None = None,
     ) -> None:
         """Fit the model's own encoder to draws N(mean, scale^2) of the codes, [T, N, L]."""
+        _Fits(self, data, seed, progress, directory).distil(model.encoder, mean, scale)
 
-        def objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-            return encoder_loss(model.encoder, batch.Y, codes, seed, self.encoder_loss, batch.mask)
 
-        variables, steps = model.encoder_variables, self.num_encoder_steps
-        self._fit("encoder", objective, variables, steps, data, mean, scale, seed + 1, progress)
+class _Fits:
+    """The fits of networks to given codes: Adam over rows, codes ~ N(mean, scale^2)."""
 
-    def _start(
+    def __init__(
         self,
-        model: BayesianAutoencoder,
-        latent_prior: GaussianLatentPrior,
+        settings: WarmStart,
         data: Observations,
         seed: int,
         progress: bool,
+        directory: RunDirectory | None,
+    ):
+        self.settings, self.seed = settings, seed
+        self.progress, self.directory = progress, directory
+        self.Y = tf.reshape(data.Y, [-1, data.Y.shape[-1]])
+        self.mask = None if data.mask is None else tf.reshape(data.mask, self.Y.shape)
+
+    def distil(self, encoder: Any, mean: tf.Tensor, scale: tf.Tensor) -> None:
+        """The chain's own encoder learns what the start's says."""
+        settings = self.settings
+
+        def objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+            return encoder_loss(encoder, batch.Y, codes, seed, settings.encoder_loss, batch.mask)
+
+        parameters = gpflow.utilities.parameter_dict(encoder)
+        variables = {path: p.unconstrained_variable for path, p in parameters.items()}
+        steps = settings.num_encoder_steps
+        self._fit("encoder", objective, variables, steps, mean, scale, self.seed + 1)
+
+    def read_and_write(
+        self, model: BayesianAutoencoder, encoder: Any, codes: tf.Tensor, scale: tf.Tensor
     ) -> None:
         """Fit encoder and decoder to the initial codes, so that neither begins with noise.
 
         With an untrained decoder the bound first drives the codes to the prior and the start is
         lost; so the decoder learns to read these codes before the bound is used.
         """
-        codes = tf.constant(smoothest_projections(latent_prior, data))
-        scale = self.initial_code_noise * tf.ones_like(codes)
 
         def encoder_objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-            return encoder_loss(self.encoder, batch.Y, codes, seed, "nll", batch.mask)
+            return encoder_loss(encoder, batch.Y, codes, seed, "nll", batch.mask)
 
         def decoder_objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
             F = model.decoder(codes)
             log_prob = model.likelihood.masked_log_prob(F, batch.Y, batch.mask)
             return -tf.reduce_mean(log_prob)
 
-        steps = self.num_initial_steps
-        variables = list(self.encoder.trainable_variables)
-        self._fit(
-            "encoder", encoder_objective, variables, steps, data, codes, scale, seed, progress
-        )
-        variables = list(model.decoder.trainable_variables)
-        self._fit(
-            "decoder", decoder_objective, variables, steps, data, codes, scale, seed, progress
-        )
+        steps = self.settings.num_initial_steps
+        for name, objective, module in (
+            ("first encoder", encoder_objective, encoder),
+            ("first decoder", decoder_objective, model.decoder),
+        ):
+            variables = {f"{i}": v for i, v in enumerate(module.trainable_variables)}
+            self._fit(name, objective, variables, steps, codes, scale, self.seed)
 
     def _fit(
         self,
         name: str,
         objective: Callable[[Batch, tf.Tensor, tf.Tensor], tf.Tensor],
-        variables: list[tf.Variable],
+        variables: dict[str, tf.Variable],
         num_steps: int,
-        data: Observations,
         mean: tf.Tensor,
         scale: tf.Tensor,
         seed: int,
-        progress: bool,
     ) -> None:
-        """Adam on ``objective(batch, codes, seed)`` over rows; codes ~ N(mean, scale^2)."""
-        optimizer = keras.optimizers.Adam(self.encoder_learning_rate)
-        optimizer.build(variables)
-        Y = tf.reshape(data.Y, [-1, data.Y.shape[-1]])
-        mask = None if data.mask is None else tf.reshape(data.mask, Y.shape)
+        settings, Y, mask = self.settings, self.Y, self.mask
         mean, scale = (tf.reshape(v, [-1, v.shape[-1]]) for v in (mean, scale))
-        size = min(self.encoder_batch_size or Y.shape[0], Y.shape[0])
+        size = min(settings.encoder_batch_size or Y.shape[0], Y.shape[0])
         steps_per_call = min(50, num_steps)
 
-        @tf.function(autograph=False)
-        def steps(block_seed: tf.Tensor) -> tf.Tensor:
-            def step(i: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-                step_seed = tf.random.fold_in(block_seed, i, alg="philox")
-                seeds = tf.unstack(tf.random.split(step_seed, 3, alg="philox"))
-                rows = tf.random.stateless_uniform(
-                    [size], seeds[0], 0, Y.shape[0], tf.int32, alg="philox"
-                )
-                noise = standard_noise([size, mean.shape[-1]], seeds[1], mean.dtype)
-                codes = tf.gather(mean, rows) + tf.gather(scale, rows) * noise
-                batch = Batch(
-                    None, tf.gather(Y, rows), None if mask is None else tf.gather(mask, rows)
-                )
-                with tf.GradientTape() as tape:
-                    loss = objective(batch, codes, seeds[2])
-                optimizer.apply(tape.gradient(loss, variables), variables)
-                return total + tf.cast(loss, total.dtype)
+        def loss(seed: tf.Tensor, carried: Any, constants: Any) -> tuple[tf.Tensor, Any]:
+            seeds = tf.unstack(tf.random.split(seed, 3, alg="philox"))
+            rows = tf.random.stateless_uniform(
+                [size], seeds[0], 0, Y.shape[0], tf.int32, alg="philox"
+            )
+            noise = standard_noise([size, mean.shape[-1]], seeds[1], mean.dtype)
+            codes = tf.gather(mean, rows) + tf.gather(scale, rows) * noise
+            seen = None if mask is None else tf.gather(mask, rows)
+            return objective(Batch(None, tf.gather(Y, rows), seen), codes, seeds[2]), carried
 
-            return repeat(steps_per_call, step, tf.zeros([], tf.float64)) / steps_per_call
-
-        base_seed = tf.constant([seed, 0x5C1], tf.int32)
-        num_calls = -(-num_steps // steps_per_call)
-        for call in tqdm(range(num_calls), disable=not progress, desc=name):
-            steps(tf.random.fold_in(base_seed, call, alg="philox"))
+        fit = Optimisation(
+            loss,
+            variables,
+            [(list(variables.values()), settings.encoder_learning_rate)],
+            num_steps=-(-num_steps // steps_per_call) * steps_per_call,
+            steps_per_call=steps_per_call,
+            seed=[seed, 0x5C1],
+            label=name,
+        )
+        directory = self.directory
+        if directory is not None:
+            directory = directory.child(name.replace(" ", "_"), {"num_steps": num_steps})
+        run(fit, lambda: None, directory=directory, progress=self.progress)

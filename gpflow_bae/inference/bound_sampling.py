@@ -1,0 +1,93 @@
+"""SG-MCMC of a variational model's parameters under its bound, with the encoder optimised on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from .. import functional
+from ..base import Batch
+from ..data import draw_indices
+from ..mcmc import State, Step, Target
+from ..models import VariationalAutoencoder
+from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
+from .encoder_fit import EncoderFit, EncoderState
+from .loops import repeat
+
+__all__ = ["BoundSampling"]
+
+
+class BoundSampling(ChainSampling):
+    r"""SG-MCMC on p(parameters) exp(ELBO(parameters, encoder)), Adam on the encoder alongside.
+
+    The codes have no chain of their own: they are integrated out under q(codes), so what is
+    sampled is the posterior of the parameters with the evidence replaced by its lower bound
+    (BVAE-SGHMC in appendix F of Tran et al. 2023). One draw of the codes estimates the bound in
+    every step, and encoder and parameters share its backward pass.
+    """
+
+    model: VariationalAutoencoder
+
+    def __init__(self, model: VariationalAutoencoder, *arguments: Any, **options: Any):
+        """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`."""
+        super().__init__(model, *arguments, **options)
+        self.encoder_fit = EncoderFit(model.encoder, self.settings)
+
+    def _check_sampler(self) -> None:
+        super()._check_sampler()
+        if self.sampler.needs == "evaluate":
+            raise ValueError(
+                f"The sampler {self.sampler.name} accepts or rejects by a density, and a bound is "
+                "estimated with fresh draws of the codes: take a stochastic-gradient sampler such "
+                "as gpflow_bae.mcmc.sghmc."
+            )
+
+    def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
+        """At the model's present values; there are no codes."""
+        values = functional.unconstrained_values(self.parameters)
+        return Chain(self._sampler_state(Point(values, ())), self.encoder_fit.initial_state())
+
+    def bound(
+        self, values: tuple[tf.Tensor, ...], weights: Any, batch: Batch, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Log prior of the parameters, and N/B times the batch's bound."""
+        elbo = self.model.bind(values, weights).elbo(batch, seed)
+        return functional.log_prior_density(self.parameters, values), batch.scale * elbo
+
+    def _round(
+        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+    ) -> tuple[Chain, RoundStatistics]:
+        settings, data = self.settings, self.data
+        seeds = tf.unstack(tf.random.split(seed, 4, alg="philox"))
+        steps_per_batch = settings.steps_per_batch or settings.num_sampler_steps
+        num_points = float(data.num_points)
+
+        def batch_of(i: tf.Tensor) -> Batch:
+            batch_seed = tf.random.fold_in(seeds[0], i // steps_per_batch, alg="philox")
+            return data.gather(draw_indices(data.num_items, settings.batch_size, batch_seed))
+
+        def body(
+            i: tf.Tensor, carried: tuple[State, EncoderState, tf.Tensor]
+        ) -> tuple[State, EncoderState, tf.Tensor]:
+            state, encoder, total = carried
+            codes_seed = tf.random.fold_in(seeds[1], i, alg="philox")
+            values = state.position.parameters
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch((values, encoder.weights))
+                objective = tf.add_n(self.bound(values, encoder.weights, batch_of(i), codes_seed))
+            to_values, to_weights = tape.gradient(objective, (values, encoder.weights))
+            target = Target(lambda position, seed: Point(to_values, ()))
+            step_seed = tf.random.fold_in(seeds[2], i, alg="philox")
+            state = self.sampler.step(state, target, step_seed, Step(first + i, adapt))
+            encoder = self.encoder_fit.apply(
+                encoder, [None if g is None else -g / num_points for g in to_weights]
+            )
+            return state, encoder, total - objective / num_points
+
+        start = (chain.sampler, chain.encoder, tf.zeros([], tf.float64))
+        state, encoder, total = repeat(settings.num_sampler_steps, body, start)
+        last = batch_of(tf.constant(settings.num_sampler_steps - 1))
+        terms = self.bound(state.position.parameters, encoder.weights, last, seeds[3])
+        loss = total / settings.num_sampler_steps
+        return Chain(state, encoder), self.statistics(state, *terms, loss)

@@ -1,0 +1,302 @@
+"""What all chains of stochastic-gradient MCMC share: state, compiled round, checkpoint, diagnosis.
+
+A round is a number of sampler steps and whatever else an algorithm does beside them. Rounds are
+compiled once, for every step size, for burn-in and sampling alike.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from ..data import Observations
+from ..mcmc import State
+from ..mcmc.algorithm import SamplingAlgorithm
+from .chains import chain_seeds, map_chains, of_chain, stack_chains
+from .encoder_fit import EncoderState
+from .naming import from_arrays, leaf_names, to_arrays
+from .run import Algorithm, Trace
+from .settings import AmortizedSettings
+
+__all__ = ["Chain", "ChainSampling", "Point", "RoundStatistics"]
+
+
+class Point(NamedTuple):
+    """A position of the sampler."""
+
+    parameters: tuple[tf.Tensor, ...]  # unconstrained, in the order of model.sampled_paths
+    codes: Any  # [T, N, L]; () where codes are not sampled
+
+
+class Chain(NamedTuple):
+    """Where one chain is; with a leading axis of chains in every leaf, where all are."""
+
+    sampler: State  # its structures are Points
+    encoder: EncoderState | tuple[()]  # () where nothing is amortised
+
+
+class RoundStatistics(NamedTuple):
+    """What a round reports."""
+
+    log_prior: tf.Tensor  # of the parameters, at the end of the round
+    log_likelihood: tf.Tensor  # of codes and observations, times N/B
+    encoder_loss: tf.Tensor  # mean over the round's Adam steps
+    finite: tf.Tensor  # bool, one for each leaf of position and elements
+
+
+class ChainSampling(Algorithm):
+    """Chains of one model on one data set, a compiled round at a time.
+
+    A subclass says what a round is (:meth:`_round`) and where a chain starts.
+    """
+
+    label = "sampling"
+
+    def __init__(
+        self,
+        model: Any,
+        data: Observations,
+        settings: AmortizedSettings,
+        sampler: SamplingAlgorithm | None = None,
+        *,
+        seed: int = 0,
+        num_chains: int = 1,
+        jit_compile: bool = False,
+    ):
+        """
+        :param sampler: any :class:`~gpflow_bae.mcmc.SamplingAlgorithm`; None for the adaptive
+            SGHMC of ``settings``.
+        :param seed: of the first chain; the others have the numbers that follow.
+        :raises ValueError: for fewer chains than one, point estimates that name no parameter, or a
+            sampler that cannot be used here.
+        """
+        if num_chains < 1:
+            raise ValueError(f"num_chains must be at least 1, got {num_chains}.")
+        self.model, self.data, self.settings = model, data, settings
+        self.sampler = settings.default_sampler() if sampler is None else sampler
+        self.num_chains, self.seed = int(num_chains), int(seed)
+        self.num_steps = settings.num_rounds
+        self.paths: tuple[str, ...] = model.sampled_paths
+        self.parameters = model.sampled_parameters
+        self._check_sampler()
+        seeds = [[s, 0] for s in chain_seeds(seed, self.num_chains)]
+        self._base_seeds = tf.constant(seeds, tf.int32)  # [C, 2]
+        self._template: Chain | None = None
+        self._compiled = tf.function(self._all_chains, autograph=False, jit_compile=jit_compile)
+
+    def _check_sampler(self) -> None:
+        settings, sampler = self.settings, self.sampler
+        for start in settings.point_estimates:
+            if not any(path.startswith(start) for path in self.paths):
+                raise ValueError(
+                    f"point_estimates holds {start!r}, with which no sampled parameter's path "
+                    f"begins; paths are such as {self.paths[0]!r} and {self.paths[-1]!r}."
+                )
+        if settings.point_estimates and sampler.settings.get("subtract_gradient_noise"):
+            raise ValueError(
+                "point_estimates have no noise from which subtract_gradient_noise could take some; "
+                "set one of them only."
+            )
+        if sampler.needs != "evaluate":
+            return
+        whole = settings.batch_size in (None, self.data.num_items)
+        if not whole:
+            raise ValueError(
+                f"The sampler {sampler.name} accepts or rejects by the density of all data and "
+                f"needs full batches, got batch_size={settings.batch_size} of "
+                f"{self.data.num_items}: set batch_size=None, or take a stochastic-gradient "
+                "sampler such as gpflow_bae.mcmc.sghmc."
+            )
+        if settings.codes != "carried":
+            raise ValueError(
+                f"The sampler {sampler.name} accepts or rejects, so its codes must be its own: "
+                f'set codes="carried" instead of {settings.codes!r}, which redraws them from the '
+                "encoder."
+            )
+
+    @property
+    def tracing_count(self) -> int:
+        """How often the round was traced: 1 in a healthy run."""
+        return self._compiled.experimental_get_tracing_count()
+
+    # Where chains start.
+
+    @abstractmethod
+    def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
+        """One chain at the model's present values; codes at ``latents`` [T, N, L], or drawn."""
+
+    def initial(self, latents: Sequence[tf.Tensor] | None = None) -> Chain:
+        """All chains, each at the model's present values and with its own codes."""
+        return stack_chains(
+            [
+                self.initial_chain(self.seed_of(c, -1), None if latents is None else latents[c])
+                for c in range(self.num_chains)
+            ]
+        )
+
+    def _sampler_state(self, position: Point) -> State:
+        """The sampler at a position, with point estimates at temperature 0."""
+        state = self.sampler.init(position, self._target_at_start())
+        cold = self.settings.point_estimates
+        if not cold:
+            return state
+        temperature = state.shared.get("temperature")
+        if not isinstance(temperature, Point):
+            raise ValueError(
+                f"point_estimates need a sampler with a temperature for each parameter, and "
+                f"{self.sampler.name} has none; use sghmc, adaptive_sghmc, sgld or "
+                "preconditioned_sgld with a number as its temperature."
+            )
+        of_parameters = tuple(
+            tf.zeros_like(t) if path.startswith(cold) else t
+            for path, t in zip(self.paths, temperature.parameters, strict=True)
+        )
+        temperature = temperature._replace(parameters=of_parameters)
+        return state._replace(shared=state.shared | {"temperature": temperature})
+
+    def _target_at_start(self) -> Any:
+        """What a sampler may ask of the target before its first step."""
+        return None
+
+    def seed_of(self, chain: int, number: int) -> tf.Tensor:
+        """The seed of a chain's round; that of number -1 draws its first codes."""
+        return tf.random.fold_in(self._base_seeds[chain], number, alg="philox")
+
+    # Rounds.
+
+    @abstractmethod
+    def _round(
+        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+    ) -> tuple[Chain, RoundStatistics]:
+        """One round of one chain.
+
+        :param first: int32, sampler steps of the chain before this round.
+        :param adapt: whether the sampler may adapt.
+        """
+
+    def _all_chains(
+        self, chains: Chain, seeds: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+    ) -> tuple[Chain, RoundStatistics]:
+        specification = tf.nest.map_structure(lambda v: tf.TensorSpec(v.shape[1:], v.dtype), chains)
+        number = tf.TensorSpec([], gpflow.default_float())
+        count = len(tf.nest.flatten((chains.sampler.position, chains.sampler.elements)))
+        statistics = RoundStatistics(number, number, number, tf.TensorSpec([count], tf.bool))
+        return map_chains(
+            lambda chain, seed: self._round(chain, seed, first, adapt),
+            (chains, seeds),
+            (specification, statistics),
+            self.settings.vectorize_chains,
+        )
+
+    def round(self, chains: Chain, number: int) -> tuple[Chain, RoundStatistics]:
+        """Round ``number`` of all chains."""
+        seeds = tf.stack([self.seed_of(c, number) for c in range(self.num_chains)])
+        first = tf.constant(number * self.settings.num_sampler_steps)
+        adapt = tf.constant(number < self.settings.burnin_rounds)
+        return self._compiled(chains, seeds, first, adapt)
+
+    def step(self, state: Chain, number: int, stop: int) -> tuple[Chain, int, Trace]:
+        """A round; statistics are [1, C]."""
+        state, statistics = self.round(state, number)
+        names = RoundStatistics._fields
+        return state, 1, {k: v.numpy()[None] for k, v in zip(names, statistics, strict=True)}
+
+    def statistics(
+        self, state: State, log_prior: tf.Tensor, log_likelihood: tf.Tensor, loss: tf.Tensor
+    ) -> RoundStatistics:
+        """What a round reports, with the finiteness of what the sampler holds."""
+        held = tf.nest.flatten((state.position, state.elements))
+        finite = tf.stack([tf.reduce_all(tf.math.is_finite(v)) for v in held])
+        numbers = (tf.cast(v, gpflow.default_float()) for v in (log_prior, log_likelihood, loss))
+        return RoundStatistics(*numbers, finite)
+
+    # What a run asks.
+
+    def diagnose(self, state: Chain, number: int, trace: Trace, saved: str) -> Exception | None:
+        """Which quantity of which chain became non-finite."""
+        density = trace["log_prior"][-1] + trace["log_likelihood"][-1]  # [C]
+        finite = trace["finite"][-1]  # [C, leaves]
+        losses = trace["encoder_loss"][-1]
+        good = finite.all(1) & np.isfinite(density) & np.isfinite(losses)
+        if good.all():
+            return None
+        chain = int(np.argmin(good))
+        words = self.sampler.diagnose(of_chain(state, chain).sampler)
+        if words is not None:
+            return ValueError(words)
+        held = (state.sampler.position, state.sampler.elements)
+        leaves = leaf_names(held, {"parameters": self.paths})
+        bad = [n.rsplit("/", 1)[-1] for n, ok in zip(leaves, finite[chain], strict=True) if not ok]
+        names = list(dict.fromkeys("the latent codes" if n == "codes" else n for n in bad))
+        if names:
+            more = " and others" if len(names) > 5 else ""
+            what = f"{', '.join(names[:5])}{more} became non-finite"
+        elif not np.isfinite(density[chain]):
+            what = (
+                f"the log density became {density[chain]} "
+                "(often a Cholesky decomposition that failed)"
+            )
+        else:
+            what = "the encoder's loss became non-finite"
+        who = "The chain" if self.num_chains == 1 else f"Chain {chain}"
+        given = self.sampler.settings
+        now = {k: f" (now {given[k]})" if k in given else "" for k in ("step_size",)}
+        decay = f" (now {given['momentum_decay']})" if "momentum_decay" in given else ""
+        raise_decay = f", raise momentum_decay{decay}" if decay else ""
+        return FloatingPointError(
+            f"{who} diverged in round {number + 1}: {what}. The last good state is that of round "
+            f"{number}{saved}. Lower step_size{now['step_size']}{raise_decay} or raise the jitter."
+        )
+
+    def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
+        """Burn-in or sampling, and the mean log density of the chains."""
+        density = float(np.mean(trace["log_prior"][-1] + trace["log_likelihood"][-1]))
+        phase = "burn-in" if number <= self.settings.burnin_rounds else "sampling"
+        return phase, {"log_density": f"{density:.0f}"}
+
+    def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor | None:
+        """One chain's codes [T, N, L] of all points; None where they are not sampled.
+
+        :param seed: of draws of the prior, if it makes some.
+        """
+        return None
+
+    def sample(self, state: Chain, number: int) -> dict[str, np.ndarray] | None:
+        """The chains as they stand, [C, ...] by path, where a sample is due."""
+        settings = self.settings
+        after = number - settings.burnin_rounds
+        if after <= 0 or after % settings.rounds_per_sample:
+            return None
+        arrays = {
+            f"parameters/{path}": v.numpy()
+            for path, v in zip(self.paths, state.sampler.position.parameters, strict=True)
+        }
+        if state.encoder:
+            arrays |= {
+                f"encoder/{path}": w.numpy()
+                for path, w in zip(self.model.encoder_paths, state.encoder.weights, strict=True)
+            }
+        codes = [
+            self.codes(of_chain(state, c), self.seed_of(c, number - 1))
+            for c in range(self.num_chains)
+        ]
+        return arrays if codes[0] is None else arrays | {"latents": np.stack(codes)}
+
+    @property
+    def _names(self) -> Mapping[str, Sequence[str]]:
+        weights = getattr(self.model, "encoder_paths", ())
+        names = ("parameters", "weights", "first", "second")  # Adam's moments are of the weights
+        return dict(zip(names, (self.paths, weights, weights, weights), strict=True))
+
+    def arrays(self, state: Chain) -> dict[str, np.ndarray]:
+        """Every leaf by name."""
+        return to_arrays(state, self._names)
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> Chain:
+        """The inverse of :meth:`arrays`."""
+        return from_arrays(self.initial(), arrays, self._names)

@@ -1,0 +1,109 @@
+"""The encoder of a chain: its weights and Adam's moments are part of the chain's state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import gpflow
+import tensorflow as tf
+
+from .. import functional
+from ..base import Batch
+from . import adam
+from .encoder_losses import encoder_loss
+from .loops import repeat
+from .settings import AmortizedSettings
+
+__all__ = ["EncoderFit", "EncoderState"]
+
+
+class EncoderState(NamedTuple):
+    """The weights in the order of the encoder's paths, and Adam's moments."""
+
+    weights: tuple[tf.Tensor, ...]
+    adam: adam.AdamState
+
+
+class EncoderFit:
+    """Adam steps of an encoder that is a function of its weights."""
+
+    def __init__(self, encoder: gpflow.Module, settings: AmortizedSettings):
+        self.encoder, self.settings = encoder, settings
+        self.paths = tuple(gpflow.utilities.parameter_dict(encoder))
+
+    def initial_state(self) -> EncoderState:
+        """The encoder as it stands, and Adam at rest."""
+        parameters = gpflow.utilities.parameter_dict(self.encoder).values()
+        weights = functional.unconstrained_values(list(parameters))
+        return EncoderState(weights, adam.init(weights))
+
+    def at(self, weights: Sequence[tf.Tensor]) -> Any:
+        """The encoder with other weights."""
+        return functional.functional_copy(self.encoder, dict(zip(self.paths, weights, strict=True)))
+
+    def apply(self, state: EncoderState, gradients: Sequence[tf.Tensor | None]) -> EncoderState:
+        """One step of Adam down a gradient."""
+        rate = self.settings.encoder_learning_rate
+        return EncoderState(*adam.update(state.weights, gradients, state.adam, rate))
+
+    def descend(
+        self, state: EncoderState, loss: Callable[[Any], tf.Tensor]
+    ) -> tuple[EncoderState, tf.Tensor]:
+        """One step down ``loss(encoder)``, and its value."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(state.weights)
+            value = loss(self.at(state.weights))
+        return self.apply(state, tape.gradient(value, state.weights)), value
+
+    def fit(
+        self,
+        state: EncoderState,
+        batch: Batch,
+        latents: tf.Tensor,
+        start_seed: tf.Tensor,
+        seed: tf.Tensor,
+    ) -> tuple[EncoderState, tf.Tensor]:
+        """J steps on pairs of observations and sampled codes; the mean loss.
+
+        :param start_seed: that of the draws from which the codes started, if they did.
+        """
+        settings = self.settings
+        Y = tf.reshape(batch.Y, [-1, batch.Y.shape[-1]])
+        mask = None if batch.mask is None else tf.reshape(batch.mask, tf.shape(Y))
+        codes = tf.reshape(latents, [-1, latents.shape[-1]])
+        size = settings.encoder_batch_size
+        whole = size is None or size >= Y.shape[0]
+        # The paper's squared error compares with the very noise that started the codes.
+        paired = settings.encoder_loss == "mse" and whole and settings.codes == "encoder"
+        if settings.num_encoder_steps == 0:
+            return state, tf.zeros([], codes.dtype)
+
+        def body(
+            i: tf.Tensor, carried: tuple[EncoderState, tf.Tensor]
+        ) -> tuple[EncoderState, tf.Tensor]:
+            state, total = carried
+            seeds = tf.unstack(
+                tf.random.split(tf.random.fold_in(seed, i, alg="philox"), alg="philox")
+            )
+            if paired:
+                inputs, targets, seen, own_seed = batch.Y, latents, batch.mask, start_seed
+            elif whole:
+                inputs, targets, seen, own_seed = Y, codes, mask, seeds[1]
+            else:
+                rows = tf.random.stateless_uniform(
+                    [size], seeds[0], 0, Y.shape[0], tf.int32, alg="philox"
+                )
+                inputs, targets, own_seed = tf.gather(Y, rows), tf.gather(codes, rows), seeds[1]
+                seen = None if mask is None else tf.gather(mask, rows)
+
+            def loss(encoder: Any) -> tf.Tensor:
+                kind = settings.encoder_loss
+                return encoder_loss(encoder, inputs, targets, own_seed, kind, seen)
+
+            state, value = self.descend(state, loss)
+            return state, total + value
+
+        start = (state, tf.zeros([], codes.dtype))
+        state, total = repeat(settings.num_encoder_steps, body, start)
+        return state, total / settings.num_encoder_steps

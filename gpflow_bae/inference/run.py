@@ -1,0 +1,162 @@
+"""The loop that every algorithm runs in: checkpoints, resuming, clock, bar, samples, divergence."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from .checkpoints import RunDirectory
+
+__all__ = ["Algorithm", "Run", "run"]
+
+Trace = Mapping[str, np.ndarray]
+
+
+class Algorithm(ABC):
+    """What :func:`run` repeats.
+
+    A state is a structure of tensors, or None for an algorithm that changes variables in place.
+    Steps are counted in units of the algorithm's own, of which one call may take several.
+    """
+
+    label: str
+    """What the bar is called."""
+    num_steps: int
+    """Of a whole run."""
+
+    @abstractmethod
+    def step(self, state: Any, number: int, stop: int) -> tuple[Any, int, Trace]:
+        """Go on from a state after ``number`` steps, to at most ``stop``.
+
+        :return: the next state, the steps taken, and statistics by name, with one row for each of
+            them or for the call.
+        """
+
+    @abstractmethod
+    def arrays(self, state: Any) -> dict[str, np.ndarray]:
+        """A state by name, parameters by their paths: what a checkpoint holds."""
+
+    @abstractmethod
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        """The state that :meth:`arrays` wrote."""
+
+    def sample(self, state: Any, number: int) -> dict[str, np.ndarray] | None:
+        """What goes into the bank after ``number`` steps; None for nothing."""
+        return None
+
+    def diagnose(self, state: Any, number: int, trace: Trace, saved: str) -> Exception | None:
+        """The error to raise where a step went wrong, else None.
+
+        :param number: steps before the one that led to ``state``.
+        :param saved: where the last good state is, in words, to be put into the message.
+        """
+        return None
+
+    def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
+        """The bar's label and numbers after a step."""
+        return self.label, {}
+
+
+class Run(NamedTuple):
+    """What a run has come to."""
+
+    state: Any
+    samples: list[dict[str, np.ndarray]]
+    trace: dict[str, np.ndarray]
+    """Statistics by name, rows in the order of the steps."""
+    seconds: float
+    """Inside steps, those before an interruption included."""
+
+
+def run(
+    algorithm: Algorithm,
+    initial: Callable[[], Any],
+    *,
+    directory: RunDirectory | None = None,
+    stop: int | None = None,
+    checkpoint_every: int = 20,
+    seconds_between_checkpoints: float = 60.0,
+    progress: bool = True,
+    callback: Callable[[int, Trace], None] | None = None,
+) -> Run:
+    """Run an algorithm from its start, or from the last checkpoint in ``directory``, to its end.
+
+    :param initial: makes the first state; called only where there is no checkpoint.
+    :param directory: where checkpoints and samples go; None keeps everything in memory. A run
+        that was killed goes on from its last checkpoint as if it had not been, bit by bit.
+    :param stop: steps after which to stop early; None for all.
+    :param checkpoint_every: calls between checkpoints; one is also written after
+        ``seconds_between_checkpoints``, and at the end.
+    :param callback: called with (steps done, statistics) after each call.
+    :raises FloatingPointError: what ``algorithm.diagnose`` says; the last good state is saved.
+    """
+    samples: list[dict[str, np.ndarray]] = []
+    traces: list[Trace] = []
+    number, seconds = 0, 0.0
+    found = None if directory is None else directory.read_state()
+    if found is None:
+        state = initial()
+    else:
+        assert directory is not None
+        number, seconds = int(found.pop("run/number")), float(found.pop("run/seconds"))
+        samples = directory.read_samples(int(found.pop("run/num_samples")))
+        names = [name for name in found if name.startswith("trace/")]
+        traces = [{name.removeprefix("trace/"): found.pop(name) for name in names}]
+        state = algorithm.restore(found)
+
+    def save() -> None:
+        if directory is None:
+            return
+        counters = {"number": number, "seconds": seconds, "num_samples": len(samples)}
+        directory.write_state(
+            algorithm.arrays(state)
+            | {f"run/{name}": np.array(value) for name, value in counters.items()}
+            | {f"trace/{name}": values for name, values in _joined(traces).items()}
+        )
+
+    if found is None:
+        save()  # a start is not lost either
+    stop = algorithm.num_steps if stop is None else min(stop, algorithm.num_steps)
+    calls, saved_at = 0, time.monotonic()
+    with tqdm(total=stop, initial=number, desc=algorithm.label, disable=not progress) as bar:
+        while number < stop:
+            started = time.perf_counter()
+            following, taken, trace = algorithm.step(state, number, stop)
+            seconds += time.perf_counter() - started
+            where = "" if directory is None else f" (saved in {directory.path})"
+            error = algorithm.diagnose(following, number, trace, where)
+            if error is not None:
+                if state is not None:  # what changes in place is not what it was
+                    save()
+                raise error
+            state, number, calls = following, number + taken, calls + 1
+            traces.append(trace)
+            sample = algorithm.sample(state, number)
+            if sample is not None:
+                if directory is not None:
+                    directory.write_sample(len(samples), sample)
+                samples.append(sample)
+            overdue = time.monotonic() - saved_at > seconds_between_checkpoints
+            if number >= stop or calls % checkpoint_every == 0 or overdue:
+                save()
+                saved_at = time.monotonic()
+            bar.update(taken)
+            if progress:
+                label, numbers = algorithm.summary(number, trace)
+                bar.set_description(label)
+                bar.set_postfix(numbers)
+            if callback is not None:
+                callback(number, trace)
+    return Run(state, samples, _joined(traces), seconds)
+
+
+def _joined(traces: list[Trace]) -> dict[str, np.ndarray]:
+    """Statistics of all calls; they are joined in place, so that joining often costs little."""
+    if len(traces) > 1:
+        traces[:] = [{k: np.concatenate([t[k] for t in traces]) for k in traces[0]}]
+    return dict(traces[0]) if traces else {}

@@ -1,0 +1,8 @@
+"""Where chains start: at variational fits, at modes, and from which codes those begin."""
+
+from .initial_codes import smoothest_projections
+from .posterior_mode import initial_values
+from .prior_mean_start import PriorMeanStart
+from .warm_start import WarmStart
+
+__all__ = ["PriorMeanStart", "WarmStart", "initial_values", "smoothest_projections"]

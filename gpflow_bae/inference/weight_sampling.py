@@ -1,0 +1,80 @@
+"""SG-MCMC of all weights of an autoencoder without codes of its own, encoder included."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from .. import functional
+from ..base import Batch
+from ..data import draw_indices
+from ..mcmc import State, Step, Target, targets
+from ..models import TemperedBAE
+from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
+from .loops import repeat
+
+__all__ = ["WeightSampling"]
+
+
+class WeightSampling(ChainSampling):
+    """Any sampler on the posterior of a :class:`~gpflow_bae.models.TemperedBAE`, in minibatches.
+
+    Nothing is amortised: the encoder's weights are among the parameters. Settings of encoder fits
+    are not used, and a round takes fresh minibatches as often as ``steps_per_batch`` says.
+    """
+
+    model: TemperedBAE
+
+    def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
+        """At the model's present values."""
+        values = functional.unconstrained_values(self.parameters)
+        return Chain(self._sampler_state(Point(values, ())), ())
+
+    def _target_at_start(self) -> Target:
+        return self.target(self.data.gather(None))
+
+    def log_prior(self, position: Point) -> tf.Tensor:
+        """Log prior of one chain's parameters."""
+        return functional.log_prior_density(self.parameters, position.parameters)
+
+    def log_likelihood(self, position: Point, batch: Batch) -> tf.Tensor:
+        """log p(Y | parameters) of one chain, summed over the batch."""
+        values = [v[tf.newaxis] for v in position.parameters]
+        return self.model.log_likelihood(values, batch)[0]
+
+    def target(self, batch: Batch) -> Target:
+        """What a sampler may ask while it sees ``batch``."""
+
+        def gradient(position: Point, seed: tf.Tensor) -> Point:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(position)
+                density = batch.scale * self.log_likelihood(position, batch)
+                density += self.log_prior(position)
+            return tape.gradient(density, position)
+
+        evaluate = targets.target(
+            lambda position: self.log_likelihood(position, batch), self.log_prior
+        )
+        return Target(gradient, evaluate)
+
+    def _round(
+        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+    ) -> tuple[Chain, RoundStatistics]:
+        settings, data = self.settings, self.data
+        seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+        steps_per_batch = settings.steps_per_batch or settings.num_sampler_steps
+
+        def batch_of(i: tf.Tensor) -> Batch:
+            batch_seed = tf.random.fold_in(seeds[0], i // steps_per_batch, alg="philox")
+            return data.gather(draw_indices(data.num_items, settings.batch_size, batch_seed))
+
+        def body(i: tf.Tensor, state: State) -> State:
+            step_seed = tf.random.fold_in(seeds[1], i, alg="philox")
+            target = self.target(batch_of(i))
+            return self.sampler.step(state, target, step_seed, Step(first + i, adapt))
+
+        state = repeat(settings.num_sampler_steps, body, chain.sampler)
+        batch = batch_of(tf.constant(settings.num_sampler_steps - 1))
+        log_likelihood = batch.scale * self.log_likelihood(state.position, batch)
+        log_prior = self.log_prior(state.position)
+        nothing = tf.zeros_like(log_prior)
+        return Chain(state, ()), self.statistics(state, log_prior, log_likelihood, nothing)
