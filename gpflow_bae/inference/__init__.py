@@ -10,7 +10,7 @@ from .run import Algorithm, Run, run
 from .sampling import sample_amortized
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
 from .starts import PriorMeanStart, WarmStart, smoothest_projections
-from .tempered import TemperedBlocks, TemperedChain, TemperedTrace
+from .tempered import TemperedChain, TemperedSampling, TemperedTrace
 from .tempered_sampling import sample_tempered
 from .tempered_settings import METHODS as TEMPERED_METHODS
 from .tempered_settings import TemperedSettings
@@ -32,8 +32,8 @@ __all__ = [
     "PriorMeanStart",
     "RoundStatistics",
     "Run",
-    "TemperedBlocks",
     "TemperedChain",
+    "TemperedSampling",
     "TemperedSettings",
     "TemperedTrace",
     "VariationalFit",

@@ -6,12 +6,12 @@ again. Nothing in it returns to Python.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from ..base import Batch
 from ..data import Observations
 from ..mcmc import (
     adaptive_langevin,
@@ -25,10 +25,12 @@ from ..mcmc import (
 from ..mcmc.schedules import geometric_ladder
 from ..models import TemperedBAE
 from .loops import repeat
+from .naming import from_arrays, to_arrays
+from .run import Algorithm, Trace
 from .tempered_settings import TemperedSettings
 from .whitening import Whitening
 
-__all__ = ["TemperedBlocks", "TemperedChain", "TemperedTrace"]
+__all__ = ["TemperedChain", "TemperedSampling", "TemperedTrace"]
 
 _BURNIN_STEPS_PER_BLOCK = 50
 
@@ -51,32 +53,33 @@ class TemperedTrace(NamedTuple):
     noise_scale: tf.Tensor
 
 
-class TemperedBlocks:
-    """The compiled blocks of one model on one data set; each phase is traced once."""
+class TemperedSampling(Algorithm):
+    """The replicas of one model on one data set, a compiled block at a time.
+
+    Burn-in and sampling are traced once each.
+    """
+
+    label = "tempering"
 
     def __init__(
         self,
         model: TemperedBAE,
         data: Observations,
         settings: TemperedSettings,
-        coordinates: Whitening,
+        *,
+        seed: int = 0,
         jit_compile: bool = False,
     ):
         """
-        :param coordinates: what the sampler's positions mean; its Jacobian is constant.
+        :param seed: seeds of a step depend on it and on the number of steps taken only, so that a
+            chain does not depend on how it was cut into blocks.
         """
-        self.model, self.settings, self.coordinates = model, settings, coordinates
-        batch = Batch(None, data.Y, data.mask)
-        self.target = targets.target(
-            lambda position: model.log_likelihood(coordinates.values(position), batch),
-            lambda position: model.log_prior(coordinates.values(position)),
-            with_gradient=settings.method != "random_walk",
-        )
+        self.model, self.data, self.settings = model, data, settings
+        self.num_steps = settings.num_samples
+        self._seed = tf.constant([seed, 0x7E9], tf.int32)
         self._compiled = {
             phase: tf.function(
-                lambda chain, seed, num_intervals, phase=phase: self._block(
-                    chain, seed, num_intervals, phase
-                ),
+                lambda chain, num_intervals, phase=phase: self._block(chain, num_intervals, phase),
                 autograph=False,
                 jit_compile=jit_compile,
             )
@@ -88,16 +91,23 @@ class TemperedBlocks:
         """How often blocks were traced: at most once for each phase in a healthy run."""
         return sum(f.experimental_get_tracing_count() for f in self._compiled.values())
 
-    def initial_chain(self) -> TemperedChain:
-        """Replicas at the centre of the coordinates.
+    def initial_chain(self, coordinates: Whitening) -> TemperedChain:
+        """Replicas at the centre of ``coordinates``, which say what positions mean.
 
         :raises ValueError: if the target is not finite there.
         """
-        settings = self.settings
+        settings, model = self.settings, self.model
+        self.coordinates = coordinates  # their Jacobian is constant
+        batch = self.data.gather(None)
+        self.target = targets.target(
+            lambda position: model.log_likelihood(coordinates.values(position), batch),
+            lambda position: model.log_prior(coordinates.values(position)),
+            with_gradient=settings.method != "random_walk",
+        )
         ladder = geometric_ladder(settings.num_replicas, settings.max_temperature)
         adaptive = settings.method in ("adapt_lg", "adapt_lg_star")
         init = adaptive_langevin.init if adaptive else metropolis.init
-        replicas = init(self.coordinates.centre(), self.target)
+        replicas = init(coordinates.centre(), self.target)
         tempering = parallel_tempering.init(replicas, ladder)
         scale = np.full(settings.num_replicas, np.log(settings.noise_scale))
         return TemperedChain(
@@ -106,25 +116,65 @@ class TemperedBlocks:
             tf.zeros([], tf.int32),
         )
 
-    def __call__(
-        self, chain: TemperedChain, seed: int, num_steps: int
-    ) -> tuple[TemperedChain, TemperedTrace]:
-        """Go on until the next sample is due, in burn-in at most to ``num_steps``.
-
-        Seeds depend on ``seed`` and on the number of steps taken only, so that a chain does not
-        depend on how it was cut into blocks.
-        """
-        settings, step = self.settings, int(chain.step)
-        phase = "burnin" if step < settings.num_burnin else "sampling"
+    def step(
+        self, state: TemperedChain, number: int, stop: int
+    ) -> tuple[TemperedChain, int, Trace]:
+        """Go on until the next sample is due, in burn-in at most to ``stop``."""
+        settings = self.settings
+        phase = "burnin" if number < settings.num_burnin else "sampling"
         if phase == "burnin":
-            count = min(_BURNIN_STEPS_PER_BLOCK, settings.num_burnin - step, num_steps - step)
+            count = min(_BURNIN_STEPS_PER_BLOCK, settings.num_burnin - number, stop - number)
         else:
             count = settings.steps_per_sample
-            if step == settings.num_burnin:
-                chain = self._start_sampling(chain)
-        base_seed = tf.constant([seed, 0x7E9], tf.int32)
-        num_intervals = tf.constant(-(-count // settings.swap_interval))
-        return self._compiled[phase](chain, base_seed, num_intervals)
+            if number == settings.num_burnin:
+                state = self._start_sampling(state)
+        num_intervals = -(-count // settings.swap_interval)
+        state, trace = self._compiled[phase](state, tf.constant(num_intervals))
+        taken = num_intervals * settings.swap_interval
+        return state, taken, {k: v.numpy() for k, v in trace._asdict().items()}
+
+    def sample(self, state: TemperedChain, number: int) -> dict[str, np.ndarray] | None:
+        """The replicas' unconstrained values [R, ...] by path, after burn-in."""
+        if number <= self.settings.num_burnin:
+            return None
+        values = self.coordinates.values(state.tempering.replicas.position)
+        return {
+            f"parameters/{path}": v.numpy()
+            for path, v in zip(self.model.sampled_paths, values, strict=True)
+        }
+
+    def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
+        """Burn-in or sampling, and the mean log likelihood of the replicas."""
+        phase = "burn-in" if number <= self.settings.num_burnin else "sampling"
+        return phase, {"log_likelihood": f"{trace['log_likelihood'][-1].mean():.0f}"}
+
+    def arrays(self, state: TemperedChain) -> dict[str, np.ndarray]:
+        """The chain and its coordinates, by path."""
+        tensors = enumerate(self.coordinates.tensors)
+        return to_arrays(state, self._names) | {f"coordinates/{i}": v.numpy() for i, v in tensors}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> TemperedChain:
+        """The inverse of :meth:`arrays`."""
+        count = sum(name.startswith("coordinates/") for name in arrays)
+        tensors = [tf.constant(arrays[f"coordinates/{i}"]) for i in range(count)]
+        coordinates = Whitening.of_tensors(
+            self.settings.whitening, tensors, len(self.model.sampled_paths)
+        )
+        return from_arrays(self.initial_chain(coordinates), arrays, self._names)
+
+    @property
+    def _names(self) -> dict[str, Sequence[str]]:
+        paths = self.model.sampled_paths
+        return dict.fromkeys(
+            (
+                "position",
+                "tempered_gradient",
+                "untempered_gradient",
+                "first_moment",
+                "second_moment",
+            ),
+            paths,
+        )
 
     def _start_sampling(self, chain: TemperedChain) -> TemperedChain:
         """The end of burn-in: every rung at temperature 1, with the first rung's noise scale."""
@@ -134,9 +184,9 @@ class TemperedBlocks:
         return TemperedChain(tempering, scale, chain.step)
 
     def _block(
-        self, chain: TemperedChain, seed: tf.Tensor, num_intervals: tf.Tensor, phase: str
+        self, chain: TemperedChain, num_intervals: tf.Tensor, phase: str
     ) -> tuple[TemperedChain, TemperedTrace]:
-        interval = self.settings.swap_interval
+        interval, seed = self.settings.swap_interval, self._seed
         dtype = chain.log_noise_scale.dtype
         kinds = TemperedTrace(dtype, dtype, tf.bool, dtype, dtype)
         arrays = TemperedTrace(

@@ -45,10 +45,10 @@ class Whitening:
         """All that a checkpoint must hold."""
         return [*self.start, *self.factors]
 
-    def with_tensors(self, tensors: Sequence[tf.Tensor]) -> Whitening:
-        """The same kind with other tensors."""
-        count = len(self.start)
-        return Whitening(self.kind, tuple(tensors[:count]), tuple(tensors[count:]))
+    @classmethod
+    def of_tensors(cls, kind: str, tensors: Sequence[tf.Tensor], num_leaves: int) -> Whitening:
+        """What :attr:`tensors` came from, of which the first ``num_leaves`` are the start."""
+        return cls(kind, tuple(tensors[:num_leaves]), tuple(tensors[num_leaves:]))
 
     def centre(self) -> Values:
         """The coordinates of ``start``: zeros. Dense factors mix leaves, so all have one type."""
