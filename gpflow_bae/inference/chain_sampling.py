@@ -198,6 +198,17 @@ class ChainSampling(Algorithm):
         seeds = tf.stack([self.seed_of(c, number) for c in range(self.num_chains)])
         first = tf.constant(number * self.settings.num_sampler_steps)
         adapt = tf.constant(number < self.settings.burnin_rounds)
+        return self.advance(chains, seeds, first, adapt)
+
+    def advance(
+        self, chains: Chain, seeds: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+    ) -> tuple[Chain, RoundStatistics]:
+        """A round of all chains, compiled.
+
+        :param seeds: one for each chain [C, 2].
+        :param first: int32, sampler steps of the chains before this round.
+        :param adapt: bool, whether the sampler may adapt.
+        """
         return self._compiled(chains, seeds, first, adapt)
 
     def step(self, state: Chain, number: int, stop: int) -> tuple[Chain, int, Trace]:

@@ -8,9 +8,11 @@ from typing import Any
 import gpflow
 import keras
 import numpy as np
+import tensorflow as tf
 
 from gpflow_bae import decoders, encoders, inference, likelihoods, models
 from gpflow_bae.data import prepare_data
+from gpflow_bae.inference.chains import of_chain, stack_chains
 
 L, P = 2, 3
 SETTINGS = inference.AmortizedSettings(
@@ -84,7 +86,17 @@ def compiled_round(
     data: tuple[np.ndarray, np.ndarray],
     jit_compile: bool = False,
     **settings: Any,
-) -> inference.AmortizedRound:
+) -> inference.AmortizedSampling:
     replaced = dataclasses.replace(SETTINGS, **settings)
     prepared = prepare_data(model, data, replaced.batch_size)
-    return inference.AmortizedRound(model, prepared, replaced, jit_compile)
+    return inference.AmortizedSampling(model, prepared, replaced, jit_compile=jit_compile)
+
+
+def advance(
+    algorithm: inference.ChainSampling, chain: inference.Chain, seed: tf.Tensor, adapt: bool
+) -> tuple[inference.Chain, inference.RoundStatistics]:
+    """One round of one chain."""
+    chains, statistics = algorithm.advance(
+        stack_chains([chain]), seed[None], tf.constant(0), tf.constant(adapt)
+    )
+    return of_chain(chains, 0), of_chain(statistics, 0)

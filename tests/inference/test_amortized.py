@@ -14,10 +14,10 @@ import tensorflow as tf
 from gpflow_bae import decoders, encoders, functional, inference, likelihoods, models
 from gpflow_bae.data import draw_indices
 from gpflow_bae.inference import sampling
-from gpflow_bae.mcmc import adaptive_sghmc
 from tests.inference.amortized_models import (
     SETTINGS,
     L,
+    advance,
     bae,
     compiled_round,
     random_data,
@@ -45,11 +45,13 @@ def test_minibatch_gradient_is_unbiased(minibatches_of: str, scale_codes: bool) 
     latents = tf.constant(rng.standard_normal((*whole.data.Y.shape[:2], L)))
     parameters = functional.unconstrained_values(model.sampled_parameters)
 
-    exact, exact_codes = whole.log_density_gradient((parameters, latents), whole.data.gather(None))
+    exact, exact_codes = whole.log_density_gradient(
+        inference.Point(parameters, latents), whole.data.gather(None)
+    )
     total = [np.zeros(g.shape) for g in exact]
     partition = rng.permutation(num_items).reshape(-1, 2)
     for indices in partition:
-        point = (parameters, tf.gather(latents, indices, axis=axis))
+        point = inference.Point(parameters, tf.gather(latents, indices, axis=axis))
         gradient, codes = batched.log_density_gradient(
             point, batched.data.gather(tf.constant(indices))
         )
@@ -72,7 +74,7 @@ def test_gradient_is_that_of_the_log_posterior() -> None:
     rng = np.random.default_rng(0)
     latents = tf.constant(rng.standard_normal((3, 4, L)))
     parameters = functional.unconstrained_values(model.sampled_parameters)
-    gradient, to_codes = whole.log_density_gradient((parameters, latents), batch)
+    gradient, to_codes = whole.log_density_gradient(inference.Point(parameters, latents), batch)
 
     def density(parameters: tuple[tf.Tensor, ...], latents: tf.Tensor) -> float:
         state = models.State(parameters, latents)
@@ -125,12 +127,12 @@ def test_a_run_traces_its_round_once(
     """Burn-in, then sampling: 2 + 3 * 2 rounds, one trace."""
     rounds = []
 
-    class Recorded(inference.AmortizedRound):
+    class Recorded(inference.AmortizedSampling):
         def __init__(self, *args: Any, **kwargs: Any):
             super().__init__(*args, **kwargs)
             rounds.append(self)
 
-    monkeypatch.setattr(sampling, "AmortizedRound", Recorded)
+    monkeypatch.setattr(sampling, "AmortizedSampling", Recorded)
     settings = dataclasses.replace(SETTINGS, codes=codes, batch_size=batch_size)
     posterior = inference.sample_amortized(sgp_bae(), random_data(4, 5), settings, progress=False)
     assert len(posterior.history) == settings.num_rounds == 8
@@ -151,16 +153,21 @@ def test_graph_and_xla_rounds_draw_the_same() -> None:
             sgp_bae(), random_data(6, 5), jit_compile, codes="encoder", batch_size=4
         )
         chain = compiled.initial_chain(tf.constant([0, 1]))
-        start = [v.numpy() for v in tf.nest.flatten(chain.codes.position)]
-        chain, statistics = compiled(chain, tf.constant([3, 4]), True)
-        moved = [v.numpy() for v in tf.nest.flatten((chain.parameters, chain.codes))]
-        moved += [v.numpy() for v in compiled.encoder_variables]
+        start = [chain.sampler.position.codes.numpy()]
+        chain, statistics = advance(compiled, chain, tf.constant([3, 4]), True)
+        moved = [v.numpy() for v in tf.nest.flatten((chain.sampler, chain.encoder.weights))]
         results.append((start, moved, [float(s) for s in statistics[:3]]))
     (start, graph, graph_statistics), (_, xla, xla_statistics) = results
     for a, b in zip(graph, xla, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(graph_statistics, xla_statistics, rtol=1e-4)
     assert np.abs(graph[-1]).max() > 0 and len(start) == 1
+
+
+def of_codes(chain: inference.Chain) -> dict[str, tf.Tensor]:
+    """The codes, and what the sampler keeps for each of them."""
+    kept = {name: point.codes for name, point in chain.sampler.elements.items()}
+    return {"position": chain.sampler.position.codes} | kept
 
 
 @pytest.mark.parametrize("minibatches_of", ["tasks", "points"])
@@ -186,10 +193,10 @@ def test_statistics_of_codes_stay_with_their_data_point(minibatches_of: str) -> 
     latents = tf.constant(np.random.default_rng(0).normal(size=(*whole.data.Y.shape[:2], L)))
 
     chain = whole.initial_chain(tf.constant([0, 0]), latents)
-    after = [chain.codes]
+    after = [of_codes(chain)]
     for r in range(num_rounds):
-        chain, _ = whole(chain, tf.constant([1, r]), True)
-        after.append(chain.codes)
+        chain, _ = advance(whole, chain, tf.constant([1, r]), True)
+        after.append(of_codes(chain))
 
     chain = batched.initial_chain(tf.constant([0, 0]), latents)
     visits = np.zeros(num_items, int)
@@ -197,14 +204,14 @@ def test_statistics_of_codes_stay_with_their_data_point(minibatches_of: str) -> 
         seed = tf.constant([2, r])
         drawn = draw_indices(num_items, 2, tf.random.split(seed, 4, alg="philox")[0])
         visits[drawn.numpy()] += 1
-        chain, _ = batched(chain, seed, True)
+        chain, _ = advance(batched, chain, seed, True)
 
     assert len(set(visits)) > 2, "the test needs points drawn at different rates"
-    for name, found in zip(chain.codes._fields, chain.codes, strict=True):
+    for name, found in of_codes(chain).items():
         for item, count in enumerate(visits):
             np.testing.assert_allclose(
                 np.take(found, item, axis=axis),
-                np.take(getattr(after[count], name), item, axis=axis),
+                np.take(after[count][name], item, axis=axis),
                 rtol=1e-4,
                 atol=1e-5,
                 err_msg=f"{name} of item {item} after {count} visits",
@@ -220,17 +227,18 @@ def test_encoder_codes_start_at_rest_and_keep_their_preconditioner() -> None:
     compiled = compiled_round(bae(), random_data(4, 3), codes="encoder", step_size=1e-12)
     chain = compiled.initial_chain(tf.constant([0, 0]))
     rng = np.random.default_rng(0)
-    filled = adaptive_sghmc.State(
-        *(tf.constant(rng.uniform(1.0, 2.0, v.shape)) for v in chain.codes)
-    )
+    codes = {k: tf.constant(rng.uniform(1.0, 2.0, v.shape)) for k, v in of_codes(chain).items()}
+    elements = {k: v._replace(codes=codes[k]) for k, v in chain.sampler.elements.items()}
+    position = chain.sampler.position._replace(codes=codes["position"])
+    sampler = chain.sampler._replace(position=position, elements=elements)
     seed = tf.constant([5, 6])
     draw_seed = tf.random.split(seed, 4, alg="philox")[1]
     expected = compiled.model.encoder.sample(compiled.data.Y, draw_seed).numpy()
-    chain, _ = compiled(chain._replace(codes=filled), seed, False)
-    np.testing.assert_allclose(chain.codes.position, expected, atol=1e-6)
-    np.testing.assert_allclose(chain.codes.momentum, 0.0, atol=1e-6)
+    chain, _ = advance(compiled, chain._replace(sampler=sampler), seed, False)
+    np.testing.assert_allclose(chain.sampler.position.codes, expected, atol=1e-6)
+    np.testing.assert_allclose(chain.sampler.elements["momentum"].codes, 0.0, atol=1e-6)
     for name in ("tau", "mean_gradient", "mean_square_gradient"):
-        np.testing.assert_array_equal(getattr(chain.codes, name), getattr(filled, name))
+        np.testing.assert_array_equal(of_codes(chain)[name], codes[name])
 
 
 def test_squared_error_uses_the_noise_that_started_the_codes() -> None:
@@ -247,7 +255,8 @@ def test_squared_error_uses_the_noise_that_started_the_codes() -> None:
         num_encoder_steps=1,
         step_size=1e-9,
     )
-    _, statistics = compiled(compiled.initial_chain(tf.constant([0, 0])), tf.constant([1, 1]), True)
+    chain = compiled.initial_chain(tf.constant([0, 0]))
+    _, statistics = advance(compiled, chain, tf.constant([1, 1]), True)
     assert float(statistics.encoder_loss) < 1e-10
 
 
@@ -273,5 +282,5 @@ def test_encoder_minibatches_are_rows_with_their_own_codes() -> None:
         step_size=1e-12,
     )
     chain = compiled.initial_chain(tf.constant([0, 0]), tf.constant(2.0 * Y))
-    compiled(chain, tf.constant([1, 1]), False)
-    np.testing.assert_allclose(encoder.weights[0].numpy()[0, 0], 2.0, atol=0.02)
+    chain, _ = advance(compiled, chain, tf.constant([1, 1]), False)
+    np.testing.assert_allclose(chain.encoder.weights[0].numpy()[0, 0], 2.0, atol=0.02)

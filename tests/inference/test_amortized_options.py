@@ -11,6 +11,7 @@ from gpflow_bae import functional, inference, models
 from gpflow_bae.data import prepare_data
 from tests.inference.amortized_models import (
     L,
+    advance,
     bae,
     compiled_round,
     random_data,
@@ -47,8 +48,8 @@ def test_whitened_codes_start_and_end_as_codes() -> None:
     compiled = compiled_round(whitened(), (X, Y))
     latents = tf.constant(np.random.default_rng(8).normal(size=(1, 6, L)))
     chain = compiled.initial_chain(tf.constant([0, 0]), latents)
-    np.testing.assert_allclose(compiled.latents(chain), latents, atol=1e-12)
-    assert np.abs(chain.codes.position - latents).max() > 0.1
+    np.testing.assert_allclose(compiled.codes(chain, None), latents, atol=1e-12)
+    assert np.abs(chain.sampler.position.codes - latents).max() > 0.1
     with pytest.raises(ValueError, match='whitened_codes needs codes="carried"'):
         compiled_round(whitened(), (X, Y), codes="encoder")
     with pytest.raises(ValueError, match="whitened_codes needs a SparseGP latent prior with"):
@@ -69,10 +70,12 @@ def test_fresh_minibatches_within_a_round() -> None:
             whitened(whitened_codes=False), (X, Y), batch_size=3, steps_per_batch=steps
         )
         start = compiled.initial_chain(tf.constant([0, 0]), L0)
-        chain, statistics = compiled(start, seed, True)
+        chain, statistics = advance(compiled, start, seed, True)
         assert statistics.finite.numpy().all() and compiled.tracing_count == 1
-        rows = np.any(chain.codes.position != start.codes.position, axis=(0, 2))
-        np.testing.assert_array_equal(rows, np.any(chain.codes.momentum != 0, axis=(0, 2)))
+        rows = np.any(chain.sampler.position.codes != start.sampler.position.codes, axis=(0, 2))
+        np.testing.assert_array_equal(
+            rows, np.any(chain.sampler.elements["momentum"].codes != 0, axis=(0, 2))
+        )
         moved[steps] = int(rows.sum())
     assert moved[None] == 3 and 4 <= moved[1] <= 12
     # Two steps to a batch is a divisor; three is not.
@@ -89,7 +92,8 @@ def test_a_batch_of_everything_ignores_how_many_steps_it_has() -> None:
         keras.utils.set_random_seed(2)
         compiled = compiled_round(whitened(), (X, Y), steps_per_batch=steps)
         start = compiled.initial_chain(tf.constant([0, 0]))
-        chains.append(compiled(start, tf.constant([1, 2]), True)[0].codes.position.numpy())
+        end, _ = advance(compiled, start, tf.constant([1, 2]), True)
+        chains.append(end.sampler.position.codes.numpy())
     np.testing.assert_array_equal(*chains)
 
 
@@ -135,7 +139,10 @@ def test_point_estimates_have_no_noise_and_the_others_do() -> None:
         model, data, num_sampler_steps=1, num_encoder_steps=0, point_estimates=(".decoder",)
     )
     chain = compiled.initial_chain(tf.constant([0, 0]))
-    ends = [compiled(chain, tf.constant([0, s]), True)[0].parameters.position for s in (1, 2)]
+    ends = [
+        advance(compiled, chain, tf.constant([0, s]), True)[0].sampler.position.parameters
+        for s in (1, 2)
+    ]
     for path, one, other in zip(model.sampled_paths, *ends, strict=True):
         same = bool(tf.reduce_all(one == other))
         assert same == path.startswith(".decoder"), path

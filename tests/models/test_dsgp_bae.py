@@ -16,6 +16,7 @@ import tensorflow as tf
 from gpflow_bae import functional, inference, likelihoods, models
 from gpflow_bae.base import Batch
 from gpflow_bae.data import prepare_data
+from gpflow_bae.inference.chains import of_chain, stack_chains
 from gpflow_bae.posteriors import Posterior
 
 N, P, L = 12, 3, 2
@@ -166,11 +167,14 @@ def test_a_chain_samples_codes_under_the_average_of_logs() -> None:
     assert spread[0] > 7 * variance[0] and spread[1] > 0.9 * variance[1]
     settings = dataclasses.replace(SETTINGS, batch_size=None, num_sampler_steps=400, step_size=0.02)
     data = prepare_data(model, (np.full((count, 1), place), np.zeros((count, P))))
-    compiled = inference.AmortizedRound(model, data, settings)
+    compiled = inference.AmortizedSampling(model, data, settings)
     chain = compiled.initial_chain(tf.constant([0, 0]), tf.zeros([1, count, L], tf.float64))
     for r in range(2):
-        chain, _ = compiled(chain, tf.constant([1, r]), r == 0)
-    codes = chain.codes.position.numpy()[0]
+        chains, _ = compiled.advance(
+            stack_chains([chain]), tf.constant([[1, r]]), tf.constant(0), tf.constant(r == 0)
+        )
+        chain = of_chain(chains, 0)
+    codes = chain.sampler.position.codes.numpy()[0]
     error = 5 * np.sqrt(variance / count)
     np.testing.assert_array_less(np.abs(codes.mean(0) - mean), error + 0.1 * np.sqrt(variance))
     np.testing.assert_allclose(codes.var(0), variance, rtol=5 * np.sqrt(2 / count) + 0.1)
@@ -237,9 +241,9 @@ def test_prior_mean_start_fits_all_layers() -> None:
     assert np.all(hidden.numpy() != 0)
     mean, _ = model.latent_prior.given_inducing_outputs(data.X)
     np.testing.assert_array_equal(latents, mean)
-    compiled = inference.AmortizedRound(model, data, SETTINGS)
+    compiled = inference.AmortizedSampling(model, data, SETTINGS)
     chain = compiled.initial_chain(tf.constant([0, 0]), latents)
-    np.testing.assert_array_equal(chain.codes.position, 0.0)
+    np.testing.assert_array_equal(chain.sampler.position.codes, 0.0)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from gpflow_bae import functional, inference, likelihoods, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference.elbo_round import ElboRound
 from gpflow_bae.inference.variational import variational_loss
 
 T, N, P, L = 3, 5, 2, 1
@@ -53,10 +52,11 @@ def test_target_is_the_objective_of_the_variational_fit() -> None:
     """
     model = gp_vae()
     data = prepare_data(model, random_data())
-    compiled = ElboRound(model, data, SETTINGS)
+    compiled = inference.BoundSampling(model, data, SETTINGS)
     seed = tf.constant([1, 2])
     values = tuple(functional.unconstrained_values(model.sampled_parameters))
-    target = sum(compiled._bound(values, data.gather(None), seed))
+    weights = model.encoder_variables
+    target = sum(compiled.bound(values, weights, data.gather(None), seed))
     loss = variational_loss(model, data, None, seed)
     np.testing.assert_allclose(target, -loss * T * N, rtol=1e-6)
 
@@ -70,10 +70,13 @@ def test_a_minibatch_counts_for_all() -> None:
     model.encoder.max_variance = 1e-6
     data = prepare_data(model, random_data(), 1)
     settings = inference.AmortizedSettings(batch_size=1)
-    compiled = ElboRound(model, data, settings)
+    compiled = inference.BoundSampling(model, data, settings)
     values = tuple(functional.unconstrained_values(model.sampled_parameters))
     seed = tf.constant([1, 2])
-    parts = [compiled._bound(values, data.gather(tf.constant([t])), seed)[1] for t in range(T)]
+    weights = model.encoder_variables
+    parts = [
+        compiled.bound(values, weights, data.gather(tf.constant([t])), seed)[1] for t in range(T)
+    ]
     whole = model.elbo(data.gather(None), seed)
     np.testing.assert_allclose(np.mean(parts), whole, rtol=1e-2)
 
