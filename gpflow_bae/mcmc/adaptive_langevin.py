@@ -29,11 +29,13 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import langevin, metropolis, targets
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
-from gpflow_bae.mcmc.building import build_sampler, calibrated_info
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
+from gpflow_bae.mcmc.building import build_calibrated
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
 __all__ = ["State", "build", "init", "update"]
+
+_SHARED = ("evaluation", "counts", "num_updates")
 
 
 class State(NamedTuple):
@@ -138,25 +140,8 @@ def build(
     beta_2: Setting = 0.999,
     epsilon: Setting = 1e-8,
 ) -> SamplingAlgorithm:
-    """The sampler as one object; settings as for :func:`update`, or schedules of the step.
+    """The sampler as one object: settings of :func:`update`, or schedules of the step.
 
-    Those that are numbers may be replaced in its state, the first four by one per chain.
+    In its state the first four may be replaced by one per chain.
     """
-    numbers = {
-        "noise_scale": noise_scale,
-        "learning_rate": learning_rate,
-        "gradient_probability": gradient_probability,
-        "inverse_temperature": inverse_temperature,
-    }
-    validate(**numbers)
-    return build_sampler(
-        "adaptive_langevin",
-        State,
-        init,
-        update,
-        Settings(**numbers, beta_1=beta_1, beta_2=beta_2, epsilon=epsilon),
-        needs="evaluate",
-        shared=("evaluation", "counts", "num_updates"),
-        adapts=True,
-        info=calibrated_info,
-    )
+    return build_calibrated("adaptive_langevin", State, init, update, locals(), shared=_SHARED)

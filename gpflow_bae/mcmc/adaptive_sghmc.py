@@ -59,7 +59,7 @@ from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings, Step
 from gpflow_bae.mcmc.algorithm import State as ChainState
 from gpflow_bae.mcmc.building import build_sampler, kinetic_temperature
 from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
-from gpflow_bae.mcmc.noise import check_noise, noise_like
+from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import leaf_temperatures, map_leaves
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
@@ -116,7 +116,7 @@ def update(
     :raises ValueError: if a setting given as a Python number is out of its range, or
         ``integrator`` is unknown or does not go with ``subtract_gradient_noise``.
     """
-    validate(step_size=step_size, momentum_decay=momentum_decay)
+    validate(step_size=step_size, momentum_decay=momentum_decay, jitter=jitter)
     temperatures = leaf_temperatures(temperature, state.position)
     check_integrator(integrator, subtract_gradient_noise)
     statistics = (state.tau, state.mean_gradient, state.mean_square_gradient)
@@ -244,26 +244,10 @@ def build(
     :func:`largest_valid_step_size` on the way so far, and ``diagnose`` compares the step size,
     unless that is a schedule.
     """
-    validate(step_size=step_size, momentum_decay=momentum_decay, temperature=temperature)
-    check_noise(noise)
-    check_integrator(integrator, subtract_gradient_noise)
-    settings = Settings(
-        step_size=step_size, momentum_decay=momentum_decay, temperature=temperature, jitter=jitter
-    )
-    sampler = build_sampler(
-        "adaptive_sghmc",
-        State,
-        init,
-        update,
-        settings,
-        adapts=True,
-        info=_info,
-        noise=noise,
-        subtract_gradient_noise=subtract_gradient_noise,
-        integrator=integrator,
-    )
+    sampler = build_sampler("adaptive_sghmc", State, init, update, locals(), info=_info)
     if not subtract_gradient_noise:
         return sampler
+    settings = Settings(momentum_decay=momentum_decay, temperature=temperature, jitter=jitter)
 
     def first(position: Position, target: Target) -> ChainState:
         state = sampler.init(position, target)
@@ -272,12 +256,9 @@ def build(
 
     def step(state: ChainState, target: Target, seed: Seed, at: Step) -> ChainState:
         state = sampler.step(state, target, seed, at)
-        values = settings.at(state, at)
-        # Of the preconditioner that this step had, also where it made the state NaN.
-        largest = largest_valid_step_size(
-            State(state.position, **state.elements),
-            **{k: values[k] for k in ("momentum_decay", "temperature", "jitter")},
-        )
+        # Of the preconditioner that this step had, also where it made the position NaN.
+        inner = State(state.position, **state.elements)
+        largest = largest_valid_step_size(inner, **settings.at(state, at))
         before = state.shared["largest_step_size"]
         # Once the chain has diverged there is none: NaN.
         smallest = tf.where(tf.math.is_nan(largest), before, tf.minimum(before, largest))

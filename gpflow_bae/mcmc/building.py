@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import tensorflow as tf
 
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Settings, State, Step, Target
-from gpflow_bae.mcmc.types import Position, Scalar, Seed
+from gpflow_bae.mcmc.integrators import check_integrator
+from gpflow_bae.mcmc.noise import check_noise
+from gpflow_bae.mcmc.types import Position, Scalar, Seed, validate
 
-__all__ = ["build_sampler", "calibrated_info", "kinetic_info", "kinetic_temperature"]
+__all__ = ["build_calibrated", "build_sampler", "kinetic_info", "kinetic_temperature"]
 
-Info = Callable[[State], dict[str, tf.Tensor]]
+# What is not a number: the same in every step, and part of its trace.
+_CHOICES = ("noise", "integrator", "subtract_gradient_noise", "max_leapfrog_steps")
 
 
 def build_sampler(
@@ -20,13 +25,12 @@ def build_sampler(
     state_type: Any,
     init: Callable[..., Any],
     update: Callable[..., Any],
-    settings: Settings,
+    arguments: dict[str, Any],
     *,
     needs: Literal["gradient", "evaluate"] = "gradient",
     shared: tuple[str, ...] = (),
-    adapts: bool = False,
-    info: Info = lambda state: {},
-    **choices: Any,
+    init_settings: tuple[str, ...] = (),
+    info: Callable[[State], dict[str, tf.Tensor]] = lambda state: {},
 ) -> SamplingAlgorithm:
     """The functions of a module, with their settings in the state.
 
@@ -34,13 +38,22 @@ def build_sampler(
     :param init: takes the position, and with ``needs="evaluate"`` the function that evaluates it.
     :param update: takes the module's state, the gradient (or the function that evaluates), the
         seed, and settings and choices by name.
-    :param settings: numbers and schedules. A temperature that is a number becomes one for each leaf
-        of the position, so that single leaves may be given another; not where something of the
-        state is shared by the leaves.
+    :param arguments: ``locals()`` of ``build``; what ``update`` does not take is left out. A
+        temperature that is a number becomes one for each leaf of the position, so that single
+        leaves may be given another; not where something of the state is shared by the leaves.
     :param shared: the fields of the module's state that are not like the position.
-    :param adapts: whether ``update`` takes ``adapt``.
-    :param choices: what else ``update`` takes, the same in every step.
+    :param init_settings: settings that ``init`` takes, by name.
+    :raises ValueError: if an argument is out of its range.
     """
+    taken = inspect.signature(update).parameters
+    choices = {k: v for k, v in arguments.items() if k in _CHOICES}
+    numbers = {k: v for k, v in arguments.items() if k in taken and k not in _CHOICES}
+    validate(**numbers)
+    if "noise" in choices:
+        check_noise(choices["noise"])
+    if "integrator" in choices:
+        check_integrator(choices["integrator"], choices.get("subtract_gradient_noise", False))
+    settings = Settings(**numbers)
 
     def packed(inner: Any, values: dict[str, Any]) -> State:
         fields = inner._asdict()
@@ -49,8 +62,10 @@ def build_sampler(
         return State(position, elements, {**values, **{k: fields[k] for k in shared}})
 
     def first(position: Position, target: Target) -> State:
-        inner = init(position) if needs == "gradient" else init(position, _evaluate(name, target))
         values: dict[str, Any] = dict(settings.initial())
+        at = settings.at(State(position, {}, values), Step(tf.constant(0), False))
+        part = () if needs == "gradient" else (_evaluate(name, target),)
+        inner = init(position, *part, **{k: at[k] for k in init_settings})
         if "temperature" in values and not shared:
             temperature = values["temperature"]
             values["temperature"] = tf.nest.map_structure(lambda _: temperature, inner.position)
@@ -59,7 +74,11 @@ def build_sampler(
     def step(state: State, target: Target, seed: Seed, at: Step) -> State:
         part = _gradient(name, target) if needs == "gradient" else _evaluate(name, target)
         inner = state_type(state.position, **state.elements, **{k: state.shared[k] for k in shared})
-        used = {**settings.at(state, at), **choices, **({"adapt": at.adapt} if adapts else {})}
+        used = {
+            **settings.at(state, at),
+            **choices,
+            **({"adapt": at.adapt} if "adapt" in taken else {}),
+        }
         argument = part(state.position, seed) if needs == "gradient" else part
         return packed(update(inner, argument, seed, **used), state.shared)
 
@@ -103,7 +122,7 @@ def kinetic_info(state: State) -> dict[str, tf.Tensor]:
     return {"kinetic_temperature": kinetic_temperature(momentum, step_size)}
 
 
-def calibrated_info(state: State) -> dict[str, tf.Tensor]:
+def _calibrated_info(state: State) -> dict[str, tf.Tensor]:
     """What became of the proposals of each chain, and its log densities: [chains...] each."""
     counts, evaluation = state.shared["counts"], state.shared["evaluation"]
     return {
@@ -112,3 +131,9 @@ def calibrated_info(state: State) -> dict[str, tf.Tensor]:
         "log_likelihood": evaluation.tempered,
         "log_prior": evaluation.untempered,
     }
+
+
+build_calibrated = partial(
+    build_sampler, needs="evaluate", shared=("evaluation", "counts"), info=_calibrated_info
+)
+"""For a module with an accept-reject step."""

@@ -21,13 +21,15 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import metropolis, targets
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
-from gpflow_bae.mcmc.building import build_sampler, calibrated_info
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
+from gpflow_bae.mcmc.building import build_calibrated
 from gpflow_bae.mcmc.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split
 from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, validate
 
 __all__ = ["State", "build", "init", "update"]
+
+_TOO_SHORT = "max_leapfrog_steps must be at least 1, got {}."
 
 
 def update(
@@ -47,7 +49,8 @@ def update(
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
     validate(step_size=step_size, inverse_temperature=inverse_temperature)
-    _check_steps(max_leapfrog_steps)
+    if max_leapfrog_steps < 1:
+        raise ValueError(_TOO_SHORT.format(max_leapfrog_steps))
     momentum_seed, length_seed, accept_seed = tf.unstack(split(seed, 3))
     chains = tf.zeros_like(state.evaluation.tempered)
     h = cast_scalar(step_size, chains.dtype) + chains
@@ -88,29 +91,13 @@ def update(
     )
 
 
-def _check_steps(max_leapfrog_steps: int) -> None:
-    if max_leapfrog_steps < 1:
-        raise ValueError(f"max_leapfrog_steps must be at least 1, got {max_leapfrog_steps}.")
-
-
 def build(
     step_size: Setting, max_leapfrog_steps: int = 10, inverse_temperature: Setting = 1.0
 ) -> SamplingAlgorithm:
-    """The sampler as one object; settings as for :func:`update`, or schedules of the step.
+    """The sampler as one object: settings of :func:`update`, or schedules of the step.
 
-    Those that are numbers may be replaced in its state by one per chain.
+    In its state they may be replaced by one per chain.
     """
-    numbers = {"step_size": step_size, "inverse_temperature": inverse_temperature}
-    validate(**numbers)
-    _check_steps(max_leapfrog_steps)
-    return build_sampler(
-        "hmc",
-        State,
-        init,
-        update,
-        Settings(**numbers),
-        needs="evaluate",
-        shared=("evaluation", "counts"),
-        info=calibrated_info,
-        max_leapfrog_steps=max_leapfrog_steps,
-    )
+    if max_leapfrog_steps < 1:
+        raise ValueError(_TOO_SHORT.format(max_leapfrog_steps))
+    return build_calibrated("hmc", State, init, update, locals())

@@ -51,22 +51,17 @@ def standard_noise(
     :param kind: ``"gaussian"`` or ``"binomial"``.
     :raises ValueError: if ``kind`` is neither.
     """
+    check_noise(kind)
     if kind == "gaussian":
         return _box_muller(shape, seed, dtype)
-    if kind == "binomial":
-        ones = tf.cast(tf.raw_ops.PopulationCount(x=_bits(shape, seed, tf.uint32)), dtype)
-        return (ones - 16) * math.sqrt(1 / 8)
-    raise _unknown(kind)
+    ones = tf.cast(tf.raw_ops.PopulationCount(x=_bits(shape, seed, tf.uint32)), dtype)
+    return (ones - 16) * math.sqrt(1 / 8)
 
 
 def check_noise(kind: str) -> None:
     """Refuse a kind of noise that is not one of :data:`KINDS`."""
     if kind not in KINDS:
-        raise _unknown(kind)
-
-
-def _unknown(kind: str) -> ValueError:
-    return ValueError(f"noise must be one of {KINDS}, got {kind!r}.")
+        raise ValueError(f"noise must be one of {KINDS}, got {kind!r}.")
 
 
 def _bits(

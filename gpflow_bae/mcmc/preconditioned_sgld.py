@@ -41,13 +41,13 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler
-from gpflow_bae.mcmc.noise import check_noise, noise_like
+from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import leaf_temperatures
-from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, is_number, validate
+from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
-__all__ = ["State", "build", "check_gradient_decay", "init", "update"]
+__all__ = ["State", "build", "init", "update"]
 
 
 class State(NamedTuple):
@@ -61,15 +61,6 @@ def init(position: Position) -> State:
     """Start at ``position``, with ones for the squared gradient (so P starts at 1)."""
     position = tf.nest.map_structure(tf.convert_to_tensor, position)
     return State(position, tf.nest.map_structure(tf.ones_like, position))
-
-
-def check_gradient_decay(gradient_decay: Setting) -> None:
-    """Refuse a decay of the running mean that is a number and not in [0, 1)."""
-    if is_number(gradient_decay) and not 0.0 <= gradient_decay < 1.0:
-        raise ValueError(
-            "gradient_decay, the weight of the past in the running mean of the squared gradient, "
-            f"must be in [0, 1), got {gradient_decay}. Use 0.99 for a window of 100 gradients."
-        )
 
 
 def update(
@@ -99,9 +90,8 @@ def update(
     :param jitter: added to sqrt(V) in P.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
-    validate(step_size=step_size)
+    validate(step_size=step_size, gradient_decay=gradient_decay, jitter=jitter)
     temperatures = leaf_temperatures(temperature, state.position)
-    check_gradient_decay(gradient_decay)
 
     def adapted() -> Position:
         def one_leaf(v: tf.Tensor, g: tf.Tensor) -> tf.Tensor:
@@ -137,13 +127,5 @@ def build(
     gradient_decay: Setting = 0.99,
     jitter: Setting = 1e-5,
 ) -> SamplingAlgorithm:
-    """The sampler as one object; settings as for :func:`update`, or schedules of the step."""
-    validate(step_size=step_size, temperature=temperature)
-    check_gradient_decay(gradient_decay)
-    check_noise(noise)
-    settings = Settings(
-        step_size=step_size, temperature=temperature, gradient_decay=gradient_decay, jitter=jitter
-    )
-    return build_sampler(
-        "preconditioned_sgld", State, init, update, settings, adapts=True, noise=noise
-    )
+    """The sampler as one object: settings of :func:`update`, or schedules of the step."""
+    return build_sampler("preconditioned_sgld", State, init, update, locals())

@@ -18,8 +18,8 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import metropolis, targets
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
-from gpflow_bae.mcmc.building import build_sampler, calibrated_info
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
+from gpflow_bae.mcmc.building import build_calibrated
 from gpflow_bae.mcmc.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split
 from gpflow_bae.mcmc.types import Seed, cast_scalar, validate
@@ -58,19 +58,8 @@ def update(
 
 
 def build(noise_scale: Setting, inverse_temperature: Setting = 1.0) -> SamplingAlgorithm:
-    """The sampler as one object; settings as for :func:`update`, or schedules of the step.
+    """The sampler as one object: settings of :func:`update`, or schedules of the step.
 
-    Those that are numbers may be replaced in its state by one per chain.
+    In its state they may be replaced by one per chain.
     """
-    numbers = {"noise_scale": noise_scale, "inverse_temperature": inverse_temperature}
-    validate(**numbers)
-    return build_sampler(
-        "random_walk",
-        State,
-        init,
-        update,
-        Settings(**numbers),
-        needs="evaluate",
-        shared=("evaluation", "counts"),
-        info=calibrated_info,
-    )
+    return build_calibrated("random_walk", State, init, update, locals())

@@ -42,10 +42,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler, kinetic_info
 from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
-from gpflow_bae.mcmc.noise import check_noise, noise_like
+from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import leaf_temperatures, map_leaves
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
@@ -117,22 +117,5 @@ def build(
     noise: str = "gaussian",
     integrator: str = "euler",
 ) -> SamplingAlgorithm:
-    """The sampler as one object; settings as for :func:`update`, or schedules of the step."""
-    numbers = {
-        "step_size": step_size,
-        "momentum_decay": momentum_decay,
-        "temperature": temperature,
-    }
-    validate(**numbers)
-    check_noise(noise)
-    check_integrator(integrator)
-    return build_sampler(
-        "sghmc",
-        State,
-        init,
-        update,
-        Settings(**numbers),
-        info=kinetic_info,
-        noise=noise,
-        integrator=integrator,
-    )
+    """The sampler as one object: settings of :func:`update`, or schedules of the step."""
+    return build_sampler("sghmc", State, init, update, locals(), info=kinetic_info)

@@ -30,9 +30,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler
-from gpflow_bae.mcmc.noise import check_noise, noise_like
+from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import leaf_temperatures
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
@@ -85,11 +85,8 @@ def update(
 def build(
     step_size: Setting = 1e-4, temperature: Setting = 1.0, noise: str = "gaussian"
 ) -> SamplingAlgorithm:
-    """The sampler as one object; settings as for :func:`update`, or schedules of the step.
+    """The sampler as one object: settings of :func:`update`, or schedules of the step.
 
     Cyclical SGLD takes both from :func:`~gpflow_bae.mcmc.schedules.cyclical`.
     """
-    numbers = {"step_size": step_size, "temperature": temperature}
-    validate(**numbers)
-    check_noise(noise)
-    return build_sampler("sgld", State, init, update, Settings(**numbers), noise=noise)
+    return build_sampler("sgld", State, init, update, locals())

@@ -33,14 +33,14 @@ References:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings, Step
-from gpflow_bae.mcmc.algorithm import State as ChainState
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler, kinetic_info
-from gpflow_bae.mcmc.noise import check_noise, noise_like
+from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import map_leaves
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
@@ -140,27 +140,17 @@ def build(
     momentum_decay: Setting = 0.05,
     temperature: Setting = 1.0,
     noise: str = "gaussian",
+    *,
     chain_ndims: int = 0,
 ) -> SamplingAlgorithm:
-    """The sampler as one object; settings as for :func:`init` and :func:`update`, or schedules."""
-    numbers = {
-        "step_size": step_size,
-        "momentum_decay": momentum_decay,
-        "temperature": temperature,
-    }
-    validate(**numbers)
-    check_noise(noise)
-    settings = Settings(**numbers)
-
-    def first(position: Position) -> State:
-        values = settings.at(
-            ChainState(position, {}, settings.initial()), Step(tf.constant(0), False)
-        )
-        return init(position, momentum_decay=values["momentum_decay"], chain_ndims=chain_ndims)
-
-    def info(state: ChainState) -> dict[str, tf.Tensor]:
-        return {**kinetic_info(state), "thermostat": state.shared["thermostat"]}
-
+    """The sampler as one object: settings of :func:`init` and :func:`update`, or schedules."""
     return build_sampler(
-        "sgnht", State, first, update, settings, shared=("thermostat",), info=info, noise=noise
+        "sgnht",
+        State,
+        partial(init, chain_ndims=chain_ndims),
+        update,
+        locals(),
+        shared=("thermostat",),
+        init_settings=("momentum_decay",),
+        info=lambda s: {**kinetic_info(s), "thermostat": s.shared["thermostat"]},
     )

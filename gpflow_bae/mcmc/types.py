@@ -51,41 +51,56 @@ def cast_scalar(value: Scalar, dtype: tf.DType) -> tf.Tensor:
     return tf.cast(value, dtype) if tf.is_tensor(value) else tf.convert_to_tensor(value, dtype)
 
 
-def validate(
-    *,
-    step_size: Scalar | None = None,
-    momentum_decay: Scalar | None = None,
-    temperature: Scalar | None = None,
-    noise_scale: Scalar | None = None,
-    learning_rate: Scalar | None = None,
-    inverse_temperature: Scalar | None = None,
-    gradient_probability: Scalar | None = None,
-) -> None:
-    """Refuse settings for which a sampler has no meaning; tensors and None are let through.
+def _positive(value: float) -> bool:
+    return 0.0 < value < np.inf
 
-    :raises ValueError: if ``step_size`` or ``noise_scale`` is not positive and finite,
-        ``momentum_decay`` is not in (0, 1], ``gradient_probability`` not in [0, 1], or one of the
-        others is negative or not finite.
+
+def _not_negative(value: float) -> bool:
+    return 0.0 <= value < np.inf
+
+
+def _decay(value: float) -> bool:
+    return 0.0 <= value < 1.0
+
+
+# What every setting has to be, and how an error says so.
+_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+    "step_size": (_positive, "must be positive and finite, got {}."),
+    "noise_scale": (_positive, "must be positive and finite, got {}."),
+    "learning_rate": (_not_negative, "must be finite and not negative, got {}."),
+    "inverse_temperature": (_not_negative, "must be finite and not negative, got {}."),
+    "jitter": (_not_negative, "must be finite and not negative, got {}."),
+    "epsilon": (_not_negative, "must be finite and not negative, got {}."),
+    "beta_1": (_decay, "must be in [0, 1), got {}."),
+    "beta_2": (_decay, "must be in [0, 1), got {}."),
+    "gradient_probability": (lambda value: 0.0 <= value <= 1.0, "must be in [0, 1], got {}."),
+    "momentum_decay": (
+        lambda value: 0.0 < value <= 1.0,
+        ", the fraction of its momentum that a chain loses per step, must be in (0, 1], got {}. "
+        "At 1 the sampler is Langevin dynamics (SGLD).",
+    ),
+    "temperature": (
+        _not_negative,
+        "must be finite and not negative, got {}. Use 1 for the posterior, 0 for descent without "
+        "noise.",
+    ),
+    "gradient_decay": (
+        _decay,
+        ", the weight of the past in the running mean of the squared gradient, must be in [0, 1), "
+        "got {}. Use 0.99 for a window of 100 gradients.",
+    ),
+}
+
+
+def validate(**settings: Any) -> None:
+    """Refuse settings for which a sampler has no meaning, by their names.
+
+    Only Python numbers have a value to be checked: anything else is let through.
+
+    :raises ValueError: if one is out of its range.
     """
-    if is_number(noise_scale) and not 0.0 < noise_scale < np.inf:
-        raise ValueError(f"noise_scale must be positive and finite, got {noise_scale}.")
-    for name, value in (
-        ("learning_rate", learning_rate),
-        ("inverse_temperature", inverse_temperature),
-    ):
-        if is_number(value) and not 0.0 <= value < np.inf:
-            raise ValueError(f"{name} must be finite and not negative, got {value}.")
-    if is_number(gradient_probability) and not 0.0 <= gradient_probability <= 1.0:
-        raise ValueError(f"gradient_probability must be in [0, 1], got {gradient_probability}.")
-    if is_number(step_size) and not 0.0 < step_size < np.inf:
-        raise ValueError(f"step_size must be positive and finite, got {step_size}.")
-    if is_number(momentum_decay) and not 0.0 < momentum_decay <= 1.0:
-        raise ValueError(
-            "momentum_decay, the fraction of its momentum that a chain loses per step, must be in "
-            f"(0, 1], got {momentum_decay}. At 1 the sampler is Langevin dynamics (SGLD)."
-        )
-    if is_number(temperature) and not 0.0 <= temperature < np.inf:
-        raise ValueError(
-            f"temperature must be finite and not negative, got {temperature}. Use 1 for the "
-            "posterior, 0 for descent without noise."
-        )
+    for name, value in settings.items():
+        is_valid, message = _RANGES[name]
+        if is_number(value) and not is_valid(value):
+            space = "" if message.startswith(",") else " "
+            raise ValueError(f"{name}{space}{message.format(value)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
 import tensorflow as tf
@@ -10,10 +10,10 @@ import tensorflow_probability as tfp
 from gpflow.base import TensorType
 from tensorflow_probability.python.internal import samplers
 
-from gpflow_bae.mcmc.integrators import check_integrator
-from gpflow_bae.mcmc.noise import check_noise
+from gpflow_bae.mcmc import algorithm
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Step, Target
 from gpflow_bae.mcmc.structures import value_and_gradient
-from gpflow_bae.mcmc.types import LogProbFn, validate
+from gpflow_bae.mcmc.types import LogProbFn
 
 __all__ = ["State", "Uncalibrated"]
 
@@ -22,47 +22,32 @@ State: TypeAlias = TensorType | Sequence[TensorType]
 
 
 class Uncalibrated(tfp.mcmc.TransitionKernel):
-    """A functional sampler as a kernel.
+    """A :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm` of gradients as a kernel.
 
-    A subclass gives its module's ``State`` and a NamedTuple of results, whose fields are
+    A subclass gives its module's ``build`` and a NamedTuple of results, whose fields are
     ``target_log_prob`` and ``grads_target_log_prob`` (of the state returned beside them), then
-    those of ``State`` without ``position``, then ``step`` (int32, steps taken); and it says how a
-    state begins and goes on.
+    what the algorithm's state carries by these names, then ``step`` (int32, steps taken). Its
+    constructor hands on its arguments, ``locals()``.
     """
 
-    _state_type: ClassVar[Any]
+    _build: ClassVar[Callable[..., SamplingAlgorithm]]
     _results_type: ClassVar[Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # ``tfp.mcmc.MetropolisHastings`` asks the results for this attribute, and where there is
         # none takes the proposal for symmetric, which none of these is, and samples something else.
-        if hasattr(cls, "_results_type"):
-            cls._results_type.log_acceptance_correction = property(_refuse_correction)
+        cls._results_type.log_acceptance_correction = property(_refuse_correction)
 
-    def __init__(self, name: str, parameters: dict[str, Any]) -> None:
-        common = ("step_size", "momentum_decay", "temperature")
-        validate(**{k: parameters[k] for k in common if k in parameters})
-        check_noise(parameters["noise"])
-        if "integrator" in parameters:
-            check_integrator(
-                parameters["integrator"], parameters.get("subtract_gradient_noise", False)
-            )
-        self._name = name
-        self._parameters = {**parameters, "name": name}
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self._parameters = {k: v for k, v in arguments.items() if k not in ("self", "__class__")}
+        self._algorithm(0)  # refuses bad settings
 
-    def _init(self, parts: list[tf.Tensor], chain_ndims: int) -> Any:
-        """The module's ``init``."""
-        raise NotImplementedError
-
-    def _update(
-        self, state: Any, gradients: list[tf.Tensor], seed: tf.Tensor, step: tf.Tensor
-    ) -> Any:
-        """The module's ``update`` with this kernel's settings, after ``step`` steps."""
-        raise NotImplementedError
+    def _algorithm(self, chain_ndims: int) -> SamplingAlgorithm:
+        """Of the parameters that ``build`` takes."""
+        return type(self)._build(**self._settings())
 
     def _settings(self) -> dict[str, Any]:
-        """The parameters that the module's ``update`` takes."""
         others = ("target_log_prob_fn", "num_adaptation_steps", "name")
         return {k: v for k, v in self._parameters.items() if k not in others}
 
@@ -79,7 +64,7 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
     @property
     def name(self) -> str:
         """Prefix of the operations' names."""
-        return self._name
+        return self._parameters["name"]
 
     @property
     def is_calibrated(self) -> bool:
@@ -96,12 +81,16 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
         with tf.name_scope(f"{self.name}.one_step"):
             parts, is_list = _parts(current_state)
             previous = previous_kernel_results
-            carried = [_as_list(getattr(previous, f)) for f in self._state_type._fields[1:]]
-            state = self._update(
-                self._state_type(parts, *carried),
-                list(previous.grads_target_log_prob),
+            sampler = self._algorithm(previous.target_log_prob.shape.rank)
+            carried = {k: _as_list(getattr(previous, k)) for k in self._results_type._fields[2:-1]}
+            state = _with(sampler.init(parts, Target()), carried)
+            gradients = list(previous.grads_target_log_prob)
+            adapt = previous.step < self._parameters.get("num_adaptation_steps", 0)
+            state = sampler.step(
+                state,
+                Target(lambda position, seed: gradients),
                 samplers.sanitize_seed(seed, name=self.name),
-                previous.step,
+                Step(previous.step, adapt),
             )
             results = self._results(
                 state, *self._value_and_gradients(state.position), previous.step + 1
@@ -109,21 +98,23 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
             return state.position if is_list else state.position[0], results
 
     def bootstrap_results(self, init_state: State) -> Any:
-        """The module's initial state at ``init_state``."""
+        """The algorithm's initial state at ``init_state``."""
         with tf.name_scope(f"{self.name}.bootstrap_results"):
             parts, _ = _parts(init_state)
             target_log_prob, gradients = self._value_and_gradients(parts)
-            state = self._init(parts, target_log_prob.shape.rank)
+            state = self._algorithm(target_log_prob.shape.rank).init(parts, Target())
             return self._results(state, target_log_prob, gradients, tf.zeros([], tf.int32))
 
     def _results(
         self,
-        state: Any,
+        state: algorithm.State,
         target_log_prob: tf.Tensor,
         gradients: list[tf.Tensor],
         step: tf.Tensor,
     ) -> Any:
-        return self._results_type(target_log_prob, gradients, *state[1:], step)
+        known = {**state.shared, **state.elements}
+        carried = [known[k] for k in self._results_type._fields[2:-1]]
+        return self._results_type(target_log_prob, gradients, *carried, step)
 
     def _value_and_gradients(self, parts: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
         return value_and_gradient(
@@ -144,6 +135,14 @@ def _parts(state: State) -> tuple[list[tf.Tensor], bool]:
     """The parts of a state, and whether it was a list of parts."""
     is_list = isinstance(state, list | tuple)
     return [tf.convert_to_tensor(part) for part in (state if is_list else [state])], is_list
+
+
+def _with(state: algorithm.State, carried: dict[str, Any]) -> algorithm.State:
+    """The state with what the results carried of it; settings stay the kernel's."""
+    elements = {k: carried.get(k, v) for k, v in state.elements.items()}
+    return state._replace(
+        elements=elements, shared={k: carried.get(k, v) for k, v in state.shared.items()}
+    )
 
 
 def _as_list(carried: Any) -> Any:

@@ -8,8 +8,9 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import adaptive_sghmc, sghmc
+from gpflow_bae.mcmc.algorithm import Setting
 from gpflow_bae.mcmc.kernels.base import Uncalibrated
-from gpflow_bae.mcmc.types import LogProbFn, Scalar
+from gpflow_bae.mcmc.types import LogProbFn
 
 __all__ = ["SGHMC", "AdaptiveSGHMC", "AdaptiveSGHMCKernelResults", "SGHMCKernelResults"]
 
@@ -51,42 +52,20 @@ class SGHMC(Uncalibrated):
         ``integrator`` is unknown.
     """
 
-    _state_type = sghmc.State
+    _build = staticmethod(sghmc.build)
     _results_type = SGHMCKernelResults
 
     def __init__(
         self,
         target_log_prob_fn: LogProbFn,
-        step_size: Scalar,
-        momentum_decay: Scalar,
-        temperature: Scalar = 1.0,
+        step_size: Setting,
+        momentum_decay: Setting,
+        temperature: Setting = 1.0,
         noise: str = "gaussian",
         integrator: str = "euler",
         name: str = "sghmc",
     ) -> None:
-        super().__init__(
-            name,
-            {
-                "target_log_prob_fn": target_log_prob_fn,
-                "step_size": step_size,
-                "momentum_decay": momentum_decay,
-                "temperature": temperature,
-                "noise": noise,
-                "integrator": integrator,
-            },
-        )
-
-    def _init(self, parts: list[tf.Tensor], chain_ndims: int) -> sghmc.State:
-        return sghmc.init(parts)
-
-    def _update(
-        self,
-        state: sghmc.State,
-        gradients: list[tf.Tensor],
-        seed: tf.Tensor,
-        step: tf.Tensor,
-    ) -> sghmc.State:
-        return sghmc.update(state, gradients, seed, **self._settings())
+        super().__init__(locals())
 
 
 class AdaptiveSGHMC(Uncalibrated):
@@ -109,46 +88,20 @@ class AdaptiveSGHMC(Uncalibrated):
         ``integrator`` is unknown or does not go with ``subtract_gradient_noise``.
     """
 
-    _state_type = adaptive_sghmc.State
+    _build = staticmethod(adaptive_sghmc.build)
     _results_type = AdaptiveSGHMCKernelResults
 
     def __init__(
         self,
         target_log_prob_fn: LogProbFn,
-        step_size: Scalar,
-        momentum_decay: Scalar,
+        step_size: Setting,
+        momentum_decay: Setting,
         num_adaptation_steps: int | TensorType,
-        temperature: Scalar = 1.0,
+        temperature: Setting = 1.0,
         noise: str = "gaussian",
         subtract_gradient_noise: bool = False,
-        jitter: float = 1e-6,
+        jitter: Setting = 1e-6,
         integrator: str = "euler",
         name: str = "adaptive_sghmc",
     ) -> None:
-        super().__init__(
-            name,
-            {
-                "target_log_prob_fn": target_log_prob_fn,
-                "step_size": step_size,
-                "momentum_decay": momentum_decay,
-                "num_adaptation_steps": num_adaptation_steps,
-                "temperature": temperature,
-                "noise": noise,
-                "subtract_gradient_noise": subtract_gradient_noise,
-                "jitter": jitter,
-                "integrator": integrator,
-            },
-        )
-
-    def _init(self, parts: list[tf.Tensor], chain_ndims: int) -> adaptive_sghmc.State:
-        return adaptive_sghmc.init(parts)
-
-    def _update(
-        self,
-        state: adaptive_sghmc.State,
-        gradients: list[tf.Tensor],
-        seed: tf.Tensor,
-        step: tf.Tensor,
-    ) -> adaptive_sghmc.State:
-        adapt = step < self.parameters["num_adaptation_steps"]
-        return adaptive_sghmc.update(state, gradients, seed, adapt=adapt, **self._settings())
+        super().__init__(locals())

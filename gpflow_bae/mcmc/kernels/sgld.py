@@ -8,8 +8,9 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import preconditioned_sgld, sgld
+from gpflow_bae.mcmc.algorithm import Setting
 from gpflow_bae.mcmc.kernels.base import Uncalibrated
-from gpflow_bae.mcmc.types import LogProbFn, Scalar
+from gpflow_bae.mcmc.types import LogProbFn
 
 __all__ = ["SGLD", "PreconditionedSGLD", "PreconditionedSGLDKernelResults", "SGLDKernelResults"]
 
@@ -44,38 +45,18 @@ class SGLD(Uncalibrated):
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
 
-    _state_type = sgld.State
+    _build = staticmethod(sgld.build)
     _results_type = SGLDKernelResults
 
     def __init__(
         self,
         target_log_prob_fn: LogProbFn,
-        step_size: Scalar,
-        temperature: Scalar = 1.0,
+        step_size: Setting,
+        temperature: Setting = 1.0,
         noise: str = "gaussian",
         name: str = "sgld",
     ) -> None:
-        super().__init__(
-            name,
-            {
-                "target_log_prob_fn": target_log_prob_fn,
-                "step_size": step_size,
-                "temperature": temperature,
-                "noise": noise,
-            },
-        )
-
-    def _init(self, parts: list[tf.Tensor], chain_ndims: int) -> sgld.State:
-        return sgld.init(parts)
-
-    def _update(
-        self,
-        state: sgld.State,
-        gradients: list[tf.Tensor],
-        seed: tf.Tensor,
-        step: tf.Tensor,
-    ) -> sgld.State:
-        return sgld.update(state, gradients, seed, **self._settings())
+        super().__init__(locals())
 
 
 class PreconditionedSGLD(Uncalibrated):
@@ -95,43 +76,18 @@ class PreconditionedSGLD(Uncalibrated):
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
 
-    _state_type = preconditioned_sgld.State
+    _build = staticmethod(preconditioned_sgld.build)
     _results_type = PreconditionedSGLDKernelResults
 
     def __init__(
         self,
         target_log_prob_fn: LogProbFn,
-        step_size: Scalar,
+        step_size: Setting,
         num_adaptation_steps: int | TensorType,
-        temperature: Scalar = 1.0,
+        temperature: Setting = 1.0,
         noise: str = "gaussian",
-        gradient_decay: float = 0.99,
-        jitter: float = 1e-5,
+        gradient_decay: Setting = 0.99,
+        jitter: Setting = 1e-5,
         name: str = "preconditioned_sgld",
     ) -> None:
-        preconditioned_sgld.check_gradient_decay(gradient_decay)
-        super().__init__(
-            name,
-            {
-                "target_log_prob_fn": target_log_prob_fn,
-                "step_size": step_size,
-                "num_adaptation_steps": num_adaptation_steps,
-                "temperature": temperature,
-                "noise": noise,
-                "gradient_decay": gradient_decay,
-                "jitter": jitter,
-            },
-        )
-
-    def _init(self, parts: list[tf.Tensor], chain_ndims: int) -> preconditioned_sgld.State:
-        return preconditioned_sgld.init(parts)
-
-    def _update(
-        self,
-        state: preconditioned_sgld.State,
-        gradients: list[tf.Tensor],
-        seed: tf.Tensor,
-        step: tf.Tensor,
-    ) -> preconditioned_sgld.State:
-        adapt = step < self.parameters["num_adaptation_steps"]
-        return preconditioned_sgld.update(state, gradients, seed, adapt=adapt, **self._settings())
+        super().__init__(locals())

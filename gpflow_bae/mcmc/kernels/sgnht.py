@@ -7,8 +7,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from gpflow_bae.mcmc import sgnht
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.kernels.base import Uncalibrated
-from gpflow_bae.mcmc.types import LogProbFn, Scalar
+from gpflow_bae.mcmc.types import LogProbFn
 
 __all__ = ["SGNHT", "SGNHTKernelResults"]
 
@@ -38,39 +39,19 @@ class SGNHT(Uncalibrated):
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
 
-    _state_type = sgnht.State
+    _build = staticmethod(sgnht.build)
     _results_type = SGNHTKernelResults
 
     def __init__(
         self,
         target_log_prob_fn: LogProbFn,
-        step_size: Scalar,
-        momentum_decay: Scalar,
-        temperature: Scalar = 1.0,
+        step_size: Setting,
+        momentum_decay: Setting,
+        temperature: Setting = 1.0,
         noise: str = "gaussian",
         name: str = "sgnht",
     ) -> None:
-        super().__init__(
-            name,
-            {
-                "target_log_prob_fn": target_log_prob_fn,
-                "step_size": step_size,
-                "momentum_decay": momentum_decay,
-                "temperature": temperature,
-                "noise": noise,
-            },
-        )
+        super().__init__(locals())
 
-    def _init(self, parts: list[tf.Tensor], chain_ndims: int) -> sgnht.State:
-        return sgnht.init(
-            parts, momentum_decay=self.parameters["momentum_decay"], chain_ndims=chain_ndims
-        )
-
-    def _update(
-        self,
-        state: sgnht.State,
-        gradients: list[tf.Tensor],
-        seed: tf.Tensor,
-        step: tf.Tensor,
-    ) -> sgnht.State:
-        return sgnht.update(state, gradients, seed, **self._settings())
+    def _algorithm(self, chain_ndims: int) -> SamplingAlgorithm:
+        return sgnht.build(**self._settings(), chain_ndims=chain_ndims)
