@@ -298,6 +298,18 @@ class ChainSampling(Algorithm):
         ]
         return arrays if codes[0] is None else arrays | {"latents": np.stack(codes)}
 
+    def assign(self, state: Chain) -> None:
+        """Leave the model at the first chain's parameters and encoder."""
+        chain = of_chain(state, 0)
+        for parameter, value in zip(
+            self.parameters, chain.sampler.position.parameters, strict=True
+        ):
+            parameter.unconstrained_variable.assign(value)
+        if chain.encoder:
+            variables = self.model.encoder_variables
+            for variable, weight in zip(variables, chain.encoder.weights, strict=True):
+                variable.assign(weight)
+
     @property
     def _names(self) -> Mapping[str, Sequence[str]]:
         weights = getattr(self.model, "encoder_paths", ())

@@ -15,11 +15,11 @@ import tensorflow as tf
 from ..data import Observations, prepare_data
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
-from ..posteriors import Posterior
+from ..posteriors import Bank, Posterior, TemperedPosterior
 from .amortized import AmortizedSampling
 from .bound_sampling import BoundSampling
 from .chain_sampling import ChainSampling
-from .chains import chain_seeds, of_chain, stack_chains
+from .chains import chain_seeds, stack_chains
 from .checkpoints import RunDirectory
 from .run import Run, Trace, run
 from .settings import AmortizedSettings, amortized_preset
@@ -54,7 +54,7 @@ def sample_amortized(
     jit_compile: bool | None = None,
     progress: bool = True,
     callback: Callable[[int, Trace], None] | None = None,
-) -> Posterior:
+) -> Posterior | TemperedPosterior:
     """Sample codes and parameters of ``model`` jointly with Algorithm 1 of Tran et al. (2023).
 
     Of a variational model the parameters alone are sampled, under its bound, while the encoder is
@@ -81,7 +81,8 @@ def sample_amortized(
     :param checkpoint_every: rounds between checkpoints.
     :param jit_compile: compile rounds with XLA; by default where there is a GPU.
     :param callback: called with (rounds done, statistics) after each round.
-    :return: the bank of samples; ``model`` is left at the last one of the first chain.
+    :return: the bank of samples, a :class:`~gpflow_bae.posteriors.TemperedPosterior` for a
+        ``TemperedBAE``; ``model`` is left at the last one of the first chain.
     :raises ValueError: for data that do not fit the model (see
         :func:`~gpflow_bae.data.prepare_data`), a sampler or starts that do not fit the settings, or
         an ``out_dir`` with another run in it.
@@ -131,9 +132,7 @@ def sample_amortized(
         callback=callback,
     )
     seconds["sampling"] = found.seconds
-    values = of_chain(found.state, 0).sampler.position.parameters
-    for parameter, value in zip(algorithm.parameters, values, strict=True):
-        parameter.unconstrained_variable.assign(value)
+    algorithm.assign(found.state)
     return _posterior(algorithm, observations, found, seconds, losses)
 
 
@@ -219,26 +218,28 @@ def _posterior(
     found: Run,
     seconds: dict[str, float],
     losses: list[np.ndarray],
-) -> Posterior:
+) -> Posterior | TemperedPosterior:
     """The bank of a run; draws [C, S, ...]."""
-    model = algorithm.model
+    model, first = algorithm.model, found.samples[0]
+    draws = {name: np.stack([sample[name] for sample in found.samples], 1) for name in first}
 
-    def stacked(name: str) -> np.ndarray:
-        draws = np.stack([sample[name] for sample in found.samples], 1)
-        return draws.reshape(-1, *draws.shape[2:])
+    def part(prefix: str) -> dict[str, np.ndarray]:
+        return {k.removeprefix(prefix): v for k, v in draws.items() if k.startswith(prefix)}
 
-    return Posterior(
-        model,
-        [stacked(f"parameters/{path}") for path in algorithm.paths],
-        [stacked(f"encoder/{path}") for path in model.encoder_paths],
-        data.X,
-        data.Y,
-        latents=stacked("latents") if "latents" in found.samples[0] else None,
-        temperature=algorithm.settings.temperature,
-        history=np.stack(
-            [found.trace[k][:, 0] for k in ("log_prior", "log_likelihood", "encoder_loss")], 1
-        ),
+    trace = {k: np.moveaxis(v, 0, 1) for k, v in found.trace.items() if k != "finite"}
+    if losses:
+        trace["warm_start_loss"] = np.stack(losses)
+    temperature = algorithm.sampler.settings.get("temperature", 1.0)
+    bank = Bank(
+        part("parameters/"),
+        part("encoder/"),
+        draws.get("latents"),
+        type(model).__name__,
+        temperature if isinstance(temperature, float) else 1.0,
+        trace,
+        _record(algorithm, [None]),
         seconds=seconds,
-        warm_start_losses=losses[0] if losses else None,
-        mask=data.mask,
     )
+    if isinstance(model, TemperedBAE):
+        return TemperedPosterior(model, bank, swap_rate=np.full(algorithm.num_chains - 1, np.nan))
+    return Posterior(model, bank, data)

@@ -1,0 +1,171 @@
+"""Chains as an axis: each is what it is alone, whatever the model and the sampler."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae import encoders, inference, likelihoods, mcmc, models
+from gpflow_bae.inference import sampling
+from gpflow_bae.mcmc import schedules
+from tests.inference.amortized_models import SETTINGS, L, P, network, random_data, sgp_bae
+
+NUM_CHAINS, SEED = 3, 5
+SHORT = dataclasses.replace(SETTINGS, burnin=4, num_samples=2, thinning=4, encoder_batch_size=4)
+
+
+def seeded_model() -> models.SGPBAE:
+    keras.utils.set_random_seed(0)
+    return sgp_bae(inducing_outputs="sampled")
+
+
+def start() -> inference.WarmStart:
+    keras.utils.set_random_seed(1)
+    return inference.WarmStart(
+        encoders.GaussianEncoder(network(P, 2 * L)),
+        inference.VariationalSettings(num_steps=20),
+        num_encoder_steps=10,
+        num_initial_steps=10,
+    )
+
+
+@functools.cache
+def runs(warm: bool) -> tuple[Any, list[Any]]:
+    """Three chains in one program, and the three of them alone."""
+    settings = dataclasses.replace(SHORT, batch_size=4, steps_per_batch=2)
+
+    def sample(seed: int, **options: Any) -> Any:
+        return inference.sample_amortized(
+            seeded_model(),
+            random_data(1, 9),
+            settings,
+            seed=seed,
+            warm_start=start() if warm else None,
+            progress=False,
+            **options,
+        )
+
+    return sample(SEED, num_chains=NUM_CHAINS), [sample(SEED + c) for c in range(NUM_CHAINS)]
+
+
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_chain_of_many_is_the_chain_alone(warm: bool) -> None:
+    """Bit by bit: codes, parameters, encoder and statistics; and the chains differ."""
+    together, alone = runs(warm)
+    assert together.bank.num_chains == NUM_CHAINS
+    for c, single in enumerate(alone):
+        for part in ("parameters", "encoder", "trace"):
+            for path, values in getattr(together.bank, part).items():
+                np.testing.assert_array_equal(
+                    values[c], getattr(single.bank, part)[path][0], err_msg=path
+                )
+        np.testing.assert_array_equal(together.bank.latents[c], single.bank.latents[0])
+    latents = together.bank.latents
+    assert np.all(latents[0] != latents[1]) and np.all(latents[1] != latents[2])
+
+
+def test_chains_give_r_hat_without_any_work() -> None:
+    arviz = pytest.importorskip("arviz")
+    together, _ = runs(False)
+    data = together.to_inference_data()
+    assert dict(data.posterior.sizes)["chain"] == NUM_CHAINS
+    assert np.isfinite(float(arviz.rhat(data)[".likelihood.variance"]))
+
+
+def test_vectorised_chains_are_the_looped_ones() -> None:
+    """Side by side instead of one after the other: float32 networks round differently, 1e-5."""
+    ends = []
+    for vectorize in (False, True):
+        settings = dataclasses.replace(SHORT, vectorize_chains=vectorize)
+        algorithm = inference.AmortizedSampling(
+            seeded_model(), _prepared(), settings, seed=SEED, num_chains=2
+        )
+        chains, _ = algorithm.round(algorithm.initial(), 0)
+        ends.append(chains.sampler.position)
+    for a, b in zip(*map(tf.nest.flatten, ends), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def _prepared() -> Any:
+    from gpflow_bae.data import prepare_data
+
+    return prepare_data(seeded_model(), random_data(1, 9))
+
+
+def test_one_trace_for_a_cyclical_step_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schedule is a tensor of the step: burn-in, sampling and every step size are one trace."""
+    made = []
+
+    class Recorded(inference.AmortizedSampling):
+        def __init__(self, *arguments: Any, **options: Any):
+            super().__init__(*arguments, **options)
+            made.append(self)
+
+    monkeypatch.setattr(sampling, "AmortizedSampling", Recorded)
+    cycle = schedules.cyclical(6, 1e-4)
+    sampler = mcmc.sgld.build(step_size=cycle.step_size, temperature=cycle.temperature)
+    posterior = inference.sample_amortized(
+        seeded_model(), random_data(1, 9), SHORT, sampler=sampler, progress=False
+    )
+    assert [algorithm.tracing_count for algorithm in made] == [1]
+    assert np.isfinite(posterior.latents).all()
+
+
+def test_settings_are_not_in_the_trace() -> None:
+    """Another step size in the state of the same compiled round: another end, no new trace."""
+    algorithm = inference.AmortizedSampling(seeded_model(), _prepared(), SHORT)
+    chains = algorithm.initial()
+    ends = []
+    for step_size in (0.01, 0.02):
+        shared = chains.sampler.shared | {"step_size": tf.constant([step_size], tf.float64)}
+        moved, _ = algorithm.round(
+            chains._replace(sampler=chains.sampler._replace(shared=shared)), 0
+        )
+        ends.append(moved.sampler.position.codes.numpy())
+    assert algorithm.tracing_count == 1
+    assert np.all(ends[0] != ends[1])
+
+
+def test_chains_and_starts_that_do_not_fit() -> None:
+    data = random_data(1, 9)
+    with pytest.raises(ValueError, match="num_chains must be at least 1, got 0"):
+        inference.sample_amortized(seeded_model(), data, SHORT, num_chains=0)
+    with pytest.raises(ValueError, match="2 starts for num_chains=3 chains"):
+        inference.sample_amortized(
+            seeded_model(), data, SHORT, num_chains=3, warm_start=[start(), start()]
+        )
+
+
+def test_calibrated_samplers_are_refused_where_they_would_be_wrong() -> None:
+    """Minibatches, codes of the encoder, and a prior that draws."""
+    langevin = mcmc.langevin.build(noise_scale=0.01)
+    data = random_data(1, 9)
+    for changes, message in (
+        ({"batch_size": 3}, "langevin accepts or rejects .* needs full batches, got batch_size=3"),
+        ({"codes": "encoder"}, 'its codes must be its own: set codes="carried"'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            inference.sample_amortized(
+                seeded_model(), data, dataclasses.replace(SHORT, **changes), sampler=langevin
+            )
+    kernels = [gpflow.kernels.SquaredExponential() for _ in range(2)]
+    Z = np.linspace(-2.0, 2.0, 3)[:, None]
+    deep = models.DSGPBAE(
+        kernels, [Z, Z], network(L, P), network(2 * P, L), likelihoods.Gaussian(0.3), L
+    )
+    with pytest.raises(ValueError, match="DeepSparseGP estimates its own with fresh draws"):
+        inference.sample_amortized(deep, data, SHORT, sampler=langevin)
+    with pytest.raises(ValueError, match="point_estimates need a sampler with a temperature"):
+        inference.sample_amortized(
+            seeded_model(),
+            data,
+            dataclasses.replace(SHORT, point_estimates=(".decoder",)),
+            sampler=mcmc.sgnht.build(),
+        )
