@@ -87,7 +87,7 @@ def _fit(num_rows: int, num_columns: int):
 
     from gpflow_bae import encoders, inference, models
     from gpflow_bae.data import SparseTable
-    from gpflow_bae.inference.variational import _Fit
+    from gpflow_bae.inference import VariationalFit
 
     rng = np.random.default_rng(0)
     rows = np.repeat(np.arange(num_rows), NUM_ENTRIES)
@@ -104,7 +104,7 @@ def _fit(num_rows: int, num_columns: int):
         q_diag=True,
     )
     settings = inference.VariationalSettings(num_steps=10**6, batch_size=BATCH)
-    return _Fit(model, table, settings, STEPS, jit_compile=False)
+    return VariationalFit(model, table, settings, seed=0, steps_per_call=STEPS)
 
 
 def _resident_bytes() -> int:

@@ -55,11 +55,11 @@ def main(argv: list[str]) -> None:
                 plan.sampler, batch_size=size, num_sampler_steps=STEPS, num_encoder_steps=0
             )
             prepared = prepare_data(model, arrays, size)
-            compiled = inference.AmortizedRound(model, prepared, settings)
-            chain = compiled.initial_chain(tf.constant([0, 0]))
+            compiled = inference.AmortizedSampling(model, prepared, settings)
+            chains = compiled.initial()
 
-            def sample(compiled=compiled, chain=chain) -> None:
-                compiled(chain, tf.constant([0, 1]), True)[1].log_prior.numpy()
+            def sample(compiled=compiled, chains=chains) -> None:
+                compiled.round(chains, 0)[1].log_prior.numpy()
 
             timed[f"step_B{size}_M{16 * per_view}"] = sample
             timed[f"decoder_B{size}_M{16 * per_view}"] = _decoder_passes(model, size)

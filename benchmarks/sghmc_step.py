@@ -49,13 +49,13 @@ def main(argv: list[str]) -> None:
         kinds += [("gaussian", True), ("binomial", True)]
     for noise, jit in kinds:
         settings = inference.AmortizedSettings(
-            num_sampler_steps=FLAGS.steps, num_encoder_steps=0, noise=noise, codes="carried"
+            num_sampler_steps=FLAGS.steps, num_encoder_steps=0, noise=noise, burnin=0
         )
-        compiled = inference.AmortizedRound(model, data, settings, jit)
-        chain = compiled.initial_chain(tf.constant([0, 1]))
+        compiled = inference.AmortizedSampling(model, data, settings, jit_compile=jit)
+        chains = compiled.initial()
 
-        def run(compiled=compiled, chain=chain) -> None:
-            compiled(chain, tf.constant([0, 2]), False)[1].log_prior.numpy()
+        def run(compiled=compiled, chains=chains) -> None:
+            compiled.round(chains, 0)[1].log_prior.numpy()
 
         variants[f"sghmc_{noise}{'_xla' if jit else ''}"] = run
     variants["matrix_products"] = _matrix_products(FLAGS.steps)

@@ -43,8 +43,7 @@ def main(argv: list[str]) -> None:
     from gpflow_bae import inference, models
     from gpflow_bae.data import prepare_data
     from gpflow_bae.inference import whitening
-    from gpflow_bae.inference.mode import initial_values
-    from gpflow_bae.inference.tempered import TemperedBlocks
+    from gpflow_bae.inference.starts import initial_values
 
     rows = np.random.default_rng(0).random((FLAGS.rows, 500)).astype(np.float32)
     model = models.TemperedBAE(*tabular_networks.build("madelon", rows, "spectral", 0))
@@ -59,11 +58,11 @@ def main(argv: list[str]) -> None:
         )
         values, _ = initial_values(model, data, settings, seed=0, progress=False)
         coordinates = whitening.fit(model, data, values, kind, 2, 100.0, seed=0)
-        blocks = TemperedBlocks(model, data, settings, coordinates, jit)
-        chain = blocks.initial_chain()
+        blocks = inference.TemperedSampling(model, data, settings, jit_compile=jit)
+        chain = blocks.initial_chain(coordinates)
 
         def run(blocks=blocks, chain=chain) -> None:
-            blocks(chain, 0, steps)[1].log_prior.numpy()
+            blocks.step(chain, 0, steps)
 
         variants[f"lg_{kind}{'_xla' if jit else ''}"] = run
     sizes = tabular_networks.SIZES["madelon"]

@@ -178,19 +178,20 @@ class AmortizedSampling(ChainSampling):
         settings, data = self.settings, self.data
         size = settings.steps_per_batch or settings.num_sampler_steps
 
-        def on_batch(i: tf.Tensor, store: State) -> tuple[State, tf.Tensor]:
+        def indices_of(i: tf.Tensor) -> tf.Tensor:
             batch_seed = tf.random.fold_in(seeds[0], i, alg="philox")
-            indices = draw_indices(data.num_items, settings.batch_size, batch_seed)
-            seed = tf.random.fold_in(seeds[2], i, alg="philox")
-            batch, gathered = data.gather(indices), self._gather(store, indices)
-            return self._steps(gathered, batch, seed, first + i * size, adapt, size), indices
+            return draw_indices(data.num_items, settings.batch_size, batch_seed)
 
         def body(i: tf.Tensor, store: State) -> State:
-            return self._scatter(store, *on_batch(i, store))
+            indices = indices_of(i)
+            seed = tf.random.fold_in(seeds[2], i, alg="philox")
+            state, batch = self._gather(store, indices), data.gather(indices)
+            state = self._steps(state, batch, seed, first + i * size, adapt, size)
+            return self._scatter(store, state, indices)
 
-        last = settings.num_sampler_steps // size - 1
-        store = repeat(last, body, state) if last else state
-        return store, *on_batch(tf.constant(last), store)
+        count = settings.num_sampler_steps // size
+        store, last = repeat(count, body, state), indices_of(tf.constant(count - 1))
+        return store, self._gather(store, last), last
 
     def _gather(self, state: State, indices: tf.Tensor | None) -> State:
         """The sampler with the codes of some items only, and all that belongs to those."""

@@ -200,15 +200,6 @@ class StochasticGPLVM(gpflow.Module):
         kept = int((relevance >= threshold).sum())
         return "\n".join([*lines, f"{kept} of {self.latent_dim} dimensions are used."])
 
-    def latents_for_new(self, Ynew: TensorType, **options: Any) -> Any:
-        """Codes of new, partly observed rows, with everything else frozen.
-
-        See :func:`gpflow_bae.inference.latents_for_new`, for arguments and result.
-        """
-        from ..inference import latents_for_new  # known only when asked for
-
-        return latents_for_new(self, Ynew, **options)
-
 
 class FlowGPLVM(StochasticGPLVM):
     """GPLVM with flow posteriors (GPLVF, Lalchand, Ravuri and Lawrence): a Gaussian per point,

@@ -26,17 +26,6 @@ tfd = tfp.distributions
 _VECTORISE_UP_TO = 100_000
 
 
-class _Estimator:
-    """What scikit-learn sees of the model, out of tf.Module's sight and shared between copies."""
-
-    def __init__(self, arguments: dict[str, Any]):
-        self.arguments = arguments
-        self.posterior: Any | None = None
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Estimator:
-        return self
-
-
 class TemperedBAE(gpflow.Module):
     r"""A deterministic encoder and decoder, with all their weights and the noise variance sampled.
 
@@ -47,17 +36,9 @@ class TemperedBAE(gpflow.Module):
     uncertainty is that of the encoder's weights. Missing entries (NaN) enter the encoder as zeros
     and drop out of the likelihood.
 
-    The model is a density for :func:`gpflow_bae.inference.sample_tempered`; ``fit`` calls that, so
-    that the model can stand in a scikit-learn pipeline:
-
-    >>> layers = keras.layers
-    >>> encoder = keras.Sequential([keras.Input((3,)), layers.Dense(2, activation="sigmoid")])
-    >>> decoder = keras.Sequential([keras.Input((2,)), layers.Dense(3, activation="sigmoid")])
-    >>> settings = {"num_samples": 20, "num_replicas": 2, "thinning": 5}
-    >>> model = TemperedBAE(encoder, decoder, settings=settings, progress=False)
-    >>> Y = np.random.default_rng(0).random((10, 3))
-    >>> model.fit(Y).transform(Y).shape  # 2 samples after burn-in, of each of 2 replicas
-    (4, 10, 2)
+    A density for :func:`gpflow_bae.inference.sample_tempered`, or in minibatches for
+    :func:`gpflow_bae.inference.sample_amortized`. In a scikit-learn pipeline stands a
+    :class:`gpflow_bae.estimators.TemperedAutoencoder`.
     """
 
     def __init__(
@@ -68,10 +49,6 @@ class TemperedBAE(gpflow.Module):
         weight_prior: WeightPrior | None = None,
         noise_variance: float = 0.01,
         noise_prior: Any | None = None,
-        settings: Any | None = None,
-        seed: int = 0,
-        codes: str = "samples",
-        progress: bool = True,
     ):
         """
         :param encoder: built Keras 3 model from ``[rows, P]`` to ``[rows, L]``.
@@ -81,18 +58,10 @@ class TemperedBAE(gpflow.Module):
         :param noise_variance: initial tau^2.
         :param noise_prior: prior of tau^2; default InverseGamma(0.01, 3). The published
             concentration, 0, is not a density.
-        :param settings: of ``fit``: a :class:`~gpflow_bae.inference.TemperedSettings`, or a mapping
-            of the fields that differ from its defaults.
-        :param seed: of ``fit``.
-        :param codes: what ``transform`` returns: ``"samples"``, codes of every posterior sample
-            [S, N, L], or ``"mean"``, their average [N, L], which a pipeline can pass on.
-        :param progress: whether ``fit`` shows a progress bar.
         :raises ValueError: if the networks do not fit together.
         """
         super().__init__(name=None)
         prior = weight_prior or normal_prior(5.0)
-        if codes not in ("samples", "mean"):
-            raise ValueError(f'codes must be "samples" or "mean", got {codes!r}.')
         self.encoder = KerasModule(encoder, prior, argument="encoder")
         self.decoder = KerasDecoder(decoder, prior)
         if self.encoder.num_outputs != self.decoder.latent_dim:
@@ -108,18 +77,6 @@ class TemperedBAE(gpflow.Module):
         if noise_prior is None:
             noise_prior = tfd.InverseGamma(*gpflow.utilities.to_default_float([0.01, 3.0]))
         self.likelihood = Gaussian(noise_variance, prior=noise_prior)
-        arguments = {
-            "encoder": encoder,
-            "decoder": decoder,
-            "weight_prior": weight_prior,
-            "noise_variance": noise_variance,
-            "noise_prior": noise_prior,
-            "settings": settings,
-            "seed": seed,
-            "codes": codes,
-            "progress": progress,
-        }
-        self._estimator = _Estimator(arguments)
 
     needs_inputs = False
     splits_over_points = True
@@ -193,78 +150,3 @@ class TemperedBAE(gpflow.Module):
             return tf.reduce_sum(tf.cast(rows, gpflow.default_float()))
 
         return self.map_samples(one, values)
-
-    # What scikit-learn expects of a step in a pipeline. `fit` is the one place where a model knows
-    # an engine, and it learns of it only when it is called.
-
-    def fit(self, Y: Any, y: Any = None) -> TemperedBAE:
-        """Sample the posterior given rows ``Y [N, P]``; ``y`` is ignored.
-
-        The samples are in :attr:`posterior_`.
-        """
-        from ..inference import TemperedSettings, sample_tempered
-
-        settings = self._estimator.arguments["settings"]
-        if not isinstance(settings, TemperedSettings):
-            settings = TemperedSettings(**(settings or {}))
-        self._estimator.posterior = sample_tempered(
-            self,
-            Y,
-            settings,
-            seed=self._estimator.arguments["seed"],
-            progress=self._estimator.arguments["progress"],
-        )
-        return self
-
-    @property
-    def posterior_(self) -> Any:
-        """A :class:`~gpflow_bae.posteriors.TemperedPosterior`; None before ``fit``."""
-        return self._estimator.posterior
-
-    def transform(self, Y: Any) -> np.ndarray:
-        """Codes of rows ``Y [N, P]``: ``[S, N, L]``, or ``[N, L]`` with ``codes="mean"``."""
-        codes = self._fitted().encode(Y)
-        return codes if self._estimator.arguments["codes"] == "samples" else codes.mean(0)
-
-    def fit_transform(self, Y: Any, y: Any = None) -> np.ndarray:
-        """``fit`` and then ``transform`` of the same rows."""
-        return self.fit(Y, y).transform(Y)
-
-    def inverse_transform(self, codes: Any) -> np.ndarray:
-        """Rows ``[N, P]`` averaged over the posterior.
-
-        :param codes: ``[N, L]``, or each sample's own ``[S, N, L]``.
-        """
-        return self._fitted().decode(codes).mean(0)
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return dict(self._estimator.arguments)
-
-    def set_params(self, **arguments: Any) -> TemperedBAE:
-        """Replace constructor arguments; what was fitted is forgotten."""
-        unknown = sorted(set(arguments) - set(self._estimator.arguments))
-        if unknown:
-            raise ValueError(
-                f"TemperedBAE has no parameter {unknown}; it has "
-                f"{sorted(self._estimator.arguments)}."
-            )
-        self.__init__(**{**self._estimator.arguments, **arguments})  # type: ignore[misc]
-        return self
-
-    def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import Tags, TargetTags, TransformerTags
-
-        tags = Tags(estimator_type=None, target_tags=TargetTags(required=False))
-        tags.transformer_tags = TransformerTags()
-        return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return self._estimator.posterior is not None
-
-    def _fitted(self) -> Any:
-        if self._estimator.posterior is None:
-            raise RuntimeError(
-                "This TemperedBAE has no posterior samples yet: call fit(Y) before transform."
-            )
-        return self._estimator.posterior

@@ -22,7 +22,7 @@ _CHUNK = 4096  # cells, whose predictions are made in one call
 class GPLVMPosterior:
     """A fitted GPLVM with the codes of some rows: those of the fit, or new ones.
 
-    ``model.latents_for_new(Ynew)`` makes one of new rows.
+    ``gpflow_bae.inference.latents_for_new(model, Ynew)`` makes one of new rows.
     """
 
     def __init__(self, model: Any, data: Any, posterior: PointPosterior | None = None):

@@ -1,6 +1,6 @@
 """Runs of Algorithm 1: equal seeds, folders, divergence, and SIGKILL.
 
-This file is also the program that the SIGKILL test runs: ``test_sampling.py OUT_DIR BATCH_SIZE``.
+This file is also the program that the SIGKILL test runs: ``test_sampling.py OUT_DIR WHEN``.
 """
 
 from __future__ import annotations
@@ -59,6 +59,18 @@ def ball_model(P: int = 36) -> models.SGPBAE:
     )
 
 
+def start(**options: Any) -> inference.WarmStart:
+    """Four fits, one after the other, of which the third is the variational one."""
+    keras.utils.set_random_seed(1)
+    return inference.WarmStart(
+        encoders.GaussianEncoder(dense(36, 4)),
+        inference.VariationalSettings(num_steps=100),
+        num_encoder_steps=10,
+        num_initial_steps=10,
+        **options,
+    )
+
+
 def sample(
     out_dir: pathlib.Path | None = None, batch_size: int | None = None, **kwargs: Any
 ) -> gpflow_bae.Posterior:
@@ -69,9 +81,16 @@ def sample(
     )
 
 
+def sample_as(when: str, out_dir: pathlib.Path | None = None, **kwargs: Any) -> Any:
+    """The run that is killed in some round, with minibatches or without, or in its start."""
+    if when == "start":
+        return sample(out_dir, **({"warm_start": start()} | kwargs))
+    return sample(out_dir, 2 if when == "minibatches" else None, **kwargs)
+
+
 @functools.cache
-def uninterrupted(batch_size: int | None) -> gpflow_bae.Posterior:
-    return sample(None, batch_size)
+def uninterrupted(when: str) -> gpflow_bae.Posterior:
+    return sample_as(when)
 
 
 def assert_bitwise_equal(one: gpflow_bae.Posterior, other: gpflow_bae.Posterior) -> None:
@@ -87,57 +106,63 @@ def assert_bitwise_equal(one: gpflow_bae.Posterior, other: gpflow_bae.Posterior)
         assert np.array_equal(final, values[-1])
 
 
+KILLED = ("rounds", "minibatches", "start")
+
+
 @pytest.fixture(scope="module")
-def killed_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int | None, pathlib.Path]:
-    """Folders of two runs that were killed with SIGKILL, by the batch size of their rounds."""
-    folders = {b: tmp_path_factory.mktemp("run") / str(b) for b in (None, 2)}
+def killed_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pathlib.Path]:
+    """Folders of runs that were killed with SIGKILL, by when."""
+    folders = {when: tmp_path_factory.mktemp("run") / when for when in KILLED}
     root = str(pathlib.Path(gpflow_bae.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, __file__, str(folder), str(batch_size or 0)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for batch_size, folder in folders.items()
-    ]
-    for process in processes:
-        output, _ = process.communicate(timeout=300)
-        assert process.returncode == -signal.SIGKILL, output
+    process = subprocess.run(  # one process that forks: TensorFlow takes long to load
+        [sys.executable, __file__, *(f"{when}={folder}" for when, folder in folders.items())],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
+    assert process.returncode == 0, process.stdout
     return folders
 
 
-@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("when", KILLED)
 def test_killed_and_resumed_is_an_uninterrupted_run(
-    batch_size: int | None, killed_runs: dict[int | None, pathlib.Path]
+    when: str, killed_runs: dict[str, pathlib.Path]
 ) -> None:
     """Bit by bit: round r draws from seed (7, r) alone, and the checkpoint holds all the rest.
 
-    That is the chain with its statistics, the encoder, Adam's moments, and the history.
+    That is the chain with its statistics, the encoder, Adam's moments, and the history; of a start
+    it is the fits that are finished, and where the present one was.
     """
-    folder = killed_runs[batch_size]
-    checkpoint = tf.train.latest_checkpoint(folder / "checkpoints")
-    counters = tf.train.load_variable(checkpoint, "store/counters/.ATTRIBUTES/VARIABLE_VALUE")
-    assert counters.tolist() == [4, 1], "the kill must lose a round"
-    rounds = []
-    resumed = sample(
-        folder, batch_size, resume=True, callback=lambda number, _: rounds.append(number)
-    )
-    assert rounds == [5, 6, 7, 8]
-    assert_bitwise_equal(resumed, uninterrupted(batch_size))
+    folder = killed_runs[when]
+    if when == "start":
+        assert not (folder / "state.npz").exists(), "the kill must be in the start"
+        kept = sorted(path.name for path in (folder / "start_0").iterdir() if path.is_dir())
+        assert kept == ["first_decoder", "first_encoder", "variational"]
+    else:
+        with np.load(folder / "state.npz") as state:
+            counters = [int(state[f"run/{name}"]) for name in ("number", "num_samples")]
+        assert counters == [4, 1], "the kill must lose a round"
+    rounds: list[int] = []
+
+    def note(number: int, _: Any) -> None:
+        rounds.append(number)
+
+    resumed = sample_as(when, folder, resume=True, callback=note)
+    assert rounds == list(range(1 if when == "start" else 5, 9))
+    assert_bitwise_equal(resumed, uninterrupted(when))
     # A finished run has nothing left to do.
     rounds.clear()
-    again = sample(folder, batch_size, resume=True, callback=lambda n, _: rounds.append(n))
+    again = sample_as(when, folder, resume=True, callback=note)
     assert rounds == []
-    assert_bitwise_equal(again, uninterrupted(batch_size))
+    assert_bitwise_equal(again, uninterrupted(when))
 
 
 def test_equal_seeds_give_equal_samples_others_others() -> None:
     """In one process; and every draw depends on the seed."""
-    first, other = uninterrupted(None), sample(seed=8)
+    first, other = uninterrupted("rounds"), sample(seed=8)
     assert_bitwise_equal(first, sample())
     assert not np.any(first.latents == other.latents)
     for a, b in zip(first.parameters, other.parameters, strict=True):
@@ -145,10 +170,10 @@ def test_equal_seeds_give_equal_samples_others_others() -> None:
 
 
 def test_a_folder_with_a_run_is_not_overwritten(
-    killed_runs: dict[int | None, pathlib.Path],
+    killed_runs: dict[str, pathlib.Path],
 ) -> None:
     """The same run again needs ``resume``; another one needs another folder, and is told why."""
-    folder = killed_runs[None]
+    folder = killed_runs["rounds"]
     before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
     with pytest.raises(ValueError, match="with these settings already; .* resume=True"):
         sample(folder)
@@ -235,16 +260,13 @@ def assert_checkpoint_is_good(
     folder: pathlib.Path, last_round: int, largest_code: float = np.inf
 ) -> None:
     """The newest checkpoint is that of ``last_round``; all is finite, codes are below a limit."""
-    reader = tf.train.load_checkpoint(str(folder / "checkpoints"))
-    names = reader.get_variable_to_shape_map()
-    counters = reader.get_tensor("store/counters/.ATTRIBUTES/VARIABLE_VALUE")
-    assert counters[0] == last_round
-    assert any("optimizer" in n for n in names) and any("encoder" in n for n in names)
-    for name in names:
-        value = reader.get_tensor(name)
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-            limit = largest_code if name.startswith("store/chain") else np.inf
-            assert np.all(np.abs(value) < limit), name
+    with np.load(folder / "state.npz") as state:
+        assert int(state["run/number"]) == last_round
+        assert any(name.startswith("encoder/adam/") for name in state.files)
+        for name in state.files:
+            if state[name].dtype.kind == "f":
+                limit = largest_code if name.startswith("sampler/") else np.inf
+                assert np.all(np.abs(state[name]) < limit), name
 
 
 @pytest.mark.parametrize("burnin", [0, 30])
@@ -291,17 +313,29 @@ def test_a_run_that_stops_early_goes_on_as_if_it_had_not(tmp_path: pathlib.Path)
     """max_samples cuts a run short; resumed without it, the samples are an uninterrupted run's."""
     short = sample(tmp_path / "run", max_samples=1)
     assert short.num_samples == 1
-    assert_bitwise_equal(sample(tmp_path / "run", resume=True), uninterrupted(None))
+    assert_bitwise_equal(sample(tmp_path / "run", resume=True), uninterrupted("rounds"))
     with pytest.raises(ValueError, match="max_samples must be at least 1, got 0"):
         sample(max_samples=0)
 
 
-if __name__ == "__main__":
+def run_and_die(when: str, folder: pathlib.Path) -> None:
+    """The process gets no chance to write anything more."""
 
     def kill(number: int, _: Any) -> None:
-        """The process gets no chance to write anything more."""
-        if number == KILLED_AFTER:
+        if when == "start" or number == KILLED_AFTER:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    tf.config.threading.set_intra_op_parallelism_threads(2)  # as tests/conftest.py does
-    sample(pathlib.Path(sys.argv[1]), int(sys.argv[2]) or None, callback=kill)
+    options = {"warm_start": start(callback=kill)} if when == "start" else {"callback": kill}
+    sample_as(when, folder, **options)
+
+
+if __name__ == "__main__":
+    for argument in sys.argv[1:]:
+        child = os.fork()  # before TensorFlow has started its own threads
+        if child == 0:
+            tf.config.threading.set_intra_op_parallelism_threads(2)  # as tests/conftest.py does
+            name, path = argument.split("=", 1)
+            run_and_die(name, pathlib.Path(path))
+        else:
+            _, status = os.waitpid(child, 0)
+            assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, argument

@@ -16,8 +16,7 @@ import tensorflow_probability as tfp
 from gpflow_bae import decoders, functional, inference, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference import whitening
-from gpflow_bae.inference.mode import initial_values
-from gpflow_bae.inference.tempered import TemperedBlocks
+from gpflow_bae.inference.starts import initial_values
 
 N, P, L = 30, 3, 2
 NOISE_VARIANCE, PRIOR_SCALE = 0.25, 2.0
@@ -146,11 +145,10 @@ def test_each_phase_is_traced_once() -> None:
     model = small_model()
     data = prepare_data(model, (None, rows()))
     values, _ = initial_values(model, data, SHORT, seed=0, progress=False)
-    blocks = TemperedBlocks(model, data, SHORT, whitening.Whitening("none", values, ()))
-    chain = blocks.initial_chain()
-    while int(chain.step) < SHORT.num_samples:
-        chain, _ = blocks(chain, 0, SHORT.num_samples)
-    assert blocks.tracing_count == 2
+    algorithm = inference.TemperedSampling(model, data, SHORT)
+    coordinates = whitening.Whitening("none", values, ())
+    inference.run(algorithm, lambda: algorithm.initial_chain(coordinates), progress=False)
+    assert algorithm.tracing_count == 2
 
 
 def test_density_is_an_independent_computation() -> None:

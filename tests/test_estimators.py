@@ -1,4 +1,4 @@
-"""TemperedBAE as a model and as a step of a scikit-learn pipeline."""
+"""TemperedAutoencoder as a step of a scikit-learn pipeline, and its model's checks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sklearn.pipeline
 import sklearn.preprocessing
 
 from gpflow_bae import models
+from gpflow_bae.estimators import TemperedAutoencoder
 
 P, L = 4, 2
 SETTINGS = {"num_samples": 20, "num_replicas": 2, "thinning": 5}
@@ -21,9 +22,9 @@ def network(num_inputs: int, num_outputs: int) -> keras.Model:
     return keras.Sequential([keras.Input((num_inputs,)), dense])
 
 
-def model(**arguments: object) -> models.TemperedBAE:
+def model(**arguments: object) -> TemperedAutoencoder:
     defaults = {"settings": SETTINGS, "progress": False}
-    return models.TemperedBAE(network(P, L), network(L, P), **(defaults | arguments))
+    return TemperedAutoencoder(network(P, L), network(L, P), **(defaults | arguments))
 
 
 def rows() -> np.ndarray:
@@ -59,7 +60,7 @@ def test_parameters_are_those_of_the_constructor() -> None:
     first = model(noise_variance=0.3)
     assert first.get_params()["noise_variance"] == 0.3
     first.set_params(noise_variance=0.4)
-    np.testing.assert_allclose(first.likelihood.variance, 0.4)
+    np.testing.assert_allclose(first.model.likelihood.variance, 0.4)
     with pytest.raises(ValueError, match="no parameter"):
         first.set_params(noise=1.0)
 
