@@ -7,7 +7,7 @@ from .encoder_losses import encoder_loss
 from .new_rows import latents_for_new
 from .objectives import GECO, EvidenceLowerBound, Objective
 from .run import Algorithm, Run, run
-from .sampling import sample_amortized
+from .sampling import sample_amortized, sampling_algorithm
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
 from .starts import PriorMeanStart, WarmStart, smoothest_projections
 from .tempered import TemperedChain, TemperedSampling, TemperedTrace
@@ -47,6 +47,7 @@ __all__ = [
     "run",
     "sample_amortized",
     "sample_tempered",
+    "sampling_algorithm",
     "smoothest_projections",
     "variational_loss",
 ]

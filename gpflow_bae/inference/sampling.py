@@ -26,12 +26,12 @@ from .settings import AmortizedSettings, amortized_preset
 from .starts import PriorMeanStart, WarmStart
 from .weight_sampling import WeightSampling
 
-__all__ = ["sample_amortized"]
+__all__ = ["sample_amortized", "sampling_algorithm"]
 
 Start: TypeAlias = WarmStart | PriorMeanStart
 
 
-def _algorithm(model: Any) -> type[ChainSampling]:
+def sampling_algorithm(model: Any) -> type[ChainSampling]:
     """How a model's posterior is explored."""
     if isinstance(model, TemperedBAE):
         return WeightSampling
@@ -96,7 +96,7 @@ def sample_amortized(
     if jit_compile is None:
         jit_compile = bool(tf.config.list_physical_devices("GPU"))
     observations = prepare_data(model, data, settings.batch_size)
-    algorithm = _algorithm(model)(
+    algorithm = sampling_algorithm(model)(
         model,
         observations,
         settings,
