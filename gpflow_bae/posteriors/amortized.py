@@ -85,10 +85,8 @@ class Posterior(BankPosterior):
         :param kwargs: ``temperature``; ``history``, log prior, log likelihood and encoder loss of
             each round [rounds, 3]; ``seconds`` by phase; ``warm_start_losses`` [steps].
         """
-        kwargs["mask"] = data.mask
-        return cls(
-            model, *bank_of_lists(model, parameters, encoder, data.X, data.Y, latents, **kwargs)
-        )
+        arrays = (parameters, encoder, data.X, data.Y, latents)
+        return cls(model, *bank_of_lists(model, *arrays, mask=data.mask, **kwargs))
 
     @classmethod
     def from_samples(
