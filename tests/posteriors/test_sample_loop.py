@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,23 @@ def test_codes_are_those_of_a_loop(posterior: Posterior, memory: int) -> None:
         )
     ]
     assert_close([draws], [np.array(expected)])
+
+
+def test_a_bank_without_encoder_leaves_the_models_own(posterior: Posterior) -> None:
+    """Its weights are what a bank that repeats them has."""
+    own = {
+        path: np.tile(v.numpy(), (2, 3, *[1] * len(v.shape)))
+        for path, v in zip(
+            posterior.model.encoder_paths, posterior.model.encoder_variables, strict=True
+        )
+    }
+    without, repeated = (
+        Posterior(posterior.model, dataclasses.replace(posterior.bank, encoder=e), posterior.data)
+        for e in ({}, own)
+    )
+    assert without.encoder == [] and without.num_samples == 6
+    options = {"num_draws": 2, "num_codes": 1}
+    assert_close(*(p.predict(small.X_NEW, **options) for p in (without, repeated)))
 
 
 def test_tempered_predictions_are_those_of_a_loop(memory: int) -> None:

@@ -84,6 +84,9 @@ def test_a_posterior_comes_back_with_its_data(posterior: Posterior, tmp_path: pa
     )
     complete.save(path)
     assert Posterior.load(path, posterior.model).mask is None
+    plain = Posterior(posterior.model, posterior.bank, small.data(missing=0.2))
+    np.testing.assert_array_equal(plain.mask, posterior.mask)
+    np.testing.assert_array_equal(plain.Y, posterior.Y)
 
 
 def test_tempered_chains_come_back(tmp_path: pathlib.Path) -> None:
