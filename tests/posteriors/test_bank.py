@@ -122,11 +122,12 @@ def test_pool_puts_chains_side_by_side() -> None:
         seconds={"sampling": 2.0, "warm_start": 1.0},
         trace={"log_prior": np.zeros((C, 5)), "accepted": np.ones((C, 6), bool)},
     )
-    pooled = Bank.pool(bank(), other, bank())
+    pooled = Bank.pool(bank(), other, bank(200.0))
     assert (pooled.num_chains, pooled.num_samples) == (3 * C, S)
     for path, values in pooled.parameters.items():
         np.testing.assert_array_equal(values[:C], bank().parameters[path])
         np.testing.assert_array_equal(values[C : 2 * C], other.parameters[path])
+        np.testing.assert_array_equal(values[2 * C :], bank(200.0).parameters[path])
     assert pooled.latents.shape == (3 * C, S, 1, 4, 2)
     assert list(pooled.trace) == ["log_prior"]  # the other trace has another number of rounds
     assert pooled.settings["seed"] == [3, 4, 3] and pooled.settings["kind"] is None
