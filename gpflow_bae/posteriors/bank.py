@@ -67,9 +67,9 @@ class Bank:
             object.__setattr__(self, name, value)  # frozen for everyone else
 
         for name in ("parameters", "encoder", "trace"):
-            keep(name, {k: np.asarray(v) for k, v in getattr(self, name).items()})
+            keep(name, {k: np.asarray(v, order="C") for k, v in getattr(self, name).items()})
         if self.latents is not None:
-            keep("latents", np.asarray(self.latents))
+            keep("latents", np.asarray(self.latents, order="C"))
         plain = json.dumps(dict(self.settings), default=_plain)
         keep("settings", json.loads(plain))
         keep("versions", dict(self.versions))
@@ -154,8 +154,9 @@ class Bank:
         :raises IndexError: for a number that is not below S.
         :raises ValueError: if none is left.
         """
-        chosen = samples if isinstance(samples, slice) else np.atleast_1d(samples)
-        return self._with_samples(lambda v: v[:, chosen])
+        if not isinstance(samples, slice):
+            samples = np.atleast_1d(np.asarray(samples, None if np.size(samples) else int))
+        return self._with_samples(lambda v: v[:, samples])
 
     def thin(self, every: int) -> Bank:
         """The samples 0, every, 2 every, ... of every chain.
