@@ -40,8 +40,7 @@ def main(argv: list[str]) -> None:
 
     from experiments.common import provenance
     from experiments.imputation_plans import build_model, default_plan
-    from gpflow_bae.data import prepare_data
-    from gpflow_bae.datasets.multi_output import MultiOutputTable
+    from gpflow_bae.data import MultiOutputTable, prepare_data
     from gpflow_bae.inference.variational import variational_loss
 
     sizes = [2**k for k in range(8, 30) if 2**k <= FLAGS.largest]

@@ -119,7 +119,7 @@ def main(argv: list[str], table_name: str) -> None:
     """Run one model on a table, from one or several initialisations, and write results."""
     if len(argv) > 1:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
-    from gpflow_bae.datasets.multi_output import hold_out
+    from gpflow_bae.data import hold_out
 
     out_dir = pathlib.Path(FLAGS.out_dir)
     baseline = FLAGS.model in BASELINES

@@ -19,7 +19,7 @@ from gpflow_bae import (
     likelihoods,
     models,
 )
-from gpflow_bae.datasets.multi_output import MultiOutputTable
+from gpflow_bae.data import MultiOutputTable
 
 __all__ = ["MODELS", "NETS", "Plan", "build_model", "default_plan"]
 

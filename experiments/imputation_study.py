@@ -15,8 +15,7 @@ import tensorflow as tf
 from experiments.baselines import scores
 from experiments.imputation_plans import Plan, build_model, gaussian_encoder
 from gpflow_bae import inference, latent_priors, models
-from gpflow_bae.data import prepare_data
-from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
+from gpflow_bae.data import MultiOutputTable, Standardiser, prepare_data
 from gpflow_bae.posteriors import Posterior
 
 __all__ = ["Outcome", "encoder_only", "fit", "mixture_scores", "predict", "run"]

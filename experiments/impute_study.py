@@ -17,7 +17,7 @@ from experiments import imputation_study
 from experiments.baselines import independent_gps, linear_interpolation, mean, scores
 from experiments.imputation_plans import Plan, build_model, default_plan
 from experiments.impute_table import INTERVAL, UserTable
-from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser, hold_out
+from gpflow_bae.data import MultiOutputTable, Standardiser, hold_out
 from gpflow_bae.posteriors import Posterior
 
 __all__ = ["SavedFit", "check", "draw", "make_plan"]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from gpflow_bae.datasets.multi_output import MultiOutputTable, pad_tasks
+from gpflow_bae.data import MultiOutputTable, pad_tasks
 
 __all__ = ["UserTable", "read_table", "write_table"]
 

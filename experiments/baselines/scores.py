@@ -6,7 +6,7 @@ import numpy as np
 from check_shapes import check_shapes
 
 from gpflow_bae import metrics
-from gpflow_bae.datasets.multi_output import MultiOutputTable
+from gpflow_bae.data import MultiOutputTable
 
 __all__ = ["score", "score_outputs"]
 

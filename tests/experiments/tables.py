@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.baselines import gp_fitting
-from gpflow_bae.datasets.multi_output import MultiOutputTable
+from gpflow_bae.data import MultiOutputTable
 
 ONE_RUN = gp_fitting.FitSettings(num_restarts=1)
 # For what holds at any hyperparameters.

@@ -14,8 +14,8 @@ import sklearn.linear_model
 
 from experiments.baselines import gp_fitting, gpar, independent_gps, linear_interpolation, scores
 from experiments.baselines import mean as mean_baseline
+from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.datasets import jura
-from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
 from tests.experiments.tables import NAN, ONE_RUN, SHORT_RUN, make_table, waves
 
 _BESIDE = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"

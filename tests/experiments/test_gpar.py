@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.baselines import gpar, independent_gps, scores
-from gpflow_bae.datasets.multi_output import MultiOutputTable
+from gpflow_bae.data import MultiOutputTable
 from tests.experiments.tables import ONE_RUN, SHORT_RUN, make_table, waves
 
 

@@ -12,7 +12,7 @@ from experiments import imputation_plans as plans
 from experiments import imputation_study as study
 from experiments.baselines import scores
 from gpflow_bae import models
-from gpflow_bae.datasets.multi_output import MultiOutputTable
+from gpflow_bae.data import MultiOutputTable
 
 N = 24
 

@@ -10,7 +10,7 @@ import pytest
 
 from experiments import impute_study as study
 from experiments import impute_table
-from gpflow_bae.datasets.multi_output import MultiOutputTable
+from gpflow_bae.data import MultiOutputTable
 
 COLUMNS = {"outputs": ["a", "b"], "time": "day", "inputs": (), "task": "station"}
 

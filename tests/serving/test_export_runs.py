@@ -14,9 +14,8 @@ from experiments.imputation_plans import build_model, default_plan
 from experiments.impute_study import SavedFit
 from experiments.moving_ball_plans import Plan
 from gpflow_bae import serving
-from gpflow_bae.data import prepare_data
+from gpflow_bae.data import MultiOutputTable, Standardiser, prepare_data
 from gpflow_bae.datasets import moving_ball
-from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
 from gpflow_bae.inference.checkpoints import RunDirectory
 from gpflow_bae.posteriors import Posterior
 
