@@ -25,7 +25,16 @@ from setuptools import find_packages
 from gpflow_bae.versions import __version__
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-EXTRAS = {"diagnostics", "docs", "experiments", "onnx", "serving", "tensorboard", "test"}
+EXTRAS = {
+    "diagnostics",
+    "docs",
+    "experiments",
+    "impute",
+    "onnx",
+    "serving",
+    "tensorboard",
+    "test",
+}
 # Tools that a build without isolation takes from this environment. From 70.1 on, setuptools makes
 # wheels without the package wheel, but older ones do not.
 BUILD_TOOLS = ("build", "setuptools", "wheel")
