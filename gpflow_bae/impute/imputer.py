@@ -217,9 +217,11 @@ class Imputer:
                 "<out>.posterior for the command."
             )
         record = json.loads((folder / "fit.json").read_text())
-        plan: dict[str, Any] = record["plan"]
+        fields: dict[str, Any] = record["plan"]
+        for name in ("encoder_widths", "decoder_widths"):
+            fields[name] = tuple(fields[name])
         imputer = cls(**record["arguments"])
-        imputer.plan_ = Plan(**{k: tuple(v) if isinstance(v, list) else v for k, v in plan.items()})
+        imputer.plan_ = Plan(**fields)
         imputer.input_centre_ = np.array(record["input_centre"])
         imputer.input_scale_ = np.array(record["input_scale"])
         imputer.standardiser_ = Standardiser(
