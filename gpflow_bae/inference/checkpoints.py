@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,22 +11,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..files import write_atomically
+
 __all__ = ["RunDirectory", "write_atomically"]
-
-
-def write_atomically(path: Path, write: Any) -> None:
-    """Call ``write(file)`` on a temporary neighbour of ``path``, then rename it into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 class RunDirectory:

@@ -1,8 +1,16 @@
 """Banks of posterior samples, and the predictions that average over them."""
 
 from .amortized import Posterior
+from .bank import Bank
 from .gplvm import GPLVMPosterior
 from .predictions import LatentSamples, Prediction
 from .tempered import TemperedPosterior
 
-__all__ = ["GPLVMPosterior", "LatentSamples", "Posterior", "Prediction", "TemperedPosterior"]
+__all__ = [
+    "Bank",
+    "GPLVMPosterior",
+    "LatentSamples",
+    "Posterior",
+    "Prediction",
+    "TemperedPosterior",
+]

@@ -3,72 +3,98 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow as tf
-from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from .. import diagnostics, functional
-from ..encoders import side_inputs
-from ..mcmc.noise import standard_noise
+from .. import functional
+from ..data import Observations, prepare_data
 from ..models import BayesianAutoencoder
+from .bank import Bank
+from .base import BankPosterior
+from .conditionals import decode_draws, encoder_draws, latent_given_codes, latent_given_pseudo
 from .given import as_inputs, check_given
+from .lists import HISTORY, bank_of_lists
 from .predictions import LatentSamples, Prediction
+from .sample_loop import SampleLoop
 
 __all__ = ["Posterior"]
 
 
-class Posterior:
+class Posterior(BankPosterior):
     """Posterior samples of decoder, prior and encoder: each sample is consistent in itself.
 
-    Latent moments average over samples of one chain; code space has symmetries (rotations, for
-    channels that share a kernel), so chains are compared through predictions, not through codes.
+    Predictions average over all samples of all chains, [C S] of them, chain after chain. Code space
+    has symmetries (rotations, for channels that share a kernel), and chains may differ by one: then
+    averaged codes mean nothing, so chains are compared through predicted observations.
     """
 
-    def __init__(
-        self,
+    def __init__(self, model: BayesianAutoencoder, bank: Any, data: Any, *old: Any, **older: Any):
+        """
+        :param bank: the samples, a :class:`~gpflow_bae.posteriors.Bank`.
+        :param data: training data, :class:`~gpflow_bae.data.Observations`, which predictions
+            condition on unless told otherwise.
+
+        The arguments of :meth:`from_arrays` are taken too, in the order ``model, parameters,
+        encoder, X, Y, latents, temperature, history, seconds, warm_start_losses, mask``, as long
+        as callers pass lists of arrays.
+
+        :raises ValueError: if ``bank`` holds samples of another model, or codes of other data.
+        """
+        if not isinstance(bank, Bank):
+            bank, data = bank_of_lists(model, bank, data, *old, **older)
+        elif old or older:
+            raise TypeError(
+                f"Posterior(model, bank, data) takes nothing more, got {[*old, *older]}; what the "
+                "run says of itself is in the bank."
+            )
+        super().__init__(model, bank)
+        if bank.latents is not None and bank.latents.shape[2:4] != tuple(data.Y.shape[:2]):
+            raise ValueError(
+                f"bank has codes of {bank.latents.shape[2:4]} tasks and points, data has "
+                f"{tuple(data.Y.shape[:2])}; pass the data that the codes were sampled for."
+            )
+        self.data = data
+        self._latent = SampleLoop(functools.partial(latent_given_pseudo, model))
+        self._from_codes = SampleLoop(functools.partial(latent_given_codes, model))
+        self._decode = SampleLoop(functools.partial(decode_draws, model))
+        self._draw = SampleLoop(functools.partial(encoder_draws, model))
+
+    @classmethod
+    def from_arrays(
+        cls,
         model: BayesianAutoencoder,
+        data: Observations,
         parameters: Sequence[np.ndarray],
         encoder: Sequence[np.ndarray],
-        X: TensorType | None,
-        Y: TensorType,
         latents: np.ndarray | None = None,
-        temperature: float = 1.0,
-        history: np.ndarray | None = None,
-        seconds: Mapping[str, float] | None = None,
-        warm_start_losses: np.ndarray | None = None,
-        mask: TensorType | None = None,
-    ):
-        """
+        **kwargs: Any,
+    ) -> Posterior:
+        """One chain, from plain arrays.
+
         :param parameters: unconstrained values [S, ...] in the order of ``model.sampled_paths``.
         :param encoder: encoder weights [S, ...] in the order of ``model.encoder_paths``.
-        :param X, Y: training data, inputs [T or 1, N, D] and observations [T, N, P] with zeros
-            where missing; predictions condition on them unless told otherwise.
         :param latents: the codes that were sampled with the parameters [S, T, N, L]; None for a
             variational model, whose codes come from the encoder.
-        :param history: log prior, log likelihood and encoder loss of each round [rounds, 3].
-        :param mask: [T, N, P], where ``Y`` is observed; None where nothing is missing.
+        :param kwargs: ``temperature``; ``history``, log prior, log likelihood and encoder loss of
+            each round [rounds, 3]; ``seconds`` by phase; ``warm_start_losses`` [steps].
         """
-        self.model = model
-        self.parameters, self.encoder = list(parameters), list(encoder)
-        self.X, self.Y, self.mask, self.latents = X, Y, mask, latents
-        self.temperature, self.history = temperature, history
-        self.seconds = dict(seconds or {})
-        self.warm_start_losses = warm_start_losses
-        self._latent = tf.function(self._latent_given_pseudo, autograph=False)
-        self._from_codes = tf.function(self._latent_given_codes, autograph=False)
-        self._decode = tf.function(self._decode_draws, autograph=False)
-        self._draw = tf.function(self._encoder_draw, autograph=False)
+        kwargs["mask"] = data.mask
+        return cls(
+            model, *bank_of_lists(model, parameters, encoder, data.X, data.Y, latents, **kwargs)
+        )
 
     @classmethod
     def from_samples(
         cls,
         model: BayesianAutoencoder,
-        data: Any,
+        data: Observations,
         samples: Sequence[Mapping[str, np.ndarray]],
         **kwargs: Any,
     ) -> Posterior:
@@ -77,18 +103,10 @@ class Posterior:
         def stack(prefix: str, count: int) -> list[np.ndarray]:
             return [np.stack([s[f"{prefix}_{i}"] for s in samples]) for i in range(count)]
 
-        return cls(
-            model,
-            stack("parameter", len(model.sampled_paths)),
-            stack("encoder", len(model.encoder_paths)),
-            data.X,
-            data.Y,
-            latents=(
-                np.stack([s["latents"] for s in samples]) if "latents" in samples[0] else None
-            ),
-            mask=data.mask,
-            **kwargs,
-        )
+        parameters = stack("parameter", len(model.sampled_paths))
+        encoder = stack("encoder", len(model.encoder_paths))
+        latents = np.stack([s["latents"] for s in samples]) if "latents" in samples[0] else None
+        return cls.from_arrays(model, data, parameters, encoder, latents, **kwargs)
 
     @classmethod
     def from_point(
@@ -100,41 +118,81 @@ class Posterior:
     ) -> Posterior:
         """A bank of one: the model as it stands, for example after variational training.
 
+        :param data: ``(X, Y)`` with NaN where missing, or what
+            :func:`~gpflow_bae.data.prepare_data` makes of it.
         :param draws: unconstrained parameters [S, ...] drawn from an approximate posterior, in the
             order of ``model.sampled_paths``, instead; the encoder is one for all.
+        :param kwargs: as in :meth:`from_arrays`.
         """
         if draws is None:
             values = functional.unconstrained_values(model.sampled_parameters)
             draws = [v.numpy()[None] for v in values]
         count = len(draws[0])
         encoder = [np.repeat(v.numpy()[None], count, 0) for v in model.encoder_variables]
-        return cls(model, draws, encoder, data.X, data.Y, mask=data.mask, **kwargs)
+        return cls.from_arrays(model, prepare_data(model, data), draws, encoder, **kwargs)
 
     @property
-    def num_samples(self) -> int:
-        """Number of posterior samples S."""
-        return len(self.encoder[0])
+    def parameters(self) -> list[np.ndarray]:
+        """Unconstrained values [C S, ...] in the order of ``model.sampled_paths``."""
+        return [_flat(v) for v in self.bank.parameters.values()]
+
+    @property
+    def encoder(self) -> list[np.ndarray]:
+        """Encoder weights [C S, ...] in the order of ``model.encoder_paths``; may be empty."""
+        return [_flat(v) for v in self.bank.encoder.values()]
+
+    @property
+    def latents(self) -> np.ndarray | None:
+        """The codes that were sampled with the parameters [C S, T, N, L], if they were."""
+        return None if self.bank.latents is None else _flat(self.bank.latents)
+
+    @property
+    def X(self) -> TensorType | None:
+        """Training inputs [T or 1, N, D]."""
+        return self.data.X
+
+    @property
+    def Y(self) -> TensorType:
+        """Training observations [T, N, P], zeros where missing."""
+        return self.data.Y
+
+    @property
+    def mask(self) -> TensorType | None:
+        """Where ``Y`` is observed [T, N, P]; None where nothing is missing."""
+        return self.data.mask
+
+    @property
+    def temperature(self) -> float:
+        """Of the chains; 1 is the posterior."""
+        return self.bank.temperature
+
+    @property
+    def history(self) -> np.ndarray | None:
+        """Log prior, log likelihood and encoder loss of each round: [rounds, 3], of several
+        chains [C, rounds, 3]; None where the bank has no trace of them.
+        """
+        if not set(HISTORY) <= set(self.bank.trace):
+            return None
+        return self._of_chains(np.stack([self.bank.trace[name] for name in HISTORY], -1))
+
+    @property
+    def warm_start_losses(self) -> np.ndarray | None:
+        """Losses of the warm start [steps], of several chains [C, steps]; None without one."""
+        found = self.bank.trace.get("warm_start_loss")
+        return None if found is None else self._of_chains(found)
+
+    def _of_chains(self, values: np.ndarray) -> np.ndarray:
+        return values[0] if len(values) == 1 else values
 
     def select(self, samples: Sequence[int] | slice) -> Posterior:
-        """The posterior of some of the samples, by their numbers; without the run's history."""
-        chosen = copy.copy(self)
-        chosen.parameters = [v[samples] for v in self.parameters]
-        chosen.encoder = [v[samples] for v in self.encoder]
-        chosen.latents = None if self.latents is None else self.latents[samples]
-        chosen.history = None
+        """The posterior of some of the [C S] samples, by their numbers; without the run's trace."""
+        chosen = copy.copy(self)  # shares what was compiled
+        chosen.bank = dataclasses.replace(self.bank.as_one_chain().select(samples), trace={})
         return chosen
 
     def hyperparameters(self, include_decoder: bool = False) -> dict[str, np.ndarray]:
-        """Constrained samples [S, ...] by parameter path; network weights only when asked."""
-        result = {}
-        parameters = self.model.sampled_parameters
-        for path, parameter, values in zip(
-            self.model.sampled_paths, parameters, self.parameters, strict=True
-        ):
-            if include_decoder or not path.startswith(".decoder"):
-                (constrained,) = functional.constrain([parameter], [tf.constant(values)])
-                result[path] = constrained.numpy()
-        return result
+        """Constrained samples [C S, ...] by parameter path; network weights only when asked."""
+        return {path: _flat(v) for path, v in self.chains(include_decoder).items()}
 
     def latent_samples(
         self,
@@ -158,22 +216,22 @@ class Posterior:
         """
         X, Y, mask = self._given(given)
         Xnew = None if Xnew is None else as_inputs(Xnew)
-        means, variances = [], []
-        for s in range(self.num_samples):
-            if given is None and self.latents is not None:
-                mean = tf.constant(self.latents[s], gpflow.default_float())
-                variance = tf.zeros_like(mean)
-                if Xnew is not None:
-                    draw_seed = tf.constant([seed + 2, s], tf.int32)
-                    mean, variance = self._from_codes(self._sample(s)[0], mean, X, Xnew, draw_seed)
-            else:
-                draw_seed = tf.constant([seed, s], tf.int32)
-                mean, variance = self._latent(
-                    *self._sample(s), X, Y, mask, Xnew, draw_seed, num_draws=num_draws
-                )
-            means.append(mean.numpy())
-            variances.append(variance.numpy())
-        return LatentSamples(np.stack(means), np.stack(variances))
+        latents = self.latents if given is None else None
+        if latents is not None:
+            latents = latents.astype(gpflow.default_float(), copy=False)
+            if Xnew is None:
+                return LatentSamples(latents, np.zeros_like(latents))
+        points = (Y if Xnew is None else Xnew).shape[-2]
+        moments: dict[str, Any] = {
+            "dtypes": (gpflow.default_float(),) * 2,
+            "result_bytes": 16 * int(Y.shape[0]) * int(points) * self.model.latent_dim,
+        }
+        if latents is not None:
+            known = (self.parameters, latents, self._seeds(seed + 2))
+            return LatentSamples(*self._from_codes.map(known, X, Xnew, **moments))
+        samples = (self.parameters, self.encoder, self._seeds(seed))
+        found = self._latent.map(samples, X, Y, mask, Xnew, **moments, num_draws=num_draws)
+        return LatentSamples(*found)
 
     def predict_latent(
         self,
@@ -207,19 +265,14 @@ class Posterior:
         """
         latents = self.latent_samples(Xnew, given, num_draws=num_draws, seed=seed)
         X = self._given(given)[0] if Xnew is None else as_inputs(Xnew)
-        sums: list[np.ndarray] = []
-        for s in range(self.num_samples):
-            moments = self._decode(
-                *self._sample(s),
-                X,
-                latents.mean[s],
-                latents.variance[s],
-                tf.constant([seed + 1, s], tf.int32),
-                num_codes=num_codes,
-                add_code_noise=Xnew is not None,
-            )
-            arrays = [m.numpy() for m in moments]
-            sums = arrays if not sums else [a + b for a, b in zip(sums, arrays, strict=True)]
+        shape = [*latents.mean.shape[1:3], self.data.Y.shape[-1]]
+        sums = self._decode.sum(
+            (self.parameters, self.encoder, *latents, self._seeds(seed + 1)),
+            X,
+            zeros=tuple(np.zeros(shape, gpflow.default_float()) for _ in range(3)),
+            num_codes=num_codes,
+            add_code_noise=Xnew is not None,
+        )
         mean, mean_square, noise = (total / self.num_samples for total in sums)
         return Prediction(mean, noise, np.maximum(mean_square - np.square(mean), 0.0))
 
@@ -251,100 +304,51 @@ class Posterior:
     def encode(self, Y: TensorType, *, num_draws: int = 16, seed: int = 0) -> np.ndarray:
         """Codes drawn by the encoders alone, without the prior: [S, num_draws, T, N, L]."""
         _, Y, mask = self._given((self.X, Y), check_inputs=False)
-        seeds = [tf.constant([seed, s], tf.int32) for s in range(self.num_samples)]
-        draws = [
-            self._draw(*self._sample(s), Y, mask, draw_seed, num_draws=num_draws)
-            for s, draw_seed in enumerate(seeds)
-        ]
-        return np.stack([d.numpy() for d in draws])
+        count = num_draws * int(np.prod(Y.shape[:-1])) * self.model.latent_dim
+        return self._draw.map(
+            (self.parameters, self.encoder, self._seeds(seed)),
+            Y,
+            mask,
+            dtypes=gpflow.default_float(),
+            result_bytes=8 * count,
+            num_draws=num_draws,
+        )
 
     def to_inference_data(self, include_decoder: bool = False) -> Any:
-        """ArviZ ``InferenceData``; see :func:`gpflow_bae.diagnostics.to_inference_data`."""
-        return diagnostics.to_inference_data(
-            self.hyperparameters(include_decoder), self.history, self.temperature
-        )
+        """ArviZ ``InferenceData`` with chains as chains, so that R-hat and ESS come out of it.
 
-    def _sample(self, s: int) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
-        return (
-            [tf.constant(values[s]) for values in self.parameters],
-            [tf.constant(values[s]) for values in self.encoder],
+        See :func:`gpflow_bae.diagnostics.to_inference_data`.
+        """
+        history = (
+            None if self.history is None else self.history.reshape(self.bank.num_chains, -1, 3)
         )
+        return self._inference_data(include_decoder, history=history)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {k: np.asarray(v) for k, v in self.data._asdict().items() if v is not None}
+
+    @classmethod
+    def _restored(
+        cls, model: BayesianAutoencoder, bank: Bank, arrays: dict[str, np.ndarray]
+    ) -> Posterior:
+        stored = {name: arrays.get(name) for name in Observations._fields}
+        data = Observations(*(None if v is None else tf.constant(v) for v in stored.values()))
+        return cls(model, bank, data)
+
+    def _seeds(self, seed: int) -> np.ndarray:
+        """A seed for each sample, [C S, 2]."""
+        return np.array([[seed, s] for s in range(self.num_samples)], np.int32)
 
     def _given(
         self, given: tuple[TensorType | None, TensorType] | None, check_inputs: bool = True
     ) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
         """Inputs, observations with zeros where missing, and the mask (None where none are)."""
-        training = self.X, tf.convert_to_tensor(self.Y), self.mask
+        training = self.data.X, tf.convert_to_tensor(self.data.Y), self.data.mask
         if given is None:
             return training
         return check_given(self.model, training, given, check_inputs)
 
-    @check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
-    def _latent_given_pseudo(
-        self,
-        values: list[tf.Tensor],
-        encoder_values: list[tf.Tensor],
-        X: tf.Tensor | None,
-        Y: tf.Tensor,
-        mask: tf.Tensor | None,
-        Xnew: tf.Tensor | None,
-        seed: tf.Tensor,
-        num_draws: int,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        prior_seed = tf.random.fold_in(seed, 0x9D, alg="philox")
-        model = self.model.bind(values, encoder_values, prior_seed)
-        mean, variance = model.pseudo_observations(X, Y, seed, num_draws, mask)
-        if Xnew is None:
-            q = model.latent_prior.condition(X, mean, variance)
-            return q.mean, q.variance
-        return model.latent_prior.predict(Xnew, X, mean, variance)
 
-    def _latent_given_codes(
-        self,
-        values: list[tf.Tensor],
-        codes: tf.Tensor,
-        X: tf.Tensor | None,
-        Xnew: tf.Tensor,
-        seed: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        prior = self.model.bind(values, seed=seed).latent_prior
-        return prior.predict(Xnew, X, codes, tf.zeros_like(codes))
-
-    def _decode_draws(
-        self,
-        values: list[tf.Tensor],
-        encoder_values: list[tf.Tensor],
-        X: tf.Tensor | None,
-        mean: tf.Tensor,
-        variance: tf.Tensor,
-        seed: tf.Tensor,
-        num_codes: int,
-        add_code_noise: bool,
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Moments of y over draws of the codes: mean, mean square of means, noise variance."""
-        model = self.model.bind(values, encoder_values)
-        if add_code_noise:
-            variance += model.latent_prior.code_noise
-        total = square = noise_total = tf.zeros([], gpflow.default_float())
-        for draw_seed in tf.unstack(tf.random.split(seed, num_codes, alg="philox")):
-            noise = standard_noise(tf.shape(mean), draw_seed, mean.dtype)
-            F = model.decode(X, mean + tf.sqrt(variance) * noise)
-            moments = model.likelihood.moments(F)
-            y_mean, y_noise = (tf.cast(m, gpflow.default_float()) for m in moments)
-            total, square = total + y_mean, square + tf.square(y_mean)
-            noise_total += y_noise
-        return total / num_codes, square / num_codes, noise_total / num_codes
-
-    def _encoder_draw(
-        self,
-        values: list[tf.Tensor],
-        encoder_values: list[tf.Tensor],
-        Y: tf.Tensor,
-        mask: tf.Tensor | None,
-        seed: tf.Tensor,
-        num_draws: int,
-    ) -> tf.Tensor:
-        model = self.model.bind(values, encoder_values)
-        seeds = tf.unstack(tf.random.split(seed, num_draws, alg="philox"))
-        side = side_inputs(model.encoder, mask)
-        return tf.stack([model.encoder.sample(Y, s, **side) for s in seeds])
+def _flat(values: np.ndarray) -> np.ndarray:
+    """All chains' samples [C S, ...] of [C, S, ...]."""
+    return values.reshape(-1, *values.shape[2:])

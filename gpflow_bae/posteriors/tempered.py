@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import gpflow
@@ -10,71 +10,84 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from .. import diagnostics, functional
+from .. import diagnostics
 from ..models import TemperedBAE
-from .amortized import Prediction
+from .bank import Bank
+from .base import BankPosterior
+from .predictions import Prediction
+from .sample_loop import SampleLoop
 
 __all__ = ["TemperedPosterior"]
 
 
-class TemperedPosterior:
+class TemperedPosterior(BankPosterior):
     """Samples at temperature 1 of all replicas: R chains of the same posterior.
 
-    Samples are stored as they were drawn [S, R, ...]; predictions treat all S R of them alike and
-    return them replica after replica, so that a reshape to [R, S, ...] gives the chains.
+    Predictions treat all R S samples alike and return them replica after replica, so that a
+    reshape to [R, S, ...] gives the chains.
     """
 
     def __init__(
         self,
         model: TemperedBAE,
-        parameters: Sequence[np.ndarray],
-        trace: Mapping[str, np.ndarray],
+        parameters: Any,
+        trace: Mapping[str, np.ndarray] | None = None,
         *,
         swap_rate: np.ndarray,
         seconds: Mapping[str, float] | None = None,
     ):
         """
-        :param parameters: unconstrained values [S, R, ...] in the order of
-            ``model.sampled_paths``.
-        :param trace: statistics of every step [steps, R]; see
+        :param parameters: a :class:`~gpflow_bae.posteriors.Bank` whose chains are the replicas; or
+            unconstrained values [S, R, ...] in the order of ``model.sampled_paths``.
+        :param trace: beside a list of values, statistics of every step [steps, R]; see
             :class:`~gpflow_bae.inference.TemperedTrace`.
         :param swap_rate: share of swaps accepted between neighbouring rungs [R - 1], while their
             temperatures differed.
+        :param seconds: beside a list of values, what the run took, by phase.
+        :raises ValueError: if the bank holds samples of another model.
         """
-        self.model = model
-        self.parameters = [np.moveaxis(p, 1, 0) for p in parameters]  # [R, S, ...]
-        self.trace = dict(trace)
+        if not isinstance(parameters, Bank):
+            named = zip(model.sampled_paths, parameters, strict=True)
+            parameters = Bank(
+                {path: np.moveaxis(values, 1, 0) for path, values in named},
+                {},
+                None,
+                type(model).__name__,
+                trace={name: np.moveaxis(v, 0, 1) for name, v in (trace or {}).items()},
+                seconds=seconds or {},
+            )
+        super().__init__(model, parameters)
         self.swap_rate = np.asarray(swap_rate)
-        self.seconds = dict(seconds or {})
-        self._encode = tf.function(lambda v, Y: self.model.bind(v).encode(Y), autograph=False)
-        self._decode = tf.function(lambda v, z: self.model.bind(v).decoder(z), autograph=False)
-        self._both = tf.function(self._reconstruct, autograph=False)
+        self._encode = SampleLoop(self._encode_one)
+        self._decode = SampleLoop(self._decode_one)
+        self._means = SampleLoop(lambda *sample: self._reconstruct_one(*sample)[0])
+        self._moments = SampleLoop(self._moments_one)
+        self._errors = SampleLoop(self._error_one)
+
+    @property
+    def parameters(self) -> list[np.ndarray]:
+        """Unconstrained values [R, S, ...] in the order of ``model.sampled_paths``."""
+        return list(self.bank.parameters.values())
+
+    @property
+    def trace(self) -> dict[str, np.ndarray]:
+        """Statistics of every step [steps, R], by name."""
+        return {name: np.moveaxis(values, 0, 1) for name, values in self.bank.trace.items()}
 
     @property
     def num_replicas(self) -> int:
         """Number of replicas R; after the tempered stage each is a chain of the posterior."""
-        return int(self.parameters[0].shape[0])
-
-    @property
-    def num_samples(self) -> int:
-        """Number of samples of all replicas together."""
-        return self.num_replicas * int(self.parameters[0].shape[1])
+        return self.bank.num_chains
 
     def hyperparameters(self, include_weights: bool = False) -> dict[str, np.ndarray]:
         """Constrained samples [R, S, ...] by parameter path; weights only when asked."""
-        result = {}
-        for path, parameter, values in zip(
-            self.model.sampled_paths, self.model.sampled_parameters, self.parameters, strict=True
-        ):
-            if include_weights or path.startswith(".likelihood"):
-                (constrained,) = functional.constrain([parameter], [tf.constant(values)])
-                result[path] = constrained.numpy()
-        return result
+        return self.chains(include_weights)
 
     def encode(self, Y: TensorType) -> np.ndarray:
         """Codes [R * S, N, L] of rows ``Y [N, P]``, NaN where missing."""
         rows, _ = self._rows(Y)
-        return np.stack([self._encode(v, rows).numpy() for v in self._samples()])
+        size = 4 * len(rows) * self.model.latent_dim
+        return self._encode.map((self._values,), rows, dtypes=tf.float32, result_bytes=size)
 
     def decode(self, codes: TensorType) -> np.ndarray:
         """Rows [R * S, N, P] of codes ``[N, L]``, or of each sample's own ``[R * S, N, L]``."""
@@ -88,38 +101,29 @@ class TemperedPosterior:
             raise ValueError(
                 f"codes of each sample need {self.num_samples} samples, got {len(codes)}."
             )
-        own = codes if codes.ndim == 3 else [codes] * self.num_samples
-        return np.stack(
-            [
-                self._decode(v, tf.constant(z)).numpy()
-                for v, z in zip(self._samples(), own, strict=True)
-            ]
-        )
+        own = np.broadcast_to(codes, (self.num_samples, *codes.shape[-2:]))
+        size = 4 * own.shape[1] * self.model.decoder.output_dim
+        return self._decode.map((self._values, own), dtypes=tf.float32, result_bytes=size)
 
     def reconstructions(self, Y: TensorType) -> np.ndarray:
         """Reconstructed means [R * S, N, P] of rows ``Y [N, P]``, NaN where missing."""
         rows, _ = self._rows(Y)
-        return np.stack([self._both(v, rows)[0].numpy() for v in self._samples()])
+        kind, size = gpflow.default_float(), 8 * int(tf.size(rows))
+        return self._means.map((self._values,), rows, dtypes=kind, result_bytes=size)
 
     def reconstruct(self, Y: TensorType) -> Prediction:
         """Predicted rows [N, P]: mean, noise variance and spread over samples, apart."""
         rows, _ = self._rows(Y)
-        total = square = noise = np.zeros(rows.shape)
-        for values in self._samples():
-            mean, variance = (m.numpy().astype(float) for m in self._both(values, rows))
-            total, square, noise = total + mean, square + mean**2, noise + variance
-        count = self.num_samples
-        mean = total / count
-        return Prediction(mean, noise / count, np.maximum(square / count - mean**2, 0.0))
+        zeros = tuple(np.zeros(rows.shape, gpflow.default_float()) for _ in range(3))
+        sums = self._moments.sum((self._values,), rows, zeros=zeros)
+        mean, mean_square, noise = (total / self.num_samples for total in sums)
+        return Prediction(mean, noise, np.maximum(mean_square - np.square(mean), 0.0))
 
     def squared_errors(self, Y: TensorType) -> np.ndarray:
         """Mean squared reconstruction error of each sample over the observed entries: [R, S]."""
         rows, mask = self._rows(Y)
-        errors = []
-        for values in self._samples():
-            mean, _ = self._both(values, rows)
-            errors.append(float(np.mean(np.square(mean.numpy() - rows.numpy())[mask])))
-        return np.reshape(errors, [self.num_replicas, -1])
+        errors = self._errors.map((self._values,), rows, mask, dtypes=gpflow.default_float())
+        return errors.reshape(self.num_replicas, -1)
 
     def function_space_diagnostics(
         self, Y: TensorType, **kwargs: Any
@@ -131,18 +135,22 @@ class TemperedPosterior:
 
     def to_inference_data(self, include_weights: bool = False) -> Any:
         """ArviZ ``InferenceData`` with replicas as chains, and the statistics of every step."""
-        return diagnostics.to_inference_data(
-            self.hyperparameters(include_weights),
-            chains=True,
-            step_stats={name: np.moveaxis(v, 0, 1) for name, v in self.trace.items()},
-        )
+        return self._inference_data(include_weights, step_stats=self.bank.trace)
 
-    def _samples(self) -> Any:
-        for replica in range(self.num_replicas):
-            for s in range(self.parameters[0].shape[1]):
-                yield [tf.constant(values[replica, s]) for values in self.parameters]
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return {"swap_rate": self.swap_rate}
 
-    def _rows(self, Y: TensorType) -> tuple[tf.Tensor, np.ndarray]:
+    @classmethod
+    def _restored(
+        cls, model: TemperedBAE, bank: Bank, arrays: dict[str, np.ndarray]
+    ) -> TemperedPosterior:
+        return cls(model, bank, swap_rate=arrays["swap_rate"])
+
+    @property
+    def _values(self) -> list[np.ndarray]:
+        return [values[0] for values in self.bank.as_one_chain().parameters.values()]
+
+    def _rows(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         Y = np.asarray(Y, np.float32)
         width = self.model.decoder.output_dim
         if Y.ndim != 2 or Y.shape[1] != width:
@@ -150,9 +158,27 @@ class TemperedPosterior:
         if np.isinf(Y).any():
             raise ValueError("Y holds infinity; missing observations are NaN.")
         mask = ~np.isnan(Y)
-        return tf.constant(np.where(mask, Y, np.float32(0.0))), mask
+        return tf.constant(np.where(mask, Y, np.float32(0.0))), tf.constant(mask)
 
-    def _reconstruct(self, values: list[tf.Tensor], rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def _encode_one(self, values: list[tf.Tensor], rows: tf.Tensor) -> tf.Tensor:
+        return tf.cast(self.model.bind(values).encode(rows), tf.float32)
+
+    def _decode_one(self, values: list[tf.Tensor], codes: tf.Tensor) -> tf.Tensor:
+        return tf.cast(self.model.bind(values).decoder(codes), tf.float32)
+
+    def _reconstruct_one(
+        self, values: list[tf.Tensor], rows: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         bound = self.model.bind(values)
-        mean, variance = bound.likelihood.moments(bound.reconstruct(rows))
-        return tf.cast(mean, gpflow.default_float()), variance
+        moments = bound.likelihood.moments(bound.reconstruct(rows))
+        mean, variance = (tf.cast(m, gpflow.default_float()) for m in moments)
+        return mean, variance
+
+    def _moments_one(self, values: list[tf.Tensor], rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        mean, variance = self._reconstruct_one(values, rows)
+        return mean, tf.square(mean), variance
+
+    def _error_one(self, values: list[tf.Tensor], rows: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        mean, _ = self._reconstruct_one(values, rows)
+        squares = tf.square(mean - tf.cast(rows, mean.dtype))
+        return tf.reduce_mean(tf.boolean_mask(squares, mask))

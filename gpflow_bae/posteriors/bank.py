@@ -1,0 +1,325 @@
+"""Posterior samples of several chains, checked, thinned, pooled, and kept in one file."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ..versions import __version__
+from .archive import read_archive, write_archive
+
+__all__ = ["Bank", "installed_versions"]
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of this package and of those that its numbers depend on."""
+    return {
+        "gpflow_bae": __version__,
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "gpflow": gpflow.__version__,
+    }
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bank:
+    """What chains drew: C of them with S samples each, every array [C, S, ...].
+
+    It knows of its model the type and the parameters' paths; :meth:`check` says whether a model is
+    one that it can be samples of.
+
+    :param parameters: unconstrained values [C, S, ...] by path, in the order of
+        ``model.sampled_paths``.
+    :param encoder: encoder weights [C, S, ...] by path, in the order of ``model.encoder_paths``;
+        empty where the model has no encoder, or none that goes with each sample.
+    :param latents: the codes that were sampled with the parameters [C, S, T, N, L], or None.
+    :param model: the name of the model's type.
+    :param temperature: of the chains; 1 is the posterior.
+    :param trace: statistics of every round or step [C, rounds], by name.
+    :param settings: of the run, as plain values (what JSON cannot hold becomes text).
+    :param versions: of the packages that drew the samples; by default those installed.
+    :param seconds: what the run took, by phase.
+    :raises ValueError: if arrays disagree about C or S, there is no sample, or an array does not
+        hold numbers.
+    """
+
+    parameters: Mapping[str, np.ndarray]
+    encoder: Mapping[str, np.ndarray]
+    latents: np.ndarray | None
+    model: str
+    temperature: float = 1.0
+    trace: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    versions: Mapping[str, str] = dataclasses.field(default_factory=installed_versions)
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        def keep(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)  # frozen for everyone else
+
+        for name in ("parameters", "encoder", "trace"):
+            keep(name, {k: np.asarray(v) for k, v in getattr(self, name).items()})
+        if self.latents is not None:
+            keep("latents", np.asarray(self.latents))
+        plain = json.dumps(dict(self.settings), default=_plain)
+        keep("settings", json.loads(plain))
+        keep("versions", dict(self.versions))
+        keep("seconds", {k: float(v) for k, v in self.seconds.items()})
+        keep("temperature", float(self.temperature))
+        self._check_arrays()
+
+    def _leaves(self) -> Iterator[tuple[str, np.ndarray]]:
+        """Every array of samples, under the name that it has in a file and in errors."""
+        yield from ((f"parameters/{path}", v) for path, v in self.parameters.items())
+        yield from ((f"encoder/{path}", v) for path, v in self.encoder.items())
+        if self.latents is not None:
+            yield "latents", self.latents
+
+    def _check_arrays(self) -> None:
+        leaves = dict(self._leaves())
+        if not leaves:
+            raise ValueError(
+                "parameters, encoder and latents are all empty; a bank needs at least one array "
+                "[C, S, ...] of samples."
+            )
+        traces = {f"trace/{name}": v for name, v in self.trace.items()}
+        for name, values in {**leaves, **traces}.items():
+            if values.dtype.kind not in "biufc" and values.dtype.name != "bfloat16":
+                raise ValueError(
+                    f"{name} holds {values.dtype}, not numbers; pass arrays of floats or integers."
+                )
+            if values.ndim < 2:
+                expected = "[C, S, ...]" if name in leaves else "[C, rounds]"
+                raise ValueError(
+                    f"{name} has shape {values.shape}; expected {expected} with the axis of chains "
+                    "first. Add it with values[None] for one chain."
+                )
+        first = next(iter(leaves))
+        lead = leaves[first].shape[:2]
+        if 0 in lead:
+            raise ValueError(
+                f"{first} has shape {leaves[first].shape}, no sample at all; a bank needs C >= 1 "
+                "and S >= 1."
+            )
+        for name, values in leaves.items():
+            if values.shape[:2] != lead:
+                raise ValueError(
+                    f"{name} has [C, S] = {list(values.shape[:2])}, but {first} has {list(lead)}; "
+                    "every array of a bank needs as many chains and samples: cut them to those "
+                    "that all have."
+                )
+        for name, values in traces.items():
+            if len(values) != lead[0]:
+                raise ValueError(
+                    f"{name} has shape {values.shape}, {len(values)} chains, but {first} has "
+                    f"{lead[0]}; traces are [C, rounds] with the axis of chains first."
+                )
+        if self.latents is not None and self.latents.ndim != 5:
+            raise ValueError(
+                f"latents have shape {self.latents.shape}; expected [C, S, T, N, L], codes of N "
+                "points of T tasks."
+            )
+
+    @property
+    def num_chains(self) -> int:
+        """Number of chains C."""
+        return int(next(self._leaves())[1].shape[0])
+
+    @property
+    def num_samples(self) -> int:
+        """Number of samples S of each chain."""
+        return int(next(self._leaves())[1].shape[1])
+
+    def _with_samples(self, change: Any, **others: Any) -> Bank:
+        return dataclasses.replace(
+            self,
+            parameters={path: change(v) for path, v in self.parameters.items()},
+            encoder={path: change(v) for path, v in self.encoder.items()},
+            latents=None if self.latents is None else change(self.latents),
+            **others,
+        )
+
+    def select(self, samples: Sequence[int] | slice) -> Bank:
+        """The samples of these numbers, of every chain; the trace is of the run and stays.
+
+        :raises IndexError: for a number that is not below S.
+        :raises ValueError: if none is left.
+        """
+        chosen = samples if isinstance(samples, slice) else np.atleast_1d(samples)
+        return self._with_samples(lambda v: v[:, chosen])
+
+    def thin(self, every: int) -> Bank:
+        """The samples 0, every, 2 every, ... of every chain.
+
+        :raises ValueError: unless ``every`` is a positive integer.
+        """
+        if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
+            raise ValueError(f"every is {every!r}; expected a positive integer, 1 to keep all.")
+        return self.select(slice(None, None, int(every)))
+
+    def as_one_chain(self) -> Bank:
+        """All samples as those of one chain [1, C S, ...], chain after chain; without the trace."""
+        trace = self.trace if self.num_chains == 1 else {}
+        return self._with_samples(lambda v: v.reshape(1, -1, *v.shape[2:]), trace=trace)
+
+    @classmethod
+    def pool(cls, *banks: Bank) -> Bank:
+        """The chains of all ``banks`` in one, in their order.
+
+        Seconds add up. A setting or version that is not the same in all becomes the list of theirs.
+        A trace that is not in all of them with as many rounds is left out.
+
+        :raises ValueError: unless all are of one model, with arrays of equal shapes, equal numbers
+            of samples and one temperature.
+        """
+        if not banks:
+            raise ValueError("banks is empty; pass at least one bank to pool.")
+        first = banks[0]
+        for number, bank in enumerate(banks[1:], start=1):
+            difference = _difference(first, bank)
+            if difference:
+                raise ValueError(
+                    f"banks[0] and banks[{number}] cannot be pooled: {difference} Pool chains of "
+                    "one model on one data set."
+                )
+
+        def join(arrays: list[np.ndarray]) -> np.ndarray:
+            return np.concatenate(arrays, 0)
+
+        def agreed(name: str) -> dict[str, Any]:
+            values = {k: [getattr(b, name).get(k) for b in banks] for k in getattr(first, name)}
+            return {k: v[0] if all(x == v[0] for x in v) else v for k, v in values.items()}
+
+        shapes = [{k: v.shape[1:] for k, v in bank.trace.items()} for bank in banks]
+        phases = {phase for bank in banks for phase in bank.seconds}
+        return cls(
+            {path: join([b.parameters[path] for b in banks]) for path in first.parameters},
+            {path: join([b.encoder[path] for b in banks]) for path in first.encoder},
+            None if first.latents is None else join([np.asarray(b.latents) for b in banks]),
+            first.model,
+            first.temperature,
+            {
+                name: join([bank.trace[name] for bank in banks])
+                for name, shape in shapes[0].items()
+                if all(other.get(name) == shape for other in shapes)
+            },
+            agreed("settings"),
+            agreed("versions"),
+            {phase: sum(bank.seconds.get(phase, 0.0) for bank in banks) for phase in phases},
+        )
+
+    def check(self, model: Any) -> None:
+        """Refuse a model that these cannot be samples of.
+
+        :raises ValueError: names the first difference: the model's type, a path, a shape or a
+            type of numbers.
+        """
+        if type(model).__name__ != self.model:
+            raise ValueError(
+                f"model is of type {type(model).__name__}, but the bank holds samples of "
+                f"{self.model}; build the model that was sampled."
+            )
+        sampled = zip(model.sampled_paths, model.sampled_parameters, strict=True)
+        wanted = {path: p.unconstrained_variable for path, p in sampled}
+        self._check_part("parameters", self.parameters, wanted)
+        if self.encoder:
+            weights = zip(model.encoder_paths, model.encoder_variables, strict=True)
+            self._check_part("encoder", self.encoder, dict(weights))
+
+    def _check_part(
+        self, part: str, values: Mapping[str, np.ndarray], wanted: Mapping[str, Any]
+    ) -> None:
+        advice = "Build the model with the settings that it was sampled with."
+        for number, (held, has) in enumerate(itertools.zip_longest(values, wanted)):
+            if held != has:
+                raise ValueError(
+                    f"model has {has or 'nothing'} where the bank has {held or 'nothing'} "
+                    f"({part}, number {number}). {advice}"
+                )
+        for path, variable in wanted.items():
+            shape, kind = values[path].shape[2:], values[path].dtype.name
+            if shape != tuple(variable.shape):
+                raise ValueError(
+                    f"model has {path} of shape {tuple(variable.shape)}, the bank samples of shape "
+                    f"{shape}. {advice}"
+                )
+            if kind != variable.dtype.name:
+                raise ValueError(
+                    f"model has {path} in {variable.dtype.name}, the bank samples in {kind}. Build "
+                    "the model under the gpflow.default_float() and Keras types that it was "
+                    "sampled with, or cast the bank's arrays."
+                )
+
+    def contents(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Header of plain values, and arrays by name: what a file holds of a bank."""
+        header = {
+            name: getattr(self, name)
+            for name in ("model", "temperature", "settings", "versions", "seconds")
+        }
+        traces = {f"trace/{name}": values for name, values in self.trace.items()}
+        return header, {**dict(self._leaves()), **traces}
+
+    @classmethod
+    def from_contents(cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Bank:
+        """The inverse of :meth:`contents`; further entries of both are ignored."""
+
+        def part(prefix: str) -> dict[str, np.ndarray]:
+            return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+        return cls(
+            part("parameters/"),
+            part("encoder/"),
+            arrays.get("latents"),
+            header["model"],
+            header["temperature"],
+            part("trace/"),
+            header["settings"],
+            header["versions"],
+            header["seconds"],
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one file (npz, whatever the name ends with), replacing it in one step."""
+        header, arrays = self.contents()
+        write_archive(path, {"kind": type(self).__name__, **header}, arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Bank:
+        """The bank of a file that :meth:`save`, or the ``save`` of a posterior, wrote; to the bit.
+
+        :raises FileNotFoundError: if there is no such file.
+        :raises ValueError: for a file that is cut short, damaged, of another kind or version.
+        """
+        return cls.from_contents(*read_archive(path))
+
+
+def _plain(value: Any) -> Any:
+    """Values that JSON does not know: NumPy's become Python's, others text."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
+
+
+def _difference(first: Bank, other: Bank) -> str | None:
+    """What keeps the chains of two banks apart, in words; None if nothing does."""
+    for name in ("model", "temperature", "num_samples"):
+        mine, its = getattr(first, name), getattr(other, name)
+        if mine != its:
+            advice = " (select the same number of each)" if name == "num_samples" else ""
+            return f"{name} is {mine!r} in the one and {its!r} in the other{advice}."
+    mine, its = dict(first._leaves()), dict(other._leaves())
+    for name in [*mine, *its]:
+        if name not in mine or name not in its:
+            return f"{name} is in one of them only."
+        if mine[name].shape[2:] != its[name].shape[2:]:
+            return f"{name} has shapes {mine[name].shape[2:]} and {its[name].shape[2:]}."
+    if list(mine) != list(its):
+        return f"their paths have another order: {list(mine)} and {list(its)}."
+    return None

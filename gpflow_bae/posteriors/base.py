@@ -1,0 +1,98 @@
+"""What posteriors that stand on a bank of samples share."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, TypeVar
+
+import numpy as np
+import tensorflow as tf
+
+from .. import diagnostics, functional
+from .archive import read_archive, write_archive
+from .bank import Bank
+
+__all__ = ["BankPosterior"]
+
+_NETWORKS = (".decoder", ".encoder")
+
+PosteriorT = TypeVar("PosteriorT", bound="BankPosterior")
+
+
+class BankPosterior:
+    """A model, the bank of its samples, and what goes with them into a file and to ArviZ."""
+
+    def __init__(self, model: Any, bank: Bank):
+        """
+        :raises ValueError: if ``bank`` holds samples of another model.
+        """
+        bank.check(model)
+        self.model, self.bank = model, bank
+
+    @property
+    def num_samples(self) -> int:
+        """Number of posterior samples of all chains together."""
+        return self.bank.num_chains * self.bank.num_samples
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """What the run took, by phase."""
+        return dict(self.bank.seconds)
+
+    def chains(self, include_weights: bool = False) -> dict[str, np.ndarray]:
+        """Constrained samples [C, S, ...] by parameter path; network weights only when asked."""
+        result = {}
+        parameters = dict(zip(self.model.sampled_paths, self.model.sampled_parameters, strict=True))
+        for path, values in self.bank.parameters.items():
+            if include_weights or not path.startswith(_NETWORKS):
+                (constrained,) = functional.constrain([parameters[path]], [tf.constant(values)])
+                result[path] = constrained.numpy()
+        return result
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the bank and what predictions need beside it to one file, in one step.
+
+        The model is not in it: build it again for :meth:`load`. What of it is not sampled (fixed
+        parameters, frozen layers) has to be as it was.
+        """
+        header, arrays = self.bank.contents()
+        others = {f"posterior/{name}": v for name, v in self._arrays().items()}
+        write_archive(path, {"kind": type(self).__name__, **header}, {**arrays, **others})
+
+    @classmethod
+    def load(cls: type[PosteriorT], path: str | os.PathLike[str], model: Any) -> PosteriorT:
+        """The posterior that :meth:`save` wrote; it predicts what that one did.
+
+        :param model: built as it was for sampling; the values of its parameters do not matter.
+        :raises FileNotFoundError: if there is no such file.
+        :raises ValueError: for a file that is cut short, damaged, of another kind or version, or
+            of samples of another model.
+        """
+        header, arrays = read_archive(path)
+        if header["kind"] != cls.__name__:
+            raise ValueError(
+                f"path {os.fspath(path)} holds a {header['kind']}, expected a {cls.__name__}; load "
+                "it with that class (a Bank becomes a Posterior with Posterior(model, bank, data))."
+            )
+        prefix = "posterior/"
+        others = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+        return cls._restored(model, Bank.from_contents(header, arrays), others)
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """What goes into the file beside the bank."""
+        raise NotImplementedError
+
+    @classmethod
+    def _restored(
+        cls: type[PosteriorT], model: Any, bank: Bank, arrays: dict[str, np.ndarray]
+    ) -> PosteriorT:
+        """From a bank and the arrays of :meth:`_arrays`."""
+        raise NotImplementedError
+
+    def _inference_data(self, include_weights: bool, **groups: Any) -> Any:
+        return diagnostics.to_inference_data(
+            self.chains(include_weights),
+            temperature=self.bank.temperature,
+            chains=True,
+            **groups,
+        )

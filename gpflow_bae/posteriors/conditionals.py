@@ -1,0 +1,96 @@
+"""What a model says at one posterior sample: codes given observations, and these given codes.
+
+Every function takes the model, the sample (unconstrained values, encoder weights or an empty list
+for the model's own, a seed), and then what all samples share.
+"""
+
+from __future__ import annotations
+
+import gpflow
+import tensorflow as tf
+from check_shapes import check_shapes
+
+from ..encoders import side_inputs
+from ..mcmc.noise import standard_noise
+from ..models import BayesianAutoencoder
+
+__all__ = ["decode_draws", "encoder_draws", "latent_given_codes", "latent_given_pseudo"]
+
+
+@check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
+def latent_given_pseudo(
+    model: BayesianAutoencoder,
+    values: list[tf.Tensor],
+    encoder_values: list[tf.Tensor],
+    seed: tf.Tensor,
+    X: tf.Tensor | None,
+    Y: tf.Tensor,
+    mask: tf.Tensor | None,
+    Xnew: tf.Tensor | None,
+    num_draws: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Moments of the latent function at ``Xnew`` (None: of the codes) given what is encoded."""
+    prior_seed = tf.random.fold_in(seed, 0x9D, alg="philox")
+    bound = model.bind(values, encoder_values or None, prior_seed)
+    mean, variance = bound.pseudo_observations(X, Y, seed, num_draws, mask)
+    if Xnew is None:
+        q = bound.latent_prior.condition(X, mean, variance)
+        return q.mean, q.variance
+    return bound.latent_prior.predict(Xnew, X, mean, variance)
+
+
+@check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
+def latent_given_codes(
+    model: BayesianAutoencoder,
+    values: list[tf.Tensor],
+    codes: tf.Tensor,
+    seed: tf.Tensor,
+    X: tf.Tensor | None,
+    Xnew: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Moments of the latent function at ``Xnew`` given codes [T, N, L] that are known."""
+    prior = model.bind(values, seed=seed).latent_prior
+    return prior.predict(Xnew, X, codes, tf.zeros_like(codes))
+
+
+def decode_draws(
+    model: BayesianAutoencoder,
+    values: list[tf.Tensor],
+    encoder_values: list[tf.Tensor],
+    mean: tf.Tensor,
+    variance: tf.Tensor,
+    seed: tf.Tensor,
+    X: tf.Tensor | None,
+    num_codes: int,
+    add_code_noise: bool,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Moments of y over draws of the codes: mean, mean square of means, noise variance."""
+    bound = model.bind(values, encoder_values or None)
+    if add_code_noise:
+        variance += bound.latent_prior.code_noise
+    total = square = noise_total = tf.zeros([], gpflow.default_float())
+    for draw_seed in tf.unstack(tf.random.split(seed, num_codes, alg="philox")):
+        noise = standard_noise(tf.shape(mean), draw_seed, mean.dtype)
+        F = bound.decode(X, mean + tf.sqrt(variance) * noise)
+        moments = bound.likelihood.moments(F)
+        y_mean, y_noise = (tf.cast(m, gpflow.default_float()) for m in moments)
+        total, square = total + y_mean, square + tf.square(y_mean)
+        noise_total += y_noise
+    return total / num_codes, square / num_codes, noise_total / num_codes
+
+
+def encoder_draws(
+    model: BayesianAutoencoder,
+    values: list[tf.Tensor],
+    encoder_values: list[tf.Tensor],
+    seed: tf.Tensor,
+    Y: tf.Tensor,
+    mask: tf.Tensor | None,
+    num_draws: int,
+) -> tf.Tensor:
+    """Codes [num_draws, T, N, L] drawn by the encoder."""
+    bound = model.bind(values, encoder_values or None)
+    seeds = tf.unstack(tf.random.split(seed, num_draws, alg="philox"))
+    side = side_inputs(bound.encoder, mask)
+    draws = tf.stack([bound.encoder.sample(Y, s, **side) for s in seeds])
+    return tf.cast(draws, gpflow.default_float())

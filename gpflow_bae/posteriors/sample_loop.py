@@ -1,0 +1,94 @@
+"""One compiled call for many posterior samples: a loop in the graph, in chunks that fit memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+__all__ = ["MEMORY_PER_CALL", "SampleLoop"]
+
+# Bytes of samples and results that one compiled call holds on the device. The intermediates of one
+# sample come on top, whatever the number of samples: the loop evaluates them one after another.
+MEMORY_PER_CALL = 2**28
+
+
+class SampleLoop:
+    """``function(*sample, *shared, **options)`` at one posterior sample after another.
+
+    :meth:`map` stacks the results on the host, :meth:`sum` adds them up on the device. Both are
+    compiled once for samples of some shape, and samples are cut into chunks of equal length, so
+    that the last one is not another shape. A chunk has as many samples as keep their values and
+    results within :data:`MEMORY_PER_CALL`.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        """
+        :param function: of the values of one sample, of what all samples share, and of options
+            that are Python values; it returns a tensor, or a tuple of them.
+        """
+        self._function = function
+        self._map = tf.function(self._mapped, autograph=False)
+        self._sum = tf.function(self._added, autograph=False)
+
+    def map(
+        self, samples: Any, *shared: Any, dtypes: Any, result_bytes: int = 0, **options: Any
+    ) -> Any:
+        """Results [S, ...] as arrays, in the structure that the function returns.
+
+        :param samples: nested arrays [S, ...], one row for each sample.
+        :param dtypes: of the results, in their structure.
+        :param result_bytes: size of the result of one sample.
+        """
+        parts = []
+        for rows, count in _chunks(samples, result_bytes):
+            found = self._map(_take(samples, rows), shared, dtypes, options)
+            parts.append(tf.nest.map_structure(lambda v, n=count: v.numpy()[:n], found))
+        return tf.nest.map_structure(lambda *v: v[0] if len(v) == 1 else np.concatenate(v), *parts)
+
+    def sum(self, samples: Any, *shared: Any, zeros: Any, **options: Any) -> Any:
+        """Sum of the results over samples, as arrays.
+
+        :param samples: as in :meth:`map`.
+        :param zeros: arrays of the results' shapes and types, where the sum starts.
+        """
+        total = tf.nest.map_structure(tf.constant, zeros)
+        for rows, count in _chunks(samples):
+            total = self._sum(total, tf.constant(count), _take(samples, rows), shared, options)
+        return tf.nest.map_structure(lambda v: v.numpy(), total)
+
+    def _mapped(self, samples: Any, shared: Any, dtypes: Any, options: Any) -> Any:
+        return tf.map_fn(
+            lambda sample: self._function(*sample, *shared, **options),
+            samples,
+            fn_output_signature=dtypes,
+            parallel_iterations=1,
+        )
+
+    def _added(self, total: Any, count: tf.Tensor, samples: Any, shared: Any, options: Any) -> Any:
+        def body(i: tf.Tensor, total: Any) -> tuple[tf.Tensor, Any]:
+            sample = tf.nest.map_structure(lambda v: v[i], samples)
+            result = self._function(*sample, *shared, **options)
+            return i + 1, tf.nest.map_structure(tf.add, total, result)
+
+        start = (tf.constant(0), total)
+        return tf.while_loop(lambda i, _: i < count, body, start, parallel_iterations=1)[1]
+
+
+def _chunks(samples: Any, result_bytes: int = 0) -> Iterator[tuple[np.ndarray, int]]:
+    """Numbers of the samples of each chunk, the last repeated to its length, and how many count."""
+    leaves = tf.nest.flatten(samples)
+    total = len(leaves[0])
+    each = max(1, result_bytes + sum(int(leaf[0].nbytes) for leaf in leaves))
+    length = math.ceil(total / math.ceil(total / max(1, MEMORY_PER_CALL // each)))
+    for start in range(0, total, length):
+        rows = np.minimum(np.arange(start, start + length), total - 1)
+        yield rows, min(length, total - start)
+
+
+def _take(samples: Any, rows: np.ndarray) -> Any:
+    whole = len(rows) == len(tf.nest.flatten(samples)[0])
+    return tf.nest.map_structure(lambda v: tf.constant(v if whole else v[rows]), samples)
