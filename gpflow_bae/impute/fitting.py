@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import pathlib
 import time
 from typing import Any
@@ -40,7 +40,7 @@ def fit(
     """
     keras.utils.set_random_seed(seed)
     model = build_model(plan, table)
-    data = prepare_data(model, (table.X, standardiser.transform(table.Y)))
+    data: Any = prepare_data(model, (table.X, standardiser.transform(table.Y)))
     options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
     if plan.sampler is None:
         started = time.perf_counter()
@@ -103,7 +103,7 @@ def predict(
     if given is not None:
         given = (given[0], standardiser.transform(given[1]))
     elif not codes_of_chain:
-        posterior = copy.copy(posterior)
-        posterior.latents = None
+        bank = dataclasses.replace(posterior.bank, latents=None)
+        posterior = Posterior(posterior.model, bank, posterior.data)
     prediction = posterior.predict(None, given, num_codes=NUM_CODES, seed=seed)
     return standardiser.inverse_moments(prediction.mean, prediction.variance)

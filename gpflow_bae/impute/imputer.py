@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from ..data import MultiOutputTable, Standardiser, hold_out
+from ..data import MultiOutputTable, Observations, Standardiser, hold_out
 from ..posteriors import Posterior
 from ..versions import __version__
 from . import fitting, scores
@@ -202,7 +203,7 @@ class Imputer:
             ).tolist(),
         }
         (folder / "fit.json").write_text(json.dumps(record, indent=1))
-        _write_posterior(posterior, folder / "posterior.npz")
+        _without_table(posterior).save(folder / "posterior.npz")
 
     @classmethod
     def load(cls, folder: str | pathlib.Path) -> Imputer:
@@ -231,7 +232,7 @@ class Imputer:
         model = build_model(
             imputer.plan_, MultiOutputTable(X, Y), np.array(record["inducing_inputs"])
         )
-        imputer.posterior_ = _read_posterior(folder / "posterior.npz", model)
+        imputer.posterior_ = Posterior.load(folder / "posterior.npz", model)
         return imputer
 
     def _read(self, table: Any, Y: Any, scaling: Any = None) -> UserTable:
@@ -291,14 +292,8 @@ class Imputer:
         return self.posterior_
 
 
-def _write_posterior(posterior: Posterior, path: pathlib.Path) -> None:
-    arrays = {f"parameter_{i}": v for i, v in enumerate(posterior.parameters)}
-    np.savez(path, **arrays, **{f"encoder_{i}": v for i, v in enumerate(posterior.encoder)})
-
-
-def _read_posterior(path: pathlib.Path, model: Any) -> Posterior:
-    with np.load(path) as arrays:
-        parameters = [arrays[f"parameter_{i}"] for i in range(len(model.sampled_paths))]
-        encoder = [arrays[f"encoder_{i}"] for i in range(len(model.encoder_paths))]
-    Y = np.zeros((1, 1, model.decoder.output_dim), np.float32)
-    return Posterior(model, parameters, encoder, None, Y)
+def _without_table(posterior: Posterior) -> Posterior:
+    """The posterior as other rows need it: without the training data, their codes and the trace."""
+    bank = dataclasses.replace(posterior.bank, latents=None, trace={})
+    Y = tf.zeros((1, 1, posterior.data.num_outputs))
+    return Posterior(posterior.model, bank, Observations(None, Y, None))
