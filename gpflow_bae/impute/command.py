@@ -17,7 +17,7 @@ from typing import Any
 from absl import app, flags
 
 from .figures import draw
-from .imputer import Imputer
+from .imputer import MODELS, Imputer
 
 __all__ = ["define_flags", "main", "run"]
 
@@ -33,7 +33,7 @@ def define_flags() -> None:
     flags.DEFINE_list("inputs", [], "Further numeric inputs, such as coordinates.")
     flags.DEFINE_string("task", None, "Column that names the independent series a row belongs to.")
     flags.DEFINE_string("separator", ",", "Between the columns of a CSV file.")
-    flags.DEFINE_enum("model", "sgp_vae", ["sgp_vae", "sgp_bae"], "Which model.")
+    flags.DEFINE_enum("model", "sgp_vae", MODELS, "Which model.")
     flags.DEFINE_string("posterior", None, "Folder of an earlier fit; nothing is fitted.")
     flags.DEFINE_integer(
         "latent_dim", None, "Latent channels; half of the outputs by default.", lower_bound=1

@@ -19,7 +19,9 @@ from .baselines import independent_gps, linear_interpolation, mean
 from .plans import Plan, build_model, plan_for_table
 from .user_table import UserTable, from_arrays
 
-__all__ = ["Imputer"]
+__all__ = ["MODELS", "Imputer"]
+
+MODELS = ("sgp_vae", "sgp_bae")
 
 _RIVALS = {
     "independent GPs": independent_gps,
@@ -210,6 +212,7 @@ class Imputer:
         """What :meth:`save` wrote.
 
         :raises FileNotFoundError: if the folder holds no fit.
+        :raises ValueError: for a damaged fit, or one of an earlier version.
         """
         folder = pathlib.Path(folder)
         if not (folder / "fit.json").exists():
@@ -218,6 +221,10 @@ class Imputer:
                 "<out>.posterior for the command."
             )
         record = json.loads((folder / "fit.json").read_text())
+        if "arguments" not in record:
+            raise ValueError(
+                f"{folder} was written by an earlier version of gpflow_bae: fit the table again."
+            )
         fields: dict[str, Any] = record["plan"]
         for name in ("encoder_widths", "decoder_widths"):
             fields[name] = tuple(fields[name])
@@ -267,6 +274,8 @@ class Imputer:
         return fitting.predict(self._fitted(), self.standardiser_, given)
 
     def _plan(self, num_outputs: int) -> Plan:
+        if self.model not in MODELS:
+            raise ValueError(f"model is {self.model!r}; expected one of {MODELS}.")
         return plan_for_table(
             self.model,
             num_outputs,
