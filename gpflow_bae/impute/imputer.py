@@ -302,7 +302,8 @@ class Imputer:
 
 
 def _without_table(posterior: Posterior) -> Posterior:
-    """The posterior as other rows need it: without the training data, their codes and the trace."""
+    """The posterior as other rows need it: the inducing inputs stand in the place of its table."""
     bank = dataclasses.replace(posterior.bank, latents=None, trace={})
-    Y = tf.zeros((1, 1, posterior.data.num_outputs))
-    return Posterior(posterior.model, bank, Observations(None, Y, None))
+    X = tf.convert_to_tensor(posterior.model.latent_prior.inducing_variable.Z)[None]
+    Y = tf.zeros((1, X.shape[1], posterior.data.num_outputs))
+    return Posterior(posterior.model, bank, Observations(X, Y, None))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gpflow_bae.data import MultiOutputTable
@@ -63,3 +64,32 @@ def every_row_but_padding_is_predicted(baseline: Any, **options: Any) -> None:
     half_empty = make_table(np.ones((1, 4, 2)) * [[1.0, NAN]], np.zeros((1, 4, 2), bool))
     with pytest.raises(ValueError, match="Output 'y1' is never observed"):
         baseline.fit_predict(half_empty, 0, **options)
+
+
+#: What the columns of :func:`stations` are.
+COLUMNS = {"outputs": ["a", "b"], "time": "day", "inputs": [], "task": "station"}
+
+
+def stations(num_days: int = 40, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Two outputs that mix one smooth curve of time, for two stations; and the same with holes."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for station in ("north", "south"):
+        t = np.arange(num_days)
+        curve = np.sin(t / 4.0 + rng.uniform(0, 6))
+        parts.append(
+            pd.DataFrame(
+                {
+                    "station": station,
+                    "day": pd.date_range("2024-01-01", periods=num_days).strftime("%Y-%m-%d"),
+                    "remark": "0010",
+                    "a": 10.0 + 2.0 * curve + 0.1 * rng.standard_normal(num_days),
+                    "b": -50.0 * curve + 2.0 * rng.standard_normal(num_days),
+                }
+            )
+        )
+    whole = pd.concat(parts, ignore_index=True).round(4)
+    holes = whole.copy()
+    for column in ("a", "b"):
+        holes.loc[rng.choice(len(whole), len(whole) // 5, replace=False), column] = np.nan
+    return whole, holes
