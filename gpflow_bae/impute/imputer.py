@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..data import MultiOutputTable, Observations, Standardiser, hold_out
+from ..inducing_variables import uniform
 from ..posteriors import Posterior
 from ..versions import __version__
 from . import fitting, scores
@@ -188,6 +189,8 @@ class Imputer:
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         engines = ("variational", "sampler")
+        inducing = posterior.model.latent_prior.inducing_variable.Z
+        box = inducing.transform
         record = {
             "gpflow_bae": __version__,
             "arguments": self.get_params(),
@@ -200,9 +203,9 @@ class Imputer:
             "std": self.standardiser_.std.tolist(),
             "input_centre": self.input_centre_.tolist(),
             "input_scale": self.input_scale_.tolist(),
-            "inducing_inputs": np.asarray(
-                posterior.model.latent_prior.inducing_variable.Z
-            ).tolist(),
+            "num_inducing": len(inducing.numpy()),
+            # Sampled values are those on the real line: of which box they are has to be known.
+            "inducing_box": [np.asarray(v).tolist() for v in (box.low, box.high)],
         }
         (folder / "fit.json").write_text(json.dumps(record, indent=1))
         _without_table(posterior).save(folder / "posterior.npz")
@@ -236,9 +239,9 @@ class Imputer:
             np.array(record["mean"]), np.array(record["std"]), imputer.plan_.log_outputs
         )
         X, Y = (np.zeros((1, 1, len(record[name]))) for name in ("input_centre", "mean"))
-        model = build_model(
-            imputer.plan_, MultiOutputTable(X, Y), np.array(record["inducing_inputs"])
-        )
+        low, high = np.array(record["inducing_box"])
+        middle = np.tile((low + high) / 2.0, (record["num_inducing"], 1))
+        model = build_model(imputer.plan_, MultiOutputTable(X, Y), uniform(middle, low, high))
         imputer.posterior_ = Posterior.load(folder / "posterior.npz", model)
         return imputer
 

@@ -193,11 +193,12 @@ def inducing_inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
     return inducing_variables.k_means(table.X[table.rows], plan.num_inducing)
 
 
-def build_model(plan: Plan, table: MultiOutputTable, Z: np.ndarray | None = None) -> Any:
+def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
     """The model of a plan, at its initial values.
 
     :param table: what it is for; of one row, if ``Z`` is given and the encoder is a network.
-    :param Z: inducing inputs [M, D] of an earlier fit; if None, :func:`inducing_inputs`.
+    :param Z: inducing inputs [M, D], as an array or as GPflow has them; those of
+        :func:`inducing_inputs` if None.
     :raises ValueError: for a sampled model with free-form codes.
     """
     noise = np.full(table.num_outputs, plan.noise_start**2)
