@@ -38,13 +38,11 @@ class Posterior(BankPosterior):
     def __init__(self, model: BayesianAutoencoder, bank: Any, data: Any, *old: Any, **older: Any):
         """
         :param bank: the samples, a :class:`~gpflow_bae.posteriors.Bank`.
-        :param data: training data, :class:`~gpflow_bae.data.Observations`, which predictions
-            condition on unless told otherwise.
-
-        The arguments of :meth:`from_arrays` are taken too, in the order ``model, parameters,
-        encoder, X, Y, latents, temperature, history, seconds, warm_start_losses, mask``, as long
-        as callers pass lists of arrays.
-
+        :param data: training data, which predictions condition on unless told otherwise:
+            :class:`~gpflow_bae.data.Observations`, or ``(X, Y)`` with NaN where missing.
+        :param old: callers that have no bank may pass ``parameters, encoder, X, Y, latents,
+            temperature, history, seconds, warm_start_losses, mask`` in place of bank and data, as
+            :meth:`from_arrays` describes them.
         :raises ValueError: if ``bank`` holds samples of another model, or codes of other data.
         """
         if not isinstance(bank, Bank):
@@ -55,12 +53,13 @@ class Posterior(BankPosterior):
                 "run says of itself is in the bank."
             )
         super().__init__(model, bank)
-        if bank.latents is not None and bank.latents.shape[2:4] != tuple(data.Y.shape[:2]):
+        self.data = prepare_data(model, data)
+        points = tuple(self.data.Y.shape[:2])
+        if bank.latents is not None and bank.latents.shape[2:4] != points:
             raise ValueError(
-                f"bank has codes of {bank.latents.shape[2:4]} tasks and points, data has "
-                f"{tuple(data.Y.shape[:2])}; pass the data that the codes were sampled for."
+                f"bank has codes of {bank.latents.shape[2:4]} tasks and points, data has {points}; "
+                "pass the data that the codes were sampled for."
             )
-        self.data = data
         self._latent = SampleLoop(functools.partial(latent_given_pseudo, model))
         self._from_codes = SampleLoop(functools.partial(latent_given_codes, model))
         self._decode = SampleLoop(functools.partial(decode_draws, model))
@@ -85,10 +84,8 @@ class Posterior(BankPosterior):
         :param kwargs: ``temperature``; ``history``, log prior, log likelihood and encoder loss of
             each round [rounds, 3]; ``seconds`` by phase; ``warm_start_losses`` [steps].
         """
-        kwargs["mask"] = data.mask
-        return cls(
-            model, *bank_of_lists(model, parameters, encoder, data.X, data.Y, latents, **kwargs)
-        )
+        arrays = (parameters, encoder, data.X, data.Y, latents)
+        return cls(model, *bank_of_lists(model, *arrays, mask=data.mask, **kwargs))
 
     @classmethod
     def from_samples(

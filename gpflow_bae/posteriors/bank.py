@@ -154,8 +154,9 @@ class Bank:
         :raises IndexError: for a number that is not below S.
         :raises ValueError: if none is left.
         """
-        chosen = samples if isinstance(samples, slice) else np.atleast_1d(samples)
-        return self._with_samples(lambda v: v[:, chosen])
+        if not isinstance(samples, slice):
+            samples = np.atleast_1d(np.asarray(samples, None if np.size(samples) else int))
+        return self._with_samples(lambda v: v[:, samples])
 
     def thin(self, every: int) -> Bank:
         """The samples 0, every, 2 every, ... of every chain.

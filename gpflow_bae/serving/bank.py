@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import functional
+from ..posteriors import Bank
 
 __all__ = ["STORAGE_TYPES", "Hidden", "SampleBank", "evenly_spaced"]
 
@@ -42,19 +43,21 @@ class SampleBank(tf.Module):
     def __init__(
         self,
         model: gpflow.Module,
-        parameters: Sequence[np.ndarray],
-        encoder: Sequence[np.ndarray] | None,
+        bank: Bank,
+        samples: Sequence[int],
         dtype: str = "float32",
         constants: Mapping[str, np.ndarray] | None = None,
+        *,
+        with_encoder: bool = True,
     ):
         """
-        :param parameters: unconstrained values [S, ...] in the order of ``model.sampled_paths``.
-        :param encoder: weights [S, ...] in the order of ``model.encoder_paths``; None for a model
-            whose encoder is among its parameters, or is not to be exported.
+        :param bank: samples of ``model``.
+        :param samples: numbers of those to take, of all chains one after another.
         :param dtype: one of :data:`STORAGE_TYPES`. Networks are stored in it and computed with in
             their own type; what a Gaussian process is made of never has less than float32,
             because a kernel of rounded inducing inputs and lengthscales is another kernel.
         :param constants: further numbers [S, ...] of each sample, by name, kept as they are.
+        :param with_encoder: whether the encoder's weights are taken, where the bank has any.
         :raises ValueError: for another ``dtype``, or samples that are not finite.
         """
         super().__init__()
@@ -62,15 +65,15 @@ class SampleBank(tf.Module):
             raise ValueError(f"dtype must be one of {STORAGE_TYPES}, got {dtype!r}.")
         self._model = Hidden(model)
         self.dtype = dtype
-        self.num_samples = len(parameters[0])
-        self._takes_encoder = encoder is not None
-        arrays = [*parameters, *(encoder or [])]
-        paths = [*model.sampled_paths, *(model.encoder_paths if self._takes_encoder else [])]
+        chosen = bank.as_one_chain().select(samples)
+        self.num_samples = chosen.num_samples
+        self._takes_encoder = with_encoder and bool(bank.encoder)
+        arrays = {**chosen.parameters, **(chosen.encoder if self._takes_encoder else {})}
         # One variable for each storage type: twenty of them would be arguments of every function
         # and loop of the graph, which takes more space than small networks do.
         groups: dict[str, list[tf.Tensor]] = {}
         places = []
-        for array, path in zip(arrays, paths, strict=True):
+        for path, (array,) in arrays.items():
             stored = _stored(array, dtype, path)
             group = groups.setdefault(stored.dtype.name, [])
             places.append(_Place(stored.dtype.name, len(group), array.shape[1:], array.dtype.name))
@@ -87,13 +90,13 @@ class SampleBank(tf.Module):
         }
         # What is the same in all samples becomes a constant of the graph.
         parameters_of = gpflow.utilities.parameter_dict(model)
-        sampled = {id(parameters_of[path]) for path in paths}
+        sampled = {id(parameters_of[path]) for path in arrays}
         self._fixed = Hidden(
             {
                 path: parameter.numpy()
                 for path, parameter in parameters_of.items()
                 if id(parameter) not in sampled
-                and (self._takes_encoder or not path.startswith(".encoder"))
+                and (with_encoder or not path.startswith(".encoder"))
             }
         )
         # Frozen layers and moving averages are variables of Keras, captured as they are.

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import gpflow
-import keras
-import tensorflow as tf
-
 from ..models import MeanFieldAutoencoder, TemperedBAE, VariationalAutoencoder
-from ..versions import __version__
+from ..posteriors.bank import installed_versions
 from .served import ServedModel
 
 __all__ = ["model_card"]
@@ -60,7 +56,7 @@ def model_card(
         "output_dim": served.output_dim,
         "input_dim": served.input_dim or None,
         "parameters_per_sample": served.bank.num_parameters,
-        "temperature": getattr(posterior, "temperature", 1.0) if _is_sampled(model) else None,
+        "temperature": posterior.bank.temperature if _is_sampled(model) else None,
         "posterior_samples": {
             "of_the_posterior": posterior.num_samples,
             "exported": served.bank.num_samples,
@@ -84,12 +80,7 @@ def model_card(
         },
         "warmup_requests": list(warmed_up),
         "size_bytes": size_bytes,
-        "versions": {
-            "gpflow_bae": __version__,
-            "tensorflow": tf.__version__,
-            "keras": keras.__version__,
-            "gpflow": gpflow.__version__,
-        },
+        "versions": installed_versions(),
     }
 
 

@@ -13,6 +13,7 @@ from ..latent_priors import DeepSparseGP
 from ..latent_priors.inducing import InducingLatentPrior, InducingPosterior
 from ..mcmc.noise import standard_noise
 from ..models import MeanFieldAutoencoder, TemperedBAE, VariationalAutoencoder
+from ..posteriors.sample_loop import SampleLoop
 from .bank import SampleBank
 
 __all__ = [
@@ -107,14 +108,12 @@ def prior_variances(posterior: Any, samples: list[int]) -> np.ndarray:
         X = tf.reshape(X, [-1, X.shape[-1]])[:_ROWS_FOR_PRIOR_VARIANCE]
     width = posterior.model.latent_dim
 
-    @tf.function(autograph=False)
     def of_sample(values: list[tf.Tensor]) -> tf.Tensor:
         variance = posterior.model.bind(values).latent_prior.marginal_variance(X)
         return tf.broadcast_to(tf.reduce_mean(variance, -2), [width])
 
-    return np.stack(
-        [of_sample([tf.constant(v[s]) for v in posterior.parameters]).numpy() for s in samples]
-    )
+    parameters = [v[samples] for v in posterior.parameters]
+    return SampleLoop(of_sample).map((parameters,), dtypes=gpflow.default_float())
 
 
 def generation_kind(posterior: Any) -> tuple[str | None, str]:
@@ -150,26 +149,25 @@ def conditioned_constants(posterior: Any, samples: list[int]) -> dict[str, np.nd
     model, X, mask = posterior.model, posterior.X, posterior.mask
     Y = tf.convert_to_tensor(posterior.Y)
 
-    @tf.function(autograph=False)
-    def of_sample(values: list, encoder: list, codes: tf.Tensor | None, seed: tf.Tensor) -> tuple:
-        bound = model.bind(values, encoder, seed)
-        if codes is None:
-            mean, variance = bound.pseudo_observations(X, Y, seed, 16, mask)
+    def of_sample(values: list, encoder: list, seed: tf.Tensor, codes: list) -> tuple:
+        bound = model.bind(values, encoder or None, seed)
+        if codes:
+            mean, variance = codes[0], tf.zeros_like(codes[0])
         else:
-            mean, variance = codes, tf.zeros_like(codes)
+            mean, variance = bound.pseudo_observations(X, Y, seed, 16, mask)
         inducing = bound.latent_prior.inducing_posterior(X, mean, variance)
         return inducing.mean[0], inducing.factor[0]
 
-    found = []
-    for s in samples:
-        codes = None if posterior.latents is None else tf.constant(posterior.latents[s])
-        values = [tf.constant(v[s]) for v in posterior.parameters]
-        encoder = [tf.constant(v[s]) for v in posterior.encoder]
-        found.append(of_sample(values, encoder, codes, tf.constant([0, s], tf.int32)))
-    means, factors = zip(*found, strict=True)
+    latents = [] if posterior.latents is None else [posterior.latents]
+    parts = (posterior.parameters, posterior.encoder, latents)
+    parameters, encoder, codes = ([v[samples] for v in part] for part in parts)
+    seeds = np.array([[0, s] for s in samples], np.int32)
+    means, factors = SampleLoop(of_sample).map(
+        (parameters, encoder, seeds, codes), dtypes=(gpflow.default_float(),) * 2
+    )
     return {
-        "inducing_mean": np.stack(means).astype(np.float32),
-        "inducing_factor": np.stack(factors).astype(np.float32),
+        "inducing_mean": means.astype(np.float32),
+        "inducing_factor": factors.astype(np.float32),
     }
 
 

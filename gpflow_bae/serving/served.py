@@ -68,25 +68,22 @@ class ServedModel(tf.Module):
         self.input_dim = 0
         chosen = evenly_spaced(posterior.num_samples, num_samples)
         constants: dict[str, np.ndarray] = {}
-        if isinstance(posterior, TemperedPosterior):
-            parameters = [
-                np.reshape(v, [-1, *v.shape[2:]])[chosen]
-                for v in map(np.asarray, posterior.parameters)
-            ]
-            encoder = None
-        else:
+        if isinstance(posterior, Posterior):
             self.generation, self.why_no_generation = generation_kind(posterior)
-            parameters = [np.asarray(v)[chosen] for v in posterior.parameters]
-            encoder = None
-            if not self.takes_codes_only:
-                encoder = [np.asarray(v)[chosen] for v in posterior.encoder]
             if posterior.X is not None:
                 self.input_dim = int(posterior.X.shape[-1])
             if isinstance(model, VariationalAutoencoder):
                 constants["prior_variance"] = prior_variances(posterior, chosen)
             if self.generation == "conditioned":
                 constants |= conditioned_constants(posterior, chosen)
-        self.bank = SampleBank(model, parameters, encoder, dtype, constants)
+        self.bank = SampleBank(
+            model,
+            posterior.bank,
+            chosen,
+            dtype,
+            constants,
+            with_encoder=not self.takes_codes_only,
+        )
         available = self.bank.num_samples
         self.samples_per_request = min(int(samples_per_request), available)
         self.encoders_per_request = min(int(encoders_per_request), available)

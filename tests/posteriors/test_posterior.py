@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-import gpflow
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from gpflow_bae import decoders, functional, likelihoods, models, posteriors
+from gpflow_bae import decoders, likelihoods, models, posteriors
 from gpflow_bae.data import prepare_data
+from tests.posteriors.small import X_NEW, L, N, P, T, data, dense, jittered, make_model
 
-S, T, N, P, L = 5, 3, 6, 4, 2
-
-
-def dense(num_inputs: int, num_outputs: int) -> keras.Model:
-    return keras.Sequential([keras.Input((num_inputs,)), keras.layers.Dense(num_outputs)])
-
-
-def data(missing: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    X = np.tile(np.linspace(0.0, 4.0, N)[:, None], (T, 1, 1))
-    Y = rng.standard_normal((T, N, P))
-    return X, np.where(rng.uniform(size=Y.shape) < missing, np.nan, Y)
-
-
-def make_model() -> models.SGPBAE:
-    return models.SGPBAE(
-        kernel=gpflow.kernels.SquaredExponential(),
-        inducing_variable=np.array([[0.0], [2.0], [4.0]]),
-        decoder=dense(L, P),
-        encoder=dense(2 * P, L),
-        likelihood=likelihoods.Gaussian(0.2),
-        latent_dim=L,
-        code_noise_variance=0.5,
-    )
+S = 5
 
 
 @pytest.fixture(scope="module")  # so that its functions are traced once
@@ -42,26 +18,11 @@ def posterior() -> posteriors.Posterior:
     """A bank of samples that differ in everything: the model's values, jittered."""
     keras.utils.set_random_seed(0)
     model = make_model()
-    rng = np.random.default_rng(1)
-
-    def jittered(value: tf.Tensor) -> np.ndarray:
-        value = value.numpy()
-        noise = 0.3 * rng.standard_normal((S, *value.shape))
-        return (value + noise).astype(value.dtype)
-
-    prepared = prepare_data(model, data())
-    return posteriors.Posterior(
-        model,
-        [jittered(v) for v in functional.unconstrained_values(model.sampled_parameters)],
-        [jittered(tf.convert_to_tensor(v)) for v in model.encoder_variables],
-        prepared.X,
-        prepared.Y,
-        temperature=0.5,
-        history=np.arange(12.0).reshape(4, 3),
-    )
-
-
-X_NEW = np.array([[0.3], [2.5], [5.0]])
+    history = np.arange(12.0).reshape(1, 4, 3)
+    names = ("log_prior", "log_likelihood", "encoder_loss")
+    trace = {name: history[..., i] for i, name in enumerate(names)}
+    bank = jittered(model, (1, S), temperature=0.5, trace=trace)
+    return posteriors.Posterior(model, bank, prepare_data(model, data()))
 
 
 @pytest.mark.parametrize("Xnew", [None, X_NEW])
@@ -84,11 +45,7 @@ def test_each_sample_is_consistent_in_itself(posterior: posteriors.Posterior) ->
     everything = posterior.latent_samples(X_NEW)
     # The encoder's draws are seeded by the sample's index, so one sample must come first.
     first = posteriors.Posterior(
-        posterior.model,
-        [v[:1] for v in posterior.parameters],
-        [v[:1] for v in posterior.encoder],
-        posterior.X,
-        posterior.Y,
+        posterior.model, posterior.bank.select([0]), posterior.data
     ).latent_samples(X_NEW)
     np.testing.assert_allclose(first.mean[0], everything.mean[0], rtol=1e-12)
     np.testing.assert_allclose(first.variance[0], everything.variance[0], rtol=1e-12)
@@ -212,6 +169,7 @@ def test_to_inference_data_has_one_chain(posterior: posteriors.Posterior) -> Non
     assert np.all(idata.posterior["latent_prior.kernels[0].lengthscales"] > 0)
     assert idata.posterior["latent_prior.inducing_variable.Z"].shape == (1, S, 3, 1)
     assert idata.attrs["temperature"] == 0.5
+    np.testing.assert_array_equal(posterior.history, np.arange(12.0).reshape(4, 3))
     rounds = idata.round_stats
     for i, name in enumerate(["log_prior", "log_likelihood", "encoder_loss"]):
         np.testing.assert_array_equal(rounds[name], posterior.history[None, :, i])
@@ -222,8 +180,11 @@ def test_to_inference_data_has_one_chain(posterior: posteriors.Posterior) -> Non
 def test_from_point_is_the_model_as_it_stands() -> None:
     """One sample, of the present values."""
     model = make_model()
-    point = posteriors.Posterior.from_point(model, prepare_data(model, data()))
+    point = posteriors.Posterior.from_point(model, data())
     assert point.num_samples == 1
+    prepared = posteriors.Posterior.from_point(model, prepare_data(model, data()))
+    np.testing.assert_array_equal(prepared.X, point.X)
+    np.testing.assert_array_equal(prepared.Y, point.Y)
     values = point.hyperparameters(include_decoder=True)
     for path, parameter in zip(model.sampled_paths, model.sampled_parameters, strict=True):
         np.testing.assert_allclose(values[path][0], parameter.numpy(), rtol=1e-12, err_msg=path)

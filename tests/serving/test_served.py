@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import encoders, models, serving
-from gpflow_bae.posteriors import Posterior, TemperedPosterior
+from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior
+from gpflow_bae.serving.bank import SampleBank
 from tests.serving import small_posteriors as small
 from tests.serving.small_posteriors import L, P
 
@@ -173,6 +174,23 @@ def test_a_tempered_posterior_is_served() -> None:
     np.testing.assert_allclose(found["mean"], expected.mean, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(found["noise_std"] ** 2, expected.noise_variance, rtol=1e-4)
     assert live.refusal("generate") == "a tempered BAE has no prior over inputs"
+
+
+def test_chains_are_served_one_after_another() -> None:
+    """Number 3 of two chains of two samples is sample 1 of the second."""
+    posterior = small.sampled_sgp_bae()
+    arrays = {
+        path: values[0, :4].reshape(2, 2, *values.shape[2:])
+        for path, values in posterior.bank.parameters.items()
+    }
+    bank = Bank(arrays, {}, None, posterior.bank.model)
+    stored = SampleBank(posterior.model, bank, [0, 3])
+    assert stored.num_samples == 2
+    path = ".decoder.weights[0]"
+    np.testing.assert_array_equal(stored.values(tf.constant(1))[path], arrays[path][1, 1])
+    # A bank without encoder leaves the model's own, as a constant of the graph.
+    weights = stored.values(tf.constant(0))[posterior.model.encoder_paths[0]]
+    np.testing.assert_array_equal(weights, posterior.model.encoder_variables[0])
 
 
 def test_what_cannot_be_generated_is_refused() -> None:

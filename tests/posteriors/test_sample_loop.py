@@ -1,0 +1,184 @@
+"""Predictions in the graph equal those of a plain loop over samples, whatever fits the memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae.encoders import side_inputs
+from gpflow_bae.mcmc.noise import split, standard_noise
+from gpflow_bae.posteriors import LatentSamples, Posterior, sample_loop
+from tests.posteriors import small
+
+NUM_DRAWS, NUM_CODES = 3, 2
+
+
+@pytest.fixture(scope="module")
+def posterior() -> Posterior:
+    return small.posterior()
+
+
+@pytest.fixture(scope="module")
+def with_codes() -> Posterior:
+    return small.posterior(codes=True)
+
+
+def bound_models(posterior: Any) -> list[Any]:
+    """The model at every sample, chain after chain."""
+    bank = posterior.bank
+    parts = [bank.parameters, bank.encoder] if bank.encoder else [bank.parameters]
+    return [
+        posterior.model.bind(*([tf.constant(v[c, s]) for v in part.values()] for part in parts))
+        for c in range(bank.num_chains)
+        for s in range(bank.num_samples)
+    ]
+
+
+def latent_by_loop(posterior: Posterior, Xnew: Any, seed: int) -> LatentSamples:
+    X, Y, mask = posterior.X, posterior.Y, posterior.mask
+    means, variances = [], []
+    for s, model in enumerate(bound_models(posterior)):
+        if posterior.bank.latents is None:
+            pseudo = model.pseudo_observations(X, Y, tf.constant([seed, s]), NUM_DRAWS, mask)
+        else:
+            c, i = divmod(s, posterior.bank.num_samples)
+            codes = tf.constant(posterior.bank.latents[c, i])
+            pseudo = codes, tf.zeros_like(codes)
+        if Xnew is not None:
+            mean, variance = model.latent_prior.predict(Xnew, X, *pseudo)
+        elif posterior.bank.latents is None:
+            mean, variance, _ = model.latent_prior.condition(X, *pseudo)
+        else:
+            mean, variance = pseudo
+        means.append(mean.numpy())
+        variances.append(variance.numpy())
+    return LatentSamples(np.stack(means), np.stack(variances))
+
+
+def predict_by_loop(posterior: Posterior, Xnew: Any, seed: int) -> tuple[np.ndarray, ...]:
+    latents = latent_by_loop(posterior, Xnew, seed)
+    means, noises = [], []
+    for s, model in enumerate(bound_models(posterior)):
+        variance = latents.variance[s]
+        if Xnew is not None:
+            variance = variance + model.latent_prior.code_noise.numpy()
+        for draw_seed in tf.unstack(split(tf.constant([seed + 1, s]), NUM_CODES)):
+            noise = standard_noise(variance.shape, draw_seed, tf.float64)
+            F = model.decode(posterior.X, latents.mean[s] + np.sqrt(variance) * noise)
+            mean, y_noise = model.likelihood.moments(F)
+            means.append(mean.numpy().astype(float))
+            noises.append(y_noise.numpy().astype(float))
+    return np.mean(means, 0), np.mean(noises, 0), np.var(means, 0)
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    for one, other in zip(found, expected, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+
+
+# All samples of a call at once; two, where the last chunk is filled up; one.
+@pytest.fixture(params=[2**28, 4000, 1], ids=["one call", "chunks", "one by one"])
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sample_loop, "MEMORY_PER_CALL", request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("kind", ["posterior", "with_codes"])
+@pytest.mark.parametrize("Xnew", [None, small.X_NEW[None]], ids=["train", "new"])
+def test_predictions_are_those_of_a_loop(
+    kind: str, Xnew: Any, memory: int, request: pytest.FixtureRequest
+) -> None:
+    """Six samples of two chains, each with its own parameters, encoder, codes and seeds."""
+    posterior: Posterior = request.getfixturevalue(kind)
+    options: dict[str, Any] = {"num_draws": NUM_DRAWS, "seed": 5}
+    latents = posterior.latent_samples(Xnew, **options)
+    assert_close(latents, latent_by_loop(posterior, Xnew, seed=5))
+    assert len(np.unique(latents.mean[:, 0, 0, 0])) == 6
+    prediction = posterior.predict(Xnew, num_codes=NUM_CODES, **options)
+    assert_close(prediction, predict_by_loop(posterior, Xnew, seed=5))
+
+
+def test_codes_are_those_of_a_loop(posterior: Posterior, memory: int) -> None:
+    _, Y = small.data()
+    draws = posterior.encode(Y, num_draws=NUM_DRAWS, seed=2)
+    rows, side = tf.constant(Y, tf.float32), side_inputs(posterior.model.encoder, None)
+    expected = [
+        [model.encoder.sample(rows, draw_seed, **side) for draw_seed in tf.unstack(seeds)]
+        for model, seeds in zip(
+            bound_models(posterior),
+            (split(tf.constant([2, s]), NUM_DRAWS) for s in range(6)),
+            strict=True,
+        )
+    ]
+    assert_close([draws], [np.array(expected)])
+
+
+def test_a_bank_without_encoder_leaves_the_models_own(posterior: Posterior) -> None:
+    """Its weights are what a bank that repeats them has."""
+    own = {
+        path: np.tile(v.numpy(), (2, 3, *[1] * len(v.shape)))
+        for path, v in zip(
+            posterior.model.encoder_paths, posterior.model.encoder_variables, strict=True
+        )
+    }
+    without, repeated = (
+        Posterior(posterior.model, dataclasses.replace(posterior.bank, encoder=e), posterior.data)
+        for e in ({}, own)
+    )
+    assert without.encoder == [] and without.num_samples == 6
+    options = {"num_draws": 2, "num_codes": 1}
+    assert_close(*(p.predict(small.X_NEW, **options) for p in (without, repeated)))
+
+
+def test_tempered_predictions_are_those_of_a_loop(memory: int) -> None:
+    posterior = small.tempered()
+    rows = small.rows()
+    observed = ~np.isnan(rows)
+    complete = tf.constant(np.nan_to_num(rows), tf.float32)
+    bound = bound_models(posterior)
+    codes = np.stack([m.encode(complete) for m in bound])
+    means = np.stack([m.decoder(z) for m, z in zip(bound, codes, strict=True)])
+    assert_close([posterior.encode(rows)], [codes])
+    assert_close([posterior.decode(codes)], [means])
+    assert_close([posterior.decode(codes[0])], [np.stack([m.decoder(codes[0]) for m in bound])])
+    assert_close([posterior.reconstructions(rows)], [means])
+    noise = np.mean([m.likelihood.variance.numpy() for m in bound]) * np.ones(rows.shape)
+    assert_close(posterior.reconstruct(rows), [means.mean(0), noise, means.var(0)])
+    errors = [np.mean(np.square(m - rows)[observed]) for m in means]
+    assert_close([posterior.squared_errors(rows)], [np.reshape(errors, [2, 3])])
+
+
+def test_chunks_have_one_length_and_keep_to_the_memory() -> None:
+    """So that a loop is traced once; what fills up the last chunk is not counted."""
+    samples = ([np.zeros((10, 100), np.float32)], np.zeros((10, 2), np.int32))  # 408 bytes each
+    cases = {2**28: [10], 4 * 508: [4, 4, 2], 508: [1] * 10, 1: [1] * 10}
+    for memory, expected in cases.items():
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sample_loop, "MEMORY_PER_CALL", memory)
+            chunks = list(sample_loop._chunks(samples, result_bytes=100))
+        assert [count for _, count in chunks] == expected
+        assert {len(rows) for rows, _ in chunks} == {expected[0]}
+        counted = np.concatenate([rows[:count] for rows, count in chunks])
+        np.testing.assert_array_equal(counted, np.arange(10))
+
+
+def test_a_loop_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_loop, "MEMORY_PER_CALL", 3 * 8)
+    traced = []
+
+    def double(value: tf.Tensor) -> tf.Tensor:
+        traced.append(value)
+        return 2.0 * value
+
+    loop, values = sample_loop.SampleLoop(double), np.arange(7.0)
+    for _ in range(2):
+        np.testing.assert_array_equal(loop.map((values,), dtypes=tf.float64), 2.0 * values)
+    assert len(traced) == 1
+    for _ in range(2):
+        assert loop.sum((values,), zeros=np.zeros(())) == 42.0
+    assert len(traced) == 2
