@@ -143,6 +143,13 @@ def test_metadata(metadata: email.message.Message) -> None:
     assert isinstance(text, str) and text.lstrip().startswith("# gpflow_bae")
 
 
+def test_the_wheel_has_the_command(wheel: pathlib.Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/entry_points.txt"))
+        lines = archive.read(name).decode("utf-8").split()
+    assert lines == ["[console_scripts]", "gpflow-bae-impute", "=", "gpflow_bae.impute.command:run"]
+
+
 def test_oldest_versions_are_those_of_setup(metadata: email.message.Message) -> None:
     """constraints-min.txt pins each requirement of the package and its tests at its lower bound."""
     bounds: dict[str, Version] = {}
