@@ -32,11 +32,13 @@ install_requires = [
 
 diagnostics = ["arviz>=0.20,<1"]  # arviz 1 has another InferenceData
 # pyarrow 21 and later want NumPy 2, which GPflow does not allow yet.
-experiments = ["pandas>=2.2,<4", "pyarrow>=15,<21", "scikit-learn>=1.4,<2"]
+impute = ["pandas>=2.2,<4", "pyarrow>=15,<21"]
+experiments = [*impute, "scikit-learn>=1.4,<2"]
 
 extras_require = {
     "diagnostics": diagnostics,
     "experiments": experiments,
+    "impute": impute,
     # Only clients need this: a SavedModel is exported and loaded with TensorFlow alone.
     "serving": ["grpcio>=1.60,<2", "tensorflow-serving-api>=2.19,<2.22"],
     "onnx": ["onnxruntime>=1.17,<2", "tf2onnx>=1.16,<2"],
@@ -76,6 +78,7 @@ setup(
     python_requires=">=3.10,<3.14",
     install_requires=install_requires,
     extras_require=extras_require,
+    entry_points={"console_scripts": ["gpflow-bae-impute=gpflow_bae.impute.command:run"]},
     classifiers=[
         "Development Status :: 3 - Alpha",
         "Intended Audience :: Science/Research",

@@ -39,13 +39,12 @@ def main(argv: list[str]) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
     from experiments.common import provenance
-    from experiments.imputation_plans import build_model, default_plan
-    from gpflow_bae.data import prepare_data
-    from gpflow_bae.datasets.multi_output import MultiOutputTable
+    from gpflow_bae.data import MultiOutputTable, prepare_data
+    from gpflow_bae.impute import build_model, make_plan
     from gpflow_bae.inference.variational import variational_loss
 
     sizes = [2**k for k in range(8, 30) if 2**k <= FLAGS.largest]
-    plan = default_plan("sgp_vae", "quick", latent_dim=LATENT_DIM, num_inducing=NUM_INDUCING)
+    plan = make_plan("sgp_vae", latent_dim=LATENT_DIM, num_inducing=NUM_INDUCING)
     rng = np.random.default_rng(0)
 
     def step(size: int):

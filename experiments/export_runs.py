@@ -129,17 +129,18 @@ def _rotated_mnist(config: Mapping[str, Any], data_dir: str | None) -> tuple[Any
 
 
 def _imputation(folder: pathlib.Path) -> Run:
-    from experiments.impute_study import SavedFit
+    from gpflow_bae.impute import Imputer
 
-    saved = SavedFit.read(folder)
-    standardiser = saved.standardiser
+    imputer = Imputer.load(folder)
+    scale = imputer.standardiser_
+    arguments = imputer.get_params()
     notes = {
-        "columns": saved.columns,
+        "columns": {name: arguments[name] for name in ("outputs", "time", "inputs", "task")},
         "units": "y is standardised: (y - mean) / std, of logarithms where log_outputs",
-        "mean": np.asarray(standardiser.mean).tolist(),
-        "std": np.asarray(standardiser.std).tolist(),
-        "log_outputs": bool(saved.plan.log_outputs),
+        "mean": scale.mean.tolist(),
+        "std": scale.std.tolist(),
+        "log_outputs": scale.log_outputs,
     }
     signatures = tuple(s for s in serving.SIGNATURES if s != "generate")
     why_not = {"generate": "the folder does not hold the table that predictions condition on"}
-    return Run(saved.posterior, signatures, notes, why_not)
+    return Run(imputer.posterior_, signatures, notes, why_not)

@@ -21,7 +21,7 @@ _SAMPLER = common_flags.SAMPLER
 
 def define_flags(latent_dim: int, init_lengthscale: float, num_inducing: int = 64) -> None:
     """The shared flags and those of the published drivers, with a table's own defaults."""
-    from experiments.imputation_plans import MODELS, NETS
+    from gpflow_bae.impute.plans import MODELS, NETS
 
     common_flags.define([*MODELS, *BASELINES], default_model="sgp_vae")
     flags.DEFINE_enum("pinference_net", "factornet", list(NETS), "Partial inference network.")
@@ -119,7 +119,7 @@ def main(argv: list[str], table_name: str) -> None:
     """Run one model on a table, from one or several initialisations, and write results."""
     if len(argv) > 1:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
-    from gpflow_bae.datasets.multi_output import hold_out
+    from gpflow_bae.data import hold_out
 
     out_dir = pathlib.Path(FLAGS.out_dir)
     baseline = FLAGS.model in BASELINES
@@ -185,7 +185,9 @@ def main(argv: list[str], table_name: str) -> None:
 
 
 def _run_baseline(table_name: str, table: Any) -> dict[str, float]:
-    from experiments.baselines import gpar, independent_gps, mean, scores
+    from experiments.baselines import gpar
+    from gpflow_bae.impute import scores
+    from gpflow_bae.impute.baselines import independent_gps, mean
 
     module = {"mean": mean, "igp": independent_gps, "gpar": gpar}[FLAGS.model]
     settings = gpar.SETTINGS.get(table_name, {}) if FLAGS.model == "gpar" else {}

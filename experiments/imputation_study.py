@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
-import time
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
-from experiments.baselines import scores
-from experiments.imputation_plans import Plan, build_model, gaussian_encoder
-from gpflow_bae import inference, latent_priors, models
-from gpflow_bae.data import prepare_data
-from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
+from gpflow_bae.data import MultiOutputTable, Standardiser
+from gpflow_bae.impute import scores
+from gpflow_bae.impute.fitting import NUM_CODES, fit, predict
+from gpflow_bae.impute.plans import Plan
 from gpflow_bae.posteriors import Posterior
 
-__all__ = ["Outcome", "encoder_only", "fit", "mixture_scores", "predict", "run"]
-
-NUM_CODES = 20  # draws of the codes for each posterior sample
+__all__ = ["Outcome", "encoder_only", "mixture_scores", "run"]
 
 
 @dataclasses.dataclass
@@ -37,83 +31,6 @@ class Outcome:
     seconds: dict[str, float]
     curves: dict[str, list[float]]
     num_parameters: int
-
-
-def fit(
-    plan: Plan,
-    table: MultiOutputTable,
-    standardiser: Standardiser,
-    *,
-    seed: int,
-    out_dir: pathlib.Path | None = None,
-    resume: bool = False,
-    jit_compile: bool = False,
-    progress: bool = True,
-) -> Posterior:
-    """The posterior of a plan's model, given what is observed of a table."""
-    keras.utils.set_random_seed(seed)
-    model = build_model(plan, table)
-    data = (table.X, standardiser.transform(table.Y))
-    options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
-    if plan.sampler is None:
-        started = time.perf_counter()
-        losses = inference.fit_variational(
-            model,
-            data,
-            plan.variational,
-            out_dir=None if out_dir is None else out_dir / "fit",
-            resume=resume,
-            **options,
-        )
-        return Posterior.from_point(
-            model,
-            prepare_data(model, data),
-            seconds={"variational": time.perf_counter() - started},
-            warm_start_losses=losses,
-        )
-    return inference.sample_amortized(
-        model,
-        data,
-        plan.sampler,
-        warm_start=_warm_start(plan, model, table),
-        out_dir=None if out_dir is None else out_dir / "chain",
-        resume=resume,
-        **options,
-    )
-
-
-def _warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> inference.WarmStart:
-    prior = None
-    if isinstance(model, models.DSGPBAE):
-        # Hidden layers start as identities: the last one alone is what the deep model starts as.
-        last = model.latent_prior.last_layer
-        prior = latent_priors.SparseGP(
-            last.kernels, last.inducing_variable, last.latent_dim, plan.code_noise_variance
-        )
-    return inference.WarmStart(gaussian_encoder(plan, table), plan.variational, latent_prior=prior)
-
-
-def predict(
-    posterior: Posterior,
-    standardiser: Standardiser,
-    given: tuple[np.ndarray, np.ndarray] | None = None,
-    seed: int = 0,
-    *,
-    codes_of_chain: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances [T, N, P] at all cells, given what is observed and the prior.
-
-    :param given: ``(X, Y)`` of other tasks, in their own units; None for the training table.
-    :param codes_of_chain: for the training table of a sampled model, whether its codes are those
-        of the chain. Else the encoder's pseudo-observations, conditioned on the GP, give them, as
-        for any other table: in chains of this length codes move too little to be averaged over.
-    """
-    if given is not None:
-        given = (given[0], standardiser.transform(given[1]))
-    elif posterior.latents is not None and not codes_of_chain:
-        given = (posterior.X, _observed(posterior))
-    prediction = posterior.predict(None, given, num_codes=NUM_CODES, seed=seed)
-    return standardiser.inverse_moments(prediction.mean, prediction.variance)
 
 
 def encoder_only(

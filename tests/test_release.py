@@ -25,7 +25,16 @@ from setuptools import find_packages
 from gpflow_bae.versions import __version__
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-EXTRAS = {"diagnostics", "docs", "experiments", "onnx", "serving", "tensorboard", "test"}
+EXTRAS = {
+    "diagnostics",
+    "docs",
+    "experiments",
+    "impute",
+    "onnx",
+    "serving",
+    "tensorboard",
+    "test",
+}
 # Tools that a build without isolation takes from this environment. From 70.1 on, setuptools makes
 # wheels without the package wheel, but older ones do not.
 BUILD_TOOLS = ("build", "setuptools", "wheel")
@@ -132,6 +141,13 @@ def test_metadata(metadata: email.message.Message) -> None:
     assert metadata["Description-Content-Type"] == "text/markdown"
     text = metadata.get_payload()
     assert isinstance(text, str) and text.lstrip().startswith("# gpflow_bae")
+
+
+def test_the_wheel_has_the_command(wheel: pathlib.Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/entry_points.txt"))
+        lines = archive.read(name).decode("utf-8").split()
+    assert lines == ["[console_scripts]", "gpflow-bae-impute", "=", "gpflow_bae.impute.command:run"]
 
 
 def test_oldest_versions_are_those_of_setup(metadata: email.message.Message) -> None:

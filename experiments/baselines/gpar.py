@@ -15,8 +15,8 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
-from experiments.baselines import gp_fitting
-from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
+from gpflow_bae.data import MultiOutputTable, Standardiser
+from gpflow_bae.impute.baselines import gp_fitting
 
 __all__ = ["SETTINGS", "fit_predict"]
 

@@ -1,7 +1,20 @@
-"""What models are given: observations with holes, and minibatches of them."""
+"""What models are given: observations with holes, tables of them, and minibatches."""
 
 from .minibatches import draw_indices
-from .observations import Observations, check_columns, prepare_data
+from .observations import Observations, check_columns, mask_missing, prepare_data
 from .sparse_table import SparseTable
+from .standardiser import Standardiser
+from .tables import MultiOutputTable, hold_out, pad_tasks
 
-__all__ = ["Observations", "SparseTable", "check_columns", "draw_indices", "prepare_data"]
+__all__ = [
+    "MultiOutputTable",
+    "Observations",
+    "SparseTable",
+    "Standardiser",
+    "check_columns",
+    "draw_indices",
+    "hold_out",
+    "mask_missing",
+    "pad_tasks",
+    "prepare_data",
+]

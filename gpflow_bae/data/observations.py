@@ -11,7 +11,7 @@ import tensorflow as tf
 from ..base import Batch
 from .sparse_table import SparseTable
 
-__all__ = ["Observations", "check_columns", "prepare_data"]
+__all__ = ["Observations", "check_columns", "mask_missing", "prepare_data"]
 
 
 class _Model(Protocol):
@@ -121,6 +121,24 @@ def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
     return X[:1] if (X == X[:1]).all() else X
 
 
+def mask_missing(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What a model is given of observations that are NaN where missing.
+
+    :param Y: observations [T, N, P].
+    :return: the same with zeros where missing (float32), and the mask, True where observed.
+    :raises ValueError: for infinities.
+    """
+    Y = np.asarray(Y, dtype=np.float32)
+    if np.isinf(Y).any():
+        task, point, column = np.argwhere(np.isinf(Y))[0]
+        raise ValueError(
+            f"Y holds infinity (first in task {task}, point {point}, column {column}); missing "
+            "observations are NaN."
+        )
+    mask = ~np.isnan(Y)
+    return np.where(mask, Y, np.float32(0.0)), mask
+
+
 @overload
 def prepare_data(
     model: Any, data: tuple[object, object] | Observations, batch_size: int | None = None
@@ -165,13 +183,7 @@ def prepare_data(
             )
     else:
         X = _check_inputs(X, Y.shape)
-    if np.isinf(Y).any():
-        task, point, column = np.argwhere(np.isinf(Y))[0]
-        raise ValueError(
-            f"Y holds infinity (first in task {task}, point {point}, column {column}); missing "
-            "observations are NaN."
-        )
-    mask = ~np.isnan(Y)
+    Y, mask = mask_missing(Y)
     empty_tasks = np.flatnonzero(~mask.any(axis=(1, 2)))
     if empty_tasks.size:
         raise ValueError(
@@ -191,7 +203,7 @@ def prepare_data(
         )
     result = Observations(
         None if X is None else tf.constant(X, gpflow.default_float()),
-        tf.constant(np.where(mask, Y, 0.0).astype(np.float32)),
+        tf.constant(Y),
         None if mask.all() else tf.constant(mask),
     )
     _check_batch_size(model, result, batch_size)

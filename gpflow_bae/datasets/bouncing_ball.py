@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
-from .multi_output import MultiOutputTable
+from ..data import MultiOutputTable
 
 __all__ = [
     "ONE_WIDTH",

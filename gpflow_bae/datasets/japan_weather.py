@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
+from ..data import MultiOutputTable, pad_tasks
 from .files import find_files
-from .multi_output import MultiOutputTable, pad_tasks
 
 __all__ = ["JapanWeather", "Reading", "Station", "load", "read_csv", "read_dly", "read_stations"]
 

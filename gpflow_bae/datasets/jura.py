@@ -12,9 +12,9 @@ import pathlib
 import numpy as np
 from check_shapes import check_shapes
 
+from ..data import MultiOutputTable
 from .digests import check_sha256
 from .files import find_files
-from .multi_output import MultiOutputTable
 
 __all__ = ["load"]
 

@@ -8,8 +8,8 @@ import pathlib
 import numpy as np
 import pytest
 
+from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.datasets import eeg
-from gpflow_bae.datasets.multi_output import MultiOutputTable
 
 _BESIDE = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
 _CANDIDATES = [os.environ.get("GPFLOW_BAE_DATA"), str(_BESIDE)]

@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.baselines import gpar, independent_gps, scores
-from gpflow_bae.datasets.multi_output import MultiOutputTable
-from tests.experiments.tables import ONE_RUN, SHORT_RUN, make_table, waves
+from experiments.baselines import gpar
+from gpflow_bae.data import MultiOutputTable
+from gpflow_bae.impute import scores
+from gpflow_bae.impute.baselines import independent_gps
+from tests.impute.tables import (
+    ONE_RUN,
+    SHORT_RUN,
+    every_row_but_padding_is_predicted,
+    make_table,
+    waves,
+)
 
 
 def test_a_chain_of_one_is_an_independent_regression() -> None:
@@ -18,6 +26,10 @@ def test_a_chain_of_one_is_an_independent_regression() -> None:
     found = gpar.fit_predict(table, settings=SHORT_RUN, num_samples=3)
     for moment, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(moment, other, rtol=1e-6)
+
+
+def test_every_row_but_padding_is_predicted() -> None:
+    every_row_but_padding_is_predicted(gpar, settings=SHORT_RUN)
 
 
 def linear_gaussian(seed: int = 0) -> MultiOutputTable:

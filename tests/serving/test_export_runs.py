@@ -10,15 +10,11 @@ import numpy as np
 import pytest
 
 from experiments import export_runs, moving_ball_study
-from experiments.imputation_plans import build_model, default_plan
-from experiments.impute_study import SavedFit
 from experiments.moving_ball_plans import Plan
 from gpflow_bae import serving
-from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import moving_ball
-from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
+from gpflow_bae.impute import Imputer
 from gpflow_bae.inference.checkpoints import RunDirectory
-from gpflow_bae.posteriors import Posterior
 
 
 @pytest.fixture(scope="module")
@@ -82,23 +78,18 @@ def test_a_posterior_of_the_imputation_command(tmp_path: pathlib.Path) -> None:
     """Rows in standardised units, which the card explains; prediction at new x is left out."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((2, 9, 1)), rng.standard_normal((2, 9, 3))
-    table = MultiOutputTable(X, Y, output_names=("a", "b", "c"))
-    plan = default_plan("sgp_vae", "quick", latent_dim=2, num_inducing=4, decoder_widths=())
-    model = build_model(plan, table)
-    standardiser = Standardiser.fit(Y)
-    posterior = Posterior.from_point(model, prepare_data(model, (X, Y)))
-    saved = SavedFit(plan, posterior, standardiser, {"outputs": ["a", "b", "c"]}, (X[0], X[0]))
-    saved.write(tmp_path / "table.posterior")
+    imputer = Imputer(["a", "b", "c"], latent_dim=2, num_inducing=4, epochs=1, progress=False)
+    imputer.fit(X, Y).save(tmp_path / "table.posterior")
 
     run = export_runs.read(tmp_path / "table.posterior")
-    assert run.notes["mean"] == standardiser.mean.tolist() and "generate" in run.why_not
+    assert run.notes["mean"] == imputer.standardiser_.mean.tolist() and "generate" in run.why_not
     written = serving.export(
         run.posterior, tmp_path / "table", 1, run.signatures, notes=run.notes, verbose=False
     )
     card = json.loads((tmp_path / "table" / "model_card.json").read_text())
-    assert card["notes"]["columns"] == {"outputs": ["a", "b", "c"]}
+    assert card["notes"]["columns"]["outputs"] == ["a", "b", "c"]
     y = Y[0].astype(np.float32)
     y[:, 1] = np.nan
     found = written.served.answer("impute", y=y)
-    expected = serving.ServedModel(posterior).answer("impute", y=y)
+    expected = serving.ServedModel(imputer.posterior_).answer("impute", y=y)
     np.testing.assert_allclose(found["filled"], expected["filled"], rtol=1e-5, atol=1e-5)

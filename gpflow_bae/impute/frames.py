@@ -1,71 +1,49 @@
-"""A user's table: read it as tasks, inputs and outputs, and put the filled cells back."""
+"""A pandas DataFrame as tasks, inputs and outputs, and the DataFrame with its holes filled.
+
+This is the one module of the package that imports pandas; it is imported where a DataFrame or a
+file is given.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from gpflow_bae.datasets.multi_output import MultiOutputTable, pad_tasks
+from ..data import MultiOutputTable, pad_tasks
+from .user_table import INTERVAL, UserTable, input_scaling
 
-__all__ = ["UserTable", "read_table", "write_table"]
-
-INTERVAL = 1.6448536269514722  # half width of a 90 % normal interval, in standard deviations
-
-
-@dataclasses.dataclass(frozen=True)
-class UserTable:
-    """A table as it was read, and as a model sees it.
-
-    raw: every cell as it stands in the file; nothing but the holes is ever changed.
-    table: tasks, scaled inputs, outputs.
-    rows [T, N]: the row of ``raw`` that each row of ``table`` is, -1 for padding.
-    tasks: names of the tasks, in their order.
-    times: of the rows of ``raw``, for plots; row numbers where no time was named.
-    """
-
-    raw: pd.DataFrame
-    table: MultiOutputTable
-    rows: np.ndarray
-    tasks: tuple[str, ...]
-    times: pd.Series
-    input_centre: np.ndarray
-    input_scale: np.ndarray
+__all__ = ["fill_frame", "read_file", "read_frame", "write_file"]
 
 
-def read_table(
-    path: str | pathlib.Path,
+def read_frame(
+    raw: pd.DataFrame,
     outputs: Sequence[str],
     time: str | None = None,
     inputs: Sequence[str] = (),
     task: str | None = None,
-    separator: str = ",",
     scaling: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> UserTable:
-    """Read a CSV or Parquet file.
+    """What a model sees of a DataFrame.
 
+    :param raw: numbers, or text that says numbers; a cell that is empty or NaN is missing.
     :param outputs: columns to fill.
-    :param time: column of numbers or dates (ISO 8601); the first input.
+    :param time: column of numbers or dates (ISO 8601); the first input. Dates count in days from
+        the first one of this table.
     :param inputs: further numeric inputs, such as coordinates.
     :param task: column that says to which independent series a row belongs; one series if None.
     :param scaling: centre and scale of the inputs from an earlier fit; those of this table if None.
     :raises ValueError: for a column that is not there, text in a numeric column, infinities,
         missing inputs, two rows of a task with the same inputs, or no inputs at all.
     """
-    path = pathlib.Path(path)
-    if path.suffix in (".parquet", ".pq"):
-        raw = pd.read_parquet(path)
-    else:
-        raw = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
     named = [c for c in [task, time, *inputs, *outputs] if c is not None]
-    _check_columns(raw, named, separator)
+    _check_columns(raw, named)
     if not outputs:
-        raise ValueError("outputs is empty: name the columns to fill, such as --outputs=a,b.")
+        raise ValueError("outputs is empty: name the columns to fill.")
     if time is None and not inputs:
-        raise ValueError("A table needs --time or --inputs: what tells its rows apart?")
+        raise ValueError("Name a column as time or inputs: what tells the rows apart?")
 
     Y = np.column_stack([_numbers(raw[c], c, missing_allowed=True) for c in outputs])
     columns = [] if time is None else [_times(raw[time], time)]
@@ -74,10 +52,7 @@ def read_table(
     names = pd.Series([""] * len(raw)) if task is None else raw[task].astype(str)
     _check_duplicates(X, names, time, inputs)
 
-    if scaling is None:
-        spread = X.std(0)
-        scaling = X.mean(0), np.where(spread > 0, spread, 1.0)
-    centre, scale = scaling
+    centre, scale = input_scaling(X) if scaling is None else scaling
     groups = [(name, np.flatnonzero(names == name)) for name in names.unique()]
     stacked, lengths = pad_tasks([((X - centre) / scale)[i] for _, i in groups], is_input=True)
     outputs_of, _ = pad_tasks([Y[i] for _, i in groups], is_input=False)
@@ -85,30 +60,43 @@ def read_table(
     for padded, (_, index) in zip(rows, groups, strict=True):
         padded[: len(index)] = index
     table = MultiOutputTable(stacked, outputs_of, output_names=tuple(outputs), lengths=lengths)
-    times = pd.Series(X[:, 0]) if time is None else _plot_times(raw[time])
+    times = X[:, 0] if time is None else _plot_times(raw[time])
     return UserTable(raw, table, rows, tuple(n for n, _ in groups), times, centre, scale)
 
 
-def write_table(
-    user: UserTable, mean: np.ndarray, variance: np.ndarray, path: str | pathlib.Path
-) -> pd.DataFrame:
-    """The table with its holes filled, and beside each output its uncertainty.
+def read_file(path: str | pathlib.Path, separator: str = ",") -> pd.DataFrame:
+    """A Parquet file (``.parquet``, ``.pq``), or a CSV file with every cell as its text."""
+    path = pathlib.Path(path)
+    if path.suffix in (".parquet", ".pq"):
+        return pd.read_parquet(path)
+    return pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
+
+
+def write_file(frame: pd.DataFrame, path: str | pathlib.Path) -> None:
+    """A Parquet or a CSV file, by its ending."""
+    path = pathlib.Path(path)
+    if path.suffix in (".parquet", ".pq"):
+        frame.to_parquet(path, index=False)
+    else:
+        frame.to_csv(path, index=False)
+
+
+def fill_frame(user: UserTable, mean: np.ndarray, variance: np.ndarray) -> pd.DataFrame:
+    """The DataFrame with its holes filled, and beside each output its uncertainty.
 
     ``<output>_sd``, ``<output>_lower`` and ``<output>_upper`` (90 % interval) are there for filled
-    cells and empty elsewhere. Observed cells stay as they stand in the file.
+    cells and missing elsewhere. Observed cells stay as they are, text as text.
 
-    :param mean: [T, N, P], in the units of the outputs.
-    :param variance: [T, N, P].
+    :param mean, variance: [T, N, P], in the units of the outputs.
     """
-    filled = user.raw.copy()
-    text = [isinstance(v, str) for v in filled.iloc[0]]
+    filled = user.source.copy()
     real = user.rows >= 0
     index = user.rows[real]
     for p, name in enumerate(user.table.output_names):
-        hole = np.isnan(user.table.Y[..., p][real])
+        hole = ~user.table.observed[..., p][real]
         value, sd = mean[..., p][real], np.sqrt(variance[..., p][real])
         column = filled[name].to_numpy(dtype=object, copy=True)
-        as_text = text[list(filled.columns).index(name)]
+        as_text = isinstance(column[0], str)
         for row, v in zip(index[hole], value[hole], strict=True):
             column[row] = f"{v:.10g}" if as_text else v
         filled[name] = column if as_text else column.astype(float)
@@ -120,29 +108,24 @@ def write_table(
             beside = np.full(len(filled), np.nan)
             beside[index[hole]] = bound[hole]
             filled[f"{name}_{suffix}"] = beside
-    path = pathlib.Path(path)
-    if path.suffix in (".parquet", ".pq"):
-        filled.to_parquet(path, index=False)
-    else:
-        filled.to_csv(path, index=False)
     return filled
 
 
-def _check_columns(raw: pd.DataFrame, named: Sequence[str], separator: str) -> None:
+def _check_columns(raw: pd.DataFrame, named: Sequence[str]) -> None:
     absent = [c for c in named if c not in raw.columns]
-    if not absent:
-        if len(set(named)) < len(named):
-            twice = sorted({c for c in named if list(named).count(c) > 1})
-            raise ValueError(f"Columns {twice} are named twice; each has one role.")
-        if raw.empty:
-            raise ValueError("The table has a header and no rows.")
-        return
-    found = list(raw.columns)
-    hint = ""
-    for other in (";", "\t", "|"):
-        if len(found) == 1 and other in found[0] and other != separator:
-            hint = f" It looks as if columns were separated by {other!r}: pass --separator."
-    raise ValueError(f"There is no column {absent} in the table; it has {found}.{hint}")
+    if absent:
+        found = list(raw.columns)
+        hint = ""
+        for other in (";", "\t", "|"):
+            if len(found) == 1 and other in str(found[0]):
+                hint = f" It looks as if columns were separated by {other!r}: pass --separator."
+        raise ValueError(f"There is no column {absent} in the table; it has {found}.{hint}")
+    for what, columns in (("named", named), ("in the table", raw.columns)):
+        twice = sorted({c for c in named if list(columns).count(c) > 1})
+        if twice:
+            raise ValueError(f"Columns {twice} are {what} twice; each has one role.")
+    if raw.empty:
+        raise ValueError("The table has a header and no rows.")
 
 
 def _numbers(column: pd.Series, name: str, missing_allowed: bool) -> np.ndarray:
@@ -183,9 +166,10 @@ def _times(column: pd.Series, name: str) -> np.ndarray:
     return ((dates - dates.min()) / pd.Timedelta(days=1)).to_numpy(dtype=float)
 
 
-def _plot_times(column: pd.Series) -> pd.Series:
+def _plot_times(column: pd.Series) -> np.ndarray:
     numeric = _as_numbers(column)
-    return pd.to_datetime(column, format="ISO8601") if numeric is None else numeric
+    times = pd.to_datetime(column, format="ISO8601") if numeric is None else numeric
+    return times.to_numpy()
 
 
 def _as_numbers(column: pd.Series) -> pd.Series | None:

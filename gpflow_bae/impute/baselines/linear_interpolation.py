@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from check_shapes import check_shapes
 
-from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
+from ...data import MultiOutputTable, Standardiser
 
 __all__ = ["fit_predict"]
 

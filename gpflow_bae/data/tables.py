@@ -1,4 +1,4 @@
-"""Tables of several outputs with missing cells: what the missing-data experiments share.
+"""Tables of several outputs with missing cells, and cells that are hidden to be predicted.
 
 A table holds T independent tasks (recordings, weeks), each with N rows of D inputs and P outputs.
 Some outputs were never measured, and some are hidden to be predicted. A model sees ``X`` and ``Y``
@@ -12,9 +12,8 @@ import numbers
 from collections.abc import Sequence
 
 import numpy as np
-from check_shapes import check_shapes
 
-__all__ = ["MultiOutputTable", "Standardiser", "hold_out", "pad_tasks"]
+__all__ = ["MultiOutputTable", "column_names", "hold_out", "pad_tasks"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -65,8 +64,8 @@ class MultiOutputTable:
         if mask.dtype != bool:
             raise ValueError(f"test_mask has the type {mask.dtype}; expected Booleans.")
         lengths = np.full(len(Y), Y.shape[1]) if self.lengths is None else np.array(self.lengths)
-        outputs = _names("output_names", self.output_names, "y", Y.shape[-1])
-        inputs = _names("input_names", self.input_names, "x", X.shape[-1])
+        outputs = column_names("output_names", self.output_names, "y", Y.shape[-1])
+        inputs = column_names("input_names", self.input_names, "x", X.shape[-1])
 
         _check_lengths(lengths, Y)
         _check_inputs(X, lengths)
@@ -145,81 +144,6 @@ class MultiOutputTable:
             test_mask=self.test_mask[index],
             lengths=self.lengths[index],
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Standardiser:
-    """Mean 0 and variance 1 for each output, by what is observed of it (population variance).
-
-    * mean [P], std [P]: in the units of the outputs, or of their logarithms.
-    * log_outputs: whether the outputs' logarithms are standardised; for positive, skewed outputs
-      such as concentrations. A Gaussian prediction is then a lognormal one.
-    """
-
-    mean: np.ndarray
-    std: np.ndarray
-    log_outputs: bool = False
-
-    @classmethod
-    @check_shapes("Y: [batch..., P]")
-    def fit(
-        cls, Y: np.ndarray, output_names: Sequence[str] = (), log_outputs: bool = False
-    ) -> Standardiser:
-        """Takes mean and standard deviation of each column of ``Y`` over its observed cells.
-
-        :param Y: Outputs, NaN where missing.
-        :param output_names: Of the columns, for errors.
-        :param log_outputs: Whether to take logarithms first.
-        :raises ValueError: If a column is never observed, constant or infinite, or
-            ``log_outputs`` meets outputs that are not positive.
-        """
-        Y = np.asarray(Y, dtype=np.float64)
-        Y = Y.reshape(-1, Y.shape[-1])
-        names = _names("output_names", tuple(output_names), "y", Y.shape[-1])
-        if log_outputs:
-            wrong = [name for p, name in enumerate(names) if (Y[:, p] <= 0.0).any()]
-            if wrong:
-                raise ValueError(f"log_outputs needs positive outputs; {wrong} have others.")
-            Y = np.log(Y)
-        for problem, wrong, advice in (
-            ("holds infinities", np.isinf(Y).any(0), "Use NaN for missing outputs"),
-            ("is never observed", np.isnan(Y).all(0), "Leave it out, or use more tasks"),
-            (
-                "is constant",
-                np.fmax.reduce(Y, axis=0) == np.fmin.reduce(Y, axis=0),
-                "Leave it out: it has no scale, and nothing to predict",
-            ),
-        ):
-            if wrong.any():
-                columns = [names[column] for column in np.flatnonzero(wrong)]
-                raise ValueError(
-                    f"Output {', '.join(map(repr, columns))} {problem}, so it cannot be "
-                    f"standardised. {advice}."
-                )
-        return cls(np.nanmean(Y, axis=0), np.nanstd(Y, axis=0), log_outputs)
-
-    @check_shapes("Y: [batch..., P]", "return: [batch..., P]")
-    def transform(self, Y: np.ndarray) -> np.ndarray:
-        """Standardised outputs; NaN stays NaN."""
-        Y = np.asarray(Y, dtype=np.float64)
-        return ((np.log(Y) if self.log_outputs else Y) - self.mean) / self.std
-
-    @check_shapes(
-        "mean: [batch..., P]",
-        "variance: [batch..., P]",
-        "return[0]: [batch..., P]",
-        "return[1]: [batch..., P]",
-    )
-    def inverse_moments(
-        self, mean: np.ndarray, variance: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of outputs in their own units, from those of standardised ones."""
-        mean = np.asarray(mean, dtype=np.float64) * self.std + self.mean
-        variance = np.asarray(variance, dtype=np.float64) * np.square(self.std)
-        if self.log_outputs:
-            mean = np.exp(mean + 0.5 * variance)
-            variance = np.square(mean) * np.expm1(variance)
-        return mean, variance
 
 
 def hold_out(
@@ -304,7 +228,8 @@ def pad_tasks(arrays: Sequence[np.ndarray], *, is_input: bool) -> tuple[np.ndarr
     return stack, lengths
 
 
-def _names(what: str, names: tuple[str, ...], letter: str, number: int) -> tuple[str, ...]:
+def column_names(what: str, names: tuple[str, ...], letter: str, number: int) -> tuple[str, ...]:
+    """``names``, or ``letter`` with the columns' numbers where they are empty; all different."""
     names = tuple(names) or tuple(f"{letter}{i}" for i in range(number))
     if len(names) != number or len(set(names)) != number:
         raise ValueError(f"{what} is {names}; expected {number} different names, one per column.")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser, hold_out, pad_tasks
+from gpflow_bae.data import MultiOutputTable, Standardiser, hold_out, pad_tasks
 
 NAN = np.nan
 

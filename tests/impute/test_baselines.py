@@ -12,11 +12,19 @@ import numpy as np
 import pytest
 import sklearn.linear_model
 
-from experiments.baselines import gp_fitting, gpar, independent_gps, linear_interpolation, scores
-from experiments.baselines import mean as mean_baseline
+from gpflow_bae.data import Standardiser
 from gpflow_bae.datasets import jura
-from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
-from tests.experiments.tables import NAN, ONE_RUN, SHORT_RUN, make_table, waves
+from gpflow_bae.impute import scores
+from gpflow_bae.impute.baselines import gp_fitting, independent_gps, linear_interpolation
+from gpflow_bae.impute.baselines import mean as mean_baseline
+from tests.impute.tables import (
+    NAN,
+    ONE_RUN,
+    SHORT_RUN,
+    every_row_but_padding_is_predicted,
+    make_table,
+    waves,
+)
 
 _BESIDE = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
 _CANDIDATES = [os.environ.get("GPFLOW_BAE_DATA"), str(_BESIDE)]
@@ -67,24 +75,10 @@ def test_scores_are_averages_over_tested_outputs() -> None:
         scores.score(make_table(truth, np.zeros_like(hidden)), mean, variance)
 
 
-def test_every_method_predicts_every_row_but_padding() -> None:
-    table = waves(2, 8, 2)
-    Y, truth, mask = np.array(table.Y), np.array(table.truth), np.array(table.test_mask)
-    Y[1, 6:], truth[1, 6:], mask[1, 6:] = NAN, NAN, False
-    Y[0, 3] = NAN  # a row without any output
-    padded = MultiOutputTable(table.X, Y, truth, mask & np.isnan(Y), lengths=np.array([8, 6]))
-    for baseline in (mean_baseline, linear_interpolation, independent_gps, gpar):
-        slow = {"settings": SHORT_RUN} if baseline in (independent_gps, gpar) else {}
-        mean, variance = baseline.fit_predict(padded, 0, **slow)
-        for moment in (mean, variance):
-            np.testing.assert_array_equal(
-                np.isfinite(moment), np.broadcast_to(padded.rows[..., None], Y.shape)
-            )
-        assert (variance[padded.rows] > 0.0).all()
-        with pytest.raises(ValueError, match="Output 'y1' is never observed"):
-            baseline.fit_predict(
-                make_table(np.ones((1, 4, 2)) * [[1.0, NAN]], np.zeros((1, 4, 2), bool)), 0, **slow
-            )
+@pytest.mark.parametrize("baseline", [mean_baseline, linear_interpolation, independent_gps])
+def test_every_row_but_padding_is_predicted(baseline: Any) -> None:
+    slow = {"settings": SHORT_RUN} if baseline is independent_gps else {}
+    every_row_but_padding_is_predicted(baseline, **slow)
 
 
 # Independent Gaussian processes.

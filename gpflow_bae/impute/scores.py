@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from check_shapes import check_shapes
 
-from gpflow_bae import metrics
-from gpflow_bae.datasets.multi_output import MultiOutputTable
+from .. import metrics
+from ..data import MultiOutputTable
 
 __all__ = ["score", "score_outputs"]
 

@@ -12,7 +12,7 @@ import scipy.optimize
 import tensorflow as tf
 from check_shapes import check_shapes
 
-from gpflow_bae import inducing_variables
+from ... import inducing_variables
 
 __all__ = ["FitSettings", "Regressions", "Sharing", "fit", "spread"]
 

@@ -6,8 +6,8 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
-from experiments.baselines import gp_fitting
-from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
+from ...data import MultiOutputTable, Standardiser
+from . import gp_fitting
 
 __all__ = ["fit_predict"]
 

@@ -1,0 +1,109 @@
+"""Fit the model of a plan to a table, and predict its cells."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import time
+from typing import Any
+
+import keras
+import numpy as np
+from check_shapes import check_shapes
+
+from .. import inference, latent_priors, models
+from ..data import MultiOutputTable, Standardiser, prepare_data
+from ..posteriors import Posterior
+from .plans import Plan, build_model, gaussian_encoder
+
+__all__ = ["NUM_CODES", "fit", "predict", "warm_start"]
+
+NUM_CODES = 20  # draws of the codes for each posterior sample
+
+
+def fit(
+    plan: Plan,
+    table: MultiOutputTable,
+    standardiser: Standardiser,
+    *,
+    seed: int,
+    out_dir: pathlib.Path | None = None,
+    resume: bool = False,
+    jit_compile: bool = False,
+    progress: bool = True,
+) -> Posterior:
+    """The posterior of a plan's model, given what is observed of a table.
+
+    :param standardiser: of the outputs; the model sees them standardised.
+    :param out_dir: where the run is kept, to be resumed.
+    :raises ValueError: for a task or output without any observation.
+    """
+    keras.utils.set_random_seed(seed)
+    model = build_model(plan, table)
+    data: Any = prepare_data(model, (table.X, standardiser.transform(table.Y)))
+    options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
+    if plan.sampler is None:
+        started = time.perf_counter()
+        losses = inference.fit_variational(
+            model,
+            data,
+            plan.variational,
+            out_dir=None if out_dir is None else out_dir / "fit",
+            resume=resume,
+            **options,
+        )
+        return Posterior.from_point(
+            model,
+            data,
+            seconds={"variational": time.perf_counter() - started},
+            warm_start_losses=losses,
+        )
+    return inference.sample_amortized(
+        model,
+        data,
+        plan.sampler,
+        warm_start=warm_start(plan, model, table),
+        out_dir=None if out_dir is None else out_dir / "chain",
+        resume=resume,
+        **options,
+    )
+
+
+def warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> inference.WarmStart:
+    """The variational fit that a sampled model of a plan starts from."""
+    prior = None
+    if isinstance(model, models.DSGPBAE):
+        # Hidden layers start as identities: the last one alone is what the deep model starts as.
+        last = model.latent_prior.last_layer
+        prior = latent_priors.SparseGP(
+            last.kernels, last.inducing_variable, last.latent_dim, plan.code_noise_variance
+        )
+    return inference.WarmStart(gaussian_encoder(plan, table), plan.variational, latent_prior=prior)
+
+
+@check_shapes("return[0]: [T, N, P]", "return[1]: [T, N, P]")
+def predict(
+    posterior: Posterior,
+    standardiser: Standardiser,
+    given: tuple[np.ndarray, np.ndarray] | None = None,
+    seed: int = 0,
+    *,
+    codes_of_chain: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances [T, N, P] at all cells, given what is observed and the prior.
+
+    Variances include the noise of an observation; both are in the units of the outputs.
+
+    :param given: ``(X, Y)`` of other tasks, Y in the units of the outputs; None for the training
+        table.
+    :param codes_of_chain: for the training table of a sampled model, whether its codes are those
+        of the chain. Else the encoder's pseudo-observations, conditioned on the GP, give them, as
+        for any other table: in chains of this length codes move too little to be averaged over.
+    """
+    if given is not None:
+        given = (given[0], standardiser.transform(given[1]))
+    elif not codes_of_chain:
+        bank = dataclasses.replace(posterior.bank, latents=None)
+        posterior = Posterior(posterior.model, bank, posterior.data)
+    prediction = posterior.predict(None, given, num_codes=NUM_CODES, seed=seed)
+    return standardiser.inverse_moments(prediction.mean, prediction.variance)

@@ -1,0 +1,250 @@
+"""Models of a table with holes, and their settings (Ashman et al. 2020; Tran et al. 2023)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+import tensorflow_probability as tfp
+
+from .. import (
+    decoders,
+    encoders,
+    inducing_variables,
+    inference,
+    latent_priors,
+    likelihoods,
+    models,
+)
+from ..data import MultiOutputTable
+
+__all__ = [
+    "MODELS",
+    "NETS",
+    "Plan",
+    "build_model",
+    "gaussian_encoder",
+    "inducing_inputs",
+    "make_plan",
+    "plan_for_table",
+]
+
+MODELS = ("sgp_vae", "gp_vae", "sgp_bae", "dsgp_bae")
+NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
+VARIATIONAL = ("sgp_vae", "gp_vae")
+
+_SAMPLER: dict[str, Any] = {
+    "step_size": 0.005,
+    "momentum_decay": 0.05,
+    "encoder_loss": "energy",
+    "burnin": 1500,
+    "num_samples": 40,
+    "thinning": 50,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Everything that decides the outcome of a fit, but the table and the seed.
+
+    :raises ValueError: for a model or network that is unknown, or no channel or inducing point.
+    """
+
+    model: str = "sgp_vae"
+    net: str = "factornet"
+    log_outputs: bool = False  # positive outputs enter as logarithms
+    latent_dim: int = 2
+    num_inducing: int = 64
+    lengthscale: float = 1.0
+    period: float | None = None  # a periodic kernel, where given
+    encoder_widths: tuple[int, ...] = (20,)
+    decoder_widths: tuple[int, ...] = (5, 5)
+    activation: str = "relu"
+    noise_start: float = 0.1  # standard deviation of the noise of standardised outputs
+    noise_floor: float = 1e-3
+    weight_prior_scale: float = 1.0
+    code_noise_variance: float = 1e-3  # of a sampled model
+    hidden_variance: float = 0.05  # of what a deep prior adds to the inputs, in their units squared
+    nugget: float | None = None  # the same of a variational one; None: none, as published
+    variational: inference.VariationalSettings = inference.VariationalSettings()
+    sampler: inference.AmortizedSettings | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in (("model", MODELS), ("net", NETS)):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {choices}.")
+        for name in ("latent_dim", "num_inducing"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+
+    @property
+    def temperature(self) -> float | None:
+        """None for a variational model, which has none."""
+        return None if self.sampler is None else self.sampler.temperature
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as plain values."""
+        settings = dataclasses.asdict(self)
+        settings["variational"]["objective"] = type(self.variational.objective).__name__
+        return settings
+
+
+def make_plan(
+    model: str,
+    *,
+    num_steps: int = 1500,
+    learning_rate: float = 5e-3,
+    batch_size: int | None = None,
+    sampler: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Plan:
+    """A plan with settings for its engine.
+
+    :param num_steps, learning_rate, batch_size: of the variational fit; a sampled model starts
+        from one.
+    :param sampler: fields of :class:`~gpflow_bae.inference.AmortizedSettings` that differ from
+        1500 rounds of burn-in and 40 samples; no meaning for a variational model.
+    :param fields: of :class:`Plan`.
+    """
+    sampled = model not in VARIATIONAL
+    variational = inference.VariationalSettings(
+        num_steps=num_steps,
+        learning_rate=learning_rate,
+        final_learning_rate_fraction=0.05,
+        batch_size=batch_size,
+        prior_on_parameters=sampled,
+    )
+    settings = None
+    if sampled:
+        settings = inference.AmortizedSettings(**(_SAMPLER | dict(sampler or {})))
+    return Plan(model=model, variational=variational, sampler=settings, **fields)
+
+
+def plan_for_table(
+    model: str,
+    num_outputs: int,
+    latent_dim: int | None = None,
+    num_inducing: int = 64,
+    epochs: int | None = None,
+    **changes: Any,
+) -> Plan:
+    """Settings for a table nobody has seen: a FactorNet, a linear decoder, half as many channels.
+
+    A linear decoder makes the model one of linearly mixed GPs, which small tables can hold; inputs
+    are scaled to unit variance, and lengthscales start at a third of that. Codes have noise of
+    their own around the GP, for what outputs share at one row alone, which lowered error and
+    negative log density on the validation cells of EEG and Jura (docs/results/imputation.md).
+
+    :param epochs: Adam steps; 1500 if None.
+    :param changes: what :func:`make_plan` takes, in the place of these settings.
+    """
+    settings: dict[str, Any] = {
+        "net": "factornet",
+        "latent_dim": (num_outputs + 1) // 2 if latent_dim is None else latent_dim,
+        "lengthscale": 0.3,
+        "decoder_widths": (),
+        "num_inducing": num_inducing,
+        "noise_start": 0.3,
+        "nugget": 0.1,
+        "code_noise_variance": 0.1,
+        "num_steps": 1500 if epochs is None else epochs,
+        "learning_rate": 1e-2,
+    }
+    return make_plan(model, **(settings | changes))
+
+
+def _decoder(plan: Plan, num_outputs: int) -> decoders.KerasDecoder:
+    layers: list[Any] = [keras.Input((plan.latent_dim,))]
+    layers += [keras.layers.Dense(w, activation=plan.activation) for w in plan.decoder_widths]
+    network = keras.Sequential([*layers, keras.layers.Dense(num_outputs)])
+    return decoders.KerasDecoder(network, decoders.normal_prior(plan.weight_prior_scale))
+
+
+def gaussian_encoder(plan: Plan, table: MultiOutputTable) -> Any:
+    """The partial inference network of a plan, as pseudo-observations of the codes."""
+    if plan.net == "free":
+        return encoders.FreeFormEncoder(table.num_tasks, table.Y.shape[1], plan.latent_dim)
+    return encoders.partial_encoder(
+        plan.net, table.num_outputs, plan.latent_dim, plan.encoder_widths, plan.activation
+    )
+
+
+def _kernel(plan: Plan, table: MultiOutputTable) -> gpflow.kernels.Kernel:
+    width = table.X.shape[-1]
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(width, plan.lengthscale))
+    if plan.period is None:
+        return kernel
+    periodic = gpflow.kernels.Periodic(kernel, period=plan.period)
+    # It is known to a few per cent, and the likelihood of other periods has many modes.
+    location = gpflow.utilities.to_default_float(np.log(plan.period))
+    periodic.period.prior = tfp.distributions.LogNormal(location, 0.02)
+    return periodic
+
+
+def inducing_inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
+    """Inducing inputs [M, D]: the centres of k-means, or all rows where there are no more."""
+    rows = np.unique(table.X[table.rows], axis=0)
+    if len(rows) <= plan.num_inducing:
+        return rows
+    return inducing_variables.k_means(table.X[table.rows], plan.num_inducing)
+
+
+def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
+    """The model of a plan, at its initial values.
+
+    :param table: what it is for; of one row, if ``Z`` is given and the encoder is a network.
+    :param Z: inducing inputs [M, D], as an array or as GPflow has them; those of
+        :func:`inducing_inputs` if None.
+    :raises ValueError: for a sampled model with free-form codes.
+    """
+    noise = np.full(table.num_outputs, plan.noise_start**2)
+    common: dict[str, Any] = {
+        "decoder": _decoder(plan, table.num_outputs),
+        "likelihood": likelihoods.Gaussian(noise, variance_lower_bound=plan.noise_floor**2),
+        "latent_dim": plan.latent_dim,
+    }
+    # A kernel for each channel, as published: lengthscales differ.
+    kernels = [_kernel(plan, table) for _ in range(plan.latent_dim)]
+    if plan.model in VARIATIONAL:
+        common["encoder"] = gaussian_encoder(plan, table)
+        exact = plan.model == "gp_vae"
+        Z = None if exact else inducing_inputs(plan, table) if Z is None else Z
+        if plan.nugget is not None:
+            del common["latent_dim"]
+            prior: Any = (
+                latent_priors.GP(kernels, plan.latent_dim, plan.nugget)
+                if exact
+                else latent_priors.SparseGP(kernels, Z, plan.latent_dim, plan.nugget)
+            )
+            return models.VariationalAutoencoder(prior, **common)
+        if exact:
+            return models.GPVAE(kernel=kernels, **common)
+        return models.SGPVAE(kernel=kernels, inducing_variable=Z, **common)
+    if plan.net == "free":
+        raise ValueError(
+            "A sampled model's codes are free already: net 'free' is for the variational ones."
+        )
+    common["encoder"] = encoders.partial_encoder(
+        plan.net,
+        table.num_outputs,
+        plan.latent_dim,
+        plan.encoder_widths,
+        plan.activation,
+        stochastic=True,
+    )
+    common["code_noise_variance"] = plan.code_noise_variance
+    Z = inducing_inputs(plan, table) if Z is None else Z
+    if plan.model == "sgp_bae":
+        for kernel in kernels:
+            models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)
+        return models.SGPBAE(kernel=kernels, inducing_variable=Z, **common)
+    hidden = _kernel(plan, table)
+    hidden.variance.assign(plan.hidden_variance)
+    models.set_default_kernel_priors(hidden, plan.lengthscale, variance=plan.hidden_variance)
+    for kernel in kernels:
+        models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)
+    return models.DSGPBAE([hidden, kernels], [Z, Z.copy()], **common)

@@ -1,0 +1,139 @@
+"""The estimator: what it fills, what it keeps, and the check against simple methods."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.base
+
+from gpflow_bae.data import MultiOutputTable, hold_out
+from gpflow_bae.impute import Imputer
+from tests.impute.tables import COLUMNS, stations
+
+
+def arrays(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """X [T, N, D] and Y [T, N, P] of the stations."""
+    days = np.tile(np.arange(40.0)[:, None], (2, 1, 1))
+    return days, frame[["a", "b"]].to_numpy().reshape(2, 40, 2)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Imputer:
+    """One latent channel, which is the truth of the table."""
+    return Imputer(**COLUMNS, latent_dim=1, epochs=600, progress=False).fit(stations()[1])
+
+
+def test_holes_are_filled_within_what_is_said(fitted: Imputer) -> None:
+    """The filled cells mix a curve that both outputs show: their error must be near the noise.
+
+    That is 0.1 for a, of which three times are allowed; the column's own spread is 1.4.
+    """
+    whole, holes = stations()
+    filled = fitted.impute()
+    hole = holes["a"].isna()
+    pd.testing.assert_frame_equal(
+        filled[holes.columns][~hole].drop(columns="b"), holes[~hole].drop(columns="b")
+    )
+    error = (filled["a"] - whole["a"])[hole]
+    assert np.sqrt(np.mean(error**2)) < 0.3
+    assert (filled["a_sd"].notna() == hole).all()
+    inside = whole["a"].between(filled["a_lower"], filled["a_upper"])[hole]
+    assert inside.mean() > 0.6  # 16 cells at 90 %: fewer than 10 has a probability of 1e-4
+
+
+def test_a_fit_is_kept_and_knows_tasks_that_were_not_there(
+    fitted: Imputer, tmp_path: pathlib.Path
+) -> None:
+    fitted.save(tmp_path / "fit")
+    assert sorted(p.name for p in (tmp_path / "fit").iterdir()) == ["fit.json", "posterior.npz"]
+    loaded = Imputer.load(tmp_path / "fit")
+    assert loaded.get_params() == fitted.get_params()
+    whole, other = stations(seed=5)
+    other["station"] = "west-" + other["station"]
+    for moment, expected in zip(loaded.predict_y(other), fitted.predict_y(other), strict=True):
+        np.testing.assert_allclose(moment, expected, rtol=1e-6)
+    error = (loaded.impute(other)["a"] - whole["a"])[other["a"].isna()]
+    assert np.sqrt(np.mean(error**2)) < 0.6
+    with pytest.raises(RuntimeError, match="A loaded Imputer does not have its table"):
+        loaded.impute()
+    with pytest.raises(ValueError, match=r"no column \['station'\]"):
+        loaded.impute(other.drop(columns="station"))
+
+
+def test_arrays_and_frames_are_filled_with_the_same_numbers() -> None:
+    """And equal seeds give equal fits, others do not."""
+    _, holes = stations()
+    options = {"latent_dim": 1, "epochs": 5, "num_inducing": 8, "progress": False}
+    X, Y = arrays(holes)
+    frame = Imputer(**COLUMNS, **options).fit(holes).impute()
+    array = Imputer(**options).fit(X, Y).impute()
+    np.testing.assert_allclose(array.filled.reshape(80, 2), frame[["a", "b"]].to_numpy(), rtol=1e-5)
+    hole = np.isnan(Y)
+    np.testing.assert_allclose(
+        array.sd[..., 0][hole[..., 0]], frame["a_sd"].dropna().to_numpy(), rtol=1e-5
+    )
+    other = Imputer(**options, seed=1).fit(X, Y).impute()
+    assert np.abs(other.filled - array.filled)[hole].max() > 1e-3
+
+
+def test_the_check_scores_cells_that_nobody_saw() -> None:
+    """Column means are scored as NumPy scores them on the same cells; the fit stays as it was."""
+    X, Y = arrays(stations()[1])
+    imputer = Imputer(latent_dim=1, epochs=5, num_inducing=8, seed=4, progress=False)
+    found = imputer.score(X, Y, fraction=0.2)
+    assert imputer.posterior_ is None
+    assert list(found) == ["sgp_vae", "independent GPs", "linear interpolation", "column means"]
+    hidden = hold_out(MultiOutputTable(X, Y), 0.2, 4)
+    errors = (hidden.test_truth - np.nanmean(hidden.Y, (0, 1))) ** 2
+    rmse = np.sqrt(np.nanmean(errors, (0, 1))).mean()
+    np.testing.assert_allclose(found["column means"]["rmse"], rmse, rtol=1e-10)
+    assert found["independent GPs"]["rmse"] < 0.5 * rmse
+    assert all(np.isfinite(list(scores.values())).all() for scores in found.values())
+
+
+def test_what_scikit_learn_asks_of_an_estimator() -> None:
+    imputer = Imputer(["a"], time="t", settings={"nugget": 0.2})
+    copy = sklearn.base.clone(imputer)
+    assert copy is not imputer and copy.get_params() == imputer.get_params()
+    assert copy.set_params(seed=3, task="s").get_params() == imputer.get_params() | {
+        "seed": 3,
+        "task": "s",
+    }
+    with pytest.raises(ValueError, match=r"no parameter \['tasks'\]"):
+        imputer.set_params(tasks="s")
+
+
+def test_what_cannot_be_filled_is_refused_before_a_fit(tmp_path: pathlib.Path) -> None:
+    _, holes = stations()
+    X, Y = arrays(holes)
+    quick = {"epochs": 1, "progress": False}
+    with pytest.raises(RuntimeError, match="no fit yet: call fit"):
+        Imputer().impute(X, Y)
+    with pytest.raises(ValueError, match="outputs is 'ab'; it must be a list"):
+        Imputer("ab", time="day").fit(holes)
+    with pytest.raises(ValueError, match="table is a ndarray and Y is missing"):
+        Imputer().fit(X)
+    with pytest.raises(ValueError, match="name columns, which arrays do not have"):
+        Imputer(time="day").fit(X, Y)
+    with pytest.raises(ValueError, match="model is 'gp_vae'; expected one of"):
+        Imputer(model="gp_vae", **quick).fit(X, Y)
+    with pytest.raises(ValueError, match="latent_dim is 0"):
+        Imputer(latent_dim=0, **quick).fit(X, Y)
+    with pytest.raises(ValueError, match="'b' is never observed"):
+        Imputer(**COLUMNS, **quick).fit(holes.assign(b=np.nan))
+    with pytest.raises(FileNotFoundError, match=r"holds no fit\.json"):
+        Imputer.load(tmp_path)
+    (tmp_path / "fit.json").write_text(json.dumps({"plan": {}, "columns": {}}))
+    with pytest.raises(ValueError, match="written by an earlier version"):
+        Imputer.load(tmp_path)
+
+
+def test_other_rows_have_the_columns_of_the_fit() -> None:
+    X, Y = arrays(stations()[1])
+    imputer = Imputer(epochs=1, num_inducing=4, progress=False).fit(X, Y)
+    with pytest.raises(ValueError, match="1 inputs and 1 outputs; the one of fit had 1 and 2"):
+        imputer.impute(X, Y[..., :1])
