@@ -39,7 +39,7 @@ def main(argv: list[str]) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
     from experiments.common import provenance
-    from experiments.imputation_plans import build_model, default_plan
+    from experiments.imputation.plans import build_model, default_plan
     from gpflow_bae.data import prepare_data
     from gpflow_bae.datasets.multi_output import MultiOutputTable
     from gpflow_bae.inference.variational import variational_loss

@@ -8,9 +8,8 @@ import types
 import numpy as np
 import pytest
 
-from experiments import imputation_plans as plans
-from experiments import imputation_study as study
 from experiments.baselines import scores
+from experiments.imputation import plans, study
 from gpflow_bae import models
 from gpflow_bae.datasets.multi_output import MultiOutputTable
 
