@@ -39,7 +39,7 @@ OTHERS = {
     "rotated_mnist_figures": {"runs", "out_dir"},
 }
 # Rows that were named after their runs, when a later setting became the default.
-RENAMED = {"mode start", "sparse_warm_start"}
+RENAMED = ("mode start", "sparse_warm_start")
 
 
 @functools.cache
@@ -108,5 +108,5 @@ def test_commands_give_the_rows_of_the_pages(page: str) -> None:
             of_model = [run for run in asked.runs() if run.model == result["model"]]
             words = [" ".join(w for w in (values.variant, *r.words) if w) for r in of_model]
             stopped = re.sub(r" ?first \d+ of \d+ samples", "", result["variant"])
-            assert words == [stopped] or stopped in RENAMED, result["command"]
+            assert words == [stopped] or stopped.startswith(RENAMED), result["command"]
             assert of_model[0].plan is None or of_model[0].plan.temperature == result["temperature"]
