@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Plan", "chain_curves", "count", "unfinished"]
+__all__ = ["Plan", "chain_curves", "count", "encode_and_decode", "unfinished"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +57,20 @@ def chain_curves(posterior: Any) -> dict[str, list[float]]:
     if posterior.warm_start_losses is not None:
         curves["variational_loss"] = posterior.warm_start_losses.tolist()
     return curves
+
+
+def encode_and_decode(
+    posterior: Any, Y: np.ndarray, num_draws: int = 1, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of rows given draws of the encoder alone, without the prior."""
+    means, noises = [], []
+    for s, draws in enumerate(posterior.encode(Y, num_draws=num_draws, seed=seed)):
+        bound = posterior.model.bind([v[s] for v in posterior.parameters])
+        for codes in draws:
+            mean, noise = bound.observation_likelihood.moments(bound.decode(None, codes))
+            means.append(mean.numpy())
+            noises.append(noise.numpy())
+    return np.mean(means, 0), np.var(means, 0) + np.mean(noises, 0)
 
 
 def count(values: Iterable[Any]) -> int:

@@ -9,7 +9,7 @@ from absl import flags
 
 from experiments.common import driver
 from experiments.common import flags as common_flags
-from experiments.imputation.tables import TABLES
+from experiments.imputation import tables
 
 __all__ = ["start", "study"]
 
@@ -31,7 +31,7 @@ def define_flags(name: str) -> None:
     """The shared flags and those of the published drivers, with a table's own defaults."""
     from experiments.imputation.plans import MODELS, NETS
 
-    table = TABLES[name]
+    table = tables.TABLES[name]
     common_flags.define([*MODELS, *BASELINES], default_model="sgp_vae")
     flags.DEFINE_enum("pinference_net", "factornet", list(NETS), "Partial inference network.")
     flags.DEFINE_integer("latent_dim", table.latent_dim, "Latent channels.", 1)
@@ -72,7 +72,7 @@ def define_flags(name: str) -> None:
     flags.DEFINE_integer("validation_fold", 0, "Seed of the cells that are hidden.", 0)
     flags.DEFINE_integer("validation_block", 20, "Rows in a hidden block.", 1)
     common_flags.define_overrides(common_flags.SAMPLER)
-    table.define_flags()
+    tables.define_flags(name)
 
 
 def plan() -> Any:
@@ -120,12 +120,13 @@ def runs(name: str) -> Iterator[driver.Run]:
     def execute(options: driver.Options) -> driver.Outcome:
         from experiments.imputation import study
 
-        table, test = TABLES[name].load()
+        table, test = tables.load(name)
         if validation is not None:
             table, test = _hide(table, *validation), None
         if is_baseline:
             return _run_baseline(name, table if test is None else test)
-        return study.run_several(planned, table, test, options, number, keep, TABLES[name].more)
+        more = tables.errors_ahead if name == "bouncing_ball" else None
+        return study.run_several(planned, table, test, options, number, keep, more)
 
     yield driver.Run(
         model=f"{name}/{FLAGS.model}",
@@ -133,7 +134,7 @@ def runs(name: str) -> Iterator[driver.Run]:
         execute=execute,
         more={"initialisations": number, "keep": keep, "validation": validation},
         words=[
-            TABLES[name].words(),
+            FLAGS.regime if name == "eeg_large" else "",
             "" if is_baseline else FLAGS.pinference_net,
             "" if number == 1 else f"best {keep} of {number}",
             # Its fold is in the command, and belongs to the seed's column.

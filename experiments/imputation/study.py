@@ -10,7 +10,6 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from experiments.baselines import scores
 from experiments.common import driver, plans
@@ -105,16 +104,7 @@ def encoder_only(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predictions from draws of the encoder alone, without the prior; ``given`` as in predict."""
     Y = _observed(posterior) if given is None else standardiser.transform(given[1])
-    draws = posterior.encode(Y, num_draws=NUM_CODES, seed=seed)
-    means, noises = [], []
-    for s in range(posterior.num_samples):
-        bound = posterior.model.bind([tf.constant(v[s]) for v in posterior.parameters])
-        for codes in draws[s]:
-            y_mean, y_noise = bound.likelihood.moments(bound.decode(None, tf.constant(codes)))
-            means.append(y_mean.numpy())
-            noises.append(y_noise.numpy())
-    mean, variance = np.mean(means, 0), np.var(means, 0) + np.mean(noises, 0)
-    return standardiser.inverse_moments(mean, variance)
+    return standardiser.inverse_moments(*plans.encode_and_decode(posterior, Y, NUM_CODES, seed))
 
 
 def _observed(posterior: Posterior) -> np.ndarray:

@@ -2,87 +2,65 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import flags
 
-__all__ = ["TABLES", "Table"]
+__all__ = ["TABLES", "define_flags", "errors_ahead", "load"]
 
 FLAGS = flags.FLAGS
 
 
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """A data set, with defaults of its own for the flags that all of them have.
+class Table(NamedTuple):
+    """Where the models of a data set start."""
 
-    load: the table to fit, and one of other tasks to predict; None where the first has test cells.
-    define_flags: those that only this table has.
-    words: of the variant.
-    more: further scores, of the predicted means [T, N, P] of the other tasks.
-    """
-
-    load: Callable[[], tuple[Any, Any]]
     latent_dim: int
     init_lengthscale: float
     num_inducing: int = 64
-    define_flags: Callable[[], None] = lambda: None
-    words: Callable[[], str] = lambda: ""
-    more: Callable[[Any, Any], dict[str, float]] | None = None
 
 
-def _eeg() -> tuple[Any, Any]:
-    from gpflow_bae.datasets import eeg
-
-    return eeg.load_small(FLAGS.data_dir), None
-
-
-def _jura() -> tuple[Any, Any]:
-    from gpflow_bae.datasets import jura
-
-    return jura.load(FLAGS.data_dir), None
+TABLES = {
+    "eeg": Table(3, 0.1),
+    "jura": Table(2, 1.0),
+    "eeg_large": Table(10, 0.1, 128),
+    "japan_weather": Table(3, 1.0, 100),
+    "bouncing_ball": Table(4, 1.0, 32),
+}
 
 
-def _eeg_large() -> tuple[Any, Any]:
-    from gpflow_bae.datasets import eeg
-
-    both = eeg.load_large(FLAGS.data_dir, FLAGS.regime, FLAGS.seed)
-    return both.train, both.test
-
-
-def _define_eeg_large() -> None:
-    flags.DEFINE_enum(
-        "regime", "50/50", ["50/50", "10/50"], "Per cent missing in training and test recordings."
-    )
-
-
-def _japan_weather() -> tuple[Any, Any]:
-    from gpflow_bae.datasets import japan_weather
-
-    data = japan_weather.load(FLAGS.data_dir)
-    return data.of_year(1980), data.of_year(1981) if FLAGS.test_year == 1981 else None
+def define_flags(name: str) -> None:
+    """Flags that one table alone has."""
+    if name == "eeg_large":
+        regimes, text = ["50/50", "10/50"], "Per cent missing in training and test recordings."
+        flags.DEFINE_enum("regime", "50/50", regimes, text)
+    elif name == "japan_weather":
+        flags.DEFINE_integer("test_year", 1981, "1981, or 1980 for the hidden cells of training.")
+    elif name == "bouncing_ball":
+        flags.DEFINE_integer("balls", 1, "One ball, or two of which one falls.", 1, 2)
+        flags.DEFINE_integer("num_context", 20, "Frames that are seen of a test sequence.", 1)
 
 
-def _define_japan_weather() -> None:
-    flags.DEFINE_integer("test_year", 1981, "1981, or 1980 for the hidden cells of training.")
+def load(name: str) -> tuple[Any, Any]:
+    """The table to fit, and one of other tasks to predict; None where the first has test cells."""
+    from gpflow_bae.datasets import bouncing_ball, eeg, japan_weather, jura
 
-
-def _bouncing_ball() -> tuple[Any, Any]:
-    from gpflow_bae.datasets import bouncing_ball
-
+    if name == "jura":
+        return jura.load(FLAGS.data_dir), None
+    if name == "eeg":
+        return eeg.load_small(FLAGS.data_dir), None
+    if name == "eeg_large":
+        both = eeg.load_large(FLAGS.data_dir, FLAGS.regime, FLAGS.seed)
+        return both.train, both.test
+    if name == "japan_weather":
+        data = japan_weather.load(FLAGS.data_dir)
+        return data.of_year(1980), data.of_year(1981) if FLAGS.test_year == 1981 else None
     if FLAGS.balls == 2:
         return bouncing_ball.two_balls(FLAGS.seed).table, None
     train, test = bouncing_ball.load_one(FLAGS.seed)
     return train.table, bouncing_ball.hide_future(test.table, FLAGS.num_context)
 
 
-def _define_bouncing_ball() -> None:
-    flags.DEFINE_integer("balls", 1, "One ball, or two of which one falls.", 1, 2)
-    flags.DEFINE_integer("num_context", 20, "Frames that are seen of a test sequence.", 1)
-
-
-def _errors_ahead(mean: Any, test: Any, steps: int = 10) -> dict[str, float]:
+def errors_ahead(mean: Any, test: Any, steps: int = 10) -> dict[str, float]:
     """Mean absolute errors of the images ``steps`` frames ahead of what is seen of one ball.
 
     Beside the noisy pixels they are of the image without noise, whose error can reach zero.
@@ -98,12 +76,3 @@ def _errors_ahead(mean: Any, test: Any, steps: int = 10) -> dict[str, float]:
         f"mae_{steps}_steps": float(np.abs(mean[:, frame] - image).mean()),
         f"mae_{steps}_steps_noisy": float(np.abs(mean[:, frame] - test.truth[:, frame]).mean()),
     }
-
-
-TABLES = {
-    "eeg": Table(_eeg, 3, 0.1),
-    "jura": Table(_jura, 2, 1.0),
-    "eeg_large": Table(_eeg_large, 10, 0.1, 128, _define_eeg_large, lambda: FLAGS.regime),
-    "japan_weather": Table(_japan_weather, 3, 1.0, 100, _define_japan_weather),
-    "bouncing_ball": Table(_bouncing_ball, 4, 1.0, 32, _define_bouncing_ball, more=_errors_ahead),
-}

@@ -9,15 +9,15 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
+from experiments.common import plans
 from experiments.rotated_mnist.models import Plan
-from gpflow_bae import diagnostics, metrics, models
+from gpflow_bae import metrics, models
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 from gpflow_bae.posteriors import Posterior, Prediction
 
 __all__ = [
     "NUM_CODES",
     "decode_one_draw",
-    "function_rhat",
     "latent_moments",
     "mean_squared_error",
     "predict_point",
@@ -116,23 +116,5 @@ def decode_one_draw(
 
 def reconstruction_error(posterior: Posterior, data: RotatedMNIST) -> float:
     """Error of encoding and decoding the images of unseen objects, without the prior."""
-    Y = data.validation.Y[None]
-    total = np.zeros_like(data.validation.Y)
-    for s in range(posterior.num_samples):
-        values = [v[s] for v in posterior.parameters]
-        codes = posterior.select([s]).encode(Y, num_draws=1)[0, 0]
-        bound = posterior.model.bind(values)
-        F = bound.decode(None, codes)
-        total += bound.observation_likelihood.moments(F)[0].numpy()[0]
-    return mean_squared_error(total / posterior.num_samples, data.validation.Y)
-
-
-def function_rhat(chains: list[np.ndarray]) -> dict[str, float]:
-    """R-hat of predictions ``[S, N, P]`` of several chains, over all pixels that vary."""
-    stacked = np.stack([c.reshape(len(c), -1) for c in chains])
-    values = diagnostics.rank_normalised_rhat(stacked)
-    values = values[np.isfinite(values)]
-    return {
-        "rhat_median": float(np.median(values)),
-        "rhat_q95": float(np.quantile(values, 0.95)),
-    }
+    mean, _ = plans.encode_and_decode(posterior, data.validation.Y[None])
+    return mean_squared_error(mean[0], data.validation.Y)
