@@ -16,6 +16,12 @@ from gpflow_bae.datasets.multi_output import MultiOutputTable, Standardiser
 N = 24
 
 
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the codes, since each is traced; what is asserted holds for any number."""
+    monkeypatch.setattr(study, "NUM_CODES", 4)
+
+
 def table(num_tasks: int = 1) -> MultiOutputTable:
     """Three outputs that mix one sine; the last third of the last is the test."""
     rng = np.random.default_rng(0)
