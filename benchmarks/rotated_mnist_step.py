@@ -38,8 +38,8 @@ def main(argv: list[str]) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(FLAGS.threads)
 
     from experiments.common import provenance
-    from experiments.rotated_mnist_models import build_model
-    from experiments.rotated_mnist_plans import make_plan
+    from experiments.rotated_mnist.models import build_model
+    from experiments.rotated_mnist.plans import make_plan
     from gpflow_bae import inference
     from gpflow_bae.data import prepare_data
     from gpflow_bae.datasets import rotated_mnist

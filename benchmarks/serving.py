@@ -94,7 +94,7 @@ def make_posterior(num_samples: int):
     import numpy as np
     import tensorflow as tf
 
-    from experiments.rotated_mnist_networks import NUM_PIXELS, conv_decoder, conv_encoder
+    from experiments.rotated_mnist.networks import NUM_PIXELS, conv_decoder, conv_encoder
     from gpflow_bae import encoders, inducing_variables, kernels, likelihoods, models
     from gpflow_bae.posteriors import Posterior
 

@@ -33,15 +33,14 @@ def main(argv: list[str]) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
-    from experiments import moving_ball_study as study
     from experiments.common import provenance
-    from experiments.moving_ball_plans import Plan
+    from experiments.moving_ball import plans, study
     from gpflow_bae import inference
     from gpflow_bae.data import prepare_data
     from gpflow_bae.datasets import moving_ball
 
     train, _ = moving_ball.load(0)
-    model = study.build_model(Plan.make("sgp_bae", "quick"), train)
+    model = study.build_model(plans.make_plan("sgp_bae", "quick"), train)
     data = prepare_data(model, (train.X, train.Y))
     variants = {}
     kinds = [("gaussian", False), ("binomial", False)]

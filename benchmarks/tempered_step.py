@@ -38,15 +38,15 @@ def main(argv: list[str]) -> None:
     # Replicas do not depend on each other: as many of them at once as there are threads.
     tf.config.threading.set_inter_op_parallelism_threads(FLAGS.threads)
 
-    from experiments import tabular_networks
     from experiments.common import provenance
+    from experiments.tabular import networks
     from gpflow_bae import inference, models
     from gpflow_bae.data import prepare_data
     from gpflow_bae.inference import whitening
     from gpflow_bae.inference.starts import initial_values
 
     rows = np.random.default_rng(0).random((FLAGS.rows, 500)).astype(np.float32)
-    model = models.TemperedBAE(*tabular_networks.build("madelon", rows, "spectral", 0))
+    model = models.TemperedBAE(*networks.build("madelon", rows, "spectral", 0))
     data = prepare_data(model, (None, rows))
     variants = {}
     steps = 5
@@ -65,7 +65,7 @@ def main(argv: list[str]) -> None:
             blocks.step(chain, 0, steps)
 
         variants[f"lg_{kind}{'_xla' if jit else ''}"] = run
-    sizes = tabular_networks.SIZES["madelon"]
+    sizes = networks.SIZES["madelon"]
     widths = [*sizes, *sizes[-2::-1]]
     variants["matrix_products"] = _matrix_products(widths, steps)
 

@@ -4,16 +4,7 @@ python -m experiments.eeg_large --model=sgp_vae --pinference_net=factornet --reg
     --batch_size=1 --data_dir=DATA --out_dir=runs/eeg_large
 """
 
-from absl import app, flags
-
-from experiments import imputation_driver as driver
-from experiments.common import flags as common_flags
+from experiments.imputation.command import start
 
 if __name__ == "__main__":
-    driver.define_flags(latent_dim=10, init_lengthscale=0.1, num_inducing=128)
-    flags.DEFINE_enum(
-        "regime", "50/50", ["50/50", "10/50"], "Per cent missing in training and test recordings."
-    )
-    for module in (driver, common_flags):  # so that --help lists them
-        flags.adopt_module_key_flags(module)
-    app.run(lambda argv: driver.main(argv, "eeg_large"))
+    start("eeg_large")

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpflow_bae import serving
 from gpflow_bae.data import prepare_data
-from gpflow_bae.posteriors import Posterior
+from gpflow_bae.posteriors import Bank, Posterior
 
 __all__ = ["Run", "UnsupportedRunError", "read"]
 
@@ -90,8 +90,8 @@ def _read_chain(folder: pathlib.Path, model: Any, arrays: tuple[Any, Any]) -> Po
     for file in files:
         with np.load(file) as sample:
             samples.append(dict(sample))
-    data = prepare_data(model, arrays)
-    return Posterior.from_samples(model, data, samples, temperature=record["temperature"])
+    bank = Bank.of_samples(samples, type(model).__name__, temperature=record["temperature"])
+    return Posterior(model, bank, prepare_data(model, arrays))
 
 
 def _changes(plan: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,30 +102,22 @@ def _changes(plan: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _moving_ball(config: Mapping[str, Any], data_dir: str | None) -> tuple[Any, Any]:
-    from experiments import moving_ball_study as study
-    from experiments.moving_ball_plans import Plan
+    from experiments.moving_ball import plans, study
     from gpflow_bae.datasets import moving_ball
 
-    plan = Plan.make(config["model"], config["preset"])
+    plan = plans.make_plan(config["model"], config["preset"])
     plan = dataclasses.replace(plan, **_changes(plan, config["settings"]))
     train, _ = moving_ball.load(config["seed"])
     return study.build_model(plan, train), (train.X, train.Y)
 
 
 def _rotated_mnist(config: Mapping[str, Any], data_dir: str | None) -> tuple[Any, Any]:
-    from experiments.rotated_mnist_models import build_model
-    from experiments.rotated_mnist_plans import make_plan
-    from gpflow_bae.datasets import rotated_mnist
+    from experiments.rotated_mnist import models, plans, study
 
-    plan = make_plan(config["model"], config["preset"])
+    plan = plans.make_plan(config["model"], config["preset"])
     plan = dataclasses.replace(plan, **_changes(plan, config["settings"]))
-    digits = "0123456789" if config["digits"] == "all" else config["digits"]
-    data = rotated_mnist.load(
-        data_dir, tuple(int(d) for d in digits), num_components=plan.object_dim
-    )
-    if config["holdout_view"] is not None:
-        data = rotated_mnist.hold_out_view(data, config["holdout_view"], share=1.0)
-    return build_model(plan, data), (data.train.X[None], data.train.Y[None])
+    data = study.load(data_dir, config["digits"], plan.object_dim, config["holdout_view"])
+    return models.build_model(plan, data), (data.train.X[None], data.train.Y[None])
 
 
 def _imputation(folder: pathlib.Path) -> Run:

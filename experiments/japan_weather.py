@@ -6,14 +6,7 @@ python -m experiments.japan_weather --model=sgp_vae --pinference_net=indexnet --
 ``DATA/japan_weather`` holds NOAA GHCN-Daily files (gpflow_bae/datasets/japan_weather.py).
 """
 
-from absl import app, flags
-
-from experiments import imputation_driver as driver
-from experiments.common import flags as common_flags
+from experiments.imputation.command import start
 
 if __name__ == "__main__":
-    driver.define_flags(latent_dim=3, init_lengthscale=1.0, num_inducing=100)
-    flags.DEFINE_integer("test_year", 1981, "1981, or 1980 for the hidden cells of training.")
-    for module in (driver, common_flags):  # so that --help lists them
-        flags.adopt_module_key_flags(module)
-    app.run(lambda argv: driver.main(argv, "japan_weather"))
+    start("japan_weather")

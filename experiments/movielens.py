@@ -10,32 +10,48 @@ ratings that a second fit of the codes does not see, beside the errors of film a
 
 from __future__ import annotations
 
-import pathlib
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 
-from experiments import gplvm_driver as driver
-from experiments.common import flags as common_flags
+from experiments.common import driver
+from experiments.gplvm import command
 
-FLAGS = common_flags.FLAGS
-
-
-def _plan() -> Any:
-    steps = {"quick": 1000, "paper": 10_000}[FLAGS.preset]
-    return driver.plan(FLAGS.model, steps, noise_start=1.0, q_diag=True)
+FLAGS = flags.FLAGS
 
 
-def _run(out_dir: pathlib.Path, plan: Any) -> Any:
+def define_flags() -> None:
+    """Those of every GPLVM study, and this one's own."""
+    from experiments.gplvm.models import POSTERIORS
+
+    command.define_flags(
+        [name for name in POSTERIORS if name not in ("back_constrained", "amortised_planar")],
+        model="planar",
+        latent_dim=10,
+        num_inducing=50,
+        batch_size=100,
+    )
+    flags.DEFINE_integer("num_test_users", 100, "Users that the fit does not see.", 1)
+    flags.DEFINE_float("hidden_fraction", 0.2, "Hidden share of a test user's ratings.", 0.0, 0.9)
+    flags.DEFINE_integer("max_entries", 64, "Ratings of a user that a step sees at most.", 1)
+
+
+def make_plan() -> Any:
+    """The plan that the flags describe."""
+    return command.plan(FLAGS.model, {"quick": 1000, "paper": 10_000}, noise_start=1.0, q_diag=True)
+
+
+def run(plan: Any, options: driver.Options) -> driver.Outcome:
+    """Fit to some users, and score the ratings of the others."""
     import numpy as np
 
-    from experiments import gplvm_models
+    from experiments.gplvm import models
     from gpflow_bae.data import SparseTable
     from gpflow_bae.datasets import movielens
 
     ratings = movielens.load(FLAGS.data_dir)
     train, seen, hidden = movielens.split(
-        ratings, FLAGS.num_test_users, FLAGS.hidden_fraction, FLAGS.seed
+        ratings, FLAGS.num_test_users, FLAGS.hidden_fraction, options.seed
     )
     centre = float(train.values.mean())
 
@@ -54,22 +70,22 @@ def _run(out_dir: pathlib.Path, plan: Any) -> Any:
             allow_empty_columns=parts[0] is not train,
         )
 
-    codes = gplvm_models.sparse_codes(
+    codes = models.sparse_codes(
         train.users,
         train.films,
         train.values,
         (train.num_users, train.num_films),
         plan.latent_dim,
     )
-    model = gplvm_models.build(plan, codes, train.num_films, FLAGS.seed)
-    losses = driver.fit(plan, model, table(train), out_dir)
+    model = models.build(plan, codes, train.num_films, options.seed)
+    losses = command.fit(plan, model, table(train), options)
 
     def squares(posterior: Any, part: Any) -> np.ndarray:
         mean, _ = posterior.predict_y(part.users, part.films, num_draws=50)
         return np.square(np.clip(mean + centre, 1, 5) - part.values)
 
-    of_all = model.latents_for_new(table(seen, hidden), seed=FLAGS.seed)
-    of_seen = model.latents_for_new(table(seen), seed=FLAGS.seed)
+    of_all = model.latents_for_new(table(seen, hidden), seed=options.seed)
+    of_seen = model.latents_for_new(table(seen), seed=options.seed)
     all_squares = np.concatenate([squares(of_all, part) for part in (seen, hidden)])
     scores = {
         "rmse_reconstruction": float(np.sqrt(all_squares.mean())),
@@ -83,7 +99,9 @@ def _run(out_dir: pathlib.Path, plan: Any) -> Any:
     ):
         guess = np.clip(guess + centre, 1, 5)
         scores[name] = float(np.sqrt(np.mean(np.square(guess - hidden.values))))
-    return scores, {"loss": losses}, driver.count_parameters(model)
+    return driver.Outcome(
+        metrics=scores, num_parameters=command.count(model), curves={"loss": losses}
+    )
 
 
 def _means(index: Any, values: Any, size: int, prior_count: float = 5.0) -> Any:
@@ -93,20 +111,7 @@ def _means(index: Any, values: Any, size: int, prior_count: float = 5.0) -> Any:
     return np.bincount(index, values, size) / (np.bincount(index, minlength=size) + prior_count)
 
 
-if __name__ == "__main__":
-    from experiments.gplvm_models import POSTERIORS
+STUDY = command.study("movielens", define_flags, make_plan, run)
 
-    driver.define_flags(
-        [name for name in POSTERIORS if name not in ("back_constrained", "amortised_planar")],
-        model="planar",
-        latent_dim=10,
-        num_inducing=50,
-        batch_size=100,
-        learning_rate=0.01,
-    )
-    flags.DEFINE_integer("num_test_users", 100, "Users that the fit does not see.", 1)
-    flags.DEFINE_float("hidden_fraction", 0.2, "Hidden share of a test user's ratings.", 0.0, 0.9)
-    flags.DEFINE_integer("max_entries", 64, "Ratings of a user that a step sees at most.", 1)
-    for module in (driver, common_flags):  # so that --help lists them
-        flags.adopt_module_key_flags(module)
-    app.run(lambda argv: driver.main(argv, "movielens", _run, _plan))
+if __name__ == "__main__":
+    driver.start(STUDY)

@@ -11,64 +11,84 @@ dimensions.
 
 from __future__ import annotations
 
-import pathlib
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 
-from experiments import gplvm_driver as driver
-from experiments.common import flags as common_flags
+from experiments.common import driver
+from experiments.gplvm import command
 
-FLAGS = common_flags.FLAGS
+FLAGS = flags.FLAGS
 _REFERENCE = "bayesian_gplvm"
 _NUM_BOUNDS = 100  # estimates of a bound, each of one draw of every code
 
 
-def _plan() -> Any:
-    steps = {"quick": 3000, "paper": 10_000}[FLAGS.preset]
+def define_flags() -> None:
+    """Those of every GPLVM study, and this one's own."""
+    from experiments.gplvm.models import POSTERIORS
+
+    command.define_flags(
+        [_REFERENCE, *POSTERIORS], model="gaussian", latent_dim=5, num_inducing=25, batch_size=0
+    )
+    flags.DEFINE_enum(
+        "start",
+        "principal_components",
+        ["principal_components", _REFERENCE],
+        "Where our fit begins: at principal components, or at GPflow's optimum.",
+    )
+    flags.DEFINE_integer("reference_iterations", 1000, "L-BFGS iterations of GPflow's fit.", 1)
+
+
+def make_plan() -> Any:
+    """The plan that the flags describe."""
     if FLAGS.start == _REFERENCE and FLAGS.model not in (_REFERENCE, "gaussian"):
-        raise app.UsageError(
+        raise ValueError(
             f"--start={_REFERENCE} needs --model=gaussian, whose posterior GPflow's optimum is; "
             f"got --model={FLAGS.model}."
         )
     posterior = "gaussian" if FLAGS.model == _REFERENCE else FLAGS.model
-    return driver.plan(posterior, steps, noise_start=0.3)
+    return command.plan(posterior, {"quick": 3000, "paper": 10_000}, noise_start=0.3)
 
 
-def _run(out_dir: pathlib.Path, plan: Any) -> Any:
+def run(plan: Any, options: driver.Options) -> driver.Outcome:
+    """GPflow's fit, ours, or ours from GPflow's; the bound of what comes out, and its codes."""
     import numpy as np
     import tensorflow as tf
 
-    from experiments import gplvm_figures, gplvm_models
+    from experiments.gplvm import figures, models
     from gpflow_bae.data import prepare_data
     from gpflow_bae.datasets import oil_flow
     from gpflow_bae.posteriors import GPLVMPosterior
 
     Y, labels = oil_flow.load(FLAGS.data_dir)
-    codes = gplvm_models.principal_codes(Y, plan.latent_dim)
-    model = gplvm_models.build(plan, codes, Y.shape[1], FLAGS.seed)
+    codes = models.principal_codes(Y, plan.latent_dim)
+    model = models.build(plan, codes, Y.shape[1], options.seed)
     data = prepare_data(model, (None, Y))
     scores, curves = {}, {}
-    if FLAGS.model == _REFERENCE or FLAGS.start == _REFERENCE:
+    if _REFERENCE in (FLAGS.model, FLAGS.start):
         scores["elbo_collapsed"] = _fit_reference(model, Y, FLAGS.reference_iterations)
         _assign_optimal(model, data, Y)
     if FLAGS.model != _REFERENCE:
-        curves["loss"] = driver.fit(plan, model, (None, Y), out_dir)
+        curves["loss"] = command.fit(plan, model, (None, Y), options)
         if plan.posterior == "gaussian":
             _assign_optimal(model, data, Y)
     bound = tf.function(lambda seed: model.elbo(data.gather(None), seed), autograph=False)
     bounds = np.array([float(bound(tf.constant([11, i]))) for i in range(_NUM_BOUNDS)])
     posterior = GPLVMPosterior(model, data)
-    mean, _ = posterior.moments()
+    relevance = model.relevance()
     scores |= {
         "elbo": float(bounds.mean()),
         "elbo_standard_error": float(bounds.std() / np.sqrt(len(bounds))),
-        "knn_errors": float(nearest_neighbour_errors(mean, labels, model.relevance())),
+        "knn_errors": float(nearest_neighbour_errors(posterior.moments()[0], labels, relevance)),
         "noise": float(np.sqrt(model.likelihood.variance.numpy())),
     }
     print(model.pruning_report())
-    gplvm_figures.codes(out_dir / "codes.png", posterior, labels, model.relevance())
-    return scores, curves, driver.count_parameters(model)
+    return driver.Outcome(
+        metrics=scores,
+        num_parameters=command.count(model),
+        curves=curves,
+        figures={"codes": figures.codes(posterior, labels, relevance)},
+    )
 
 
 def _assign_optimal(model: Any, data: Any, Y: Any) -> None:
@@ -116,24 +136,7 @@ def nearest_neighbour_errors(codes: Any, labels: Any, relevance: Any) -> int:
     return int((labels[nearest[:, 1]] != labels).sum())
 
 
-if __name__ == "__main__":
-    from experiments.gplvm_models import POSTERIORS
+STUDY = command.study("oil_flow", define_flags, make_plan, run)
 
-    driver.define_flags(
-        [_REFERENCE, *POSTERIORS],
-        model="gaussian",
-        latent_dim=5,
-        num_inducing=25,
-        batch_size=0,
-        learning_rate=0.01,
-    )
-    flags.DEFINE_enum(
-        "start",
-        "principal_components",
-        ["principal_components", _REFERENCE],
-        "Where our fit begins: at principal components, or at GPflow's optimum.",
-    )
-    flags.DEFINE_integer("reference_iterations", 1000, "L-BFGS iterations of GPflow's fit.", 1)
-    for module in (driver, common_flags):  # so that --help lists them
-        flags.adopt_module_key_flags(module)
-    app.run(lambda argv: driver.main(argv, "oil_flow", _run, _plan))
+if __name__ == "__main__":
+    driver.start(STUDY)

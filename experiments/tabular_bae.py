@@ -8,14 +8,12 @@ python -m experiments.tabular_bae --dataset=swiss_roll --method=adapt_lg_star --
 prior and likelihood, started near a mode and sampled in whitened coordinates).
 """
 
-import pathlib
-import sys
-import time
+from collections.abc import Iterator
 
-from absl import app, flags
+from absl import flags
 
+from experiments.common import driver
 from experiments.common import flags as common_flags
-from experiments.common import results, runs
 
 DATASETS = ["swiss_roll", "madelon", "coil2000"]
 METHODS = ["adam", "sgd", "random_walk", "lg", "adapt_lg", "adapt_lg_star", "hmc"]
@@ -46,74 +44,33 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "setting", "tuned", ["published", "tuned"], "The paper's settings, or ours (see above)."
     )
-    flags.DEFINE_integer(
-        "max_steps", None, "Stop after so many steps; --resume goes on.", lower_bound=1
-    )
+    flags.DEFINE_integer("max_steps", None, "Stop after so many steps; --resume goes on.", 1)
     common_flags.define_overrides(_OVERRIDES)
 
 
-def main(argv: list[str]) -> None:
-    """Run one method on one table, and write results and figures."""
-    if len(argv) > 1:
-        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
+def runs() -> Iterator[driver.Run]:
+    """One method on one table."""
     # TensorFlow takes seconds to import, and --help does not need it.
-    from experiments import tabular_figures
-    from experiments import tabular_study as study
+    from experiments.tabular import study
+    from experiments.tabular.plans import make_plan
 
-    out_dir = pathlib.Path(FLAGS.out_dir)
-    overrides = common_flags.overrides(_OVERRIDES)
-    plan = study.Plan.make(FLAGS.dataset, FLAGS.method, FLAGS.preset, FLAGS.setting, overrides)
-    table = study.load(FLAGS.dataset, FLAGS.data_dir, FLAGS.seed)
-    name = f"{FLAGS.dataset}/{FLAGS.method}"
-    config = {
-        "experiment": study.EXPERIMENT,
-        "model": name,
-        "preset": FLAGS.preset,
-        "seed": FLAGS.seed,
-        "settings": plan.describe(),
-    }
-    if not runs.claim(out_dir, config, FLAGS.resume):
-        return
-    started = time.perf_counter()
-    outcome = study.run(
-        plan,
-        table,
-        seed=FLAGS.seed,
-        out_dir=out_dir,
-        resume=FLAGS.resume,
-        max_steps=FLAGS.max_steps,
-        jit_compile=common_flags.resolve_jit_compile(FLAGS.jit_compile),
-    )
-    # A row of its own for every change to a setting: rows of one variant are averaged over seeds.
-    variant = " ".join([FLAGS.setting, *(f"{name}={value}" for name, value in overrides.items())])
-    complete = True
-    if plan.sampler is not None and outcome.posterior is not None:
-        num_steps = len(outcome.posterior.trace["log_likelihood"])
-        complete = num_steps >= plan.sampler.num_samples
-        if not complete:
-            variant += f" first {num_steps} of {plan.sampler.num_samples} steps"
-    results.write_results(
-        out_dir,
-        study.EXPERIMENT,
-        name,
-        FLAGS.preset,
-        FLAGS.seed,
-        None if plan.sampler is None else 1.0,
-        outcome.metrics,
-        outcome.seconds | {"total": time.perf_counter() - started},
-        outcome.num_parameters,
-        variant=variant,
-        complete=complete,
-        settings=plan.describe(),
-        command=runs.command("tabular_bae", sys.argv[1:]),
-        curves=outcome.curves,
-    )
-    tabular_figures.draw(plan, outcome, table, out_dir)
-    shown = ", ".join(f"{k} {v:.4g}" for k, v in outcome.metrics.items())
-    print(f"{name}: {shown}. Results and figures are in {out_dir}.")
+    changes = common_flags.overrides(_OVERRIDES)
+    plan = make_plan(FLAGS.dataset, FLAGS.method, FLAGS.preset, FLAGS.setting, changes)
 
+    def execute(options: driver.Options) -> driver.Outcome:
+        table = study.load(FLAGS.dataset, FLAGS.data_dir, FLAGS.seed)
+        return study.run(plan, table, options, FLAGS.max_steps)
+
+    yield driver.Run(
+        model=f"{FLAGS.dataset}/{FLAGS.method}",
+        plan=plan,
+        execute=execute,
+        # A row of its own for every change to a setting: rows of one variant are averaged.
+        words=[FLAGS.setting, *(f"{name}={value}" for name, value in changes.items())],
+    )
+
+
+STUDY = driver.Study("tabular_bae", "tabular_bae", define_flags, runs)
 
 if __name__ == "__main__":
-    define_flags()
-    flags.adopt_module_key_flags(common_flags)  # so that --help lists them
-    app.run(main)
+    driver.start(STUDY)

@@ -1,5 +1,5 @@
-"""What every driver shares: command-line flags and the result format."""
+"""What every study shares: the driver, its flags, and the result format."""
 
-from . import flags, provenance, results, runs
+from . import driver, flags, pages, plans, provenance, results
 
-__all__ = ["flags", "provenance", "results", "runs"]
+__all__ = ["driver", "flags", "pages", "plans", "provenance", "results"]

@@ -1,8 +1,7 @@
 """Flags that every driver has (docs/design.md, section 6).
 
-A driver calls :func:`define` under ``if __name__ == "__main__":``, before ``absl.app.run`` parses
-the command line, and reads ``FLAGS`` in its ``main``. Not at import: absl allows a flag to be
-defined once in a process, so tests could not import two drivers.
+They are defined when a command starts, before ``absl.app.run`` parses the command line, and not at
+import: absl allows a flag to be defined once in a process, so tests could not import two studies.
 """
 
 import os
@@ -17,9 +16,11 @@ __all__ = [
     "FLAGS",
     "default_data_dir",
     "define",
+    "define_data_dir",
     "define_overrides",
     "overrides",
     "resolve_jit_compile",
+    "values",
 ]
 
 FLAGS = flags.FLAGS
@@ -39,20 +40,16 @@ SAMPLER = {
 
 
 def define(
-    models: Sequence[str],
-    default_model: str | None = None,
-    flag_values: flags.FlagValues = FLAGS,
-    *,
-    model_flag: str = "model",
+    models: Sequence[str], default_model: str | None = None, *, model_flag: str = "model"
 ) -> None:
     """Defines the shared flags.
 
-    --model, --preset, --seed, --out_dir, --data_dir, --resume, --jit_compile, --tensorboard.
+    --model, --preset, --seed, --out_dir, --data_dir, --resume, --jit_compile, --tensorboard,
+    --variant.
 
     :param models: Values of --model, such as ["vae", "sgp_bae", "all"].
     :param default_model: Of --model; the first of ``models`` if None.
     :param model_flag: Name of that flag where the field has another word, such as "method".
-    :param flag_values: Where the flags go; the command line's own unless a test passes another.
     :raises ValueError: If ``models`` is empty or does not hold ``default_model``.
     """
     if not models:
@@ -61,65 +58,45 @@ def define(
     if default_model not in models:
         raise ValueError(f"default_model is {default_model!r}; expected one of {list(models)}.")
 
-    flags.DEFINE_enum(
-        model_flag, default_model, list(models), "Which system to run.", flag_values=flag_values
-    )
+    flags.DEFINE_enum(model_flag, default_model, list(models), "Which system to run.")
     flags.DEFINE_enum(
         "preset",
         "quick",
         ["quick", "paper"],
         "quick: minutes on two CPU cores. paper: the settings of the published experiment.",
-        flag_values=flag_values,
     )
-    flags.DEFINE_integer(
-        "seed",
-        0,
-        "Seed of the data, the initialisation and the sampler.",
-        lower_bound=0,
-        flag_values=flag_values,
-    )
+    flags.DEFINE_integer("seed", 0, "Seed of the data, the initialisation and the sampler.", 0)
     flags.DEFINE_string(
-        "out_dir",
-        None,
-        "Folder for config.json, results.json, figures and checkpoints.",
-        flag_values=flag_values,
+        "out_dir", None, "Folder for config.json, results.json, figures and checkpoints."
     )
-    flags.DEFINE_string(
-        "data_dir",
-        default_data_dir(),
-        f"Folder of the data sets. Defaults to ${DATA_DIR_VARIABLE}, else ~/.cache/gpflow_bae.",
-        flag_values=flag_values,
-    )
-    # The help shows where data are looked for by rule, not on this machine.
-    flag_values["data_dir"].default_as_str = f"${DATA_DIR_VARIABLE} or ~/.cache/gpflow_bae"
-    flags.DEFINE_boolean(
-        "resume",
-        False,
-        "Continue an interrupted run in --out_dir.",
-        flag_values=flag_values,
-    )
+    define_data_dir()
+    flags.DEFINE_boolean("resume", False, "Continue an interrupted run in --out_dir.")
     flags.DEFINE_enum(
         "jit_compile",
         "auto",
         ["auto", "true", "false"],
         "Compile with XLA. auto: on where a GPU is visible, off on CPU, where it is slower.",
-        flag_values=flag_values,
     )
-    flags.DEFINE_boolean(
-        "tensorboard",
-        False,
-        "Write TensorBoard scalars under --out_dir.",
-        flag_values=flag_values,
+    flags.DEFINE_boolean("tensorboard", False, "Write TensorBoard scalars under --out_dir.")
+    flags.DEFINE_string("variant", "", "A name for this run in the results table.")
+    flags.mark_flag_as_required("out_dir")
+
+
+def define_data_dir() -> None:
+    """Defines --data_dir."""
+    flags.DEFINE_string(
+        "data_dir",
+        default_data_dir(),
+        f"Folder of the data sets. Defaults to ${DATA_DIR_VARIABLE}, else ~/.cache/gpflow_bae.",
     )
-    flags.mark_flag_as_required("out_dir", flag_values=flag_values)
+    # The help shows where data are looked for by rule, not on this machine.
+    FLAGS["data_dir"].default_as_str = f"${DATA_DIR_VARIABLE} or ~/.cache/gpflow_bae"
 
 
 def default_data_dir() -> str:
     """The environment's GPFLOW_BAE_DATA if set and not empty, else ~/.cache/gpflow_bae."""
-    from_environment = os.environ.get(DATA_DIR_VARIABLE)
-    if from_environment:
-        return str(pathlib.Path(from_environment).expanduser())
-    return str(pathlib.Path("~/.cache/gpflow_bae").expanduser())
+    folder = os.environ.get(DATA_DIR_VARIABLE) or "~/.cache/gpflow_bae"
+    return str(pathlib.Path(folder).expanduser())
 
 
 def resolve_jit_compile(value: str) -> bool:
@@ -150,3 +127,8 @@ def define_overrides(table: Mapping[str, tuple[Callable[..., Any], str]]) -> Non
 def overrides(table: Mapping[str, Any]) -> dict[str, Any]:
     """Those flags of a table that were given, by name."""
     return {name: FLAGS[name].value for name in table if FLAGS[name].value is not None}
+
+
+def values(*names: str) -> dict[str, Any]:
+    """The flags of these names, for settings that are called the same."""
+    return {name: FLAGS[name].value for name in names}

@@ -82,61 +82,34 @@ def prepare_out_dir(out_dir: PathLike, config: Mapping[str, Any], resume: bool) 
             f"out_dir {str(out_dir)!r} holds {RESULTS} but no {CONFIG}, so it is unknown which"
             " settings it belongs to. Choose another --out_dir, or delete the folder."
         )
-    out_dir.mkdir(parents=True, exist_ok=True)
     write_json(config_path, wanted)
     return out_dir
 
 
-def write_results(
-    out_dir: PathLike,
-    experiment: str,
-    model: str,
-    preset: str,
-    seed: int,
-    temperature: float | None,
-    metrics: Mapping[str, float],
-    seconds: Mapping[str, float],
-    num_parameters: int,
-    **extra: Any,
-) -> dict[str, Any]:
+def write_results(out_dir: PathLike, result: Mapping[str, Any]) -> dict[str, Any]:
     """Writes ``results.json``, the last act of a run.
 
     :param out_dir: The run's folder, from :func:`prepare_out_dir`.
-    :param experiment: Name of the driver, such as "moving_ball".
-    :param model: Value of --model that was run.
-    :param preset: "quick" or "paper".
-    :param seed: Value of --seed.
-    :param temperature: Of the sampled posterior; None for a model that is not sampled.
-    :param metrics: Finite numbers, by the names of design.md section 6.
-    :param seconds: Wall-clock time of each phase.
-    :param num_parameters: Scalars that are trained or sampled.
-    :param extra: More keys. Known to the report: ``variant`` (str), ``settings`` (dict),
+    :param result: The keys of the format but ``versions`` and ``git_commit``, which are added:
+        ``experiment``, ``model``, ``preset`` and ``seed``; ``temperature`` of the sampled
+        posterior, None for a model that is not sampled; ``metrics``, finite numbers by the names of
+        design.md section 6; ``seconds`` of each phase; ``num_parameters``, scalars that are trained
+        or sampled. More keys that the report knows: ``variant`` (str), ``settings`` (dict),
         ``command`` (str), ``curves`` (dict of lists; six digits, a non-finite entry as null) and
         ``captions`` (dict from a figure's file name to its caption).
     :return: What was written.
-    :raises ValueError: If a metric is not finite, or ``extra`` uses a reserved name.
+    :raises ValueError: If a metric is not finite, a key is missing, or a name is reserved.
     """
-    reserved = sorted(set(extra) & set(_REQUIRED))
+    reserved = sorted({"versions", "git_commit"} & set(result))
     if reserved:
-        raise ValueError(f"extra holds the reserved key(s) {reserved}; rename them.")
-    if "curves" in extra:
-        extra["curves"] = {
+        raise ValueError(f"the result holds the reserved key(s) {reserved}; rename them.")
+    added = {"versions": provenance.versions(), "git_commit": provenance.git_commit()}
+    result = {name: (result | added)[name] for name in _REQUIRED if name in result | added} | result
+    if "curves" in result:
+        result["curves"] = {
             name: [_curve_value(value) for value in np.ravel(np.asarray(values)).tolist()]
-            for name, values in extra["curves"].items()
+            for name, values in result["curves"].items()
         }
-    result = {
-        "experiment": experiment,
-        "model": model,
-        "preset": preset,
-        "seed": seed,
-        "temperature": temperature,
-        "metrics": dict(metrics),
-        "seconds": dict(seconds),
-        "num_parameters": num_parameters,
-        "versions": provenance.versions(),
-        "git_commit": provenance.git_commit(),
-        **extra,
-    }
     # Through JSON first, which turns NumPy's numbers into Python's.
     result = json.loads(_dumps("the result", result, allow_nan=True))
     validate(result)
@@ -159,7 +132,6 @@ def append_results(path: PathLike, result: Mapping[str, Any]) -> None:
     entries = read_collected(path) if path.exists() else []
     key = run_key(result)
     kept = [entry for entry in entries if run_key(entry) != key]
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, sorted([*kept, dict(result)], key=run_key))
 
 
@@ -225,6 +197,7 @@ def write_json(path: PathLike, value: Any) -> None:
     :raises TypeError: If it holds something that JSON has not.
     """
     path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
     text = _dumps(path.name, value)
     # Line breaks occur only between JSON's tokens: inside strings they are escaped.
     text = re.sub(

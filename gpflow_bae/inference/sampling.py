@@ -220,24 +220,17 @@ def _posterior(
     losses: list[np.ndarray],
 ) -> Posterior | TemperedPosterior:
     """The bank of a run; draws [C, S, ...]."""
-    model, first = algorithm.model, found.samples[0]
-    draws = {name: np.stack([sample[name] for sample in found.samples], 1) for name in first}
-
-    def part(prefix: str) -> dict[str, np.ndarray]:
-        return {k.removeprefix(prefix): v for k, v in draws.items() if k.startswith(prefix)}
-
-    trace = {k: np.moveaxis(v, 0, 1) for k, v in found.trace.items() if k != "finite"}
+    model = algorithm.model
+    traces = {f"trace/{k}": np.moveaxis(v, 0, 1) for k, v in found.trace.items() if k != "finite"}
     if losses:
-        trace["warm_start_loss"] = np.stack(losses)
+        traces["trace/warm_start_loss"] = np.stack(losses)
     temperature = algorithm.sampler.settings.get("temperature", 1.0)
-    bank = Bank(
-        part("parameters/"),
-        part("encoder/"),
-        draws.get("latents"),
+    bank = Bank.of_samples(
+        found.samples,
         type(model).__name__,
-        temperature if isinstance(temperature, float) else 1.0,
-        trace,
-        _record(algorithm, [None]),
+        traces,
+        temperature=temperature if isinstance(temperature, float) else 1.0,
+        settings=_record(algorithm, [None]),
         seconds=seconds,
     )
     if isinstance(model, TemperedBAE):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gpflow
@@ -86,24 +86,6 @@ class Posterior(BankPosterior):
         """
         arrays = (parameters, encoder, data.X, data.Y, latents)
         return cls(model, *bank_of_lists(model, *arrays, mask=data.mask, **kwargs))
-
-    @classmethod
-    def from_samples(
-        cls,
-        model: BayesianAutoencoder,
-        data: Observations,
-        samples: Sequence[Mapping[str, np.ndarray]],
-        **kwargs: Any,
-    ) -> Posterior:
-        """From the sampler's records, one mapping of arrays for each sample."""
-
-        def stack(prefix: str, count: int) -> list[np.ndarray]:
-            return [np.stack([s[f"{prefix}_{i}"] for s in samples]) for i in range(count)]
-
-        parameters = stack("parameter", len(model.sampled_paths))
-        encoder = stack("encoder", len(model.encoder_paths))
-        latents = np.stack([s["latents"] for s in samples]) if "latents" in samples[0] else None
-        return cls.from_arrays(model, data, parameters, encoder, latents, **kwargs)
 
     @classmethod
     def from_point(

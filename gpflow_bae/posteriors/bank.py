@@ -270,6 +270,23 @@ class Bank:
         return header, {**dict(self._leaves()), **traces}
 
     @classmethod
+    def of_samples(
+        cls,
+        samples: Sequence[Mapping[str, np.ndarray]],
+        model: str,
+        traces: Mapping[str, np.ndarray] | None = None,
+        **of_run: Any,
+    ) -> Bank:
+        """A run's records, one mapping for each sample: arrays [C, ...] under the names of a file.
+
+        :param of_run: what the bank says of the run, such as its settings.
+        """
+        arrays = {name: np.stack([s[name] for s in samples], 1) for name in samples[0]}
+        defaults = {"temperature": 1.0, "settings": {}, "seconds": {}}
+        header = {"model": model, "versions": installed_versions(), **defaults, **of_run}
+        return cls.from_contents(header, {**arrays, **(traces or {})})
+
+    @classmethod
     def from_contents(cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Bank:
         """The inverse of :meth:`contents`; further entries of both are ignored."""
 

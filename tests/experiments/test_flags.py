@@ -1,16 +1,17 @@
 import pathlib
+import types
 
 import pytest
 from absl import flags as absl_flags
 
 from experiments.common import flags
+from tests.experiments.commands import parsed
 
 
-def parse(*arguments: str) -> absl_flags.FlagValues:
-    values = absl_flags.FlagValues()
-    flags.define(["vae", "sgp_bae"], default_model="sgp_bae", flag_values=values)
-    values(["driver", *arguments])
-    return values
+def parse(*arguments: str) -> types.SimpleNamespace:
+    """The values of the flags, and the help."""
+    with parsed(lambda: flags.define(["vae", "sgp_bae"], "sgp_bae"), *arguments) as values:
+        return types.SimpleNamespace(**values.flag_values_dict(), help=values.get_help())
 
 
 def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +26,7 @@ def test_data_dir_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("GPFLOW_BAE_DATA", "/somewhere")
     assert parse("--out_dir=runs").data_dir == "/somewhere"
     assert parse("--out_dir=runs", "--data_dir=/else").data_dir == "/else"
-    assert "/somewhere" not in parse("--out_dir=runs").get_help()
+    assert "/somewhere" not in parse("--out_dir=runs").help
 
 
 @pytest.mark.parametrize(
@@ -39,9 +40,9 @@ def test_bad_command_lines_are_refused(arguments: list[str]) -> None:
 
 def test_bad_models_are_refused() -> None:
     with pytest.raises(ValueError, match="models is empty"):
-        flags.define([], flag_values=absl_flags.FlagValues())
+        flags.define([])
     with pytest.raises(ValueError, match="default_model is 'gan'"):
-        flags.define(["vae"], default_model="gan", flag_values=absl_flags.FlagValues())
+        flags.define(["vae"], default_model="gan")
 
 
 def test_jit_compile(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from absl import app
 
-from experiments import gplvm_models, oil_flow
+from experiments import missing_mnist as digits_study
+from experiments import movielens as movielens_study
+from experiments import oil_flow
+from experiments.gplvm import models
 from gpflow_bae.datasets import missing_mnist, movielens
 from gpflow_bae.datasets import oil_flow as oil_data
+from tests.experiments.commands import call
 
 _BESIDE = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
 _CANDIDATES = [os.environ.get("GPFLOW_BAE_DATA"), str(_BESIDE)]
@@ -24,19 +26,6 @@ def _data_with(folder: str) -> pathlib.Path:
         if candidate and pathlib.Path(candidate, folder).is_dir():
             return pathlib.Path(candidate)
     pytest.skip(f"{folder} is not on this machine")
-
-
-def run(module: str, *arguments: str, returncode: int = 0) -> str:
-    environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="2", MPLBACKEND="Agg")
-    finished = subprocess.run(
-        [sys.executable, "-m", f"experiments.{module}", *arguments],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=pathlib.Path(__file__).parents[2],
-    )
-    assert finished.returncode == returncode, finished.stderr[-3000:]
-    return finished.stdout + finished.stderr
 
 
 def write_ratings(folder: pathlib.Path, seed: int = 0) -> np.ndarray:
@@ -54,8 +43,9 @@ def write_ratings(folder: pathlib.Path, seed: int = 0) -> np.ndarray:
 def test_movielens_from_triplets(tmp_path: pathlib.Path) -> None:
     """Reconstruction and held-out errors, the latter below what means of films and users give."""
     write_ratings(tmp_path / "data")
-    printed = run(
-        "movielens",
+    written = call(
+        movielens_study.STUDY,
+        tmp_path / "run",
         "--model=planar",
         "--num_layers=2",
         "--latent_dim=2",
@@ -65,10 +55,9 @@ def test_movielens_from_triplets(tmp_path: pathlib.Path) -> None:
         "--batch_size=20",
         "--learning_rate=0.03",
         f"--data_dir={tmp_path / 'data'}",
-        f"--out_dir={tmp_path / 'run'}",
     )
-    assert "rmse_heldout" in printed
-    found = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
+    assert written["model"] == "movielens/planar" and written["variant"] == "2 layers"
+    found = written["metrics"]
     assert found["rmse_reconstruction"] < found["rmse_heldout"]
     assert found["rmse_heldout"] < found["rmse_film_means"]
 
@@ -101,7 +90,7 @@ def test_triplets_start_where_the_table_does() -> None:
     rng = np.random.default_rng(0)
     Y = rng.standard_normal((30, 3)) @ rng.standard_normal((3, 12)) + 0.01
     rows, columns = np.nonzero(np.ones_like(Y, dtype=bool))
-    found = gplvm_models.sparse_codes(rows, columns, Y[rows, columns], Y.shape, 2)
+    found = models.sparse_codes(rows, columns, Y[rows, columns], Y.shape, 2)
     U = np.linalg.svd(Y - Y.mean())[0][:, :2] * np.sqrt(30)
     np.testing.assert_allclose(np.abs(found), np.abs(U), atol=1e-8)
 
@@ -115,16 +104,15 @@ def test_missing_digits(tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(images.Y[seen], images.truth[seen])
     with pytest.raises(ValueError, match="num_images is 0"):
         missing_mnist.load(data_dir, 0)
-    run(
-        "missing_mnist",
+    found = call(
+        digits_study.STUDY,
+        tmp_path / "run",
         "--model=planar",
         "--num_layers=2",
         "--num_inducing=10",
         "--num_steps=100",
         f"--data_dir={data_dir}",
-        f"--out_dir={tmp_path / 'run'}",
-    )
-    found = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
+    )["metrics"]
     assert found["rmse"] < 0.35  # of pixels in [0, 1]; their standard deviation is 0.29
     for name in ("codes", "posteriors", "reconstructions"):
         assert (tmp_path / "run" / f"{name}.png").stat().st_size > 5000
@@ -135,16 +123,15 @@ def test_oil_flow_beside_gpflow(tmp_path: pathlib.Path) -> None:
     data_dir = _data_with("oil_flow")
     Y, labels = oil_data.load(data_dir)
     assert Y.shape == (1000, 12) and set(labels) == {0, 1, 2}
-    run(
-        "oil_flow",
+    found = call(
+        oil_flow.STUDY,
+        tmp_path / "run",
         "--model=bayesian_gplvm",
         "--latent_dim=2",
         "--num_inducing=10",
         "--reference_iterations=20",
         f"--data_dir={data_dir}",
-        f"--out_dir={tmp_path / 'run'}",
-    )
-    found = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
+    )["metrics"]
     gap = found["elbo"] - found["elbo_collapsed"]
     assert abs(gap) < 4.0 * found["elbo_standard_error"], found
 
@@ -155,8 +142,9 @@ def test_minibatches_stay_at_the_optimum_of_gpflow(tmp_path: pathlib.Path) -> No
     With the divergence of the inducing outputs counted once for each batch, 36 nats are lost.
     """
     data_dir = _data_with("oil_flow")
-    run(
-        "oil_flow",
+    found = call(
+        oil_flow.STUDY,
+        tmp_path / "run",
         "--model=gaussian",
         "--start=bayesian_gplvm",
         "--reference_iterations=300",
@@ -166,16 +154,13 @@ def test_minibatches_stay_at_the_optimum_of_gpflow(tmp_path: pathlib.Path) -> No
         "--num_steps=800",
         "--learning_rate=0.005",
         f"--data_dir={data_dir}",
-        f"--out_dir={tmp_path / 'run'}",
-    )
-    found = json.loads((tmp_path / "run" / "results.json").read_text())["metrics"]
+    )["metrics"]
     assert found["elbo"] > found["elbo_collapsed"] - 3 * found["elbo_standard_error"], found
 
 
 def test_only_a_gaussian_posterior_starts_at_the_optimum_of_gpflow(tmp_path: pathlib.Path) -> None:
-    arguments = ("--model=planar", "--start=bayesian_gplvm", f"--out_dir={tmp_path}")
-    message = run("oil_flow", *arguments, returncode=1)
-    assert "--start=bayesian_gplvm needs --model=gaussian" in message
+    with pytest.raises(app.UsageError, match="--start=bayesian_gplvm needs --model=gaussian"):
+        call(oil_flow.STUDY, tmp_path, "--model=planar", "--start=bayesian_gplvm")
 
 
 def test_nearest_neighbours_of_another_class() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments import imputation_figures as figures
+from experiments.imputation import figures
 
 FITS = {
     "model": "jura/sgp_vae",

@@ -7,9 +7,11 @@ import sys
 from typing import Any
 
 import pytest
+from absl import app
 
 from experiments import report
 from experiments.common import results
+from tests.experiments.commands import parsed
 
 ROOT = pathlib.Path(report.__file__).resolve().parents[1]
 
@@ -206,27 +208,32 @@ def test_collect_refuses_a_broken_result(tmp_path: pathlib.Path) -> None:
         report.collect([tmp_path], tmp_path / "docs")
 
 
-def run_report(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "experiments.report", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+def run_report(*arguments: str) -> None:
+    """The command in this process."""
+    with parsed(lambda: None, *arguments) as values:
+        report.main(["report", *(a for a in arguments if not a.startswith("--"))])
+        assert values.results_dir
 
 
 def test_command_line(tmp_path: pathlib.Path) -> None:
     results.write_json(tmp_path / "results.json", make_result())
     docs = tmp_path / "docs"
-    done = run_report("--collect", f"--results_dir={docs}", str(tmp_path))
+    # The one test of a command in a process of its own: ``python -m`` finds the modules.
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "experiments.report", "--collect"),
+            *(f"--results_dir={docs}", str(tmp_path)),
+        ],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(docs / "ball.md")]
     assert (docs / "ball.md").read_text() == report.render("ball", docs)
 
-    missing = run_report(f"--results_dir={docs}", "--experiment=other")
-    assert missing.returncode != 0
-    assert "does not exist" in missing.stdout + missing.stderr
-    assert "Traceback" not in missing.stderr
-    stray = run_report(f"--results_dir={docs}", str(tmp_path))
-    assert stray.returncode != 0 and "add --collect" in stray.stdout + stray.stderr
+    with pytest.raises(app.UsageError, match="does not exist"):
+        run_report(f"--results_dir={docs}", "--experiment=other")
+    with pytest.raises(app.UsageError, match="add --collect"):
+        run_report(f"--results_dir={docs}", str(tmp_path))

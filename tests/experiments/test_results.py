@@ -30,7 +30,7 @@ def make_result(**changes: Any) -> dict[str, Any]:
 def write(out_dir: pathlib.Path, **changes: Any) -> dict[str, Any]:
     arguments = make_result(**changes)
     del arguments["versions"], arguments["git_commit"]
-    return results.write_results(out_dir, **arguments)
+    return results.write_results(out_dir, arguments)
 
 
 def test_prepare_writes_the_config_at_once(tmp_path: pathlib.Path) -> None:
@@ -158,7 +158,7 @@ def test_bad_results_are_refused(
 
 def test_reserved_names_are_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match=r"reserved key\(s\) \['git_commit', 'versions'\]"):
-        results.write_results(tmp_path, **make_result())
+        results.write_results(tmp_path, make_result())
 
 
 def test_write_json_replaces_whole_files(

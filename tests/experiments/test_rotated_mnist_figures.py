@@ -1,13 +1,12 @@
 import json
 import pathlib
-import types
 
 import numpy as np
 import pytest
 
-from experiments import rotated_mnist_figures as figures
-from experiments.common import results
-from experiments.rotated_mnist_study import Outcome
+from experiments.common import pages, results
+from experiments.common.driver import Outcome, write_figures
+from experiments.rotated_mnist import figures
 from gpflow_bae.datasets.rotated_mnist import Images, RotatedMNIST
 from gpflow_bae.posteriors import Prediction
 
@@ -19,8 +18,14 @@ SETTINGS = {
 }
 
 
+def draw(outcome: Outcome, prediction: Prediction | None, out_dir: pathlib.Path) -> None:
+    one_draw = None if prediction is None else prediction.mean[0]
+    figures.draw(outcome, _data(), prediction, one_draw)
+    write_figures(outcome, out_dir)
+
+
 def test_a_sampled_run_leaves_arrays_and_every_figure(tmp_path: pathlib.Path) -> None:
-    figures.draw(_outcome(), _data(), tmp_path)
+    draw(_outcome(), _prediction(), tmp_path)
     found = {path.name for path in tmp_path.iterdir()}
     assert found == {"arrays.npz", "generated.png", "codes.png", "curve.png", "loss.png"}
     with np.load(tmp_path / "arrays.npz") as arrays:
@@ -33,24 +38,23 @@ def test_a_sampled_run_leaves_arrays_and_every_figure(tmp_path: pathlib.Path) ->
 
 def test_a_model_without_predictions_has_its_codes_only(tmp_path: pathlib.Path) -> None:
     outcome = _outcome()
-    outcome.prediction = outcome.one_draw = None
     outcome.curves = {"variational_loss": [3.0, 2.0, 1.0]}
-    figures.draw(outcome, _data(), tmp_path)
+    draw(outcome, None, tmp_path)
     found = {path.name for path in tmp_path.iterdir()}
     assert found == {"arrays.npz", "codes.png", "loss.png"}
 
 
-def test_codes_that_cannot_be_drawn_cost_no_other_figure(tmp_path: pathlib.Path) -> None:
+def test_codes_that_cannot_be_drawn_cost_no_other_figure() -> None:
     outcome = _outcome()
     outcome.posterior.predict_latent = lambda: (np.full((1, NUM_TRAIN, 3), np.nan), None)
-    figures.draw(outcome, _data(), tmp_path)
-    assert (tmp_path / "generated.png").exists() and not (tmp_path / "codes.png").exists()
+    figures.draw(outcome, _data(), _prediction(), np.zeros((N, PIXELS)))
+    assert "generated" in outcome.figures and "codes" not in outcome.figures
 
 
 def test_validation_runs_are_left_out(tmp_path: pathlib.Path) -> None:
     for name, variant in (("a", ""), ("b", "validation view 5"), ("c", "cold validation view 5")):
         _write(tmp_path / name, _run(variant=variant))
-    (run,) = figures.load_runs(tmp_path)
+    (run,) = pages.load_runs(tmp_path, "rotated_mnist")
     assert run.get("variant", "") == ""
 
 
@@ -142,19 +146,13 @@ class _Posterior:
 
 
 def _outcome() -> Outcome:
-    mean = np.random.default_rng(2).random((1, N, PIXELS))
-    prediction = Prediction(mean, np.full(mean.shape, 0.02), np.full(mean.shape, 0.01))
     curves = {**_curves(), "log_density": [1.0, 2.0, 3.0], "variational_loss": [5.0, 4.0]}
-    return Outcome(
-        model=types.SimpleNamespace(),
-        posterior=_Posterior(),
-        prediction=prediction,
-        one_draw=mean[0],
-        metrics={},
-        seconds={},
-        curves=curves,
-        num_parameters=1,
-    )
+    return Outcome(metrics={}, num_parameters=1, curves=curves, posterior=_Posterior())
+
+
+def _prediction() -> Prediction:
+    mean = np.random.default_rng(2).random((1, N, PIXELS))
+    return Prediction(mean, np.full(mean.shape, 0.02), np.full(mean.shape, 0.01))
 
 
 def _curves() -> dict[str, list[float]]:

@@ -6,13 +6,18 @@ import keras
 import numpy as np
 import pytest
 
-from experiments.rotated_mnist_networks import (
+from experiments.rotated_mnist.networks import (
     NUM_PIXELS,
     UpsampledConv2D,
     conv_decoder,
     conv_encoder,
 )
-from experiments.rotated_mnist_plans import ELBO_MODELS, make_plan, parse_regime
+from experiments.rotated_mnist.plans import (
+    ELBO_MODELS,
+    make_objective,
+    make_plan,
+    parse_regime,
+)
 from gpflow_bae import inference
 
 
@@ -63,7 +68,9 @@ def test_presets(model: str) -> None:
 
 
 def test_flags_replace_settings() -> None:
-    plan = make_plan("svgp_vae", "quick", regime=["joint-3"], geco=False, full_batch=True, beta=2.0)
+    objective = make_objective("svgp_vae", geco=False, beta=2.0)
+    full_batch = {"batch_size": None}
+    plan = make_plan("svgp_vae", "quick", regime=["joint-3"], objective=objective, fit=full_batch)
     assert plan.regime == (("joint", 3),) and plan.variational.batch_size is None
     assert plan.variational.objective == inference.EvidenceLowerBound(2.0)
     plan = make_plan("sgp_bae", "quick", sampler={"temperature": 0.5}, batch_size=64)

@@ -1,0 +1,1 @@
+"""What amortised sampling costs: ``python -m experiments.amortisation``."""

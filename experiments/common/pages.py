@@ -1,0 +1,75 @@
+"""Commands that draw the figures of a results page, from finished runs or from collected ones."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+from absl import app, flags
+
+from experiments.common import results
+
+__all__ = ["draw_collected", "draw_runs", "load_runs"]
+
+FLAGS = flags.FLAGS
+DPI = 110
+
+
+def draw_runs(experiment: str, draw: Callable[[list[dict]], dict[str, Any]]) -> None:
+    """A command with --runs and --out_dir, which draws what the runs below a folder allow.
+
+    :param draw: From :func:`load_runs` to figures by name, without the experiment's.
+    """
+    flags.DEFINE_string("runs", None, "Folder below which finished runs lie.", required=True)
+    flags.DEFINE_string("out_dir", "docs/results/figures", "Where the PNG files go.")
+    app.run(
+        lambda argv: _save(
+            pathlib.Path(FLAGS.out_dir), experiment, draw(load_runs(FLAGS.runs, experiment))
+        )
+    )
+
+
+def draw_collected(
+    experiment: str,
+    draw: Callable[[list[dict]], dict[str, Any]],
+    then: Callable[[list[dict]], None] | None = None,
+) -> None:
+    """A command with --results_dir, which draws what the collected runs of a page allow.
+
+    :param then: Called with the runs when the figures are written.
+    """
+    flags.DEFINE_string("results_dir", "docs/results", "Folder of the collected runs.")
+
+    def main(argv: list[str]) -> None:
+        folder = pathlib.Path(FLAGS.results_dir)
+        runs = results.read_collected(folder / f"{experiment}.json")
+        _save(folder / "figures", experiment, draw(runs))
+        if then is not None:
+            then(runs)
+
+    app.run(main)
+
+
+def _save(folder: pathlib.Path, experiment: str, figures: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in figures.items():
+        path = folder / f"{experiment}_{name}.png"
+        # Thousands of dots do not compress, and need no more.
+        figure.savefig(path, dpi=70 if name.startswith("codes") else DPI)
+        print(path)
+
+
+def load_runs(folder: str | pathlib.Path, experiment: str) -> list[dict]:
+    """Results with their ``arrays``, in the order of their paths; none of validation."""
+    import numpy as np
+
+    runs = []
+    for path in sorted(pathlib.Path(folder).rglob(results.RESULTS)):
+        result = json.loads(path.read_text())
+        if result["experiment"] != experiment or "validation" in result.get("variant", ""):
+            continue
+        with np.load(path.with_name("arrays.npz")) as arrays:
+            runs.append(result | {"arrays": dict(arrays)})
+    return runs

@@ -1,0 +1,78 @@
+"""What the plans of all studies share, and what is read off every posterior."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Plan", "chain_curves", "count", "encode_and_decode", "unfinished"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Everything that decides the outcome of a run, but the seed and the data: a study's fields.
+
+    A field ``sampler`` holds the settings of a chain, or None where nothing is sampled.
+    """
+
+    @property
+    def temperature(self) -> float | None:
+        """Of the posterior that is sampled; None where nothing is."""
+        sampler = getattr(self, "sampler", None)
+        return None if sampler is None else getattr(sampler, "temperature", 1.0)
+
+    @property
+    def num_samples(self) -> int:
+        """Posterior samples of a complete run."""
+        sampler = getattr(self, "sampler", None)
+        return 1 if sampler is None else sampler.num_samples
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as plain values."""
+        settings = dataclasses.asdict(self)
+        for name, value in vars(self).items():
+            if hasattr(value, "objective"):
+                settings[name]["objective"] = self.describe_objective(value.objective)
+        return settings
+
+    def describe_objective(self, objective: Any) -> Any:
+        """What a fit maximises, as a plain value: its name."""
+        return type(objective).__name__
+
+
+def unfinished(found: int, planned: int, what: str = "samples") -> str:
+    """Words of the variant of a run that was stopped; empty where all of it is there."""
+    return "" if found >= planned else f"first {found} of {planned} {what}"
+
+
+def chain_curves(posterior: Any) -> dict[str, list[float]]:
+    """Log density and encoder loss along a chain, and the losses of the fit before it."""
+    curves = {}
+    if posterior.history is not None:
+        curves["log_density"] = (posterior.history[:, 0] + posterior.history[:, 1]).tolist()
+        curves["encoder_loss"] = posterior.history[:, 2].tolist()
+    if posterior.warm_start_losses is not None:
+        curves["variational_loss"] = posterior.warm_start_losses.tolist()
+    return curves
+
+
+def encode_and_decode(
+    posterior: Any, Y: np.ndarray, num_draws: int = 1, seed: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of rows given draws of the encoder alone, without the prior."""
+    means, noises = [], []
+    for s, draws in enumerate(posterior.encode(Y, num_draws=num_draws, seed=seed)):
+        bound = posterior.model.bind([v[s] for v in posterior.parameters])
+        for codes in draws:
+            mean, noise = bound.observation_likelihood.moments(bound.decode(None, codes))
+            means.append(mean.numpy())
+            noises.append(noise.numpy())
+    return np.mean(means, 0), np.var(means, 0) + np.mean(noises, 0)
+
+
+def count(values: Iterable[Any]) -> int:
+    """How many numbers parameters or variables hold."""
+    return sum(int(np.prod(v.shape)) for v in values)

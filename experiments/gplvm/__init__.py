@@ -1,0 +1,1 @@
+"""GPLVMs: ``python -m experiments.missing_mnist``, ``movielens`` and ``oil_flow``."""

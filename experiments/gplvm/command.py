@@ -1,0 +1,105 @@
+"""What the commands of the GPLVM studies share: flags, the plan, the fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from absl import flags
+
+from experiments.common import driver
+from experiments.common import flags as common_flags
+
+FLAGS = common_flags.FLAGS
+
+
+def define_flags(models: list[str], **defaults: Any) -> None:
+    """The shared flags and those of a plan, with a study's own defaults."""
+    common_flags.define(models, default_model=defaults["model"])
+    flags.DEFINE_integer(
+        "num_layers", None, "Layers of the flow. Default: 20 planar, else its own."
+    )
+    flags.DEFINE_integer("latent_dim", defaults["latent_dim"], "Latent dimensions.", 1)
+    flags.DEFINE_integer("num_inducing", defaults["num_inducing"], "Inducing points.", 1)
+    flags.DEFINE_integer("batch_size", defaults["batch_size"], "Rows per step; 0 for all.", 0)
+    flags.DEFINE_integer("num_columns", None, "Columns per step. Default: all.", 1)
+    flags.DEFINE_integer("num_steps", None, "Adam steps. Default: the preset's.", 1)
+    flags.DEFINE_integer(
+        "gaussian_steps", 0, "Adam steps of a Gaussian fit before the flow joins; 0 for none.", 0
+    )
+    flags.DEFINE_integer("num_draws", 1, "Draws of each code in a step.", 1)
+    flags.DEFINE_float(
+        "natural_gradients", None, "Step size of natural gradients on q(v). Default: Adam."
+    )
+    flags.DEFINE_float("learning_rate", 0.01, "Of Adam.")
+
+
+def plan(posterior: str, num_steps: dict[str, int], **changes: Any) -> Any:
+    """The plan that the flags describe.
+
+    :param num_steps: Adam steps of each preset.
+    """
+    from experiments.gplvm.models import Plan
+    from gpflow_bae import inference
+
+    settings = inference.VariationalSettings(
+        num_steps=FLAGS.num_steps or num_steps[FLAGS.preset],
+        learning_rate=FLAGS.learning_rate,
+        batch_size=FLAGS.batch_size or None,
+        num_columns=FLAGS.num_columns,
+        final_learning_rate_fraction=0.05,
+        natural_gradient_step_size=FLAGS.natural_gradients,
+    )
+    own = ("num_layers", "latent_dim", "num_inducing", "num_draws", "gaussian_steps")
+    return Plan(posterior, settings=settings, **common_flags.values(*own), **changes)
+
+
+def fit(planned: Any, model: Any, data: Any, options: driver.Options) -> list[float]:
+    """Loss per row of each block of steps, with checkpoints and resumption."""
+    from experiments.gplvm.models import put_flow
+    from gpflow_bae import inference
+
+    def run(settings: Any, folder: str) -> list[float]:
+        chosen = options.arguments(folder)
+        return inference.fit_variational(
+            model, data, settings, steps_per_call=100, **chosen
+        ).tolist()
+
+    settings, first = planned.settings, planned.gaussian_steps
+    if not first:
+        return run(settings, "fit")
+    gaussian = dataclasses.replace(settings, num_steps=first, final_learning_rate_fraction=1.0)
+    losses = run(gaussian, "gaussian_fit")
+    put_flow(planned, model, options.seed)
+    return losses + run(settings, "fit")
+
+
+def study(
+    name: str,
+    define: Callable[[], None],
+    make_plan: Callable[[], Any],
+    run: Callable[[Any, driver.Options], driver.Outcome],
+) -> driver.Study:
+    """The command of a study, ``python -m experiments.<name>``: one run of one model.
+
+    :param run: Of the plan and the options.
+    """
+
+    def runs() -> Iterator[driver.Run]:
+        planned, layers = make_plan(), FLAGS.num_layers
+        yield driver.Run(
+            model=f"{name}/{FLAGS.model}",
+            plan=planned,
+            execute=lambda options: run(planned, options),
+            words=["" if layers is None else f"{layers} layers"],
+        )
+
+    return driver.Study("gplvm", name, define, runs)
+
+
+def count(model: Any) -> int:
+    """Trainable numbers, codes included."""
+    from experiments.common import plans
+
+    return plans.count(model.trainable_variables)

@@ -1,0 +1,58 @@
+"""Figures of the GPLVM studies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+
+__all__ = ["codes", "posteriors", "reconstructions"]
+
+
+def codes(posterior: Any, labels: np.ndarray, relevance: np.ndarray | None = None) -> Figure:
+    """Mean codes in the two most relevant dimensions, coloured by label."""
+    mean, _ = posterior.moments(20)
+    chosen = [0, min(1, mean.shape[1] - 1)]
+    if relevance is not None:
+        chosen = np.argsort(-relevance)[:2].tolist()
+    figure = Figure(figsize=(5, 4.5), layout="constrained")
+    axis = figure.subplots()
+    colours = axis.scatter(*mean[:, chosen].T, c=labels, s=6, cmap="tab10", vmin=0, vmax=9)
+    axis.set(xlabel=f"latent dimension {chosen[0]}", ylabel=f"latent dimension {chosen[1]}")
+    axis.legend(*colours.legend_elements(), fontsize=7, title="label")
+    return figure
+
+
+def posteriors(posterior: Any, num_points: int = 6) -> Figure:
+    """Draws from q(x_n) of the points whose posterior is widest, over all codes in grey."""
+    draws = posterior.sample(400)
+    centre, spread = draws.mean(0), draws.var(0).sum(-1)
+    figure = Figure(figsize=(2.6 * num_points / 2, 5), layout="constrained")
+    axes = figure.subplots(2, num_points // 2)
+    for axis, n in zip(axes.flat, np.argsort(-spread), strict=False):
+        axis.scatter(*centre[:, :2].T, s=1, c="0.85")
+        axis.scatter(*draws[:, n, :2].T, s=3, alpha=0.5)
+        axis.set_title(f"image {n}", fontsize=8)
+        axis.set(xticks=[], yticks=[])
+    return figure
+
+
+def reconstructions(posterior: Any, images: Any, num_images: int = 8) -> Figure:
+    """In columns: what was seen (holes in red), three draws of the filled image, the truth."""
+    draws = posterior.sample(3)[:, :num_images]
+    filled = [np.asarray(posterior.model.predict_f(x)[0]) for x in draws]
+    rows = [images.Y[:num_images], *filled, images.truth[:num_images]]
+    side = int(np.sqrt(images.Y.shape[1]))
+    names = ["seen", "draw 1", "draw 2", "draw 3", "truth"]
+    figure = Figure(figsize=(num_images, len(rows)), layout="constrained")
+    axes = figure.subplots(len(rows), num_images)
+    palette = colormaps["gray"].copy()
+    palette.set_bad("tab:red")
+    for name, line, values in zip(names, axes, rows, strict=True):
+        for axis, image in zip(line, values, strict=True):
+            axis.imshow(np.ma.masked_invalid(image.reshape(side, side)), palette, vmin=0, vmax=1)
+            axis.set(xticks=[], yticks=[])
+        line[0].set_ylabel(name, fontsize=8)
+    return figure

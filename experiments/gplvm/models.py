@@ -1,0 +1,107 @@
+"""GPLVMs of the three studies: what the posterior of the codes is, and where everything starts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import scipy.sparse
+from scipy.sparse.linalg import svds
+
+from experiments.common import plans
+from gpflow_bae import bijectors, encoders, inducing_variables, inference, models
+
+__all__ = ["POSTERIORS", "Plan", "build", "principal_codes", "put_flow", "sparse_codes"]
+
+FLOWS: dict[str, Callable[..., Any]] = {
+    "planar": bijectors.planar_flow,
+    "radial": bijectors.radial_flow,
+    "real_nvp": bijectors.real_nvp_flow,
+    "iaf": bijectors.inverse_autoregressive_flow,
+    "spline": bijectors.neural_spline_flow,
+}
+POSTERIORS = ("map", "gaussian", *FLOWS, "back_constrained", "amortised_planar")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan(plans.Plan):
+    """Everything that decides the outcome of a run, but data and seed."""
+
+    posterior: str = "planar"
+    num_layers: int | None = None  # of a flow; None for its own default
+    latent_dim: int = 2
+    num_inducing: int = 50
+    lengthscale: float = 1.0
+    noise_start: float = 0.1  # standard deviation, in units of the data
+    code_variance: float = 0.1  # of each code at the start
+    num_draws: int = 1
+    gaussian_steps: int = 0  # of a Gaussian fit, before the flow is put on top of it
+    q_diag: bool = False
+    hidden_widths: tuple[int, ...] = (64,)  # of encoder networks
+    settings: inference.VariationalSettings = inference.VariationalSettings()
+
+
+def principal_codes(Y: np.ndarray, latent_dim: int) -> np.ndarray:
+    """Principal components [N, L] of unit variance; missing cells are the column's mean."""
+    centred = np.nan_to_num(Y - np.nanmean(Y, axis=0))
+    U, _, _ = np.linalg.svd(centred, full_matrices=False)
+    return U[:, :latent_dim] * np.sqrt(len(Y))
+
+
+def sparse_codes(
+    rows: np.ndarray,
+    columns: np.ndarray,
+    values: np.ndarray,
+    shape: tuple[int, int],
+    latent_dim: int,
+) -> np.ndarray:
+    """The same for triplets, without a dense table; values are centred by their mean."""
+    table = scipy.sparse.csr_matrix((values - values.mean(), (rows, columns)), shape=shape)
+    start = np.random.default_rng(0).standard_normal(min(shape))
+    U, singular, _ = svds(table, k=latent_dim, v0=start)
+    order = np.argsort(-singular)
+    return U[:, order] * np.sqrt(shape[0])
+
+
+def build(plan: Plan, codes: np.ndarray, num_outputs: int, seed: int) -> models.StochasticGPLVM:
+    """The model of a plan at its initial values, codes at ``codes [N, L]``.
+
+    With ``gaussian_steps`` its posterior is Gaussian to begin with; :func:`put_flow` changes that.
+    """
+    L = plan.latent_dim
+    if plan.posterior in ("back_constrained", "amortised_planar"):
+        encoder: Any = encoders.partial_encoder("zeros", num_outputs, L, plan.hidden_widths)
+    else:
+        encoder = encoders.FreeFormEncoder(1, len(codes), L, codes[None], plan.code_variance)
+    posterior = encoder if plan.gaussian_steps else _posterior(plan, encoder, num_outputs, seed)
+    Z = inducing_variables.k_means(codes, plan.num_inducing, seed=seed)
+    return models.StochasticGPLVM(
+        posterior,
+        gpflow.kernels.SquaredExponential(lengthscales=np.full(L, plan.lengthscale)),
+        gpflow.inducing_variables.InducingPoints(Z),
+        gpflow.likelihoods.Gaussian(plan.noise_start**2),
+        num_outputs,
+        num_draws=plan.num_draws,
+        q_diag=plan.q_diag,
+    )
+
+
+def put_flow(plan: Plan, model: models.StochasticGPLVM, seed: int) -> None:
+    """The plan's posterior on the codes of a Gaussian fit; a flow starts near the identity."""
+    encoder, num_outputs = model.posterior.encoder, model.decoder.output_dim
+    model.posterior = _posterior(plan, encoder, num_outputs, seed)
+
+
+def _posterior(plan: Plan, encoder: Any, num_outputs: int, seed: int) -> encoders.PointPosterior:
+    if plan.posterior == "map":
+        return encoders.PointEstimate(encoder)
+    if plan.posterior in ("gaussian", "back_constrained"):
+        return encoders.GaussianPosterior(encoder)
+    layers = {} if plan.num_layers is None else {"num_layers": plan.num_layers}
+    if plan.posterior == "amortised_planar":
+        return encoders.AmortizedPlanarPosterior(encoder, num_outputs, seed=seed, **layers)
+    flow = FLOWS[plan.posterior](plan.latent_dim, seed=seed, **layers)
+    return encoders.FlowPosterior(encoder, flow)

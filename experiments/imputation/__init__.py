@@ -1,0 +1,1 @@
+"""Tables with missing cells: ``python -m experiments.eeg``, ``jura``, and the other tables."""

@@ -1,0 +1,161 @@
+"""The commands of all tables with missing cells: flags, plan, and fits from several seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from absl import flags
+
+from experiments.common import driver
+from experiments.common import flags as common_flags
+from experiments.imputation import tables
+
+__all__ = ["start", "study"]
+
+BASELINES = ("mean", "igp", "gpar")
+FLAGS = common_flags.FLAGS
+
+
+def start(name: str) -> None:
+    """The command line of a table."""
+    driver.start(study(name))
+
+
+def study(name: str) -> driver.Study:
+    """The command of a table, ``python -m experiments.<name>``."""
+    return driver.Study("imputation", name, lambda: define_flags(name), lambda: runs(name))
+
+
+def define_flags(name: str) -> None:
+    """The shared flags and those of the published drivers, with a table's own defaults."""
+    from experiments.imputation.plans import MODELS, NETS
+
+    table = tables.TABLES[name]
+    common_flags.define([*MODELS, *BASELINES], default_model="sgp_vae")
+    flags.DEFINE_enum("pinference_net", "factornet", list(NETS), "Partial inference network.")
+    flags.DEFINE_integer("latent_dim", table.latent_dim, "Latent channels.", 1)
+    flags.DEFINE_float("init_lengthscale", table.init_lengthscale, "Lengthscales start here.")
+    flags.DEFINE_list("h_dims", ["20"], "Widths of the inference network's hidden layers.")
+    flags.DEFINE_list(
+        "decoder_dims", ["5", "5"], "Widths of the decoder's hidden layers; empty for a linear one."
+    )
+    flags.DEFINE_float("noise_start", 0.1, "Standard deviation of standardised noise at the start.")
+    flags.DEFINE_integer("num_inducing", table.num_inducing, "Inducing points, of each layer.", 1)
+    flags.DEFINE_float("period", None, "Periodic kernels, of this period at the start; else SE.")
+    flags.DEFINE_integer("batch_size", None, "Tasks per step; all where not given.", 1)
+    flags.DEFINE_integer("epochs", None, "Adam steps. Default: the preset's.", 1)
+    flags.DEFINE_float("lr", None, "Learning rate of Adam. Default: the preset's.")
+    flags.DEFINE_bool("log_outputs", False, "Model the logarithms of the (positive) outputs.")
+    flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
+    flags.DEFINE_float("code_noise_variance", 1e-3, "Variance of codes around the GP (sampled).")
+    flags.DEFINE_float(
+        "hidden_variance", 0.05, "Variance of a deep prior's hidden layer around its inputs."
+    )
+    flags.DEFINE_float(
+        "nugget", None, "Variance of codes around the GP at the start (variational). Default: none."
+    )
+    flags.DEFINE_integer(
+        "initialisations", 1, "Fits from seeds of their own; the best are reported.", 1
+    )
+    flags.DEFINE_integer(
+        "keep",
+        None,
+        "How many of them are averaged, by their training objective (published: 10 of 15).",
+    )
+    flags.DEFINE_float(
+        "validation_fraction",
+        None,
+        "Score this share of the observed cells, hidden in blocks, instead of the test cells: for "
+        "choosing settings.",
+    )
+    flags.DEFINE_integer("validation_fold", 0, "Seed of the cells that are hidden.", 0)
+    flags.DEFINE_integer("validation_block", 20, "Rows in a hidden block.", 1)
+    common_flags.define_overrides(common_flags.SAMPLER)
+    tables.define_flags(name)
+
+
+def plan() -> Any:
+    """The plan that the flags describe."""
+    from experiments.imputation.plans import default_plan
+
+    return default_plan(
+        FLAGS.model,
+        FLAGS.preset,
+        net=FLAGS.pinference_net,
+        lengthscale=FLAGS.init_lengthscale,
+        encoder_widths=tuple(int(w) for w in FLAGS.h_dims if w),
+        decoder_widths=tuple(int(w) for w in FLAGS.decoder_dims if w),
+        learning_rate=FLAGS.lr,
+        sampler=common_flags.overrides(common_flags.SAMPLER),
+        **common_flags.values(
+            "latent_dim",
+            "noise_start",
+            "num_inducing",
+            "period",
+            "log_outputs",
+            "batch_size",
+            "epochs",
+            "weight_prior_scale",
+            "code_noise_variance",
+            "hidden_variance",
+            "nugget",
+        ),
+    )
+
+
+def runs(name: str) -> Iterator[driver.Run]:
+    """One model or baseline on a table, from one or several initialisations."""
+    number, keep = FLAGS.initialisations, FLAGS.keep or FLAGS.initialisations
+    if not 1 <= keep <= number:
+        raise ValueError(
+            f"--keep is {keep}; it must lie between 1 and --initialisations, {number}."
+        )
+    validation = None
+    if FLAGS.validation_fraction is not None:
+        validation = [FLAGS.validation_fraction, FLAGS.validation_fold, FLAGS.validation_block]
+    is_baseline = FLAGS.model in BASELINES
+    planned = None if is_baseline else plan()
+
+    def execute(options: driver.Options) -> driver.Outcome:
+        from experiments.imputation import study
+
+        table, test = tables.load(name)
+        if validation is not None:
+            table, test = _hide(table, *validation), None
+        if is_baseline:
+            return _run_baseline(name, table if test is None else test)
+        more = tables.errors_ahead if name == "bouncing_ball" else None
+        return study.run_several(planned, table, test, options, number, keep, more)
+
+    yield driver.Run(
+        model=f"{name}/{FLAGS.model}",
+        plan=planned,
+        execute=execute,
+        more={"initialisations": number, "keep": keep, "validation": validation},
+        words=[
+            FLAGS.regime if name == "eeg_large" else "",
+            "" if is_baseline else FLAGS.pinference_net,
+            "" if number == 1 else f"best {keep} of {number}",
+            # Its fold is in the command, and belongs to the seed's column.
+            "" if validation is None else f"validation, blocks of {FLAGS.validation_block}",
+        ],
+    )
+
+
+def _hide(table: Any, fraction: float, fold: int, block: int) -> Any:
+    from gpflow_bae.data import hold_out
+
+    tested = [n for p, n in enumerate(table.output_names) if table.test_mask[..., p].any()]
+    return hold_out(table, fraction, fold, outputs=tested or None, block=block)
+
+
+def _run_baseline(name: str, table: Any) -> driver.Outcome:
+    from experiments.baselines import gpar
+    from gpflow_bae.impute import scores
+    from gpflow_bae.impute.baselines import independent_gps, mean
+
+    module = {"mean": mean, "igp": independent_gps, "gpar": gpar}[FLAGS.model]
+    settings = gpar.SETTINGS.get(name, {}) if FLAGS.model == "gpar" else {}
+    moments = module.fit_predict(table, seed=FLAGS.seed, **settings)
+    return driver.Outcome(metrics=scores.score(table, *moments), num_parameters=0)

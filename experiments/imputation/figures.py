@@ -1,0 +1,111 @@
+"""Figures of the imputation results, drawn from the collected runs.
+
+python -m experiments.imputation.figures --results_dir=docs/results
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import StrMethodFormatter
+
+from experiments.common import pages
+from gpflow_bae import plotting
+
+__all__ = ["draw_chains", "draw_initialisations"]
+
+#: What was asked of the tables whose fits are started several times: the metric, and its limit.
+ASKED = {"eeg": ("smse", 0.20), "jura": ("mae", 0.39)}
+
+_MARKERS = "os^DvPX<>*"
+
+
+def draw_initialisations(runs: Sequence[Mapping[str, Any]]) -> Figure:
+    """Test score of every initialisation against its training objective, a panel for each table.
+
+    Filled markers are those that the row's mean is of: the best by the objective.
+
+    :param runs: Collected results; those of one initialisation are left out.
+    """
+    figure = Figure(figsize=(11.0, 4.6), layout="constrained")
+    panels = figure.subplots(1, len(ASKED))
+    for axes, (table, (metric, limit)) in zip(panels, ASKED.items(), strict=True):
+        shown = [
+            run
+            for run in runs
+            if run["model"] == f"{table}/sgp_vae" and "objective" in run.get("curves", {})
+        ]
+        for i, run in enumerate(shown):
+            objective, score = (np.array(run["curves"][name]) for name in ("objective", metric))
+            kept = objective <= np.sort(objective)[_num_kept(run) - 1]
+            style = {
+                "color": plotting.CYCLE[i % len(plotting.CYCLE)],
+                "marker": _MARKERS[i % len(_MARKERS)],
+            }
+            axes.scatter(objective[kept], score[kept], s=24, label=run["variant"], **style)
+            axes.scatter(
+                objective[~kept],
+                score[~kept],
+                s=24,
+                facecolors="none",
+                edgecolors=style["color"],
+                marker=style["marker"],
+            )
+        axes.axhline(limit, color=plotting.GREY, ls="--", lw=1.0, label=f"asked: {limit:g}")
+        axes.set(
+            title=table,
+            xlabel="training objective per row (nats)",
+            ylabel=f"{metric.upper()} of the test cells",
+        )
+        if metric == "smse":  # free-form codes are ten times worse than the others
+            axes.set_yscale("log")
+            for formatted in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+                formatted(StrMethodFormatter("{x:g}"))
+        axes.legend(fontsize="x-small")
+    return figure
+
+
+def draw_chains(runs: Sequence[Mapping[str, Any]]) -> Figure:
+    """Log density along every chain that predicted test cells, a panel for each model.
+
+    :param runs: Collected results; variational fits and validation runs are left out.
+    """
+    chains = [
+        run
+        for run in runs
+        if "log_density" in run.get("curves", {})
+        and "validation" not in run["variant"]
+        and "objective" not in run["curves"]
+    ]
+    names = sorted({run["model"] for run in chains})
+    figure = Figure(figsize=(11.0, 3.2), layout="constrained")
+    panels = figure.subplots(1, max(1, len(names)), squeeze=False)[0]
+    for axes, name in zip(panels, names, strict=False):  # without chains the panel stays empty
+        for run in (run for run in chains if run["model"] == name):
+            values = np.array(run["curves"]["log_density"], float)
+            axes.plot(values, lw=0.8, color=plotting.CYCLE[run["seed"] % len(plotting.CYCLE)])
+        # The start spans nearly the whole range; what matters comes later.
+        later = np.concatenate(
+            [run["curves"]["log_density"][20:] for run in chains if run["model"] == name]
+        )
+        axes.set_ylim(np.quantile(later, 0.01) - 0.05 * np.ptp(later), later.max())
+        axes.set(title=name, xlabel="rounds of 50 steps", ylabel="log density (nats)")
+    return figure
+
+
+def _num_kept(run: Mapping[str, Any]) -> int:
+    """k of "best k of n" in the variant."""
+    words = run["variant"].split()
+    return int(words[words.index("best") + 1])
+
+
+def draw_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
+    """Both figures, by name."""
+    return {"initialisations": draw_initialisations(runs), "chains": draw_chains(runs)}
+
+
+if __name__ == "__main__":
+    pages.draw_collected("imputation", draw_runs)

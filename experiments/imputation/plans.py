@@ -1,0 +1,28 @@
+"""Settings that the missing-data experiments share (Ashman et al. 2020; Tran et al. 2023)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpflow_bae.impute.plans import MODELS, NETS, Plan, make_plan
+
+__all__ = ["MODELS", "NETS", "default_plan"]
+
+
+def default_plan(model: str, preset: str, **changes: Any) -> Plan:
+    """The settings that the drivers share; each changes what its table asks for.
+
+    :param changes: fields of :class:`Plan`; ``epochs`` and ``batch_size`` of the fit, and
+        ``sampler`` as fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
+    """
+    num_steps, lengths = {
+        "quick": (1500, {}),
+        "paper": (3000, {"num_samples": 50, "thinning": 180}),
+    }[preset]
+    return make_plan(
+        model,
+        num_steps=changes.pop("epochs", None) or num_steps,
+        learning_rate=changes.pop("learning_rate", None) or 5e-3,
+        sampler=lengths | (changes.pop("sampler", None) or {}),
+        **changes,
+    )

@@ -1,0 +1,1 @@
+"""The moving ball: ``python -m experiments.moving_ball``."""

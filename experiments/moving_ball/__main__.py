@@ -1,0 +1,104 @@
+"""The moving ball: latent trajectories from pixels (Jazbec et al. 2021; Tran et al. 2023).
+
+python -m experiments.moving_ball --model=sgp_bae --preset=quick --num_inducing=10 --seed=0 \
+    --out_dir=runs/sgp_bae
+
+The data are generated. Scores are those of docs/design.md, section 6: ``rmse`` maps codes to the
+true trajectories with an affine map fitted on the training videos.
+"""
+
+from collections.abc import Iterator
+
+from absl import flags
+
+from experiments.common import driver
+from experiments.common import flags as common_flags
+
+MODELS = ["vae", "gp_vae", "svgp_vae", "bae", "gp_bae", "sgp_bae", "all"]
+FLAGS = common_flags.FLAGS
+
+# Flags that replace one setting of the preset when given; None keeps the preset's.
+_OVERRIDES = common_flags.SAMPLER | {
+    "codes": (flags.DEFINE_string, "encoder (Algorithm 1) or carried."),
+    "noise": (flags.DEFINE_string, "gaussian or binomial increments."),
+    "batch_size": (flags.DEFINE_integer, "Videos per round; all where not given."),
+}
+
+
+def define_flags() -> None:
+    """The shared flags and this driver's own."""
+    common_flags.define(MODELS, default_model="sgp_bae")
+    flags.DEFINE_integer("num_inducing", 10, "Inducing points M of sgp_bae and svgp_vae.", 2)
+    flags.DEFINE_boolean("warm_start", True, "Fit prior and decoder variationally before sampling.")
+    flags.DEFINE_enum(
+        "warm_start_prior",
+        "exact",
+        ["exact", "own"],
+        "Prior that sgp_bae's warm start is fitted under: the exact GP, or its own sparse one.",
+    )
+    flags.DEFINE_enum(
+        "parameters",
+        "point",
+        ["point", "mean_field", "sghmc"],
+        "Decoder and hyperparameters of a variational model: a point estimate, a Gaussian each "
+        "(BVAE-VI), or SGHMC on the bound (BVAE-SGHMC).",
+    )
+    flags.DEFINE_boolean(
+        "point_decoder", False, "Optimise the decoder in the chain's steps (NonBayesDec)."
+    )
+    flags.DEFINE_boolean("point_gp", False, "Optimise the GP in the chain's steps (NonBayesGP).")
+    flags.DEFINE_integer(
+        "num_variational_steps",
+        None,
+        "Adam steps of a variational model, or of the warm start. Default: the preset's.",
+        lower_bound=1,
+    )
+    flags.DEFINE_boolean(
+        "fan_in_prior", False, "Scale the decoder's weight prior by fan-in; else N(0, scale^2)."
+    )
+    flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior.")
+    flags.DEFINE_integer(
+        "max_samples",
+        None,
+        "Stop and score after this many samples; --resume without it goes on from there.",
+        lower_bound=1,
+    )
+    common_flags.define_overrides(_OVERRIDES)
+
+
+def runs() -> Iterator[driver.Run]:
+    """One model, or all of them, each in a folder of its own."""
+    # TensorFlow takes seconds to import, and --help does not need it.
+    from experiments.moving_ball import plans, study
+
+    sampler = common_flags.overrides(_OVERRIDES)
+    points = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
+    if any(points.values()):
+        sampler["point_estimates"] = tuple(path for path, chosen in points.items() if chosen)
+    for model in MODELS[:-1] if FLAGS.model == "all" else [FLAGS.model]:
+        plan = plans.make_plan(
+            model,
+            FLAGS.preset,
+            sampler=sampler,
+            **common_flags.values(
+                "num_inducing",
+                "warm_start",
+                "warm_start_prior",
+                "fan_in_prior",
+                "weight_prior_scale",
+                "num_variational_steps",
+                "parameters",
+            ),
+        )
+        yield driver.Run(
+            model=model,
+            plan=plan,
+            execute=lambda options, plan=plan: study.run(plan, options, FLAGS.max_samples),
+            folder=model if FLAGS.model == "all" else "",
+        )
+
+
+STUDY = driver.Study("moving_ball", "moving_ball", define_flags, runs)
+
+if __name__ == "__main__":
+    driver.start(STUDY)

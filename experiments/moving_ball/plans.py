@@ -1,0 +1,94 @@
+"""Presets of the moving-ball experiment."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from experiments.common import plans
+from gpflow_bae import inference
+
+__all__ = ["VARIATIONAL", "Plan", "make_plan"]
+
+VARIATIONAL = ("vae", "gp_vae", "svgp_vae")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan(plans.Plan):
+    """Everything that decides the outcome of a run, but the seed."""
+
+    model: str
+    variational: inference.VariationalSettings
+    sampler: inference.AmortizedSettings
+    num_inducing: int = 10
+    warm_start: bool = True
+    fan_in_prior: bool = False
+    weight_prior_scale: float = 1.0
+    initial_lengthscale: float = 1.0
+    num_warm_encoder_steps: int = 600
+    warm_start_prior: str = "exact"  # or "own": a sparse prior's chart is more bent where it ends
+    parameters: str = "point"  # of a variational model; or "mean_field", or "sghmc" on its bound
+
+    @property
+    def temperature(self) -> float | None:
+        """None where nothing is sampled."""
+        return self.sampler.temperature if self.is_sampled else None
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether there is a chain."""
+        return self.model not in VARIATIONAL or self.parameters == "sghmc"
+
+    @property
+    def num_samples(self) -> int:
+        """Posterior samples of a complete run."""
+        several = self.is_sampled or self.parameters == "mean_field"
+        return self.sampler.num_samples if several else 1
+
+    def describe(self) -> dict[str, Any]:
+        """The settings that matter to this model, as plain values."""
+        other = {"model"}
+        if self.model not in VARIATIONAL:
+            other |= {"parameters"}
+        else:
+            other |= {"warm_start", "num_warm_encoder_steps"}
+            if self.parameters == "point":
+                other |= {"sampler"}
+        if self.model not in ("sgp_bae", "svgp_vae"):
+            other |= {"num_inducing"}
+        if self.model != "sgp_bae":
+            other |= {"warm_start_prior"}
+        if self.model in ("vae", "bae"):
+            other |= {"initial_lengthscale"}
+        return {name: value for name, value in super().describe().items() if name not in other}
+
+    def describe_objective(self, objective: inference.Objective) -> dict[str, Any]:
+        """Its own settings; it is the bound in every run."""
+        return dataclasses.asdict(objective)
+
+
+def make_plan(
+    model: str,
+    preset: str,
+    *,
+    num_variational_steps: int | None = None,
+    sampler: dict[str, Any] | None = None,
+    **changes: Any,
+) -> Plan:
+    """A preset with some settings replaced; the choices are explained in the results page.
+
+    :param sampler: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
+    :param changes: fields of :class:`Plan`.
+    """
+    chain: dict[str, Any] = {"noise": "binomial", "encoder_batch_size": 256}
+    if preset == "quick":
+        # Where a chain goes on the bound stops early; the peers get the chain's time as well.
+        steps = {"vae": 2500, "gp_vae": 6000, "svgp_vae": 6000}.get(model, 2000)
+        chain |= {"burnin": 500, "num_samples": 20, "thinning": 50}
+    else:
+        steps = {"vae": 10_000, "gp_vae": 25_000, "svgp_vae": 25_000}.get(model, 2000)
+    variational = inference.VariationalSettings(
+        num_steps=num_variational_steps or steps, batch_size=12, prior_learning_rate=1e-2
+    )
+    settings = inference.AmortizedSettings(**(chain | (sampler or {})))
+    return Plan(model, variational, settings, **changes)

@@ -1,0 +1,1 @@
+"""Rotated MNIST: ``python -m experiments.rotated_mnist``."""

@@ -1,0 +1,328 @@
+"""Figures of rotated MNIST: of one run at its end, and of the results page from finished runs.
+
+Runs that were scored on a validation set are left out of the page: their numbers are for choosing
+settings. What no run allows is not drawn.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.common import pages
+from experiments.common.driver import Outcome
+from gpflow_bae import diagnostics, plotting
+from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
+from gpflow_bae.posteriors import Prediction
+
+MAX_CODES = 2000  # points of a t-SNE map
+RHAT_IMAGES = 64  # test images whose predictions are kept sample by sample
+MSE = "test MSE per pixel (squared grey value)"
+# Colour of each model, and its published error (gppvae: Jazbec et al., others: Tran et al.).
+MODELS = {
+    "cvae": (plotting.GREY, 0.082),
+    "gppvae": (plotting.PURPLE, 0.037),
+    "svgp_vae": (plotting.VERMILION, 0.0257),
+    "deep_svigp": (plotting.GREEN, 0.0236),
+    "sgp_bae": (plotting.BLUE, 0.0228),
+    "bae": (plotting.SKY, None),
+    "vae": (plotting.ORANGE, None),
+}
+
+
+def draw(
+    outcome: Outcome,
+    data: RotatedMNIST,
+    prediction: Prediction | None,
+    one_draw: np.ndarray | None,
+    model: Any = None,
+) -> None:
+    """The figures of one run, and the arrays that they and those of the page are drawn from.
+
+    :param prediction: Of the test images, [1, N, P]; None without a prior over X.
+    :param one_draw: [N, P], decoded from a single draw of the codes.
+    :param model: For a run without a posterior.
+    """
+    outcome.arrays = arrays = {
+        "X": data.test.X.astype(np.float32),
+        "truth": data.test.Y.astype(np.float16),
+        "num_train": np.array(len(data.train.Y)),
+    }
+    try:
+        arrays |= _codes(outcome.posterior, model, data)
+    except Exception as error:
+        print(f"No map of the codes: {error}")  # the run is done; keep the rest of it
+    figures = outcome.figures
+    if prediction is not None and one_draw is not None:
+        arrays |= _predictions(outcome, data, prediction, one_draw)
+        error = np.square(arrays["mean"].astype(np.float32) - arrays["truth"])
+        figures["generated"] = _plot_images(
+            arrays["X"][:, 0],
+            {"truth": arrays["truth"], "mean": arrays["mean"], "one draw": arrays["one_draw"]},
+            {
+                "epistemic\nstd": (np.sqrt(arrays["epistemic_variance"]), "std\n(grey value)"),
+                "squared\nerror": (error, "error\n(grey value²)"),
+            },
+        )
+    if "embedding" in arrays:
+        figures["codes"] = _plot_codes({"codes of training images": arrays})
+    if outcome.curves.get("mse"):
+        figures["curve"], axis = _single("training time (s)", MSE)
+        axis.plot(outcome.curves["seconds"], outcome.curves["mse"], marker=".")
+    if any(len(outcome.curves.get(name, ())) for name in _LOSSES):
+        figures["loss"] = _plot_losses(outcome.curves)
+
+
+def _predictions(
+    outcome: Outcome, data: RotatedMNIST, prediction: Prediction, one_draw: np.ndarray
+) -> dict[str, np.ndarray]:
+    arrays = {
+        "mean": prediction.mean[0].astype(np.float16),
+        "one_draw": np.asarray(one_draw, np.float16),
+        "noise_variance": prediction.noise_variance[0].astype(np.float32),
+        "epistemic_variance": prediction.epistemic_variance[0].astype(np.float32),
+    }
+    posterior = outcome.posterior
+    if posterior is not None and posterior.latents is not None:
+        X = data.test.X[None, :RHAT_IMAGES]
+        singles = (posterior.select([s]) for s in range(posterior.num_samples))
+        means = [single.predict(X, num_codes=2).mean[0] for single in singles]
+        arrays["prediction_samples"] = np.stack(means).astype(np.float16)
+    return arrays
+
+
+def _codes(posterior: Any, model: Any, data: RotatedMNIST) -> dict[str, np.ndarray]:
+    """Posterior mean codes of training images, their angles, and their t-SNE map."""
+    from sklearn.manifold import TSNE
+
+    if posterior is None:  # a Deep SVIGP has codes, but no encoder
+        codes = model.predict_f(data.train.X)[0].numpy()
+    else:
+        codes = posterior.predict_latent()[0][0]
+    rows = np.arange(len(codes))
+    if len(rows) > MAX_CODES:
+        rows = np.sort(np.random.default_rng(0).choice(rows, MAX_CODES, replace=False))
+    codes = np.asarray(codes[rows], np.float32)
+    tsne = TSNE(perplexity=min(30.0, (len(rows) - 1) / 3.0), init="pca", random_state=0, n_jobs=1)
+    return {
+        "codes": codes,
+        "code_angles": data.train.X[rows, 1].astype(np.float32),
+        "embedding": tsne.fit_transform(codes),
+    }
+
+
+def _plot_images(
+    ids: np.ndarray, rows: dict[str, np.ndarray], maps: dict[str, tuple[np.ndarray, str]]
+) -> Figure:
+    """Rows of ten of the images [N, P] in grey, then maps that have a colour bar each."""
+    chosen = np.linspace(0, len(ids) - 1, min(10, len(ids))).astype(int)
+    count, columns = len(rows) + len(maps), len(chosen)
+    figure = Figure(figsize=(columns + 2.6, 1.05 * count + 0.5), layout="constrained")
+    axes = figure.subplots(count, columns, squeeze=False)
+    for row, (name, found) in zip(axes, [*rows.items(), *maps.items()], strict=True):
+        images, label = (found, None) if name in rows else found
+        images = np.asarray(images[chosen], np.float32)
+        side = int(np.sqrt(images.shape[1]))
+        top = 1.0 if label is None else max(float(images.max()), 1e-12)
+        for axis, image in zip(row, images.reshape(-1, side, side), strict=True):
+            cmap = "gray" if label is None else "viridis"
+            shown = axis.imshow(image, cmap=cmap, vmin=0.0, vmax=top)
+            axis.set(xticks=[], yticks=[])
+        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        if label is not None:
+            figure.colorbar(shown, ax=row.tolist(), label=label, aspect=6)
+        elif row[0] is axes[len(rows) - 1, 0]:
+            figure.colorbar(shown, ax=axes[: len(rows)].ravel().tolist(), label="grey value")
+    for axis, number in zip(axes[0], ids[chosen], strict=True):
+        axis.set_title(f"object {int(number)}", fontsize="x-small")
+    return figure
+
+
+def _plot_codes(codes: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
+    """t-SNE maps side by side, coloured by angle; the names are titles."""
+    columns = min(3, len(codes))
+    rows = -(-len(codes) // columns)
+    figure = Figure(figsize=(3.6 * columns + 1.2, 3.4 * rows + 0.2), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axis, (name, arrays) in zip(axes, codes.items(), strict=False):
+        degrees = np.rad2deg(arrays["code_angles"]) % 360.0
+        style = {"s": 4, "cmap": "twilight", "vmin": 0.0, "vmax": 360.0}
+        shown = axis.scatter(*arrays["embedding"].T, c=degrees, **style)
+        axis.set(title=name, xticks=[], yticks=[], xlabel="t-SNE 1", ylabel="t-SNE 2")
+    for axis in axes[len(codes) :]:
+        axis.set_axis_off()
+    bar = figure.colorbar(shown, ax=axes.tolist(), label="angle of the digit (degrees)")
+    bar.set_ticks(np.arange(0, 361, 45))
+    return figure
+
+
+_LOSSES = {
+    "variational_loss": ("record of the fit by Adam", "training loss per image"),
+    "log_density": ("round of the chain", "log joint density (nats)"),
+    "encoder_loss": ("round of the chain", "loss of the encoder"),
+}
+
+
+def _plot_losses(curves: Mapping[str, list[float]]) -> Figure:
+    """What was minimised or sampled; the first steps, far from the rest, may leave the panel."""
+    names = [name for name in _LOSSES if len(curves.get(name, ()))]
+    figure = Figure(figsize=(4.6 * len(names), 3.2), layout="constrained")
+    for axis, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):
+        values = np.asarray(curves[name], float)
+        axis.plot(np.arange(1, len(values) + 1), values, lw=0.9)
+        later = values[len(values) // 20 :]
+        if np.ptp(later) > 0:  # False for NaN, too
+            axis.set_ylim(*np.array([-0.05, 0.05]) * np.ptp(later) + [later.min(), later.max()])
+        axis.set(xlabel=_LOSSES[name][0], ylabel=_LOSSES[name][1])
+    return figure
+
+
+def draw_runs(runs: list[dict]) -> dict[str, Figure]:
+    """All figures that ``runs`` allow, by name."""
+    figures = {}
+    for preset in ("quick", "paper"):
+        of_preset = [r for r in runs if r["preset"] == preset]
+        groups = {m: _seeds([r for r in of_preset if r["model"] == m]) for m in MODELS}
+        first = {m: group[0] for m, group in groups.items() if group}
+        found = _plot_sweeps(of_preset)
+        if predicted := {m: r["arrays"] for m, r in first.items() if "mean" in r["arrays"]}:
+            found["generated"] = _plot_models(predicted)
+        if codes := {m: r["arrays"] for m, r in first.items() if "embedding" in r["arrays"]}:
+            found["codes"] = _plot_codes(codes)
+        if curves := {m: r["curves"] for m, r in first.items() if r["curves"].get("mse")}:
+            found["mse_against_seconds"] = _plot_against_seconds(curves)
+        if curves.get("sgp_bae", {}).get("mse_per_sample"):
+            found["mse_per_sample"] = _plot_per_sample(curves["sgp_bae"])
+        if len(groups["sgp_bae"]) > 1:
+            found["rhat"] = plot_rhat(groups["sgp_bae"])
+        figures |= {f"{name}_{preset}": figure for name, figure in found.items()}
+    return figures
+
+
+def _seeds(runs: list[dict]) -> list[dict]:
+    """The preset's runs, one for each seed: of the settings that most of them have."""
+    groups: dict[str, dict[int, dict]] = collections.defaultdict(dict)
+    plain = [r for r in runs if not r.get("variant") or r["variant"].startswith("first ")]
+    for run in sorted(plain, key=lambda r: not r.get("complete", True)):
+        groups[_key(run)].setdefault(run["seed"], run)
+    best = max(groups.values(), key=len, default={})
+    return [best[seed] for seed in sorted(best)]
+
+
+def _key(run: dict) -> str:
+    return json.dumps([run["model"], run["preset"], run["settings"]], sort_keys=True)
+
+
+def _plot_models(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
+    """Generated digits, a row for each model, and what SGP-BAE does not know about them."""
+    any_of_them, maps = next(iter(arrays.values())), {}
+    rows = {"truth": any_of_them["truth"], **{m: a["mean"] for m, a in arrays.items()}}
+    if "sgp_bae" in arrays:
+        deviation = np.sqrt(arrays["sgp_bae"]["epistemic_variance"])
+        maps["sgp_bae,\nepistemic"] = (deviation, "std\n(grey value)")
+    return _plot_images(any_of_them["X"][:, 0], rows, maps)
+
+
+def _plot_against_seconds(curves: Mapping[str, Mapping[str, list[float]]]) -> Figure:
+    figure, axis = _single("training time (s)", MSE)
+    for model, (color, published) in MODELS.items():
+        if model in curves:
+            axis.plot(curves[model]["seconds"], curves[model]["mse"], color=color, label=model)
+        if published is not None:
+            axis.axhline(published, color=color, ls=":", label=f"{model}, published {published}")
+    axis.set(xscale="log", yscale="log")
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter("{x:.2g}")
+    figure.set_size_inches(8.4, 4.4)
+    figure.legend(loc="outside right center", frameon=False, fontsize="small")
+    return figure
+
+
+def _plot_per_sample(curves: Mapping[str, list[float]]) -> Figure:
+    figure, axis = _single("posterior sample, in the order of the chain", MSE)
+    single = curves["mse_per_sample"]
+    numbers, running = np.arange(1, len(single) + 1), curves["mse"][-len(single) :]
+    axis.plot(numbers, single, color=plotting.SKY, marker=".", lw=0.7, label="one sample")
+    axis.plot(numbers, running, color=plotting.BLUE, label="average prediction so far")
+    axis.legend(frameon=False)
+    return figure
+
+
+_SWEEPS = {
+    "inducing": ("inducing points, M", lambda r: 16 * r["settings"]["inducing_per_view"]),
+    "batch_size": (
+        "batch size (images)",
+        lambda r: (r["settings"]["sampler"] or r["settings"]["variational"])["batch_size"],
+    ),
+    "data_size": ("training images", lambda r: int(r["arrays"]["num_train"])),
+}
+
+
+def _plot_sweeps(runs: list[dict]) -> dict[str, Figure]:
+    """Error against one setting where runs differ by it alone, averaged over seeds."""
+    figures = {}
+    for name, (xlabel, value) in _SWEEPS.items():
+        curves: dict = collections.defaultdict(lambda: collections.defaultdict(list))
+        for run in runs:
+            settings = run["settings"] | {"inducing_per_view": None}
+            for part in ("sampler", "variational"):
+                settings[part] = settings[part] and settings[part] | {"batch_size": None}
+            others = [f(run) for other, (_, f) in _SWEEPS.items() if other != name]
+            if "mse" in run["metrics"] and value(run) is not None:
+                key = run["model"], _key(run | {"settings": settings}), *others
+                curves[key][value(run)].append(run["metrics"]["mse"])
+        curves = {key: curve for key, curve in curves.items() if len(curve) > 1}
+        if not curves:
+            continue
+        figures[f"mse_against_{name}"], axis = _single(xlabel, MSE)
+        for (model, *_), curve in sorted(curves.items(), key=str):
+            x = sorted(curve)
+            mean, spread = ([f(curve[v]) for v in x] for f in (np.mean, np.std))
+            color = MODELS[model][0]
+            axis.errorbar(x, mean, spread, marker="o", capsize=3, color=color, label=model)
+        axis.set_xticks(sorted({v for curve in curves.values() for v in curve}))
+        axis.legend(frameon=False)
+    return figures
+
+
+def plot_rhat(runs: list[dict]) -> Figure:
+    """R-hat of predicted pixels over chains, which are runs that differ in their seed alone.
+
+    :raises ValueError: if their settings or presets differ, or two have the same seed.
+    """
+    if len({_key(r) for r in runs}) != 1 or len({r["seed"] for r in runs}) < len(runs):
+        raise ValueError("R-hat needs runs of the same settings, with a seed each; these differ.")
+    samples = [np.asarray(r["arrays"]["prediction_samples"], np.float32) for r in runs]
+    number = min(map(len, samples))
+    chains = np.stack([s[:number].reshape(number, -1) for s in samples])
+    chains = chains[..., np.ptp(chains, axis=(0, 1)) > 0]  # pixels that vary
+    values = diagnostics.rank_normalised_rhat(chains)
+    values = values[np.isfinite(values)]
+    figure, axis = _single("R-hat of a predicted pixel (the last bin holds all above)", "pixels")
+    top = max(1.1, float(np.quantile(values, 0.995)))
+    axis.hist(np.minimum(values, top), np.linspace(min(1.0, values.min()), top, 60))
+    for level, words, style in ((0.5, "median", "--"), (0.95, "95 % below", "-.")):
+        score = float(np.quantile(values, level))
+        label = f"{words} {score:.3f}"
+        axis.axvline(min(score, top), color=plotting.VERMILION, ls=style, label=label)
+    axis.legend(frameon=False, title=f"{len(runs)} chains of {number} samples")
+    return figure
+
+
+def _single(xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axis = figure.subplots()
+    axis.grid(alpha=0.25)
+    axis.set(xlabel=xlabel, ylabel=ylabel)
+    return figure, axis
+
+
+def main() -> None:
+    """The command."""
+    pages.draw_runs("rotated_mnist", draw_runs)

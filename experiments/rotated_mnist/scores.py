@@ -1,0 +1,120 @@
+"""Scores of the rotated-MNIST experiment, and the predictions that they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from experiments.common import plans
+from experiments.rotated_mnist.models import Plan
+from gpflow_bae import metrics, models
+from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
+from gpflow_bae.posteriors import Posterior, Prediction
+
+__all__ = [
+    "NUM_CODES",
+    "decode_one_draw",
+    "latent_moments",
+    "mean_squared_error",
+    "predict_point",
+    "quick_mse",
+    "reconstruction_error",
+    "test_scores",
+]
+
+NUM_CODES = 8  # draws of the codes for each posterior sample
+
+
+def mean_squared_error(predicted: np.ndarray, truth: np.ndarray) -> float:
+    """Mean squared error per pixel."""
+    return float(np.mean(np.square(predicted - truth)))
+
+
+def test_scores(prediction: Prediction, truth: np.ndarray) -> dict[str, float]:
+    """Per-pixel error, coverage of 90 % intervals, and the parts of the predictive variance."""
+    mean, variance = prediction.mean[0], prediction.variance[0]
+    return {
+        "mse": mean_squared_error(mean, truth),
+        "coverage_90": metrics.coverage(truth, mean, variance, level=0.9),
+        "nll": metrics.nll(truth, mean, variance),
+        "epistemic_variance": float(prediction.epistemic_variance.mean()),
+    }
+
+
+def quick_mse(model: Any, data: RotatedMNIST) -> float:
+    """Test error of the decoded means, cheap enough for a curve."""
+    return mean_squared_error(_decode(model, data, latent_moments(model, data)[0])[0], data.test.Y)
+
+
+def _decode(model: Any, data: RotatedMNIST, codes: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and noise variance of the test images, [N, P] each, at their codes [1, N, L]."""
+    conditional = isinstance(model, models.CVAE)
+    F = model.decode(data.test.X[None], codes) if conditional else model.decoder(codes)
+    mean, noise = model.observation_likelihood.moments(F)
+    return mean.numpy()[0], noise.numpy()[0]
+
+
+def _draw_codes(model: Any, data: RotatedMNIST, seed: int, number: int) -> Iterator[tf.Tensor]:
+    """Draws of the test images' codes, of a point-estimate model."""
+    mean, variance = latent_moments(model, data)
+    variance += getattr(getattr(model, "latent_prior", None), "code_noise", 0.0)
+    rng = np.random.default_rng(seed)
+    for _ in range(number):
+        yield mean + tf.sqrt(variance) * rng.standard_normal(mean.shape)
+
+
+def latent_moments(model: Any, data: RotatedMNIST) -> tuple[tf.Tensor, tf.Tensor]:
+    """Codes [1, N, L] that a point-estimate model gives the test images, from X alone."""
+    Xnew = tf.constant(data.test.X[None], gpflow.default_float())
+    if isinstance(model, models.DeepSVIGP):
+        mean, variance = model.predict_f(Xnew[0])
+        return mean[None], variance[None]
+    if isinstance(model, models.SGPBAE):
+        return model.latent_prior.given_inducing_outputs(Xnew)
+    X = tf.constant(data.train.X[None], gpflow.default_float())
+    mean, variance = model.pseudo_observations(X, tf.constant(data.train.Y[None]), [0, 0])
+    if isinstance(model, models.CVAE):
+        return _mean_codes_by_object(mean, variance, data)
+    return model.latent_prior.predict(Xnew, X, mean, variance)
+
+
+def _mean_codes_by_object(
+    mean: tf.Tensor, variance: tf.Tensor, data: RotatedMNIST
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """A CVAE's code of an object: the average of draws for its images (Jazbec et al. 2021)."""
+    ids = tf.constant(data.train.X[:, 0], tf.int32)
+    number = len(data.object_vectors)
+    wanted = tf.constant(data.test.X[:, 0], tf.int32)
+    codes = tf.math.unsorted_segment_mean(mean[0], ids, number)
+    count = tf.math.unsorted_segment_sum(tf.ones_like(variance[0]), ids, number)
+    spread = tf.math.unsorted_segment_sum(variance[0], ids, number) / tf.square(count)
+    return tf.gather(codes, wanted)[None], tf.gather(spread, wanted)[None]
+
+
+def predict_point(model: Any, data: RotatedMNIST, seed: int = 0) -> Prediction:
+    """Test predictions of a point-estimate model, averaged over draws of the codes."""
+    decoded = [_decode(model, data, draw) for draw in _draw_codes(model, data, seed, 4 * NUM_CODES)]
+    means, noises = (np.stack(values)[:, None] for values in zip(*decoded, strict=True))
+    return Prediction(means.mean(0), noises.mean(0), means.var(0))
+
+
+def decode_one_draw(
+    plan: Plan, model: Any, posterior: Posterior | None, data: RotatedMNIST
+) -> np.ndarray:
+    """One draw of the codes, from one sample of the posterior, decoded (Jazbec et al. 2021)."""
+    if plan.sampler is not None:
+        assert posterior is not None
+        last = posterior.select([posterior.num_samples - 1])
+        return last.predict(data.test.X[None], num_codes=1).mean[0]
+    (draw,) = _draw_codes(model, data, 1, 1)
+    return _decode(model, data, draw)[0]
+
+
+def reconstruction_error(posterior: Posterior, data: RotatedMNIST) -> float:
+    """Error of encoding and decoding the images of unseen objects, without the prior."""
+    mean, _ = plans.encode_and_decode(posterior, data.validation.Y[None])
+    return mean_squared_error(mean[0], data.validation.Y)

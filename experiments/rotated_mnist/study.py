@@ -1,0 +1,251 @@
+"""What the rotated-MNIST driver runs: training, sampling and scores."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+
+from experiments.common import plans
+from experiments.common.driver import Options, Outcome
+from experiments.rotated_mnist import figures, scores
+from experiments.rotated_mnist.models import (
+    Plan,
+    build_model,
+    gaussian_encoder,
+    num_steps,
+    start_prior,
+)
+from gpflow_bae import inference, models
+from gpflow_bae.data import prepare_data
+from gpflow_bae.datasets import rotated_mnist
+from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
+from gpflow_bae.posteriors import Posterior
+
+
+def load(
+    data_dir: str | None, digits: str, num_components: int, holdout_view: int | None
+) -> RotatedMNIST:
+    """The images of some digits, such as "36" or "all".
+
+    :param holdout_view: index of an angle whose training images become the test set; None for the
+        test images.
+    """
+    numbers = tuple(int(d) for d in ("0123456789" if digits == "all" else digits))
+    data = rotated_mnist.load(data_dir, numbers, num_components=num_components)
+    if holdout_view is None:
+        return data
+    return rotated_mnist.hold_out_view(data, holdout_view, share=1.0)
+
+
+class Curve:
+    """Test error against seconds of training, evaluations left out; for figures, never for choices.
+
+    Evaluated at a growing distance, since it falls fast at first.
+    """
+
+    def __init__(self, model: Any, data: RotatedMNIST):
+        self._model, self._data = model, data
+        self._started, self._next = time.perf_counter(), 1.0
+        self.spent = 0.0  # seconds of evaluations
+        self.points: dict[str, list[float]] = {"seconds": [], "mse": []}
+
+    def __call__(self, step: int, loss: float) -> None:
+        """Record a point if it is time for one."""
+        now = time.perf_counter()
+        elapsed = now - self._started - self.spent
+        if elapsed < self._next:
+            return
+        self.points["seconds"].append(elapsed)
+        self.points["mse"].append(scores.quick_mse(self._model, self._data))
+        self._next = elapsed * 1.15
+        self.spent += time.perf_counter() - now
+
+
+def run(
+    plan: Plan, data: RotatedMNIST, options: Options, max_samples: int | None = None
+) -> Outcome:
+    """Train or sample, score on the test images, and draw the figures."""
+    keras.utils.set_random_seed(options.seed)
+    model = build_model(plan, data)
+    if plan.sampler is None:
+        posterior, seconds, curves = _fit(plan, model, data, options)
+    else:
+        posterior, curves = _sample(plan, model, data, options, max_samples)
+        seconds = posterior.seconds
+    return _outcome(plan, model, posterior, data, dict(seconds), curves)
+
+
+def _train_arrays(data: RotatedMNIST) -> tuple[np.ndarray, np.ndarray]:
+    return data.train.X[None], data.train.Y[None]
+
+
+def _fit(
+    plan: Plan, model: Any, data: RotatedMNIST, options: Options
+) -> tuple[Posterior | None, dict[str, float], dict[str, list[float]]]:
+    """The phases of a variational model: its posterior (none without an encoder), time, curves."""
+    started, losses = time.perf_counter(), []
+    curve = Curve(model, data) if plan.model != "vae" else None
+    for number, (regime, epochs) in enumerate(plan.regime):
+        chosen = options.arguments(f"phase_{number}")
+        if regime != "VAE":
+            chosen["callback"] = curve
+        losses += _fit_phase(plan, model, data, regime, epochs, chosen)
+    gpflow.set_trainable(model, True)
+    objective = plan.variational.objective
+    if isinstance(objective, inference.GECO):
+        # GECO fits no noise; predictive variances take what it tolerates.
+        model.observation_likelihood.variance.assign(objective.tolerance)
+    seconds = {"variational": time.perf_counter() - started - (curve.spent if curve else 0.0)}
+    curves = {"variational_loss": losses, **(curve.points if curve else {})}
+    posterior = None
+    if plan.model != "deep_svigp":
+        posterior = Posterior.from_point(model, prepare_data(model, _train_arrays(data)))
+    return posterior, seconds, curves
+
+
+def _fit_phase(
+    plan: Plan,
+    model: Any,
+    data: RotatedMNIST,
+    regime: str,
+    epochs: int,
+    options: dict[str, Any],
+) -> list[float]:
+    """One phase: the networks alone ("VAE"), the latent prior alone ("GP"), or both ("joint")."""
+    number, fixed = len(data.train.Y), []
+    settings = dataclasses.replace(plan.variational, num_steps=num_steps(plan, number, epochs))
+    fitted = model
+    if regime == "VAE":
+        fitted = models.VAE(model.decoder, model.encoder, model.likelihood, plan.latent_dim)
+    elif regime == "GP":
+        networks = (model.decoder, model.encoder, model.likelihood)
+        fixed = [p for m in networks for p in m.parameters if p.trainable]
+        rates = {"learning_rate": 1e-2, "prior_learning_rate": 1e-2}  # as published
+        settings = dataclasses.replace(settings, **rates)
+    for parameter in fixed:
+        gpflow.set_trainable(parameter, False)
+    losses = inference.fit_variational(
+        fitted,
+        _train_arrays(data),
+        settings,
+        steps_per_call=num_steps(plan, number, 1),  # an epoch, after which a snapshot is new
+        checkpoint_every=50,
+        **options,
+    )
+    for parameter in fixed:
+        gpflow.set_trainable(parameter, True)
+    return losses.tolist()
+
+
+def _sample(
+    plan: Plan,
+    model: models.BayesianAutoencoder,
+    data: RotatedMNIST,
+    options: Options,
+    max_samples: int | None,
+) -> tuple[Posterior, dict[str, list[float]]]:
+    """A chain from its warm start, and the curves of both."""
+    settings = dataclasses.replace(
+        plan.variational, num_steps=num_steps(plan, len(data.train.Y), plan.num_epochs)
+    )
+    encoder, prior, curve = gaussian_encoder(plan), None, None
+    warm_start: inference.WarmStart | inference.PriorMeanStart
+    if plan.model == "sgp_bae" and plan.start == "mode":
+        curve = Curve(model, data)
+        warm_start = inference.PriorMeanStart(settings, callback=curve)
+    else:
+        if plan.model == "sgp_bae":
+            prior = start_prior(plan, model, data)
+            fitted = models.VariationalAutoencoder(prior, model.decoder, encoder, model.likelihood)
+            curve = Curve(fitted, data)
+        warm_start = inference.WarmStart(
+            encoder, settings, latent_prior=prior, num_initial_steps=0, callback=curve
+        )
+    posterior = inference.sample_amortized(
+        model,
+        _train_arrays(data),
+        plan.sampler,
+        warm_start=warm_start,
+        max_samples=max_samples,
+        **options.arguments("chain"),
+    )
+    return posterior, plans.chain_curves(posterior) | (curve.points if curve else {})
+
+
+def _outcome(
+    plan: Plan,
+    model: Any,
+    posterior: Posterior | None,
+    data: RotatedMNIST,
+    seconds: dict[str, float],
+    curves: dict[str, list[float]],
+) -> Outcome:
+    values: dict[str, float] = {}
+    prediction, one_draw = None, None
+    if plan.model not in ("vae", "bae"):
+        if plan.sampler is None:
+            prediction = scores.predict_point(model, data)
+        else:
+            assert posterior is not None
+            prediction = posterior.predict(data.test.X[None], num_codes=scores.NUM_CODES)
+            curves |= _along_the_chain(plan, posterior, data, curves)
+        values = scores.test_scores(prediction, data.test.Y)
+        one_draw = scores.decode_one_draw(plan, model, posterior, data)
+        values["mse_one_draw"] = scores.mean_squared_error(one_draw, data.test.Y)
+    if posterior is not None and plan.model != "cvae":
+        values["mse_validation_reconstruction"] = scores.reconstruction_error(posterior, data)
+    if plan.sampler is None:
+        count, found = plans.count(model.trainable_parameters), 1
+        values["noise_variance"] = float(model.observation_likelihood.variance.numpy())
+    else:
+        assert posterior is not None
+        count, found = model.num_sampled, posterior.num_samples
+        for path, samples in posterior.hyperparameters().items():
+            if samples.ndim == 1:
+                values[_short(path) + "_median"] = float(np.median(samples))
+    outcome = Outcome(
+        metrics=values,
+        num_parameters=count,
+        curves=curves,
+        seconds=seconds,
+        posterior=posterior,
+        unfinished=plans.unfinished(found, plan.num_samples),
+    )
+    figures.draw(outcome, data, prediction, one_draw, model)
+    return outcome
+
+
+def _along_the_chain(
+    plan: Plan, posterior: Posterior, data: RotatedMNIST, curves: dict[str, list[float]]
+) -> dict[str, list[float]]:
+    """Test error of the running average over samples, on the clock of the whole run."""
+    assert plan.sampler is not None
+    means = [
+        posterior.select([s]).predict(data.test.X[None], num_codes=2).mean[0]
+        for s in range(posterior.num_samples)
+    ]
+    errors = [scores.mean_squared_error(m, data.test.Y) for m in means]
+    total = np.cumsum(means, axis=0) / np.arange(1, len(means) + 1)[:, None, None]
+    averaged = [scores.mean_squared_error(m, data.test.Y) for m in total]
+    rounds = plan.sampler.burnin_rounds + plan.sampler.rounds_per_sample * np.arange(
+        1, len(means) + 1
+    )
+    share = rounds / rounds[-1]
+    clock = posterior.seconds["warm_start"] + posterior.seconds["sampling"] * share
+    return {
+        "seconds": [*curves.get("seconds", []), *clock.tolist()],
+        "mse": [*curves.get("mse", []), *averaged],
+        "mse_per_sample": errors,
+        "noise_variance": posterior.hyperparameters()[".likelihood.variance"].tolist(),
+    }
+
+
+def _short(path: str) -> str:
+    """A parameter's own name, with the room before it where that alone says too little."""
+    *_, room, name = path.split(".")
+    return f"{room}_{name}" if name == "variance" else name

@@ -1,0 +1,1 @@
+"""Bayesian autoencoders of tables: ``python -m experiments.tabular_bae``."""

@@ -1,0 +1,91 @@
+"""The paper's figures of the tabular study: manifold, traces and weight posteriors."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.common.driver import Outcome
+from experiments.tabular.plans import Plan
+from gpflow_bae import plotting
+from gpflow_bae.datasets import tabular
+
+__all__ = ["draw"]
+
+
+def draw(
+    plan: Plan,
+    outcome: Outcome,
+    table: tabular.Table,
+    codes: np.ndarray,
+    reconstruction: np.ndarray,
+) -> None:
+    """The figures of one run.
+
+    :param codes: Of the test rows [Ntest, L], averaged over samples; and what is made of them.
+    """
+    figures = outcome.figures
+    if plan.dataset == "swiss_roll":
+        figures["swiss_roll"] = _manifold(table, codes, reconstruction)
+    if outcome.posterior is not None and plan.sampler is not None:
+        trace, posterior = outcome.posterior.trace, outcome.posterior
+        figures["log_likelihood"] = _traces(
+            trace["log_likelihood"], "step", "log likelihood (nats)", plan.sampler.num_burnin
+        )
+        figures["mse"] = _traces(
+            posterior.squared_errors(table.test).T, "posterior sample", "test MSE"
+        )
+        weights = posterior.hyperparameters(include_weights=True)
+        kernels = [path for path in weights if weights[path].ndim == 4][:4]
+        figures["weights"] = _marginals({k: weights[k][:, :, 0, 0] for k in kernels})
+
+
+def _manifold(table: tabular.Table, codes: np.ndarray, reconstruction: np.ndarray) -> Figure:
+    """Test rows, their reconstructions, and their codes, coloured by the position on the roll."""
+    figure = Figure(figsize=(12.0, 4.0), layout="constrained")
+    for i, (title, rows) in enumerate(
+        (("test rows", table.test), ("reconstructed", reconstruction)), start=1
+    ):
+        axes = figure.add_subplot(1, 3, i, projection="3d")
+        axes.scatter(*rows.T, c=table.labels, s=6, cmap="viridis")
+        axes.set(title=title, xlabel="x", ylabel="height", zlabel="z")
+        axes.view_init(elev=12.0, azim=-78.0)
+    axes = figure.add_subplot(1, 3, 3)
+    shown = axes.scatter(*codes.T, c=table.labels, s=6, cmap="viridis")
+    axes.set(title="codes (unrolled)", xlabel="code 1", ylabel="code 2")
+    figure.colorbar(shown, ax=axes, label="angle along the roll (rad)")
+    return figure
+
+
+def _traces(values: np.ndarray, xlabel: str, ylabel: str, num_burnin: int = 0) -> Figure:
+    """[steps, R], a line per replica; the end of burn-in is marked."""
+    figure = Figure(figsize=(7.0, 3.2), layout="constrained")
+    axes = figure.subplots()
+    stride = max(1, len(values) // 2000)
+    for replica, line in enumerate(np.asarray(values, float).T):
+        axes.plot(np.arange(len(line))[::stride], line[::stride], lw=0.7, label=str(replica))
+    if num_burnin:
+        axes.axvline(num_burnin, color=plotting.GREY, ls="--", lw=1.0)
+        axes.set_title("dashed: from here on all at temperature 1", fontsize="small")
+        # The first steps span nearly the whole range; what matters comes later.
+        later = values[len(values) // 20 :]
+        margin = 0.05 * (later.max() - later.min()) + 1e-12
+        axes.set_ylim(later.min() - margin, later.max() + margin)
+    axes.set(xlabel=xlabel, ylabel=ylabel)
+    figure.legend(title="replica", loc="outside right upper", fontsize="small")
+    return figure
+
+
+def _marginals(samples: dict[str, np.ndarray]) -> Figure:
+    """Histograms of one weight for each kernel, a line per replica; samples [R, S]."""
+    figure = Figure(figsize=(3.2 * max(1, len(samples)), 2.8), layout="constrained")
+    for axes, (path, values) in zip(
+        np.ravel(figure.subplots(1, max(1, len(samples)), squeeze=False)),
+        samples.items(),
+        strict=True,
+    ):
+        bins = np.linspace(values.min(), values.max() + 1e-9, 30)
+        for replica in values:
+            axes.hist(replica, bins, histtype="step", density=True)
+        axes.set(title=path.lstrip("."), xlabel="first weight", yticks=[])
+    return figure

@@ -1,0 +1,112 @@
+"""Every command that the project's pages name is there, with its flags and its rows of results."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import pathlib
+import re
+import shlex
+
+import pytest
+
+import experiments
+from experiments.common import driver
+from experiments.imputation import command as imputation
+from experiments.imputation.tables import TABLES
+from tests.experiments.commands import parsed
+
+FOLDER = pathlib.Path(experiments.__file__).parent
+ROOT = FOLDER.parent
+PAGES = ("README.md", "Makefile", "docs/*.md", "docs/guides/*.md", "docs/results/*.md")
+#: Every command there is; of those that are no study, the flags that the pages name.
+STUDIES = {
+    *TABLES,
+    "amortisation",
+    "missing_mnist",
+    "movielens",
+    "moving_ball",
+    "oil_flow",
+    "rotated_mnist",
+    "tabular_bae",
+}
+OTHERS = {
+    "export": {"run_dir", "out"},
+    "impute": {"input", "time", "inputs", "outputs", "task", "out"},
+    "report": {"collect", "experiment"},
+    "rotated_mnist_bias": {"data_dir", "epochs"},
+    "rotated_mnist_figures": {"runs", "out_dir"},
+}
+# Rows that were named after their runs, when a later setting became the default.
+RENAMED = ("mode start", "sparse_warm_start")
+
+
+@functools.cache
+def study(name: str) -> driver.Study:
+    if name in TABLES:
+        return imputation.study(name)
+    main = ".__main__" if (FOLDER / name).is_dir() else ""
+    return importlib.import_module(f"experiments.{name}{main}").STUDY
+
+
+def named() -> list[list[str]]:
+    """Commands of the pages and of the collected runs: the module's name and its arguments."""
+    lines = {
+        line
+        for pattern in PAGES
+        for path in ROOT.glob(pattern)
+        for line in re.findall(r"-m (experiments\.[^`\n#|]*)", path.read_text(encoding="utf-8"))
+    }
+    for path in ROOT.glob("docs/results/*.json"):
+        runs = json.loads(path.read_text(encoding="utf-8"))
+        lines |= {r["command"].split("-m ")[1] for r in runs if "command" in r}
+    commands = []
+    for line in sorted(lines):
+        words = shlex.split(line.replace("$(DEMO_DIR)", "demo"))
+        commands.append([words[0].removeprefix("experiments."), *words[1:]])
+    return commands
+
+
+def test_the_list_is_that_of_the_pages() -> None:
+    found = {name for name, *_ in named()}
+    assert {"moving_ball", "rotated_mnist_figures", "export", "eeg", "report"} <= found
+    assert found <= STUDIES | set(OTHERS)
+
+
+@pytest.mark.parametrize("name", sorted(STUDIES | set(OTHERS)))
+def test_commands_are_modules_that_can_be_run(name: str) -> None:
+    path = FOLDER / f"{name}.py"
+    path = path if path.exists() else FOLDER / name / "__main__.py"
+    assert 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+    if name in OTHERS:
+        sources = [path, FOLDER / "common" / "flags.py", FOLDER / "common" / "pages.py"]
+        text = "".join(source.read_text(encoding="utf-8") for source in sources)
+        for flag in OTHERS[name]:
+            assert re.search(rf'DEFINE_\w+\(\s*"{flag}"', text), flag
+
+
+@pytest.mark.parametrize("name", sorted(STUDIES))
+def test_flags_are_understood(name: str) -> None:
+    """As the pages and the records of finished runs have them; each gives at least one run."""
+    for command, *arguments in named():
+        if command == name and "..." not in arguments:
+            given = [a for a in arguments if not a.startswith("--out_dir")]
+            with parsed(study(name).define_flags, *given, "--out_dir=OUT_DIR") as values:
+                assert values.out_dir == "OUT_DIR"
+
+
+@pytest.mark.parametrize("page", ["imputation", "moving_ball", "rotated_mnist", "gplvm"])
+def test_commands_give_the_rows_of_the_pages(page: str) -> None:
+    """Model and variant of every collected run, from its command."""
+    for result in json.loads((ROOT / f"docs/results/{page}.json").read_text(encoding="utf-8")):
+        module, *arguments = shlex.split(result["command"])[2:]
+        asked = study(module.removeprefix("experiments."))
+        with parsed(asked.define_flags, *arguments) as values:
+            assert asked.experiment == result["experiment"]
+            assert (values.preset, values.seed) == (result["preset"], result["seed"])
+            of_model = [run for run in asked.runs() if run.model == result["model"]]
+            words = [" ".join(w for w in (values.variant, *r.words) if w) for r in of_model]
+            stopped = re.sub(r" ?first \d+ of \d+ samples", "", result["variant"])
+            assert words == [stopped] or stopped.startswith(RENAMED), result["command"]
+            assert of_model[0].plan is None or of_model[0].plan.temperature == result["temperature"]

@@ -1,0 +1,97 @@
+"""Runs on disk become exports: the folders of the drivers, read as they are written."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from experiments import export_runs
+from experiments.moving_ball import study
+from experiments.moving_ball.plans import make_plan
+from gpflow_bae import serving
+from gpflow_bae.datasets import moving_ball
+from gpflow_bae.impute import Imputer
+from gpflow_bae.inference.checkpoints import RunDirectory
+
+
+@pytest.fixture(scope="module")
+def ball_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, Any]:
+    """A run of the moving ball with one sample, and its model."""
+    plan = make_plan("sgp_bae", "quick", num_inducing=7)
+    train, _ = moving_ball.load(3)
+    model = study.build_model(plan, train)
+    folder = tmp_path_factory.mktemp("run")
+    config = {"experiment": "moving_ball", "model": "sgp_bae", "preset": "quick", "seed": 3}
+    (folder / "config.json").write_text(json.dumps(config | {"settings": plan.describe()}))
+    sampled = zip(model.sampled_paths, model.sampled_parameters, strict=True)
+    record = {"temperature": 0.5, "sampled": [f"{p}{tuple(v.shape)}" for p, v in sampled]}
+    chain = RunDirectory(folder / "chain", record, resume=False)
+    parameters = [p.unconstrained_variable.numpy()[None] for p in model.sampled_parameters]
+    arrays = {f"parameters/{p}": v for p, v in zip(model.sampled_paths, parameters, strict=True)}
+    weights = zip(model.encoder_paths, model.encoder_variables, strict=True)
+    arrays |= {f"encoder/{p}": v.numpy()[None] for p, v in weights}
+    chain.write_sample(0, arrays)
+    return folder, model
+
+
+def test_a_run_of_the_moving_ball(ball_run: tuple[pathlib.Path, Any]) -> None:
+    """The samples, the model of the run's own settings, and its temperature."""
+    folder, model = ball_run
+    run = export_runs.read(folder)
+    assert run.posterior.temperature == 0.5 and run.posterior.num_samples == 1
+    assert run.posterior.model.latent_prior.num_inducing == 7
+    for values, parameter in zip(run.posterior.parameters, model.sampled_parameters, strict=True):
+        np.testing.assert_array_equal(values[0], parameter.unconstrained_variable)
+    assert run.notes["run"]["seed"] == 3
+    served = serving.ServedModel(run.posterior, num_draws=2)
+    y = np.zeros((2, 1024), np.float32)
+    assert served.answer("reconstruct", y=y)["mean"].shape == (2, 1024)
+    assert "35 training tasks" in str(served.refusal("generate"))
+
+
+def test_runs_that_cannot_be_read_say_why(
+    ball_run: tuple[pathlib.Path, Any], tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(FileNotFoundError, match="neither config.json"):
+        export_runs.read(tmp_path)
+    config = json.loads((ball_run[0] / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"experiment": "tabular_bae"}))
+    with pytest.raises(export_runs.UnsupportedRunError, match="a run of tabular_bae"):
+        export_runs.read(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(export_runs.UnsupportedRunError, match="without a chain"):
+        export_runs.read(tmp_path)
+    chain = tmp_path / "chain"
+    chain.mkdir()
+    record = json.loads((ball_run[0] / "chain" / "chain.json").read_text())
+    (chain / "chain.json").write_text(json.dumps(record))
+    with pytest.raises(FileNotFoundError, match="no sample yet"):
+        export_runs.read(tmp_path)
+    (chain / "chain.json").write_text(json.dumps(record | {"sampled": [".other(3,)"]}))
+    with pytest.raises(export_runs.UnsupportedRunError, match="other parameters.*other"):
+        export_runs.read(tmp_path)
+
+
+def test_a_posterior_of_the_imputation_command(tmp_path: pathlib.Path) -> None:
+    """Rows in standardised units, which the card explains; prediction at new x is left out."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((2, 9, 1)), rng.standard_normal((2, 9, 3))
+    imputer = Imputer(["a", "b", "c"], latent_dim=2, num_inducing=4, epochs=1, progress=False)
+    imputer.fit(X, Y).save(tmp_path / "table.posterior")
+
+    run = export_runs.read(tmp_path / "table.posterior")
+    assert run.notes["mean"] == imputer.standardiser_.mean.tolist() and "generate" in run.why_not
+    written = serving.export(
+        run.posterior, tmp_path / "table", 1, run.signatures, notes=run.notes, verbose=False
+    )
+    card = json.loads((tmp_path / "table" / "model_card.json").read_text())
+    assert card["notes"]["columns"]["outputs"] == ["a", "b", "c"]
+    y = Y[0].astype(np.float32)
+    y[:, 1] = np.nan
+    found = written.served.answer("impute", y=y)
+    expected = serving.ServedModel(imputer.posterior_).answer("impute", y=y)
+    np.testing.assert_allclose(found["filled"], expected["filled"], rtol=1e-5, atol=1e-5)

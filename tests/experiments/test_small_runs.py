@@ -1,0 +1,106 @@
+"""A run of each study, as small as it can be: what it leaves behind for its pages."""
+
+from __future__ import annotations
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from experiments import tabular_bae
+from experiments.common import driver, pages
+from experiments.moving_ball import __main__ as moving_ball
+from experiments.moving_ball import figures as ball_figures
+from experiments.moving_ball import study as ball_study
+from experiments.rotated_mnist import figures as digit_figures
+from experiments.rotated_mnist import scores as digit_scores
+from experiments.rotated_mnist import study as digits
+from experiments.rotated_mnist.plans import make_plan
+from gpflow_bae.datasets.rotated_mnist import Images, RotatedMNIST
+from tests.experiments.commands import call
+
+
+def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain that is stopped, and a variational fit."""
+    monkeypatch.setattr(ball_study, "WIDTH", 4)
+    chain = ("--burnin=50", "--num_samples=3", "--thinning=50", "--max_samples=2")
+    own = ("--model=sgp_bae", "--num_inducing=4", "--point_decoder", "--nowarm_start")
+    found = call(moving_ball.STUDY, tmp_path / "a", *own, *chain, "--batch_size=2")
+    assert found["variant"] == "first 2 of 3 samples" and not found["complete"]
+    assert found["temperature"] == 1.0
+    assert {"rmse", "rmse_test_aligned", "coverage_90", "lengthscale_median"} <= set(
+        found["metrics"]
+    )
+    assert len(found["curves"]["rmse_per_sample"]) == 2 and found["curves"]["log_density"]
+    assert found["settings"]["sampler"]["point_estimates"] == [".decoder"]
+    written = {path.name for path in (tmp_path / "a").glob("*.*")}
+    assert written >= {"arrays.npz", "trajectories.png", "log_density.png", "lengthscale.png"}
+    vae = call(moving_ball.STUDY, tmp_path / "b", "--model=vae", "--num_variational_steps=1")
+    assert vae["temperature"] is None and "sampler" not in vae["settings"]
+    runs = pages.load_runs(tmp_path, "moving_ball")
+    assert [run["model"] for run in runs] == ["sgp_bae", "vae"]
+    # The page's figures are of ten inducing points, and of several numbers of them.
+    assert set(ball_figures.draw_runs(runs)) == {"lengthscale_quick"}
+    runs[0]["settings"]["num_inducing"] = 10
+    assert set(ball_figures.draw_runs(runs)) == {
+        *("lengthscale_quick", "trajectories_quick", "rmse_per_sample_quick", "inducing_quick")
+    }
+
+
+@pytest.mark.parametrize("method", ["adam", "adapt_lg_star"])
+def test_tabular(tmp_path: pathlib.Path, method: str) -> None:
+    short = ("--num_samples=40", "--thinning=1", "--num_replicas=2", "--num_start_steps=5")
+    short += ("--whitening=none", "--max_steps=35")
+    found = call(tabular_bae.STUDY, tmp_path, f"--method={method}", *short)
+    assert found["model"] == f"swiss_roll/{method}" and found["metrics"]["mse"] < 1.0
+    sampled = method != "adam"
+    assert ("acceptance" in found["metrics"]) == sampled == (found["temperature"] == 1.0)
+    assert found["variant"].endswith("first 35 of 40 steps") == sampled
+    assert found["variant"].startswith("tuned num_replicas=2 num_samples=40 thinning=1")
+    figures = {"swiss_roll.png", *(("mse.png", "log_likelihood.png", "weights.png") * sampled)}
+    assert {path.name for path in tmp_path.glob("*.png")} == figures
+
+
+def images(seed: int = 0) -> RotatedMNIST:
+    """Noise in the shape of the digits: 8 objects at 4 angles."""
+    rng = np.random.default_rng(seed)
+
+    def make(objects: range, angles: slice) -> Images:
+        X = np.array([[o, a] for o in objects for a in ANGLES[angles]])
+        return Images(X, rng.random((len(X), 784)).astype(np.float32))
+
+    vectors = rng.standard_normal((8, 3))
+    upright = rng.random((8, 784)).astype(np.float32)
+    train, test = make(range(6), slice(0, 3)), make(range(6), slice(3, 4))
+    return RotatedMNIST(train, make(range(6, 8), slice(0, 4)), test, vectors, ANGLES, upright)
+
+
+ANGLES = np.arange(4) * np.pi / 2
+
+
+@pytest.mark.parametrize("model", ["gppvae", "sgp_bae"])
+def test_rotated_mnist(tmp_path: pathlib.Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Phases of a fit, and a chain from its warm start."""
+    monkeypatch.setattr(digit_scores, "NUM_CODES", 1)  # each is traced
+    regime = ["VAE-1", "GP-1"] if model == "gppvae" else ["joint-1"]
+    chain = {"burnin": 5, "num_samples": 2, "thinning": 5, "num_sampler_steps": 5}
+    plan = make_plan(
+        model,
+        "quick",
+        regime=regime,
+        batch_size=9,
+        sampler=chain | {"num_encoder_steps": 1},
+        latent_dim=2,
+        object_dim=3,
+    )
+    outcome = digits.run(plan, images(), driver.Options(0, tmp_path, progress=False))
+    driver.write_figures(outcome, tmp_path)
+    assert np.isfinite(list(outcome.metrics.values())).all()
+    assert {"mse", "mse_one_draw", "coverage_90", "nll"} <= set(outcome.metrics)
+    assert outcome.unfinished == "" and outcome.num_parameters > 1000
+    assert {"generated.png", "codes.png", "loss.png"} <= {p.name for p in tmp_path.iterdir()}
+    assert "mse_validation_reconstruction" in outcome.metrics
+    assert ("prediction_samples" in outcome.arrays) == (model == "sgp_bae")
+    result = {"model": model, "preset": "quick", "seed": 0, "metrics": outcome.metrics}
+    result |= {"settings": plan.describe(), "arrays": outcome.arrays, "curves": outcome.curves}
+    assert "generated_quick" in digit_figures.draw_runs([result])
