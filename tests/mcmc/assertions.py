@@ -51,24 +51,18 @@ def _compiled(case: SamplerCase, log_prob_fn: Any, overrides: tuple = ()) -> Any
         sampler = case.make(log_prob_fn, temperature, step_size=step_size, **dict(overrides))
         base = tf.constant([3, 2])
 
-        def step(i: tf.Tensor, state: Any) -> Any:
-            return sampler.step(state, tf.random.fold_in(base, i, alg="philox"))
-
-        def burnin(i: tf.Tensor, state: Any) -> tuple[tf.Tensor, Any]:
-            return i + 1, step(i, state)
-
-        def sample(i: tf.Tensor, state: Any, first: tf.Tensor, second: tf.Tensor) -> Any:
-            state = step(i, state)
-            x = sampler.position(state)
+        # One loop, as tracing a step takes longer than running hundreds.
+        def step(i: tf.Tensor, state: Any, first: tf.Tensor, second: tf.Tensor) -> Any:
+            state = sampler.step(state, tf.random.fold_in(base, i, alg="philox"))
+            x = tf.where(i < num_burnin_steps, 0.0, sampler.position(state))
             return i + 1, state, first + x, second + x[:, :, None] * x[:, None, :]
 
-        state = sampler.init(position, tf.constant([3, 1]))
-        i, state = tf.while_loop(lambda i, _: i < num_burnin_steps, burnin, (tf.constant(0), state))
         zero = tf.zeros_like(position)
+        state = sampler.init(position, tf.constant([3, 1]))
         _, state, first, second = tf.while_loop(
             lambda i, *_: i < num_burnin_steps + num_steps,
-            sample,
-            (i, state, zero, zero[:, :, None] * zero[:, None, :]),
+            step,
+            (tf.constant(0), state, zero, zero[:, :, None] * zero[:, None, :]),
         )
         total = tf.cast(num_steps, position.dtype)
         return state, sampler.position(state), first / total, second / total
