@@ -58,7 +58,7 @@ class SamplerCase:
     num_steps: int
     calibrated: bool = False  # has an accept-reject step: exact, and no temperature 0
     crosses_modes: bool = False
-    num_chains: int = 5000
+    num_chains: int = 2500
     # The stationary covariance on a Gaussian is T [A - c(step_size) A P A]^-1; this is c.
     gaussian_bias: Callable[[float], float] = lambda step_size: 0.0
     preconditioner: Callable[[Any], np.ndarray] | None = None  # state -> diagonal of P, [C, D]
@@ -312,7 +312,7 @@ CASES = (
         random_walk,
         settings={"temperatures": LADDER},
         crosses_modes=True,
-        num_chains=2000,
+        num_chains=1200,
         step_size=1.7,
         num_burnin_steps=150,
         num_steps=250,
@@ -323,10 +323,14 @@ CASES = (
         langevin,
         settings={"temperatures": LADDER},
         crosses_modes=True,
-        num_chains=2000,
+        num_chains=1200,
         step_size=1.0,
         num_burnin_steps=150,
         num_steps=250,
         sbc_step_size=0.4,
     ),
 )
+
+
+def case_named(name: str) -> SamplerCase:
+    return next(case for case in CASES if case.name == name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from tests.mcmc.assertions import (
 )
 from tests.mcmc.calibration import BATCH_SIZE, assert_calibrated
 from tests.mcmc.densities import ANHARMONIC, GAUSSIAN
-from tests.mcmc.harness import CASES, SamplerCase
+from tests.mcmc.harness import CASES, SamplerCase, case_named
 
 SEED = tf.constant([1, 2])
 COMPILED = ("preconditioned_sgld", "sghmc_obabo", "sgnht", "hmc", "tempered_mala")
@@ -32,71 +33,65 @@ def cases(condition: Any = lambda case: True) -> Any:
     return pytest.mark.parametrize("case", rows, ids=[case.name for case in rows])
 
 
-def case_named(name: str) -> SamplerCase:
-    return next(case for case in CASES if case.name == name)
-
-
 def start(dtype: tf.DType = tf.float32, num_chains: int = 5) -> tf.Tensor:
     return tf.reshape(tf.linspace(tf.constant(-1, dtype), 1, 2 * num_chains), [num_chains, 2])
 
 
-def advance(case: SamplerCase, state: Any, first: Any, last: Any) -> Any:
+@functools.cache
+def advance(case: SamplerCase, jit_compile: bool = False) -> Any:
+    """Compiled steps from ``first`` to ``last``: of a state, and both numbers."""
     sampler = case.make(GAUSSIAN.log_prob, 1.0)
-    return tf.while_loop(
-        lambda i, _: i < last,
-        lambda i, state: (
-            i + 1,
-            sampler.step(state, tf.random.fold_in(SEED, i, alg="philox")),
-        ),
-        (tf.convert_to_tensor(first), state),
-    )[1]
+
+    def loop(state: Any, first: tf.Tensor, last: tf.Tensor) -> Any:
+        return tf.while_loop(
+            lambda i, _: i < last,
+            lambda i, state: (
+                i + 1,
+                sampler.step(state, tf.random.fold_in(SEED, i, alg="philox")),
+            ),
+            (first, state),
+        )[1]
+
+    return tf.function(loop, autograph=False, jit_compile=jit_compile)
 
 
 def initial(case: SamplerCase, position: tf.Tensor) -> Any:
     return case.make(GAUSSIAN.log_prob, 1.0).init(position, SEED)
 
 
+ZERO, SIX, TWELVE = (tf.constant(i) for i in (0, 6, 12))
+
+
 @cases()
 def test_structure_shapes_and_dtypes_are_stable(case: SamplerCase) -> None:
+    sampler = case.make(GAUSSIAN.log_prob, 1.0)
     for dtype in (tf.float32, tf.float64):
-        before = initial(case, start(dtype))
-        after = advance(case, before, 0, 1)
+        before = sampler.init(start(dtype), SEED)
+        after = sampler.step(before, SEED)
         tf.nest.assert_same_structure(before, after)
         for old, new in zip(tf.nest.flatten(before), tf.nest.flatten(after), strict=True):
             assert (old.shape, old.dtype) == (new.shape, new.dtype)
-        position = case.make(GAUSSIAN.log_prob, 1.0).position(after)
+        position = sampler.position(after)
         assert position.dtype == dtype and position.shape == [5, 2]
         assert np.all(position != start(dtype)) or case.calibrated
 
 
 @cases()
 def test_resumed_is_the_same_chain_traced_once(case: SamplerCase) -> None:
-    traces = []
-
-    def body(state: Any, first: tf.Tensor, last: tf.Tensor) -> Any:
-        traces.append(None)
-        return advance(case, state, first, last)
-
-    zero, six, twelve = (tf.constant(i) for i in (0, 6, 12))
-    compiled = tf.function(body, autograph=False)
-    whole = compiled(initial(case, start()), zero, twelve)
-    halves = compiled(compiled(initial(case, start()), zero, six), six, twelve)
-    assert len(traces) == 1
+    compiled, state = advance(case), initial(case, start())
+    whole = compiled(state, ZERO, TWELVE)
+    halves = compiled(compiled(state, ZERO, SIX), SIX, TWELVE)
+    assert compiled.experimental_get_tracing_count() == 1
     tf.nest.map_structure(np.testing.assert_array_equal, whole, halves)
 
 
-# Compiling is dear: one row of those that share their operations; sghmc and adaptive_sghmc, and
-# through the first sgld, are compiled in their own files.
+# Compiling is dear: one row of those that share their operations; test_kernels.py compiles sghmc and
+# adaptive_sghmc.
 @cases(lambda case: case.name in COMPILED)
 def test_xla_draws_the_same(case: SamplerCase) -> None:
     # The bits of the noise are equal; log, sin, cos and the order of sums are rounded otherwise.
-    first, last = tf.constant(0), tf.constant(12)
-    whole, xla = (
-        tf.function(advance, autograph=False, jit_compile=jit_compile)(
-            case, initial(case, start()), first, last
-        )
-        for jit_compile in (False, True)
-    )
+    state = initial(case, start())
+    whole, xla = (advance(case, jit_compile)(state, ZERO, TWELVE) for jit_compile in (False, True))
     tf.nest.map_structure(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5), whole, xla
     )
@@ -105,7 +100,6 @@ def test_xla_draws_the_same(case: SamplerCase) -> None:
 @cases()
 def test_a_chain_that_diverges_leaves_the_others_alone(case: SamplerCase) -> None:
     # Not from the first step on: initial positions may be checked.
-    sampler = case.make(GAUSSIAN.log_prob, 1.0)
     state = initial(case, start())
     broken = tf.nest.map_structure(
         lambda part: (
@@ -115,10 +109,9 @@ def test_a_chain_that_diverges_leaves_the_others_alone(case: SamplerCase) -> Non
         ),
         state,
     )
-    for i in range(3):
-        seed = tf.random.fold_in(SEED, i, alg="philox")
-        state, broken = sampler.step(state, seed), sampler.step(broken, seed)
-    np.testing.assert_array_equal(sampler.position(state)[1:], sampler.position(broken)[1:])
+    position = case.make(GAUSSIAN.log_prob, 1.0).position
+    ends = [position(advance(case)(each, ZERO, SIX)) for each in (state, broken)]
+    np.testing.assert_array_equal(ends[0][1:], ends[1][1:])
 
 
 @cases(lambda case: not case.calibrated)
@@ -151,10 +144,10 @@ def test_banana_without_accept_reject_step(case: SamplerCase) -> None:
 @cases()
 def test_only_tempering_crosses_between_modes(case: SamplerCase) -> None:
     if case.crosses_modes:
-        assert_crosses_modes(case)
+        assert_crosses_modes(case, 2000)
     else:
         with pytest.raises(AssertionError, match="fraction="):
-            assert_crosses_modes(case)
+            assert_crosses_modes(case, 200)
 
 
 @cases(lambda case: case.bias_order is not None)
@@ -256,7 +249,8 @@ def test_broken_calibrated_samplers_are_caught(
     name: str, mutation: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mutation(monkeypatch)
-    broken = dataclasses.replace(case_named(name), name=f"{name}, {mutation.__name__}")
+    case = case_named(name)
+    broken = dataclasses.replace(case, name=f"{name}, {mutation.__name__}", num_chains=1200)
     # Averages over a path may also be too uncertain, which fails just as well.
     with pytest.raises(AssertionError, match="difference=|not precise enough"):
         assert_gaussian(broken, 1.0)

@@ -59,7 +59,7 @@ def sample(
     jit_compile: bool = False,
     **settings: Any,
 ) -> Any:
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def run(seed: tf.Tensor) -> Any:
         return tfp.mcmc.sample_chain(
             num_results=num_results,
@@ -136,7 +136,9 @@ def test_one_step_draws_the_same_under_xla(name: str) -> None:
     results = kernel.bootstrap_results(start())
     seed = tf.constant([-5, 7])
     expected = kernel.one_step(start(), results, seed=seed)
-    compiled = tf.function(kernel.one_step, jit_compile=True)(start(), results, seed=seed)
+    compiled = tf.function(kernel.one_step, jit_compile=True, autograph=False)(
+        start(), results, seed=seed
+    )
     for one, other in zip(tf.nest.flatten(compiled), tf.nest.flatten(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
