@@ -21,7 +21,7 @@ from scipy import stats
 from gpflow_bae.mcmc.noise import standard_noise
 from gpflow_bae.mcmc.structures import value_and_gradient
 from tests.mcmc.densities import ANHARMONIC, BANANA, GAUSSIAN, TWO_MODES
-from tests.mcmc.harness import SamplerCase
+from tests.mcmc.harness import Sampler, SamplerCase
 
 
 def assert_near(per_chain: np.ndarray, expected: np.ndarray, bias: float = 0.0) -> None:
@@ -50,52 +50,62 @@ class Path(NamedTuple):
         return self.second - cross - cross.swapaxes(1, 2) + np.outer(centre, centre)
 
 
-@functools.cache
-def _compiled(
+def _sampler(
     case: SamplerCase,
     log_prob_fn: Any,
-    overrides: tuple = (),
-    gradient_noise: tuple[float, float] | None = None,
-    begin: Callable[[Any], Any] | None = None,
-) -> Any:
-    """Traced once for all temperatures, step sizes and lengths."""
-
+    overrides: tuple,
+    gradient_noise: tuple[float, float] | None,
+    temperature: Any,
+    step_size: Any,
+) -> Sampler:
     def noisy(x: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         exact = value_and_gradient(log_prob_fn, x, "log_prob_fn")[1]
         xi = standard_noise(x.shape, tf.random.fold_in(seed, 1, alg="philox"), x.dtype)
         return exact + tf.constant(gradient_noise, x.dtype) * xi
 
+    make, target = case.make, log_prob_fn
+    if gradient_noise is not None:
+        make, target = case.make_stochastic, noisy
+    return make(target, temperature, step_size=step_size, **dict(overrides))
+
+
+@functools.cache
+def compiled(
+    case: SamplerCase,
+    log_prob_fn: Any,
+    overrides: tuple = (),
+    gradient_noise: tuple[float, float] | None = None,
+    jit_compile: bool = False,
+) -> Any:
+    """Steps ``first`` to ``last``, traced once for all temperatures, step sizes and lengths.
+
+    Of a state, temperature, step size, ``first``, where burn-in ends, and ``last``: the state,
+    where the chains are, and sums over their paths after burn-in.
+    """
+
     # Without AutoGraph, whose conversion of a sampler takes longer than running it.
-    @tf.function(autograph=False)
+    @tf.function(autograph=False, jit_compile=jit_compile)
     def loop(
-        position: tf.Tensor,
+        state: Any,
         temperature: tf.Tensor,
         step_size: tf.Tensor,
-        num_burnin_steps: tf.Tensor,
-        num_steps: tf.Tensor,
+        first: tf.Tensor,
+        burnin: tf.Tensor,
+        last: tf.Tensor,
     ) -> Any:
-        make, target = case.make, log_prob_fn
-        if gradient_noise is not None:
-            make, target = case.make_stochastic, noisy
-        sampler = make(target, temperature, step_size=step_size, **dict(overrides))
+        sampler = _sampler(case, log_prob_fn, overrides, gradient_noise, temperature, step_size)
         base = tf.constant([3, 2])
 
         # One loop, as tracing a step takes longer than running hundreds.
-        def step(i: tf.Tensor, state: Any, first: tf.Tensor, second: tf.Tensor) -> Any:
+        def step(i: tf.Tensor, state: Any, total: tf.Tensor, squares: tf.Tensor) -> Any:
             state = sampler.step(state, tf.random.fold_in(base, i, alg="philox"))
-            x = tf.where(i < num_burnin_steps, 0.0, sampler.position(state))
-            return i + 1, state, first + x, second + x[:, :, None] * x[:, None, :]
+            x = tf.where(i < burnin, 0.0, sampler.position(state))
+            return i + 1, state, total + x, squares + x[:, :, None] * x[:, None, :]
 
-        zero = tf.zeros_like(position)
-        state = sampler.init(position, tf.constant([3, 1]))
-        state = state if begin is None else begin(state)
-        _, state, first, second = tf.while_loop(
-            lambda i, *_: i < num_burnin_steps + num_steps,
-            step,
-            (tf.constant(0), state, zero, zero[:, :, None] * zero[:, None, :]),
-        )
-        total = tf.cast(num_steps, position.dtype)
-        return state, sampler.position(state), first / total, second / total
+        zero = tf.zeros_like(sampler.position(state))
+        begun = first, state, zero, zero[:, :, None] * zero[:, None, :]
+        _, state, total, squares = tf.while_loop(lambda i, *_: i < last, step, begun)
+        return state, sampler.position(state), total, squares
 
     return loop
 
@@ -111,22 +121,24 @@ def run(
     num_steps: int | None = None,
     overrides: dict[str, Any] | None = None,
     gradient_noise: tuple[float, float] | None = None,
-    begin: Callable[[Any], Any] | None = None,
+    begin: Callable[[Any], Any] = lambda state: state,
 ) -> Path:
     """All chains, from the origin unless told otherwise.
 
     :param gradient_noise: standard deviations of noise in the two gradients.
     :param begin: what to make of the initial state.
     """
-    settings = tuple((overrides or {}).items())
-    state, *numbers = _compiled(case, log_prob_fn, settings, gradient_noise, begin)(
-        tf.zeros([case.num_chains, 2]) if position is None else position,
-        tf.constant(temperature),
-        tf.constant(case.step_size if step_size is None else step_size),
-        tf.constant(case.num_burnin_steps if num_burnin_steps is None else num_burnin_steps),
-        tf.constant(case.num_steps if num_steps is None else num_steps),
-    )
-    return Path(state, *(each.numpy().astype(float) for each in numbers))
+    settings = tuple((overrides or {}).items()), gradient_noise
+    numbers = tf.constant(temperature), tf.constant(step_size or case.step_size)
+    sampler = _sampler(case, log_prob_fn, *settings, *numbers)
+    position = tf.zeros([case.num_chains, 2]) if position is None else position
+    state = begin(sampler.init(position, tf.constant([3, 1])))
+    burnin = case.num_burnin_steps if num_burnin_steps is None else num_burnin_steps
+    count = case.num_steps if num_steps is None else num_steps
+    steps = (tf.constant(i) for i in (0, burnin, burnin + count))
+    state, *parts = compiled(case, log_prob_fn, *settings)(state, *numbers, *steps)
+    last, total, squares = (part.numpy().astype(float) for part in parts)
+    return Path(state, last, total / count, squares / count)
 
 
 def assert_standard_normal(z: np.ndarray, relative_bias: float = 0.0) -> None:

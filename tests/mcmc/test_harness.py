@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tests.mcmc.assertions import (
     assert_crosses_modes,
     assert_gaussian,
     assert_standard_normal,
+    compiled,
     measure_bias_order,
     run,
 )
@@ -25,7 +25,7 @@ from tests.mcmc.densities import ANHARMONIC, GAUSSIAN
 from tests.mcmc.harness import CASES, SamplerCase, case_named
 
 SEED = tf.constant([1, 2])
-COMPILED = ("preconditioned_sgld", "sghmc_obabo", "sgnht", "hmc", "tempered_mala")
+COMPILED = ("sghmc_obabo", "sgnht", "hmc", "tempered_mala")
 
 
 def cases(condition: Any = lambda case: True) -> Any:
@@ -37,29 +37,14 @@ def start(dtype: tf.DType = tf.float32, num_chains: int = 5) -> tf.Tensor:
     return tf.reshape(tf.linspace(tf.constant(-1, dtype), 1, 2 * num_chains), [num_chains, 2])
 
 
-@functools.cache
-def advance(case: SamplerCase, jit_compile: bool = False) -> Any:
-    """Compiled steps from ``first`` to ``last``: of a state, and both numbers."""
-    sampler = case.make(GAUSSIAN.log_prob, 1.0)
-
-    def loop(state: Any, first: tf.Tensor, last: tf.Tensor) -> Any:
-        return tf.while_loop(
-            lambda i, _: i < last,
-            lambda i, state: (
-                i + 1,
-                sampler.step(state, tf.random.fold_in(SEED, i, alg="philox")),
-            ),
-            (first, state),
-        )[1]
-
-    return tf.function(loop, autograph=False, jit_compile=jit_compile)
+def advance(case: SamplerCase, state: Any, first: int, last: int, **options: Any) -> Any:
+    steps = (tf.constant(i) for i in (first, last, last))
+    numbers = tf.constant(1.0), tf.constant(case.step_size)
+    return compiled(case, GAUSSIAN.log_prob, **options)(state, *numbers, *steps)[0]
 
 
-def initial(case: SamplerCase, position: tf.Tensor) -> Any:
-    return case.make(GAUSSIAN.log_prob, 1.0).init(position, SEED)
-
-
-ZERO, SIX, TWELVE = (tf.constant(i) for i in (0, 6, 12))
+def initial(case: SamplerCase, num_chains: int) -> Any:
+    return case.make(GAUSSIAN.log_prob, 1.0).init(start(num_chains=num_chains), SEED)
 
 
 @cases()
@@ -78,20 +63,22 @@ def test_structure_shapes_and_dtypes_are_stable(case: SamplerCase) -> None:
 
 @cases()
 def test_resumed_is_the_same_chain_traced_once(case: SamplerCase) -> None:
-    compiled, state = advance(case), initial(case, start())
-    whole = compiled(state, ZERO, TWELVE)
-    halves = compiled(compiled(state, ZERO, SIX), SIX, TWELVE)
-    assert compiled.experimental_get_tracing_count() == 1
+    # With as many chains as below, so that it is their trace.
+    state, function = initial(case, case.num_chains), compiled(case, GAUSSIAN.log_prob)
+    whole = advance(case, state, 0, 12)
+    count = function.experimental_get_tracing_count()
+    halves = advance(case, advance(case, state, 0, 6), 6, 12)
+    assert function.experimental_get_tracing_count() == count
     tf.nest.map_structure(np.testing.assert_array_equal, whole, halves)
 
 
-# Compiling is dear: one row of those that share their operations; test_kernels.py compiles sghmc and
-# adaptive_sghmc.
+# Compiling is dear: one row of those that share their operations. test_kernels.py compiles sghmc
+# and adaptive_sghmc, which adapts as preconditioned_sgld does.
 @cases(lambda case: case.name in COMPILED)
 def test_xla_draws_the_same(case: SamplerCase) -> None:
     # The bits of the noise are equal; log, sin, cos and the order of sums are rounded otherwise.
-    state = initial(case, start())
-    whole, xla = (advance(case, jit_compile)(state, ZERO, TWELVE) for jit_compile in (False, True))
+    state = initial(case, 5)
+    whole, xla = (advance(case, state, 0, 12, jit_compile=jit) for jit in (False, True))
     tf.nest.map_structure(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5), whole, xla
     )
@@ -100,17 +87,17 @@ def test_xla_draws_the_same(case: SamplerCase) -> None:
 @cases()
 def test_a_chain_that_diverges_leaves_the_others_alone(case: SamplerCase) -> None:
     # Not from the first step on: initial positions may be checked.
-    state = initial(case, start())
+    state = initial(case, case.num_chains)
     broken = tf.nest.map_structure(
         lambda part: (
             tf.concat([part[:1] * np.nan, part[1:]], axis=0)
-            if part.shape[:1] == [5] and part.dtype.is_floating
+            if part.shape[:1] == [case.num_chains] and part.dtype.is_floating
             else part
         ),
         state,
     )
     position = case.make(GAUSSIAN.log_prob, 1.0).position
-    ends = [position(advance(case)(each, ZERO, SIX)) for each in (state, broken)]
+    ends = [position(advance(case, each, 0, 6)) for each in (state, broken)]
     np.testing.assert_array_equal(ends[0][1:], ends[1][1:])
 
 
