@@ -90,7 +90,6 @@ DRIFT = {**WALK, "learning_rate": 0.05, "gradient_probability": 0.5}
 ADAM = {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 0.01}
 ROWS = [
     Row("sgld", sgld, COLD, per_leaf=True),
-    Row("sgld, binomial", sgld, COLD, {"noise": "binomial"}, per_leaf=True),
     Row(
         "preconditioned_sgld",
         preconditioned_sgld,
@@ -99,7 +98,13 @@ ROWS = [
         per_leaf=True,
     ),
     Row("sghmc", sghmc, HAMILTONIAN, per_leaf=True),
-    Row("sghmc, baoab", sghmc, HAMILTONIAN, {"integrator": "baoab"}, per_leaf=True),
+    Row(
+        "sghmc, baoab",
+        sghmc,
+        HAMILTONIAN,
+        {"integrator": "baoab", "noise": "binomial"},
+        per_leaf=True,
+    ),
     Row(
         "adaptive_sghmc",
         adaptive_sghmc,
