@@ -49,14 +49,20 @@ def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("method", ["adam", "adapt_lg_star"])
 def test_tabular(tmp_path: pathlib.Path, method: str) -> None:
-    short = ("--num_samples=40", "--thinning=1", "--num_replicas=2", "--num_start_steps=5")
-    short += ("--whitening=none", "--max_steps=35")
+    short = (
+        "--num_samples=20",
+        "--thinning=1",
+        "--swap_interval=1",
+        "--num_replicas=2",
+        "--num_start_steps=5",
+    )
+    short += ("--whitening=none", "--max_steps=16")
     found = call(tabular_bae.STUDY, tmp_path, f"--method={method}", *short)
     assert found["model"] == f"swiss_roll/{method}" and found["metrics"]["mse"] < 1.0
     sampled = method != "adam"
     assert ("acceptance" in found["metrics"]) == sampled == (found["temperature"] == 1.0)
-    assert found["variant"].endswith("first 35 of 40 steps") == sampled
-    assert found["variant"].startswith("tuned num_replicas=2 num_samples=40 thinning=1")
+    assert found["variant"].endswith("first 16 of 20 steps") == sampled
+    assert found["variant"].startswith("tuned num_replicas=2 swap_interval=1 num_samples=20")
     figures = {"swiss_roll.png", *(("mse.png", "log_likelihood.png", "weights.png") * sampled)}
     assert {path.name for path in tmp_path.glob("*.png")} == figures
 

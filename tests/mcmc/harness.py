@@ -18,6 +18,9 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_bae.mcmc import (
+    SamplingAlgorithm,
+    Step,
+    Target,
     adaptive_langevin,
     adaptive_sghmc,
     hmc,
@@ -55,7 +58,7 @@ class SamplerCase:
     num_steps: int
     calibrated: bool = False  # has an accept-reject step: exact, and no temperature 0
     crosses_modes: bool = False
-    num_chains: int = 5000
+    num_chains: int = 2500
     # The stationary covariance on a Gaussian is T [A - c(step_size) A P A]^-1; this is c.
     gaussian_bias: Callable[[float], float] = lambda step_size: 0.0
     preconditioner: Callable[[Any], np.ndarray] | None = None  # state -> diagonal of P, [C, D]
@@ -68,49 +71,39 @@ class SamplerCase:
     sbc_step_size: float | None = None
 
 
-def from_gradient(
-    module: ModuleType,
-    gradient_fn: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    temperature: Any,
-    *,
-    step_size: Any,
-    num_adaptation_steps: int | None = None,
-    friction: float | None = None,
-    **settings: Any,
+def from_algorithm(
+    algorithm: SamplingAlgorithm, target: Target, num_adaptation_steps: int = 0
 ) -> Sampler:
-    """A functional stochastic-gradient sampler; its state here counts its steps."""
-    if friction is not None:
-        settings["momentum_decay"] = friction * step_size
-
-    def init(position: tf.Tensor, seed: tf.Tensor) -> Any:
-        thermostat = {}
-        if module is sgnht:
-            thermostat = {"momentum_decay": settings["momentum_decay"], "chain_ndims": 1}
-        return module.init(position, **thermostat), tf.constant(0)
+    """One that engines know; its state here counts its steps."""
 
     def step(state: Any, seed: tf.Tensor) -> Any:
         inner, count = state
-        adapt = {} if num_adaptation_steps is None else {"adapt": count < num_adaptation_steps}
-        seeds = tf.unstack(split(seed))
-        gradient = gradient_fn(inner.position, seeds[0])
-        common = {"step_size": step_size, "temperature": temperature}
-        inner = module.update(inner, gradient, seeds[1], **common, **adapt, **settings)
-        return inner, count + 1
+        at = Step(count, count < num_adaptation_steps)
+        return algorithm.step(inner, target, seed, at), count + 1
 
-    return Sampler(init, step, lambda state: state[0].position)
+    return Sampler(
+        lambda position, _: (algorithm.init(position, target), tf.constant(0)),
+        step,
+        lambda state: state[0].position,
+    )
 
 
 def stochastic_case(
     name: str, module: ModuleType, *, settings: dict[str, Any] | None = None, **fields: Any
 ) -> SamplerCase:
-    """A row for a module with ``init`` and ``update(state, gradient, seed, ...)``."""
+    """A row for a sampler of gradients; ``friction`` is a momentum decay over the step size."""
 
     def make_stochastic(
         gradient_fn: Any, temperature: Any, step_size: Any = None, **overrides: Any
     ) -> Sampler:
         step_size = fields["step_size"] if step_size is None else step_size
-        used = {**(settings or {}), **overrides}
-        return from_gradient(module, gradient_fn, temperature, step_size=step_size, **used)
+        used = {**(settings or {}), **overrides, "step_size": step_size, "temperature": temperature}
+        adapting = {k: used.pop(k) for k in ("num_adaptation_steps",) if k in used}
+        if "friction" in used:
+            used["momentum_decay"] = used.pop("friction") * step_size
+        if module is sgnht:
+            used["chain_ndims"] = 1
+        return from_algorithm(module.build(**used), Target(gradient_fn), **adapting)
 
     def make(log_prob_fn: Any, temperature: Any, **overrides: Any) -> Sampler:
         return make_stochastic(
@@ -120,32 +113,6 @@ def stochastic_case(
         )
 
     return SamplerCase(name, make, make_stochastic=make_stochastic, **fields)
-
-
-def from_kernel(
-    module: ModuleType,
-    log_prob_fn: Callable[[tf.Tensor], tf.Tensor],
-    inverse_temperature: Any,
-    *,
-    num_adaptation_steps: int | None = None,
-    **settings: Any,
-) -> Sampler:
-    """A functional sampler with an accept-reject step; its state here counts its steps."""
-    target = targets.target(log_prob_fn, with_gradient=module is not random_walk)
-
-    def step(state: Any, seed: tf.Tensor) -> Any:
-        inner, count = state
-        adapt = {} if num_adaptation_steps is None else {"adapt": count < num_adaptation_steps}
-        inner = module.update(
-            inner, target, seed, inverse_temperature=inverse_temperature, **adapt, **settings
-        )
-        return inner, count + 1
-
-    return Sampler(
-        lambda position, _: (module.init(position, target), tf.constant(0)),
-        step,
-        lambda state: state[0].position,
-    )
 
 
 def tempered(
@@ -186,15 +153,18 @@ def calibrated_case(
 ) -> SamplerCase:
     """A row for a module with an accept-reject step; over a ladder, if there is one."""
     size = "step_size" if module is hmc else "noise_scale"
-    make_sampler = tempered if "temperatures" in (settings or {}) else from_kernel
 
     def make(
         log_prob_fn: Any, temperature: Any, step_size: Any = None, **overrides: Any
     ) -> Sampler:
         step_size = fields["step_size"] if step_size is None else step_size
         used = {**(settings or {}), size: step_size, **overrides}
-        at = temperature if make_sampler is tempered else 1.0 / temperature
-        return make_sampler(module, log_prob_fn, at, **used)
+        if "temperatures" in used:
+            return tempered(module, log_prob_fn, temperature, **used)
+        adapting = {k: used.pop(k) for k in ("num_adaptation_steps",) if k in used}
+        algorithm = module.build(**used, inverse_temperature=1.0 / temperature)
+        target = targets.target(log_prob_fn, with_gradient=module is not random_walk)
+        return from_algorithm(algorithm, Target(evaluate=target), **adapting)
 
     return SamplerCase(name, make, calibrated=True, **fields)
 
@@ -220,7 +190,9 @@ ADAPTIVE: dict[str, Any] = {
     "step_size": 0.2,
     "num_burnin_steps": 600,
     "num_steps": 400,
-    "preconditioner": lambda state: 1 / np.sqrt(state[0].mean_square_gradient.numpy() + 1.0),
+    "preconditioner": lambda state: (
+        1 / np.sqrt(state[0].elements["mean_square_gradient"].numpy() + 1.0)
+    ),
 }
 ADAPTIVE_SETTINGS = {"momentum_decay": 0.2, "num_adaptation_steps": 200, "jitter": 1.0}
 # Neither has an order of its own: P depends on the path, and so on the step size; at a fixed P they
@@ -236,7 +208,9 @@ CASES = (
         "preconditioned_sgld",
         preconditioned_sgld,
         settings={"num_adaptation_steps": 300, "jitter": 1.0},
-        preconditioner=lambda state: 1 / (np.sqrt(state[0].mean_square_gradient.numpy()) + 1),
+        preconditioner=lambda state: (
+            1 / (np.sqrt(state[0].elements["mean_square_gradient"].numpy()) + 1)
+        ),
         **{**LANGEVIN, "step_size": 0.14, "num_steps": 700, "bias_order": None},
     ),
     stochastic_case(
@@ -338,7 +312,7 @@ CASES = (
         random_walk,
         settings={"temperatures": LADDER},
         crosses_modes=True,
-        num_chains=2000,
+        num_chains=1200,
         step_size=1.7,
         num_burnin_steps=150,
         num_steps=250,
@@ -349,10 +323,14 @@ CASES = (
         langevin,
         settings={"temperatures": LADDER},
         crosses_modes=True,
-        num_chains=2000,
+        num_chains=1200,
         step_size=1.0,
         num_burnin_steps=150,
         num_steps=250,
         sbc_step_size=0.4,
     ),
 )
+
+
+def case_named(name: str) -> SamplerCase:
+    return next(case for case in CASES if case.name == name)

@@ -9,86 +9,64 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae.mcmc import adaptive_sghmc, sghmc
+from tests.mcmc.assertions import assert_gaussian, assert_near, run
+from tests.mcmc.densities import GAUSSIAN, lyapunov_covariance
+from tests.mcmc.harness import case_named, stochastic_case
 
 SEED = tf.constant([1, 2])
 
 
-@pytest.mark.parametrize(
-    "temperature, noise",
-    [(0.5, "gaussian"), (1.0, "gaussian"), (2.0, "gaussian"), (1.0, "binomial")],
+# The table of harness.py has three temperatures, with a jitter of 1 and Gaussian noise.
+BINOMIAL = stochastic_case(
+    "adaptive_sghmc, binomial",
+    adaptive_sghmc,
+    settings={"momentum_decay": 0.2, "num_adaptation_steps": 400, "noise": "binomial"},
+    preconditioner=lambda state: (
+        1 / np.sqrt(state[0].elements["mean_square_gradient"].numpy().astype(float) + 1e-6)
+    ),
+    gaussian_bias=lambda h: h**2 / (2 * (2 - 0.2)),
+    step_size=0.2,
+    num_burnin_steps=800,
+    num_steps=500,
 )
-def test_stationary_moments(gaussian: Any, temperature: float, noise: str) -> None:
-    step_size, momentum_decay = 0.2, 0.2
 
-    def update(state: Any, gradient: tf.Tensor, seed: tf.Tensor, adapt: bool = False) -> Any:
-        return adaptive_sghmc.update(
-            state,
-            gradient,
-            seed,
-            step_size=step_size,
-            momentum_decay=momentum_decay,
-            temperature=temperature,
-            adapt=adapt,
-            noise=noise,
-        )
 
-    adapted, _ = gaussian.run(
-        lambda *args: update(*args, adapt=True),
-        adaptive_sghmc.init(tf.zeros([2000, 2])),
-        num_burnin_steps=400,
-        num_steps=1,
-        seed=1,
-    )
-    last, moments = gaussian.run(update, adapted, num_burnin_steps=400, num_steps=500)
-    for name in ("tau", "mean_gradient", "mean_square_gradient"):
-        np.testing.assert_array_equal(getattr(last, name), getattr(adapted, name))
-    moments.assert_near(moments.mean, gaussian.mean)
+def test_stationary_moments_with_binomial_noise() -> None:
     # Each chain found another P, and is a linear chain with a known stationary covariance.
-    preconditioner = 1 / np.sqrt(adapted.mean_square_gradient.numpy().astype(float) + 1e-6)
-    expected = gaussian.sghmc_covariance(
-        step_size, momentum_decay, temperature, preconditioner=preconditioner
-    )
-    moments.assert_near(moments.second - expected, np.zeros([2, 2]))
-    # The closed form of the docstring, for the first chain.
-    precision = gaussian.precision
-    bias = precision @ np.diag(preconditioner[0]) @ precision * step_size**2 / (2 * 1.8)
-    np.testing.assert_allclose(expected[0], temperature * np.linalg.inv(precision - bias))
-    # And the target, up to the step-size bias averaged over chains: 3 per cent or less.
-    bias = np.abs(expected.mean(axis=0) - temperature * gaussian.covariance).max()
-    assert bias < 0.03 * temperature
-    moments.assert_near(moments.second, temperature * gaussian.covariance, bias)
+    covariance = assert_gaussian(BINOMIAL, 1.0)
+    # Which is the target's, averaged over chains, up to 3 per cent or less.
+    assert np.abs(covariance.mean(axis=0) - GAUSSIAN.covariance).max() < 0.03
+
+
+def with_known_noise(state: Any) -> Any:
+    """V is the variance of the gradients' noise: 4 and 1."""
+    inner, count = state
+    squares = tf.ones_like(inner.position) * tf.constant([4.0, 1.0])
+    elements = {**inner.elements, "mean_square_gradient": squares}
+    return inner._replace(elements=elements), count
 
 
 @pytest.mark.parametrize("subtract", [True, False])
-def test_subtracted_gradient_noise(gaussian: Any, subtract: bool) -> None:
+def test_subtracted_gradient_noise(subtract: bool) -> None:
     # With gradient noise of variance v = V (the signal's part of V left out), h^4 P^2 v = h^4: what
     # the term takes off. Without it the chain is hotter by the factor 1 + h^2 / (2 a T P) = 1.4.
-    step_size, momentum_decay, deviation = 0.2, 0.2, np.array([2.0, 1.0])
-    preconditioner = 1 / deviation
-    position = tf.zeros([4000, 2])
-    state = adaptive_sghmc.init(position)._replace(
-        mean_square_gradient=tf.ones_like(position) * tf.constant(deviation**2, tf.float32)
-    )
-    _, moments = gaussian.run(
-        lambda state, gradient, seed: adaptive_sghmc.update(
-            state,
-            gradient,
-            seed,
-            step_size=step_size,
-            momentum_decay=momentum_decay,
-            adapt=False,
-            subtract_gradient_noise=subtract,
-            jitter=0.0,
-        ),
-        state,
+    step_size, momentum_decay, preconditioner = 0.2, 0.2, np.array([0.5, 1.0])
+    path = run(
+        case_named("adaptive_sghmc"),
+        GAUSSIAN.log_prob,
         num_burnin_steps=400,
-        num_steps=400,
-        gradient_noise=deviation,
+        overrides={
+            "num_adaptation_steps": 0,
+            "jitter": 0.0,
+            "subtract_gradient_noise": subtract,
+        },
+        gradient_noise=(2.0, 1.0),
+        begin=with_known_noise,
     )
     # The excess differs between the two scalars, so it enters the covariance of the noise.
     excess = 0.0 if subtract else step_size**2 / (2 * momentum_decay * preconditioner)
-    expected = gaussian.sghmc_covariance(step_size, momentum_decay, 1 + excess, preconditioner)
-    moments.assert_near(moments.second, expected)
+    expected = lyapunov_covariance(step_size, momentum_decay, 1 + excess, preconditioner)
+    assert_near(path.second_about(GAUSSIAN.mean), expected)
 
 
 def test_statistics_match_a_numpy_recursion_and_freeze() -> None:
@@ -177,49 +155,6 @@ def test_nothing_moves_without_forces(adapt: bool) -> None:
             adapt=adapt,
         )
     tf.nest.map_structure(np.testing.assert_array_equal, state.position, position)
-
-
-def run(state: Any, first: tf.Tensor, last: tf.Tensor) -> Any:
-    """Steps first..last-1 on a standard normal, adapting in the first 12."""
-    for i in tf.range(first, last):
-        seed = tf.random.fold_in(SEED, i, alg="philox")
-        gradient = tf.nest.map_structure(tf.negative, state.position)
-        state = adaptive_sghmc.update(
-            state, gradient, seed, step_size=0.1, momentum_decay=0.1, adapt=i < 12
-        )
-    return state
-
-
-def start() -> adaptive_sghmc.State:
-    return adaptive_sghmc.init([tf.ones([5, 2]), tf.ones([5], tf.float64)])
-
-
-def test_resumed_chain_is_the_same_chain_and_is_traced_once() -> None:
-    traces = []
-
-    @tf.function
-    def compiled(*args: Any) -> Any:
-        traces.append(None)
-        return run(*args)
-
-    zero, ten, twenty = tf.constant(0), tf.constant(10), tf.constant(20)
-    whole = compiled(start(), zero, twenty)
-    halves = compiled(compiled(start(), zero, ten), ten, twenty)
-    tf.nest.map_structure(np.testing.assert_array_equal, whole, halves)
-    assert len(traces) == 1
-
-
-def test_eager_graph_and_xla_agree() -> None:
-    zero, twenty = tf.constant(0), tf.constant(20)
-    eager = start()
-    for i in range(20):
-        eager = run(eager, i, i + 1)
-    for compiled in (tf.function(run), tf.function(run, jit_compile=True)):
-        tf.nest.map_structure(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-            compiled(start(), zero, twenty),
-            eager,
-        )
 
 
 def state_with(mean_squares: list[list[float]]) -> adaptive_sghmc.State:

@@ -106,7 +106,7 @@ def test_every_setting_may_be_a_schedule(row: Row) -> None:
     state = sampler.init(POSITION, TARGET)
     assert not set(state.shared) & set(row.numbers)
     expected = row.init(row.numbers.get("momentum_decay"))
-    for i, seed in enumerate(SEEDS[:3]):
+    for i, seed in enumerate(SEEDS):
         numbers = {k: v / (1 + i) for k, v in row.numbers.items()}
         expected = row.update(expected, seed, i < 1, **numbers)
         state = sampler.step(state, TARGET, seed, at(i, i < 1))
@@ -117,9 +117,11 @@ def test_every_setting_may_be_a_schedule(row: Row) -> None:
 def test_cyclical_sgld_is_traced_once() -> None:
     c = schedules.cyclical(4, 0.1, exploration_fraction=0.5, temperature=2.0)
     sampler = sgld.build(c.step_size, c.temperature)
-    compiled = tf.function(
-        lambda state, seed, at: sampler.step(state, TARGET, seed, at), autograph=False
-    )
+
+    @tf.function  # with AutoGraph, as a user might
+    def compiled(state: State, seed: tf.Tensor, at: Step) -> State:
+        return sampler.step(state, TARGET, seed, at)
+
     state, expected = sampler.init(POSITION, None), sgld.init(POSITION)
     for i in range(8):
         seed, fraction = tf.constant([3, i]), i % 4 / 4

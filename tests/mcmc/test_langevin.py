@@ -126,12 +126,14 @@ def test_one_leapfrog_step_is_langevin() -> None:
     proposal = tf.function(
         lambda state, seed: langevin.update(
             state, TARGET, seed, noise_scale=0.7, inverse_temperature=BETA
-        )
+        ),
+        autograph=False,
     )
     leapfrog = tf.function(
         lambda state, seed: hmc.update(
             state, TARGET, seed, step_size=0.7, max_leapfrog_steps=1, inverse_temperature=BETA
-        )
+        ),
+        autograph=False,
     )
     for i in range(20):
         seed = tf.constant([9, i])

@@ -9,63 +9,58 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae.mcmc import sghmc
+from tests.mcmc.assertions import assert_gaussian, assert_near, run
+from tests.mcmc.densities import GAUSSIAN, lyapunov_covariance
+from tests.mcmc.harness import SamplerCase, case_named, stochastic_case
 
 SEED = tf.constant([1, 2])
 
 
-@pytest.mark.parametrize(
-    "temperature, noise",
-    [(0.5, "gaussian"), (1.0, "gaussian"), (2.0, "gaussian"), (1.0, "binomial")],
-)
-@pytest.mark.parametrize("momentum_decay", [0.2, 1.0])
-def test_stationary_moments(
-    gaussian: Any, temperature: float, noise: str, momentum_decay: float
+@pytest.mark.parametrize("step_size, momentum_decay, bias", [(0.2, 0.2, 0.03), (0.4, 1.0, 0.15)])
+def test_the_closed_form_is_the_stationary_covariance(
+    step_size: float, momentum_decay: float, bias: float
 ) -> None:
-    step_size = 0.2 if momentum_decay < 1 else 0.4  # at 1 it is SGLD with step h^2
-    _, moments = gaussian.run(
-        lambda state, gradient, seed: sghmc.update(
-            state,
-            gradient,
-            seed,
-            step_size=step_size,
-            momentum_decay=momentum_decay,
-            temperature=temperature,
-            noise=noise,
-        ),
-        sghmc.init(tf.zeros([4000, 2])),
+    # And near the target's: h^2 A / (2 (2 - a)) relative to the eigenvector with A = 2.45.
+    precision = GAUSSIAN.precision
+    for preconditioner in (np.ones(2), np.array([0.7, 1.2])):
+        correction = step_size**2 * precision @ np.diag(preconditioner) @ precision
+        closed_form = 1.7 * np.linalg.inv(precision - correction / (2 * (2 - momentum_decay)))
+        exact = lyapunov_covariance(step_size, momentum_decay, 1.7, preconditioner)
+        np.testing.assert_allclose(exact, closed_form, rtol=1e-9)
+    exact = lyapunov_covariance(step_size, momentum_decay, 1.7)
+    assert np.abs(exact - 1.7 * GAUSSIAN.covariance).max() < 1.7 * bias
+
+
+# The table of harness.py has a = 0.2 with Gaussian noise. At a = 1 it is SGLD with step h^2.
+AT_ONE, *BINOMIAL = (
+    stochastic_case(
+        f"sghmc, {noise}, {momentum_decay}",
+        sghmc,
+        settings={"momentum_decay": momentum_decay, "noise": noise},
+        gaussian_bias=lambda h, a=momentum_decay: h**2 / (2 * (2 - a)),
+        step_size=0.2 if momentum_decay < 1 else 0.4,
         num_burnin_steps=300,  # at least 20 relaxation times
         num_steps=300,
     )
-    moments.assert_near(moments.mean, gaussian.mean)
-    expected = gaussian.sghmc_covariance(step_size, momentum_decay, temperature)
-    moments.assert_near(moments.second, expected)
-    # And the target itself, up to the step-size bias that the docstring states, h^2 A / (2 (2 - a))
-    # relative to the eigenvector with the largest precision, 2.45.
-    precision = gaussian.precision
-    closed_form = temperature * np.linalg.inv(
-        precision - step_size**2 * precision @ precision / (2 * (2 - momentum_decay))
-    )
-    np.testing.assert_allclose(expected, closed_form, rtol=1e-9)
-    bias = np.abs(closed_form - temperature * gaussian.covariance).max()
-    assert bias < (0.03 if momentum_decay < 1 else 0.15) * temperature
-    moments.assert_near(moments.second, temperature * gaussian.covariance, bias)
+    for noise, momentum_decay in [("gaussian", 1.0), ("binomial", 1.0), ("binomial", 0.2)]
+)
 
 
-def test_gradient_noise_heats_as_documented(gaussian: Any) -> None:
-    step_size, momentum_decay, deviation = 0.2, 0.2, 2.0
-    _, moments = gaussian.run(
-        lambda state, gradient, seed: sghmc.update(
-            state, gradient, seed, step_size=step_size, momentum_decay=momentum_decay
-        ),
-        sghmc.init(tf.zeros([4000, 2])),
-        num_burnin_steps=300,
-        num_steps=300,
-        gradient_noise=deviation,
-    )
-    temperature = 1 + step_size**2 * deviation**2 / (2 * momentum_decay)  # 1.4
-    moments.assert_near(
-        moments.second, gaussian.sghmc_covariance(step_size, momentum_decay, temperature)
-    )
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_stationary_moments_without_memory(temperature: float) -> None:
+    assert_gaussian(AT_ONE, temperature)
+
+
+@pytest.mark.parametrize("case", BINOMIAL, ids=["1", "0.2"])
+def test_stationary_moments_with_binomial_noise(case: SamplerCase) -> None:
+    assert_gaussian(case, 1.0)
+
+
+def test_gradient_noise_heats_as_documented() -> None:
+    path = run(case_named("sghmc"), GAUSSIAN.log_prob, gradient_noise=(2.0, 2.0))
+    temperature = 1 + 0.2**2 * 2.0**2 / (2 * 0.2)  # 1.4
+    expected = lyapunov_covariance(0.2, 0.2, temperature)
+    assert_near(path.second_about(GAUSSIAN.mean), expected)
 
 
 def test_update_is_the_equation() -> None:
@@ -110,48 +105,6 @@ def test_leaves_keep_shape_dtype_and_precision() -> None:
             assert new.shape == old.shape and new.dtype == old.dtype
     # 0.1 must not have been rounded to float32 on its way to the float64 leaf.
     np.testing.assert_allclose(state.momentum[1][0], 0.1**2, rtol=1e-15)
-
-
-def run(state: sghmc.State, first: tf.Tensor, last: tf.Tensor, step_size: tf.Tensor) -> sghmc.State:
-    """Steps first..last-1 on a standard normal, each with its own seed."""
-    for i in tf.range(first, last):
-        seed = tf.random.fold_in(SEED, i, alg="philox")
-        gradient = tf.nest.map_structure(tf.negative, state.position)
-        state = sghmc.update(
-            state, gradient, seed, step_size=step_size, momentum_decay=0.1, temperature=1.0
-        )
-    return state
-
-
-def start() -> sghmc.State:
-    return sghmc.init([tf.ones([5, 2]), tf.ones([5], tf.float64)])
-
-
-def test_resumed_chain_is_the_same_chain_and_is_traced_once() -> None:
-    traces = []
-
-    @tf.function
-    def compiled(*args: Any) -> sghmc.State:
-        traces.append(None)
-        return run(*args)
-
-    zero, ten, twenty, h = tf.constant(0), tf.constant(10), tf.constant(20), tf.constant(0.1)
-    whole = compiled(start(), zero, twenty, h)
-    halves = compiled(compiled(start(), zero, ten, h), ten, twenty, h)
-    tf.nest.map_structure(np.testing.assert_array_equal, whole, halves)
-    compiled(start(), zero, twenty, tf.constant(0.05))  # a schedule does not retrace either
-    assert len(traces) == 1
-
-
-def test_eager_graph_and_xla_agree() -> None:
-    args = (start(), tf.constant(0), tf.constant(20), tf.constant(0.1))
-    eager_state = args[0]
-    for i in range(20):
-        eager_state = run(eager_state, i, i + 1, args[3])
-    for compiled in (tf.function(run), tf.function(run, jit_compile=True)):
-        tf.nest.map_structure(
-            lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), compiled(*args), eager_state
-        )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,9 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae.mcmc import noise, preconditioned_sgld, sghmc, sgld
+from tests.mcmc.assertions import assert_near, run
+from tests.mcmc.densities import GAUSSIAN
+from tests.mcmc.harness import case_named
 
 SEED = tf.constant([1, 2])
 POSITION = [tf.constant([1.0, -2.0], tf.float64), tf.constant([[3.0]])]
@@ -42,20 +45,19 @@ def test_it_is_sghmc_without_memory(kind: str) -> None:
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
-def test_gradient_noise_heats_as_documented(gaussian: Any) -> None:
+def test_gradient_noise_heats_as_documented() -> None:
     # Also the closed form: the covariance is T' [A - e A^2 / 4]^-1.
     e, deviation = 0.2, 2.0
-    _, moments = gaussian.run(
-        lambda state, gradient, seed: sgld.update(state, gradient, seed, step_size=e),
-        sgld.init(tf.zeros([4000, 2])),
+    path = run(
+        case_named("sgld"),
+        GAUSSIAN.log_prob,
+        step_size=e,
         num_burnin_steps=300,
-        num_steps=300,
-        gradient_noise=deviation,
+        gradient_noise=(deviation, deviation),
     )
-    precision, temperature = gaussian.precision, 1 + e * deviation**2 / 4  # 1.2
-    moments.assert_near(
-        moments.second, temperature * np.linalg.inv(precision - e / 4 * precision @ precision)
-    )
+    precision, temperature = GAUSSIAN.precision, 1 + e * deviation**2 / 4  # 1.2
+    covariance = temperature * np.linalg.inv(precision - e / 4 * precision @ precision)
+    assert_near(path.second_about(GAUSSIAN.mean), covariance)
 
 
 @pytest.mark.parametrize("adapt", [True, False, tf.constant(True), tf.constant(False)])

@@ -9,6 +9,9 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae.mcmc import noise, sghmc, sgnht
+from tests.mcmc.assertions import assert_near, run
+from tests.mcmc.densities import GAUSSIAN
+from tests.mcmc.harness import case_named
 
 SEED = tf.constant([1, 2])
 
@@ -47,28 +50,28 @@ def test_with_a_held_thermostat_it_is_sghmc() -> None:
     np.testing.assert_allclose(one.position, other.position, rtol=1e-6)
 
 
-def test_it_absorbs_gradient_noise(gaussian: Any) -> None:
+def test_it_absorbs_gradient_noise() -> None:
     # Noise that heats SGHMC by the factor 1 + h^2 v / (2 a T) = 1.9.
     h, a, deviation = 0.15, 0.05, 2.0
-    last, moments = gaussian.run(
-        lambda state, gradient, seed: sgnht.update(
-            state, gradient, seed, step_size=h, momentum_decay=a
-        ),
-        sgnht.init(tf.zeros([4000, 2]), momentum_decay=a, chain_ndims=1),
+    path = run(
+        case_named("sgnht"),
+        GAUSSIAN.log_prob,
+        step_size=h,
         num_burnin_steps=500,
         num_steps=500,
-        gradient_noise=deviation,
+        overrides={"friction": a / h},
+        gradient_noise=(deviation, deviation),
     )
     # The thermostat: mean b = a + h^2 v / (2 T), variance h^2 T / n. Both to first order in b: the
     # decay z at which momenta have the variance T h^2 solves z (2 - z) = 2 b where it is constant.
     b = a + h**2 * deviation**2 / 2
-    thermostat = last.thermostat.numpy().astype(float)
-    assert abs(thermostat.mean() - b) < b**2 + 5 * thermostat.std() / np.sqrt(4000)
+    thermostat = path.state[0].shared["thermostat"].numpy().astype(float)
+    assert abs(thermostat.mean() - b) < b**2 + 5 * thermostat.std() / np.sqrt(thermostat.size)
     np.testing.assert_allclose(thermostat.std(), h / np.sqrt(2), rtol=0.1)
     # Positions: too cold by b / 2, as documented, and not too hot by 0.9.
-    expected = (1 - b / 2) * gaussian.covariance
-    moments.assert_near(moments.mean, gaussian.mean)
-    moments.assert_near(moments.second, expected, bias=0.03)
+    expected = (1 - b / 2) * GAUSSIAN.covariance
+    assert_near(path.mean, GAUSSIAN.mean)
+    assert_near(path.second_about(GAUSSIAN.mean), expected, bias=0.03)
 
 
 def test_a_thermostat_for_each_chain_or_one() -> None:

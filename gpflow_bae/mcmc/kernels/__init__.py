@@ -27,19 +27,18 @@ from gpflow_bae.mcmc.kernels.metropolis import (
     LangevinGradientKernelResults,
 )
 from gpflow_bae.mcmc.kernels.replica_exchange import replica_exchange
-from gpflow_bae.mcmc.kernels.sghmc import (
+from gpflow_bae.mcmc.kernels.uncalibrated import (
     SGHMC,
+    SGLD,
+    SGNHT,
     AdaptiveSGHMC,
     AdaptiveSGHMCKernelResults,
-    SGHMCKernelResults,
-)
-from gpflow_bae.mcmc.kernels.sgld import (
-    SGLD,
     PreconditionedSGLD,
     PreconditionedSGLDKernelResults,
+    SGHMCKernelResults,
     SGLDKernelResults,
+    SGNHTKernelResults,
 )
-from gpflow_bae.mcmc.kernels.sgnht import SGNHT, SGNHTKernelResults
 
 __all__ = [
     "SGHMC",
