@@ -46,6 +46,7 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
     import numpy as np
 
     from experiments.gplvm import models
+    from gpflow_bae import inference
     from gpflow_bae.data import SparseTable
     from gpflow_bae.datasets import movielens
 
@@ -84,8 +85,8 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
         mean, _ = posterior.predict_y(part.users, part.films, num_draws=50)
         return np.square(np.clip(mean + centre, 1, 5) - part.values)
 
-    of_all = model.latents_for_new(table(seen, hidden), seed=options.seed)
-    of_seen = model.latents_for_new(table(seen), seed=options.seed)
+    of_all = inference.latents_for_new(model, table(seen, hidden), seed=options.seed)
+    of_seen = inference.latents_for_new(model, table(seen), seed=options.seed)
     all_squares = np.concatenate([squares(of_all, part) for part in (seen, hidden)])
     scores = {
         "rmse_reconstruction": float(np.sqrt(all_squares.mean())),

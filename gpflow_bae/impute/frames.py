@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from ..data import MultiOutputTable, pad_tasks
-from .user_table import INTERVAL, UserTable, input_scaling
+from .user_table import UserTable, input_scaling
 
-__all__ = ["fill_frame", "read_file", "read_frame", "write_file"]
+__all__ = ["read_file", "read_frame", "write_file"]
 
 
 def read_frame(
@@ -79,36 +79,6 @@ def write_file(frame: pd.DataFrame, path: str | pathlib.Path) -> None:
         frame.to_parquet(path, index=False)
     else:
         frame.to_csv(path, index=False)
-
-
-def fill_frame(user: UserTable, mean: np.ndarray, variance: np.ndarray) -> pd.DataFrame:
-    """The DataFrame with its holes filled, and beside each output its uncertainty.
-
-    ``<output>_sd``, ``<output>_lower`` and ``<output>_upper`` (90 % interval) are there for filled
-    cells and missing elsewhere. Observed cells stay as they are, text as text.
-
-    :param mean, variance: [T, N, P], in the units of the outputs.
-    """
-    filled = user.source.copy()
-    real = user.rows >= 0
-    index = user.rows[real]
-    for p, name in enumerate(user.table.output_names):
-        hole = ~user.table.observed[..., p][real]
-        value, sd = mean[..., p][real], np.sqrt(variance[..., p][real])
-        column = filled[name].to_numpy(dtype=object, copy=True)
-        as_text = isinstance(column[0], str)
-        for row, v in zip(index[hole], value[hole], strict=True):
-            column[row] = f"{v:.10g}" if as_text else v
-        filled[name] = column if as_text else column.astype(float)
-        for suffix, bound in (
-            ("sd", sd),
-            ("lower", value - INTERVAL * sd),
-            ("upper", value + INTERVAL * sd),
-        ):
-            beside = np.full(len(filled), np.nan)
-            beside[index[hole]] = bound[hole]
-            filled[f"{name}_{suffix}"] = beside
-    return filled
 
 
 def _check_columns(raw: pd.DataFrame, named: Sequence[str]) -> None:

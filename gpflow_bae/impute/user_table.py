@@ -64,14 +64,42 @@ class UserTable:
         :param mean, variance: [T, N, P], in the units of the outputs.
         """
         if not isinstance(self.source, np.ndarray):
-            from .frames import fill_frame
-
-            return fill_frame(self, mean, variance)
+            return _fill_frame(self, mean, variance)
         observed = self.table.observed
         filled = np.where(observed, self.table.Y, mean)
         sd = np.where(observed, 0.0, np.sqrt(variance))
         bounds = (filled, sd, filled - INTERVAL * sd, filled + INTERVAL * sd)
         return Imputed(*(array.reshape(self.source.shape) for array in bounds))
+
+
+def _fill_frame(user: UserTable, mean: np.ndarray, variance: np.ndarray) -> Any:
+    """The DataFrame with its holes filled, and beside each output its uncertainty.
+
+    ``<output>_sd``, ``<output>_lower`` and ``<output>_upper`` (90 % interval) are there for filled
+    cells and missing elsewhere. Observed cells stay as they are, text as text.
+
+    :param mean, variance: [T, N, P], in the units of the outputs.
+    """
+    filled = user.source.copy()
+    real = user.rows >= 0
+    index = user.rows[real]
+    for p, name in enumerate(user.table.output_names):
+        hole = ~user.table.observed[..., p][real]
+        value, sd = mean[..., p][real], np.sqrt(variance[..., p][real])
+        column = filled[name].to_numpy(dtype=object, copy=True)
+        as_text = isinstance(column[0], str)
+        for row, v in zip(index[hole], value[hole], strict=True):
+            column[row] = f"{v:.10g}" if as_text else v
+        filled[name] = column if as_text else column.astype(float)
+        for suffix, bound in (
+            ("sd", sd),
+            ("lower", value - INTERVAL * sd),
+            ("upper", value + INTERVAL * sd),
+        ):
+            beside = np.full(len(filled), np.nan)
+            beside[index[hole]] = bound[hole]
+            filled[f"{name}_{suffix}"] = beside
+    return filled
 
 
 def input_scaling(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
