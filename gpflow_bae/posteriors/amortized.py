@@ -215,7 +215,7 @@ class Posterior(BankPosterior):
         Xnew = None if Xnew is None else as_inputs(Xnew)
         latents = self.latents if given is None else None
         if latents is not None:
-            latents = latents.astype(gpflow.default_float(), copy=False)
+            latents = latents.astype(gpflow.default_float())
             if Xnew is None:
                 return LatentSamples(latents, np.zeros_like(latents))
         points = (Y if Xnew is None else Xnew).shape[-2]

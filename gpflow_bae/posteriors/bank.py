@@ -67,9 +67,9 @@ class Bank:
             object.__setattr__(self, name, value)  # frozen for everyone else
 
         for name in ("parameters", "encoder", "trace"):
-            keep(name, {k: np.asarray(v) for k, v in getattr(self, name).items()})
+            keep(name, {k: np.asarray(v, order="C") for k, v in getattr(self, name).items()})
         if self.latents is not None:
-            keep("latents", np.asarray(self.latents))
+            keep("latents", np.asarray(self.latents, order="C"))
         plain = json.dumps(dict(self.settings), default=_plain)
         keep("settings", json.loads(plain))
         keep("versions", dict(self.versions))

@@ -81,17 +81,22 @@ def assert_close(found: Any, expected: Any) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
 
 
-# All samples of a call at once; two, where the last chunk is filled up; one.
-@pytest.fixture(params=[2**28, 4000, 1], ids=["one call", "chunks", "one by one"])
-def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(sample_loop, "MEMORY_PER_CALL", request.param)
+@pytest.fixture(params=["one call", "chunks"])
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Enough for the six samples at once, or for four: the second chunk is filled up."""
+
+    def fours(*_: Any) -> list[tuple[np.ndarray, int]]:
+        return [(np.arange(4), 4), (np.array([4, 5, 5, 5]), 2)]
+
+    if request.param == "chunks":
+        monkeypatch.setattr(sample_loop, "_chunks", fours)
     return request.param
 
 
 @pytest.mark.parametrize("kind", ["posterior", "with_codes"])
 @pytest.mark.parametrize("Xnew", [None, small.X_NEW[None]], ids=["train", "new"])
 def test_predictions_are_those_of_a_loop(
-    kind: str, Xnew: Any, memory: int, request: pytest.FixtureRequest
+    kind: str, Xnew: Any, memory: str, request: pytest.FixtureRequest
 ) -> None:
     """Six samples of two chains, each with its own parameters, encoder, codes and seeds."""
     posterior: Posterior = request.getfixturevalue(kind)
@@ -103,7 +108,7 @@ def test_predictions_are_those_of_a_loop(
     assert_close(prediction, predict_by_loop(posterior, Xnew, seed=5))
 
 
-def test_codes_are_those_of_a_loop(posterior: Posterior, memory: int) -> None:
+def test_codes_are_those_of_a_loop(posterior: Posterior, memory: str) -> None:
     _, Y = small.data()
     draws = posterior.encode(Y, num_draws=NUM_DRAWS, seed=2)
     rows, side = tf.constant(Y, tf.float32), side_inputs(posterior.model.encoder, None)
@@ -135,7 +140,7 @@ def test_a_bank_without_encoder_leaves_the_models_own(posterior: Posterior) -> N
     assert_close(*(p.predict(small.X_NEW, **options) for p in (without, repeated)))
 
 
-def test_tempered_predictions_are_those_of_a_loop(memory: int) -> None:
+def test_tempered_predictions_are_those_of_a_loop(memory: str) -> None:
     posterior = small.tempered()
     rows = small.rows()
     observed = ~np.isnan(rows)
