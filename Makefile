@@ -37,10 +37,10 @@ demo: $(STAMP) ## Recover moving-ball trajectories from pixels (SGP-BAE and VAE,
 	@find $(DEMO_DIR) -name '*.png' | sort | sed 's/^/  /'
 
 test: $(STAMP) ## Run all tests.
-	$(PY) -m pytest -n $(TEST_PROCESSES) --dist=loadfile
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist=worksteal
 
 test-min: $(MIN_STAMP) ## Run all tests with the oldest versions that setup.py allows.
-	$(MIN_VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --dist=loadfile
+	$(MIN_VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --dist=worksteal
 
 $(MIN_STAMP): setup.py pyproject.toml constraints-min.txt gpflow_bae/versions.py
 	$(PYTHON) -m venv $(MIN_VENV)

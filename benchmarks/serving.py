@@ -96,6 +96,7 @@ def make_posterior(num_samples: int):
 
     from experiments.rotated_mnist.networks import NUM_PIXELS, conv_decoder, conv_encoder
     from gpflow_bae import encoders, inducing_variables, kernels, likelihoods, models
+    from gpflow_bae.data import Observations
     from gpflow_bae.posteriors import Posterior
 
     keras.utils.set_random_seed(0)
@@ -128,7 +129,8 @@ def make_posterior(num_samples: int):
     parameters = samples([p.unconstrained_variable for p in model.sampled_parameters])
     X = tf.constant(np.column_stack([np.arange(NUM_OBJECTS), np.zeros(NUM_OBJECTS)])[None])
     Y = tf.zeros([1, NUM_OBJECTS, NUM_PIXELS])
-    return Posterior(model, parameters, samples(model.encoder_variables), X, Y)
+    data = Observations(X, Y, None)
+    return Posterior.from_arrays(model, data, parameters, samples(model.encoder_variables))
 
 
 def _milliseconds(signature, request: dict, repeats: int) -> list[float]:

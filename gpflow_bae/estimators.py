@@ -53,7 +53,7 @@ class TemperedAutoencoder:
         """
         if codes not in ("samples", "mean"):
             raise ValueError(f'codes must be "samples" or "mean", got {codes!r}.')
-        of_model = {
+        of_model: dict[str, Any] = {
             "weight_prior": weight_prior,
             "noise_variance": noise_variance,
             "noise_prior": noise_prior,

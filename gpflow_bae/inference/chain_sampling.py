@@ -18,7 +18,6 @@ from ..data import Observations
 from ..mcmc import State
 from ..mcmc.algorithm import SamplingAlgorithm
 from .chains import chain_seeds, map_chains, of_chain, stack_chains
-from .encoder_fit import EncoderState
 from .naming import from_arrays, leaf_names, to_arrays
 from .run import Algorithm, Trace
 from .settings import AmortizedSettings
@@ -37,7 +36,7 @@ class Chain(NamedTuple):
     """Where one chain is; with a leading axis of chains in every leaf, where all are."""
 
     sampler: State  # its structures are Points
-    encoder: EncoderState | tuple[()]  # () where nothing is amortised
+    encoder: Any  # an EncoderState; () where nothing is amortised
 
 
 class RoundStatistics(NamedTuple):
@@ -223,8 +222,10 @@ class ChainSampling(Algorithm):
         """What a round reports, with the finiteness of what the sampler holds."""
         held = tf.nest.flatten((state.position, state.elements))
         finite = tf.stack([tf.reduce_all(tf.math.is_finite(v)) for v in held])
-        numbers = (tf.cast(v, gpflow.default_float()) for v in (log_prior, log_likelihood, loss))
-        return RoundStatistics(*numbers, finite)
+        dtype = gpflow.default_float()
+        return RoundStatistics(
+            tf.cast(log_prior, dtype), tf.cast(log_likelihood, dtype), tf.cast(loss, dtype), finite
+        )
 
     # What a run asks.
 
@@ -296,7 +297,8 @@ class ChainSampling(Algorithm):
             self.codes(of_chain(state, c), self.seed_of(c, number - 1))
             for c in range(self.num_chains)
         ]
-        return arrays if codes[0] is None else arrays | {"latents": np.stack(codes)}
+        latents = [np.asarray(v) for v in codes if v is not None]
+        return arrays | {"latents": np.stack(latents)} if latents else arrays
 
     def assign(self, state: Chain) -> None:
         """Leave the model at the first chain's parameters and encoder."""

@@ -40,7 +40,7 @@ def sampling_algorithm(model: Any) -> type[ChainSampling]:
 
 def sample_amortized(
     model: BayesianAutoencoder | TemperedBAE,
-    data: tuple[Any, Any] | Observations,
+    data: Any,
     settings: AmortizedSettings | str = "quick",
     *,
     sampler: SamplingAlgorithm | None = None,
@@ -54,7 +54,7 @@ def sample_amortized(
     jit_compile: bool | None = None,
     progress: bool = True,
     callback: Callable[[int, Trace], None] | None = None,
-) -> Posterior | TemperedPosterior:
+) -> Any:
     """Sample codes and parameters of ``model`` jointly with Algorithm 1 of Tran et al. (2023).
 
     Of a variational model the parameters alone are sampled, under its bound, while the encoder is

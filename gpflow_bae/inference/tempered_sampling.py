@@ -13,7 +13,7 @@ import tensorflow as tf
 from ..data import prepare_data
 from ..mcmc import parallel_tempering
 from ..models import TemperedBAE
-from ..posteriors import TemperedPosterior
+from ..posteriors import Bank, TemperedPosterior
 from . import whitening
 from .checkpoints import RunDirectory
 from .run import run
@@ -96,13 +96,13 @@ def sample_tempered(
             f"max_steps = {max_steps} ends before the first sample, which is drawn at step "
             f"{settings.num_burnin + settings.steps_per_sample}; the run can be resumed."
         )
-    parameters = [
-        np.stack([s[f"parameters/{path}"] for s in found.samples]) for path in model.sampled_paths
-    ]
-    return TemperedPosterior(
-        model,
-        parameters,
-        found.trace,
-        swap_rate=parallel_tempering.swap_rate(found.state.tempering),
+    traces = {f"trace/{name}": np.moveaxis(v, 0, 1) for name, v in found.trace.items()}
+    bank = Bank.of_samples(
+        found.samples,
+        type(model).__name__,
+        traces,
+        settings=dataclasses.asdict(settings) | {"seed": seed},
         seconds=seconds,
     )
+    swap_rate = parallel_tempering.swap_rate(found.state.tempering)
+    return TemperedPosterior(model, bank, swap_rate=swap_rate)

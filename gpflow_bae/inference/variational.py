@@ -200,11 +200,11 @@ def fit_variational(
         steps_per_call=steps_per_call,
         jit_compile=jit_compile,
     )
-    directory = out_dir
-    if out_dir is not None and not isinstance(out_dir, RunDirectory):
-        directory = RunDirectory(out_dir, fit.describe(), resume)
-    elif out_dir is not None:
+    directory = None
+    if isinstance(out_dir, RunDirectory):
         directory = out_dir.child("variational", fit.describe())
+    elif out_dir is not None:
+        directory = RunDirectory(out_dir, fit.describe(), resume)
     finished = run(
         fit,
         lambda: None,

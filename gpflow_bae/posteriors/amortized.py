@@ -35,23 +35,13 @@ class Posterior(BankPosterior):
     averaged codes mean nothing, so chains are compared through predicted observations.
     """
 
-    def __init__(self, model: BayesianAutoencoder, bank: Any, data: Any, *old: Any, **older: Any):
+    def __init__(self, model: BayesianAutoencoder, bank: Bank, data: Any):
         """
         :param bank: the samples, a :class:`~gpflow_bae.posteriors.Bank`.
         :param data: training data, which predictions condition on unless told otherwise:
             :class:`~gpflow_bae.data.Observations`, or ``(X, Y)`` with NaN where missing.
-        :param old: callers that have no bank may pass ``parameters, encoder, X, Y, latents,
-            temperature, history, seconds, warm_start_losses, mask`` in place of bank and data, as
-            :meth:`from_arrays` describes them.
         :raises ValueError: if ``bank`` holds samples of another model, or codes of other data.
         """
-        if not isinstance(bank, Bank):
-            bank, data = bank_of_lists(model, bank, data, *old, **older)
-        elif old or older:
-            raise TypeError(
-                f"Posterior(model, bank, data) takes nothing more, got {[*old, *older]}; what the "
-                "run says of itself is in the bank."
-            )
         super().__init__(model, bank)
         self.data = prepare_data(model, data)
         points = tuple(self.data.Y.shape[:2])
@@ -84,8 +74,7 @@ class Posterior(BankPosterior):
         :param kwargs: ``temperature``; ``history``, log prior, log likelihood and encoder loss of
             each round [rounds, 3]; ``seconds`` by phase; ``warm_start_losses`` [steps].
         """
-        arrays = (parameters, encoder, data.X, data.Y, latents)
-        return cls(model, *bank_of_lists(model, *arrays, mask=data.mask, **kwargs))
+        return cls(model, bank_of_lists(model, parameters, encoder, latents, **kwargs), data)
 
     @classmethod
     def from_point(

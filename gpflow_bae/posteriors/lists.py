@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from gpflow.base import TensorType
 
-from ..data import Observations
 from ..models import BayesianAutoencoder
 from .bank import Bank
 
@@ -20,16 +18,13 @@ def bank_of_lists(
     model: BayesianAutoencoder,
     parameters: Sequence[np.ndarray],
     encoder: Sequence[np.ndarray],
-    X: TensorType | None,
-    Y: TensorType,
     latents: np.ndarray | None = None,
     temperature: float = 1.0,
     history: np.ndarray | None = None,
     seconds: Mapping[str, float] | None = None,
     warm_start_losses: np.ndarray | None = None,
-    mask: TensorType | None = None,
-) -> tuple[Bank, Observations]:
-    """A bank of one chain, of lists in the order of the model's paths, and the data."""
+) -> Bank:
+    """A bank of one chain, of lists in the order of the model's paths."""
 
     def named(part: str, paths: Sequence[str], arrays: Sequence[np.ndarray]) -> dict:
         if len(paths) != len(arrays):
@@ -45,7 +40,7 @@ def bank_of_lists(
         trace = {name: column[None] for name, column in zip(HISTORY, columns, strict=True)}
     if warm_start_losses is not None:
         trace["warm_start_loss"] = np.asarray(warm_start_losses)[None]
-    bank = Bank(
+    return Bank(
         named("parameters", model.sampled_paths, parameters),
         named("encoder", model.encoder_paths, encoder),
         None if latents is None else np.asarray(latents)[None],
@@ -54,4 +49,3 @@ def bank_of_lists(
         trace,
         seconds=seconds or {},
     )
-    return bank, Observations(X, Y, mask)

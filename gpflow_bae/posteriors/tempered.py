@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import gpflow
@@ -30,33 +29,18 @@ class TemperedPosterior(BankPosterior):
     def __init__(
         self,
         model: TemperedBAE,
-        parameters: Any,
-        trace: Mapping[str, np.ndarray] | None = None,
+        bank: Bank,
         *,
         swap_rate: np.ndarray,
-        seconds: Mapping[str, float] | None = None,
     ):
         """
-        :param parameters: a :class:`~gpflow_bae.posteriors.Bank` whose chains are the replicas; or
-            unconstrained values [S, R, ...] in the order of ``model.sampled_paths``.
-        :param trace: beside a list of values, statistics of every step [steps, R]; see
-            :class:`~gpflow_bae.inference.TemperedTrace`.
+        :param bank: its chains are the replicas, its trace has statistics of every step (see
+            :class:`~gpflow_bae.inference.TemperedTrace`).
         :param swap_rate: share of swaps accepted between neighbouring rungs [R - 1], while their
             temperatures differed.
-        :param seconds: beside a list of values, what the run took, by phase.
         :raises ValueError: if the bank holds samples of another model.
         """
-        if not isinstance(parameters, Bank):
-            named = zip(model.sampled_paths, parameters, strict=True)
-            parameters = Bank(
-                {path: np.moveaxis(values, 1, 0) for path, values in named},
-                {},
-                None,
-                type(model).__name__,
-                trace={name: np.moveaxis(v, 0, 1) for name, v in (trace or {}).items()},
-                seconds=seconds or {},
-            )
-        super().__init__(model, parameters)
+        super().__init__(model, bank)
         self.swap_rate = np.asarray(swap_rate)
         self._encode = SampleLoop(self._encode_one)
         self._decode = SampleLoop(self._decode_one)

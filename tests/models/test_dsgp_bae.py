@@ -214,7 +214,7 @@ def test_predictions_draw_for_each_sample() -> None:
         for v in functional.unconstrained_values(model.sampled_parameters)
     ]
     encoder = [np.repeat(v.numpy()[None], 3, 0) for v in model.encoder_variables]
-    posterior = Posterior(model, values, encoder, data.X, data.Y, np.zeros((3, 1, N, L)))
+    posterior = Posterior.from_arrays(model, data, values, encoder, np.zeros((3, 1, N, L)))
     Xnew = np.array([[0.5], [2.5]])
     for arguments in ((Xnew,), (Xnew, (X, Y)), (None, (X, Y))):
         one, again = (posterior.latent_samples(*arguments, seed=1) for _ in range(2))

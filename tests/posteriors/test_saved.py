@@ -102,22 +102,6 @@ def test_tempered_chains_come_back(tmp_path: pathlib.Path) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_bank_of_lists_is_that_of_a_bank() -> None:
-    """What a sampler hands over: values [S, R, ...] and a trace [steps, R]."""
-    tempered = small.tempered()
-    again = TemperedPosterior(
-        tempered.model,
-        [np.moveaxis(v, 0, 1) for v in tempered.parameters],
-        tempered.trace,
-        swap_rate=tempered.swap_rate,
-        seconds=tempered.seconds,
-    )
-    for part in ("parameters", "trace"):
-        for name, values in getattr(tempered.bank, part).items():
-            np.testing.assert_array_equal(getattr(again.bank, part)[name], values)
-    assert again.seconds == tempered.seconds
-
-
 def narrow() -> models.SGPBAE:
     networks = {"decoder": small.dense(1, small.P), "encoder": small.dense(2 * small.P, 1)}
     return small.make_model(latent_dim=1, **networks)
@@ -163,8 +147,6 @@ def test_codes_of_other_data_are_refused(posterior: Posterior) -> None:
     fewer = Observations(data.X[:, :4], data.Y[:, :4], None)
     with pytest.raises(ValueError, match=r"codes of \(3, 6\) tasks and points, data has \(3, 4\)"):
         Posterior(posterior.model, posterior.bank, fewer)
-    with pytest.raises(TypeError, match="takes nothing more, got \\['temperature'\\]"):
-        Posterior(posterior.model, posterior.bank, data, temperature=2.0)
 
 
 def test_chains_are_chains_in_arviz(posterior: Posterior) -> None:

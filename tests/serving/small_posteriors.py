@@ -46,7 +46,7 @@ def posterior(model: Any, num_samples: int = 5, num_tasks: int = 1) -> Posterior
     prepared = prepare_data(model, data(num_tasks))
     parameters = scattered([p.unconstrained_variable for p in model.sampled_parameters])
     encoder = scattered(model.encoder_variables)
-    return Posterior(model, parameters, encoder, prepared.X, prepared.Y, mask=prepared.mask)
+    return Posterior.from_arrays(model, prepared, parameters, encoder)
 
 
 def common(encoder_outputs: int = 2 * L) -> dict[str, Any]:

@@ -158,12 +158,14 @@ def test_a_tempered_posterior_is_served() -> None:
     model = models.TemperedBAE(small.network(P, L), small.network(L, P))
     rng = np.random.default_rng(0)
     parameters = [
-        (0.3 * rng.standard_normal((3, 2, *p.unconstrained_variable.shape))).astype(
+        (0.3 * rng.standard_normal((2, 3, *p.unconstrained_variable.shape))).astype(
             p.unconstrained_variable.dtype.as_numpy_dtype
         )
         for p in model.sampled_parameters
     ]
-    posterior = TemperedPosterior(model, parameters, {}, swap_rate=np.zeros(1))
+    draws = dict(zip(model.sampled_paths, parameters, strict=True))
+    bank = Bank(draws, {}, None, "TemperedBAE")
+    posterior = TemperedPosterior(model, bank, swap_rate=np.zeros(1))
     codes = posterior.encode(rows())
     live = served(posterior, encoders_per_request=6)
     answer = live.answer("encode", SEED, y=rows())
