@@ -48,7 +48,6 @@ def fit_predict(
     linear: bool = True,
     log_outputs: bool = False,
     num_samples: int = 100,
-    sharing: gp_fitting.Sharing = "shared",
     settings: gp_fitting.FitSettings | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fits the chain output by output, and predicts by samples that run through it.
@@ -67,7 +66,6 @@ def fit_predict(
     :param log_outputs: Whether the chain is one of log outputs, as in the paper's Jura experiment;
         moments are those of the lognormal distributions.
     :param num_samples: Samples of the chain.
-    :param sharing: How tasks are related, see :data:`gp_fitting.Sharing`.
     :param settings: Of the fits.
     :raises ValueError: If an output is never observed or constant, an argument is unknown, or
         ``log_outputs`` meets outputs that are not positive.
@@ -78,7 +76,7 @@ def fit_predict(
         raise ValueError(f"num_samples is {num_samples}; at least 1 is needed.")
     scale = Standardiser.fit(table.Y, table.output_names, log_outputs)
     Y = scale.transform(table.Y)
-    chain = _Chain(table, Y, kernel, linear, num_samples, seed, settings, sharing)
+    chain = _Chain(table, Y, kernel, linear, num_samples, seed, settings)
     for group in _groups(order, table):
         group = list(group)
         while group:
@@ -106,11 +104,10 @@ class _Chain:
         num_samples: int,
         seed: int,
         settings: gp_fitting.FitSettings | None,
-        sharing: gp_fitting.Sharing,
     ) -> None:
         self.X, self.Y, self.rows = table.X, Y, table.rows
         self.kernel, self.linear = kernel, linear
-        self.seed, self.settings, self.sharing = seed, settings, sharing
+        self.seed, self.settings = seed, settings
         self.rng = np.random.default_rng(seed)
         self.order: list[int] = []
         self.samples = np.tile(Y, (num_samples, 1, 1, 1))
@@ -126,7 +123,6 @@ class _Chain:
             self._make_kernel,
             self.seed,
             self.settings,
-            self.sharing,
         )
         return fitted, np.count_nonzero(~np.isnan(self.Y[..., p]))
 

@@ -31,8 +31,12 @@ TABLES = {
 def define_flags(name: str) -> None:
     """Flags that one table alone has."""
     if name == "eeg_large":
-        regimes, text = ["50/50", "10/50"], "Per cent missing in training and test recordings."
-        flags.DEFINE_enum("regime", "50/50", regimes, text)
+        flags.DEFINE_enum(
+            "regime",
+            "50/50",
+            ["50/50", "10/50"],
+            "Per cent missing in training and test recordings.",
+        )
     elif name == "japan_weather":
         flags.DEFINE_integer("test_year", 1981, "1981, or 1980 for the hidden cells of training.")
     elif name == "bouncing_ball":

@@ -134,7 +134,8 @@ def test_sharing_says_how_tasks_are_related() -> None:
     y = Standardiser.fit(table.Y).transform(table.Y)[..., 0]
 
     def fit(X: np.ndarray, y: np.ndarray, sharing: Any = "shared") -> gp_fitting.Regressions:
-        return gp_fitting.fit(X, y, gpflow.kernels.SquaredExponential, 0, ONE_RUN, sharing)
+        settings = dataclasses.replace(ONE_RUN, sharing=sharing)
+        return gp_fitting.fit(X, y, gpflow.kernels.SquaredExponential, 0, settings)
 
     apart = table.X + np.array([[[0.0]], [[0.5]]])  # one function may not have two values
     stacked, joint = fit(apart, y, "stacked"), fit(apart.reshape(1, -1, 1), y.reshape(1, -1))
@@ -166,7 +167,8 @@ def test_a_task_without_points_has_the_prior() -> None:
     # Far from all data the first task has its prior as well.
     for moment, expected in zip(shared.predict(1, far), shared.predict(0, far), strict=True):
         np.testing.assert_allclose(moment, expected, atol=1e-9)
-    separate = gp_fitting.fit(table.X, y, make_kernel, 0, SHORT_RUN, "separate")
+    apart = dataclasses.replace(SHORT_RUN, sharing="separate")
+    separate = gp_fitting.fit(table.X, y, make_kernel, 0, apart)
     assert [float(m[0]) for m in separate.predict(1, far)] == [0.0, 1.0]
     assert len(separate.predict(0, far[:0])[0]) == 0
     with pytest.raises(ValueError, match="nothing to fit"):

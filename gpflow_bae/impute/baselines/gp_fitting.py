@@ -39,6 +39,7 @@ class FitSettings:
     max_iterations: of each run.
     max_points: a task with more is fitted by sparse regression (SGPR, Titsias 2009).
     num_inducing: M of that; inducing inputs are the k-means centres of the inputs, and stay there.
+    sharing: how tasks are related.
     max_training_points: hyperparameters see a random subset of the tasks with so many points in
         all (at least one task); predictions use all points of their own task.
     """
@@ -49,8 +50,11 @@ class FitSettings:
     max_points: int = 2000
     num_inducing: int = 512
     max_training_points: int = 8000
+    sharing: Sharing = "shared"
 
     def __post_init__(self) -> None:
+        if self.sharing not in get_args(Sharing):
+            raise ValueError(f"sharing is {self.sharing!r}; expected one of {get_args(Sharing)}.")
         for name in (
             "num_restarts",
             "max_iterations",
@@ -91,7 +95,6 @@ def fit(
     make_kernel: Callable[[], gpflow.kernels.Kernel],
     seed: int,
     settings: FitSettings | None = None,
-    sharing: Sharing = "shared",
 ) -> Regressions:
     """Regressions with zero mean and Gaussian noise, of maximum marginal likelihood.
 
@@ -102,22 +105,18 @@ def fit(
     :param y: One standardised output; NaN where missing.
     :param make_kernel: A new kernel with the values to start from.
     :param seed: Of restarts, of the subset of tasks and of k-means.
-    :param sharing: How tasks are related.
-    :raises ValueError: If nothing is observed, ``sharing`` is unknown, or no run reached a finite
-        marginal likelihood.
+    :raises ValueError: If nothing is observed, or no run reached a finite marginal likelihood.
     """
-    if sharing not in get_args(Sharing):
-        raise ValueError(f"sharing is {sharing!r}; expected one of {get_args(Sharing)}.")
     if np.isnan(y).all():
         raise ValueError("y has no observation, so there is nothing to fit a regression to.")
     settings = FitSettings() if settings is None else settings
     shown = ~np.isnan(y)
     data = [(X[t][shown[t]], y[t][shown[t]]) for t in range(len(y))]
-    if sharing == "stacked":
+    if settings.sharing == "stacked":
         stack = (X[shown], y[shown])
         functions, evidence = _fit([stack], make_kernel(), seed, settings)
         return Regressions(functions * len(y), evidence)
-    if sharing == "shared":
+    if settings.sharing == "shared":
         return Regressions(*_fit(data, make_kernel(), seed, settings))
     functions, evidence = [], 0.0
     for task in data:

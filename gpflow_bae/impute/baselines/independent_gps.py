@@ -21,7 +21,6 @@ def fit_predict(
     table: MultiOutputTable,
     seed: int = 0,
     *,
-    sharing: gp_fitting.Sharing = "shared",
     settings: gp_fitting.FitSettings | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Regression of each standardised output on the inputs; squared exponential kernel with ARD.
@@ -30,9 +29,8 @@ def fit_predict(
     ``settings.max_points`` points a task, sparse (SGPR) above.
 
     :param seed: Of the restarts.
-    :param sharing: How tasks are related, see :data:`gp_fitting.Sharing`.
     :param settings: Of the fit.
-    :raises ValueError: If an output is never observed or constant, or ``sharing`` is unknown.
+    :raises ValueError: If an output is never observed or constant.
     """
     scale = Standardiser.fit(table.Y, table.output_names)
     Y, rows = scale.transform(table.Y), table.rows
@@ -45,7 +43,6 @@ def fit_predict(
             lambda: gpflow.kernels.SquaredExponential(lengthscales=lengthscales),
             seed,
             settings,
-            sharing,
         )
         for t in range(table.num_tasks):
             mean[t, rows[t], p], variance[t, rows[t], p] = fitted.predict(t, table.X[t, rows[t]])
