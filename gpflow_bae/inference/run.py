@@ -106,7 +106,7 @@ def run(
         number, seconds = int(found.pop("run/number")), float(found.pop("run/seconds"))
         samples = directory.read_samples(int(found.pop("run/num_samples")))
         names = [name for name in found if name.startswith("trace/")]
-        traces = [{name.removeprefix("trace/"): found.pop(name) for name in names}]
+        traces = [{n.removeprefix("trace/"): found.pop(n) for n in names}] if names else []
         state = algorithm.restore(found)
 
     def save() -> None:

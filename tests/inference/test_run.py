@@ -1,0 +1,132 @@
+"""The one loop, under an algorithm that needs no model; states by name; Adam as a function."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae import inference
+from gpflow_bae.inference import adam
+from gpflow_bae.inference.checkpoints import RunDirectory
+from gpflow_bae.inference.naming import from_arrays, leaf_names, to_arrays
+
+
+class Doubling(inference.Algorithm):
+    """x <- 2 x + number, three steps to a call, of ten; every sixth step is a sample."""
+
+    label = "doubling"
+    num_steps = 10
+
+    def step(self, state: Any, number: int, stop: int) -> tuple[Any, int, dict[str, np.ndarray]]:
+        taken = min(3, stop - number)
+        values = []
+        for i in range(number, number + taken):
+            state = 2.0 * state + i
+            values.append(float(state))
+        return state, taken, {"x": np.array(values)}
+
+    def sample(self, state: Any, number: int) -> dict[str, np.ndarray] | None:
+        return {"x": np.asarray(state)} if number % 6 == 0 else None
+
+    def diagnose(self, state: Any, number: int, trace: Any, saved: str) -> Exception | None:
+        bad = float(state) > 1e6
+        return FloatingPointError(f"too large after {number}{saved}") if bad else None
+
+    def arrays(self, state: Any) -> dict[str, np.ndarray]:
+        return {"x": np.asarray(state)}
+
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+        return arrays["x"]
+
+
+def directory(path: pathlib.Path) -> RunDirectory:
+    return RunDirectory(path, {"kind": "doubling"}, resume=True)
+
+
+def test_stopped_anywhere_it_goes_on_as_if_it_had_not(tmp_path: pathlib.Path) -> None:
+    """Dead in any call, with checkpoints at every second one: states, samples and trace agree."""
+    whole = inference.run(Doubling(), lambda: np.float64(1.0), progress=False)
+    assert [int(s["x"]) for s in whole.samples] == [int(whole.trace["x"][5])]
+    assert len(whole.trace["x"]) == 10
+    for last in (3, 6, 9):
+        folder = tmp_path / str(last)
+
+        def die(number: int, _: Any, last: int = last) -> None:
+            if number == last:
+                raise KeyboardInterrupt
+
+        options: dict[str, Any] = {"progress": False, "checkpoint_every": 2}
+        with pytest.raises(KeyboardInterrupt):
+            inference.run(
+                Doubling(),
+                lambda: np.float64(1.0),
+                directory=directory(folder),
+                callback=die,
+                **options,
+            )
+        again = inference.run(
+            Doubling(), lambda: np.float64(np.nan), directory=directory(folder), **options
+        )
+        assert again.state == whole.state
+        np.testing.assert_array_equal(again.trace["x"], whole.trace["x"])
+        for one, other in zip(again.samples, whole.samples, strict=True):
+            np.testing.assert_array_equal(one["x"], other["x"])
+
+
+def test_an_early_stop_and_the_rest(tmp_path: pathlib.Path) -> None:
+    short = inference.run(
+        Doubling(), lambda: np.float64(1.0), directory=directory(tmp_path), stop=4, progress=False
+    )
+    assert len(short.trace["x"]) == 4
+    rest = inference.run(Doubling(), lambda: 0.0, directory=directory(tmp_path), progress=False)
+    whole = inference.run(Doubling(), lambda: np.float64(1.0), progress=False)
+    assert rest.state == whole.state
+
+
+def test_what_goes_wrong_leaves_the_last_good_state(tmp_path: pathlib.Path) -> None:
+    """2^3 times 2e5 is too large: the second call fails, and the first one is on disk."""
+    with pytest.raises(FloatingPointError, match=f"too large after 3 .saved in {tmp_path}."):
+        inference.run(
+            Doubling(), lambda: np.float64(2e4), directory=directory(tmp_path), progress=False
+        )
+    found = directory(tmp_path).read_state()
+    assert int(found["run/number"]) == 3 and float(found["x"]) == 8 * 2e4 + 4
+
+
+def test_names_of_leaves_are_paths() -> None:
+    """In the order of ``tf.nest.flatten``, and back: dictionaries are sorted, tuples are not."""
+    state = inference.Point((tf.constant([1.0]), tf.constant([2.0, 3.0])), {"b": tf.constant(4)})
+    paths = {"parameters": (".z", ".a")}
+    assert leaf_names(state, paths) == ["parameters/.z", "parameters/.a", "codes/b"]
+    arrays = to_arrays(state, paths)
+    np.testing.assert_array_equal(arrays["parameters/.a"], [2.0, 3.0])
+    back = from_arrays(state, arrays, paths)
+    for one, other in zip(tf.nest.flatten(back), tf.nest.flatten(state), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert isinstance(back, inference.Point)
+
+
+def test_adam_is_keras_adam() -> None:
+    """Ten steps of float32; a value without gradient rests. Rounding: 1e-7 of each."""
+    rng = np.random.default_rng(0)
+    start = [rng.standard_normal((3, 2)).astype(np.float32), np.ones(4, np.float32)]
+    variables = [tf.Variable(v) for v in start]
+    optimizer = keras.optimizers.Adam(0.01)
+    optimizer.build(variables)
+    values, resting = tuple(map(tf.constant, start)), tf.constant([5.0])
+    state = adam.init((*values, resting))
+    for _ in range(10):
+        gradients = [tf.constant(rng.standard_normal(v.shape), tf.float32) for v in start]
+        optimizer.apply(gradients, variables)
+        moved, state = adam.update((*values, resting), [*gradients, None], state, 0.01)
+        values = moved[:2]
+        np.testing.assert_array_equal(moved[2], resting)
+    for value, variable in zip(values, variables, strict=True):
+        np.testing.assert_allclose(value, variable, rtol=1e-6)
+    assert int(state.count) == 10
