@@ -1,5 +1,8 @@
 """What holds for every test: fixed seeds, float64 GP algebra, and no silent AutoGraph failure."""
 
+import contextlib
+import ctypes
+import gc
 import os
 
 # Before TensorFlow and matplotlib are imported: they read these once.
@@ -18,6 +21,18 @@ from check_shapes.config import ShapeCheckingState, set_enable_check_shapes
 # Fixed, so that timings and summation orders do not depend on the machine's number of cores.
 tf.config.threading.set_intra_op_parallelism_threads(2)
 set_enable_check_shapes(ShapeCheckingState.ENABLED)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs and traces that a file keeps for its tests go with it; a process would hold them all."""
+    yield
+    for value in vars(request.module).values():
+        if hasattr(value, "cache_clear"):
+            value.cache_clear()
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):  # where the C library is not glibc
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(autouse=True)
