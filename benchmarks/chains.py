@@ -26,7 +26,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("repeats", 9, "Timed rounds of each.", lower_bound=1)
     flags.DEFINE_integer("threads", 2, "TensorFlow's intra-op threads.", lower_bound=1)
     flags.DEFINE_integer(
-        "operations", 4, "Operations that TensorFlow runs at the same time.", lower_bound=1
+        "operations", 8, "Operations that TensorFlow runs at the same time.", lower_bound=1
     )
     flags.DEFINE_string("out", None, "JSON file to write; printed only where not given.")
 
