@@ -121,10 +121,11 @@ def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
     return X[:1] if (X == X[:1]).all() else X
 
 
-def mask_missing(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def mask_missing(Y: np.ndarray, name: str = "Y") -> tuple[np.ndarray, np.ndarray]:
     """What a model is given of observations that are NaN where missing.
 
     :param Y: observations [T, N, P].
+    :param name: what the error calls them.
     :return: the same with zeros where missing (float32), and the mask, True where observed.
     :raises ValueError: for infinities.
     """
@@ -132,8 +133,8 @@ def mask_missing(Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if np.isinf(Y).any():
         task, point, column = np.argwhere(np.isinf(Y))[0]
         raise ValueError(
-            f"Y holds infinity (first in task {task}, point {point}, column {column}); missing "
-            "observations are NaN."
+            f"{name} holds infinity (first in task {task}, point {point}, column {column}); "
+            "missing observations are NaN."
         )
     mask = ~np.isnan(Y)
     return np.where(mask, Y, np.float32(0.0)), mask

@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from .. import functional
 from ..base import Batch
-from ..data import draw_indices
 from ..mcmc import State, Step, Target
 from ..models import VariationalAutoencoder
 from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
@@ -58,14 +57,8 @@ class BoundSampling(ChainSampling):
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
     ) -> tuple[Chain, RoundStatistics]:
-        settings, data = self.settings, self.data
         seeds = tf.unstack(tf.random.split(seed, 4, alg="philox"))
-        steps_per_batch = settings.steps_per_batch or settings.num_sampler_steps
-        num_points = float(data.num_points)
-
-        def batch_of(i: tf.Tensor) -> Batch:
-            batch_seed = tf.random.fold_in(seeds[0], i // steps_per_batch, alg="philox")
-            return data.gather(draw_indices(data.num_items, settings.batch_size, batch_seed))
+        num_steps, num_points = self.settings.num_sampler_steps, float(self.data.num_points)
 
         def body(
             i: tf.Tensor, carried: tuple[State, EncoderState, tf.Tensor]
@@ -75,7 +68,8 @@ class BoundSampling(ChainSampling):
             values = state.position.parameters
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch((values, encoder.weights))
-                objective = tf.add_n(self.bound(values, encoder.weights, batch_of(i), codes_seed))
+                batch = self.fresh_batch(seeds[0], i)
+                objective = tf.add_n(self.bound(values, encoder.weights, batch, codes_seed))
             to_values, to_weights = tape.gradient(objective, (values, encoder.weights))
             target = Target(lambda position, seed: Point(to_values, ()))
             step_seed = tf.random.fold_in(seeds[2], i, alg="philox")
@@ -86,8 +80,8 @@ class BoundSampling(ChainSampling):
             return state, encoder, total - objective / num_points
 
         start = (chain.sampler, chain.encoder, tf.zeros([], tf.float64))
-        state, encoder, total = repeat(settings.num_sampler_steps, body, start)
-        last = batch_of(tf.constant(settings.num_sampler_steps - 1))
+        state, encoder, total = repeat(num_steps, body, start)
+        last = self.fresh_batch(seeds[0], tf.constant(num_steps - 1))
         terms = self.bound(state.position.parameters, encoder.weights, last, seeds[3])
-        loss = total / settings.num_sampler_steps
+        loss = total / num_steps
         return Chain(state, encoder), self.statistics(state, *terms, loss)

@@ -14,7 +14,8 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..data import Observations
+from ..base import Batch
+from ..data import Observations, draw_indices
 from ..mcmc import State
 from ..mcmc.algorithm import SamplingAlgorithm
 from .chains import chain_seeds, map_chains, of_chain, stack_chains
@@ -85,7 +86,6 @@ class ChainSampling(Algorithm):
         self._check_sampler()
         seeds = [[s, 0] for s in chain_seeds(seed, self.num_chains)]
         self._base_seeds = tf.constant(seeds, tf.int32)  # [C, 2]
-        self._template: Chain | None = None
         self._compiled = tf.function(self._all_chains, autograph=False, jit_compile=jit_compile)
 
     def _check_sampler(self) -> None:
@@ -215,6 +215,13 @@ class ChainSampling(Algorithm):
         state, statistics = self.round(state, number)
         names = RoundStatistics._fields
         return state, 1, {k: v.numpy()[None] for k, v in zip(names, statistics, strict=True)}
+
+    def fresh_batch(self, seed: tf.Tensor, i: tf.Tensor) -> Batch:
+        """What step i of a round sees, where minibatches change every ``steps_per_batch`` steps."""
+        settings, data = self.settings, self.data
+        number = i // (settings.steps_per_batch or settings.num_sampler_steps)
+        batch_seed = tf.random.fold_in(seed, number, alg="philox")
+        return data.gather(draw_indices(data.num_items, settings.batch_size, batch_seed))
 
     def statistics(
         self, state: State, log_prior: tf.Tensor, log_likelihood: tf.Tensor, loss: tf.Tensor

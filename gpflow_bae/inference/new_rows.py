@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Batch, VariationalTerms
-from ..data import Observations, SparseTable
+from ..data import Observations, SparseTable, mask_missing
 from ..encoders import FreeFormEncoder, PointPosterior
 from ..latent_priors import StandardNormal
 from ..posteriors import GPLVMPosterior
@@ -92,19 +92,14 @@ def _prepare(model: Any, Ynew: Any) -> Observations:
     P = model.decoder.output_dim
     if Y.ndim != 2 or Y.shape[1] != P:
         raise ValueError(f"Ynew must have shape [N, {P}], got {Y.shape}.")
-    if np.isinf(Y).any():
-        row, column = np.argwhere(np.isinf(Y))[0]
-        raise ValueError(f"Ynew holds infinity (first in row {row}, column {column}).")
-    mask = ~np.isnan(Y)
-    empty = np.flatnonzero(~mask.any(1))
+    values, mask = mask_missing(Y[None], "Ynew")
+    empty = np.flatnonzero(~mask[0].any(1))
     if empty.size:
         raise ValueError(
             f"Ynew has no observation in row(s) {empty[:10].tolist()}: their codes are the prior, "
             "N(0, I). Drop those rows."
         )
-    return Observations(
-        None, tf.constant(np.where(mask, Y, 0.0)[None], tf.float32), tf.constant(mask[None])
-    )
+    return Observations(None, tf.constant(values), tf.constant(mask))
 
 
 def _best_candidates(model: Any, data: Any, seed: int) -> np.ndarray:

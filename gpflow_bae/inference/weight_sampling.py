@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from .. import functional
 from ..base import Batch
-from ..data import draw_indices
 from ..mcmc import State, Step, Target, targets
 from ..models import TemperedBAE
 from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
@@ -59,21 +58,16 @@ class WeightSampling(ChainSampling):
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
     ) -> tuple[Chain, RoundStatistics]:
-        settings, data = self.settings, self.data
         seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
-        steps_per_batch = settings.steps_per_batch or settings.num_sampler_steps
-
-        def batch_of(i: tf.Tensor) -> Batch:
-            batch_seed = tf.random.fold_in(seeds[0], i // steps_per_batch, alg="philox")
-            return data.gather(draw_indices(data.num_items, settings.batch_size, batch_seed))
+        num_steps = self.settings.num_sampler_steps
 
         def body(i: tf.Tensor, state: State) -> State:
             step_seed = tf.random.fold_in(seeds[1], i, alg="philox")
-            target = self.target(batch_of(i))
+            target = self.target(self.fresh_batch(seeds[0], i))
             return self.sampler.step(state, target, step_seed, Step(first + i, adapt))
 
-        state = repeat(settings.num_sampler_steps, body, chain.sampler)
-        batch = batch_of(tf.constant(settings.num_sampler_steps - 1))
+        state = repeat(num_steps, body, chain.sampler)
+        batch = self.fresh_batch(seeds[0], tf.constant(num_steps - 1))
         log_likelihood = batch.scale * self.log_likelihood(state.position, batch)
         log_prior = self.log_prior(state.position)
         nothing = tf.zeros_like(log_prior)

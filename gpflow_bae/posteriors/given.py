@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from ..data import mask_missing
 from ..models import BayesianAutoencoder
 
 __all__ = ["as_inputs", "check_given"]
@@ -41,8 +42,6 @@ def check_given(
     X, Y = given
     Y = np.asarray(Y, dtype=np.float32)
     Y = Y[None] if Y.ndim == 2 else Y
-    if np.isinf(Y).any():
-        raise ValueError("Y holds infinity; missing observations are NaN.")
     width = training[1].shape[-1]
     if Y.ndim != 3 or Y.shape[-1] != width:
         raise ValueError(
@@ -57,18 +56,19 @@ def check_given(
         raise ValueError(
             f"X and Y must have the same number of points, got {X.shape[-2]} and {Y.shape[-2]}."
         )
-    seen = ~np.isnan(Y)
-    if getattr(model.encoder, "takes_indices", False) and not _is_training_data(training, Y):
+    values, seen = mask_missing(Y)
+    own = getattr(model.encoder, "takes_indices", False)
+    if own and not _is_training_data(training, values, seen):
         raise ValueError(
             f"{type(model.encoder).__name__} has codes for the training data only; leave "
             "given out, or pass the training data themselves."
         )
     mask = None if seen.all() else tf.constant(seen)
-    return X, tf.constant(np.nan_to_num(Y, nan=0.0)), mask
+    return X, tf.constant(values), mask
 
 
-def _is_training_data(training: _Data, Y: np.ndarray) -> bool:
-    """Whether ``Y``, NaN where missing, is what the model was fitted to."""
+def _is_training_data(training: _Data, values: np.ndarray, seen: np.ndarray) -> bool:
+    """Whether these are what the model was fitted to."""
     _, train, mask = training
-    seen = train if mask is None else np.where(mask, train, np.nan)
-    return np.array_equal(np.asarray(seen), Y, equal_nan=True)
+    same_holes = seen.all() if mask is None else np.array_equal(mask, seen)
+    return bool(same_holes) and np.array_equal(train, values)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from .. import diagnostics
+from ..data import mask_missing
 from ..models import TemperedBAE
 from .bank import Bank
 from .base import BankPosterior
@@ -139,10 +140,8 @@ class TemperedPosterior(BankPosterior):
         width = self.model.decoder.output_dim
         if Y.ndim != 2 or Y.shape[1] != width:
             raise ValueError(f"Y must have shape [N, {width}], got {Y.shape}.")
-        if np.isinf(Y).any():
-            raise ValueError("Y holds infinity; missing observations are NaN.")
-        mask = ~np.isnan(Y)
-        return tf.constant(np.where(mask, Y, np.float32(0.0))), tf.constant(mask)
+        values, mask = mask_missing(Y[None])
+        return tf.constant(values[0]), tf.constant(mask[0])
 
     def _encode_one(self, values: list[tf.Tensor], rows: tf.Tensor) -> tf.Tensor:
         return tf.cast(self.model.bind(values).encode(rows), tf.float32)
