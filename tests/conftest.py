@@ -20,8 +20,6 @@ from check_shapes.config import ShapeCheckingState, set_enable_check_shapes
 
 # Fixed, so that timings and summation orders do not depend on the machine's number of cores.
 tf.config.threading.set_intra_op_parallelism_threads(2)
-# Most graphs here run for milliseconds: optimising them takes longer than running them as they are.
-tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 set_enable_check_shapes(ShapeCheckingState.ENABLED)
 
 
