@@ -19,9 +19,8 @@ def map_chains(
     """``function`` of each chain's part of ``arguments``, and the results stacked.
 
     A loop in the graph, whose iterations may overlap: a chain is then, bit by bit, what it is
-    alone, whatever the networks. Four chains of the EEG model took 2.3 to 2.9 times the seconds of
-    one on two cores, and 5 times vectorised (TensorFlow has no vectorised Philox, and small
-    Cholesky decompositions gain nothing from standing side by side).
+    alone, whatever the networks. ``python -m benchmarks.chains`` has what that costs. (TensorFlow
+    has no vectorised Philox, and small Cholesky decompositions gain little side by side.)
 
     :param arguments: structures whose leaves are [C, ...].
     :param signature: ``tf.TensorSpec`` of each leaf of one chain's result.

@@ -71,6 +71,8 @@ class Run(NamedTuple):
     """Statistics by name, rows in the order of the steps."""
     seconds: float
     """Inside steps, those before an interruption included."""
+    start_seconds: float
+    """What the first state took; of a start that was interrupted, its last part."""
 
 
 def run(
@@ -100,9 +102,12 @@ def run(
     number, seconds = 0, 0.0
     found = None if directory is None else directory.read_state()
     if found is None:
+        began = time.perf_counter()
         state = initial()
+        start_seconds = time.perf_counter() - began
     else:
         assert directory is not None
+        start_seconds = float(found.pop("run/start_seconds"))
         number, seconds = int(found.pop("run/number")), float(found.pop("run/seconds"))
         samples = directory.read_samples(int(found.pop("run/num_samples")))
         names = [name for name in found if name.startswith("trace/")]
@@ -112,7 +117,12 @@ def run(
     def save() -> None:
         if directory is None:
             return
-        counters = {"number": number, "seconds": seconds, "num_samples": len(samples)}
+        counters = {
+            "number": number,
+            "seconds": seconds,
+            "start_seconds": start_seconds,
+            "num_samples": len(samples),
+        }
         directory.write_state(
             algorithm.arrays(state)
             | {f"run/{name}": np.array(value) for name, value in counters.items()}
@@ -152,7 +162,7 @@ def run(
                 bar.set_postfix(numbers)
             if callback is not None:
                 callback(number, trace)
-    return Run(state, samples, _joined(traces), seconds)
+    return Run(state, samples, _joined(traces), seconds, start_seconds)
 
 
 def _joined(traces: list[Trace]) -> dict[str, np.ndarray]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -108,16 +107,12 @@ def sample_amortized(
     directory = None
     if out_dir is not None:
         directory = RunDirectory(out_dir, _record(algorithm, starts), resume)
-    seconds = {"warm_start": 0.0, "sampling": 0.0}
     losses: list[np.ndarray] = []
 
     def initial() -> Any:
         if starts[0] is None:
             return algorithm.initial()
-        began = time.perf_counter()
-        state = _warm(algorithm, starts, losses, directory, jit_compile, progress)
-        seconds["warm_start"] = time.perf_counter() - began
-        return state
+        return _warm(algorithm, starts, losses, directory, jit_compile, progress)
 
     stop = None
     if max_samples is not None:
@@ -131,7 +126,8 @@ def sample_amortized(
         progress=progress,
         callback=callback,
     )
-    seconds["sampling"] = found.seconds
+    start = 0.0 if starts[0] is None else found.start_seconds
+    seconds = {"warm_start": start, "sampling": found.seconds}
     algorithm.assign(found.state)
     return _posterior(algorithm, observations, found, seconds, losses)
 
@@ -222,7 +218,7 @@ def _posterior(
     """The bank of a run; draws [C, S, ...]."""
     model = algorithm.model
     traces = {f"trace/{k}": np.moveaxis(v, 0, 1) for k, v in found.trace.items() if k != "finite"}
-    if losses:
+    if losses and len({len(loss) for loss in losses}) == 1:  # a trace is [C, steps]
         traces["trace/warm_start_loss"] = np.stack(losses)
     temperature = algorithm.sampler.settings.get("temperature", 1.0)
     bank = Bank.of_samples(

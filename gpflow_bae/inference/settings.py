@@ -113,8 +113,8 @@ class AmortizedSettings:
     encoder_batch_size: int | None = None
     """Points per Adam step of the encoder, drawn from the round's; None for all."""
     vectorize_chains: bool = False
-    """Compute several chains side by side instead of in a loop in the graph, which on a CPU is
-    faster: see :func:`~gpflow_bae.inference.chains.map_chains`."""
+    """Compute several chains side by side instead of in a loop in the graph, to try on a GPU; see
+    :func:`~gpflow_bae.inference.chains.map_chains`."""
 
     def __post_init__(self) -> None:
         check_positive(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from typing import Any
 
 import numpy as np
@@ -66,10 +65,8 @@ def sample_tempered(
         }
         directory = RunDirectory(out_dir, record, resume)
     algorithm = TemperedSampling(model, data, settings, seed=seed, jit_compile=jit_compile)
-    seconds = {"start": 0.0, "sampling": 0.0}
 
     def initial() -> Any:
-        began = time.perf_counter()
         values, _ = initial_values(
             model, data, settings, seed=seed, progress=progress, directory=directory
         )
@@ -77,9 +74,7 @@ def sample_tempered(
         coordinates = whitening.fit(
             model, data, values, kind, settings.num_fisher_draws, damping, seed=seed
         )
-        chain = algorithm.initial_chain(coordinates)
-        seconds["start"] = time.perf_counter() - began
-        return chain
+        return algorithm.initial_chain(coordinates)
 
     found = run(
         algorithm,
@@ -90,7 +85,6 @@ def sample_tempered(
         seconds_between_checkpoints=seconds_between_checkpoints,
         progress=progress,
     )
-    seconds["sampling"] = found.seconds
     if not found.samples:
         raise ValueError(
             f"max_steps = {max_steps} ends before the first sample, which is drawn at step "
@@ -102,7 +96,7 @@ def sample_tempered(
         type(model).__name__,
         traces,
         settings=dataclasses.asdict(settings) | {"seed": seed},
-        seconds=seconds,
+        seconds={"start": found.start_seconds, "sampling": found.seconds},
     )
     swap_rate = parallel_tempering.swap_rate(found.state.tempering)
     return TemperedPosterior(model, bank, swap_rate=swap_rate)

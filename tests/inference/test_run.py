@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -130,3 +131,15 @@ def test_adam_is_keras_adam() -> None:
     for value, variable in zip(values, variables, strict=True):
         np.testing.assert_allclose(value, variable, rtol=1e-6)
     assert int(state.count) == 10
+
+
+def test_what_a_start_took_is_kept(tmp_path: pathlib.Path) -> None:
+    """A run that is taken up again knows it, though it makes no start."""
+
+    def slow() -> np.float64:
+        time.sleep(0.05)
+        return np.float64(1.0)
+
+    first = inference.run(Doubling(), slow, directory=directory(tmp_path), stop=3, progress=False)
+    rest = inference.run(Doubling(), lambda: 0.0, directory=directory(tmp_path), progress=False)
+    assert rest.start_seconds == first.start_seconds >= 0.05
