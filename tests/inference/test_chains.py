@@ -26,11 +26,11 @@ def seeded_model() -> models.SGPBAE:
     return sgp_bae(inducing_outputs="sampled")
 
 
-def start() -> inference.WarmStart:
+def start(num_steps: int = 20) -> inference.WarmStart:
     keras.utils.set_random_seed(1)
     return inference.WarmStart(
         encoders.GaussianEncoder(network(P, 2 * L)),
-        inference.VariationalSettings(num_steps=20),
+        inference.VariationalSettings(num_steps=num_steps),
         num_encoder_steps=10,
         num_initial_steps=10,
     )
@@ -131,6 +131,25 @@ def test_settings_are_not_in_the_trace() -> None:
         ends.append(moved.sampler.position.codes.numpy())
     assert algorithm.tracing_count == 1
     assert np.all(ends[0] != ends[1])
+
+
+def test_each_chain_may_have_a_start_of_its_own() -> None:
+    """Of other lengths too, whose losses are then no table; chain 0 is the run with its start."""
+    settings = dataclasses.replace(SHORT, burnin=0, num_samples=1, thinning=1)
+    data = random_data(1, 9)
+    both, first = (
+        inference.sample_amortized(
+            seeded_model(),
+            data,
+            settings,
+            num_chains=len(starts),
+            warm_start=starts,
+            progress=False,
+        )
+        for starts in ([start(20), start(70)], [start(20)])
+    )
+    assert "warm_start_loss" not in both.bank.trace and "warm_start_loss" in first.bank.trace
+    np.testing.assert_array_equal(both.bank.latents[0], first.bank.latents[0])
 
 
 def test_chains_and_starts_that_do_not_fit() -> None:
