@@ -298,7 +298,7 @@ class ChainSampling(Algorithm):
         if state.encoder:
             arrays |= {
                 f"encoder/{path}": w.numpy()
-                for path, w in zip(self.model.encoder_paths, state.encoder.weights, strict=True)
+                for path, w in zip(self.model.amortized.paths, state.encoder.weights, strict=True)
             }
         codes = [
             self.codes(of_chain(state, c), self.seed_of(c, number - 1))
@@ -310,18 +310,13 @@ class ChainSampling(Algorithm):
     def assign(self, state: Chain) -> None:
         """Leave the model at the first chain's parameters and encoder."""
         chain = of_chain(state, 0)
-        for parameter, value in zip(
-            self.parameters, chain.sampler.position.parameters, strict=True
-        ):
-            parameter.unconstrained_variable.assign(value)
+        self.model.sampled.assign(chain.sampler.position.parameters)
         if chain.encoder:
-            variables = self.model.encoder_variables
-            for variable, weight in zip(variables, chain.encoder.weights, strict=True):
-                variable.assign(weight)
+            self.model.amortized.assign(chain.encoder.weights)
 
     @property
     def _names(self) -> Mapping[str, Sequence[str]]:
-        weights = getattr(self.model, "encoder_paths", ())
+        weights = self.model.amortized.paths
         names = ("parameters", "weights", "first", "second")  # Adam's moments are of the weights
         return dict(zip(names, (self.paths, weights, weights, weights), strict=True))
 

@@ -31,14 +31,24 @@ Start: TypeAlias = WarmStart | PriorMeanStart
 
 
 def sampling_algorithm(model: Any) -> type[ChainSampling]:
-    """How a model's posterior is explored."""
+    """How a model's posterior is explored.
+
+    :raises TypeError: for a model that no engine here explores.
+    """
+    if isinstance(model, BayesianAutoencoder):
+        return AmortizedSampling
+    if isinstance(model, VariationalAutoencoder):
+        return BoundSampling
     if isinstance(model, TemperedBAE):
         return WeightSampling
-    return BoundSampling if isinstance(model, VariationalAutoencoder) else AmortizedSampling
+    raise TypeError(
+        "sample_amortized takes a BayesianAutoencoder (SGPBAE, ...), a VariationalAutoencoder or a "
+        f"TemperedBAE, got {type(model).__name__}."
+    )
 
 
 def sample_amortized(
-    model: BayesianAutoencoder | TemperedBAE,
+    model: BayesianAutoencoder | VariationalAutoencoder | TemperedBAE,
     data: Any,
     settings: AmortizedSettings | str = "quick",
     *,

@@ -68,7 +68,7 @@ def bank(posterior: object) -> Results:
         for path, values in zip(posterior.model.sampled_paths, posterior.parameters, strict=True)
     }
     results |= {
-        f"encoder{path}": np.asarray(values[-1])
+        f"encoder{path.removeprefix('.guide')}": np.asarray(values[-1])
         for path, values in zip(posterior.model.encoder_paths, posterior.encoder, strict=True)
     }
     if posterior.latents is not None:

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from gpflow_bae import functional, inference, likelihoods, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference.variational import variational_loss
 
 T, N, P, L = 3, 5, 2, 1
 SETTINGS = inference.AmortizedSettings(
@@ -57,7 +56,8 @@ def test_target_is_the_objective_of_the_variational_fit() -> None:
     values = tuple(functional.unconstrained_values(model.sampled_parameters))
     weights = model.encoder_variables
     target = sum(compiled.bound(values, weights, data.gather(None), seed))
-    loss = variational_loss(model, data, None, seed)
+    fit = inference.VariationalFit(model, data, inference.VariationalSettings(), seed=0)
+    loss, _ = fit.batch_loss(data.gather(None), seed, (), None)
     np.testing.assert_allclose(target, -loss * T * N, rtol=1e-6)
 
 

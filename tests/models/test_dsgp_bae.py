@@ -97,8 +97,8 @@ def test_one_layer_is_sgp_bae(whitened_codes: bool) -> None:
     densities = []
     for model in (deep, shallow):
         state = models.State(functional.unconstrained_values(model.sampled_parameters), codes)
-        batch = data.gather(None)._replace(seed=tf.constant([1, 2]))
-        densities.append([model.log_prior(state), model.log_likelihood(state, batch)])
+        batch, seed = data.gather(None), tf.constant([1, 2])
+        densities.append([model.log_prior(state), model.log_likelihood(state, batch, seed)])
     np.testing.assert_array_equal(*densities)
     if not whitened_codes:
         _assert_equal(_sample(deep), _sample(shallow))
@@ -124,7 +124,7 @@ def test_every_parameter_of_every_layer_is_sampled(whitened_codes: bool) -> None
         assert np.any(gradient != 0), path
 
 
-def test_the_seed_of_a_batch_reaches_the_hidden_draws() -> None:
+def test_the_seed_reaches_the_hidden_draws() -> None:
     """Another seed, another estimate of the same log likelihood; whitened codes too."""
     for whitened_codes in (False, True):
         model = _model(whitened_codes=whitened_codes)
@@ -134,7 +134,7 @@ def test_the_seed_of_a_batch_reaches_the_hidden_draws() -> None:
 
         def value(seed: list[int] | None, batch: Batch = batch) -> float:
             seed = None if seed is None else tf.constant(seed)
-            return float(model.log_likelihood(state, batch._replace(seed=seed)))  # noqa: B023
+            return float(model.log_likelihood(state, batch, seed))  # noqa: B023
 
         assert value([1, 2]) == value([1, 2]) and value(None) == value(None)
         assert len({value(None), value([1, 2]), value([1, 3])}) == 3
