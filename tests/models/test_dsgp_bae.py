@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import functional, inference, likelihoods, models
+from gpflow_bae import functional, inference, likelihoods, mcmc, models
 from gpflow_bae.base import Batch
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.chains import of_chain, stack_chains
@@ -27,7 +27,6 @@ SETTINGS = inference.AmortizedSettings(
     burnin=6,
     num_samples=3,
     thinning=6,
-    step_size=0.01,
     batch_size=5,
 )
 
@@ -165,9 +164,10 @@ def test_a_chain_samples_codes_under_the_average_of_logs() -> None:
     mean = variance * (weights @ (m / v))
     spread = weights @ m**2 - (weights @ m) ** 2
     assert spread[0] > 7 * variance[0] and spread[1] > 0.9 * variance[1]
-    settings = dataclasses.replace(SETTINGS, batch_size=None, num_sampler_steps=400, step_size=0.02)
+    settings = dataclasses.replace(SETTINGS, batch_size=None, num_sampler_steps=400)
     data = prepare_data(model, (np.full((count, 1), place), np.zeros((count, P))))
-    compiled = inference.AmortizedSampling(model, data, settings)
+    sampler = mcmc.adaptive_sghmc.build(step_size=0.02)
+    compiled = inference.AmortizedSampling(model, data, settings, sampler)
     chain = compiled.initial_chain(tf.constant([0, 0]), tf.zeros([1, count, L], tf.float64))
     for r in range(2):
         chains, _ = compiled.advance(
