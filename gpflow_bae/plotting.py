@@ -21,6 +21,7 @@ __all__ = [
     "plot_rmse_against_inducing",
     "plot_training_curve",
     "plot_trajectories",
+    "single_axis",
 ]
 
 BLUE = "#0072B2"
@@ -118,7 +119,7 @@ def plot_rmse_against_inducing(
     lines = lines or {}
     if not curves and not lines:
         raise ValueError("curves and lines are both empty; pass at least one of them.")
-    figure, axis = _single()
+    figure, axis = single_axis("number of inducing points, M", "test RMSE (prior std)")
     for (label, (num_inducing, mean, std)), color, marker in zip(
         curves.items(), itertools.cycle(CYCLE), itertools.cycle(_MARKERS), strict=False
     ):
@@ -148,8 +149,6 @@ def plot_rmse_against_inducing(
     if ticks:
         axis.set_xticks(ticks)
     axis.set_ylim(bottom=0.0)
-    axis.set_xlabel("number of inducing points, M")
-    axis.set_ylabel("test RMSE (prior std)")
     axis.legend(frameon=False)
     return figure
 
@@ -170,7 +169,7 @@ def plot_lengthscale_posteriors(
     pooled = np.concatenate(list(flat.values()))
     num_bins = min(60, max(10, int(np.sqrt(pooled.size))))
     bins = np.histogram_bin_edges(pooled, bins=num_bins).tolist()
-    figure, axis = _single()
+    figure, axis = single_axis("lengthscale (frames)", "posterior density (1 / frames)")
     styles = itertools.cycle(("-", *_LINE_STYLES))
     for (M, values), color, style in zip(
         flat.items(), itertools.cycle(CYCLE), styles, strict=False
@@ -188,8 +187,6 @@ def plot_lengthscale_posteriors(
         )
     if true_value is not None:
         axis.axvline(true_value, color=BLACK, linewidth=1.5, label=f"true value, {true_value:g}")
-    axis.set_xlabel("lengthscale (frames)")
-    axis.set_ylabel("posterior density (1 / frames)")
     axis.legend(frameon=False)
     return figure
 
@@ -251,18 +248,18 @@ def plot_training_curve(
     """
     if len(steps) == 0:
         raise ValueError("steps is empty; pass at least one record.")
-    figure, axis = _single()
+    figure, axis = single_axis(xlabel, ylabel)
     # A marker keeps a single record visible.
     axis.plot(steps, values, color=BLUE, marker="." if len(steps) < 50 else None)
-    axis.set_xlabel(xlabel)
-    axis.set_ylabel(ylabel)
     return figure
 
 
-def _single() -> tuple[Figure, Axes]:
+def single_axis(xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
+    """A figure of one panel with a faint grid."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axis = figure.subplots()
     axis.grid(alpha=0.25)
+    axis.set(xlabel=xlabel, ylabel=ylabel)
     return figure, axis
 
 
