@@ -15,41 +15,17 @@ from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Step, Target
 from gpflow_bae.mcmc.structures import value_and_gradient
 from gpflow_bae.mcmc.types import LogProbFn
 
-__all__ = ["State", "Uncalibrated"]
+__all__ = ["Kernel", "State", "Uncalibrated"]
 
 State: TypeAlias = TensorType | Sequence[TensorType]
 """A tensor or a list of tensors ("parts"), with the chains as leading dimensions."""
 
 
-class Uncalibrated(tfp.mcmc.TransitionKernel):
-    """A :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm` of gradients as a kernel.
-
-    A subclass gives its module's ``build`` and a NamedTuple of results, whose fields are
-    ``target_log_prob`` and ``grads_target_log_prob`` (of the state returned beside them), then
-    what the algorithm's state carries by these names, then ``step`` (int32, steps taken). Its
-    constructor hands on its arguments, ``locals()``.
-    """
-
-    _build: ClassVar[Callable[..., SamplingAlgorithm]]
-    _results_type: ClassVar[Any]
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        # ``tfp.mcmc.MetropolisHastings`` asks the results for this attribute, and where there is
-        # none takes the proposal for symmetric, which none of these is, and samples something else.
-        cls._results_type.log_acceptance_correction = property(_refuse_correction)
+class Kernel(tfp.mcmc.TransitionKernel):
+    """What every kernel has; a constructor hands on its arguments, ``locals()``."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self._parameters = {k: v for k, v in arguments.items() if k not in ("self", "__class__")}
-        self._algorithm(0)  # refuses bad settings
-
-    def _algorithm(self, chain_ndims: int) -> SamplingAlgorithm:
-        """Of the parameters that ``build`` takes."""
-        return type(self)._build(**self._settings())
-
-    def _settings(self) -> dict[str, Any]:
-        others = ("target_log_prob_fn", "num_adaptation_steps", "name")
-        return {k: v for k, v in self._parameters.items() if k not in others}
 
     @property
     def target_log_prob_fn(self) -> LogProbFn:
@@ -65,6 +41,41 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
     def name(self) -> str:
         """Prefix of the operations' names."""
         return self._parameters["name"]
+
+    def _value_and_gradients(self, parts: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        return value_and_gradient(
+            lambda parts: self.target_log_prob_fn(*parts), parts, "target_log_prob_fn", "parts"
+        )
+
+
+class Uncalibrated(Kernel):
+    """A :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm` of gradients as a kernel.
+
+    A subclass gives its module's ``build`` and a NamedTuple of results, whose fields are
+    ``target_log_prob`` and ``grads_target_log_prob`` (of the state returned beside them), then
+    what the algorithm's state carries by these names, then ``step`` (int32, steps taken).
+    """
+
+    _build: ClassVar[Callable[..., SamplingAlgorithm]]
+    _results_type: ClassVar[Any]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # ``tfp.mcmc.MetropolisHastings`` asks the results for this attribute, and where there is
+        # none takes the proposal for symmetric, which none of these is, and samples something else.
+        cls._results_type.log_acceptance_correction = property(_refuse_correction)
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        super().__init__(arguments)
+        self._algorithm(0)  # refuses bad settings
+
+    def _algorithm(self, chain_ndims: int) -> SamplingAlgorithm:
+        """Of the parameters that ``build`` takes."""
+        return type(self)._build(**self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        others = ("target_log_prob_fn", "num_adaptation_steps", "name")
+        return {k: v for k, v in self._parameters.items() if k not in others}
 
     @property
     def is_calibrated(self) -> bool:
@@ -115,11 +126,6 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
         known = {**state.shared, **state.elements}
         carried = [known[k] for k in self._results_type._fields[2:-1]]
         return self._results_type(target_log_prob, gradients, *carried, step)
-
-    def _value_and_gradients(self, parts: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        return value_and_gradient(
-            lambda parts: self.target_log_prob_fn(*parts), parts, "target_log_prob_fn", "parts"
-        )
 
 
 def _refuse_correction(results: Any) -> NoReturn:

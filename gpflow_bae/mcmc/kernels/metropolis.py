@@ -6,16 +6,14 @@ TFP has a random walk (``tfp.mcmc.RandomWalkMetropolis``) and Hamiltonian Monte 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import TensorType
 from tensorflow_probability.python.internal import samplers
 
 from gpflow_bae.mcmc import langevin, metropolis, targets
-from gpflow_bae.mcmc.kernels.base import State, _as_list, _parts
-from gpflow_bae.mcmc.structures import value_and_gradient
+from gpflow_bae.mcmc.kernels.base import Kernel, State, _as_list, _parts
 from gpflow_bae.mcmc.types import LogProbFn, Scalar, cast_scalar, validate
 
 __all__ = ["LangevinGradient", "LangevinGradientKernelResults", "ProposedResults"]
@@ -43,7 +41,7 @@ class LangevinGradientKernelResults(NamedTuple):
     step_size: tf.Tensor  # sigma of the next step: an adaptation replaces it
 
 
-class LangevinGradient(tfp.mcmc.TransitionKernel):
+class LangevinGradient(Kernel):
     """Langevin-gradient Metropolis-Hastings: :mod:`gpflow_bae.mcmc.langevin`.
 
     Exact at any setting. One gradient per step, and one more in ``bootstrap_results``. With the
@@ -73,28 +71,7 @@ class LangevinGradient(tfp.mcmc.TransitionKernel):
             learning_rate=learning_rate,
             gradient_probability=gradient_probability,
         )
-        self._parameters: dict[str, Any] = {
-            "target_log_prob_fn": target_log_prob_fn,
-            "step_size": step_size,
-            "learning_rate": learning_rate,
-            "gradient_probability": gradient_probability,
-            "name": name,
-        }
-
-    @property
-    def target_log_prob_fn(self) -> LogProbFn:
-        """The log density that was given."""
-        return self._parameters["target_log_prob_fn"]
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments, from which ``copy`` builds another kernel."""
-        return self._parameters
-
-    @property
-    def name(self) -> str:
-        """Prefix of the operations' names."""
-        return self._parameters["name"]
+        super().__init__(locals())
 
     @property
     def is_calibrated(self) -> bool:
@@ -146,11 +123,7 @@ class LangevinGradient(tfp.mcmc.TransitionKernel):
             return _results(state, parts, state.evaluation, step_size)
 
     def _target(self, parts: list[tf.Tensor]) -> targets.Evaluation:
-        return _evaluation(
-            *value_and_gradient(
-                lambda parts: self.target_log_prob_fn(*parts), parts, "target_log_prob_fn", "parts"
-            )
-        )
+        return _evaluation(*self._value_and_gradients(parts))
 
 
 def _evaluation(target_log_prob: tf.Tensor, gradients: list[tf.Tensor]) -> targets.Evaluation:

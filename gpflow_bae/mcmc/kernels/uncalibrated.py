@@ -9,9 +9,9 @@ and are frozen after them. Settings given as Python numbers are checked when a k
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import namedtuple
+from typing import Any
 
-import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import adaptive_sghmc, preconditioned_sgld, sghmc, sgld, sgnht
@@ -33,21 +33,23 @@ __all__ = [
 ]
 
 
-class SGLDKernelResults(NamedTuple):
-    """What :class:`SGLD` carries; the structures are lists, one entry per part."""
+def _results(kernel: str, *carried: str) -> Any:
+    """The type of what a kernel carries; structures are lists, one entry per part.
 
-    target_log_prob: tf.Tensor  # of the state returned beside it
-    grads_target_log_prob: list[tf.Tensor]  # likewise
-    step: tf.Tensor  # int32, steps taken
+    ``target_log_prob`` [chains...] and its gradients are those of the state returned beside it;
+    ``step`` (int32) counts the steps taken.
+    """
+    fields = ["target_log_prob", "grads_target_log_prob", *carried, "step"]
+    return namedtuple(f"{kernel}KernelResults", fields, module=__name__)  # type: ignore[misc]
 
 
-class PreconditionedSGLDKernelResults(NamedTuple):
-    """What :class:`PreconditionedSGLD` carries; the structures are lists, one entry per part."""
-
-    target_log_prob: tf.Tensor  # of the state returned beside it
-    grads_target_log_prob: list[tf.Tensor]  # likewise
-    mean_square_gradient: list[tf.Tensor]
-    step: tf.Tensor  # int32, steps taken
+SGLDKernelResults = _results("SGLD")
+PreconditionedSGLDKernelResults = _results("PreconditionedSGLD", "mean_square_gradient")
+SGHMCKernelResults = _results("SGHMC", "momentum")
+AdaptiveSGHMCKernelResults = _results(
+    "AdaptiveSGHMC", "momentum", "tau", "mean_gradient", "mean_square_gradient"
+)
+SGNHTKernelResults = _results("SGNHT", "momentum", "thermostat")
 
 
 class SGLD(Uncalibrated):
@@ -85,27 +87,6 @@ class PreconditionedSGLD(Uncalibrated):
         name: str = "preconditioned_sgld",
     ) -> None:
         super().__init__(locals())
-
-
-class SGHMCKernelResults(NamedTuple):
-    """What :class:`SGHMC` carries; the structures are lists, one entry per part."""
-
-    target_log_prob: tf.Tensor  # of the state returned beside it
-    grads_target_log_prob: list[tf.Tensor]  # likewise
-    momentum: list[tf.Tensor]
-    step: tf.Tensor  # int32, steps taken
-
-
-class AdaptiveSGHMCKernelResults(NamedTuple):
-    """What :class:`AdaptiveSGHMC` carries; the structures are lists, one entry per part."""
-
-    target_log_prob: tf.Tensor  # of the state returned beside it
-    grads_target_log_prob: list[tf.Tensor]  # likewise
-    momentum: list[tf.Tensor]
-    tau: list[tf.Tensor]
-    mean_gradient: list[tf.Tensor]
-    mean_square_gradient: list[tf.Tensor]
-    step: tf.Tensor  # int32, steps taken
 
 
 class SGHMC(Uncalibrated):
@@ -147,16 +128,6 @@ class AdaptiveSGHMC(Uncalibrated):
         name: str = "adaptive_sghmc",
     ) -> None:
         super().__init__(locals())
-
-
-class SGNHTKernelResults(NamedTuple):
-    """What :class:`SGNHT` carries; the structures are lists, one entry per part."""
-
-    target_log_prob: tf.Tensor  # of the state returned beside it
-    grads_target_log_prob: list[tf.Tensor]  # likewise
-    momentum: list[tf.Tensor]
-    thermostat: tf.Tensor  # one number per chain
-    step: tf.Tensor  # int32, steps taken
 
 
 class SGNHT(Uncalibrated):
