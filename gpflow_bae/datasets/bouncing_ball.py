@@ -111,13 +111,9 @@ def two_balls(
 
     The balls do not meet: where they overlap their brightness adds up.
 
-    :param seed: Of the phases, the noise and the missing pixels.
-    :param num_sequences: T.
-    :param num_frames: N.
-    :param num_pixels: P.
+    Arguments are those of :func:`one_ball`; the seed is of the missing pixels too.
+
     :param periods: Frames there and back of the first ball, and between two bounces of the second.
-    :param width: Of a ball (standard deviation of its bump), as a share of the column.
-    :param noise: Standard deviation of the brightness of each pixel.
     :param missing: Share of the pixels that is removed, at random over frames and sequences; these
         are the test cells.
     :return: Sequences with their missing pixels.

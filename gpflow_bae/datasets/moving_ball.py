@@ -64,10 +64,10 @@ def generate(
 ) -> MovingBall:
     """Draws trajectories from the GP prior and renders them.
 
-    :param seed: Of the trajectories; rendering is deterministic.
+    :param seed: Of the trajectories; an integer >= 0 or a NumPy SeedSequence.
     :param num_videos: T.
     :param num_frames: N.
-    :param lengthscale: Of the RBF kernel, in frames.
+    :param lengthscale: l, of the RBF kernel, in frames.
     :param image_size: H = W, in pixels.
     :param scale: Pixels per unit of a trajectory.
     :param radius: Of the ball, in pixels.
@@ -90,11 +90,8 @@ def sample_trajectories(
 ) -> np.ndarray:
     """Paths whose two coordinates are independent draws of GP(0, exp(-(t - t')^2 / (2 l^2))).
 
-    :param seed: Integer >= 0, or a NumPy SeedSequence.
-    :param num_videos: Number of paths.
-    :param num_frames: Length of a path; frames are one unit of time apart, from 0.
-    :param lengthscale: l, in frames.
-    :return: The paths, float64.
+    Arguments are those of :func:`generate`; frames are one unit of time apart, from 0.
+
     :raises ValueError: If an argument is out of range.
     """
     if not isinstance(seed, np.random.SeedSequence):
@@ -130,10 +127,8 @@ def render(
     horizontal (j), the second vertical (i, downwards). The ball may leave the frame, which then
     is partly or wholly off.
 
-    :param trajectories: Paths in units of the GP prior's standard deviation; finite.
-    :param image_size: H = W, in pixels.
-    :param scale: Pixels per unit of a trajectory.
-    :param radius: Of the ball, in pixels.
+    :param trajectories: Paths in units of the GP prior's standard deviation; finite. The others
+        are arguments of :func:`generate`.
     :return: Pixels, float32, rows one after the other: P = image_size ** 2, and pixel (i, j) is
         entry i * image_size + j.
     :raises ValueError: If an argument is out of range, or a trajectory is not finite.
