@@ -6,6 +6,7 @@ TFP has a random walk (``tfp.mcmc.RandomWalkMetropolis``) and Hamiltonian Monte 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -41,6 +42,7 @@ class LangevinGradientKernelResults(NamedTuple):
     step_size: tf.Tensor  # sigma of the next step: an adaptation replaces it
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class LangevinGradient(Kernel):
     """Langevin-gradient Metropolis-Hastings: :mod:`gpflow_bae.mcmc.langevin`.
 
@@ -58,20 +60,18 @@ class LangevinGradient(Kernel):
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Scalar,
-        learning_rate: Scalar | None = None,
-        gradient_probability: Scalar = 1.0,
-        name: str = "langevin_gradient",
-    ) -> None:
+    target_log_prob_fn: LogProbFn
+    step_size: Scalar
+    learning_rate: Scalar | None = None
+    gradient_probability: Scalar = 1.0
+    name: str = "langevin_gradient"
+
+    def __post_init__(self) -> None:
         validate(
-            step_size=step_size,
-            learning_rate=learning_rate,
-            gradient_probability=gradient_probability,
+            step_size=self.step_size,
+            learning_rate=self.learning_rate,
+            gradient_probability=self.gradient_probability,
         )
-        super().__init__(locals())
 
     @property
     def is_calibrated(self) -> bool:
@@ -103,8 +103,8 @@ class LangevinGradient(Kernel):
                 target,
                 samplers.sanitize_seed(seed, name=self.name),
                 noise_scale=_per_chain(previous.step_size, previous.target_log_prob.shape.rank),
-                learning_rate=self._parameters["learning_rate"],
-                gradient_probability=self._parameters["gradient_probability"],
+                learning_rate=self.learning_rate,
+                gradient_probability=self.gradient_probability,
             )
             results = _results(state, *proposals[0], previous.step_size)
             return state.position if is_list else state.position[0], results
@@ -118,7 +118,7 @@ class LangevinGradient(Kernel):
             parts, _ = _parts(init_state)
             state = metropolis.init(parts, self._target)
             dtype = state.evaluation.tempered.dtype
-            step_size = cast_scalar(self._parameters["step_size"], dtype)
+            step_size = cast_scalar(self.step_size, dtype)
             _per_chain(step_size, state.evaluation.tempered.shape.rank)
             return _results(state, parts, state.evaluation, step_size)
 

@@ -9,8 +9,7 @@ and are frozen after them. Settings given as Python numbers are checked when a k
 
 from __future__ import annotations
 
-from collections import namedtuple
-from typing import Any
+import dataclasses
 
 from gpflow.base import TensorType
 
@@ -19,117 +18,75 @@ from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.kernels.base import Uncalibrated
 from gpflow_bae.mcmc.types import LogProbFn
 
-__all__ = [
-    "SGHMC",
-    "SGLD",
-    "SGNHT",
-    "AdaptiveSGHMC",
-    "AdaptiveSGHMCKernelResults",
-    "PreconditionedSGLD",
-    "PreconditionedSGLDKernelResults",
-    "SGHMCKernelResults",
-    "SGLDKernelResults",
-    "SGNHTKernelResults",
-]
+__all__ = ["SGHMC", "SGLD", "SGNHT", "AdaptiveSGHMC", "PreconditionedSGLD"]
 
 
-def _results(kernel: str, *carried: str) -> Any:
-    """The type of what a kernel carries; structures are lists, one entry per part.
-
-    ``target_log_prob`` [chains...] and its gradients are those of the state returned beside it;
-    ``step`` (int32) counts the steps taken.
-    """
-    fields = ["target_log_prob", "grads_target_log_prob", *carried, "step"]
-    return namedtuple(f"{kernel}KernelResults", fields, module=__name__)  # type: ignore[misc]
-
-
-SGLDKernelResults = _results("SGLD")
-PreconditionedSGLDKernelResults = _results("PreconditionedSGLD", "mean_square_gradient")
-SGHMCKernelResults = _results("SGHMC", "momentum")
-AdaptiveSGHMCKernelResults = _results(
-    "AdaptiveSGHMC", "momentum", "tau", "mean_gradient", "mean_square_gradient"
-)
-SGNHTKernelResults = _results("SGNHT", "momentum", "thermostat")
-
-
+@dataclasses.dataclass(eq=False, repr=False)
 class SGLD(Uncalibrated):
     """Stochastic-gradient Langevin dynamics: :mod:`gpflow_bae.mcmc.sgld`."""
 
     _build = staticmethod(sgld.build)
-    _results_type = SGLDKernelResults
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Setting,
-        temperature: Setting = 1.0,
-        noise: str = "gaussian",
-        name: str = "sgld",
-    ) -> None:
-        super().__init__(locals())
+    target_log_prob_fn: LogProbFn
+    step_size: Setting
+    temperature: Setting = 1.0
+    noise: str = "gaussian"
+    name: str = "sgld"
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class PreconditionedSGLD(Uncalibrated):
     """SGLD with RMSprop's preconditioner: :mod:`gpflow_bae.mcmc.preconditioned_sgld`."""
 
     _build = staticmethod(preconditioned_sgld.build)
-    _results_type = PreconditionedSGLDKernelResults
+    _carried = ("mean_square_gradient",)
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Setting,
-        num_adaptation_steps: int | TensorType,
-        temperature: Setting = 1.0,
-        noise: str = "gaussian",
-        gradient_decay: Setting = 0.99,
-        jitter: Setting = 1e-5,
-        name: str = "preconditioned_sgld",
-    ) -> None:
-        super().__init__(locals())
+    target_log_prob_fn: LogProbFn
+    step_size: Setting
+    num_adaptation_steps: int | TensorType
+    temperature: Setting = 1.0
+    noise: str = "gaussian"
+    gradient_decay: Setting = 0.99
+    jitter: Setting = 1e-5
+    name: str = "preconditioned_sgld"
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class SGHMC(Uncalibrated):
     """Stochastic-gradient Hamiltonian Monte Carlo, from rest: :mod:`gpflow_bae.mcmc.sghmc`."""
 
     _build = staticmethod(sghmc.build)
-    _results_type = SGHMCKernelResults
+    _carried = ("momentum",)
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Setting,
-        momentum_decay: Setting,
-        temperature: Setting = 1.0,
-        noise: str = "gaussian",
-        integrator: str = "euler",
-        name: str = "sghmc",
-    ) -> None:
-        super().__init__(locals())
+    target_log_prob_fn: LogProbFn
+    step_size: Setting
+    momentum_decay: Setting
+    temperature: Setting = 1.0
+    noise: str = "gaussian"
+    integrator: str = "euler"
+    name: str = "sghmc"
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class AdaptiveSGHMC(Uncalibrated):
     """Scale-adapted SGHMC, from rest: :mod:`gpflow_bae.mcmc.adaptive_sghmc`."""
 
     _build = staticmethod(adaptive_sghmc.build)
-    _results_type = AdaptiveSGHMCKernelResults
+    _carried = ("momentum", "tau", "mean_gradient", "mean_square_gradient")
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Setting,
-        momentum_decay: Setting,
-        num_adaptation_steps: int | TensorType,
-        temperature: Setting = 1.0,
-        noise: str = "gaussian",
-        subtract_gradient_noise: bool = False,
-        jitter: Setting = 1e-6,
-        integrator: str = "euler",
-        name: str = "adaptive_sghmc",
-    ) -> None:
-        super().__init__(locals())
+    target_log_prob_fn: LogProbFn
+    step_size: Setting
+    momentum_decay: Setting
+    num_adaptation_steps: int | TensorType
+    temperature: Setting = 1.0
+    noise: str = "gaussian"
+    subtract_gradient_noise: bool = False
+    jitter: Setting = 1e-6
+    integrator: str = "euler"
+    name: str = "adaptive_sghmc"
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class SGNHT(Uncalibrated):
     """Stochastic-gradient Nosé-Hoover thermostat, from rest: :mod:`gpflow_bae.mcmc.sgnht`.
 
@@ -137,18 +94,14 @@ class SGNHT(Uncalibrated):
     """
 
     _build = staticmethod(sgnht.build)
-    _results_type = SGNHTKernelResults
+    _carried = ("momentum", "thermostat")
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Setting,
-        momentum_decay: Setting,
-        temperature: Setting = 1.0,
-        noise: str = "gaussian",
-        name: str = "sgnht",
-    ) -> None:
-        super().__init__(locals())
+    target_log_prob_fn: LogProbFn
+    step_size: Setting
+    momentum_decay: Setting
+    temperature: Setting = 1.0
+    noise: str = "gaussian"
+    name: str = "sgnht"
 
     def _algorithm(self, chain_ndims: int) -> SamplingAlgorithm:
         return sgnht.build(**self._settings(), chain_ndims=chain_ndims)
