@@ -54,12 +54,12 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
     rows, columns, truth = images.cells
     density = posterior.predict_log_density(rows, columns, truth, num_draws=FLAGS.num_test_draws)
     mean, variance = posterior.predict_y(rows, columns, num_draws=FLAGS.num_test_draws)
-    inside = np.abs(truth - mean) < 1.6448536 * np.sqrt(variance)
+    cells = (truth[:, None], mean[:, None])
     return driver.Outcome(
         metrics={
             "log_density_missing": float(density.mean()),
-            "rmse": float(metrics.rmse(truth[:, None], mean[:, None])),
-            "coverage_90": float(inside.mean()),
+            "rmse": metrics.rmse(*cells),
+            "coverage_90": metrics.coverage(*cells, variance[:, None]),
             "elbo_per_row": -float(np.mean(losses[-5:])),
             "noise": float(np.sqrt(model.likelihood.variance.numpy())),
         },

@@ -19,6 +19,10 @@ def write_atomically(path: Path, write: Any) -> None:
             write(file)
             file.flush()
             os.fsync(file.fileno())
+        # mkstemp makes files that only the owner can read.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

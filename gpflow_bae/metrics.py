@@ -43,16 +43,10 @@ def rmse(truth: np.ndarray, prediction: np.ndarray) -> float:
 
 @check_shapes("truth: [points..., P]", "prediction: [points..., P]", "return: []")
 def mae(truth: np.ndarray, prediction: np.ndarray) -> float:
-    """Mean absolute error of each column, averaged over columns.
-
-    :param truth: Observations; NaN = missing.
-    :param prediction: Predicted values; finite wherever the truth is observed.
-    :return: In the unit of ``truth``.
-    :raises ValueError: If a column has no observed entry, or a prediction is not finite.
-    """
-    truth, observed = _columns(truth)
-    prediction = _predicted("prediction", prediction, observed)
-    return float(np.mean(_observed_mean(np.abs(truth - prediction), observed)))
+    """Mean absolute error of each column, averaged over columns; else as :func:`rmse`."""
+    truth = _columns(truth)
+    error = np.abs(truth - _predicted("prediction", prediction, truth))
+    return float(np.mean(np.nanmean(error, axis=0)))
 
 
 @check_shapes("truth: [points..., P]", "prediction: [points..., P]", "return: []")
@@ -62,27 +56,21 @@ def smse(truth: np.ndarray, prediction: np.ndarray) -> float:
     Each column is divided by its own (population) variance over the observed entries of ``truth``,
     then columns are averaged. The constant predictor at the mean of the test column scores 1.
 
-    :param truth: Observations; NaN = missing.
-    :param prediction: Predicted values; finite wherever the truth is observed.
-    :return: Without unit.
-    :raises ValueError: If a column has no observed entry or is constant, or a prediction is not
-        finite.
+    :return: Without unit; arguments are those of :func:`rmse`.
+    :raises ValueError: As :func:`rmse`, or if a column is constant.
     """
     error = _mean_squared_error(truth, prediction)
-    values, observed = _columns(truth)
-    mean = _observed_mean(values, observed)
+    values = _columns(truth)
     # Equality of the extremes, not a zero variance: rounding in the mean of equal numbers can
     # leave a tiny one.
-    lowest = np.min(np.where(observed, values, np.inf), axis=0)
-    highest = np.max(np.where(observed, values, -np.inf), axis=0)
-    constant = np.flatnonzero(lowest == highest)
+    constant = np.flatnonzero(np.nanmin(values, axis=0) == np.nanmax(values, axis=0))
     if constant.size:
         raise ValueError(
             f"truth is constant in column(s) {constant.tolist()}, so the mean squared error of"
             " its mean is 0 and smse is undefined there. Score more points, leave these columns"
             " out, or use rmse."
         )
-    return float(np.mean(error / _observed_mean((values - mean) ** 2, observed)))
+    return float(np.mean(error / np.nanvar(values, axis=0)))
 
 
 @check_shapes(
@@ -98,11 +86,11 @@ def nll(truth: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> float:
     :return: In nats; it shifts by log(c) when the data are multiplied by c.
     :raises ValueError: If a column has no observed entry, or a prediction is not valid.
     """
-    truth, observed = _columns(truth)
-    mean = _predicted("mean", mean, observed)
-    variance = _predicted_variance(variance, observed)
+    truth = _columns(truth)
+    mean = _predicted("mean", mean, truth)
+    variance = _predicted_variance(variance, truth)
     entries = 0.5 * (np.log(2.0 * np.pi * variance) + (truth - mean) ** 2 / variance)
-    return float(np.mean(_observed_mean(entries, observed)))
+    return float(np.mean(np.nanmean(entries, axis=0)))
 
 
 @check_shapes(
@@ -113,22 +101,19 @@ def coverage(
 ) -> float:
     """Fraction of the truth inside the central interval of a Gaussian prediction.
 
-    :param truth: Observations; NaN = missing.
-    :param mean: Predictive mean; finite wherever the truth is observed.
-    :param variance: Predictive variance; positive and finite wherever the truth is observed.
+    :param truth, mean, variance: As for :func:`nll`.
     :param level: Probability of the interval, in (0, 1).
     :return: In [0, 1]; a calibrated prediction gives ``level``.
     :raises ValueError: If ``level`` is out of range, a column has no observed entry, or a
         prediction is not valid.
     """
     _check_level(level)
-    truth, observed = _columns(truth)
-    mean = _predicted("mean", mean, observed)
+    truth = _columns(truth)
+    mean = _predicted("mean", mean, truth)
     half_width = statistics.NormalDist().inv_cdf(0.5 + 0.5 * level) * np.sqrt(
-        _predicted_variance(variance, observed)
+        _predicted_variance(variance, truth)
     )
-    inside = np.abs(truth - mean) <= half_width
-    return float(np.mean(_observed_mean(inside, observed)))
+    return _share(np.abs(truth - mean) <= half_width, truth)
 
 
 @check_shapes("truth: [points..., P]", "samples: [S, points..., P]", "return: []")
@@ -146,18 +131,16 @@ def coverage_from_samples(truth: np.ndarray, samples: np.ndarray, level: float =
         has no observed entry, or a sample is not finite.
     """
     _check_level(level)
-    truth, observed = _columns(truth)
+    truth = _columns(truth)
     samples = np.asarray(samples, dtype=np.float64)
     if len(samples) < 2:
         raise ValueError(
             f"samples holds {len(samples)} draw(s); an interval needs at least 2. Pass more draws,"
             " or use coverage(truth, mean, variance)."
         )
-    samples = samples.reshape(len(samples), *truth.shape)
-    samples = _predicted("samples", samples, np.broadcast_to(observed, samples.shape))
+    samples = _predicted("samples", samples, np.broadcast_to(truth, (len(samples), *truth.shape)))
     lower, upper = np.quantile(samples, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
-    inside = (lower <= truth) & (truth <= upper)
-    return float(np.mean(_observed_mean(inside, observed)))
+    return _share((lower <= truth) & (truth <= upper), truth)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,13 +232,12 @@ def aligned_trajectory_rmse(
 
 
 def _mean_squared_error(truth: np.ndarray, prediction: np.ndarray) -> np.ndarray:
-    truth, observed = _columns(truth)
-    prediction = _predicted("prediction", prediction, observed)
-    return _observed_mean((truth - prediction) ** 2, observed)
+    truth = _columns(truth)
+    return np.nanmean((truth - _predicted("prediction", prediction, truth)) ** 2, axis=0)
 
 
-def _columns(truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Flattens to [points, P], with missing entries set to 0, and the mask of observed ones."""
+def _columns(truth: np.ndarray) -> np.ndarray:
+    """Flattens to [points, P]."""
     truth = np.asarray(truth, dtype=np.float64)
     if truth.ndim < 2:
         raise ValueError(
@@ -263,21 +245,21 @@ def _columns(truth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             " Add the last axis to a single output: truth[:, None]."
         )
     truth = truth.reshape(-1, truth.shape[-1])
-    observed = ~np.isnan(truth)
     if np.any(np.isinf(truth)):
         raise ValueError("truth holds infinite entries; use NaN for missing ones.")
-    empty = np.flatnonzero(~np.any(observed, axis=0))
+    empty = np.flatnonzero(np.all(np.isnan(truth), axis=0))
     if empty.size:
         raise ValueError(
             f"truth has no observed entry in column(s) {empty.tolist()} (all NaN), so there is"
             " nothing to score there. Leave these columns out."
         )
-    return np.where(observed, truth, 0.0), observed
+    return truth
 
 
-def _predicted(name: str, prediction: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    """Flattens to the shape of ``observed``; missing entries become 0."""
-    prediction = np.asarray(prediction, dtype=np.float64).reshape(observed.shape)
+def _predicted(name: str, prediction: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Flattens to the shape of ``truth``; NaN where that is missing."""
+    prediction = np.asarray(prediction, dtype=np.float64).reshape(truth.shape)
+    observed = ~np.isnan(truth)
     num_bad = np.count_nonzero(~np.isfinite(prediction) & observed)
     if num_bad:
         raise ValueError(
@@ -285,24 +267,24 @@ def _predicted(name: str, prediction: np.ndarray, observed: np.ndarray) -> np.nd
             " where the truth is observed; every observed entry needs a finite prediction. Check"
             " the model that made it for divergence."
         )
-    return np.where(observed, prediction, 0.0)
+    return np.where(observed, prediction, np.nan)
 
 
-def _predicted_variance(variance: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    """As ``_predicted``, positive where observed; missing entries become 1."""
-    variance = _predicted("variance", variance, observed)
-    if np.any(variance[observed] <= 0.0):
+def _predicted_variance(variance: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """As ``_predicted``, positive where observed."""
+    variance = _predicted("variance", variance, truth)
+    if np.any(variance <= 0.0):
         raise ValueError(
-            f"variance is {np.min(variance[observed]):g} at its smallest; it must be positive"
+            f"variance is {np.nanmin(variance):g} at its smallest; it must be positive"
             " wherever the truth is observed. Pass variances (not log-variances), with the"
             " observation noise included."
         )
-    return np.where(observed, variance, 1.0)
+    return variance
 
 
-def _observed_mean(entries: np.ndarray, observed: np.ndarray) -> np.ndarray:
-    """Mean of each column over its observed entries: [points, P] -> [P]."""
-    return np.sum(np.where(observed, entries, 0.0), axis=0) / np.sum(observed, axis=0)
+def _share(inside: np.ndarray, truth: np.ndarray) -> float:
+    """Share of the observed entries that are inside, averaged over columns."""
+    return float(np.mean(np.nanmean(np.where(np.isnan(truth), np.nan, inside), axis=0)))
 
 
 def _finite_pair(

@@ -21,6 +21,7 @@ __all__ = [
     "plot_rmse_against_inducing",
     "plot_training_curve",
     "plot_trajectories",
+    "single_axis",
 ]
 
 BLUE = "#0072B2"
@@ -42,29 +43,21 @@ _LINE_STYLES = ("--", ":", "-.")
     "mean: [T, N, 2]",
     "std: [T, N, 2]",
 )
-def plot_trajectories(
-    truth: np.ndarray, mean: np.ndarray, std: np.ndarray, num: int = 4, level: float = 0.9
-) -> Figure:
-    """True and recovered paths of the first videos, one row each.
+def plot_trajectories(truth: np.ndarray, mean: np.ndarray, std: np.ndarray) -> Figure:
+    """True and recovered paths of the first four videos, one row each.
 
-    Left and middle: each coordinate over time, with the central credible interval of a Gaussian
-    with the given standard deviation. Right: the path in the plane.
+    Left and middle: each coordinate over time, with the central 90 % interval of a Gaussian with
+    the given standard deviation. Right: the path in the plane.
 
     :param truth: True trajectories.
     :param mean: Recovered trajectories, in the coordinates of ``truth`` (after alignment).
     :param std: Their standard deviations.
-    :param num: Number of videos shown, at most T.
-    :param level: Probability of the band, in (0, 1).
-    :raises ValueError: If ``num`` or ``level`` is out of range, or an array has no video.
+    :raises ValueError: If the arrays hold no video.
     """
     if len(truth) == 0:
         raise ValueError("truth holds no video (T = 0); pass at least one.")
-    if num < 1:
-        raise ValueError(f"num is {num}; it must be at least 1, as one row is drawn per video.")
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level is {level!r}; it must lie strictly between 0 and 1.")
-    num = min(num, len(truth))
-    half_width = statistics.NormalDist().inv_cdf(0.5 + 0.5 * level) * np.asarray(std)
+    num = min(4, len(truth))
+    half_width = statistics.NormalDist().inv_cdf(0.95) * np.asarray(std)
     times = np.arange(truth.shape[1])
 
     figure = Figure(figsize=(10.0, 2.2 * num + 0.6), layout="constrained")
@@ -81,7 +74,7 @@ def plot_trajectories(
                 color=VERMILION,
                 alpha=0.25,
                 linewidth=0,
-                label=f"{100 * level:g} % credible",
+                label="90 % credible",
             )
             axis.plot(times, truth[video, :, coordinate], color=BLUE, label="true")
             axis.plot(times, recovered, color=VERMILION, linestyle="--", label="recovered")
@@ -105,51 +98,30 @@ def plot_trajectories(
 
 
 def plot_rmse_against_inducing(
-    curves: Mapping[str, tuple[Sequence[int], Sequence[float], Sequence[float] | None]],
-    lines: Mapping[str, float] | None = None,
+    curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], lines: Mapping[str, float]
 ) -> Figure:
     """RMSE against the number of inducing points, with reference models as horizontal lines.
 
-    :param curves: For each label: numbers of inducing points, mean RMSE over seeds, and standard
-        deviation over seeds, or None for no error bars.
+    :param curves: For each label: numbers of inducing points, and mean RMSE over seeds.
     :param lines: RMSE of the models without inducing points, by label.
-    :raises ValueError: If there is nothing to draw, or the lists of a curve differ in length.
     """
-    lines = lines or {}
-    if not curves and not lines:
-        raise ValueError("curves and lines are both empty; pass at least one of them.")
-    figure, axis = _single()
-    for (label, (num_inducing, mean, std)), color, marker in zip(
+    figure, axis = single_axis("number of inducing points, M", "test RMSE (prior std)")
+    for (label, (num_inducing, mean)), color, marker in zip(
         curves.items(), itertools.cycle(CYCLE), itertools.cycle(_MARKERS), strict=False
     ):
-        lengths = [len(num_inducing), len(mean)] + ([] if std is None else [len(std)])
-        if len(set(lengths)) != 1:
-            raise ValueError(
-                f"curves[{label!r}] holds lists of lengths {lengths}; the numbers of inducing"
-                " points, means and standard deviations need one entry each per point."
-            )
         order = np.argsort(num_inducing)
-        axis.errorbar(
-            np.asarray(num_inducing)[order],
-            np.asarray(mean)[order],
-            yerr=None if std is None else np.asarray(std)[order],
-            color=color,
-            marker=marker,
-            capsize=3,
-            label=label,
-        )
+        points = (np.asarray(values)[order] for values in (num_inducing, mean))
+        axis.plot(*points, color=color, marker=marker, label=label)
     # Lines continue the colour cycle, so that none repeats a curve's colour.
     colors = itertools.islice(itertools.cycle(CYCLE), len(curves), None)
     for (label, value), color, style in zip(
         lines.items(), colors, itertools.cycle(_LINE_STYLES), strict=False
     ):
         axis.axhline(value, color=color, linestyle=style, label=label)
-    ticks = sorted({int(M) for num_inducing, _, _ in curves.values() for M in num_inducing})
+    ticks = sorted({int(M) for num_inducing, _ in curves.values() for M in num_inducing})
     if ticks:
         axis.set_xticks(ticks)
     axis.set_ylim(bottom=0.0)
-    axis.set_xlabel("number of inducing points, M")
-    axis.set_ylabel("test RMSE (prior std)")
     axis.legend(frameon=False)
     return figure
 
@@ -170,7 +142,7 @@ def plot_lengthscale_posteriors(
     pooled = np.concatenate(list(flat.values()))
     num_bins = min(60, max(10, int(np.sqrt(pooled.size))))
     bins = np.histogram_bin_edges(pooled, bins=num_bins).tolist()
-    figure, axis = _single()
+    figure, axis = single_axis("lengthscale (frames)", "posterior density (1 / frames)")
     styles = itertools.cycle(("-", *_LINE_STYLES))
     for (M, values), color, style in zip(
         flat.items(), itertools.cycle(CYCLE), styles, strict=False
@@ -188,16 +160,12 @@ def plot_lengthscale_posteriors(
         )
     if true_value is not None:
         axis.axvline(true_value, color=BLACK, linewidth=1.5, label=f"true value, {true_value:g}")
-    axis.set_xlabel("lengthscale (frames)")
-    axis.set_ylabel("posterior density (1 / frames)")
     axis.legend(frameon=False)
     return figure
 
 
 @check_shapes("samples: [S, M]")
-def plot_inducing_posterior(
-    samples: np.ndarray, x_range: tuple[float, float], xlabel: str = "time (frames)"
-) -> Figure:
+def plot_inducing_posterior(samples: np.ndarray, x_range: tuple[float, float]) -> Figure:
     """Where the inducing inputs lie: their pooled density, and each one's interval.
 
     Inducing inputs are shown from bottom to top by posterior median; thick bars hold the central
@@ -205,7 +173,6 @@ def plot_inducing_posterior(
 
     :param samples: Posterior samples of M one-dimensional inducing inputs.
     :param x_range: First and last input of the data, shaded.
-    :param xlabel: Name and unit of the input.
     :raises ValueError: If there are no samples, one is not finite, or ``x_range`` is not
         increasing.
     """
@@ -228,7 +195,7 @@ def plot_inducing_posterior(
     intervals.plot(median, rows, color=VERMILION, marker="o", linestyle="none", label="median")
     intervals.set_ylabel("inducing input, by median")
     intervals.set_ylim(0.0, M + 1.0)
-    intervals.set_xlabel(xlabel)
+    intervals.set_xlabel("time (frames)")
     handles, labels = intervals.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
     return figure
@@ -251,18 +218,18 @@ def plot_training_curve(
     """
     if len(steps) == 0:
         raise ValueError("steps is empty; pass at least one record.")
-    figure, axis = _single()
+    figure, axis = single_axis(xlabel, ylabel)
     # A marker keeps a single record visible.
     axis.plot(steps, values, color=BLUE, marker="." if len(steps) < 50 else None)
-    axis.set_xlabel(xlabel)
-    axis.set_ylabel(ylabel)
     return figure
 
 
-def _single() -> tuple[Figure, Axes]:
+def single_axis(xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
+    """A figure of one panel with a faint grid."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axis = figure.subplots()
     axis.grid(alpha=0.25)
+    axis.set(xlabel=xlabel, ylabel=ylabel)
     return figure, axis
 
 

@@ -11,9 +11,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from experiments.amortisation import problem as problems
-from gpflow_bae import functional, models
+from gpflow_bae import diagnostics, functional, models
 
-__all__ = ["Reference", "largest_rhat", "sample_reference"]
+__all__ = ["Reference", "sample_reference"]
 
 tfm = tfp.mcmc
 MAX_RHAT = 1.02
@@ -29,14 +29,6 @@ class Reference:
     ess: float  # smallest bulk effective sample size
     num_divergent: int
     acceptance: float
-
-
-def largest_rhat(values: np.ndarray) -> tuple[float, float]:
-    """Largest split R-hat and smallest bulk ESS over the last axis of ``values [C, S, Q]``."""
-    import arviz  # an extra, like in gpflow_bae.diagnostics
-
-    data = arviz.convert_to_dataset({"x": values})
-    return float(arviz.rhat(data).x.max()), float(arviz.ess(data).x.min())
 
 
 def sample_reference(
@@ -77,7 +69,9 @@ def sample_reference(
     everything = np.concatenate(
         [found.train, found.new, found.codes, found.decoder, found.parameters], 1
     )
-    rhat, ess = largest_rhat(everything.reshape(num_chains, num_draws, -1))
+    chains = everything.reshape(num_chains, num_draws, -1)
+    rhat = float(diagnostics.rank_normalised_rhat(chains).max())
+    ess = float(diagnostics.effective_sample_size(chains).min())
     if not rhat < MAX_RHAT:
         raise RuntimeError(
             f"The reference chains disagree: the largest R-hat is {rhat:.3f}, expected below "

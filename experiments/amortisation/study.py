@@ -14,6 +14,7 @@ from experiments.amortisation import problem as problems
 from experiments.amortisation.reference import Reference
 from experiments.common import driver, plans
 from gpflow_bae import inference, models
+from gpflow_bae.files import write_atomically
 from gpflow_bae.mcmc import adaptive_sghmc
 from gpflow_bae.posteriors import Posterior
 
@@ -35,9 +36,7 @@ class Start(NamedTuple):
         arrays = {
             f"{name}_{i}": v for name in self._fields for i, v in enumerate(getattr(self, name))
         }
-        partial = path.with_suffix(".partial.npz")
-        np.savez(partial, **arrays)
-        partial.rename(path)
+        write_atomically(path, lambda file: np.savez(file, **arrays))
 
     @classmethod
     def load(cls, path: pathlib.Path) -> Start:
@@ -175,15 +174,6 @@ def draws(posterior: Posterior) -> problems.Draws:
     return problems.Draws(tuple(posterior.parameters), posterior.latents)
 
 
-class Comparison(NamedTuple):
-    """Of one group of cells (outputs at inputs, codes, ...) with the reference."""
-
-    bias: float  # root mean square over cells, in standard deviations of the reference
-    sd_ratio: float  # mean over cells
-    sd_error: float  # root mean square over cells of the ratio minus 1
-    mc_error: float  # what Monte Carlo alone makes of ``bias``, from the effective sample sizes
-
-
 def _moments(found: problems.Quantities, group: str) -> tuple[np.ndarray, np.ndarray]:
     values = getattr(found, group)
     mean = values.mean(0)
@@ -198,6 +188,7 @@ def _rms(values: np.ndarray) -> float:
 def _against(
     mean: np.ndarray, scale: np.ndarray, reference: problems.Quantities, group: str
 ) -> dict[str, float]:
+    """Root mean squares over cells, the bias in standard deviations of the reference."""
     true_mean, true_scale = _moments(reference, group)
     ratio = scale / true_scale
     return {
@@ -207,16 +198,19 @@ def _against(
     }
 
 
-def compare(found: problems.Quantities, reference: problems.Quantities, group: str) -> Comparison:
-    """Mean and spread of ``group`` in both, cell by cell."""
+def compare(
+    found: problems.Quantities, reference: problems.Quantities, group: str
+) -> dict[str, float]:
+    """Mean and spread of a group of cells (outputs at inputs, codes, ...) in both, cell by cell.
+
+    ``mc_error`` is what Monte Carlo alone makes of the bias, from the effective sample sizes.
+    """
     import arviz  # an extra, like in gpflow_bae.diagnostics
 
     ours = getattr(found, group)
     ess = arviz.ess(arviz.convert_to_dataset({"x": ours[None]}), method="mean").x.values
     monte_carlo = ours.std(0) / _moments(reference, group)[1] / np.sqrt(ess)
-    return Comparison(
-        **_against(*_moments(found, group), reference, group), mc_error=_rms(monte_carlo)
-    )
+    return _against(*_moments(found, group), reference, group) | {"mc_error": _rms(monte_carlo)}
 
 
 def scores(
@@ -234,7 +228,7 @@ def scores(
     found = problems.quantities(model, problem, draws(posterior))
     theirs = reference.quantities
     compared: dict[str, dict[str, float]] = {
-        group: compare(found, theirs, group)._asdict()
+        group: compare(found, theirs, group)
         for group in ("train", "new", "codes", "decoder", "parameters")
     }
     keep = slice(None, None, -(-posterior.num_samples // MAX_PREDICTING))

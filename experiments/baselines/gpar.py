@@ -8,7 +8,6 @@ so are those before it; hence outputs come in the order of how often they are mi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import gpflow
@@ -43,14 +42,13 @@ def fit_predict(
     table: MultiOutputTable,
     seed: int = 0,
     *,
-    order: Sequence[str] | Literal["missing", "greedy"] = "missing",
     kernel: Kernel = "squared_exponential",
     linear: bool = True,
     log_outputs: bool = False,
     num_samples: int = 100,
     settings: gp_fitting.FitSettings | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fits the chain output by output, and predicts by samples that run through it.
+    """Fits the chain output by output, least often missing first, and predicts by its samples.
 
     A row in which an earlier output is missing enters the fit of a later one with the predictive
     mean in its place (the paper's imputation). In a prediction the missing earlier outputs are
@@ -58,9 +56,6 @@ def fit_predict(
     ones; observed outputs stay what they are. Moments are those of the mixture over samples.
 
     :param seed: Of the restarts and the samples.
-    :param order: Names of all outputs, or ``"missing"``: least often missing first, ties as in the
-        table; or ``"greedy"``: ties go to the output with the highest marginal likelihood per
-        observation, given those before it.
     :param kernel: Over the inputs, and over the earlier outputs.
     :param linear: Whether the kernel over the earlier outputs has a linear part too.
     :param log_outputs: Whether the chain is one of log outputs, as in the paper's Jura experiment;
@@ -77,12 +72,8 @@ def fit_predict(
     scale = Standardiser.fit(table.Y, table.output_names, log_outputs)
     Y = scale.transform(table.Y)
     chain = _Chain(table, Y, kernel, linear, num_samples, seed, settings)
-    for group in _groups(order, table):
-        group = list(group)
-        while group:
-            fits = [chain.fit(p) for p in group]
-            best = int(np.argmax([fitted.log_marginal_likelihood / n for fitted, n in fits]))
-            chain.extend(group.pop(best), fits[best][0])
+    for p in np.argsort(np.isnan(table.Y[table.rows]).sum(0), kind="stable"):  # ties as they come
+        chain.extend(p, chain.fit(p))
     means, variances = scale.inverse_moments(chain.means, chain.variances)  # [S, T, N, P]
     return means.mean(0), variances.mean(0) + means.var(0)
 
@@ -114,17 +105,16 @@ class _Chain:
         self.means, self.variances = np.full_like(self.samples, np.nan), self.samples * np.nan
         self.filled = Y.copy()
 
-    def fit(self, p: int) -> tuple[gp_fitting.Regressions, int]:
-        """The regression of output ``p`` on the inputs and the outputs so far; its points."""
+    def fit(self, p: int) -> gp_fitting.Regressions:
+        """The regression of output ``p`` on the inputs and the outputs so far."""
         inputs = np.concatenate([self.X, self.filled[..., self.order]], axis=-1)
-        fitted = gp_fitting.fit(
+        return gp_fitting.fit(
             np.where(self.rows[..., None], inputs, 0.0),
             self.Y[..., p],
             self._make_kernel,
             self.seed,
             self.settings,
         )
-        return fitted, np.count_nonzero(~np.isnan(self.Y[..., p]))
 
     def extend(self, p: int, fitted: gp_fitting.Regressions) -> None:
         """Adds output ``p``: its moments given the samples, and its own samples."""
@@ -169,22 +159,3 @@ class _Chain:
                     variance=np.full(num_earlier, _START_LINEAR), active_dims=outputs
                 )
         return kernel
-
-
-def _groups(
-    order: Sequence[str] | Literal["missing", "greedy"], table: MultiOutputTable
-) -> list[list[int]]:
-    """Outputs by position in the chain; those of one group compete for the next place."""
-    if isinstance(order, str):
-        if order not in ("missing", "greedy"):
-            raise ValueError(
-                f"order is {order!r}; expected 'missing', 'greedy' or the names of all outputs."
-            )
-        missing = np.isnan(table.Y[table.rows]).sum(0)
-        tied = [np.flatnonzero(missing == count).tolist() for count in np.unique(missing)]
-        return tied if order == "greedy" else [[p] for group in tied for p in group]
-    if sorted(order) != sorted(table.output_names):
-        raise ValueError(
-            f"order is {list(order)}; expected each of {list(table.output_names)} once."
-        )
-    return [[table.output_names.index(name)] for name in order]

@@ -52,15 +52,8 @@ def define(
     :param models: Values of --model, such as ["vae", "sgp_bae", "all"].
     :param default_model: Of --model; the first of ``models`` if None.
     :param model_flag: Name of that flag where the field has another word, such as "method".
-    :raises ValueError: If ``models`` is empty or does not hold ``default_model``.
     """
-    if not models:
-        raise ValueError("models is empty; name at least one value of --model.")
-    default_model = models[0] if default_model is None else default_model
-    if default_model not in models:
-        raise ValueError(f"default_model is {default_model!r}; expected one of {list(models)}.")
-
-    flags.DEFINE_enum(model_flag, default_model, list(models), "Which system to run.")
+    flags.DEFINE_enum(model_flag, default_model or models[0], list(models), "Which system to run.")
     flags.DEFINE_enum(
         "preset",
         "quick",

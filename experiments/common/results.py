@@ -11,7 +11,6 @@ import numbers
 import os
 import pathlib
 import re
-import tempfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -196,8 +195,10 @@ def write_json(path: PathLike, value: Any) -> None:
     :raises ValueError: If ``value`` holds NaN or infinity.
     :raises TypeError: If it holds something that JSON has not.
     """
+    # TensorFlow, which the package imports, takes seconds, and --help does not need it.
+    from gpflow_bae.files import write_atomically
+
     path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = _dumps(path.name, value)
     # Line breaks occur only between JSON's tokens: inside strings they are escaped.
     text = re.sub(
@@ -205,20 +206,7 @@ def write_json(path: PathLike, value: Any) -> None:
         lambda match: "[" + re.sub(r"\n\s*", " ", match[1]) + "]",
         text,
     )
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files that only the owner can read.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        pathlib.Path(temporary).unlink(missing_ok=True)
-        raise
+    write_atomically(path, lambda file: file.write(f"{text}\n".encode()))
 
 
 def _check_same_settings(out_dir: pathlib.Path, found: Any, wanted: dict[str, Any]) -> None:

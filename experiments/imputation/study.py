@@ -38,14 +38,8 @@ def encoder_only(
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Predictions from draws of the encoder alone, without the prior; ``given`` as in predict."""
-    Y = _observed(posterior) if given is None else standardiser.transform(given[1])
+    Y = posterior.data.to_numpy()[1] if given is None else standardiser.transform(given[1])
     return standardiser.inverse_moments(*plans.encode_and_decode(posterior, Y, NUM_CODES, seed))
-
-
-def _observed(posterior: Posterior) -> np.ndarray:
-    """Training data [T, N, P], NaN where missing."""
-    Y = np.asarray(posterior.Y)
-    return Y if posterior.mask is None else np.where(posterior.mask, Y, np.nan)
 
 
 def run(
@@ -107,8 +101,7 @@ def run_several(
     """
     outcomes = []
     for i in range(number):
-        how = {f.name: getattr(options, f.name) for f in dataclasses.fields(options)}
-        how["seed"] = 100 * options.seed + i
+        how = vars(options) | {"seed": 100 * options.seed + i}
         if number > 1 and options.out_dir is not None:
             how["out_dir"] = options.out_dir / f"initialisation_{i}"
         outcomes.append(run(plan, table, test, **how))

@@ -78,7 +78,7 @@ def draw_runs(runs: list[dict]) -> dict[str, Any]:
         if len(numbers) > 2:
             means = [float(np.mean([r["metrics"]["rmse"] for r in by_number[m]])) for m in numbers]
             figures[f"rmse_against_inducing_{preset}"] = plotting.plot_rmse_against_inducing(
-                {"sgp_bae": (numbers, means, None)}, _mean_rmse(chosen, ("vae", "bae", "gp_bae"))
+                {"sgp_bae": (numbers, means)}, _mean_rmse(chosen, ("vae", "bae", "gp_bae"))
             )
     return figures
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from experiments.common import pages
@@ -73,7 +72,7 @@ def draw(
     if "embedding" in arrays:
         figures["codes"] = _plot_codes({"codes of training images": arrays})
     if outcome.curves.get("mse"):
-        figures["curve"], axis = _single("training time (s)", MSE)
+        figures["curve"], axis = plotting.single_axis("training time (s)", MSE)
         axis.plot(outcome.curves["seconds"], outcome.curves["mse"], marker=".")
     if any(len(outcome.curves.get(name, ())) for name in _LOSSES):
         figures["loss"] = _plot_losses(outcome.curves)
@@ -230,7 +229,7 @@ def _plot_models(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
 
 
 def _plot_against_seconds(curves: Mapping[str, Mapping[str, list[float]]]) -> Figure:
-    figure, axis = _single("training time (s)", MSE)
+    figure, axis = plotting.single_axis("training time (s)", MSE)
     for model, (color, published) in MODELS.items():
         if model in curves:
             axis.plot(curves[model]["seconds"], curves[model]["mse"], color=color, label=model)
@@ -245,7 +244,7 @@ def _plot_against_seconds(curves: Mapping[str, Mapping[str, list[float]]]) -> Fi
 
 
 def _plot_per_sample(curves: Mapping[str, list[float]]) -> Figure:
-    figure, axis = _single("posterior sample, in the order of the chain", MSE)
+    figure, axis = plotting.single_axis("posterior sample, in the order of the chain", MSE)
     single = curves["mse_per_sample"]
     numbers, running = np.arange(1, len(single) + 1), curves["mse"][-len(single) :]
     axis.plot(numbers, single, color=plotting.SKY, marker=".", lw=0.7, label="one sample")
@@ -280,7 +279,7 @@ def _plot_sweeps(runs: list[dict]) -> dict[str, Figure]:
         curves = {key: curve for key, curve in curves.items() if len(curve) > 1}
         if not curves:
             continue
-        figures[f"mse_against_{name}"], axis = _single(xlabel, MSE)
+        figures[f"mse_against_{name}"], axis = plotting.single_axis(xlabel, MSE)
         for (model, *_), curve in sorted(curves.items(), key=str):
             x = sorted(curve)
             mean, spread = ([f(curve[v]) for v in x] for f in (np.mean, np.std))
@@ -304,7 +303,9 @@ def plot_rhat(runs: list[dict]) -> Figure:
     chains = chains[..., np.ptp(chains, axis=(0, 1)) > 0]  # pixels that vary
     values = diagnostics.rank_normalised_rhat(chains)
     values = values[np.isfinite(values)]
-    figure, axis = _single("R-hat of a predicted pixel (the last bin holds all above)", "pixels")
+    figure, axis = plotting.single_axis(
+        "R-hat of a predicted pixel (the last bin holds all above)", "pixels"
+    )
     top = max(1.1, float(np.quantile(values, 0.995)))
     axis.hist(np.minimum(values, top), np.linspace(min(1.0, values.min()), top, 60))
     for level, words, style in ((0.5, "median", "--"), (0.95, "95 % below", "-.")):
@@ -313,14 +314,6 @@ def plot_rhat(runs: list[dict]) -> Figure:
         axis.axvline(min(score, top), color=plotting.VERMILION, ls=style, label=label)
     axis.legend(frameon=False, title=f"{len(runs)} chains of {number} samples")
     return figure
-
-
-def _single(xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axis = figure.subplots()
-    axis.grid(alpha=0.25)
-    axis.set(xlabel=xlabel, ylabel=ylabel)
-    return figure, axis
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from typing import Any
 
@@ -15,7 +14,7 @@ from experiments.common import plans
 from experiments.common.driver import Options, Outcome
 from experiments.tabular import figures, networks
 from experiments.tabular.plans import Plan
-from gpflow_bae import diagnostics, inference, models
+from gpflow_bae import diagnostics, inference, metrics, models
 from gpflow_bae.datasets import tabular
 from gpflow_bae.posteriors import TemperedPosterior
 
@@ -94,9 +93,6 @@ def _evaluate(plan: Plan, table: tabular.Table, posterior: TemperedPosterior) ->
     assert plan.sampler is not None
     errors = posterior.squared_errors(table.test)  # [R, S]
     prediction = posterior.reconstruct(table.test)
-    scale = np.sqrt(prediction.variance)
-    half = statistics.NormalDist().inv_cdf(0.95) * scale
-    inside = np.abs(table.test - prediction.mean) <= half
     accepted = posterior.trace["is_accepted"]
     num_burnin = plan.sampler.num_burnin
     convergence = posterior.function_space_diagnostics(table.test[:200], max_outputs=1000)
@@ -107,7 +103,7 @@ def _evaluate(plan: Plan, table: tabular.Table, posterior: TemperedPosterior) ->
         "mse_best": errors.min(),
         "mse_mean": errors.mean(),
         "mse": np.mean(np.square(prediction.mean - table.test)),
-        "coverage_90": inside.mean(),
+        "coverage_90": metrics.coverage(table.test, prediction.mean, prediction.variance),
         "rhat_median": convergence.rhat_median,
         "rhat_q95": convergence.rhat_q95,
         "weight_rhat_median": weights.rhat_median,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, overload
 
 import gpflow
 import numpy as np
@@ -12,21 +12,6 @@ from ..base import Batch, Cells
 from .sparse_table import SparseTable
 
 __all__ = ["Observations", "check_columns", "mask_missing", "prepare_data"]
-
-
-class _Model(Protocol):
-    """What data are checked against."""
-
-    needs_inputs: bool
-
-    @property
-    def splits_over_points(self) -> bool: ...
-
-    @property
-    def latent_prior_name(self) -> str: ...
-
-    @property
-    def decoder(self) -> Any: ...
 
 
 class Observations(NamedTuple):
@@ -210,7 +195,7 @@ def prepare_data(
     return result
 
 
-def _check_batch_size(model: _Model, data: Observations, batch_size: int | None) -> None:
+def _check_batch_size(model: Any, data: Observations, batch_size: int | None) -> None:
     items = "tasks" if data.axis == 0 else "points"
     if batch_size is None or batch_size == data.num_items:
         return

@@ -71,10 +71,9 @@ class MultiOutputTable:
         _check_inputs(X, lengths)
         for name, array in (("Y", Y), ("truth", truth)):
             if np.isinf(array).any():
-                task, row, column = np.argwhere(np.isinf(array))[0]
                 raise ValueError(
-                    f"{name} is infinite in task {task}, row {row}, output {outputs[column]!r}; "
-                    "use NaN for missing outputs, and remove readings that overflowed."
+                    f"{name} is infinite in {_first(np.isinf(array), outputs)}; use NaN for "
+                    "missing outputs, and remove readings that overflowed."
                 )
         observed = ~np.isnan(Y)
         for problem, wrong in (
@@ -82,19 +81,16 @@ class MultiOutputTable:
             ("nobody knows (truth is NaN)", mask & np.isnan(truth)),
         ):
             if wrong.any():
-                task, row, column = np.argwhere(wrong)[0]
                 raise ValueError(
                     f"test_mask asks to score {np.count_nonzero(wrong)} outputs that {problem}, "
-                    f"first in task {task}, row {row}, output {outputs[column]!r}. A test cell is "
-                    "NaN in Y and known in truth."
+                    f"first in {_first(wrong, outputs)}. A test cell is NaN in Y and known in "
+                    "truth."
                 )
         conflict = observed & (Y != truth)
         if conflict.any():
-            task, row, column = np.argwhere(conflict)[0]
             raise ValueError(
-                f"Y and truth disagree in task {task}, row {row}, output {outputs[column]!r}: "
-                f"{Y[task, row, column]:g} and {truth[task, row, column]:g}. Where Y is observed, "
-                "truth is the same number."
+                f"Y and truth disagree in {_first(conflict, outputs)}: {Y[conflict][0]:g} and "
+                f"{truth[conflict][0]:g}. Where Y is observed, truth is the same number."
             )
         for name, value in (
             ("X", X),
@@ -234,6 +230,12 @@ def column_names(what: str, names: tuple[str, ...], letter: str, number: int) ->
     if len(names) != number or len(set(names)) != number:
         raise ValueError(f"{what} is {names}; expected {number} different names, one per column.")
     return names
+
+
+def _first(wrong: np.ndarray, outputs: tuple[str, ...]) -> str:
+    """The first cell of a mask [T, N, P], in words."""
+    task, row, column = np.argwhere(wrong)[0]
+    return f"task {task}, row {row}, output {outputs[column]!r}"
 
 
 def _check_lengths(lengths: np.ndarray, Y: np.ndarray) -> None:

@@ -1,8 +1,8 @@
 """Data sets of the published experiments, one module each: generate or read, check, split."""
 
 from . import (
+    arguments,
     bouncing_ball,
-    digests,
     eeg,
     files,
     japan_weather,
@@ -17,8 +17,8 @@ from . import (
 )
 
 __all__ = [
+    "arguments",
     "bouncing_ball",
-    "digests",
     "eeg",
     "files",
     "japan_weather",

@@ -13,13 +13,13 @@ ours. All sequences share the periods, as one periodic kernel for all asks for, 
 """
 
 import dataclasses
-import numbers
 from typing import NamedTuple
 
 import numpy as np
 from check_shapes import check_shapes
 
 from ..data import MultiOutputTable
+from .arguments import check_integer, check_positive
 
 __all__ = [
     "ONE_WIDTH",
@@ -59,7 +59,7 @@ def load_one(
     :param num_train: Number of training sequences; 80 as published.
     :param num_test: Number of test sequences.
     """
-    _check_count("seed", seed, 0)
+    check_integer("seed", seed, 0)
     train, test = np.random.SeedSequence(int(seed)).spawn(2)
     return one_ball(train, num_train), one_ball(test, num_test)
 
@@ -88,7 +88,8 @@ def one_ball(
     :raises ValueError: If an argument is out of range.
     """
     rng, times = _start(seed, num_sequences, num_frames, num_pixels)
-    _check_scales(period=period, width=width, noise=noise)
+    check_positive(period=period, width=width)
+    check_positive(may_be_zero=True, noise=noise)
     phases = period * rng.random((num_sequences, 1))
     heights = linear_height(times + phases, period)[..., None]
     return BouncingBalls(_table(rng, heights, num_pixels, width, noise, 0.0), heights)
@@ -110,20 +111,17 @@ def two_balls(
 
     The balls do not meet: where they overlap their brightness adds up.
 
-    :param seed: Of the phases, the noise and the missing pixels.
-    :param num_sequences: T.
-    :param num_frames: N.
-    :param num_pixels: P.
+    Arguments are those of :func:`one_ball`; the seed is of the missing pixels too.
+
     :param periods: Frames there and back of the first ball, and between two bounces of the second.
-    :param width: Of a ball (standard deviation of its bump), as a share of the column.
-    :param noise: Standard deviation of the brightness of each pixel.
     :param missing: Share of the pixels that is removed, at random over frames and sequences; these
         are the test cells.
     :return: Sequences with their missing pixels.
     :raises ValueError: If an argument is out of range.
     """
     rng, times = _start(seed, num_sequences, num_frames, num_pixels)
-    _check_scales(first_period=periods[0], second_period=periods[1], width=width, noise=noise)
+    check_positive(first_period=periods[0], second_period=periods[1], width=width)
+    check_positive(may_be_zero=True, noise=noise)
     if not 0.0 <= missing < 1.0:
         raise ValueError(f"missing is {missing!r}; expected a share in [0, 1).")
     first, second = (period * rng.random((num_sequences, 1)) for period in periods)
@@ -188,10 +186,10 @@ def _start(
     seed: int | np.random.SeedSequence, num_sequences: int, num_frames: int, num_pixels: int
 ) -> tuple[np.random.Generator, np.ndarray]:
     if not isinstance(seed, np.random.SeedSequence):
-        _check_count("seed", seed, 0)
-    _check_count("num_sequences", num_sequences, 1)
-    _check_count("num_frames", num_frames, 1)
-    _check_count("num_pixels", num_pixels, 2)
+        check_integer("seed", seed, 0)
+    check_integer("num_sequences", num_sequences, 1)
+    check_integer("num_frames", num_frames, 1)
+    check_integer("num_pixels", num_pixels, 2)
     return np.random.default_rng(seed), np.arange(num_frames, dtype=np.float64)
 
 
@@ -215,16 +213,3 @@ def _table(
         output_names=tuple(f"pixel{i}" for i in range(num_pixels)),
         input_names=("frame",),
     )
-
-
-def _check_count(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ValueError(f"{name} is {value!r}; it must be an integer of at least {least}.")
-
-
-def _check_scales(**scales: float) -> None:
-    for name, value in scales.items():
-        least = 0.0 if name == "noise" else np.nextafter(0.0, 1.0)
-        if not isinstance(value, numbers.Real) or not least <= value < np.inf:
-            what = "finite number of at least 0" if name == "noise" else "positive finite number"
-            raise ValueError(f"{name} is {value!r}; it must be a {what}.")

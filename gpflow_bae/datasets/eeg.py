@@ -8,7 +8,6 @@ recordings nor the random numbers: both are our choices here).
 
 import dataclasses
 import math
-import numbers
 import os
 from typing import NamedTuple
 
@@ -16,16 +15,17 @@ import numpy as np
 from check_shapes import check_shapes
 
 from ..data import MultiOutputTable
-from .digests import check_sha256
+from .arguments import check_integer
 from .files import find_files
 
 __all__ = ["REGIMES", "LargeEEG", "drop_out", "load_large", "load_small"]
 
 _ORIGIN = "https://archive.ics.uci.edu/dataset/121/eeg+database (data/README.md says how repacked)"
-_SMALL, _LARGE = "eeg_small.csv", "eeg_subject337_60trials.npz"
-_SHA256 = {
-    _SMALL: "26fd42f81d8fc67155e92c5ef2a1ddd03fbe64e7f025ba35d2080c456ad4d710",
-    _LARGE: "71b86ea5e5aefdb681ea92f954aeca8fea6b0c4ba58d6c2a06561b4378671fac",
+_SMALL = {"eeg_small.csv": "26fd42f81d8fc67155e92c5ef2a1ddd03fbe64e7f025ba35d2080c456ad4d710"}
+_LARGE = {
+    "eeg_subject337_60trials.npz": (
+        "71b86ea5e5aefdb681ea92f954aeca8fea6b0c4ba58d6c2a06561b4378671fac"
+    )
 }
 _SAMPLES_PER_SECOND = 256
 _ELECTRODES = ("F3", "F4", "F5", "F6", "FZ", "F1", "F2")
@@ -62,8 +62,7 @@ def load_small(data_dir: str | os.PathLike[str]) -> MultiOutputTable:
     :raises FileNotFoundError: If the file is missing.
     :raises ValueError: If the file is not the published one.
     """
-    (path,) = find_files(data_dir, "eeg", [_SMALL], _ORIGIN)
-    check_sha256(path, _SHA256[_SMALL], _ORIGIN)
+    (path,) = find_files(data_dir, "eeg", _SMALL, _ORIGIN)
     with open(path, encoding="ascii") as file:
         header = file.readline().strip().split(",")
         rows = np.loadtxt(file, delimiter=",")
@@ -102,9 +101,8 @@ def load_large(
     """
     if regime not in REGIMES:
         raise ValueError(f"regime is {regime!r}; expected one of {list(REGIMES)}.")
-    _check_seed(seed)
-    (path,) = find_files(data_dir, "eeg", [_LARGE], _ORIGIN)
-    check_sha256(path, _SHA256[_LARGE], _ORIGIN)
+    check_integer("seed", seed, 0)
+    (path,) = find_files(data_dir, "eeg", _LARGE, _ORIGIN)
     with np.load(path) as file:
         microvolts = file["nanovolts"] / 1000.0
         trials, partition = file["trial"].astype(int), file["partition"]
@@ -179,8 +177,3 @@ def drop_out(
     return dataclasses.replace(
         table, Y=np.where(hidden, np.nan, table.Y), truth=table.truth, test_mask=hidden
     )
-
-
-def _check_seed(seed: int) -> None:
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise ValueError(f"seed is {seed!r}; it must be an integer of at least 0.")

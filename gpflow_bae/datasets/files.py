@@ -1,19 +1,25 @@
 """Files of data sets that cannot be generated: found, or asked for in one clear error."""
 
+import hashlib
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 __all__ = ["find_files"]
 
 
 def find_files(
-    data_dir: str | os.PathLike[str], folder: str, names: Sequence[str], origin: str
+    data_dir: str | os.PathLike[str],
+    folder: str,
+    names: Sequence[str] | Mapping[str, str],
+    origin: str,
 ) -> list[pathlib.Path]:
     """Paths of ``names`` in ``data_dir / folder``.
 
-    :param origin: where the data come from, for the error.
+    :param names: with the SHA-256 of each (hexadecimal), where figures belong to these very files.
+    :param origin: where the data come from, for the errors.
     :raises FileNotFoundError: naming every file that is missing and what to do about it.
+    :raises ValueError: if a file has another digest.
     """
     paths = [pathlib.Path(data_dir) / folder / name for name in names]
     missing = [str(path) for path in paths if not path.exists()]
@@ -23,4 +29,12 @@ def find_files(
             f"files of {origin} there, or name the folder that holds {folder!r} with --data_dir or "
             "the environment variable GPFLOW_BAE_DATA."
         )
+    digests = names if isinstance(names, Mapping) else {}
+    for path in paths:
+        wanted = digests.get(path.name)
+        if wanted and (found := hashlib.sha256(path.read_bytes()).hexdigest()) != wanted:
+            raise ValueError(
+                f"{path} has the SHA-256 {found}; the file of the published experiment has "
+                f"{wanted}. Copy it again from {origin}: other data give other figures."
+            )
     return paths

@@ -5,11 +5,12 @@ from pixels", as Jazbec et al. (2021) and Tran et al. (2023) use it: the true tr
 so a model of the pixels can be scored on the latent path that it recovers.
 """
 
-import numbers
 from typing import NamedTuple
 
 import numpy as np
 from check_shapes import check_shapes
+
+from .arguments import check_integer, check_positive
 
 __all__ = ["MovingBall", "generate", "load", "render", "sample_trajectories"]
 
@@ -40,9 +41,9 @@ def load(seed: int = 0, num_train: int = 35, num_test: int = 35) -> tuple[Moving
     :return: The training set and the test set.
     :raises ValueError: If an argument is out of range.
     """
-    _check_positive_int("num_train", num_train)
-    _check_positive_int("num_test", num_test)
-    _check_seed(seed)
+    check_integer("num_train", num_train, 1)
+    check_integer("num_test", num_test, 1)
+    check_integer("seed", seed, 0)
     train_seed, test_seed = np.random.SeedSequence(int(seed)).spawn(2)
     return generate(train_seed, num_videos=num_train), generate(test_seed, num_videos=num_test)
 
@@ -63,10 +64,10 @@ def generate(
 ) -> MovingBall:
     """Draws trajectories from the GP prior and renders them.
 
-    :param seed: Of the trajectories; rendering is deterministic.
+    :param seed: Of the trajectories; an integer >= 0 or a NumPy SeedSequence.
     :param num_videos: T.
     :param num_frames: N.
-    :param lengthscale: Of the RBF kernel, in frames.
+    :param lengthscale: l, of the RBF kernel, in frames.
     :param image_size: H = W, in pixels.
     :param scale: Pixels per unit of a trajectory.
     :param radius: Of the ball, in pixels.
@@ -89,18 +90,15 @@ def sample_trajectories(
 ) -> np.ndarray:
     """Paths whose two coordinates are independent draws of GP(0, exp(-(t - t')^2 / (2 l^2))).
 
-    :param seed: Integer >= 0, or a NumPy SeedSequence.
-    :param num_videos: Number of paths.
-    :param num_frames: Length of a path; frames are one unit of time apart, from 0.
-    :param lengthscale: l, in frames.
-    :return: The paths, float64.
+    Arguments are those of :func:`generate`; frames are one unit of time apart, from 0.
+
     :raises ValueError: If an argument is out of range.
     """
     if not isinstance(seed, np.random.SeedSequence):
-        _check_seed(seed)
-    _check_positive_int("num_videos", num_videos)
-    _check_positive_int("num_frames", num_frames)
-    _check_positive_float("lengthscale", lengthscale)
+        check_integer("seed", seed, 0)
+    check_integer("num_videos", num_videos, 1)
+    check_integer("num_frames", num_frames, 1)
+    check_positive(lengthscale=lengthscale)
 
     times = np.arange(num_frames, dtype=np.float64)
     covariance = np.exp(-0.5 * ((times[:, None] - times) / lengthscale) ** 2)
@@ -129,17 +127,14 @@ def render(
     horizontal (j), the second vertical (i, downwards). The ball may leave the frame, which then
     is partly or wholly off.
 
-    :param trajectories: Paths in units of the GP prior's standard deviation; finite.
-    :param image_size: H = W, in pixels.
-    :param scale: Pixels per unit of a trajectory.
-    :param radius: Of the ball, in pixels.
+    :param trajectories: Paths in units of the GP prior's standard deviation; finite. The others
+        are arguments of :func:`generate`.
     :return: Pixels, float32, rows one after the other: P = image_size ** 2, and pixel (i, j) is
         entry i * image_size + j.
     :raises ValueError: If an argument is out of range, or a trajectory is not finite.
     """
-    _check_positive_int("image_size", image_size)
-    _check_positive_float("scale", scale)
-    _check_positive_float("radius", radius)
+    check_integer("image_size", image_size, 1)
+    check_positive(scale=scale, radius=radius)
     trajectories = np.asarray(trajectories, dtype=np.float64)
     if not np.all(np.isfinite(trajectories)):
         raise ValueError(
@@ -152,18 +147,3 @@ def render(
     squared_i = (pixels - centres[..., 1:]) ** 2
     on = squared_i[..., :, None] + squared_j[..., None, :] < radius**2
     return on.reshape(*on.shape[:2], image_size**2).astype(np.float32)
-
-
-def _check_positive_int(name: str, value: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be an integer of at least 1.")
-
-
-def _check_positive_float(name: str, value: float) -> None:
-    if not isinstance(value, numbers.Real) or not (0 < value < np.inf):
-        raise ValueError(f"{name} is {value!r}; it must be a positive finite number.")
-
-
-def _check_seed(seed: int) -> None:
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise ValueError(f"seed is {seed!r}; it must be an integer of at least 0.")

@@ -5,14 +5,12 @@ import os
 import numpy as np
 from check_shapes import check_shapes
 
-from .digests import check_sha256
 from .files import find_files
 
 __all__ = ["load"]
 
 _ORIGIN = "https://github.com/renero/class_notebooks, folder data (DataTrn.txt and its kin)"
-_NAME = "oil_flow.npz"
-_SHA256 = "ee205f198cee1d31df8b97fac72f911a6efcf7b17f2aed2cb23f0e76d438d90f"
+_FILE = {"oil_flow.npz": "ee205f198cee1d31df8b97fac72f911a6efcf7b17f2aed2cb23f0e76d438d90f"}
 
 
 @check_shapes("return[0]: [N, 12]", "return[1]: [N]")
@@ -23,8 +21,7 @@ def load(data_dir: str | os.PathLike[str]) -> tuple[np.ndarray, np.ndarray]:
     :raises FileNotFoundError: If the file is missing.
     :raises ValueError: If it is not the expected one.
     """
-    (path,) = find_files(data_dir, "oil_flow", [_NAME], _ORIGIN)
-    check_sha256(path, _SHA256, _ORIGIN)
+    (path,) = find_files(data_dir, "oil_flow", _FILE, _ORIGIN)
     with np.load(path) as file:
         Y, labels = file["train"], file["train_labels"]
     return (Y - Y.mean(0)) / Y.std(0), labels.argmax(1)

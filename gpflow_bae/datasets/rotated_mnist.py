@@ -7,7 +7,6 @@ for the digit 3 the split is the published one, image by image. For other digits
 published; theirs is what the released generator draws, which is a little younger than the files.
 """
 
-import hashlib
 import numbers
 import os
 import pathlib
@@ -19,19 +18,22 @@ from check_shapes import check_shapes
 from scipy import ndimage
 
 from . import mnist
+from .arguments import check_integer
 from .files import find_files
 
 __all__ = [
     "Images",
     "RotatedMNIST",
     "build",
-    "check_images",
     "check_objects_known",
     "hold_out_view",
     "load",
 ]
 
-_ORIGIN = "https://github.com/ratschlab/SVGP-VAE (data/README.md says how they were repacked)"
+_ORIGIN = (
+    "https://github.com/ratschlab/SVGP-VAE (data/README.md says how they were repacked; "
+    'source="mnist" does without)'
+)
 _FILE = "rotated_mnist3.npz"
 # Checked against the digest that data/README.md gives (in SHA256SUMS beside it).
 _SHA256 = "b78ddb87ecb597583a7893842bb5124cfd3d7c2ba73511ba13f46d62e8d13274"
@@ -103,7 +105,7 @@ def load(
     :raises ValueError: If an argument is out of range, or a file is not the published one.
     """
     digits = _checked_digits(digits)
-    _check_integer("num_components", num_components, 1)
+    check_integer("num_components", num_components, 1)
     if source not in ("auto", "mnist", "published"):
         raise ValueError(f'source is {source!r}; it must be "auto", "mnist" or "published".')
     offered = digits == (3,) and num_components <= 8
@@ -148,9 +150,14 @@ def build(
         not finite, or an object at the test angle has no training image (unlikely, for 15 draws).
     """
     digits = _checked_digits(digits)
-    _check_integer("num_components", num_components, 1)
-    _check_integer("num_per_digit", num_per_digit, 10)
-    _check_pixels("images", images)
+    check_integer("num_components", num_components, 1)
+    check_integer("num_per_digit", num_per_digit, 10)
+    wrong = np.flatnonzero(~np.isfinite(images).all((1, 2)))
+    if len(wrong):
+        raise ValueError(
+            f"images holds NaN or infinite pixels in {len(wrong)} images, first in image "
+            f"{wrong[0]}; every pixel must be finite. Remove or repair those images."
+        )
     # The draws and their order are the published ones: any other would give another split.
     rng = random.Random(0)
     chosen = []
@@ -204,8 +211,8 @@ def hold_out_view(
     :raises ValueError: If an argument is out of range, the view is that of the test images, or
         an object would be left without any training image.
     """
-    _check_integer("view", view, 0, len(data.angles) - 1)
-    _check_integer("seed", seed, 0)
+    check_integer("view", view, 0, len(data.angles) - 1)
+    check_integer("seed", seed, 0)
     if not isinstance(share, numbers.Real) or not 0 < share <= 1:
         raise ValueError(f"share is {share!r}; it must be a number in (0, 1].")
     if view in _view_indices(data.test, data.angles):
@@ -228,39 +235,6 @@ def hold_out_view(
     return _checked(data._replace(train=train, test=test))
 
 
-@check_shapes("images.X: [N, .]", "images.Y: [N, .]")
-def check_images(images: Images, num_objects: int, argument: str) -> None:
-    """Refuses images that no model of objects and angles can be fitted to or scored on.
-
-    :param images: To check.
-    :param num_objects: Ids must be integers below it.
-    :param argument: Name of the images in errors.
-    :raises ValueError: If X is not [N, 2], an id is not one of an object, an angle is not finite,
-        or a pixel is NaN or infinite.
-    """
-    X, Y = images
-    if X.shape[1] != 2:
-        raise ValueError(
-            f"{argument}.X has shape {X.shape}; X needs columns [object id, angle in radians]. "
-            "Put the ids and the angles side by side."
-        )
-    ids = X[:, 0]
-    # A NaN fails the comparisons, too.
-    wrong = np.flatnonzero(~((ids >= 0) & (ids < num_objects) & (ids == np.floor(ids))))
-    if len(wrong):
-        raise ValueError(
-            f"{argument}.X holds the object id {ids[wrong[0]]} in row {wrong[0]}; ids must be "
-            f"integers from 0 to {num_objects - 1}, rows of object_vectors. Number the objects so."
-        )
-    wrong = np.flatnonzero(~np.isfinite(X[:, 1]))
-    if len(wrong):
-        raise ValueError(
-            f"{argument}.X holds the angle {X[wrong[0], 1]} in row {wrong[0]}; angles must be "
-            "finite, in radians. Remove the rows without an angle."
-        )
-    _check_pixels(f"{argument}.Y", Y)
-
-
 @check_shapes("train.X: [Ntrain, 2]", "test.X: [Ntest, 2]")
 def check_objects_known(train: Images, test: Images) -> None:
     """Refuses test images of objects without training images: their vectors would be guesses.
@@ -279,12 +253,7 @@ def check_objects_known(train: Images, test: Images) -> None:
 
 
 def _read_published(data_dir: str | os.PathLike[str], num_components: int) -> RotatedMNIST:
-    (path,) = find_files(data_dir, "rotated_mnist", [_FILE], _ORIGIN)
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != _SHA256:
-        raise ValueError(
-            f'{path} has the SHA-256 {found}, not {_SHA256}. Copy it again, or use source="mnist".'
-        )
+    (path,) = find_files(data_dir, "rotated_mnist", {_FILE: _SHA256}, _ORIGIN)
     with np.load(path) as file:
         train, validation, test = (
             Images(file[f"{name}_aux"][:, :2], _flat(file[f"{name}_images"]))
@@ -317,19 +286,8 @@ def _view_indices(images: Images, angles: np.ndarray) -> np.ndarray:
 
 
 def _checked(data: RotatedMNIST) -> RotatedMNIST:
-    for name in ("train", "validation", "test"):
-        check_images(getattr(data, name), len(data.object_vectors), name)
     check_objects_known(data.train, data.test)
     return data
-
-
-def _check_pixels(name: str, images: np.ndarray) -> None:
-    wrong = np.flatnonzero(~np.isfinite(images).all(tuple(range(1, images.ndim))))
-    if len(wrong):
-        raise ValueError(
-            f"{name} holds NaN or infinite pixels in {len(wrong)} images, first in image "
-            f"{wrong[0]}; every pixel must be finite. Remove or repair those images."
-        )
 
 
 def _checked_digits(digits: Any) -> tuple[int, ...]:
@@ -341,10 +299,3 @@ def _checked_digits(digits: Any) -> tuple[int, ...]:
             f"digits is {digits!r}; it must be a tuple of different integers 0 to 9, as (3,)."
         )
     return tuple(int(digit) for digit in digits)
-
-
-def _check_integer(name: str, value: int, low: int, high: float = np.inf) -> None:
-    valid = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not valid or not low <= value <= high:
-        expected = f"of at least {low}" if high == np.inf else f"from {low} to {high}"
-        raise ValueError(f"{name} is {value!r}; it must be an integer {expected}.")

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 from check_shapes import check_shapes
@@ -60,12 +60,7 @@ def rank_normalised_rhat(values: np.ndarray) -> np.ndarray:
     :raises ImportError: without the extra ``diagnostics``.
     :raises ValueError: with fewer than 2 chains or 4 draws, or if a value is not finite.
     """
-    return _per_output(
-        "rank_normalised_rhat",
-        values,
-        lambda arviz, dataset: arviz.rhat(dataset, method="rank"),
-        min_chains=2,
-    )
+    return _per_output("rank_normalised_rhat", values, "rhat", "rank", min_chains=2)
 
 
 @check_shapes("values: [C, S, event...]", "return: [event...]")
@@ -83,12 +78,7 @@ def effective_sample_size(
     """
     if method not in ("bulk", "tail"):
         raise ValueError(f'method must be "bulk" or "tail", got {method!r}.')
-    return _per_output(
-        "effective_sample_size",
-        values,
-        lambda arviz, dataset: arviz.ess(dataset, method=method),
-        min_chains=1,
-    )
+    return _per_output("effective_sample_size", values, "ess", method, min_chains=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # arrays have no truth value to compare by
@@ -197,9 +187,9 @@ def weight_space_diagnostics(
 
 
 def _per_output(
-    caller: str, values: np.ndarray, statistic: Callable[[Any, Any], Any], min_chains: int
+    caller: str, values: np.ndarray, statistic: str, method: str, min_chains: int
 ) -> np.ndarray:
-    """``statistic`` of ArviZ for every scalar [C, S, ...] -> [...], NaN for constant ones."""
+    """A statistic of ArviZ for every scalar [C, S, ...] -> [...], NaN for constant ones."""
     arviz = arviz_for(caller)
     values = np.asarray(values)
     num_chains, num_draws, *event_shape = values.shape
@@ -225,7 +215,7 @@ def _per_output(
         dataset = arviz.convert_to_dataset({"values": flat[..., varying]})
         # Stuck chains have no variance within: dividing by it says what there is to say.
         with np.errstate(divide="ignore", invalid="ignore"):
-            result[varying] = statistic(arviz, dataset)["values"].values
+            result[varying] = getattr(arviz, statistic)(dataset, method=method)["values"].values
     return result.reshape(event_shape)
 
 

@@ -28,8 +28,8 @@ def num_chains_and_draws(argument: str, arrays: Mapping[str, np.ndarray]) -> tup
     for name, values in arrays.items():
         if values.ndim < 2:
             raise ValueError(
-                f"{argument}[{name!r}] needs the axes of chains and draws, [C, S, ...]; "
-                f"got shape {values.shape}."
+                f"{argument}[{name!r}] needs the axes of chains and draws, [C, S, ...]; got shape "
+                f"{values.shape}. Add the first with values[None] for one chain."
             )
     first = next(iter(arrays))
     num_chains, num_draws = arrays[first].shape[:2]
@@ -37,6 +37,7 @@ def num_chains_and_draws(argument: str, arrays: Mapping[str, np.ndarray]) -> tup
         if values.shape[:2] != (num_chains, num_draws):
             raise ValueError(
                 f"{argument} differ in chains and draws: {first!r} has [C, S] = "
-                f"{[num_chains, num_draws]}, {name!r} has {list(values.shape[:2])}."
+                f"{[num_chains, num_draws]}, {name!r} has {list(values.shape[:2])}. Cut them to "
+                "those that all have."
             )
     return num_chains, num_draws

@@ -46,9 +46,9 @@ def read_frame(
         raise ValueError("Name a column as time or inputs: what tells the rows apart?")
 
     Y = np.column_stack([_numbers(raw[c], c, missing_allowed=True) for c in outputs])
-    columns = [] if time is None else [_times(raw[time], time)]
-    columns += [_numbers(raw[c], c, missing_allowed=False) for c in inputs]
-    X = np.column_stack(columns)
+    columns = [_numbers(raw[c], c, missing_allowed=False) for c in inputs]
+    days, times = (columns[0], columns[0]) if time is None else _times(raw[time], time)
+    X = np.column_stack(columns if time is None else [days, *columns])
     names = pd.Series([""] * len(raw)) if task is None else raw[task].astype(str)
     _check_duplicates(X, names, time, inputs)
 
@@ -60,7 +60,6 @@ def read_frame(
     for padded, (_, index) in zip(rows, groups, strict=True):
         padded[: len(index)] = index
     table = MultiOutputTable(stacked, outputs_of, output_names=tuple(outputs), lengths=lengths)
-    times = X[:, 0] if time is None else _plot_times(raw[time])
     return UserTable(raw, table, rows, tuple(n for n, _ in groups), times, centre, scale)
 
 
@@ -121,11 +120,12 @@ def _numbers(column: pd.Series, name: str, missing_allowed: bool) -> np.ndarray:
     return values
 
 
-def _times(column: pd.Series, name: str) -> np.ndarray:
-    """Numbers as they are; dates as days since the first."""
-    numeric = _as_numbers(column)
-    if numeric is not None:
-        return numeric.to_numpy(dtype=float)
+def _times(column: pd.Series, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers as they are, or days since the first date; and the times as plots show them."""
+    if not pd.api.types.is_datetime64_any_dtype(column):
+        numeric = pd.to_numeric(column, errors="coerce")
+        if numeric.notna().all():
+            return numeric.to_numpy(dtype=float), numeric.to_numpy()
     dates = pd.to_datetime(column, errors="coerce", format="ISO8601")
     if dates.isna().any():
         row = int(np.flatnonzero(dates.isna())[0])
@@ -133,21 +133,7 @@ def _times(column: pd.Series, name: str) -> np.ndarray:
             f"Time {name!r} is {column.iloc[row]!r} in row {row + 1}; expected numbers throughout, "
             "or dates such as 2024-01-31 or 2024-01-31T12:00."
         )
-    return ((dates - dates.min()) / pd.Timedelta(days=1)).to_numpy(dtype=float)
-
-
-def _plot_times(column: pd.Series) -> np.ndarray:
-    numeric = _as_numbers(column)
-    times = pd.to_datetime(column, format="ISO8601") if numeric is None else numeric
-    return times.to_numpy()
-
-
-def _as_numbers(column: pd.Series) -> pd.Series | None:
-    """A column of times as numbers; None where it holds anything else, such as dates."""
-    if pd.api.types.is_datetime64_any_dtype(column):
-        return None
-    numeric = pd.to_numeric(column, errors="coerce")
-    return numeric if numeric.notna().all() else None
+    return ((dates - dates.min()) / pd.Timedelta(days=1)).to_numpy(dtype=float), dates.to_numpy()
 
 
 def _check_duplicates(

@@ -27,8 +27,8 @@ rounding could break it, which is what the ``maximum`` below is for.
 
 **The term - h^4** (``subtract_gradient_noise``) takes off the variance h^4 P^2 V = h^4 that a
 gradient brings whose second moment V is all minibatch noise. It is off by default: with full-batch
-gradients it is wrong (the chain is too cold), and where h^2 > 2 a T P the variance is negative:
-:func:`check_step_size` refuses that, and ``update`` then returns NaN. Nothing is clamped.
+gradients it is wrong (the chain is too cold), and where h^2 > 2 a T P the variance is negative,
+see :func:`largest_valid_step_size`: ``update`` then returns NaN. Nothing is clamped.
 
 **Stationary distribution** after burn-in, at a fixed P: that of :mod:`gpflow_bae.mcmc.sghmc` in the
 coordinates position / sqrt(P), hence density ** (1 / T) as h goes to 0, and on a Gaussian with
@@ -49,7 +49,7 @@ References:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -60,10 +60,10 @@ from gpflow_bae.mcmc.algorithm import State as ChainState
 from gpflow_bae.mcmc.building import build_sampler, kinetic_temperature
 from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
 from gpflow_bae.mcmc.noise import noise_like
-from gpflow_bae.mcmc.structures import leaf_temperatures, map_leaves
+from gpflow_bae.mcmc.structures import leaf_temperatures, map_leaves, when
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
-__all__ = ["State", "build", "check_step_size", "init", "largest_valid_step_size", "update"]
+__all__ = ["State", "build", "init", "largest_valid_step_size", "update"]
 
 
 class State(NamedTuple):
@@ -97,19 +97,14 @@ def update(
     jitter: Scalar = 1e-6,
     integrator: str = "euler",
 ) -> State:
-    """One step; the module's docstring has the equations.
+    """One step; gradient, seed and noise are as :mod:`gpflow_bae.mcmc.types` describes them.
 
-    :param state: where the chain is, and what it knows of its gradients.
-    :param gradient: gradient of the log density at ``state.position``, a structure like it.
-    :param seed: two integers, to be used once.
     :param step_size: h > 0.
     :param momentum_decay: a in (0, 1].
     :param temperature: T >= 0, or a structure like the position with one for each leaf: a leaf at 0
         is optimised, by descent with momentum, while the others are sampled.
     :param adapt: whether to update the statistics first; true during burn-in. A scalar boolean
         tensor is a branch of the graph: nothing is retraced when it turns false.
-    :param noise: ``"gaussian"`` or ``"binomial"``, see
-        :func:`~gpflow_bae.mcmc.noise.standard_noise`.
     :param subtract_gradient_noise: include eq. 17's - h^4; ``integrator="euler"`` only.
     :param jitter: added to V in P.
     :param integrator: ``"euler"``, ``"obabo"`` or ``"baoab"``.
@@ -120,11 +115,9 @@ def update(
     temperatures = leaf_temperatures(temperature, state.position)
     check_integrator(integrator, subtract_gradient_noise)
     statistics = (state.tau, state.mean_gradient, state.mean_square_gradient)
-    if tf.is_tensor(adapt):
-        statistics = tf.cond(adapt, lambda: _adapt(*statistics, gradient), lambda: statistics)
-    elif adapt:
-        statistics = _adapt(*statistics, gradient)
-    tau, mean_gradient, mean_square_gradient = statistics
+    tau, mean_gradient, mean_square_gradient = when(
+        adapt, lambda: _adapt(*statistics, gradient), statistics
+    )
     xi = noise_like(state.position, seed, noise)
 
     def step(
@@ -151,7 +144,7 @@ def update(
 
 def _adapt(
     tau: Position, mean_gradient: Position, mean_square_gradient: Position, gradient: Position
-) -> tuple[Position, Position, Position]:
+) -> tuple[Position, ...]:
     """The statistics after one more gradient."""
 
     def one_leaf(
@@ -162,10 +155,7 @@ def _adapt(
         next_tau = tf.maximum(tau + 1 - tau * tf.math.divide_no_nan(m**2, v), 1)
         return next_tau, m + rate * (g - m), v + rate * (g**2 - v)
 
-    tau, mean_gradient, mean_square_gradient = map_leaves(
-        one_leaf, tau, mean_gradient, mean_square_gradient, gradient
-    )
-    return tau, mean_gradient, mean_square_gradient
+    return map_leaves(one_leaf, tau, mean_gradient, mean_square_gradient, gradient)
 
 
 def largest_valid_step_size(
@@ -177,7 +167,8 @@ def largest_valid_step_size(
 ) -> tf.Tensor:
     """The largest h for which 2 a T h^2 P - h^4 >= 0 for every scalar: sqrt(2 a min T P).
 
-    Scalar, float64. It concerns ``subtract_gradient_noise=True`` only.
+    Scalar, float64, at the present P, which changes until adaptation has ended. It concerns
+    ``subtract_gradient_noise=True`` only.
     """
     validate(momentum_decay=momentum_decay)
     temperatures = leaf_temperatures(temperature, state.position)
@@ -189,44 +180,6 @@ def largest_valid_step_size(
 
     squares = tf.nest.map_structure(square, state.mean_square_gradient, temperatures)
     return tf.sqrt(tf.reduce_min(tf.stack(tf.nest.flatten(squares))))
-
-
-def check_step_size(
-    state: State,
-    *,
-    step_size: float,
-    momentum_decay: float,
-    temperature: float = 1.0,
-    jitter: float = 1e-6,
-) -> None:
-    """Refuse a step size for which the noise of eq. 17, with its - h^4, has a negative variance.
-
-    For use outside of ``tf.function`` (it reads values), with ``subtract_gradient_noise=True``:
-    before the first step, and again when adaptation has ended, as P changes until then.
-
-    :raises ValueError: if ``step_size`` is above :func:`largest_valid_step_size`.
-    """
-    validate(step_size=step_size, momentum_decay=momentum_decay, temperature=temperature)
-    settings = {"momentum_decay": momentum_decay, "temperature": temperature}
-    largest = largest_valid_step_size(state, **settings, jitter=jitter)
-    message = _too_large(step_size, largest, settings)
-    if message is not None:
-        raise ValueError(message)
-
-
-def _too_large(step_size: Scalar, largest: Scalar, settings: dict[str, Any]) -> str | None:
-    """Why a step size is not valid, if it is not; settings are named with their values."""
-    if np.float64(step_size) <= np.float64(largest):
-        return None
-    values = {k: np.unique([np.float64(v) for v in tf.nest.flatten(settings[k])]) for k in settings}
-    words = [f"{k} {' and '.join(f'{v:.6g}' for v in values[k])}" for k in values]
-    return (
-        f"step_size {float(step_size):.6g} makes the noise variance of eq. 17 (Tran et al. 2023), "
-        f"2 a T h^2 P - h^4, negative: the largest valid step_size is {float(largest):.6g} at "
-        f"{', '.join(words)} and the present preconditioner. Take a smaller step_size or a "
-        "larger momentum_decay, or set subtract_gradient_noise=False, whose variance is never "
-        "negative."
-    )
 
 
 def build(
@@ -265,12 +218,23 @@ def build(
         return state._replace(shared={**state.shared, "largest_step_size": smallest})
 
     def diagnose(state: ChainState) -> str | None:
-        if "step_size" not in state.shared:
+        shared = state.shared
+        h, largest = shared.get("step_size"), shared["largest_step_size"]
+        if h is None or h <= largest:
             return None
-        named: dict[str, Any] = {
-            k: state.shared[k] for k in ("momentum_decay", "temperature") if k in state.shared
+        values = {
+            k: np.unique([np.float64(v) for v in tf.nest.flatten(shared[k])])
+            for k in ("momentum_decay", "temperature")
+            if k in shared
         }
-        return _too_large(state.shared["step_size"], state.shared["largest_step_size"], named)
+        words = [f"{k} {' and '.join(f'{v:.6g}' for v in values[k])}" for k in values]
+        return (
+            f"step_size {float(h):.6g} makes the noise variance of eq. 17 (Tran "
+            "et al. 2023), 2 a T h^2 P - h^4, negative: the largest valid step_size is "
+            f"{float(largest):.6g} at {', '.join(words)} and the present "
+            "preconditioner. Take a smaller step_size or a larger momentum_decay, or set "
+            "subtract_gradient_noise=False, whose variance is never negative."
+        )
 
     return sampler._replace(init=first, step=step, diagnose=diagnose)
 

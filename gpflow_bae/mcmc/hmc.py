@@ -81,11 +81,10 @@ def update(
         parallel_iterations=1,
     )
 
-    def kinetic(p: tf.Tensor) -> tf.Tensor:
-        axes = list(range(chains.shape.rank, p.shape.rank))
-        return 0.5 * tf.cast(tf.reduce_sum(tf.square(p), axes), chains.dtype)
-
-    before, after = (tf.add_n([kinetic(p) for p in tf.nest.flatten(m)]) for m in (start, momentum))
+    before, after = (
+        0.5 * targets.chain_sum(tf.nest.map_structure(tf.square, p), chains)
+        for p in (start, momentum)
+    )
     return metropolis.accept(
         state, position, evaluation, before - after, accept_seed, inverse_temperature
     )

@@ -130,15 +130,14 @@ def propose_and_accept(
 
     def correction(d: tf.Tensor, d_back: tf.Tensor, xi: tf.Tensor) -> tf.Tensor:
         s = targets.chain_broadcast(follow / sigma, d) * (d + d_back)
-        axes = list(range(chains.shape.rank, d.shape.rank))
-        return tf.cast(tf.reduce_sum(s * (xi + 0.5 * s), axes), chains.dtype)
+        return s * (xi + 0.5 * s)
 
     corrections = tf.nest.map_structure(correction, forward, backward, xi)
     return metropolis.accept(
         state,
         proposed,
         evaluation,
-        -tf.add_n(tf.nest.flatten(corrections)),
+        -targets.chain_sum(corrections, chains),
         accept_seed,
         inverse_temperature,
     )

@@ -44,7 +44,7 @@ from gpflow.base import TensorType
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler
 from gpflow_bae.mcmc.noise import noise_like
-from gpflow_bae.mcmc.structures import leaf_temperatures
+from gpflow_bae.mcmc.structures import leaf_temperatures, when
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
 __all__ = ["State", "build", "init", "update"]
@@ -75,17 +75,12 @@ def update(
     gradient_decay: Scalar = 0.99,
     jitter: Scalar = 1e-5,
 ) -> State:
-    """One step; the module's docstring has the equations.
+    """One step; gradient, seed and noise are as :mod:`gpflow_bae.mcmc.types` describes them.
 
-    :param state: where the chain is, and the squares of its gradients.
-    :param gradient: gradient of the log density at ``state.position``, a structure like it.
-    :param seed: two integers, to be used once.
     :param step_size: e > 0.
     :param temperature: T >= 0, or a structure like the position with one for each leaf.
     :param adapt: whether to update V first; true during burn-in. A scalar boolean tensor is a
         branch of the graph: nothing is retraced when it turns false.
-    :param noise: ``"gaussian"`` or ``"binomial"``, see
-        :func:`~gpflow_bae.mcmc.noise.standard_noise`.
     :param gradient_decay: d in [0, 1).
     :param jitter: added to sqrt(V) in P.
     :raises ValueError: if a setting given as a Python number is out of its range.
@@ -100,11 +95,7 @@ def update(
 
         return tf.nest.map_structure(one_leaf, state.mean_square_gradient, gradient)
 
-    mean_square_gradient = state.mean_square_gradient
-    if tf.is_tensor(adapt):
-        mean_square_gradient = tf.cond(adapt, adapted, lambda: state.mean_square_gradient)
-    elif adapt:
-        mean_square_gradient = adapted()
+    mean_square_gradient = when(adapt, adapted, state.mean_square_gradient)
     xi = noise_like(state.position, seed, noise)
 
     def next_position(

@@ -26,7 +26,6 @@ __all__ = [
     "Cyclical",
     "check_ladder",
     "cyclical",
-    "cyclical_step_size",
     "geometric_ladder",
 ]
 
@@ -39,60 +38,8 @@ class Cycle(NamedTuple):
     sampling: tf.Tensor  # bool; whether this step's position is a draw
 
 
-def cyclical_step_size(
-    step: int | TensorType,
-    cycle_length: int,
-    initial_step_size: Scalar,
-    *,
-    exploration_fraction: float = 0.8,
-    temperature: Scalar = 1.0,
-) -> Cycle:
-    r"""Cosine cycles: large steps without noise find a mode, small ones sample it.
-
-    With r = (step mod cycle_length) / cycle_length (Zhang et al. 2020, eq. 1)::
-
-        step_size = initial_step_size (1 + cos(pi r)) / 2
-
-    The first ``exploration_fraction`` of a cycle is its exploration stage, at temperature 0; the
-    rest is its sampling stage (their algorithm 1). The step size is never 0.
-
-    It is a schedule of SGLD's step size e. SGHMC's h is sqrt(e / 2) at momentum decay 1: for it,
-    give the square of the initial h and take the square root of what is returned. Weights of modes
-    are not those of the density: each cycle's mode is as likely as the exploration stage makes it.
-
-    :param step: steps taken so far, from 0; an integer tensor does not retrace.
-    :param cycle_length: steps in a cycle, at least 2.
-    :param initial_step_size: the largest step size, at the beginning of a cycle.
-    :param exploration_fraction: in [0, 1); 0 samples all the time.
-    :param temperature: of the sampling stage.
-    :raises ValueError: if a setting given as a Python number is out of its range.
-    """
-    validate(step_size=initial_step_size, temperature=temperature)
-    if not isinstance(cycle_length, numbers.Integral) or cycle_length < 2:
-        raise ValueError(
-            f"cycle_length must be a whole number of steps, at least 2, got {cycle_length!r}."
-        )
-    if not 0.0 <= exploration_fraction < 1.0:
-        raise ValueError(
-            "exploration_fraction must be in [0, 1), so that some steps of each cycle sample, got "
-            f"{exploration_fraction}."
-        )
-    in_cycle = tf.math.floormod(tf.convert_to_tensor(step), cycle_length)
-    fraction = tf.cast(in_cycle, tf.float64) / cycle_length
-    # (1 + cos x) / 2, without cancellation where it is small.
-    shape = tf.cos(math.pi / 2 * fraction) ** 2
-    sampling = fraction >= exploration_fraction
-    return Cycle(
-        step_size=cast_scalar(initial_step_size, tf.float64) * shape,
-        temperature=tf.where(
-            sampling, cast_scalar(temperature, tf.float64), tf.zeros([], tf.float64)
-        ),
-        sampling=sampling,
-    )
-
-
 class Cyclical(NamedTuple):
-    """Schedules of cosine cycles: step size and temperature as functions of the steps taken."""
+    """Schedules of cosine cycles, made by :func:`cyclical`: functions of the steps taken."""
 
     cycle_length: int
     initial_step_size: Scalar
@@ -100,13 +47,17 @@ class Cyclical(NamedTuple):
     sampling_temperature: Scalar = 1.0
 
     def at(self, step: int | TensorType) -> Cycle:
-        """Where the schedules stand after ``step`` steps."""
-        return cyclical_step_size(
-            step,
-            self.cycle_length,
-            self.initial_step_size,
-            exploration_fraction=self.exploration_fraction,
-            temperature=self.sampling_temperature,
+        """Where the schedules stand after ``step`` steps; an integer tensor does not retrace."""
+        in_cycle = tf.math.floormod(tf.convert_to_tensor(step), self.cycle_length)
+        fraction = tf.cast(in_cycle, tf.float64) / self.cycle_length
+        # (1 + cos x) / 2, without cancellation where it is small.
+        shape = tf.cos(math.pi / 2 * fraction) ** 2
+        sampling = fraction >= self.exploration_fraction
+        temperature = cast_scalar(self.sampling_temperature, tf.float64)
+        return Cycle(
+            step_size=cast_scalar(self.initial_step_size, tf.float64) * shape,
+            temperature=tf.where(sampling, temperature, tf.zeros([], tf.float64)),
+            sampling=sampling,
         )
 
     def step_size(self, step: int | TensorType) -> tf.Tensor:
@@ -124,7 +75,19 @@ def cyclical(
     exploration_fraction: float = 0.8,
     temperature: Scalar = 1.0,
 ) -> Cyclical:
-    """:func:`cyclical_step_size` as two schedules, for ``build`` of a sampler.
+    r"""Cosine cycles: large steps without noise find a mode, small ones sample it.
+
+    With r = (step mod cycle_length) / cycle_length (Zhang et al. 2020, eq. 1)::
+
+        step_size = initial_step_size (1 + cos(pi r)) / 2
+
+    The first ``exploration_fraction`` of a cycle is its exploration stage, at temperature 0; the
+    rest is its sampling stage (their algorithm 1), whose positions are the draws: those at steps
+    where ``at(step).sampling``. The step size is never 0. Weights of modes are not those of the
+    density: each cycle's mode is as likely as the exploration stage makes it.
+
+    The step size is SGLD's e. SGHMC's h is sqrt(e / 2) at momentum decay 1: give the square of the
+    initial h, and to ``sghmc.build`` the schedule ``lambda step: tf.sqrt(c.step_size(step))``.
 
     >>> from gpflow_bae.mcmc import sgld
     >>> c = cyclical(1000, 0.01)
@@ -132,15 +95,23 @@ def cyclical(
     >>> [(round(float(c.step_size(step)), 6), float(c.temperature(step))) for step in (0, 500, 900)]
     [(0.01, 0.0), (0.005, 0.0), (0.000245, 1.0)]
 
-    The step size is SGLD's e. SGHMC's h is in units of its square root: give ``cyclical`` the
-    square of the initial h, and ``sghmc.build`` the schedule ``lambda step:
-    tf.sqrt(c.step_size(step))``. Draws are the positions at steps where ``c.at(step).sampling``.
-
+    :param cycle_length: steps in a cycle, at least 2.
+    :param initial_step_size: the largest step size, at the beginning of a cycle.
+    :param exploration_fraction: in [0, 1); 0 samples all the time.
+    :param temperature: of the sampling stage.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
-    schedule = Cyclical(cycle_length, initial_step_size, exploration_fraction, temperature)
-    schedule.at(0)  # refuses bad settings here, and not in the first step
-    return schedule
+    validate(step_size=initial_step_size, temperature=temperature)
+    if not isinstance(cycle_length, numbers.Integral) or cycle_length < 2:
+        raise ValueError(
+            f"cycle_length must be a whole number of steps, at least 2, got {cycle_length!r}."
+        )
+    if not 0.0 <= exploration_fraction < 1.0:
+        raise ValueError(
+            "exploration_fraction must be in [0, 1), so that some steps of each cycle sample, got "
+            f"{exploration_fraction}."
+        )
+    return Cyclical(cycle_length, initial_step_size, exploration_fraction, temperature)
 
 
 def geometric_ladder(num_replicas: int, max_temperature: float) -> np.ndarray:

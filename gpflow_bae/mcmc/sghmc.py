@@ -76,17 +76,12 @@ def update(
     noise: str = "gaussian",
     integrator: str = "euler",
 ) -> State:
-    """One step; the module's docstring has the equations.
+    """One step; gradient, seed and noise are as :mod:`gpflow_bae.mcmc.types` describes them.
 
-    :param state: where the chain is.
-    :param gradient: gradient of the log density at ``state.position``, a structure like it.
-    :param seed: two integers, to be used once.
     :param step_size: h > 0.
     :param momentum_decay: a in (0, 1].
     :param temperature: T >= 0, or a structure like the position with one for each leaf: a leaf at 0
         is optimised, by descent with momentum, while the others are sampled.
-    :param noise: ``"gaussian"`` or ``"binomial"``, see
-        :func:`~gpflow_bae.mcmc.noise.standard_noise`.
     :param integrator: ``"euler"``, ``"obabo"`` or ``"baoab"``.
     :raises ValueError: if a setting given as a Python number is out of its range, or
         ``integrator`` is unknown.

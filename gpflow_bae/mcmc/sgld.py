@@ -59,15 +59,10 @@ def update(
     temperature: Scalar | Position = 1.0,
     noise: str = "gaussian",
 ) -> State:
-    """One step; the module's docstring has the equation.
+    """One step; gradient, seed and noise are as :mod:`gpflow_bae.mcmc.types` describes them.
 
-    :param state: where the chain is.
-    :param gradient: gradient of the log density at ``state.position``, a structure like it.
-    :param seed: two integers, to be used once.
     :param step_size: e > 0.
     :param temperature: T >= 0, or a structure like the position with one for each leaf.
-    :param noise: ``"gaussian"`` or ``"binomial"``, see
-        :func:`~gpflow_bae.mcmc.noise.standard_noise`.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
     validate(step_size=step_size)

@@ -42,6 +42,7 @@ from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler, kinetic_info
 from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import map_leaves
+from gpflow_bae.mcmc.targets import chain_broadcast, chain_sum
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
 __all__ = ["State", "build", "init", "update"]
@@ -94,16 +95,12 @@ def update(
     temperature: Scalar = 1.0,
     noise: str = "gaussian",
 ) -> State:
-    """One step; the module's docstring has the equations.
+    """One step; gradient, seed and noise are as :mod:`gpflow_bae.mcmc.types` describes them.
 
-    :param state: where the chain is; its thermostat tells how many leading dimensions are chains.
-    :param gradient: gradient of the log density at ``state.position``, a structure like it.
-    :param seed: two integers, to be used once.
+    :param state: its thermostat tells how many leading dimensions are chains.
     :param step_size: h > 0.
     :param momentum_decay: a in (0, 1], the size of the noise that is added.
     :param temperature: T >= 0.
-    :param noise: ``"gaussian"`` or ``"binomial"``, see
-        :func:`~gpflow_bae.mcmc.noise.standard_noise`.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
     validate(step_size=step_size, momentum_decay=momentum_decay, temperature=temperature)
@@ -115,23 +112,16 @@ def update(
         q: tf.Tensor, r: tf.Tensor, g: tf.Tensor, xi: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         h, a, t = (cast_scalar(s, r.dtype) for s in (step_size, momentum_decay, temperature))
-        ones = [1] * (r.shape.rank - chain_ndims)
-        decay = tf.reshape(tf.cast(thermostat, r.dtype), tf.concat([tf.shape(thermostat), ones], 0))
-        r = (1 - decay) * r + h**2 * g + h * tf.sqrt(2 * a * t) * xi
+        r = (1 - chain_broadcast(thermostat, r)) * r + h**2 * g + h * tf.sqrt(2 * a * t) * xi
         return q + r, r
 
     position, momentum = map_leaves(step, state.position, state.momentum, gradient, xi)
     h, t = (cast_scalar(s, thermostat.dtype) for s in (step_size, temperature))
-    squares = tf.add_n(
-        [
-            tf.reduce_sum(tf.cast(r, thermostat.dtype) ** 2, axis=range(chain_ndims, r.shape.rank))
-            for r in tf.nest.flatten(momentum)
-        ]
-    )
+    squares = tf.nest.map_structure(lambda r: tf.cast(r, thermostat.dtype) ** 2, momentum)
     num_scalars = tf.add_n(
         [tf.reduce_prod(tf.shape(r)[chain_ndims:]) for r in tf.nest.flatten(momentum)]
     )
-    thermostat += squares / tf.cast(num_scalars, thermostat.dtype) - h**2 * t
+    thermostat += chain_sum(squares, thermostat) / tf.cast(num_scalars, thermostat.dtype) - h**2 * t
     return State(position, momentum, thermostat)
 
 

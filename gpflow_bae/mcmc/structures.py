@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
+from gpflow.base import TensorType
 
 from gpflow_bae.mcmc.types import Position, Scalar, validate
 
-__all__ = ["leaf_temperatures", "map_leaves", "value_and_gradient"]
+__all__ = ["leaf_gradients", "leaf_temperatures", "map_leaves", "value_and_gradient", "when"]
 
 
 def map_leaves(
@@ -23,6 +25,16 @@ def map_leaves(
     return tuple(
         tf.nest.pack_sequence_as(structures[0], list(part)) for part in zip(*leaves, strict=True)
     )
+
+
+def when(condition: bool | TensorType, changed: Callable[[], Any], otherwise: Any) -> Any:
+    """``changed()`` or ``otherwise``: a branch of the graph where the condition is a tensor.
+
+    So nothing is retraced when a sampler ceases to adapt.
+    """
+    if tf.is_tensor(condition):
+        return tf.cond(condition, changed, lambda: otherwise)
+    return changed() if condition else otherwise
 
 
 def leaf_temperatures(temperature: Scalar | Position, position: Position) -> Position:
@@ -43,6 +55,17 @@ def leaf_temperatures(temperature: Scalar | Position, position: Position) -> Pos
     return tf.nest.pack_sequence_as(position, values if len(values) > 1 else values * num_leaves)
 
 
+def leaf_gradients(
+    function: Callable[[Position], tf.Tensor], position: Position
+) -> tuple[tf.Tensor, list[Any]]:
+    """The value of a function, and its gradient by each leaf: None where it has none."""
+    flat = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(position)]
+    with tf.GradientTape(watch_accessed_variables=False) as tape:
+        tape.watch(flat)
+        value = tf.convert_to_tensor(function(tf.nest.pack_sequence_as(position, flat)))
+    return value, tape.gradient(value, flat)
+
+
 def value_and_gradient(
     function: Callable[[Position], tf.Tensor],
     position: Position,
@@ -57,11 +80,7 @@ def value_and_gradient(
     :param leaves: what the error calls the leaves.
     :raises ValueError: if the function has no gradient with respect to one of the leaves.
     """
-    flat = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(position)]
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch(flat)
-        value = tf.convert_to_tensor(function(tf.nest.pack_sequence_as(position, flat)))
-    gradients = tape.gradient(value, flat)
+    value, gradients = leaf_gradients(function, position)
     without = [i for i, gradient in enumerate(gradients) if gradient is None]
     if without:
         raise ValueError(

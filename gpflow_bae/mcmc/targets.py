@@ -17,9 +17,18 @@ from typing import NamedTuple, TypeAlias
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from gpflow_bae.mcmc.structures import leaf_gradients
 from gpflow_bae.mcmc.types import Position, cast_scalar
 
-__all__ = ["Evaluation", "TargetFn", "chain_broadcast", "gradient", "log_density", "target"]
+__all__ = [
+    "Evaluation",
+    "TargetFn",
+    "chain_broadcast",
+    "chain_sum",
+    "gradient",
+    "log_density",
+    "target",
+]
 
 
 class Evaluation(NamedTuple):
@@ -56,21 +65,14 @@ def target(
 
     def evaluate(position: Position) -> Evaluation:
         leaves = tf.nest.flatten(position)
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(leaves)
-            tempered = tf.convert_to_tensor(log_likelihood_fn(position))
-        of_likelihood = tape.gradient(tempered, leaves)
+        tempered, of_likelihood = leaf_gradients(log_likelihood_fn, position)
         untempered, of_prior = tf.zeros_like(tempered), [None] * len(leaves)
         if log_prior_fn is not None:
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(leaves)
-                untempered = tf.cast(log_prior_fn(position), tempered.dtype)
-            of_prior = tape.gradient(untempered, leaves)
-        without = [
-            i
-            for i, (a, b) in enumerate(zip(of_likelihood, of_prior, strict=True))
-            if a is None and b is None
-        ]
+            untempered, of_prior = leaf_gradients(
+                lambda at: tf.cast(log_prior_fn(at), tempered.dtype), position
+            )
+        pairs = zip(of_likelihood, of_prior, strict=True)
+        without = [i for i, (a, b) in enumerate(pairs) if a is None and b is None]
         if without:
             raise ValueError(
                 f"The target has no gradient with respect to leaves {without} of the position; it "
@@ -94,6 +96,16 @@ def chain_broadcast(values: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
     values = tf.cast(values, leaf.dtype)
     extra = leaf.shape.rank - values.shape.rank
     return tf.reshape(values, tf.concat([tf.shape(values), tf.ones([extra], tf.int32)], 0))
+
+
+def chain_sum(position: Position, chains: tf.Tensor) -> tf.Tensor:
+    """Sum over all scalars of each chain of a structure; of the shape and type of ``chains``."""
+
+    def one_leaf(leaf: tf.Tensor) -> tf.Tensor:
+        axes = list(range(chains.shape.rank, leaf.shape.rank))
+        return tf.cast(tf.reduce_sum(leaf, axes), chains.dtype)
+
+    return tf.add_n([one_leaf(leaf) for leaf in tf.nest.flatten(position)])
 
 
 def log_density(evaluation: Evaluation, inverse_temperature: TensorType) -> tf.Tensor:

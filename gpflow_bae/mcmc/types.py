@@ -8,7 +8,8 @@ What holds for every sampler of this folder:
 - A *gradient* is the gradient of the **log** density (the way up), a structure like the position.
   With minibatches it is the unbiased estimate, N/B already applied; no sampler scales it again.
 - ``temperature`` T: the target is density ** (1 / T). The posterior is T = 1; T = 0 has no noise.
-- A *seed* is an integer tensor of shape [2], used once; see :mod:`gpflow_bae.mcmc.noise`.
+- A *seed* is an integer tensor of shape [2], used once; *noise* is ``"gaussian"`` or
+  ``"binomial"``: see :mod:`gpflow_bae.mcmc.noise`.
 - Settings are scalars, Python numbers or tensors (so that a schedule does not retrace); they are
   cast to each leaf's dtype. Only Python numbers are checked: a tensor's value is not known when a
   graph is built.

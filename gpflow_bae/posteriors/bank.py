@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ..diagnostics.samples import num_chains_and_draws
 from ..versions import __version__
 from .archive import read_archive, write_archive
 
@@ -86,42 +87,23 @@ class Bank:
 
     def _check_arrays(self) -> None:
         leaves = dict(self._leaves())
-        if not leaves:
-            raise ValueError(
-                "parameters, encoder and latents are all empty; a bank needs at least one array "
-                "[C, S, ...] of samples."
-            )
         traces = {f"trace/{name}": v for name, v in self.trace.items()}
         for name, values in {**leaves, **traces}.items():
             if values.dtype.kind not in "biufc" and values.dtype.name != "bfloat16":
                 raise ValueError(
                     f"{name} holds {values.dtype}, not numbers; pass arrays of floats or integers."
                 )
-            if values.ndim < 2:
-                expected = "[C, S, ...]" if name in leaves else "[C, rounds]"
-                raise ValueError(
-                    f"{name} has shape {values.shape}; expected {expected} with the axis of chains "
-                    "first. Add it with values[None] for one chain."
-                )
-        first = next(iter(leaves))
-        lead = leaves[first].shape[:2]
+        lead = num_chains_and_draws("samples", leaves)
         if 0 in lead:
             raise ValueError(
-                f"{first} has shape {leaves[first].shape}, no sample at all; a bank needs C >= 1 "
-                "and S >= 1."
+                f"samples have [C, S] = {list(lead)}, no sample at all; a bank needs C >= 1 and "
+                "S >= 1."
             )
-        for name, values in leaves.items():
-            if values.shape[:2] != lead:
-                raise ValueError(
-                    f"{name} has [C, S] = {list(values.shape[:2])}, but {first} has {list(lead)}; "
-                    "every array of a bank needs as many chains and samples: cut them to those "
-                    "that all have."
-                )
         for name, values in traces.items():
-            if len(values) != lead[0]:
+            if values.ndim < 2 or len(values) != lead[0]:
                 raise ValueError(
-                    f"{name} has shape {values.shape}, {len(values)} chains, but {first} has "
-                    f"{lead[0]}; traces are [C, rounds] with the axis of chains first."
+                    f"{name} has shape {values.shape}; expected [C, rounds] with the axis of "
+                    f"chains first, C = {lead[0]} as in the samples."
                 )
         if self.latents is not None and self.latents.ndim != 5:
             raise ValueError(

@@ -233,25 +233,6 @@ def test_held_out_view_is_checked(small: RotatedMNIST) -> None:
         rotated_mnist.hold_out_view(small._replace(train=train), 5, share=1.0)
 
 
-def test_images_are_checked() -> None:
-    def images(object_id: float = 1.0, angle: float = 0.5, pixel: float = 0.0) -> Images:
-        return Images(np.array([[0.0, 0.1], [object_id, angle]]), np.array([[0.0], [pixel]]))
-
-    rotated_mnist.check_images(images(), 2, "train")
-    for object_id in (-1.0, 2.0, 0.5, np.nan, np.inf):
-        with pytest.raises(ValueError, match=rf"test.X holds the object id {object_id} in row 1"):
-            rotated_mnist.check_images(images(object_id), 2, "test")
-    with pytest.raises(ValueError, match="test.X holds the angle nan in row 1"):
-        rotated_mnist.check_images(images(angle=np.nan), 2, "test")
-    for pixel in (np.nan, -np.inf):
-        with pytest.raises(ValueError, match="train.Y holds NaN .* in 1 images, first in image 1"):
-            rotated_mnist.check_images(images(pixel=pixel), 2, "train")
-    for width in (1, 3):
-        wrong = Images(np.zeros((2, width)), np.zeros((2, 1)))
-        with pytest.raises(ValueError, match=r"train.X has shape .*\[object id, angle in radians"):
-            rotated_mnist.check_images(wrong, 2, "train")
-
-
 def test_unknown_objects_are_named() -> None:
     train = Images(np.array([[0.0, 0.1], [2.0, 0.1]]), np.zeros((2, 1)))
     rotated_mnist.check_objects_known(train, train)

@@ -38,13 +38,6 @@ def test_bad_command_lines_are_refused(arguments: list[str]) -> None:
         parse(*out_dir, *arguments)
 
 
-def test_bad_models_are_refused() -> None:
-    with pytest.raises(ValueError, match="models is empty"):
-        flags.define([])
-    with pytest.raises(ValueError, match="default_model is 'gan'"):
-        flags.define(["vae"], default_model="gan")
-
-
 def test_jit_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 

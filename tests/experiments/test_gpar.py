@@ -95,24 +95,9 @@ def test_outputs_come_by_how_often_they_are_missing() -> None:
     )
     arguments: dict[str, Any] = {"settings": SHORT_RUN, "num_samples": 2}
     found, variance = gpar.fit_predict(table, **arguments)
-    for other in (
-        gpar.fit_predict(table, order=["y0", "y1"], **arguments),
-        [moment[..., ::-1] for moment in gpar.fit_predict(swapped, **arguments)],
-    ):
-        np.testing.assert_allclose(other[0], found, rtol=1e-6)
-        np.testing.assert_allclose(other[1], variance, rtol=1e-6)
-    different, _ = gpar.fit_predict(table, order=["y1", "y0"], **arguments)
-    assert np.abs(different - found).max() > 1e-2
-
-
-def test_a_greedy_chain_starts_with_what_is_best_explained() -> None:
-    rng = np.random.default_rng(0)
-    noise, smooth = rng.standard_normal(20), np.sin(np.arange(20) / 3.0)
-    table = make_table(np.stack([noise, smooth], -1)[None], np.zeros((1, 20, 2), bool))
-    arguments: dict[str, Any] = {"settings": SHORT_RUN, "num_samples": 1}
-    greedy, _ = gpar.fit_predict(table, order="greedy", **arguments)
-    given, _ = gpar.fit_predict(table, order=["y1", "y0"], **arguments)
-    np.testing.assert_array_equal(greedy, given)
+    other = [moment[..., ::-1] for moment in gpar.fit_predict(swapped, **arguments)]
+    np.testing.assert_allclose(other[0], found, rtol=1e-6)
+    np.testing.assert_allclose(other[1], variance, rtol=1e-6)
 
 
 def test_logarithms_have_lognormal_moments() -> None:
@@ -131,8 +116,6 @@ def test_logarithms_have_lognormal_moments() -> None:
     [
         ({"kernel": "cosine"}, "kernel is 'cosine'"),
         ({"num_samples": 0}, "num_samples is 0"),
-        ({"order": "random"}, "order is 'random'"),
-        ({"order": ["y0"]}, r"order is \['y0'\]; expected each of \['y0', 'y1'\] once"),
     ],
 )
 def test_unknown_choices_are_named(arguments: dict[str, Any], message: str) -> None:

@@ -129,29 +129,6 @@ def test_the_run_with_the_highest_marginal_likelihood_is_kept() -> None:
     assert np.mean((mean[shown] - y[0, shown]) ** 2) < 0.06 and np.mean(variance) < 0.12
 
 
-def test_sharing_says_how_tasks_are_related() -> None:
-    table = waves(2, 12)
-    y = Standardiser.fit(table.Y).transform(table.Y)[..., 0]
-
-    def fit(X: np.ndarray, y: np.ndarray, sharing: Any = "shared") -> gp_fitting.Regressions:
-        settings = dataclasses.replace(ONE_RUN, sharing=sharing)
-        return gp_fitting.fit(X, y, gpflow.kernels.SquaredExponential, 0, settings)
-
-    apart = table.X + np.array([[[0.0]], [[0.5]]])  # one function may not have two values
-    stacked, joint = fit(apart, y, "stacked"), fit(apart.reshape(1, -1, 1), y.reshape(1, -1))
-    separate, alone = fit(table.X, y, "separate"), fit(table.X[1:], y[1:])
-    for first, second in ((stacked, joint), (separate, alone)):
-        for moment, expected in zip(
-            first.predict(1, table.X[1]), second.predict(0, table.X[1]), strict=True
-        ):
-            np.testing.assert_allclose(moment, expected, rtol=1e-6)
-    # Hyperparameters for all are a compromise: less likely than everyone's own.
-    shared = fit(table.X, y)
-    assert shared.log_marginal_likelihood < separate.log_marginal_likelihood
-    with pytest.raises(ValueError, match="sharing is 'some'"):
-        fit(table.X, y, "some")
-
-
 def test_a_task_without_points_has_the_prior() -> None:
     table = waves(2, 12)
     y = Standardiser.fit(table.Y).transform(table.Y)[..., 0]
@@ -167,10 +144,7 @@ def test_a_task_without_points_has_the_prior() -> None:
     # Far from all data the first task has its prior as well.
     for moment, expected in zip(shared.predict(1, far), shared.predict(0, far), strict=True):
         np.testing.assert_allclose(moment, expected, atol=1e-9)
-    apart = dataclasses.replace(SHORT_RUN, sharing="separate")
-    separate = gp_fitting.fit(table.X, y, make_kernel, 0, apart)
-    assert [float(m[0]) for m in separate.predict(1, far)] == [0.0, 1.0]
-    assert len(separate.predict(0, far[:0])[0]) == 0
+    assert len(shared.predict(0, far[:0])[0]) == 0
     with pytest.raises(ValueError, match="nothing to fit"):
         gp_fitting.fit(table.X, y * NAN, make_kernel, 0, SHORT_RUN)
     with pytest.raises(ValueError, match="No run of 1 reached a finite marginal likelihood"):

@@ -17,9 +17,7 @@ def test_cycles_are_cosines_with_two_stages() -> None:
     @tf.function
     def cycle(step: tf.Tensor) -> schedules.Cycle:
         traces.append(None)
-        return schedules.cyclical_step_size(
-            step, 8, 0.1, exploration_fraction=0.75, temperature=2.0
-        )
+        return schedules.cyclical(8, 0.1, 0.75, temperature=2.0).at(step)
 
     rows = [cycle(tf.constant(step)) for step in range(24)]
     fraction = np.tile(np.arange(8) / 8, 3)
@@ -33,7 +31,7 @@ def test_cycles_are_cosines_with_two_stages() -> None:
 
 def test_the_last_step_of_a_long_cycle_is_small_but_not_zero() -> None:
     n = 1_000_000
-    last = schedules.cyclical_step_size(n - 1, n, tf.constant(1.0)).step_size
+    last = schedules.cyclical(n, tf.constant(1.0)).step_size(n - 1)
     np.testing.assert_allclose(last, np.pi**2 / (4 * n**2), rtol=1e-6)
 
 
@@ -49,7 +47,7 @@ def test_the_last_step_of_a_long_cycle_is_small_but_not_zero() -> None:
 )
 def test_bad_cycles_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        schedules.cyclical_step_size(0, **{"cycle_length": 8, "initial_step_size": 0.1, **settings})
+        schedules.cyclical(**{"cycle_length": 8, "initial_step_size": 0.1, **settings})
 
 
 def test_geometric_ladder() -> None:

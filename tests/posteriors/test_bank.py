@@ -66,16 +66,16 @@ VALUES = np.zeros((C, S))
     [
         (
             {"encoder": {".w": np.zeros((C, S + 1))}},
-            r"encoder/.w has \[C, S\] = \[2, 7\], but parameters/.kernel.variance has \[2, 6\]",
+            r"'parameters/.kernel.variance' has \[C, S\] = \[2, 6\], 'encoder/.w' has \[2, 7\]",
         ),
-        ({"encoder": {".w": np.zeros((C + 1, S))}}, r"encoder/.w has \[C, S\] = \[3, 6\]"),
-        ({"latents": np.zeros((C, S - 1, 1, 4, 2))}, r"latents has \[C, S\] = \[2, 5\]"),
+        ({"encoder": {".w": np.zeros((C + 1, S))}}, r"'encoder/.w' has \[3, 6\]"),
+        ({"latents": np.zeros((C, S - 1, 1, 4, 2))}, r"'latents' has \[2, 5\]"),
         ({"latents": np.zeros((C, S, 4, 2))}, r"latents have shape .* expected \[C, S, T, N, L\]"),
-        ({"trace": {"loss": np.zeros((1, 9))}}, r"trace/loss has shape \(1, 9\), 1 chains"),
+        ({"trace": {"loss": np.zeros((1, 9))}}, r"trace/loss has shape \(1, 9\); .* C = 2"),
         ({"trace": {"loss": np.zeros(C)}}, r"expected \[C, rounds\]"),
-        ({"parameters": {".a": np.zeros(S)}}, r"expected \[C, S, \.\.\.\] .* values\[None\]"),
+        ({"parameters": {".a": np.zeros(S)}}, r"\[C, S, \.\.\.\]; got .* values\[None\]"),
         ({"parameters": {".a": VALUES.astype(object)}}, "parameters/.a holds object, not numbers"),
-        ({"parameters": {}, "encoder": {}, "latents": None}, "all empty"),
+        ({"parameters": {}, "encoder": {}, "latents": None}, "samples is empty"),
     ],
 )
 def test_arrays_that_disagree_are_refused(changes: dict[str, Any], message: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias, get_args
+from collections.abc import Callable
+from typing import TypeAlias
 
 import gpflow
 import numpy as np
@@ -14,11 +14,7 @@ from check_shapes import check_shapes
 
 from ... import inducing_variables
 
-__all__ = ["FitSettings", "Regressions", "Sharing", "fit", "spread"]
-
-#: How tasks are related: ``"shared"``, one function per task and hyperparameters for all;
-#: ``"separate"``, hyperparameters per task too; ``"stacked"``, one function of the inputs for all.
-Sharing = Literal["shared", "separate", "stacked"]
+__all__ = ["FitSettings", "Regressions", "fit", "spread"]
 
 # Inputs [N, D] to predictive means and variances [N].
 _Function: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -39,7 +35,6 @@ class FitSettings:
     max_iterations: of each run.
     max_points: a task with more is fitted by sparse regression (SGPR, Titsias 2009).
     num_inducing: M of that; inducing inputs are the k-means centres of the inputs, and stay there.
-    sharing: how tasks are related.
     max_training_points: hyperparameters see a random subset of the tasks with so many points in
         all (at least one task); predictions use all points of their own task.
     """
@@ -50,11 +45,8 @@ class FitSettings:
     max_points: int = 2000
     num_inducing: int = 512
     max_training_points: int = 8000
-    sharing: Sharing = "shared"
 
     def __post_init__(self) -> None:
-        if self.sharing not in get_args(Sharing):
-            raise ValueError(f"sharing is {self.sharing!r}; expected one of {get_args(Sharing)}.")
         for name in (
             "num_restarts",
             "max_iterations",
@@ -98,8 +90,7 @@ def fit(
 ) -> Regressions:
     """Regressions with zero mean and Gaussian noise, of maximum marginal likelihood.
 
-    A task without points has the prior that the others agreed on; if it is separate, the standard
-    normal.
+    Tasks share their hyperparameters; one without points has the prior that the others agreed on.
 
     :param X: Inputs.
     :param y: One standardised output; NaN where missing.
@@ -112,37 +103,7 @@ def fit(
     settings = FitSettings() if settings is None else settings
     shown = ~np.isnan(y)
     data = [(X[t][shown[t]], y[t][shown[t]]) for t in range(len(y))]
-    if settings.sharing == "stacked":
-        stack = (X[shown], y[shown])
-        functions, evidence = _fit([stack], make_kernel(), seed, settings)
-        return Regressions(functions * len(y), evidence)
-    if settings.sharing == "shared":
-        return Regressions(*_fit(data, make_kernel(), seed, settings))
-    functions, evidence = [], 0.0
-    for task in data:
-        if len(task[0]) == 0:
-            functions.append(lambda rows: (np.zeros(len(rows)), np.ones(len(rows))))
-            continue
-        function, own = _fit([task], make_kernel(), seed, settings)
-        functions += function
-        evidence += own
-    return Regressions(functions, evidence)
-
-
-@check_shapes("X: [rows..., D]", "return: [D]")
-def spread(X: np.ndarray) -> np.ndarray:
-    """Standard deviation of each input, 1 where it is constant: a scale for lengthscales."""
-    std = np.std(np.reshape(X, (-1, np.shape(X)[-1])), axis=0)
-    return np.where(std > 0.0, std, 1.0)
-
-
-def _fit(
-    data: Sequence[tuple[np.ndarray, np.ndarray]],
-    kernel: gpflow.kernels.Kernel,
-    seed: int,
-    settings: FitSettings,
-) -> tuple[list[_Function], float]:
-    """One regression for each pair of ``data``, with one set of hyperparameters."""
+    kernel = make_kernel()
     rng = np.random.default_rng(seed)
     likelihood = gpflow.likelihoods.Gaussian(_START_NOISE)
     models = [_model(X, y, kernel, likelihood, seed, settings) for X, y in data]
@@ -197,7 +158,15 @@ def _fit(
             "coincide."
         )
     move(best)
-    return [_function(model, kernel, likelihood) for model in models], -lowest
+    functions = [_function(model, kernel, likelihood) for model in models]
+    return Regressions(functions, -lowest)
+
+
+@check_shapes("X: [rows..., D]", "return: [D]")
+def spread(X: np.ndarray) -> np.ndarray:
+    """Standard deviation of each input, 1 where it is constant: a scale for lengthscales."""
+    std = np.std(np.reshape(X, (-1, np.shape(X)[-1])), axis=0)
+    return np.where(std > 0.0, std, 1.0)
 
 
 def _model(

@@ -32,12 +32,7 @@ from gpflow_bae.mcmc.kernels.uncalibrated import (
     SGLD,
     SGNHT,
     AdaptiveSGHMC,
-    AdaptiveSGHMCKernelResults,
     PreconditionedSGLD,
-    PreconditionedSGLDKernelResults,
-    SGHMCKernelResults,
-    SGLDKernelResults,
-    SGNHTKernelResults,
 )
 
 __all__ = [
@@ -45,14 +40,9 @@ __all__ = [
     "SGLD",
     "SGNHT",
     "AdaptiveSGHMC",
-    "AdaptiveSGHMCKernelResults",
     "LangevinGradient",
     "LangevinGradientKernelResults",
     "PreconditionedSGLD",
-    "PreconditionedSGLDKernelResults",
-    "SGHMCKernelResults",
-    "SGLDKernelResults",
-    "SGNHTKernelResults",
     "Uncalibrated",
     "replica_exchange",
 ]

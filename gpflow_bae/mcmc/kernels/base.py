@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
@@ -15,32 +17,51 @@ from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Step, Target
 from gpflow_bae.mcmc.structures import value_and_gradient
 from gpflow_bae.mcmc.types import LogProbFn
 
-__all__ = ["State", "Uncalibrated"]
+__all__ = ["Kernel", "State", "Uncalibrated"]
 
 State: TypeAlias = TensorType | Sequence[TensorType]
 """A tensor or a list of tensors ("parts"), with the chains as leading dimensions."""
 
 
-class Uncalibrated(tfp.mcmc.TransitionKernel):
+class Kernel(tfp.mcmc.TransitionKernel):
+    """What every kernel has; each is a dataclass of its arguments."""
+
+    target_log_prob_fn: LogProbFn
+    name: str
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The constructor's arguments, from which ``copy`` builds another kernel."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore
+
+    def _value_and_gradients(self, parts: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        return value_and_gradient(
+            lambda parts: self.target_log_prob_fn(*parts), parts, "target_log_prob_fn", "parts"
+        )
+
+
+class Uncalibrated(Kernel):
     """A :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm` of gradients as a kernel.
 
-    A subclass gives its module's ``build`` and a NamedTuple of results, whose fields are
-    ``target_log_prob`` and ``grads_target_log_prob`` (of the state returned beside them), then
-    what the algorithm's state carries by these names, then ``step`` (int32, steps taken). Its
-    constructor hands on its arguments, ``locals()``.
+    A subclass gives its module's ``build``, and names what the results carry of the algorithm's
+    state. Before these they have ``target_log_prob`` [chains...] and ``grads_target_log_prob``, of
+    the state returned beside them, and after them ``step`` (int32, steps taken); structures are
+    lists, one entry per part.
     """
 
     _build: ClassVar[Callable[..., SamplingAlgorithm]]
+    _carried: ClassVar[tuple[str, ...]] = ()
     _results_type: ClassVar[Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        fields = ("target_log_prob", "grads_target_log_prob", *cls._carried, "step")
+        cls._results_type = namedtuple(f"{cls.__name__}KernelResults", fields)  # type: ignore[misc]
         # ``tfp.mcmc.MetropolisHastings`` asks the results for this attribute, and where there is
         # none takes the proposal for symmetric, which none of these is, and samples something else.
         cls._results_type.log_acceptance_correction = property(_refuse_correction)
 
-    def __init__(self, arguments: dict[str, Any]) -> None:
-        self._parameters = {k: v for k, v in arguments.items() if k not in ("self", "__class__")}
+    def __post_init__(self) -> None:
         self._algorithm(0)  # refuses bad settings
 
     def _algorithm(self, chain_ndims: int) -> SamplingAlgorithm:
@@ -49,22 +70,7 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
 
     def _settings(self) -> dict[str, Any]:
         others = ("target_log_prob_fn", "num_adaptation_steps", "name")
-        return {k: v for k, v in self._parameters.items() if k not in others}
-
-    @property
-    def target_log_prob_fn(self) -> LogProbFn:
-        """The log density that was given."""
-        return self._parameters["target_log_prob_fn"]
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments, from which ``copy`` builds another kernel."""
-        return self._parameters
-
-    @property
-    def name(self) -> str:
-        """Prefix of the operations' names."""
-        return self._parameters["name"]
+        return {k: v for k, v in self.parameters.items() if k not in others}
 
     @property
     def is_calibrated(self) -> bool:
@@ -82,10 +88,10 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
             parts, is_list = _parts(current_state)
             previous = previous_kernel_results
             sampler = self._algorithm(previous.target_log_prob.shape.rank)
-            carried = {k: _as_list(getattr(previous, k)) for k in self._results_type._fields[2:-1]}
+            carried = {k: _as_list(getattr(previous, k)) for k in self._carried}
             state = _with(sampler.init(parts, Target()), carried)
             gradients = list(previous.grads_target_log_prob)
-            adapt = previous.step < self._parameters.get("num_adaptation_steps", 0)
+            adapt = previous.step < getattr(self, "num_adaptation_steps", 0)
             state = sampler.step(
                 state,
                 Target(lambda position, seed: gradients),
@@ -113,13 +119,8 @@ class Uncalibrated(tfp.mcmc.TransitionKernel):
         step: tf.Tensor,
     ) -> Any:
         known = {**state.shared, **state.elements}
-        carried = [known[k] for k in self._results_type._fields[2:-1]]
+        carried = [known[k] for k in self._carried]
         return self._results_type(target_log_prob, gradients, *carried, step)
-
-    def _value_and_gradients(self, parts: list[tf.Tensor]) -> tuple[tf.Tensor, list[tf.Tensor]]:
-        return value_and_gradient(
-            lambda parts: self.target_log_prob_fn(*parts), parts, "target_log_prob_fn", "parts"
-        )
 
 
 def _refuse_correction(results: Any) -> NoReturn:

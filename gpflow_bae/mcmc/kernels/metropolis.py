@@ -6,16 +6,15 @@ TFP has a random walk (``tfp.mcmc.RandomWalkMetropolis``) and Hamiltonian Monte 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import dataclasses
+from typing import NamedTuple
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import TensorType
 from tensorflow_probability.python.internal import samplers
 
 from gpflow_bae.mcmc import langevin, metropolis, targets
-from gpflow_bae.mcmc.kernels.base import State, _as_list, _parts
-from gpflow_bae.mcmc.structures import value_and_gradient
+from gpflow_bae.mcmc.kernels.base import Kernel, State, _as_list, _parts
 from gpflow_bae.mcmc.types import LogProbFn, Scalar, cast_scalar, validate
 
 __all__ = ["LangevinGradient", "LangevinGradientKernelResults", "ProposedResults"]
@@ -43,7 +42,8 @@ class LangevinGradientKernelResults(NamedTuple):
     step_size: tf.Tensor  # sigma of the next step: an adaptation replaces it
 
 
-class LangevinGradient(tfp.mcmc.TransitionKernel):
+@dataclasses.dataclass(eq=False, repr=False)
+class LangevinGradient(Kernel):
     """Langevin-gradient Metropolis-Hastings: :mod:`gpflow_bae.mcmc.langevin`.
 
     Exact at any setting. One gradient per step, and one more in ``bootstrap_results``. With the
@@ -60,41 +60,18 @@ class LangevinGradient(tfp.mcmc.TransitionKernel):
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Scalar,
-        learning_rate: Scalar | None = None,
-        gradient_probability: Scalar = 1.0,
-        name: str = "langevin_gradient",
-    ) -> None:
+    target_log_prob_fn: LogProbFn
+    step_size: Scalar
+    learning_rate: Scalar | None = None
+    gradient_probability: Scalar = 1.0
+    name: str = "langevin_gradient"
+
+    def __post_init__(self) -> None:
         validate(
-            step_size=step_size,
-            learning_rate=learning_rate,
-            gradient_probability=gradient_probability,
+            step_size=self.step_size,
+            learning_rate=self.learning_rate,
+            gradient_probability=self.gradient_probability,
         )
-        self._parameters: dict[str, Any] = {
-            "target_log_prob_fn": target_log_prob_fn,
-            "step_size": step_size,
-            "learning_rate": learning_rate,
-            "gradient_probability": gradient_probability,
-            "name": name,
-        }
-
-    @property
-    def target_log_prob_fn(self) -> LogProbFn:
-        """The log density that was given."""
-        return self._parameters["target_log_prob_fn"]
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The constructor's arguments, from which ``copy`` builds another kernel."""
-        return self._parameters
-
-    @property
-    def name(self) -> str:
-        """Prefix of the operations' names."""
-        return self._parameters["name"]
 
     @property
     def is_calibrated(self) -> bool:
@@ -126,8 +103,8 @@ class LangevinGradient(tfp.mcmc.TransitionKernel):
                 target,
                 samplers.sanitize_seed(seed, name=self.name),
                 noise_scale=_per_chain(previous.step_size, previous.target_log_prob.shape.rank),
-                learning_rate=self._parameters["learning_rate"],
-                gradient_probability=self._parameters["gradient_probability"],
+                learning_rate=self.learning_rate,
+                gradient_probability=self.gradient_probability,
             )
             results = _results(state, *proposals[0], previous.step_size)
             return state.position if is_list else state.position[0], results
@@ -141,16 +118,12 @@ class LangevinGradient(tfp.mcmc.TransitionKernel):
             parts, _ = _parts(init_state)
             state = metropolis.init(parts, self._target)
             dtype = state.evaluation.tempered.dtype
-            step_size = cast_scalar(self._parameters["step_size"], dtype)
+            step_size = cast_scalar(self.step_size, dtype)
             _per_chain(step_size, state.evaluation.tempered.shape.rank)
             return _results(state, parts, state.evaluation, step_size)
 
     def _target(self, parts: list[tf.Tensor]) -> targets.Evaluation:
-        return _evaluation(
-            *value_and_gradient(
-                lambda parts: self.target_log_prob_fn(*parts), parts, "target_log_prob_fn", "parts"
-            )
-        )
+        return _evaluation(*self._value_and_gradients(parts))
 
 
 def _evaluation(target_log_prob: tf.Tensor, gradients: list[tf.Tensor]) -> targets.Evaluation:

@@ -9,9 +9,8 @@ and are frozen after them. Settings given as Python numbers are checked when a k
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
 
-import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_bae.mcmc import adaptive_sghmc, preconditioned_sgld, sghmc, sgld, sgnht
@@ -19,146 +18,75 @@ from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.kernels.base import Uncalibrated
 from gpflow_bae.mcmc.types import LogProbFn
 
-__all__ = [
-    "SGHMC",
-    "SGLD",
-    "SGNHT",
-    "AdaptiveSGHMC",
-    "AdaptiveSGHMCKernelResults",
-    "PreconditionedSGLD",
-    "PreconditionedSGLDKernelResults",
-    "SGHMCKernelResults",
-    "SGLDKernelResults",
-    "SGNHTKernelResults",
-]
+__all__ = ["SGHMC", "SGLD", "SGNHT", "AdaptiveSGHMC", "PreconditionedSGLD"]
 
 
-class SGLDKernelResults(NamedTuple):
-    """What :class:`SGLD` carries; the structures are lists, one entry per part."""
-
-    target_log_prob: tf.Tensor  # of the state returned beside it
-    grads_target_log_prob: list[tf.Tensor]  # likewise
-    step: tf.Tensor  # int32, steps taken
-
-
-class PreconditionedSGLDKernelResults(NamedTuple):
-    """What :class:`PreconditionedSGLD` carries; the structures are lists, one entry per part."""
-
-    target_log_prob: tf.Tensor  # of the state returned beside it
-    grads_target_log_prob: list[tf.Tensor]  # likewise
-    mean_square_gradient: list[tf.Tensor]
-    step: tf.Tensor  # int32, steps taken
-
-
+@dataclasses.dataclass(eq=False, repr=False)
 class SGLD(Uncalibrated):
     """Stochastic-gradient Langevin dynamics: :mod:`gpflow_bae.mcmc.sgld`."""
 
     _build = staticmethod(sgld.build)
-    _results_type = SGLDKernelResults
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Setting,
-        temperature: Setting = 1.0,
-        noise: str = "gaussian",
-        name: str = "sgld",
-    ) -> None:
-        super().__init__(locals())
+    target_log_prob_fn: LogProbFn
+    step_size: Setting
+    temperature: Setting = 1.0
+    noise: str = "gaussian"
+    name: str = "sgld"
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class PreconditionedSGLD(Uncalibrated):
     """SGLD with RMSprop's preconditioner: :mod:`gpflow_bae.mcmc.preconditioned_sgld`."""
 
     _build = staticmethod(preconditioned_sgld.build)
-    _results_type = PreconditionedSGLDKernelResults
+    _carried = ("mean_square_gradient",)
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Setting,
-        num_adaptation_steps: int | TensorType,
-        temperature: Setting = 1.0,
-        noise: str = "gaussian",
-        gradient_decay: Setting = 0.99,
-        jitter: Setting = 1e-5,
-        name: str = "preconditioned_sgld",
-    ) -> None:
-        super().__init__(locals())
+    target_log_prob_fn: LogProbFn
+    step_size: Setting
+    num_adaptation_steps: int | TensorType
+    temperature: Setting = 1.0
+    noise: str = "gaussian"
+    gradient_decay: Setting = 0.99
+    jitter: Setting = 1e-5
+    name: str = "preconditioned_sgld"
 
 
-class SGHMCKernelResults(NamedTuple):
-    """What :class:`SGHMC` carries; the structures are lists, one entry per part."""
-
-    target_log_prob: tf.Tensor  # of the state returned beside it
-    grads_target_log_prob: list[tf.Tensor]  # likewise
-    momentum: list[tf.Tensor]
-    step: tf.Tensor  # int32, steps taken
-
-
-class AdaptiveSGHMCKernelResults(NamedTuple):
-    """What :class:`AdaptiveSGHMC` carries; the structures are lists, one entry per part."""
-
-    target_log_prob: tf.Tensor  # of the state returned beside it
-    grads_target_log_prob: list[tf.Tensor]  # likewise
-    momentum: list[tf.Tensor]
-    tau: list[tf.Tensor]
-    mean_gradient: list[tf.Tensor]
-    mean_square_gradient: list[tf.Tensor]
-    step: tf.Tensor  # int32, steps taken
-
-
+@dataclasses.dataclass(eq=False, repr=False)
 class SGHMC(Uncalibrated):
     """Stochastic-gradient Hamiltonian Monte Carlo, from rest: :mod:`gpflow_bae.mcmc.sghmc`."""
 
     _build = staticmethod(sghmc.build)
-    _results_type = SGHMCKernelResults
+    _carried = ("momentum",)
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Setting,
-        momentum_decay: Setting,
-        temperature: Setting = 1.0,
-        noise: str = "gaussian",
-        integrator: str = "euler",
-        name: str = "sghmc",
-    ) -> None:
-        super().__init__(locals())
+    target_log_prob_fn: LogProbFn
+    step_size: Setting
+    momentum_decay: Setting
+    temperature: Setting = 1.0
+    noise: str = "gaussian"
+    integrator: str = "euler"
+    name: str = "sghmc"
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class AdaptiveSGHMC(Uncalibrated):
     """Scale-adapted SGHMC, from rest: :mod:`gpflow_bae.mcmc.adaptive_sghmc`."""
 
     _build = staticmethod(adaptive_sghmc.build)
-    _results_type = AdaptiveSGHMCKernelResults
+    _carried = ("momentum", "tau", "mean_gradient", "mean_square_gradient")
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Setting,
-        momentum_decay: Setting,
-        num_adaptation_steps: int | TensorType,
-        temperature: Setting = 1.0,
-        noise: str = "gaussian",
-        subtract_gradient_noise: bool = False,
-        jitter: Setting = 1e-6,
-        integrator: str = "euler",
-        name: str = "adaptive_sghmc",
-    ) -> None:
-        super().__init__(locals())
+    target_log_prob_fn: LogProbFn
+    step_size: Setting
+    momentum_decay: Setting
+    num_adaptation_steps: int | TensorType
+    temperature: Setting = 1.0
+    noise: str = "gaussian"
+    subtract_gradient_noise: bool = False
+    jitter: Setting = 1e-6
+    integrator: str = "euler"
+    name: str = "adaptive_sghmc"
 
 
-class SGNHTKernelResults(NamedTuple):
-    """What :class:`SGNHT` carries; the structures are lists, one entry per part."""
-
-    target_log_prob: tf.Tensor  # of the state returned beside it
-    grads_target_log_prob: list[tf.Tensor]  # likewise
-    momentum: list[tf.Tensor]
-    thermostat: tf.Tensor  # one number per chain
-    step: tf.Tensor  # int32, steps taken
-
-
+@dataclasses.dataclass(eq=False, repr=False)
 class SGNHT(Uncalibrated):
     """Stochastic-gradient Nosé-Hoover thermostat, from rest: :mod:`gpflow_bae.mcmc.sgnht`.
 
@@ -166,18 +94,14 @@ class SGNHT(Uncalibrated):
     """
 
     _build = staticmethod(sgnht.build)
-    _results_type = SGNHTKernelResults
+    _carried = ("momentum", "thermostat")
 
-    def __init__(
-        self,
-        target_log_prob_fn: LogProbFn,
-        step_size: Setting,
-        momentum_decay: Setting,
-        temperature: Setting = 1.0,
-        noise: str = "gaussian",
-        name: str = "sgnht",
-    ) -> None:
-        super().__init__(locals())
+    target_log_prob_fn: LogProbFn
+    step_size: Setting
+    momentum_decay: Setting
+    temperature: Setting = 1.0
+    noise: str = "gaussian"
+    name: str = "sgnht"
 
     def _algorithm(self, chain_ndims: int) -> SamplingAlgorithm:
         return sgnht.build(**self._settings(), chain_ndims=chain_ndims)
