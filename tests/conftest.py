@@ -18,6 +18,8 @@ import pytest
 import tensorflow as tf
 from check_shapes.config import ShapeCheckingState, set_enable_check_shapes
 
+from gpflow_bae.tracing import forget_symbolic_tensors
+
 # Fixed, so that timings and summation orders do not depend on the machine's number of cores.
 tf.config.threading.set_intra_op_parallelism_threads(2)
 set_enable_check_shapes(ShapeCheckingState.ENABLED)
@@ -30,6 +32,7 @@ def forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
     for value in vars(request.module).values():
         if hasattr(value, "cache_clear"):
             value.cache_clear()
+    forget_symbolic_tensors()  # of functions that the tests themselves compiled
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # where the C library is not glibc
         ctypes.CDLL(None).malloc_trim(0)
