@@ -37,8 +37,8 @@ def start(num_steps: int = 20) -> inference.WarmStart:
 
 
 @functools.cache
-def runs(warm: bool) -> tuple[Any, list[Any]]:
-    """Three chains in one program, and the three of them alone."""
+def runs(warm: bool) -> tuple[Any, dict[int, Any]]:
+    """Three chains in one program, and the last of them alone."""
     settings = dataclasses.replace(SHORT, batch_size=4, steps_per_batch=2)
 
     def sample(seed: int, **options: Any) -> Any:
@@ -52,7 +52,8 @@ def runs(warm: bool) -> tuple[Any, list[Any]]:
             **options,
         )
 
-    return sample(SEED, num_chains=NUM_CHAINS), [sample(SEED + c) for c in range(NUM_CHAINS)]
+    last = NUM_CHAINS - 1
+    return sample(SEED, num_chains=NUM_CHAINS), {last: sample(SEED + last)}
 
 
 @pytest.mark.parametrize("warm", [False, True])
@@ -60,7 +61,7 @@ def test_a_chain_of_many_is_the_chain_alone(warm: bool) -> None:
     """Bit by bit: codes, parameters, encoder and statistics; and the chains differ."""
     together, alone = runs(warm)
     assert together.bank.num_chains == NUM_CHAINS
-    for c, single in enumerate(alone):
+    for c, single in alone.items():
         for part in ("parameters", "encoder", "trace"):
             for path, values in getattr(together.bank, part).items():
                 np.testing.assert_array_equal(
