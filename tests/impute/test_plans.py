@@ -94,6 +94,7 @@ def test_a_table_that_nobody_has_seen_gets_half_as_many_channels_as_outputs() ->
     assert (plan.sampler.burnin, plan.sampler.num_samples) == (3, 40)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_the_training_table_is_predicted_as_any_other() -> None:
     """By its mask as it stands, or by NaN that become a mask again: the same numbers.
 

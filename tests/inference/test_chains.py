@@ -37,7 +37,7 @@ def start(num_steps: int = 20) -> inference.WarmStart:
         encoders.GaussianEncoder(network(P, 2 * L)),
         inference.VariationalSettings(num_steps=num_steps),
         num_encoder_steps=10,
-        num_initial_steps=10,
+        num_initial_steps=0,
     )
 
 
