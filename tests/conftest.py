@@ -18,9 +18,17 @@ import pytest
 import tensorflow as tf
 from check_shapes.config import ShapeCheckingState, set_enable_check_shapes
 
+from gpflow_bae.tracing import forget_symbolic_tensors
+
 # Fixed, so that timings and summation orders do not depend on the machine's number of cores.
 tf.config.threading.set_intra_op_parallelism_threads(2)
 set_enable_check_shapes(ShapeCheckingState.ENABLED)
+
+
+def pytest_collection_finish() -> None:
+    """Half a million objects of the libraries are no longer walked over by each collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -30,6 +38,7 @@ def forgotten(request: pytest.FixtureRequest) -> Iterator[None]:
     for value in vars(request.module).values():
         if hasattr(value, "cache_clear"):
             value.cache_clear()
+    forget_symbolic_tensors()  # of functions that the tests themselves compiled
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # where the C library is not glibc
         ctypes.CDLL(None).malloc_trim(0)
@@ -46,6 +55,18 @@ def gpflow_float64() -> Iterator[None]:
     """Give every test GPflow's float64 default, and undo what the test changed in the settings."""
     with gpflow.config.as_context(gpflow.config.Config(float=np.float64)):
         yield
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """Compiled functions run as the Python that they are made of.
+
+    For tests that take a few steps of an algorithm and ask nothing of how it is compiled: to trace
+    and optimise a round takes as long as twenty of its steps.
+    """
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from ..base import Batch
 from ..data import Observations, draw_indices
 from ..mcmc import State, adaptive_sghmc
 from ..mcmc.algorithm import SamplingAlgorithm
+from ..tracing import compiled
 from .chains import chain_seeds, map_chains, of_chain, stack_chains
 from .naming import from_arrays, leaf_names, to_arrays
 from .run import Algorithm, Trace
@@ -87,7 +88,7 @@ class ChainSampling(Algorithm):
         self._check_sampler()
         seeds = [[s, 0] for s in chain_seeds(seed, self.num_chains)]
         self._base_seeds = tf.constant(seeds, tf.int32)  # [C, 2]
-        self._compiled = tf.function(self._all_chains, autograph=False, jit_compile=jit_compile)
+        self._compiled = compiled(self._all_chains, jit_compile=jit_compile)
 
     def _check_sampler(self) -> None:
         settings, sampler = self.settings, self.sampler

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ..tracing import compiled
 from .loops import repeat
 from .row_adam import RowAdam
 from .run import Algorithm, Trace
@@ -64,7 +65,7 @@ class Optimisation(Algorithm):
                 self._groups.append((optimizer, list(members)))
         self._seed = tf.constant(seed, tf.int32)
         self._good = self._values()
-        self.block = tf.function(self._block, autograph=False, jit_compile=jit_compile)
+        self.block = compiled(self._block, jit_compile=jit_compile)
 
     def constants(self) -> Any:
         """What all steps of a block share, computed at its start."""

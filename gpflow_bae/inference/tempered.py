@@ -24,6 +24,7 @@ from ..mcmc import (
 )
 from ..mcmc.schedules import geometric_ladder
 from ..models import TemperedBAE
+from ..tracing import compiled
 from .loops import repeat
 from .naming import from_arrays, to_arrays
 from .run import Algorithm, Trace
@@ -78,9 +79,8 @@ class TemperedSampling(Algorithm):
         self.num_steps = settings.num_samples
         self._seed = tf.constant([seed, 0x7E9], tf.int32)
         self._compiled = {
-            phase: tf.function(
+            phase: compiled(
                 lambda chain, num_intervals, phase=phase: self._block(chain, num_intervals, phase),
-                autograph=False,
                 jit_compile=jit_compile,
             )
             for phase in ("burnin", "sampling")

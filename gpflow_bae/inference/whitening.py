@@ -22,6 +22,7 @@ from .. import functional
 from ..data import Observations
 from ..mcmc.noise import split, standard_noise
 from ..models import TemperedBAE
+from ..tracing import compiled
 
 __all__ = ["KINDS", "Whitening", "fit"]
 
@@ -156,7 +157,7 @@ def _score(
     """seed -> gradient of the log likelihood of data that the model draws at ``values``."""
     batch = data.gather(None)
 
-    @tf.function(autograph=False)
+    @compiled
     def draw(seed: tf.Tensor) -> list[tf.Tensor]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(values)

@@ -13,6 +13,7 @@ from gpflow.base import TensorType
 
 from ..guides import BoundGuide
 from ..likelihoods import entrywise
+from ..tracing import compiled
 
 __all__ = ["GPLVMPosterior"]
 
@@ -33,7 +34,7 @@ class GPLVMPosterior:
         """
         self.model, self.data = model, data
         self.guide = model.guide if guide is None else guide
-        self._moments = tf.function(self._cell_moments, autograph=False)
+        self._moments = compiled(self._cell_moments)
 
     @property
     def num_rows(self) -> int:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..tracing import compiled
+
 __all__ = ["MEMORY_PER_CALL", "SampleLoop"]
 
 # Bytes of samples and results that one compiled call holds on the device. The intermediates of one
@@ -31,8 +33,8 @@ class SampleLoop:
             that are Python values; it returns a tensor, or a tuple of them.
         """
         self._function = function
-        self._map = tf.function(self._mapped, autograph=False)
-        self._sum = tf.function(self._added, autograph=False)
+        self._map = compiled(self._mapped)
+        self._sum = compiled(self._added)
 
     def map(
         self, samples: Any, *shared: Any, dtypes: Any, result_bytes: int = 0, **options: Any

@@ -96,6 +96,7 @@ def test_a_table_that_nobody_has_seen_gets_half_as_many_channels_as_outputs() ->
     assert (described["step_size"], plan.temperature) == (0.005, 1.0)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_the_training_table_is_predicted_as_any_other() -> None:
     """By its mask as it stands, or by NaN that become a mask again: the same numbers.
 

@@ -120,11 +120,11 @@ def test_gradient_twice_at_the_same_tensors() -> None:
         np.testing.assert_array_equal(first, second, err_msg=path)
 
 
-@pytest.mark.parametrize("codes, batch_size", [("encoder", 2), ("carried", None)])
+@pytest.mark.parametrize("codes, steps_per_batch", [("encoder", None), ("carried", 1)])
 def test_a_run_traces_its_round_once(
-    codes: str, batch_size: int | None, monkeypatch: pytest.MonkeyPatch
+    codes: str, steps_per_batch: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Burn-in, then sampling: 2 + 3 * 2 rounds, one trace."""
+    """Burn-in, then sampling: 2 + 3 * 2 rounds, one trace; of full batches see test_chains.py."""
     rounds = []
 
     class Recorded(inference.AmortizedSampling):
@@ -133,7 +133,8 @@ def test_a_run_traces_its_round_once(
             rounds.append(self)
 
     monkeypatch.setattr(sampling, "AmortizedSampling", Recorded)
-    settings = dataclasses.replace(SETTINGS, codes=codes, batch_size=batch_size)
+    batches = {"batch_size": 2, "steps_per_batch": steps_per_batch}
+    settings = dataclasses.replace(SETTINGS, codes=codes, **batches)
     posterior = inference.sample_amortized(sgp_bae(), random_data(4, 5), settings, progress=False)
     assert len(posterior.history) == settings.num_rounds == 8
     assert [r.tracing_count for r in rounds] == [1]
@@ -218,6 +219,7 @@ def test_statistics_of_codes_stay_with_their_data_point(minibatches_of: str) -> 
             )
 
 
+@pytest.mark.usefixtures("untraced")
 def test_encoder_codes_start_at_rest_and_keep_their_preconditioner() -> None:
     """``codes="encoder"``: a fresh draw and no momentum, but tau, M and V of the data point.
 
@@ -241,6 +243,7 @@ def test_encoder_codes_start_at_rest_and_keep_their_preconditioner() -> None:
         np.testing.assert_array_equal(of_codes(chain)[name], codes[name])
 
 
+@pytest.mark.usefixtures("untraced")
 def test_squared_error_uses_the_noise_that_started_the_codes() -> None:
     """The paper's pairs: where the codes have not moved, f(y, epsilon) is the code and the loss 0.
 

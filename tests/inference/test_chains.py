@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from typing import Any
 
 import gpflow
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import gpflow_bae
 from gpflow_bae import encoders, inference, likelihoods, mcmc, models
 from gpflow_bae.inference import sampling
 from gpflow_bae.mcmc import schedules
@@ -19,6 +21,9 @@ from tests.inference.amortized_models import SETTINGS, L, P, network, random_dat
 
 NUM_CHAINS, SEED = 3, 5
 SHORT = dataclasses.replace(SETTINGS, burnin=4, num_samples=4, thinning=4, encoder_batch_size=4)
+
+
+ONE_ROUND = dataclasses.replace(SHORT, burnin=0, num_samples=1, thinning=4)
 
 
 def seeded_model() -> models.SGPBAE:
@@ -32,57 +37,75 @@ def start(num_steps: int = 20) -> inference.WarmStart:
         encoders.GaussianEncoder(network(P, 2 * L)),
         inference.VariationalSettings(num_steps=num_steps),
         num_encoder_steps=10,
-        num_initial_steps=10,
+        num_initial_steps=0,
+    )
+
+
+def sample(
+    seed: int, settings: inference.AmortizedSettings = SHORT, **options: Any
+) -> gpflow_bae.Posterior:
+    settings = dataclasses.replace(settings, batch_size=4, steps_per_batch=2)
+    return inference.sample_amortized(
+        seeded_model(), random_data(1, 9), settings, seed=seed, progress=False, **options
     )
 
 
 @functools.cache
-def runs(warm: bool) -> tuple[Any, list[Any]]:
-    """Three chains in one program, and the three of them alone."""
-    settings = dataclasses.replace(SHORT, batch_size=4, steps_per_batch=2)
-
-    def sample(seed: int, **options: Any) -> Any:
-        return inference.sample_amortized(
-            seeded_model(),
-            random_data(1, 9),
-            settings,
-            seed=seed,
-            warm_start=start() if warm else None,
-            progress=False,
-            **options,
-        )
-
-    return sample(SEED, num_chains=NUM_CHAINS), [sample(SEED + c) for c in range(NUM_CHAINS)]
+def three_chains() -> gpflow_bae.Posterior:
+    return sample(SEED, num_chains=NUM_CHAINS)
 
 
-@pytest.mark.parametrize("warm", [False, True])
-def test_a_chain_of_many_is_the_chain_alone(warm: bool) -> None:
+def assert_last_chain_is(together: gpflow_bae.Posterior, alone: gpflow_bae.Posterior) -> None:
     """Bit by bit: codes, parameters, encoder and statistics; and the chains differ."""
-    together, alone = runs(warm)
-    assert together.bank.num_chains == NUM_CHAINS
-    for c, single in enumerate(alone):
-        for part in ("parameters", "encoder", "trace"):
-            for path, values in getattr(together.bank, part).items():
-                np.testing.assert_array_equal(
-                    values[c], getattr(single.bank, part)[path][0], err_msg=path
-                )
-        np.testing.assert_array_equal(together.bank.latents[c], single.bank.latents[0])
+    for part in ("parameters", "encoder", "trace"):
+        for path, values in getattr(together.bank, part).items():
+            np.testing.assert_array_equal(
+                values[-1], getattr(alone.bank, part)[path][0], err_msg=path
+            )
+    np.testing.assert_array_equal(together.bank.latents[-1], alone.bank.latents[0])
     latents = together.bank.latents
-    assert np.all(latents[0] != latents[1]) and np.all(latents[1] != latents[2])
+    assert all(np.all(a != b) for a, b in itertools.pairwise(latents))
+
+
+def test_a_chain_of_many_is_the_chain_alone() -> None:
+    assert three_chains().bank.num_chains == NUM_CHAINS
+    assert_last_chain_is(three_chains(), sample(SEED + NUM_CHAINS - 1))
+
+
+def test_warm_starts_are_those_of_chains_alone() -> None:
+    """One for all chains, or of other lengths, whose losses are then no table.
+
+    The second chain has the same start in three runs: of two chains with the start, of two with
+    starts of their own, and alone.
+    """
+    first, second, alone = (
+        sample(seed, ONE_ROUND, warm_start=starts, num_chains=num_chains)
+        for seed, num_chains, starts in (
+            (SEED, 2, start(20)),
+            (SEED, 2, [start(70), start(20)]),
+            (SEED + 1, 1, [start(20)]),
+        )
+    )
+    assert_last_chain_is(first, alone)
+    np.testing.assert_array_equal(second.bank.latents[1], alone.bank.latents[0])
+    assert np.all(second.bank.latents[0] != first.bank.latents[0])
+    assert "warm_start_loss" not in second.bank.trace and "warm_start_loss" in first.bank.trace
 
 
 def test_chains_give_r_hat_without_any_work() -> None:
     arviz = pytest.importorskip("arviz")
-    together, _ = runs(False)
+    together = three_chains()
     data = together.to_inference_data()
     assert dict(data.posterior.sizes)["chain"] == NUM_CHAINS
     assert np.isfinite(float(arviz.rhat(data)["likelihood.variance"]))
 
 
+@pytest.mark.usefixtures("untraced")
 def test_vectorised_chains_are_the_looped_ones() -> None:
     """Side by side instead of one after the other: float32 networks round differently, 1e-5."""
     ends = []
     for vectorize in (False, True):
+        tf.config.run_functions_eagerly(not vectorize)  # a trace is what the test costs
         settings = dataclasses.replace(SHORT, vectorize_chains=vectorize)
         algorithm = inference.AmortizedSampling(
             seeded_model(), _prepared(), settings, seed=SEED, num_chains=2
@@ -131,25 +154,6 @@ def test_settings_are_not_in_the_trace() -> None:
         ends.append(moved.sampler.position.codes.numpy())
     assert algorithm.tracing_count == 1
     assert np.all(ends[0] != ends[1])
-
-
-def test_each_chain_may_have_a_start_of_its_own() -> None:
-    """Of other lengths too, whose losses are then no table; chain 0 is the run with its start."""
-    settings = dataclasses.replace(SHORT, burnin=0, num_samples=1, thinning=1)
-    data = random_data(1, 9)
-    both, first = (
-        inference.sample_amortized(
-            seeded_model(),
-            data,
-            settings,
-            num_chains=len(starts),
-            warm_start=starts,
-            progress=False,
-        )
-        for starts in ([start(20), start(70)], [start(20)])
-    )
-    assert "warm_start_loss" not in both.bank.trace and "warm_start_loss" in first.bank.trace
-    np.testing.assert_array_equal(both.bank.latents[0], first.bank.latents[0])
 
 
 def test_chains_and_starts_that_do_not_fit() -> None:

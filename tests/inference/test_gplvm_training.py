@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pathlib
 from typing import Any
 
@@ -28,13 +29,15 @@ def swiss(num_rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return np.sin(codes @ mixing) + 0.05 * rng.standard_normal((num_rows, 8)), codes
 
 
-def fitted(flow: Any = None, seed: int = 0) -> tuple[models.StochasticGPLVM, np.ndarray]:
+@functools.cache
+def fitted(num_maps: int) -> tuple[models.StochasticGPLVM, np.ndarray]:
+    """To be left as it is; with a planar flow of so many maps."""
     Y, _ = swiss(150)
     start = np.linalg.svd(Y - Y.mean(0), full_matrices=False)[0][:, :2] * np.sqrt(len(Y))
     encoder = encoders.FreeFormEncoder(1, len(Y), 2, start[None], 0.1)
     posterior = guides.MeanFieldGuide(encoder)
-    if flow is not None:
-        posterior = guides.FlowGuide(encoder, flow)
+    if num_maps:
+        posterior = guides.FlowGuide(encoder, bijectors.planar_flow(2, num_maps))
     model = models.StochasticGPLVM(
         posterior,
         gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0]),
@@ -43,7 +46,7 @@ def fitted(flow: Any = None, seed: int = 0) -> tuple[models.StochasticGPLVM, np.
         Y.shape[1],
     )
     settings = inference.VariationalSettings(num_steps=1200, learning_rate=0.02, batch_size=75)
-    inference.fit_variational(model, (None, Y), settings, seed=seed, progress=False)
+    inference.fit_variational(model, (None, Y), settings, seed=0, progress=False)
     return model, Y
 
 
@@ -115,18 +118,18 @@ def test_minibatches_reach_the_bound_of_the_full_batch() -> None:
         )
         inference.fit_variational(model, data, settings, progress=False, steps_per_call=500)
         whole = prepare_data(model, (None, Y)).gather(None)
-        values = [float(model.elbo(whole, tf.constant([3, i]))) for i in range(50)]
-        bounds[name] = np.mean(values)
+        model.num_draws = 100
+        bounds[name] = float(model.elbo(whole, tf.constant([3, 0])))
     for name in ("rows", "columns", "triplets"):
         # per observation, against a spread of the data of 0.7 with noise 0.05: a gap of 0.02 nats
         gap = (bounds["full"] - bounds[name]) / Y.size
         assert abs(gap) < 0.05, bounds
 
 
-@pytest.mark.parametrize("flow", [None, "planar"])
-def test_new_rows_find_their_codes_from_half_of_their_cells(flow: str | None) -> None:
+@pytest.mark.parametrize("num_maps", [0, 4])
+def test_new_rows_find_their_codes_from_half_of_their_cells(num_maps: int) -> None:
     """Held-out cells of new rows are predicted, with calibrated spread, and nothing else moves."""
-    model, _ = fitted(None if flow is None else bijectors.planar_flow(2, 4))
+    model, _ = fitted(num_maps)
     before = [v.numpy() for v in model.trainable_variables]
     Ynew, _ = swiss(60, seed=5)
     mask = np.random.default_rng(1).random(Ynew.shape) < 0.5
@@ -152,7 +155,7 @@ def test_new_rows_find_their_codes_from_half_of_their_cells(flow: str | None) ->
 
 
 def test_log_density_of_cells_against_a_loop() -> None:
-    model, Y = fitted()
+    model, Y = fitted(0)
     data = prepare_data(model, (None, Y))
     posterior = GPLVMPosterior(model, data)
     rows, columns = np.array([3, 3, 40]), np.array([0, 7, 2])
@@ -243,7 +246,7 @@ def test_triplets_that_cannot_be_are_refused() -> None:
     )
     with pytest.raises(ValueError, match="an encoder network wants complete rows"):
         inference.fit_variational(model, good)
-    model, Y = fitted()
+    model, Y = fitted(0)
     with pytest.raises(ValueError, match="The model has output_dim = 8, the table 2 columns"):
         inference.fit_variational(model, good)
     with pytest.raises(ValueError, match=r"no observation in row\(s\) \[1\]"):
@@ -255,6 +258,7 @@ def test_triplets_that_cannot_be_are_refused() -> None:
         GPLVMPosterior(model, data).predict_y([150], [0])
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_stopped_fit_goes_on_bit_by_bit(tmp_path: pathlib.Path) -> None:
     """Codes, their moments and their counts are in the checkpoint."""
     Y, _ = swiss(60)
@@ -268,7 +272,7 @@ def test_a_stopped_fit_goes_on_bit_by_bit(tmp_path: pathlib.Path) -> None:
             8,
             flow=bijectors.planar_flow(2, 2),
         )
-        settings = inference.VariationalSettings(num_steps=40, learning_rate=0.02, batch_size=20)
+        settings = inference.VariationalSettings(num_steps=16, learning_rate=0.02, batch_size=20)
 
         def stop(steps: int, loss: float) -> None:
             if steps == num_steps:
@@ -279,7 +283,7 @@ def test_a_stopped_fit_goes_on_bit_by_bit(tmp_path: pathlib.Path) -> None:
                 model,
                 (None, Y),
                 settings,
-                steps_per_call=10,
+                steps_per_call=4,
                 checkpoint_every=1,
                 out_dir=tmp_path / folder,
                 resume=resume,
@@ -291,7 +295,7 @@ def test_a_stopped_fit_goes_on_bit_by_bit(tmp_path: pathlib.Path) -> None:
         return [v.numpy() for v in model.trainable_variables]
 
     whole = fit(0, "whole")
-    fit(20, "stopped")
+    fit(8, "stopped")
     for a, b in zip(whole, fit(0, "stopped", resume=True), strict=True):
         np.testing.assert_array_equal(a, b)
 

@@ -69,6 +69,7 @@ def cases() -> dict[str, Callable[[], tuple[Any, Any, dict[str, Any]]]]:
     }  # fmt: skip
 
 
+@pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("model", ["SGPBAE", "GPBAE", "DSGPBAE", "TemperedBAE"])
 @pytest.mark.parametrize("sampler", ["sgld", "preconditioned_sgld", "sghmc", "sgnht"])
 def test_a_round_moves_what_it_saw(sampler: str, model: str) -> None:

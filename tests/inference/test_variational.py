@@ -113,6 +113,7 @@ def test_loss_is_the_scaled_bound_with_the_prior_once() -> None:
     np.testing.assert_allclose(losses[False] - losses[True], log_prior / N, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_minibatches_and_seeds() -> None:
     """Equal seeds give equal fits, other seeds others."""
     fits = []
@@ -128,6 +129,7 @@ def test_minibatches_and_seeds() -> None:
     assert not any(np.array_equal(a, b) for a, b in zip(fits[0], fits[2], strict=True))
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_loss_that_diverges_restores_the_parameters() -> None:
     """Adam moves each weight by its learning rate, 1e30: the second loss overflows float32.
 
@@ -150,6 +152,7 @@ def test_a_loss_that_diverges_restores_the_parameters() -> None:
             np.testing.assert_array_equal(variable, value)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_losses_and_callback_are_per_call() -> None:
     """Ten steps in calls of four: three calls, twelve steps."""
     calls: list[tuple[int, float]] = []
@@ -176,6 +179,7 @@ def test_a_gp_prior_needs_inputs() -> None:
         inference.fit_variational(model, (None, linear_data()), progress=False)
 
 
+@pytest.mark.usefixtures("untraced")
 def test_the_latent_prior_may_have_its_own_learning_rate() -> None:
     """Adam's first step is the learning rate times the sign of the gradient, whatever its size."""
     prior = latent_priors.GP(gpflow.kernels.SquaredExponential(), L)
@@ -203,6 +207,7 @@ class _Killed(Exception):
 
 
 @pytest.mark.parametrize("geco", [False, True])
+@pytest.mark.usefixtures("untraced")
 def test_a_fit_that_died_and_is_resumed_is_an_uninterrupted_one(
     geco: bool, tmp_path: pathlib.Path
 ) -> None:

@@ -77,6 +77,14 @@ def test_same_seed_same_numbers_other_seed_others() -> None:
     assert not np.any(one == noise.standard_noise([100], [0, 2]).numpy())
 
 
+@pytest.mark.parametrize("dtype", [tf.uint32, tf.uint64])
+def test_bits_are_tensorflows(dtype: tf.DType) -> None:
+    """Those of ``stateless_uniform`` with Philox, for seeds with and without a sign."""
+    for seed in ([1, 2], [-5, 2**31 - 1], [12345678, -987654]):
+        expected = tf.random.stateless_uniform([3, 5], seed, None, None, dtype, alg="philox")
+        np.testing.assert_array_equal(noise._bits([3, 5], seed, dtype), expected)
+
+
 def test_split_gives_distinct_seeds_the_same_under_xla() -> None:
     seeds = noise.split(SEED, 50)
     assert seeds.shape == (50, 2)

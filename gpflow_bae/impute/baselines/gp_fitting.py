@@ -13,6 +13,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 
 from ... import inducing_variables
+from ...tracing import compiled
 
 __all__ = ["FitSettings", "Regressions", "fit", "spread"]
 
@@ -118,7 +119,7 @@ def fit(
     variables = [parameter.unconstrained_variable for parameter in parameters]
     scipy_optimizer = gpflow.optimizers.Scipy
 
-    @tf.function(autograph=False)  # there is nothing to convert, and tracing is much of a fit
+    @compiled
     def objective() -> tuple[tf.Tensor, list[tf.Tensor]]:
         with tf.GradientTape() as tape:
             loss = tf.add_n([model.training_loss() for model in training])

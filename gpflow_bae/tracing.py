@@ -1,0 +1,81 @@
+"""Compiled functions whose graphs go when they do.
+
+Two global tables would keep a graph until the process ends, tens of megabytes for the round of a
+small model: TFP's bijectors remember what they transformed, symbolic tensors included, and TF
+registers the gradient of every ``tf.custom_gradient``, a closure over tensors of its graph, by
+name.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+from tensorflow.python.framework import ops
+
+__all__ = ["compiled", "forget_symbolic_tensors"]
+
+
+def compiled(
+    function: Callable[..., Any], *, jit_compile: bool = False
+) -> tf.types.experimental.PolymorphicFunction:
+    """``tf.function(function)`` without AutoGraph, whose graphs are freed with it.
+
+    Gradients can be taken through it like through any other, for as long as it exists.
+    """
+
+    @functools.wraps(function)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with _custom_gradients_belong_to(tf.compat.v1.get_default_graph()):
+            result = function(*args, **kwargs)
+        forget_symbolic_tensors()
+        return result
+
+    return tf.function(traced, autograph=False, jit_compile=jit_compile)
+
+
+def forget_symbolic_tensors() -> None:
+    """Drop what TFP's bijectors remember of graphs; it helps only while those are traced.
+
+    Their cache keeps an input until the output is gone, and a graph keeps both.
+    """
+    storage = tfp.bijectors.Bijector._cache.storage
+    for key, entry in list(storage.items()):
+        if any(tf.is_symbolic_tensor(reference()) for reference in key.ref_set):
+            # Or their callbacks would look for what is no longer there.
+            for reference in (key, entry.input_ref, entry.output_ref):
+                if reference is not None:
+                    reference.cancel()
+            storage.pop(key, None)
+
+
+@contextmanager
+def _custom_gradients_belong_to(graph: tf.Graph) -> Iterator[None]:
+    """The registry refers weakly to what is registered inside; the graph keeps it instead."""
+    registry = ops.gradient_registry._registry
+    known = set(registry)
+    yield
+    kept = []
+    for name in registry.keys() - known:
+        if not name.startswith("CustomGradient-"):
+            continue  # of a library that was imported just now
+        gradient = registry[name]["type"]
+        kept.append(gradient)
+        registry[name]["type"] = _weakly(gradient, functools.partial(registry.pop, name, None))
+    graph._gpflow_bae_custom_gradients = kept
+
+
+def _weakly(function: Callable[..., Any], when_gone: Callable[[], Any]) -> Callable[..., Any]:
+    reference = weakref.ref(function, lambda _: when_gone())
+
+    def call(*arguments: Any) -> Any:
+        alive = reference()
+        assert alive is not None, "the graph that this gradient belongs to is gone"
+        return alive(*arguments)
+
+    return call
