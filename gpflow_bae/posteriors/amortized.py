@@ -182,7 +182,8 @@ class Posterior(BankPosterior):
         :param num_draws: draws of a stochastic encoder for each point.
         :param seed: of those draws.
         """
-        X, Y, mask = self._given(given)
+        data = self._given(given)
+        X, Y, _ = data
         Xnew = None if Xnew is None else as_inputs(Xnew)
         latents = self.latents if given is None else None
         if latents is not None:
@@ -198,7 +199,7 @@ class Posterior(BankPosterior):
             known = (self.parameters, latents, self._seeds(seed + 2))
             return LatentSamples(*self._from_codes.map(known, X, Xnew, **moments))
         samples = (self.parameters, self.encoder, self._seeds(seed))
-        found = self._latent.map(samples, X, Y, mask, Xnew, **moments, num_draws=num_draws)
+        found = self._latent.map(samples, data, Xnew, **moments, num_draws=num_draws)
         return LatentSamples(*found)
 
     def predict_latent(
@@ -235,7 +236,7 @@ class Posterior(BankPosterior):
         X = self._given(given)[0] if Xnew is None else as_inputs(Xnew)
         shape = [*latents.mean.shape[1:3], self.data.Y.shape[-1]]
         sums = self._decode.sum(
-            (self.parameters, self.encoder, *latents, self._seeds(seed + 1)),
+            (self.parameters, self.encoder, tuple(latents), self._seeds(seed + 1)),
             X,
             zeros=tuple(np.zeros(shape, gpflow.default_float()) for _ in range(3)),
             num_codes=num_codes,

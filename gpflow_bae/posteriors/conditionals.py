@@ -22,13 +22,15 @@ def latent_given_pseudo(
     values: list[tf.Tensor],
     encoder_values: list[tf.Tensor],
     seed: tf.Tensor,
-    X: tf.Tensor | None,
-    Y: tf.Tensor,
-    mask: tf.Tensor | None,
+    given: tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None],
     Xnew: tf.Tensor | None,
     num_draws: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Moments of the latent function at ``Xnew`` (None: of the codes) given what is encoded."""
+    """Moments of the latent function at ``Xnew`` (None: of the codes) given what is encoded.
+
+    :param given: X, Y and mask.
+    """
+    X, Y, mask = given
     prior_seed = tf.random.fold_in(seed, 0x9D, alg="philox")
     bound = model.bind(values, encoder_values or None, prior_seed)
     mean, variance = bound.pseudo_observations(X, Y, seed, num_draws, mask)
@@ -56,14 +58,17 @@ def decode_draws(
     model: Autoencoder,
     values: list[tf.Tensor],
     encoder_values: list[tf.Tensor],
-    mean: tf.Tensor,
-    variance: tf.Tensor,
+    moments: tuple[tf.Tensor, tf.Tensor],
     seed: tf.Tensor,
     X: tf.Tensor | None,
     num_codes: int,
     add_code_noise: bool,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Moments of y over draws of the codes: mean, mean square of means, noise variance."""
+    """Moments of y over draws of the codes: mean, mean square of means, noise variance.
+
+    :param moments: of the codes.
+    """
+    mean, variance = moments
     bound = model.bind(values, encoder_values or None)
     if add_code_noise:
         variance += bound.latent_prior.code_noise
@@ -71,8 +76,7 @@ def decode_draws(
     for draw_seed in tf.unstack(tf.random.split(seed, num_codes, alg="philox")):
         noise = standard_noise(tf.shape(mean), draw_seed, mean.dtype)
         F = bound.decode(X, mean + tf.sqrt(variance) * noise)
-        moments = bound.likelihood.moments(F)
-        y_mean, y_noise = (tf.cast(m, gpflow.default_float()) for m in moments)
+        y_mean, y_noise = (tf.cast(m, gpflow.default_float()) for m in bound.likelihood.moments(F))
         total, square = total + y_mean, square + tf.square(y_mean)
         noise_total += y_noise
     return total / num_codes, square / num_codes, noise_total / num_codes
