@@ -126,11 +126,11 @@ def make_posterior(num_samples: int):
             for v in variables
         ]
 
-    parameters = samples([p.unconstrained_variable for p in model.sampled_parameters])
+    parameters = samples([p.unconstrained_variable for p in model.sampled.parameters])
     X = tf.constant(np.column_stack([np.arange(NUM_OBJECTS), np.zeros(NUM_OBJECTS)])[None])
     Y = tf.zeros([1, NUM_OBJECTS, NUM_PIXELS])
     data = Observations(X, Y, None)
-    return Posterior.from_arrays(model, data, parameters, samples(model.encoder_variables))
+    return Posterior.from_arrays(model, data, parameters, samples(model.amortized.variables))
 
 
 def _milliseconds(signature, request: dict, repeats: int) -> list[float]:

@@ -85,7 +85,7 @@ def main(argv: list[str]) -> None:
     result = {
         "threads": FLAGS.threads,
         "replicas": FLAGS.replicas,
-        "num_parameters": model.num_sampled,
+        "num_parameters": model.sampled.num_scalars,
         "step_s": {n: round(float(np.median(s)), 3) for n, s in seconds.items()},
         "step_s_best": {n: round(float(np.min(s)), 3) for n, s in seconds.items()},
         "ratio_to_matrix_products": {

@@ -73,7 +73,7 @@ def read(folder: pathlib.Path, data_dir: str | None = None) -> Run:
 def _read_chain(folder: pathlib.Path, model: Any, arrays: tuple[Any, Any]) -> Posterior:
     """The samples of a chain, checked against the model that was built for them."""
     record = json.loads((folder / "chain.json").read_text())
-    sampled = zip(model.sampled_paths, model.sampled_parameters, strict=True)
+    sampled = zip(model.sampled.paths, model.sampled.parameters, strict=True)
     now = [f"{path}{tuple(p.shape)}" for path, p in sampled]
     if record["sampled"] != now:
         changed = sorted(set(record["sampled"]) ^ set(now))

@@ -39,7 +39,7 @@ class Problem(NamedTuple):
 class Draws(NamedTuple):
     """Draws of the joint posterior; leading dimensions are [C, S] or [S]."""
 
-    parameters: tuple[np.ndarray, ...]  # unconstrained, in the order of model.sampled_parameters
+    parameters: tuple[np.ndarray, ...]  # unconstrained, in the order of model.sampled.parameters
     latents: np.ndarray  # [..., T, N, L]
 
 
@@ -124,7 +124,7 @@ def build_model(problem: Problem, encoder_loss: str = "energy", seed: int = 0) -
 def flat_log_joint(model: models.SGPBAE, problem: Problem) -> tuple[Any, Sequence[tf.Tensor]]:
     """log p(parameters, latents, Y) of vectors [C, D], and pieces with the shapes of one state."""
     like = [
-        *functional.unconstrained_values(model.sampled_parameters),
+        *model.sampled.values(),
         tf.zeros([*problem.Y.shape[:-1], model.latent_dim], tf.float64),
     ]
     batch = Batch(tf.constant(problem.X), tf.constant(problem.Y), None)
@@ -173,7 +173,7 @@ def quantities(model: models.SGPBAE, problem: Problem, draws: Draws) -> Quantiti
     train, new, new_square, codes, decoder, signs = (np.reshape(p, [len(p), -1]) for p in parts)
     hyperparameters = [
         np.reshape(values, [len(values), -1])
-        for path, values in zip(model.sampled_paths, draws.parameters, strict=True)
+        for path, values in zip(model.sampled.paths, draws.parameters, strict=True)
         if not path.startswith(".decoder")
     ]
     return Quantities(

@@ -123,7 +123,7 @@ def run(
     model = problems.build_model(problem, cell.encoder_loss, seed)
     if start is not None:
         model.assign(start.parameters)
-        for variable, value in zip(model.encoder_variables, start.encoder, strict=True):
+        for variable, value in zip(model.amortized.variables, start.encoder, strict=True):
             variable.assign(value)
     return inference.sample_amortized(
         model,
@@ -156,7 +156,7 @@ def execute(
         end(posterior).save(save_end)
     return driver.Outcome(
         metrics=metrics | {"reference_rhat": reference.rhat, "reference_ess": reference.ess},
-        num_parameters=posterior.model.num_sampled + posterior.latents[0].size,
+        num_parameters=posterior.model.sampled.num_scalars + posterior.latents[0].size,
         seconds=posterior.seconds | seconds,
     )
 

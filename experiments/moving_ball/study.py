@@ -188,7 +188,7 @@ def evaluate(
     curves = {"rmse_per_sample": [float(v) for v in per_sample], **plans.chain_curves(posterior)}
     outcome = Outcome(
         metrics={k: float(v) for k, v in scores.items()},
-        num_parameters=posterior.model.num_sampled,
+        num_parameters=posterior.model.sampled.num_scalars,
         curves=curves,
         seconds=posterior.seconds,
         posterior=posterior,

@@ -205,7 +205,7 @@ def _outcome(
         values["noise_variance"] = float(model.observation_likelihood.variance.numpy())
     else:
         assert posterior is not None
-        count, found = model.num_sampled, posterior.num_samples
+        count, found = model.sampled.num_scalars, posterior.num_samples
         for path, samples in posterior.hyperparameters().items():
             if samples.ndim == 1:
                 values[_short(path) + "_median"] = float(np.median(samples))

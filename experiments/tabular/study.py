@@ -124,7 +124,7 @@ def _evaluate(plan: Plan, table: tabular.Table, posterior: TemperedPosterior) ->
     outcome = Outcome(
         # R-hat is infinite where chains never moved, and a result holds finite numbers only.
         metrics={k: float(v) for k, v in scores.items() if np.isfinite(v)},
-        num_parameters=posterior.model.num_sampled,
+        num_parameters=posterior.model.sampled.num_scalars,
         curves={k: [float(v) for v in values] for k, values in curves.items()},
         seconds=posterior.seconds,
         posterior=posterior,

@@ -13,7 +13,6 @@ from typing import Any
 import gpflow
 import tensorflow as tf
 
-from .. import functional
 from ..base import Batch
 from ..data import draw_indices
 from ..mcmc import State, Step, Target, targets
@@ -60,7 +59,7 @@ class AmortizedSampling(ChainSampling):
             latents = self._draw_codes(self.model.encoder, self.data.gather(None), seed)
         latents = tf.cast(latents, gpflow.default_float())
         latents = self.model.to_whitened(self.data.X, latents)
-        values = functional.unconstrained_values(self.parameters)
+        values = self.sampled.values()
         return Chain(self._sampler_state(Point(values, latents)), self.encoder_fit.initial_state())
 
     def _target_at_start(self) -> Target:

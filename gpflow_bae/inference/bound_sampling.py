@@ -6,7 +6,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from .. import functional
 from ..base import Batch
 from ..mcmc import State, Step, Target
 from ..models import VariationalAutoencoder
@@ -44,7 +43,7 @@ class BoundSampling(ChainSampling):
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At the model's present values; there are no codes."""
-        values = functional.unconstrained_values(self.parameters)
+        values = self.sampled.values()
         return Chain(self._sampler_state(Point(values, ())), self.encoder_fit.initial_state())
 
     def bound(
@@ -52,7 +51,7 @@ class BoundSampling(ChainSampling):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Log prior of the parameters, and N/B times the batch's bound."""
         elbo = self.model.bind(values, weights).elbo(batch, seed)
-        return functional.log_prior_density(self.parameters, values), batch.scale * elbo
+        return self.sampled.log_prior(values), batch.scale * elbo
 
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor

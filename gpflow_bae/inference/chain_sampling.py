@@ -18,6 +18,7 @@ from ..base import Batch
 from ..data import Observations, draw_indices
 from ..mcmc import State, adaptive_sghmc
 from ..mcmc.algorithm import SamplingAlgorithm
+from ..parameter_set import ParameterSet
 from ..tracing import compiled
 from .chains import chain_seeds, map_chains, of_chain, stack_chains
 from .naming import from_arrays, leaf_names, to_arrays
@@ -30,7 +31,7 @@ __all__ = ["Chain", "ChainSampling", "Point", "RoundStatistics"]
 class Point(NamedTuple):
     """A position of the sampler."""
 
-    parameters: tuple[tf.Tensor, ...]  # unconstrained, in the order of model.sampled_paths
+    parameters: tuple[tf.Tensor, ...]  # unconstrained, in the order of model.sampled.paths
     codes: Any  # [T, N, L]; () where codes are not sampled
 
 
@@ -83,8 +84,7 @@ class ChainSampling(Algorithm):
         self.sampler = adaptive_sghmc.build() if sampler is None else sampler
         self.num_chains, self.seed = int(num_chains), int(seed)
         self.num_steps = settings.num_rounds
-        self.paths: tuple[str, ...] = model.sampled_paths
-        self.parameters = model.sampled_parameters
+        self.sampled: ParameterSet = model.sampled
         self._check_sampler()
         seeds = [[s, 0] for s in chain_seeds(seed, self.num_chains)]
         self._base_seeds = tf.constant(seeds, tf.int32)  # [C, 2]
@@ -98,10 +98,10 @@ class ChainSampling(Algorithm):
                 f"gpflow_bae.mcmc.sghmc.build(step_size=0.01); got {sampler!r}."
             )
         for start in settings.point_estimates:
-            if not any(path.startswith(start) for path in self.paths):
+            if not any(path.startswith(start) for path in paths):
                 raise ValueError(
                     f"point_estimates holds {start!r}, with which no sampled parameter's path "
-                    f"begins; paths are such as {self.paths[0]!r} and {self.paths[-1]!r}."
+                    f"begins; paths are such as {paths[0]!r} and {paths[-1]!r}."
                 )
         if settings.point_estimates and sampler.settings.get("subtract_gradient_noise"):
             raise ValueError(
@@ -160,7 +160,7 @@ class ChainSampling(Algorithm):
             )
         of_parameters = tuple(
             tf.zeros_like(t) if path.startswith(cold) else t
-            for path, t in zip(self.paths, temperature.parameters, strict=True)
+            for path, t in zip(self.sampled.paths, temperature.parameters, strict=True)
         )
         temperature = temperature._replace(parameters=of_parameters)
         return state._replace(shared=state.shared | {"temperature": temperature})
@@ -256,7 +256,7 @@ class ChainSampling(Algorithm):
         if words is not None:
             return ValueError(words)
         held = (state.sampler.position, state.sampler.elements)
-        leaves = leaf_names(held, {"parameters": self.paths})
+        leaves = leaf_names(held, {"parameters": self.sampled.paths})
         bad = [n.rsplit("/", 1)[-1] for n, ok in zip(leaves, finite[chain], strict=True) if not ok]
         names = list(dict.fromkeys("the latent codes" if n == "codes" else n for n in bad))
         if names:
@@ -300,7 +300,7 @@ class ChainSampling(Algorithm):
             return None
         arrays = {
             f"parameters/{path}": v.numpy()
-            for path, v in zip(self.paths, state.sampler.position.parameters, strict=True)
+            for path, v in zip(self.sampled.paths, state.sampler.position.parameters, strict=True)
         }
         if state.encoder:
             arrays |= {
@@ -317,7 +317,7 @@ class ChainSampling(Algorithm):
     def assign(self, state: Chain) -> None:
         """Leave the model at the first chain's parameters and encoder."""
         chain = of_chain(state, 0)
-        self.model.sampled.assign(chain.sampler.position.parameters)
+        self.sampled.assign(chain.sampler.position.parameters)
         if chain.encoder:
             self.model.amortized.assign(chain.encoder.weights)
 
@@ -325,7 +325,7 @@ class ChainSampling(Algorithm):
     def _names(self) -> Mapping[str, Sequence[str]]:
         weights = self.model.amortized.paths
         names = ("parameters", "weights", "first", "second")  # Adam's moments are of the weights
-        return dict(zip(names, (self.paths, weights, weights, weights), strict=True))
+        return dict(zip(names, (self.sampled.paths, weights, weights, weights), strict=True))
 
     def arrays(self, state: Chain) -> dict[str, np.ndarray]:
         """Every leaf by name."""

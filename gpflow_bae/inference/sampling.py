@@ -172,7 +172,7 @@ def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:
         "model": type(model).__name__,
         "sampled": [
             f"{p}{tuple(v.shape)}"
-            for p, v in zip(algorithm.paths, algorithm.parameters, strict=True)
+            for p, v in zip(algorithm.sampled.paths, algorithm.sampled.parameters, strict=True)
         ],
         "whitened_codes": getattr(model, "whitened_codes", False),
         "data": data.describe(),

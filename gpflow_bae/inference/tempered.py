@@ -140,7 +140,7 @@ class TemperedSampling(Algorithm):
         values = self.coordinates.values(state.tempering.replicas.position)
         return {
             f"parameters/{path}": v.numpy()
-            for path, v in zip(self.model.sampled_paths, values, strict=True)
+            for path, v in zip(self.model.sampled.paths, values, strict=True)
         }
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
@@ -158,13 +158,13 @@ class TemperedSampling(Algorithm):
         count = sum(name.startswith("coordinates/") for name in arrays)
         tensors = [tf.constant(arrays[f"coordinates/{i}"]) for i in range(count)]
         coordinates = Whitening.of_tensors(
-            self.settings.whitening, tensors, len(self.model.sampled_paths)
+            self.settings.whitening, tensors, len(self.model.sampled.paths)
         )
         return from_arrays(self.initial_chain(coordinates), arrays, self._names)
 
     @property
     def _names(self) -> dict[str, Sequence[str]]:
-        paths = self.model.sampled_paths
+        paths = self.model.sampled.paths
         return dict.fromkeys(
             (
                 "position",

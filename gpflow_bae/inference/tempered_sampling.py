@@ -59,7 +59,7 @@ def sample_tempered(
             "seed": seed,
             "sampled": [
                 f"{p}{tuple(v.shape)}"
-                for p, v in zip(model.sampled_paths, model.sampled_parameters, strict=True)
+                for p, v in zip(model.sampled.paths, model.sampled.parameters, strict=True)
             ],
             "data": [list(data.Y.shape), float(tf.reduce_sum(data.Y))],
         }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from .. import functional
 from ..base import Batch
 from ..mcmc import State, Step, Target, targets
 from ..models import TemperedBAE
@@ -25,7 +24,7 @@ class WeightSampling(ChainSampling):
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At the model's present values."""
-        values = functional.unconstrained_values(self.parameters)
+        values = self.sampled.values()
         return Chain(self._sampler_state(Point(values, ())), ())
 
     def _target_at_start(self) -> Target:
@@ -33,7 +32,7 @@ class WeightSampling(ChainSampling):
 
     def log_prior(self, position: Point) -> tf.Tensor:
         """Log prior of one chain's parameters."""
-        return functional.log_prior_density(self.parameters, position.parameters)
+        return self.sampled.log_prior(position.parameters)
 
     def log_likelihood(self, position: Point, batch: Batch) -> tf.Tensor:
         """log p(Y | parameters) of one chain, summed over the batch."""

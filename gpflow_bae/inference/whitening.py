@@ -103,10 +103,10 @@ def fit(
     """
     if kind == "none":
         return Whitening(kind, start, ())
-    if kind == "dense" and model.num_sampled > _LARGEST_DENSE:
+    if kind == "dense" and model.sampled.num_scalars > _LARGEST_DENSE:
         raise ValueError(
-            f'whitening="dense" stores a square matrix for {model.num_sampled} scalars; above '
-            f'{_LARGEST_DENSE} take "kronecker".'
+            f'whitening="dense" stores a square matrix for {model.sampled.num_scalars} scalars; '
+            f'above {_LARGEST_DENSE} take "kronecker".'
         )
     first = tuple(v[0] for v in start)
     draw, precision = _score(model, data, first), _prior_precision(model, first, damping)
@@ -178,7 +178,7 @@ def _prior_precision(model: TemperedBAE, values: Values, damping: float) -> Valu
         outer.watch(values)
         with tf.GradientTape(watch_accessed_variables=False) as inner:
             inner.watch(values)
-            log_prior = functional.log_prior_density(model.sampled_parameters, values)
+            log_prior = model.sampled.log_prior(values)
         slopes = inner.gradient(log_prior, values)
         total = tf.add_n([tf.cast(tf.reduce_sum(s), tf.float64) for s in slopes])
     curvature = outer.gradient(total, values)

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import Parameter, TensorType
+from gpflow.base import TensorType
 
 from .. import functional
 from ..decoders import KerasDecoder
@@ -152,31 +152,6 @@ class Autoencoder(gpflow.Module):
         """The guide's parameters, which are optimised."""
         amortized = {id(p) for p in self.guide.parameters}
         return ParameterSet(self, lambda p: id(p) in amortized)
-
-    @property
-    def sampled_paths(self) -> tuple[str, ...]:
-        """Paths of :attr:`sampled`."""
-        return self.sampled.paths
-
-    @property
-    def sampled_parameters(self) -> tuple[Parameter, ...]:
-        """The parameters of :attr:`sampled`."""
-        return self.sampled.parameters
-
-    @property
-    def encoder_paths(self) -> tuple[str, ...]:
-        """Paths of :attr:`amortized`."""
-        return self.amortized.paths
-
-    @property
-    def encoder_variables(self) -> list[tf.Variable]:
-        """The variables of :attr:`amortized`."""
-        return self.amortized.variables
-
-    @property
-    def num_sampled(self) -> int:
-        """How many scalars are sampled, codes not counted."""
-        return self.sampled.num_scalars
 
     def bind(
         self: AutoencoderT,

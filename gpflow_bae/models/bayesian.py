@@ -21,7 +21,7 @@ __all__ = ["BayesianAutoencoder", "State"]
 class State(NamedTuple):
     """A point of the joint posterior."""
 
-    parameters: tuple[tf.Tensor, ...]  # unconstrained, in the order of model.sampled_paths
+    parameters: tuple[tf.Tensor, ...]  # unconstrained, in the order of model.sampled.paths
     latents: tf.Tensor  # [T, N, L]; their whitened residuals where the model samples those
 
 

@@ -53,7 +53,7 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
         """Means, scales and the encoder; the model's own parameters are drawn."""
         own = [p.unconstrained_variable for p in [*self.means, *self.scales]]
-        return (*own, *self.model.encoder_variables)
+        return (*own, *self.model.amortized.variables)
 
     @property
     def needs_inputs(self) -> bool:
@@ -86,7 +86,7 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
         of_prior = {id(p) for p in self.model.latent_prior.parameters}
         return tuple(
             mean.unconstrained_variable
-            for parameter, mean in zip(self.model.sampled_parameters, self.means, strict=True)
+            for parameter, mean in zip(self.model.sampled.parameters, self.means, strict=True)
             if id(parameter) in of_prior
         )
 
@@ -106,7 +106,7 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
         return -entropy - tf.cast(log_prior, tf.float64)
 
     def draw(self, seed: TensorType) -> list[tf.Tensor]:
-        """One draw of the unconstrained parameters, in the order of ``model.sampled_paths``."""
+        """One draw of the unconstrained parameters, in the order of ``model.sampled.paths``."""
         draws = []
         for i, (mean, scale) in enumerate(zip(self.means, self.scales, strict=True)):
             mean, scale = tf.convert_to_tensor(mean), tf.convert_to_tensor(scale)

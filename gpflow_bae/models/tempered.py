@@ -9,7 +9,7 @@ import gpflow
 import keras
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import Parameter, TensorType
+from gpflow.base import TensorType
 
 from .. import functional
 from ..base import Batch
@@ -100,21 +100,6 @@ class TemperedBAE(gpflow.Module):
         """None: the encoder is sampled too."""
         return ParameterSet(self, lambda _: False)
 
-    @property
-    def sampled_paths(self) -> tuple[str, ...]:
-        """Paths of :attr:`sampled`."""
-        return self.sampled.paths
-
-    @property
-    def sampled_parameters(self) -> tuple[Parameter, ...]:
-        """The parameters of :attr:`sampled`."""
-        return self.sampled.parameters
-
-    @property
-    def num_sampled(self) -> int:
-        """How many scalars are sampled."""
-        return self.sampled.num_scalars
-
     def bind(self, values: Sequence[TensorType]) -> TemperedBAE:
         """This model at other (unconstrained) ``values``."""
         return functional.functional_copy(self, self.sampled.constrained(values))
@@ -156,7 +141,7 @@ class TemperedBAE(gpflow.Module):
 
         dense = all(len(w.shape) <= 2 for w in self.encoder.weights + self.decoder.weights)
         values = tuple(tf.convert_to_tensor(v) for v in values)
-        if dense and self.num_sampled <= _VECTORISE_UP_TO:
+        if dense and self.sampled.num_scalars <= _VECTORISE_UP_TO:
             return tf.vectorized_map(one, values, fallback_to_while_loop=False)
         results = [one(v) for v in zip(*(tf.unstack(v) for v in values), strict=True)]
         return tf.stack(results)

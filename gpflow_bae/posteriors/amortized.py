@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from .. import functional
 from ..data import Observations, prepare_data
 from ..models import Autoencoder
 from .bank import Bank
@@ -67,8 +66,8 @@ class Posterior(BankPosterior):
     ) -> Posterior:
         """One chain, from plain arrays.
 
-        :param parameters: unconstrained values [S, ...] in the order of ``model.sampled_paths``.
-        :param encoder: encoder weights [S, ...] in the order of ``model.encoder_paths``.
+        :param parameters: unconstrained values [S, ...] in the order of ``model.sampled.paths``.
+        :param encoder: encoder weights [S, ...] in the order of ``model.amortized.paths``.
         :param latents: the codes that were sampled with the parameters [S, T, N, L]; None for a
             variational model, whose codes come from the encoder.
         :param kwargs: ``temperature``; ``history``, log prior, log likelihood and encoder loss of
@@ -89,24 +88,24 @@ class Posterior(BankPosterior):
         :param data: ``(X, Y)`` with NaN where missing, or what
             :func:`~gpflow_bae.data.prepare_data` makes of it.
         :param draws: unconstrained parameters [S, ...] drawn from an approximate posterior, in the
-            order of ``model.sampled_paths``, instead; the encoder is one for all.
+            order of ``model.sampled.paths``, instead; the encoder is one for all.
         :param kwargs: as in :meth:`from_arrays`.
         """
         if draws is None:
-            values = functional.unconstrained_values(model.sampled_parameters)
+            values = model.sampled.values()
             draws = [v.numpy()[None] for v in values]
         count = len(draws[0])
-        encoder = [np.repeat(v.numpy()[None], count, 0) for v in model.encoder_variables]
+        encoder = [np.repeat(v.numpy()[None], count, 0) for v in model.amortized.variables]
         return cls.from_arrays(model, prepare_data(model, data), draws, encoder, **kwargs)
 
     @property
     def parameters(self) -> list[np.ndarray]:
-        """Unconstrained values [C S, ...] in the order of ``model.sampled_paths``."""
+        """Unconstrained values [C S, ...] in the order of ``model.sampled.paths``."""
         return [_flat(v) for v in self.bank.parameters.values()]
 
     @property
     def encoder(self) -> list[np.ndarray]:
-        """Encoder weights [C S, ...] in the order of ``model.encoder_paths``; may be empty."""
+        """Encoder weights [C S, ...] in the order of ``model.amortized.paths``; may be empty."""
         return [_flat(v) for v in self.bank.encoder.values()]
 
     @property

@@ -39,8 +39,8 @@ class Bank:
     one that it can be samples of.
 
     :param parameters: unconstrained values [C, S, ...] by path, in the order of
-        ``model.sampled_paths``.
-    :param encoder: encoder weights [C, S, ...] by path, in the order of ``model.encoder_paths``;
+        ``model.sampled.paths``.
+    :param encoder: encoder weights [C, S, ...] by path, in the order of ``model.amortized.paths``;
         empty where the model has no encoder, or none that goes with each sample.
     :param latents: the codes that were sampled with the parameters [C, S, T, N, L], or None.
     :param model: the name of the model's type.

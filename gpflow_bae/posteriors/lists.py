@@ -41,8 +41,8 @@ def bank_of_lists(
     if warm_start_losses is not None:
         trace["warm_start_loss"] = np.asarray(warm_start_losses)[None]
     return Bank(
-        named("parameters", model.sampled_paths, parameters),
-        named("encoder", model.encoder_paths, encoder),
+        named("parameters", model.sampled.paths, parameters),
+        named("encoder", model.amortized.paths, encoder),
         None if latents is None else np.asarray(latents)[None],
         type(model).__name__,
         temperature,

@@ -51,7 +51,7 @@ class TemperedPosterior(BankPosterior):
 
     @property
     def parameters(self) -> list[np.ndarray]:
-        """Unconstrained values [R, S, ...] in the order of ``model.sampled_paths``."""
+        """Unconstrained values [R, S, ...] in the order of ``model.sampled.paths``."""
         return list(self.bank.parameters.values())
 
     @property

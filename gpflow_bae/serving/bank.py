@@ -134,7 +134,7 @@ class SampleBank(tf.Module):
         replaced = {k: v for k, v in self._fixed.held.items() if not k.startswith(skipped)}
         encoder = self.model.amortized.paths if self._takes_encoder else ()
         parameters = gpflow.utilities.parameter_dict(self.model)
-        for place, path in zip(self._places, [*self.model.sampled_paths, *encoder], strict=True):
+        for place, path in zip(self._places, [*self.model.sampled.paths, *encoder], strict=True):
             if path.startswith(skipped):
                 continue
             value = tf.cast(

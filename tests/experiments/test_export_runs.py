@@ -27,13 +27,13 @@ def ball_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, An
     folder = tmp_path_factory.mktemp("run")
     config = {"experiment": "moving_ball", "model": "sgp_bae", "preset": "quick", "seed": 3}
     (folder / "config.json").write_text(json.dumps(config | {"settings": plan.describe()}))
-    sampled = zip(model.sampled_paths, model.sampled_parameters, strict=True)
+    sampled = zip(model.sampled.paths, model.sampled.parameters, strict=True)
     record = {"sampled": [f"{p}{tuple(v.shape)}" for p, v in sampled]}
     record |= {"sampler_settings": {"temperature": 0.5}}
     chain = RunDirectory(folder / "chain", record, resume=False)
-    parameters = [p.unconstrained_variable.numpy()[None] for p in model.sampled_parameters]
-    arrays = {f"parameters/{p}": v for p, v in zip(model.sampled_paths, parameters, strict=True)}
-    weights = zip(model.encoder_paths, model.encoder_variables, strict=True)
+    parameters = [p.unconstrained_variable.numpy()[None] for p in model.sampled.parameters]
+    arrays = {f"parameters/{p}": v for p, v in zip(model.sampled.paths, parameters, strict=True)}
+    weights = zip(model.amortized.paths, model.amortized.variables, strict=True)
     arrays |= {f"encoder/{p}": v.numpy()[None] for p, v in weights}
     chain.write_sample(0, arrays)
     return folder, model
@@ -45,7 +45,7 @@ def test_a_run_of_the_moving_ball(ball_run: tuple[pathlib.Path, Any]) -> None:
     run = export_runs.read(folder)
     assert run.posterior.temperature == 0.5 and run.posterior.num_samples == 1
     assert run.posterior.model.latent_prior.num_inducing == 7
-    for values, parameter in zip(run.posterior.parameters, model.sampled_parameters, strict=True):
+    for values, parameter in zip(run.posterior.parameters, model.sampled.parameters, strict=True):
         np.testing.assert_array_equal(values[0], parameter.unconstrained_variable)
     assert run.notes["run"]["seed"] == 3
     served = serving.ServedModel(run.posterior, num_draws=2)

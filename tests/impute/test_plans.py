@@ -107,8 +107,8 @@ def test_the_training_table_is_predicted_as_any_other() -> None:
     standardiser = Standardiser.fit(data.Y)
     model = plans.build_model(plan, data)
     prepared = prepare_data(model, (data.X, standardiser.transform(data.Y)))
-    parameters = [p.unconstrained_variable.numpy()[None] for p in model.sampled_parameters]
-    encoder = [v.numpy()[None] for v in model.encoder_variables]
+    parameters = [p.unconstrained_variable.numpy()[None] for p in model.sampled.parameters]
+    encoder = [v.numpy()[None] for v in model.amortized.variables]
     codes = np.full((1, 2, data.Y.shape[1], 1), 5.0)
     posterior = Posterior.from_arrays(model, prepared, parameters, encoder, codes)
     found = fitting.predict(posterior, standardiser)

@@ -64,11 +64,11 @@ def amortized(**overrides: object) -> inference.AmortizedSettings:
 def bank(posterior: object) -> Results:
     results = {
         f"parameters{path}": np.asarray(values[-1])
-        for path, values in zip(posterior.model.sampled_paths, posterior.parameters, strict=True)
+        for path, values in zip(posterior.model.sampled.paths, posterior.parameters, strict=True)
     }
     results |= {
         f"encoder{path.removeprefix('.guide')}": np.asarray(values[-1])
-        for path, values in zip(posterior.model.encoder_paths, posterior.encoder, strict=True)
+        for path, values in zip(posterior.model.amortized.paths, posterior.encoder, strict=True)
     }
     if posterior.latents is not None:
         results["latents"] = np.asarray(posterior.latents[-1])
@@ -199,7 +199,7 @@ def tempered(**overrides: object) -> Results:
     )
     results = {
         f"parameters{path}": np.asarray(values[:, -1])
-        for path, values in zip(model.sampled_paths, posterior.parameters, strict=True)
+        for path, values in zip(model.sampled.paths, posterior.parameters, strict=True)
     }
     trace = {f"trace_{k}": np.asarray(v)[-5:] for k, v in posterior.trace.items()}
     return results | trace | {"swap_rate": posterior.swap_rate}

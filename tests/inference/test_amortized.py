@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import decoders, encoders, functional, inference, likelihoods, models
+from gpflow_bae import decoders, encoders, inference, likelihoods, models
 from gpflow_bae.data import draw_indices
 from gpflow_bae.inference import sampling
 from tests.inference.amortized_models import (
@@ -43,7 +43,7 @@ def test_minibatch_gradient_is_unbiased(minibatches_of: str, scale_codes: bool) 
     whole = compiled_round(model, data)
     batched = compiled_round(model, data, batch_size=2, scale_codes=scale_codes)
     latents = tf.constant(rng.standard_normal((*whole.data.Y.shape[:2], L)))
-    parameters = functional.unconstrained_values(model.sampled_parameters)
+    parameters = model.sampled.values()
 
     exact, exact_codes = whole.log_density_gradient(
         inference.Point(parameters, latents), whole.data.gather(None)
@@ -59,7 +59,7 @@ def test_minibatch_gradient_is_unbiased(minibatches_of: str, scale_codes: bool) 
         factor = num_items / 2 if scale_codes else 1.0
         expected = factor * tf.gather(exact_codes, indices, axis=axis)
         np.testing.assert_allclose(codes, expected, rtol=1e-4, atol=1e-4)
-    for path, mean, gradient in zip(model.sampled_paths, total, exact, strict=True):
+    for path, mean, gradient in zip(model.sampled.paths, total, exact, strict=True):
         scale = np.abs(gradient).max()
         np.testing.assert_allclose(
             mean / len(partition), gradient, rtol=1e-4, atol=1e-5 * scale + 1e-5, err_msg=path
@@ -73,7 +73,7 @@ def test_gradient_is_that_of_the_log_posterior() -> None:
     batch = whole.data.gather(None)
     rng = np.random.default_rng(0)
     latents = tf.constant(rng.standard_normal((3, 4, L)))
-    parameters = functional.unconstrained_values(model.sampled_parameters)
+    parameters = model.sampled.values()
     gradient, to_codes = whole.log_density_gradient(inference.Point(parameters, latents), batch)
 
     def density(parameters: tuple[tf.Tensor, ...], latents: tf.Tensor) -> float:
@@ -88,7 +88,7 @@ def test_gradient_is_that_of_the_log_posterior() -> None:
         - density(parameters, latents - step * direction)
     ) / (2 * step)
     np.testing.assert_allclose(np.sum(to_codes * direction), numeric, rtol=1e-2)
-    for i, path in enumerate(model.sampled_paths):
+    for i, path in enumerate(model.sampled.paths):
         direction = rng.standard_normal(parameters[i].shape).astype(parameters[i].dtype.name)
 
         def moved(sign: float, i: int = i, d: np.ndarray = direction) -> tuple[tf.Tensor, ...]:
@@ -106,7 +106,7 @@ def test_gradient_twice_at_the_same_tensors() -> None:
     constants: the transforms' Jacobians would drop out, or whole gradients would be None.
     """
     model = sgp_bae()
-    parameters = functional.unconstrained_values(model.sampled_parameters)
+    parameters = model.sampled.values()
     gradients, kept_alive = [], []
     for _ in range(2):
         with tf.GradientTape() as tape:
@@ -116,7 +116,7 @@ def test_gradient_twice_at_the_same_tensors() -> None:
             noise = kept_alive[-1].latent_prior.code_noise_variance
             density = model.log_prior(state) + noise
         gradients.append(tape.gradient(density, parameters))
-    for path, first, second in zip(model.sampled_paths, *gradients, strict=True):
+    for path, first, second in zip(model.sampled.paths, *gradients, strict=True):
         np.testing.assert_array_equal(first, second, err_msg=path)
 
 

@@ -29,9 +29,9 @@ def test_whitened_codes_have_the_density_of_codes() -> None:
     keras.utils.set_random_seed(1)
     sampled = whitened()
     plain = whitened(whitened_codes=False)
-    for a, b in zip(plain.sampled_parameters, sampled.sampled_parameters, strict=True):
+    for a, b in zip(plain.sampled.parameters, sampled.sampled.parameters, strict=True):
         a.unconstrained_variable.assign(b.unconstrained_variable)
-    values = functional.unconstrained_values(sampled.sampled_parameters)
+    values = functional.unconstrained_values(sampled.sampled.parameters)
     batch = prepare_data(sampled, (X, Y)).gather(None)
     residuals = np.random.default_rng(7).normal(size=(1, 6, L))
     latents = sampled.from_whitened(batch.X, residuals)
@@ -146,7 +146,7 @@ def test_point_estimates_have_no_noise_and_the_others_do() -> None:
         advance(compiled, chain, tf.constant([0, s]), True)[0].sampler.position.parameters
         for s in (1, 2)
     ]
-    for path, one, other in zip(model.sampled_paths, *ends, strict=True):
+    for path, one, other in zip(model.sampled.paths, *ends, strict=True):
         same = bool(tf.reduce_all(one == other))
         assert same == path.startswith(".decoder"), path
 

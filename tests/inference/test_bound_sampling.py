@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import functional, inference, likelihoods, mcmc, models
+from gpflow_bae import inference, likelihoods, mcmc, models
 from gpflow_bae.data import prepare_data
 
 T, N, P, L = 3, 5, 2, 1
@@ -54,8 +54,8 @@ def test_target_is_the_objective_of_the_variational_fit() -> None:
     data = prepare_data(model, random_data())
     compiled = inference.BoundSampling(model, data, SETTINGS)
     seed = tf.constant([1, 2])
-    values = tuple(functional.unconstrained_values(model.sampled_parameters))
-    weights = model.encoder_variables
+    values = tuple(model.sampled.values())
+    weights = model.amortized.variables
     target = sum(compiled.bound(values, weights, data.gather(None), seed))
     fit = inference.VariationalFit(model, data, inference.VariationalSettings(), seed=0)
     loss, _ = fit.batch_loss(data.gather(None), seed, (), None)
@@ -72,9 +72,9 @@ def test_a_minibatch_counts_for_all() -> None:
     data = prepare_data(model, random_data(), 1)
     settings = inference.AmortizedSettings(batch_size=1)
     compiled = inference.BoundSampling(model, data, settings)
-    values = tuple(functional.unconstrained_values(model.sampled_parameters))
+    values = tuple(model.sampled.values())
     seed = tf.constant([1, 2])
-    weights = model.encoder_variables
+    weights = model.amortized.variables
     parts = [
         compiled.bound(values, weights, data.gather(tf.constant([t])), seed)[1] for t in range(T)
     ]
@@ -92,7 +92,7 @@ def test_parameters_follow_their_exact_posterior() -> None:
     model = gp_vae()
     gpflow.set_trainable(model.latent_prior, False)
     gpflow.set_trainable(model.likelihood, False)
-    kernel, bias = (p for p in model.sampled_parameters if len(p.shape) in (1, 2))
+    kernel, bias = (p for p in model.sampled.parameters if len(p.shape) in (1, 2))
     kernel.assign(tf.zeros_like(kernel))  # F is the bias alone
     gpflow.set_trainable(kernel, False)
     X, Y = random_data()

@@ -87,7 +87,7 @@ def test_a_round_moves_what_it_saw(sampler: str, model: str) -> None:
     after, trace = algorithm.round(before, 0)
     assert trace.finite.numpy().all()
     for path, old, new in zip(
-        algorithm.paths,
+        algorithm.sampled.paths,
         before.sampler.position.parameters,
         after.sampler.position.parameters,
         strict=True,

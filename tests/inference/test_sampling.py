@@ -109,7 +109,7 @@ def assert_bitwise_equal(one: gpflow_bae.Posterior, other: gpflow_bae.Posterior)
     pairs += [(one.latents, other.latents), (one.history, other.history)]
     for a, b in pairs:
         assert a.dtype == b.dtype and np.array_equal(a, b)
-    finals = (p.unconstrained_variable.numpy() for p in one.model.sampled_parameters)
+    finals = (p.unconstrained_variable.numpy() for p in one.model.sampled.parameters)
     for final, values in zip(finals, other.parameters, strict=True):
         assert np.array_equal(final, values[-1])
 

@@ -168,13 +168,13 @@ def test_each_phase_is_traced_once() -> None:
 def test_density_is_an_independent_computation() -> None:
     model = small_model()
     values = [tf.stack([v, 1.1 * v]) for v in functional.unconstrained_values(
-        model.sampled_parameters)]  # fmt: skip
+        model.sampled.parameters)]  # fmt: skip
     Y = rows()
     data = prepare_data(model, (None, Y))
     found = model.log_likelihood(values, data.gather(None)).numpy()
     prior = model.log_prior(values).numpy()
     for r in range(2):
-        by_path = dict(zip(model.sampled_paths, (v[r].numpy() for v in values), strict=True))
+        by_path = dict(zip(model.sampled.paths, (v[r].numpy() for v in values), strict=True))
         h = Y.astype(float)
         log_prior = 0.0
         for network in ("encoder", "decoder"):
@@ -195,7 +195,7 @@ def test_density_is_an_independent_computation() -> None:
 def test_vectorised_and_unrolled_replicas_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small_model()
     values = [tf.stack([v, 0.5 * v, 2 * v]) for v in functional.unconstrained_values(
-        model.sampled_parameters)]  # fmt: skip
+        model.sampled.parameters)]  # fmt: skip
     data = prepare_data(model, (None, rows())).gather(None)
     vectorised = model.log_likelihood(values, data)
     monkeypatch.setattr("gpflow_bae.models.tempered._VECTORISE_UP_TO", 0)
@@ -206,7 +206,7 @@ def test_missing_entries_drop_out_of_the_likelihood() -> None:
     model, Y = small_model(), rows()
     Y[::3, 1] = np.nan
     data = prepare_data(model, (None, Y)).gather(None)
-    values = [v[None] for v in functional.unconstrained_values(model.sampled_parameters)]
+    values = [v[None] for v in model.sampled.values()]
     F = model.reconstruct(tf.constant(np.nan_to_num(Y))).numpy().astype(float)
     observed = ~np.isnan(Y)
     variance = float(model.likelihood.variance.numpy())
@@ -221,7 +221,7 @@ def test_whitening_is_the_posterior_covariance_where_that_is_known(kind: str) ->
     """For a linear decoder the Fisher information is X^T X / tau^2 for each output."""
     model, _, covariance = linear_regression()
     data = prepare_data(model, (None, rows()))
-    values = tuple(v[None] for v in functional.unconstrained_values(model.sampled_parameters))
+    values = tuple(v[None] for v in model.sampled.values())
     coordinates = whitening.fit(model, data, values, kind, 4000, seed=0)
     size = (L + 1) * P
     position = []  # the unit vectors, as a batch
@@ -249,7 +249,7 @@ def test_whitening_is_the_posterior_covariance_where_that_is_known(kind: str) ->
 def test_damping_caps_the_scale() -> None:
     model, _, _ = linear_regression()
     data = prepare_data(model, (None, rows()))
-    values = tuple(v[None] for v in functional.unconstrained_values(model.sampled_parameters))
+    values = tuple(v[None] for v in model.sampled.values())
     (factor,) = whitening.fit(model, data, values, "dense", 100, 400.0, seed=0).factors
     assert np.linalg.norm(factor, 2) <= 1 / 20.0 + 1e-9
 

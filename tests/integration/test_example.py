@@ -41,7 +41,7 @@ def test_first_script(capsys: pytest.CaptureFixture[str]) -> None:
         "latent_prior.code_noise_variance": "LogNormal",
         "latent_prior.inducing_variable.Z": "Uniform",
     }
-    assert {p.lstrip(".") for p in model.sampled_paths} == set(expected)
+    assert {p.lstrip(".") for p in model.sampled.paths} == set(expected)
     for path, prior in expected.items():
         (line,) = (v for k, v in lines.items() if k.endswith("." + path))
         assert f" {prior} " in line, line

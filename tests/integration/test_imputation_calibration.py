@@ -85,7 +85,7 @@ def test_sampled_codes_cover_as_they_should(scale: float, expected: bool) -> Non
         latent_dim=1,
         code_noise_variance=1e-2,
     )
-    for parameter in model.sampled_parameters:
+    for parameter in model.sampled.parameters:
         gpflow.set_trainable(parameter, False)
     settings = inference.AmortizedSettings(burnin=300, num_samples=40, thinning=50)
     sampler = mcmc.adaptive_sghmc.build(step_size=0.05, momentum_decay=0.1)

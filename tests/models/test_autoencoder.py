@@ -68,7 +68,7 @@ def _batch() -> Batch:
 
 def _state(model: BayesianAutoencoder) -> State:
     latents = tf.constant(np.random.default_rng(4).normal(size=(T, N, L)))
-    return State(unconstrained_values(model.sampled_parameters), latents)
+    return State(model.sampled.values(), latents)
 
 
 @every_prior
@@ -83,15 +83,15 @@ def test_everything_sampled_is_in_the_loss_and_in_trainable_variables(name: str)
         joint = model.log_prior(state) + model.log_likelihood(state, _batch())
     gradients = tape.gradient(joint, state)
     for path, gradient in zip(
-        [*model.sampled_paths, "latents"], tf.nest.flatten(gradients), strict=True
+        [*model.sampled.paths, "latents"], tf.nest.flatten(gradients), strict=True
     ):
         assert gradient is not None, path
         assert np.isfinite(gradient).all() and np.any(gradient != 0), path
-    variables = [p.unconstrained_variable for p in model.sampled_parameters]
-    variables += model.encoder_variables
+    variables = [p.unconstrained_variable for p in model.sampled.parameters]
+    variables += model.amortized.variables
     references = sorted(id(v) for v in variables)
     assert references == sorted(id(v) for v in model.trainable_variables)
-    assert model.num_sampled == sum(int(tf.size(p)) for p in state.parameters)
+    assert model.sampled.num_scalars == sum(int(tf.size(p)) for p in state.parameters)
 
 
 @every_prior
@@ -103,7 +103,7 @@ def test_likelihood_alone_reaches_every_sampled_tensor(name: str) -> None:
         tape.watch(state)
         value = model.log_likelihood(state, _batch())
     for path, gradient in zip(
-        [*model.sampled_paths, "latents"],
+        [*model.sampled.paths, "latents"],
         tf.nest.flatten(tape.gradient(value, state)),
         strict=True,
     ):
@@ -120,11 +120,11 @@ def test_log_likelihood_is_the_sum_of_its_rooms(name: str) -> None:
     state = _state(model)
     moved = State(tuple(v + tf.cast(0.1, v.dtype) for v in state.parameters), state.latents)
     value = model.log_likelihood(moved, batch)
-    before = [p.numpy() for p in model.sampled_parameters]
-    for p, b in zip(unconstrained_values(model.sampled_parameters), state.parameters, strict=True):
+    before = [p.numpy() for p in model.sampled.parameters]
+    for p, b in zip(model.sampled.values(), state.parameters, strict=True):
         np.testing.assert_array_equal(p, b)  # evaluating has assigned nothing
     model.assign(moved.parameters)
-    assert any(np.any(p != b) for p, b in zip(model.sampled_parameters, before, strict=True))
+    assert any(np.any(p != b) for p, b in zip(model.sampled.parameters, before, strict=True))
     latent = tf.reduce_sum(model.latent_prior.log_prob(batch.X, moved.latents))
     F = tf.cast(model.decoder(moved.latents), tf.float64)
     entries = tfd.Normal(F, tf.sqrt(model.likelihood.variance)).log_prob(batch.Y)
@@ -136,7 +136,7 @@ def test_log_prior_is_the_sum_over_parameters() -> None:
     """By hand for SGP-BAE: N(0, 1) weights, LogNormals through softplus, a logistic for Z."""
     model = _model("integrated")
     state = _state(model)
-    values = dict(zip(model.sampled_paths, model.sampled_parameters, strict=True))
+    values = dict(zip(model.sampled.paths, model.sampled.parameters, strict=True))
     assert len(values) == 4 + 1 + 3 + 1  # weights; noise; two of the kernel, code noise; Z
     weights = np.concatenate([w.numpy().ravel() for w in model.decoder.weights])
     expected = tfd.Normal(0.0, 1.0).log_prob(weights).numpy().sum()
@@ -161,8 +161,8 @@ def test_log_prior_is_the_sum_over_parameters() -> None:
 def test_bind_equals_assign_with_another_encoder_too() -> None:
     """A bound copy computes at given values; the model itself is as before until assigned."""
     model, batch = _model(), _batch()
-    values = [v + tf.cast(0.3, v.dtype) for v in unconstrained_values(model.sampled_parameters)]
-    encoder_values = [2.0 * tf.convert_to_tensor(v) for v in model.encoder_variables]
+    values = [v + tf.cast(0.3, v.dtype) for v in model.sampled.values()]
+    encoder_values = [2.0 * tf.convert_to_tensor(v) for v in model.amortized.variables]
     bound = model.bind(values, encoder_values)
     latents = _state(model).latents
     seed = tf.constant([1, 2])
@@ -170,7 +170,7 @@ def test_bind_equals_assign_with_another_encoder_too() -> None:
     bound_results = bound.decoder(latents), bound.encoder.sample(batch.Y, seed)
     np.testing.assert_array_equal(model.decoder(latents), before)
     model.assign(values)
-    for variable, value in zip(model.encoder_variables, encoder_values, strict=True):
+    for variable, value in zip(model.amortized.variables, encoder_values, strict=True):
         variable.assign(value)
     results = model.decoder(latents), model.encoder.sample(batch.Y, seed)
     for a, b in zip(bound_results, results, strict=True):
@@ -189,7 +189,7 @@ def test_a_shared_kernel_is_sampled_once() -> None:
         Gaussian(0.2),
     )
     single = _model("gp")
-    assert len(shared.sampled_paths) == len(single.sampled_paths)
+    assert len(shared.sampled.paths) == len(single.sampled.paths)
     for target, source in zip(shared.decoder.weights, single.decoder.weights, strict=True):
         target.assign(source)
     np.testing.assert_allclose(
@@ -207,7 +207,7 @@ def test_fixed_parameters_are_not_sampled() -> None:
     model = _model()
     gpflow.set_trainable(model.likelihood.variance, False)
     gpflow.set_trainable(model.latent_prior.kernels[0], False)
-    paths = model.sampled_paths
+    paths = model.sampled.paths
     assert not any("likelihood" in path or "kernels" in path for path in paths)
     assert len(paths) == 9 - 3
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import functional, inference, likelihoods, mcmc, models
+from gpflow_bae import inference, likelihoods, mcmc, models
 from gpflow_bae.base import Batch
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.chains import of_chain, stack_chains
@@ -95,7 +95,7 @@ def test_one_layer_is_sgp_bae(whitened_codes: bool) -> None:
     codes = tf.constant(np.random.default_rng(0).normal(size=(1, N, L)))
     densities = []
     for model in (deep, shallow):
-        state = models.State(functional.unconstrained_values(model.sampled_parameters), codes)
+        state = models.State(model.sampled.values(), codes)
         batch, seed = data.gather(None), tf.constant([1, 2])
         densities.append([model.log_prior(state), model.log_likelihood(state, batch, seed)])
     np.testing.assert_array_equal(*densities)
@@ -111,13 +111,13 @@ def test_every_parameter_of_every_layer_is_sampled(whitened_codes: bool) -> None
         np.testing.assert_allclose(kernel.variance.prior.quantile(0.5), 0.05, rtol=1e-9)
     batch = prepare_data(model, _data()).gather(None)
     codes = tf.constant(np.random.default_rng(0).normal(size=(1, N, L)))
-    state = models.State(functional.unconstrained_values(model.sampled_parameters), codes)
+    state = models.State(model.sampled.values(), codes)
     assert np.isfinite(model.log_prior(state))
     with tf.GradientTape() as tape:
         tape.watch(state)
         value = model.log_likelihood(state, batch)
     for path, gradient in zip(
-        [*model.sampled_paths, "codes"], tf.nest.flatten(tape.gradient(value, state)), strict=True
+        [*model.sampled.paths, "codes"], tf.nest.flatten(tape.gradient(value, state)), strict=True
     ):
         assert gradient is not None and np.isfinite(gradient).all(), path
         assert np.any(gradient != 0), path
@@ -128,7 +128,7 @@ def test_the_seed_reaches_the_hidden_draws() -> None:
     for whitened_codes in (False, True):
         model = _model(whitened_codes=whitened_codes)
         codes = tf.zeros([1, N, L], tf.float64)
-        state = models.State(functional.unconstrained_values(model.sampled_parameters), codes)
+        state = models.State(model.sampled.values(), codes)
         batch = prepare_data(model, _data()).gather(None)
 
         def value(seed: list[int] | None, batch: Batch = batch) -> float:
@@ -209,11 +209,8 @@ def test_predictions_draw_for_each_sample() -> None:
     model = _model()
     X, Y = _data()
     data = prepare_data(model, (X, Y))
-    values = [
-        np.repeat(v.numpy()[None], 3, 0)
-        for v in functional.unconstrained_values(model.sampled_parameters)
-    ]
-    encoder = [np.repeat(v.numpy()[None], 3, 0) for v in model.encoder_variables]
+    values = [np.repeat(v.numpy()[None], 3, 0) for v in model.sampled.values()]
+    encoder = [np.repeat(v.numpy()[None], 3, 0) for v in model.amortized.variables]
     posterior = Posterior.from_arrays(model, data, values, encoder, np.zeros((3, 1, N, L)))
     Xnew = np.array([[0.5], [2.5]])
     for arguments in ((Xnew,), (Xnew, (X, Y)), (None, (X, Y))):

@@ -91,7 +91,7 @@ def test_fit_finds_the_exact_posterior_of_a_bias() -> None:
     the noise that Adam leaves.
     """
     model = vae()
-    kernel, bias = model.sampled_parameters
+    kernel, bias = model.sampled.parameters
     kernel.assign(tf.zeros_like(kernel))
     gpflow.set_trainable(kernel, False)
     q = models.MeanFieldParameters(model, num_items=T, initial_scale=0.3)

@@ -11,7 +11,6 @@ import tensorflow as tf
 import gpflow_bae
 from gpflow_bae.base import Batch
 from gpflow_bae.encoders import GaussianEncoder, StochasticEncoder
-from gpflow_bae.functional import unconstrained_values
 from gpflow_bae.latent_priors import GP, SparseGP, StandardNormal
 from gpflow_bae.models import BAE, GPBAE, SGPBAE, State
 
@@ -80,7 +79,7 @@ def test_sgpbae_with_inducing_inputs_at_the_data_is_gpbae() -> None:
     values = []
     with gpflow.config.as_context(gpflow.config.Config(float=np.float64, jitter=1e-10)):
         for model in (SGPBAE(_kernel(), X, **networks), GPBAE(_kernel(), **networks)):
-            state = State(unconstrained_values(model.sampled_parameters), latents)
+            state = State(model.sampled.values(), latents)
             values.append(model.log_likelihood(state, batch))
     np.testing.assert_allclose(values[0], values[1], rtol=0.0, atol=1e-5)
 
@@ -96,9 +95,7 @@ def test_a_flat_kernel_variance_makes_gpbae_codes_independent() -> None:
     batch, latents = Batch(tf.constant(X), tf.constant(Y), None), rng.normal(size=(T, N, L))
     flat = gpflow.kernels.SquaredExponential(variance=1e-9)
     values = [
-        model.log_likelihood(
-            State(unconstrained_values(model.sampled_parameters), tf.constant(latents)), batch
-        )
+        model.log_likelihood(State(model.sampled.values(), tf.constant(latents)), batch)
         for model in (GPBAE(flat, **networks, code_noise_variance=1.0), BAE(**networks))
     ]
     np.testing.assert_allclose(values[0], values[1], rtol=0.0, atol=1e-4)

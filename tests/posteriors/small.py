@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from gpflow_bae import functional, likelihoods, models
+from gpflow_bae import likelihoods, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior
 
@@ -54,11 +54,11 @@ def jittered(model: Any, shape: tuple[int, ...], codes: bool = False, **others: 
             found[path] = (value.numpy() + noise).astype(value.dtype.as_numpy_dtype)
         return found
 
-    parameters = functional.unconstrained_values(model.sampled_parameters)
+    parameters = model.sampled.values()
     encoder_paths = getattr(model, "encoder_paths", ())
     encoder = [tf.convert_to_tensor(v) for v in getattr(model, "encoder_variables", ())]
     return Bank(
-        scattered(model.sampled_paths, parameters),
+        scattered(model.sampled.paths, parameters),
         scattered(encoder_paths, encoder),
         rng.standard_normal((*shape, T, N, L)) if codes else None,
         type(model).__name__,

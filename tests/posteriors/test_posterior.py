@@ -186,7 +186,7 @@ def test_from_point_is_the_model_as_it_stands() -> None:
     np.testing.assert_array_equal(prepared.X, point.X)
     np.testing.assert_array_equal(prepared.Y, point.Y)
     values = point.hyperparameters(include_decoder=True)
-    for path, parameter in zip(model.sampled_paths, model.sampled_parameters, strict=True):
+    for path, parameter in zip(model.sampled.paths, model.sampled.parameters, strict=True):
         np.testing.assert_allclose(values[path][0], parameter.numpy(), rtol=1e-12, err_msg=path)
 
 

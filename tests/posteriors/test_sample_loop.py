@@ -127,7 +127,7 @@ def test_a_bank_without_encoder_leaves_the_models_own(posterior: Posterior) -> N
     own = {
         path: np.tile(v.numpy(), (2, 3, *[1] * len(v.shape)))
         for path, v in zip(
-            posterior.model.encoder_paths, posterior.model.encoder_variables, strict=True
+            posterior.model.amortized.paths, posterior.model.amortized.variables, strict=True
         )
     }
     without, repeated = (

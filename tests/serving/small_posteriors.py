@@ -44,8 +44,8 @@ def posterior(model: Any, num_samples: int = 5, num_tasks: int = 1) -> Posterior
         ]
 
     prepared = prepare_data(model, data(num_tasks))
-    parameters = scattered([p.unconstrained_variable for p in model.sampled_parameters])
-    encoder = scattered(model.encoder_variables)
+    parameters = scattered([p.unconstrained_variable for p in model.sampled.parameters])
+    encoder = scattered(model.amortized.variables)
     return Posterior.from_arrays(model, prepared, parameters, encoder)
 
 

@@ -161,9 +161,9 @@ def test_a_tempered_posterior_is_served() -> None:
         (0.3 * rng.standard_normal((2, 3, *p.unconstrained_variable.shape))).astype(
             p.unconstrained_variable.dtype.as_numpy_dtype
         )
-        for p in model.sampled_parameters
+        for p in model.sampled.parameters
     ]
-    draws = dict(zip(model.sampled_paths, parameters, strict=True))
+    draws = dict(zip(model.sampled.paths, parameters, strict=True))
     bank = Bank(draws, {}, None, "TemperedBAE")
     posterior = TemperedPosterior(model, bank, swap_rate=np.zeros(1))
     codes = posterior.encode(rows())
@@ -191,8 +191,8 @@ def test_chains_are_served_one_after_another() -> None:
     path = ".decoder.weights[0]"
     np.testing.assert_array_equal(stored.values(tf.constant(1))[path], arrays[path][1, 1])
     # A bank without encoder leaves the model's own, as a constant of the graph.
-    weights = stored.values(tf.constant(0))[posterior.model.encoder_paths[0]]
-    np.testing.assert_array_equal(weights, posterior.model.encoder_variables[0])
+    weights = stored.values(tf.constant(0))[posterior.model.amortized.paths[0]]
+    np.testing.assert_array_equal(weights, posterior.model.amortized.variables[0])
 
 
 def test_what_cannot_be_generated_is_refused() -> None:

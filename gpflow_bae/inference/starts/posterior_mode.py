@@ -8,7 +8,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ... import functional
 from ...data import Observations, draw_indices
 from ...models import TemperedBAE
 from ..checkpoints import RunDirectory
@@ -39,16 +38,12 @@ def initial_values(
     :param directory: where the climb keeps its checkpoints; None keeps none.
     :return: values by parameter, and the mean loss of every hundred steps, in nats per row.
     """
-    given = functional.unconstrained_values(model.sampled_parameters)
+    given = model.sampled.values()
     starts = [given]
     for _ in range(1, settings.num_starts):
-        fresh = iter(_fresh_weights(model))
-        starts.append(
-            tuple(
-                next(fresh) if path.startswith((".encoder.", ".decoder.")) else value
-                for path, value in zip(model.sampled_paths, given, strict=True)
-            )
-        )
+        fresh = _fresh_weights(model)
+        pairs = zip(model.sampled.parameters, given, strict=True)
+        starts.append(tuple(fresh.get(id(parameter), value) for parameter, value in pairs))
     values = tuple(tf.stack(parts) for parts in zip(*starts, strict=True))
     losses = np.zeros(0)
     if settings.num_start_steps:
@@ -57,18 +52,14 @@ def initial_values(
     return tuple(tf.gather(v, order) for v in values), losses
 
 
-def _fresh_weights(model: TemperedBAE) -> list[tf.Tensor]:
-    """What Keras's initialisers give for copies of both networks (decoder first, as in paths)."""
-    by_module = {}
-    for name in ("decoder", "encoder"):
-        clone = keras.models.clone_model(getattr(model, name).model)
-        by_module[name] = [tf.identity(v.value) for v in clone.trainable_variables]
-    weights = []
-    for path in model.sampled_paths:
-        name = path.split(".")[1]
-        if name in by_module:
-            weights.append(by_module[name].pop(0))
-    return weights
+def _fresh_weights(model: TemperedBAE) -> dict[int, tf.Tensor]:
+    """What Keras's initialisers give for copies of both networks, by the parameter's identity."""
+    fresh: dict[int, tf.Tensor] = {}
+    for network in (model.decoder, model.encoder):
+        clone = keras.models.clone_model(network.model)
+        for parameter, variable in zip(network.weights, clone.trainable_variables, strict=True):
+            fresh[id(parameter)] = tf.identity(variable.value)
+    return fresh
 
 
 def _climb(
@@ -83,7 +74,7 @@ def _climb(
     """Adam on minus the log posterior of all starts at once, minibatches shared."""
     num_rows = data.num_items
     size = min(settings.start_batch_size or num_rows, num_rows)
-    variables = {path: tf.Variable(v) for path, v in zip(model.sampled_paths, values, strict=True)}
+    variables = {path: tf.Variable(v) for path, v in zip(model.sampled.paths, values, strict=True)}
     rate = cosine_decay(settings.start_learning_rate, settings.num_start_steps, 0.0)
 
     def loss(seed: tf.Tensor, carried: Any, constants: Any) -> tuple[tf.Tensor, Any]:

@@ -46,7 +46,7 @@ class _AtPriorMean(VariationalModel):
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:
         """All that is sampled."""
-        return self.model.sampled_parameters
+        return self.model.sampled.parameters
 
     @property
     def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
