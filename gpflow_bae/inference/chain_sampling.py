@@ -91,7 +91,7 @@ class ChainSampling(Algorithm):
         self._compiled = compiled(self._all_chains, jit_compile=jit_compile)
 
     def _check_sampler(self) -> None:
-        settings, sampler = self.settings, self.sampler
+        settings, sampler, paths = self.settings, self.sampler, self.sampled.paths
         if not isinstance(sampler, SamplingAlgorithm):
             raise TypeError(
                 "sampler must be a SamplingAlgorithm, which a sampler's build makes, such as "
