@@ -54,12 +54,9 @@ def jittered(model: Any, shape: tuple[int, ...], codes: bool = False, **others: 
             found[path] = (value.numpy() + noise).astype(value.dtype.as_numpy_dtype)
         return found
 
-    parameters = model.sampled.values()
-    encoder_paths = getattr(model, "encoder_paths", ())
-    encoder = [tf.convert_to_tensor(v) for v in getattr(model, "encoder_variables", ())]
     return Bank(
-        scattered(model.sampled.paths, parameters),
-        scattered(encoder_paths, encoder),
+        scattered(model.sampled.paths, model.sampled.values()),
+        scattered(model.amortized.paths, model.amortized.values()),
         rng.standard_normal((*shape, T, N, L)) if codes else None,
         type(model).__name__,
         **others,
