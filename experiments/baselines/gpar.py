@@ -16,6 +16,7 @@ from check_shapes import check_shapes
 
 from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.impute.baselines import gp_fitting
+from gpflow_bae.impute.user_table import input_scaling
 
 __all__ = ["SETTINGS", "fit_predict"]
 
@@ -147,7 +148,7 @@ class _Chain:
     def _make_kernel(self) -> gpflow.kernels.Kernel:
         num_inputs, num_earlier = self.X.shape[-1], len(self.order)
         inputs = list(range(num_inputs))
-        lengthscales = _START_INPUTS * gp_fitting.spread(self.X[self.rows])
+        lengthscales = _START_INPUTS * input_scaling(self.X[self.rows])[1]
         kernel = _KERNELS[self.kernel](lengthscales=lengthscales, active_dims=inputs)
         if num_earlier:
             outputs = list(range(num_inputs, num_inputs + num_earlier))

@@ -15,7 +15,7 @@ from check_shapes import check_shapes
 from ... import inducing_variables
 from ...tracing import compiled
 
-__all__ = ["FitSettings", "Regressions", "fit", "spread"]
+__all__ = ["FitSettings", "Regressions", "fit"]
 
 # Inputs [N, D] to predictive means and variances [N].
 _Function: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -161,13 +161,6 @@ def fit(
     move(best)
     functions = [_function(model, kernel, likelihood) for model in models]
     return Regressions(functions, -lowest)
-
-
-@check_shapes("X: [rows..., D]", "return: [D]")
-def spread(X: np.ndarray) -> np.ndarray:
-    """Standard deviation of each input, 1 where it is constant: a scale for lengthscales."""
-    std = np.std(np.reshape(X, (-1, np.shape(X)[-1])), axis=0)
-    return np.where(std > 0.0, std, 1.0)
 
 
 def _model(

@@ -7,6 +7,7 @@ import numpy as np
 from check_shapes import check_shapes
 
 from ...data import MultiOutputTable, Standardiser
+from ..user_table import input_scaling
 from . import gp_fitting
 
 __all__ = ["fit_predict"]
@@ -34,7 +35,7 @@ def fit_predict(
     """
     scale = Standardiser.fit(table.Y, table.output_names)
     Y, rows = scale.transform(table.Y), table.rows
-    lengthscales = _START * gp_fitting.spread(table.X[rows])
+    lengthscales = _START * input_scaling(table.X[rows])[1]
     mean, variance = np.full(Y.shape, np.nan), np.full(Y.shape, np.nan)
     for p in range(table.num_outputs):
         fitted = gp_fitting.fit(
