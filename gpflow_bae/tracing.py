@@ -29,6 +29,7 @@ def compiled(
     Gradients can be taken through it like through any other, for as long as it exists.
     """
 
+    @tf.autograph.experimental.do_not_convert  # nor by map_fn under run_functions_eagerly
     @functools.wraps(function)
     def traced(*args: Any, **kwargs: Any) -> Any:
         with _custom_gradients_belong_to(tf.compat.v1.get_default_graph()):

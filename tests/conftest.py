@@ -18,6 +18,7 @@ import pytest
 import tensorflow as tf
 from check_shapes.config import ShapeCheckingState, set_enable_check_shapes
 
+from gpflow_bae.posteriors import sample_loop
 from gpflow_bae.tracing import forget_symbolic_tensors
 
 # Fixed, so that timings and summation orders do not depend on the machine's number of cores.
@@ -67,6 +68,12 @@ def untraced() -> Iterator[None]:
     tf.config.run_functions_eagerly(True)
     yield
     tf.config.run_functions_eagerly(False)
+
+
+@pytest.fixture
+def untraced_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Posteriors that are made in a test predict as Python: for a few samples, as ``untraced``."""
+    monkeypatch.setattr(sample_loop, "compiled", tf.autograph.experimental.do_not_convert)
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,8 @@ from gpflow_bae.data import Standardiser
 from gpflow_bae.impute import fitting, scores
 from tests.impute.tables import mixed_sines as table
 
+pytestmark = pytest.mark.usefixtures("untraced_predictions")
+
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from experiments.rotated_mnist.plans import make_plan
 from gpflow_bae.datasets.rotated_mnist import Images, RotatedMNIST
 from tests.experiments.commands import call
 
+pytestmark = pytest.mark.usefixtures("untraced_predictions")
+
 
 def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain that is stopped, and a variational fit."""

@@ -14,6 +14,8 @@ import pytest
 from gpflow_bae.impute import Imputer, command
 from tests.impute.tables import stations
 
+pytestmark = pytest.mark.usefixtures("untraced_predictions")
+
 FLAGS = {
     "input",
     "out",

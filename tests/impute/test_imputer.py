@@ -14,6 +14,8 @@ from gpflow_bae.data import MultiOutputTable, hold_out
 from gpflow_bae.impute import Imputer
 from tests.impute.tables import COLUMNS, stations
 
+pytestmark = pytest.mark.usefixtures("untraced_predictions")
+
 
 def arrays(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """X [T, N, D] and Y [T, N, P] of the stations."""

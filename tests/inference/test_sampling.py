@@ -36,10 +36,11 @@ SETTINGS = inference.AmortizedSettings(
 # Two rounds of burn-in, then two rounds to each of three samples. After round 5 the last checkpoint
 # is that of round 4, in which the first sample was written.
 CHECKPOINT_EVERY, KILLED_AFTER = 2, 5
-# Three rounds of a step each, for runs that are not compiled.
-TINY = dataclasses.replace(
-    SETTINGS, num_sampler_steps=1, num_encoder_steps=1, burnin=1, num_samples=2, thinning=1
+# The same rounds with a step each, and fewer of them: for runs that are not compiled.
+ROUNDS = dataclasses.replace(
+    SETTINGS, num_sampler_steps=1, num_encoder_steps=1, burnin=2, thinning=2
 )
+TINY = dataclasses.replace(ROUNDS, burnin=1, num_samples=2, thinning=1)
 
 
 def dense(num_inputs: int, num_outputs: int) -> keras.Model:
@@ -90,10 +91,17 @@ def sample(
 
 
 def sample_as(when: str, out_dir: pathlib.Path | None = None, **kwargs: Any) -> Any:
-    """The run that is killed in some round, with minibatches or without, or in its start."""
+    """The run that is killed in some round, with minibatches or without, or in its start.
+
+    That with a start is compiled, the others are not, in whatever process.
+    """
     if when == "start":
         return sample(out_dir, **({"warm_start": start()} | kwargs))
-    return sample(out_dir, 2 if when == "minibatches" else None, **kwargs)
+    tf.config.run_functions_eagerly(True)
+    try:
+        return sample(out_dir, 2 if when == "minibatches" else None, ROUNDS, **kwargs)
+    finally:
+        tf.config.run_functions_eagerly(False)
 
 
 @functools.cache
@@ -186,15 +194,15 @@ def test_a_folder_with_a_run_is_not_overwritten(
     folder = killed_runs["rounds"]
     before = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
     with pytest.raises(ValueError, match="with these settings already; .* resume=True"):
-        sample(folder)
+        sample(folder, settings=ROUNDS)
     with pytest.raises(ValueError, match="other settings .*seed: 7 there, 8 now"):
-        sample(folder, seed=8, resume=True)
+        sample(folder, settings=ROUNDS, seed=8, resume=True)
     with pytest.raises(ValueError, match="other settings .*batch_size: None there, 3 now"):
-        sample(folder, 3, resume=True)
+        sample(folder, 3, ROUNDS, resume=True)
     X, Y = ball()
     other = {"sampler": adaptive(0.125), "seed": 7, "out_dir": folder, "resume": True}
     with pytest.raises(ValueError, match=r"data: .*step_size.: 0\.005.* there, .*0\.125.* now"):
-        inference.sample_amortized(ball_model(), (X[:3], Y[:3]), SETTINGS, **other)
+        inference.sample_amortized(ball_model(), (X[:3], Y[:3]), ROUNDS, **other)
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
 
 

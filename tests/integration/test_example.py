@@ -8,6 +8,8 @@ import pytest
 import gpflow_bae
 from gpflow_bae.datasets import moving_ball
 
+pytestmark = pytest.mark.usefixtures("untraced_predictions")
+
 NUM_PIXELS = 64
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import gpflow
 import keras
 import numpy as np
-import tensorflow as tf
 
 from gpflow_bae import likelihoods, models
 from gpflow_bae.data import prepare_data

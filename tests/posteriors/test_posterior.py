@@ -10,10 +10,13 @@ from gpflow_bae import decoders, likelihoods, models, posteriors
 from gpflow_bae.data import prepare_data
 from tests.posteriors.small import X_NEW, L, N, P, T, data, dense, jittered, make_model
 
+# Predictions of a few samples; test_sample_loop.py asks how they are compiled.
+pytestmark = pytest.mark.usefixtures("untraced")
+
 S = 5
 
 
-@pytest.fixture(scope="module")  # so that its functions are traced once
+@pytest.fixture(scope="module")
 def posterior() -> posteriors.Posterior:
     """A bank of samples that differ in everything: the model's values, jittered."""
     keras.utils.set_random_seed(0)
