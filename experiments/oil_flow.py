@@ -95,7 +95,7 @@ def _assign_optimal(model: Any, data: Any, Y: Any) -> None:
     """Set q(v) to its optimum given the Gaussian posteriors of the codes."""
     import numpy as np
 
-    moments = (np.asarray(v)[0] for v in model.guide.moments(None, data.Y, data.mask))
+    moments = (np.asarray(v)[0] for v in model.guide.moments(data.gather(None)))
     statistics = model.decoder.expected_features(*moments)
     model.decoder.assign_optimal(*statistics, Y, model.likelihood.variance)
 

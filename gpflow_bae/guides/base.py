@@ -104,15 +104,10 @@ class BoundGuide(Guide):
         """What :meth:`draw` must know of points outside of the batch, if anything."""
         return None
 
-    def moments(
-        self,
-        X: TensorType | None,
-        Y: TensorType,
-        mask: TensorType | None = None,
-        indices: TensorType | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The encoder's means and variances as it emits them; ``X`` matters to subclasses."""
-        return self.encoder(Y, **self.encoder.side_inputs(mask, indices))
+    def moments(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """The encoder's means and variances [T, N, L] as it emits them."""
+        side = self.encoder.side_inputs(batch.mask, batch.indices)
+        return self.encoder(batch.Y, **side)
 
     @abstractmethod
     def draw(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from ..base import Batch
 from ..encoders import Encoder
 from .gaussian import GaussianGuide
 
@@ -48,19 +49,13 @@ class ConditionalGuide(GaussianGuide):
         super().__init__(encoder)
         self._condition = condition
 
-    def moments(
-        self,
-        X: TensorType | None,
-        Y: TensorType,
-        mask: TensorType | None = None,
-        indices: TensorType | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    def moments(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """The encoder's means and variances given observations and features of the inputs.
 
         The features are always observed: an encoder that takes the mask sees it with ones for them.
         """
-        joined = self._condition.join(Y, X)
+        joined, mask = self._condition.join(batch.Y, batch.X), batch.mask
         if mask is not None:
-            features = tf.ones_like(joined[..., tf.shape(Y)[-1] :], tf.bool)
+            features = tf.ones_like(joined[..., tf.shape(batch.Y)[-1] :], tf.bool)
             mask = tf.concat([tf.cast(mask, tf.bool), features], -1)
-        return super().moments(X, joined, mask, indices)
+        return super().moments(batch._replace(Y=joined, mask=mask))

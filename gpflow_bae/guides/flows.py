@@ -52,7 +52,7 @@ class PointEstimate(BoundGuide):
         seed: TensorType,
         snapshot: Snapshot | None = None,
     ) -> CodeDraws:
-        mean, _ = self.moments(batch.X, batch.Y, batch.mask, batch.indices)
+        mean, _ = self.moments(batch)
         return CodeDraws(mean[None], -tf.reduce_sum(prior.log_prob(batch.X, mean)))
 
 
@@ -85,7 +85,7 @@ class FlowGuide(BoundGuide):
         seed: TensorType,
         snapshot: Snapshot | None = None,
     ) -> CodeDraws:
-        mean, variance = self.moments(batch.X, batch.Y, batch.mask, batch.indices)
+        mean, variance = self.moments(batch)
         noise = standard_noise(tf.concat([[num_draws], tf.shape(mean)], 0), seed, mean.dtype)
         base = mean + tf.sqrt(variance) * noise
         flow = self.flow_of(batch)

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from ..base import Batch, Snapshot
@@ -48,39 +47,24 @@ class GaussianGuide(BoundGuide):
         "inputs; other rows of the same task are not looked at"
     )
 
-    @check_shapes("Y: [batch..., N, P]", "mask: [batch..., N, P]")
-    def encode(
-        self,
-        X: TensorType | None,
-        Y: TensorType,
-        mask: TensorType | None = None,
-        indices: TensorType | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances [batch..., N, L] of the pseudo-observations.
+    def encode(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances [T, N, L] of the pseudo-observations.
 
-        :param mask: True where ``Y`` is observed; None where nothing is missing. A point without
-            any observation says nothing of its code, whatever the encoder makes of it.
-        :param indices: which items of the training data these are, for encoders that hold codes.
+        A point without any observation says nothing of its code, whatever the encoder makes of it.
         """
-        return uninformative_where_empty(*self.moments(X, Y, mask, indices), mask)
+        return uninformative_where_empty(*self.moments(batch), batch.mask)
 
     def pseudo_observations(
-        self,
-        prior: LatentProcess,
-        X: TensorType | None,
-        Y: TensorType,
-        seed: TensorType,
-        num_draws: int = 16,
-        mask: TensorType | None = None,
+        self, prior: LatentProcess, batch: Batch, seed: TensorType, num_draws: int = 16
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The encoder's output as it is: it is trained to be a pseudo-observation."""
-        return self.encode(X, Y, mask)
+        return self.encode(batch)
 
     def posterior(
         self, prior: LatentProcess, batch: Batch, snapshot: Snapshot | None = None
     ) -> CodePosterior:
         """Moments of q(latents), and its divergence from the prior."""
-        mean, variance = self.encode(batch.X, batch.Y, batch.mask, batch.indices)
+        mean, variance = self.encode(batch)
         q = prior.condition_batch(batch.X, mean, variance, batch.point_scale)
         pseudo = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(q.mean)
         pseudo -= 0.5 * q.variance / variance  # the expectation over q of the quadratic
@@ -100,19 +84,13 @@ class GaussianGuide(BoundGuide):
         return CodeDraws(mean + tf.sqrt(variance) * noise, divergence)
 
     def codes_of_rows(
-        self,
-        X: TensorType | None,
-        Y: tf.Tensor,
-        mask: tf.Tensor | None,
-        noise: Noise,
-        num_draws: int,
-        prior_variance: tf.Tensor | None = None,
+        self, rows: Batch, noise: Noise, num_draws: int, prior_variance: tf.Tensor | None = None
     ) -> RowCodes:
-        """Codes of each row ``Y [rows, P]`` by itself.
+        """Codes of each row by itself, ``Y [rows, P]``.
 
         :param prior_variance: of a code [L], with which the prior is put in.
         """
-        mean, variance = self.moments(X, Y, mask)
+        mean, variance = self.moments(rows)
         if prior_variance is not None:
             gain = prior_variance / (prior_variance + variance)
             mean, variance = gain * mean, gain * variance
@@ -135,31 +113,19 @@ class MeanFieldGuide(GaussianGuide):
     uses_prior_variance = False
     rows_are = "the encoder's Gaussian, which is the variational posterior"
 
-    def encode(
-        self,
-        X: TensorType | None,
-        Y: TensorType,
-        mask: TensorType | None = None,
-        indices: TensorType | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances [batch..., N, L] of q(latents) itself."""
-        return self.moments(X, Y, mask, indices)
+    def encode(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances [T, N, L] of q(latents) itself."""
+        return self.moments(batch)
 
     def pseudo_observations(
-        self,
-        prior: LatentProcess,
-        X: TensorType | None,
-        Y: TensorType,
-        seed: TensorType,
-        num_draws: int = 16,
-        mask: TensorType | None = None,
+        self, prior: LatentProcess, batch: Batch, seed: TensorType, num_draws: int = 16
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """The encoder's means as codes: the prior has noise of its own (Casale et al., eq. 10).
 
         A point without any observation has none.
         """
-        mean, _ = self.encode(X, Y, mask)
-        return uninformative_where_empty(mean, tf.zeros_like(mean), mask)
+        mean, _ = self.encode(batch)
+        return uninformative_where_empty(mean, tf.zeros_like(mean), batch.mask)
 
     def splits_over_points(self, prior: LatentProcess) -> bool:
         """True: the other points' codes are in the snapshot."""
@@ -169,7 +135,7 @@ class MeanFieldGuide(GaussianGuide):
         """The codes of all points as they are now; None where minibatches are of whole tasks."""
         if data.axis == 0:
             return None
-        mean, _ = self.encode(data.X, data.Y, data.mask)
+        mean, _ = self.encode(data.gather(None))
         return Snapshot(data.X, tf.stop_gradient(mean))
 
     def posterior(
@@ -184,7 +150,7 @@ class MeanFieldGuide(GaussianGuide):
                 f"Mean-field codes need a prior with a density, and {type(prior).__name__} has "
                 "none; use GP, SparseGP or StandardNormal."
             )
-        mean, variance = self.encode(batch.X, batch.Y, batch.mask, batch.indices)
+        mean, variance = self.encode(batch)
         entropy = 0.5 * tf.reduce_sum(tf.math.log(variance) + 1.0 + LOG_2PI)
         if snapshot is None or batch.indices is None:
             expected = prior.expected_log_prob(batch.X, mean, variance)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from ..base import Batch
 from ..encoders import RowCodes
 from ..encoders.base import Noise
 from ..latent_priors.base import LatentProcess
@@ -20,13 +21,7 @@ class ImplicitGuide(Guide):
     rows_are = "the amortised encoder's draws; other rows of the same task are not looked at"
 
     def pseudo_observations(
-        self,
-        prior: LatentProcess,
-        X: TensorType | None,
-        Y: TensorType,
-        seed: TensorType,
-        num_draws: int = 16,
-        mask: TensorType | None = None,
+        self, prior: LatentProcess, batch: Batch, seed: TensorType, num_draws: int = 16
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Gaussian pseudo-observations [batch..., N, L] with the moments of the encoder's draws.
 
@@ -34,29 +29,23 @@ class ImplicitGuide(Guide):
         parameters, so that ``prior.condition`` can put the whole prior in. Where the draws are as
         wide as the prior, y_n says nothing.
 
-        :param mask: True where ``Y`` is observed; None where nothing is missing. An encoder that
-            does not take it is heard as it is, also at points without any observation.
+        An encoder that does not take the mask is heard as it is, also at points without any
+        observation.
         """
         seeds = tf.unstack(tf.random.split(seed, num_draws, alg="philox"))
-        side = self.encoder.side_inputs(mask)
-        draws = tf.stack([self.encoder.sample(Y, s, **side) for s in seeds])
+        side = self.encoder.side_inputs(batch.mask)
+        draws = tf.stack([self.encoder.sample(batch.Y, s, **side) for s in seeds])
         mean, variance = tf.nn.moments(draws, axes=[0])
         empty = side.get("mask")
         if num_draws == 1:
             return uninformative_where_empty(mean, tf.zeros_like(mean), empty)
         variance *= num_draws / (num_draws - 1)
         # 1 / (1/v - 1/k), kept finite where the encoder is wider than the prior.
-        shrinkage = tf.maximum(1.0 - variance / prior.marginal_variance(X), 1e-3)
+        shrinkage = tf.maximum(1.0 - variance / prior.marginal_variance(batch.X), 1e-3)
         return uninformative_where_empty(mean / shrinkage, variance / shrinkage, empty)
 
     def codes_of_rows(
-        self,
-        X: TensorType | None,
-        Y: tf.Tensor,
-        mask: tf.Tensor | None,
-        noise: Noise,
-        num_draws: int,
-        prior_variance: tf.Tensor | None = None,
+        self, rows: Batch, noise: Noise, num_draws: int, prior_variance: tf.Tensor | None = None
     ) -> RowCodes:
-        """Codes of each row ``Y [rows, P]`` by itself."""
-        return self.encoder.codes_of_rows(Y, mask, noise, num_draws)
+        """Codes of each row by itself, ``Y [rows, P]``."""
+        return self.encoder.codes_of_rows(rows.Y, rows.mask, noise, num_draws)

@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from .. import functional
+from ..base import Batch
 from ..decoders import KerasDecoder
 from ..encoders import Encoder, RowCodes
 from ..encoders.base import Noise
@@ -188,22 +189,17 @@ class Autoencoder(gpflow.Module):
         :param mask: True where ``Y`` is observed; None where nothing is missing.
         :return: mean and variance [batch..., N, L], for ``latent_prior.condition``.
         """
-        return self.guide.pseudo_observations(self.latent_prior, X, Y, seed, num_draws, mask)
+        batch = Batch(X, Y, mask)
+        return self.guide.pseudo_observations(self.latent_prior, batch, seed, num_draws)
 
     def codes_of_rows(
-        self,
-        X: TensorType | None,
-        Y: tf.Tensor,
-        mask: tf.Tensor | None,
-        noise: Noise,
-        num_draws: int,
-        prior_variance: tf.Tensor | None = None,
+        self, rows: Batch, noise: Noise, num_draws: int, prior_variance: tf.Tensor | None = None
     ) -> RowCodes:
         """Codes of each row ``Y [rows, P]`` by itself, as serving needs them.
 
         :param prior_variance: of a code [L], for guides with ``uses_prior_variance``.
         """
-        return self.guide.codes_of_rows(X, Y, mask, noise, num_draws, prior_variance)
+        return self.guide.codes_of_rows(rows, noise, num_draws, prior_variance)
 
     @property
     def rows_are(self) -> str:

@@ -109,16 +109,10 @@ class TemperedBAE(gpflow.Module):
         return self.decoder(latents)
 
     def codes_of_rows(
-        self,
-        X: TensorType | None,
-        Y: tf.Tensor,
-        mask: tf.Tensor | None,
-        noise: Any,
-        num_draws: int,
-        prior_variance: tf.Tensor | None = None,
+        self, rows: Batch, noise: Any, num_draws: int, prior_variance: tf.Tensor | None = None
     ) -> RowCodes:
         """Codes of each row, as serving needs them: all draws are the same."""
-        mean = tf.cast(self.encode(Y), gpflow.default_float())
+        mean = tf.cast(self.encode(rows.Y), gpflow.default_float())
         return RowCodes(mean, tf.zeros_like(mean), tf.repeat(mean[None], num_draws, 0))
 
     def encode(self, Y: TensorType) -> tf.Tensor:

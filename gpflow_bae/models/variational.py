@@ -69,6 +69,7 @@ class VariationalAutoencoder(Autoencoder, VariationalModel):
         """Trainable variables of the prior over codes."""
         return tuple(self.latent_prior.trainable_variables)
 
+    @check_shapes("Y: [batch..., N, P]", "mask: [batch..., N, P]")
     def encode(
         self,
         X: TensorType | None,
@@ -77,7 +78,7 @@ class VariationalAutoencoder(Autoencoder, VariationalModel):
         indices: TensorType | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [batch..., N, L] that the guide gives ``Y`` before the prior."""
-        return self.guide.encode(X, Y, mask, indices)
+        return self.guide.encode(Batch(X, Y, mask, indices=indices))
 
     @check_shapes("Y: [batch..., N, P]", "mask: [batch..., N, P]")
     def posterior(

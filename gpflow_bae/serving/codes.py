@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
+from ..base import Batch
 from ..encoders import RowCodes
 from ..latent_priors import DeepSparseGP
 from ..latent_priors.inducing import InducingLatentPrior, InducingPosterior
@@ -56,7 +57,8 @@ def encode_rows(
     def noise(shape: tuple[int, ...], dtype: tf.DType) -> tf.Tensor:
         return _noise(shape, seed, dtype)
 
-    return model.codes_of_rows(rows.get("x"), rows["y"], mask, noise, num_draws, prior_variance)
+    batch = Batch(rows.get("x"), rows["y"], mask)
+    return model.codes_of_rows(batch, noise, num_draws, prior_variance)
 
 
 def _noise(shape: tuple[int, ...], seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:

@@ -161,7 +161,7 @@ def test_log_density_of_cells_against_a_loop() -> None:
     rows, columns = np.array([3, 3, 40]), np.array([0, 7, 2])
     values = Y[rows, columns]
     found = posterior.predict_log_density(rows, columns, values, num_draws=4000)
-    mean, variance = (np.asarray(v)[0] for v in model.guide.moments(None, data.Y, data.mask))
+    mean, variance = (np.asarray(v)[0] for v in model.guide.moments(data.gather(None)))
     noise = float(model.likelihood.variance.numpy())
     rng = np.random.default_rng(0)
     for k, (n, p) in enumerate(zip(rows, columns, strict=True)):
