@@ -44,11 +44,13 @@ def main(argv: list[str]) -> None:
     from gpflow_bae import inference
     from gpflow_bae.data import prepare_data
 
-    model, data, settings = _eeg() if FLAGS.model == "eeg" else _moving_ball()
+    model, data, settings, sampler = _eeg() if FLAGS.model == "eeg" else _moving_ball()
     prepared = prepare_data(model, data, settings.batch_size)
     timed, memory = {}, {}
     for count in (1, FLAGS.chains):
-        algorithm = inference.AmortizedSampling(model, prepared, settings, num_chains=count)
+        algorithm = inference.AmortizedSampling(
+            model, prepared, settings, sampler, num_chains=count
+        )
         chains = algorithm.initial()
 
         def run(algorithm=algorithm, chains=chains) -> None:
@@ -94,7 +96,7 @@ def _eeg():
     X, Y = np.linspace(0.0, 1.0, 256)[None, :, None], rng.standard_normal((1, 256, 7))
     plan = default_plan("sgp_bae", "paper", latent_dim=3, num_inducing=128, lengthscale=0.1)
     model = build_model(plan, MultiOutputTable(X, Y, Y, np.zeros(Y.shape, bool)))
-    return model, (X, Y), plan.sampler
+    return model, (X, Y), plan.schedule, plan.sampler
 
 
 def _moving_ball():
@@ -105,8 +107,8 @@ def _moving_ball():
 
     plan = make_plan("sgp_bae", "paper")
     train, _ = moving_ball.load(0)
-    settings = dataclasses.replace(plan.sampler, num_sampler_steps=20, num_encoder_steps=12)
-    return study.build_model(plan, train), (train.X, train.Y), settings
+    settings = dataclasses.replace(plan.schedule, num_sampler_steps=20, num_encoder_steps=12)
+    return study.build_model(plan, train), (train.X, train.Y), settings, plan.sampler
 
 
 if __name__ == "__main__":

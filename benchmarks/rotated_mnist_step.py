@@ -52,10 +52,10 @@ def main(argv: list[str]) -> None:
         model = build_model(plan, data)
         for size in (512, 256):
             settings = dataclasses.replace(
-                plan.sampler, batch_size=size, num_sampler_steps=STEPS, num_encoder_steps=0
+                plan.schedule, batch_size=size, num_sampler_steps=STEPS, num_encoder_steps=0
             )
             prepared = prepare_data(model, arrays, size)
-            compiled = inference.AmortizedSampling(model, prepared, settings)
+            compiled = inference.AmortizedSampling(model, prepared, settings, plan.sampler)
             chains = compiled.initial()
 
             def sample(compiled=compiled, chains=chains) -> None:

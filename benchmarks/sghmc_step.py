@@ -35,7 +35,7 @@ def main(argv: list[str]) -> None:
 
     from experiments.common import provenance
     from experiments.moving_ball import plans, study
-    from gpflow_bae import inference
+    from gpflow_bae import inference, mcmc
     from gpflow_bae.data import prepare_data
     from gpflow_bae.datasets import moving_ball
 
@@ -48,9 +48,10 @@ def main(argv: list[str]) -> None:
         kinds += [("gaussian", True), ("binomial", True)]
     for noise, jit in kinds:
         settings = inference.AmortizedSettings(
-            num_sampler_steps=FLAGS.steps, num_encoder_steps=0, noise=noise, burnin=0
+            num_sampler_steps=FLAGS.steps, num_encoder_steps=0, burnin=0
         )
-        compiled = inference.AmortizedSampling(model, data, settings, jit_compile=jit)
+        sampler = mcmc.adaptive_sghmc.build(noise=noise)
+        compiled = inference.AmortizedSampling(model, data, settings, sampler, jit_compile=jit)
         chains = compiled.initial()
 
         def run(compiled=compiled, chains=chains) -> None:

@@ -90,7 +90,8 @@ def _read_chain(folder: pathlib.Path, model: Any, arrays: tuple[Any, Any]) -> Po
     for file in files:
         with np.load(file) as sample:
             samples.append(dict(sample))
-    bank = Bank.of_samples(samples, type(model).__name__, temperature=record["temperature"])
+    temperature = record["sampler_settings"]["temperature"]
+    bank = Bank.of_samples(samples, type(model).__name__, temperature=temperature)
     return Posterior(model, bank, prepare_data(model, arrays))
 
 

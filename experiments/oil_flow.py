@@ -95,7 +95,7 @@ def _assign_optimal(model: Any, data: Any, Y: Any) -> None:
     """Set q(v) to its optimum given the Gaussian posteriors of the codes."""
     import numpy as np
 
-    moments = (np.asarray(v)[0] for v in model.posterior.base_moments(data.gather(None)))
+    moments = (np.asarray(v)[0] for v in model.guide.moments(None, data.Y, data.mask))
     statistics = model.decoder.expected_features(*moments)
     model.decoder.assign_optimal(*statistics, Y, model.likelihood.variance)
 
@@ -105,7 +105,7 @@ def _fit_reference(model: Any, Y: Any, max_iterations: int) -> float:
     import gpflow
     import numpy as np
 
-    encoder = model.posterior.encoder
+    encoder = model.guide.encoder
     reference = gpflow.models.BayesianGPLVM(
         Y,
         encoder.mean.numpy(),

@@ -1,4 +1,4 @@
-"""Types and protocols that the rooms of the package share.
+"""Types that the rooms of the package share.
 
 Letters, as in GPflow: ``X [batch..., N, D]`` inputs, ``Y [batch..., N, P]`` observations,
 ``latents [batch..., N, L]`` codes, ``M`` inducing points, ``S`` posterior samples. Leading batch
@@ -7,17 +7,16 @@ dimensions are independent tasks (videos, weeks, patients) that share every para
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import tensorflow as tf
-from gpflow.base import TensorType
+from gpflow.base import Parameter, TensorType
 
 __all__ = [
     "Batch",
-    "Decoder",
-    "Encoder",
+    "Cells",
     "LatentPosterior",
-    "LatentPrior",
     "Snapshot",
     "TensorType",
     "VariationalModel",
@@ -25,11 +24,11 @@ __all__ = [
 ]
 
 
-class Snapshot(NamedTuple):
-    """The codes that all points of a single task had a few steps ago."""
+class Cells(NamedTuple):
+    """Which outputs a batch holds, where it does not hold all."""
 
-    X: tf.Tensor  # [1, N, D]
-    codes: tf.Tensor  # [1, N, L]
+    columns: tf.Tensor  # [E], or [B, E] for each point's own: the outputs in Y
+    weights: tf.Tensor  # how many entries each of Y stands for, broadcasts to it
 
 
 class Batch(NamedTuple):
@@ -45,10 +44,14 @@ class Batch(NamedTuple):
     scale: float = 1.0  # N/B, how many items each of the batch stands for: a sum over it times that
     point_scale: float = 1.0  # the same where the items are points of a single task, else 1
     indices: tf.Tensor | None = None  # [B], which items of the data these are; None for all
-    snapshot: Snapshot | None = None  # of the whole data, for a bound that couples all points
-    columns: tf.Tensor | None = None  # [E], or [B, E] for each point's own: the outputs in Y
-    weights: tf.Tensor | None = None  # how many entries each of Y stands for, broadcasts to it
-    seed: tf.Tensor | None = None  # of draws that the prior over codes makes; None for its own seed
+    cells: Cells | None = None  # None where all outputs are there
+
+
+class Snapshot(NamedTuple):
+    """The codes that all points of a single task had a few steps ago."""
+
+    X: tf.Tensor  # [1, N, D]
+    codes: tf.Tensor  # [1, N, L]
 
 
 class VariationalTerms(NamedTuple):
@@ -67,100 +70,84 @@ class LatentPosterior(NamedTuple):
     log_marginal: tf.Tensor  # [batch...]
 
 
-@runtime_checkable
-class LatentPrior(Protocol):
-    """A prior over codes given inputs; it never sees observations."""
+class VariationalModel(ABC):
+    """What the variational engine fits: a ``tf.Module`` with a bound.
 
-    latent_dim: int
-    needs_inputs: bool
+    A model of your own has :meth:`terms`, ``decoder`` (with ``output_dim``) and
+    :attr:`observation_likelihood`; the other members say what it offers beyond that.
+    """
 
-    def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        """Log density of ``latents [batch..., N, L]`` given ``X [batch..., N, D]``: [batch...]."""
-        ...
+    decoder: Any
 
-    def condition(
-        self, X: TensorType | None, mean: TensorType, variance: TensorType
-    ) -> LatentPosterior:
-        """Codes given pseudo-observations ``mean ~ N(latents, variance)``, [batch..., N, L]."""
-        ...
+    @abstractmethod
+    def terms(
+        self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
+    ) -> VariationalTerms:
+        """The terms of the evidence lower bound of a batch.
 
-    def predict(
-        self,
-        Xnew: TensorType | None,
-        X: TensorType | None,
-        mean: TensorType,
-        variance: TensorType,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance [batch..., Nnew, L] at ``Xnew`` given pseudo-observations at ``X``."""
-        ...
+        :param snapshot: what :meth:`snapshot` returned a few steps ago.
+        """
 
+    def elbo(self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None) -> tf.Tensor:
+        """Evidence lower bound of a batch, one estimate, in nats; the engine scales it by N/B."""
+        terms = self.terms(batch, seed, snapshot)
+        return terms.expected_log_likelihood - terms.divergence
 
-@runtime_checkable
-class VariationalModel(Protocol):
-    """What the variational engine fits: the named models, and anything with these members."""
+    @property
+    @abstractmethod
+    def observation_likelihood(self) -> Any:
+        """The likelihood of observations given what the decoder returns."""
 
-    needs_inputs: bool
+    @property
+    @abstractmethod
+    def trainable_variables(self) -> Any:
+        """What is fitted."""
+
+    @property
+    def needs_inputs(self) -> bool:
+        """Whether the prior over codes is one given inputs X."""
+        return False
 
     @property
     def splits_over_points(self) -> bool:
         """Whether the points of a single task may be taken in minibatches."""
-        ...
+        return True
+
+    @property
+    def splits_over_outputs(self) -> bool:
+        """Whether the bound is a sum over outputs too, so that minibatches may take some."""
+        return False
+
+    @property
+    def is_amortized(self) -> bool:
+        """Whether codes are made from complete rows, so that triplets will not do."""
+        return True
 
     @property
     def latent_prior_name(self) -> str:
         """What errors call the prior over codes."""
-        ...
+        return type(self).__name__
 
     @property
-    def decoder(self) -> Any: ...
-
-    @property
-    def trainable_variables(self) -> Any: ...
-
-    @property
-    def observation_likelihood(self) -> Any:
-        """The likelihood of observations given what the decoder returns."""
-        ...
-
-    @property
-    def prior_parameters(self) -> Any:
+    def prior_parameters(self) -> tuple[Parameter, ...]:
         """Parameters whose log prior density joins the bound (MAP), where the engine is told to."""
-        ...
+        return ()
 
     @property
-    def latent_prior_variables(self) -> Any:
+    def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
         """Variables of the latent prior, which may have a learning rate of their own."""
-        ...
+        return ()
+
+    @property
+    def row_variables(self) -> tuple[tf.Variable, ...]:
+        """Variables that belong to single items; a minibatch moves those of its own items."""
+        return ()
+
+    @property
+    def natural_parameters(self) -> list[tuple[Parameter, Parameter]]:
+        """Mean and root of each free q(u), for ``gpflow.optimizers.NaturalGradient``."""
+        return []
 
     def snapshot(self, data: Any) -> Snapshot | None:
         """What :meth:`terms` must know of points outside of the batch, if anything."""
-        ...
-
-    def terms(self, batch: Batch, seed: TensorType) -> VariationalTerms:
-        """The terms of the evidence lower bound of a batch."""
-        ...
-
-
-@runtime_checkable
-class Decoder(Protocol):
-    """A map from codes ``[batch..., N, L]`` to likelihood parameters ``[batch..., N, P]``."""
-
-    output_dim: int
-
-    def __call__(self, latents: TensorType) -> tf.Tensor: ...
-
-
-@runtime_checkable
-class Encoder(Protocol):
-    """An amortised sampler of codes: ``Y [batch..., N, P]`` to ``latents [batch..., N, L]``.
-
-    ``Y`` has zeros where missing. An encoder with an attribute ``takes_mask`` that is True is also
-    given ``mask [batch..., N, P]`` by keyword (True where observed, None where nothing is missing),
-    and one with ``takes_indices`` is given :attr:`Batch.indices`.
-    """
-
-    latent_dim: int
-
-    def sample(self, Y: TensorType, seed: TensorType, **kwargs: Any) -> tf.Tensor:
-        """One draw of the codes; equal seeds give equal draws."""
-        ...
+        return None

@@ -14,6 +14,7 @@ from experiments.amortisation import problem as problems
 from experiments.amortisation.reference import Reference
 from experiments.common import driver, plans
 from gpflow_bae import inference, models
+from gpflow_bae.mcmc import adaptive_sghmc
 from gpflow_bae.posteriors import Posterior
 
 __all__ = ["Cell", "Start", "compare", "execute", "grid", "run", "scores"]
@@ -72,7 +73,7 @@ class Cell(plans.Plan):
             f"{self.codes}_{self.encoder_loss}_K{self.num_sampler_steps}_J{self.num_encoder_steps}"
         )
 
-    def settings(self, temperature: float = 1.0) -> inference.AmortizedSettings:
+    def schedule(self) -> inference.AmortizedSettings:
         """As the engine takes them."""
         steps = self.num_sampler_steps
         return inference.AmortizedSettings(
@@ -81,9 +82,6 @@ class Cell(plans.Plan):
             burnin=self.burnin_rounds * steps,
             num_samples=self.num_rounds,
             thinning=steps,
-            step_size=STEP_SIZE,
-            momentum_decay=MOMENTUM_DECAY,
-            temperature=temperature,
             codes=self.codes,  # type: ignore[arg-type]
             encoder_loss=self.encoder_loss,  # type: ignore[arg-type]
             # Faster than the default, for an encoder of a few hundred weights that has to be at
@@ -131,7 +129,8 @@ def run(
     return inference.sample_amortized(
         model,
         (problem.X, problem.Y),
-        cell.settings(temperature),
+        cell.schedule(),
+        sampler=adaptive_sghmc.build(STEP_SIZE, MOMENTUM_DECAY, temperature),
         seed=seed,
         jit_compile=jit_compile,
         progress=False,

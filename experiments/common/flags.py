@@ -27,15 +27,17 @@ FLAGS = flags.FLAGS
 
 DATA_DIR_VARIABLE = "GPFLOW_BAE_DATA"
 
-# Settings of the amortised sampler that a flag replaces: how it is defined, and its help.
-SAMPLER = {
+# Settings of the rounds and of the sampler that a flag replaces: how it is defined, and its help.
+SCHEDULE = {
     "burnin": (flags.DEFINE_integer, "SG-MCMC steps before the first sample."),
     "num_samples": (flags.DEFINE_integer, "Posterior samples to keep."),
     "thinning": (flags.DEFINE_integer, "SG-MCMC steps between samples."),
+    "encoder_loss": (flags.DEFINE_string, "energy, nll or mse (the paper's)."),
+}
+SAMPLER = {
     "step_size": (flags.DEFINE_float, "Step size of adaptive SGHMC."),
     "momentum_decay": (flags.DEFINE_float, "Momentum lost per step."),
     "temperature": (flags.DEFINE_float, "Temperature; the posterior is 1."),
-    "encoder_loss": (flags.DEFINE_string, "energy, nll or mse (the paper's)."),
 }
 
 

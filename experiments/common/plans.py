@@ -15,20 +15,21 @@ __all__ = ["Plan", "chain_curves", "count", "encode_and_decode", "unfinished"]
 class Plan:
     """Everything that decides the outcome of a run, but the seed and the data: a study's fields.
 
-    A field ``sampler`` holds the settings of a chain, or None where nothing is sampled.
+    A field ``sampler`` holds a sampler whose rounds are those of ``schedule``, or settings of
+    tempering; None where nothing is sampled.
     """
 
     @property
     def temperature(self) -> float | None:
         """Of the posterior that is sampled; None where nothing is."""
         sampler = getattr(self, "sampler", None)
-        return None if sampler is None else getattr(sampler, "temperature", 1.0)
+        return None if sampler is None else getattr(sampler, "settings", {}).get("temperature", 1.0)
 
     @property
     def num_samples(self) -> int:
         """Posterior samples of a complete run."""
-        sampler = getattr(self, "sampler", None)
-        return 1 if sampler is None else sampler.num_samples
+        schedule = getattr(self, "schedule", getattr(self, "sampler", None))
+        return 1 if schedule is None else schedule.num_samples
 
     def describe(self) -> dict[str, Any]:
         """The settings as plain values."""
@@ -36,6 +37,9 @@ class Plan:
         for name, value in vars(self).items():
             if hasattr(value, "objective"):
                 settings[name]["objective"] = self.describe_objective(value.objective)
+        schedule = settings.pop("schedule", None)
+        if schedule is not None:
+            settings["sampler"] = schedule | dict(vars(self)["sampler"].settings)
         return settings
 
     def describe_objective(self, objective: Any) -> Any:

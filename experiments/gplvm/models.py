@@ -12,7 +12,7 @@ import scipy.sparse
 from scipy.sparse.linalg import svds
 
 from experiments.common import plans
-from gpflow_bae import bijectors, encoders, inducing_variables, inference, models
+from gpflow_bae import bijectors, encoders, guides, inducing_variables, inference, models
 
 __all__ = ["POSTERIORS", "Plan", "build", "principal_codes", "put_flow", "sparse_codes"]
 
@@ -76,10 +76,10 @@ def build(plan: Plan, codes: np.ndarray, num_outputs: int, seed: int) -> models.
         encoder: Any = encoders.partial_encoder("zeros", num_outputs, L, plan.hidden_widths)
     else:
         encoder = encoders.FreeFormEncoder(1, len(codes), L, codes[None], plan.code_variance)
-    posterior = encoder if plan.gaussian_steps else _posterior(plan, encoder, num_outputs, seed)
+    guide = encoder if plan.gaussian_steps else _guide(plan, encoder, num_outputs, seed)
     Z = inducing_variables.k_means(codes, plan.num_inducing, seed=seed)
     return models.StochasticGPLVM(
-        posterior,
+        guide,
         gpflow.kernels.SquaredExponential(lengthscales=np.full(L, plan.lengthscale)),
         gpflow.inducing_variables.InducingPoints(Z),
         gpflow.likelihoods.Gaussian(plan.noise_start**2),
@@ -91,17 +91,17 @@ def build(plan: Plan, codes: np.ndarray, num_outputs: int, seed: int) -> models.
 
 def put_flow(plan: Plan, model: models.StochasticGPLVM, seed: int) -> None:
     """The plan's posterior on the codes of a Gaussian fit; a flow starts near the identity."""
-    encoder, num_outputs = model.posterior.encoder, model.decoder.output_dim
-    model.posterior = _posterior(plan, encoder, num_outputs, seed)
+    encoder, num_outputs = model.guide.encoder, model.decoder.output_dim
+    model.guide = _guide(plan, encoder, num_outputs, seed)
 
 
-def _posterior(plan: Plan, encoder: Any, num_outputs: int, seed: int) -> encoders.PointPosterior:
+def _guide(plan: Plan, encoder: Any, num_outputs: int, seed: int) -> guides.BoundGuide:
     if plan.posterior == "map":
-        return encoders.PointEstimate(encoder)
+        return guides.PointEstimate(encoder)
     if plan.posterior in ("gaussian", "back_constrained"):
-        return encoders.GaussianPosterior(encoder)
+        return guides.MeanFieldGuide(encoder)
     layers = {} if plan.num_layers is None else {"num_layers": plan.num_layers}
     if plan.posterior == "amortised_planar":
-        return encoders.AmortizedPlanarPosterior(encoder, num_outputs, seed=seed, **layers)
+        return guides.AmortizedPlanarGuide(encoder, num_outputs, seed=seed, **layers)
     flow = FLOWS[plan.posterior](plan.latent_dim, seed=seed, **layers)
-    return encoders.FlowPosterior(encoder, flow)
+    return guides.FlowGuide(encoder, flow)

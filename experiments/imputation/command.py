@@ -71,7 +71,7 @@ def define_flags(name: str) -> None:
     )
     flags.DEFINE_integer("validation_fold", 0, "Seed of the cells that are hidden.", 0)
     flags.DEFINE_integer("validation_block", 20, "Rows in a hidden block.", 1)
-    common_flags.define_overrides(common_flags.SAMPLER)
+    common_flags.define_overrides(common_flags.SCHEDULE | common_flags.SAMPLER)
     tables.define_flags(name)
 
 
@@ -87,6 +87,7 @@ def plan() -> Any:
         encoder_widths=tuple(int(w) for w in FLAGS.h_dims if w),
         decoder_widths=tuple(int(w) for w in FLAGS.decoder_dims if w),
         learning_rate=FLAGS.lr,
+        schedule=common_flags.overrides(common_flags.SCHEDULE),
         sampler=common_flags.overrides(common_flags.SAMPLER),
         **common_flags.values(
             "latent_dim",

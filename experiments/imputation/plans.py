@@ -13,7 +13,7 @@ def default_plan(model: str, preset: str, **changes: Any) -> Plan:
     """The settings that the drivers share; each changes what its table asks for.
 
     :param changes: fields of :class:`Plan`; ``epochs`` and ``batch_size`` of the fit, and
-        ``sampler`` as fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
+        ``schedule`` and ``sampler`` as :func:`~gpflow_bae.impute.plans.make_plan` has them.
     """
     num_steps, lengths = {
         "quick": (1500, {}),
@@ -23,6 +23,6 @@ def default_plan(model: str, preset: str, **changes: Any) -> Plan:
         model,
         num_steps=changes.pop("epochs", None) or num_steps,
         learning_rate=changes.pop("learning_rate", None) or 5e-3,
-        sampler=lengths | (changes.pop("sampler", None) or {}),
+        schedule=lengths | changes.pop("schedule", {}),
         **changes,
     )

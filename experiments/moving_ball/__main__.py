@@ -18,10 +18,12 @@ MODELS = ["vae", "gp_vae", "svgp_vae", "bae", "gp_bae", "sgp_bae", "all"]
 FLAGS = common_flags.FLAGS
 
 # Flags that replace one setting of the preset when given; None keeps the preset's.
-_OVERRIDES = common_flags.SAMPLER | {
+_SCHEDULE = common_flags.SCHEDULE | {
     "codes": (flags.DEFINE_string, "encoder (Algorithm 1) or carried."),
-    "noise": (flags.DEFINE_string, "gaussian or binomial increments."),
     "batch_size": (flags.DEFINE_integer, "Videos per round; all where not given."),
+}
+_SAMPLER = common_flags.SAMPLER | {
+    "noise": (flags.DEFINE_string, "gaussian or binomial increments."),
 }
 
 
@@ -63,7 +65,7 @@ def define_flags() -> None:
         "Stop and score after this many samples; --resume without it goes on from there.",
         lower_bound=1,
     )
-    common_flags.define_overrides(_OVERRIDES)
+    common_flags.define_overrides(_SCHEDULE | _SAMPLER)
 
 
 def runs() -> Iterator[driver.Run]:
@@ -71,15 +73,16 @@ def runs() -> Iterator[driver.Run]:
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments.moving_ball import plans, study
 
-    sampler = common_flags.overrides(_OVERRIDES)
+    schedule = common_flags.overrides(_SCHEDULE)
     points = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
     if any(points.values()):
-        sampler["point_estimates"] = tuple(path for path, chosen in points.items() if chosen)
+        schedule["point_estimates"] = tuple(path for path, chosen in points.items() if chosen)
     for model in MODELS[:-1] if FLAGS.model == "all" else [FLAGS.model]:
         plan = plans.make_plan(
             model,
             FLAGS.preset,
-            sampler=sampler,
+            schedule=schedule,
+            sampler=common_flags.overrides(_SAMPLER),
             **common_flags.values(
                 "num_inducing",
                 "warm_start",

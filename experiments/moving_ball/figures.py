@@ -27,7 +27,7 @@ def draw(plan: Any, outcome: Outcome, X: np.ndarray) -> None:
     if "log_density" in outcome.curves:
         rounds = np.arange(1, len(outcome.curves["log_density"]) + 1)
         found["log_density"] = plotting.plot_training_curve(
-            rounds * plan.sampler.num_sampler_steps,
+            rounds * plan.schedule.num_sampler_steps,
             outcome.curves["log_density"],
             "log density of the chain (nats)",
         )

@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.common import plans
 from gpflow_bae import inference
+from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc
 
 __all__ = ["VARIATIONAL", "Plan", "make_plan"]
 
@@ -19,7 +20,8 @@ class Plan(plans.Plan):
 
     model: str
     variational: inference.VariationalSettings
-    sampler: inference.AmortizedSettings
+    schedule: inference.AmortizedSettings
+    sampler: SamplingAlgorithm
     num_inducing: int = 10
     warm_start: bool = True
     fan_in_prior: bool = False
@@ -32,7 +34,7 @@ class Plan(plans.Plan):
     @property
     def temperature(self) -> float | None:
         """None where nothing is sampled."""
-        return self.sampler.temperature if self.is_sampled else None
+        return super().temperature if self.is_sampled else None
 
     @property
     def is_sampled(self) -> bool:
@@ -43,7 +45,7 @@ class Plan(plans.Plan):
     def num_samples(self) -> int:
         """Posterior samples of a complete run."""
         several = self.is_sampled or self.parameters == "mean_field"
-        return self.sampler.num_samples if several else 1
+        return super().num_samples if several else 1
 
     def describe(self) -> dict[str, Any]:
         """The settings that matter to this model, as plain values."""
@@ -72,15 +74,17 @@ def make_plan(
     preset: str,
     *,
     num_variational_steps: int | None = None,
+    schedule: dict[str, Any] | None = None,
     sampler: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Plan:
     """A preset with some settings replaced; the choices are explained in the results page.
 
-    :param sampler: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
+    :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
+    :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`.
     :param changes: fields of :class:`Plan`.
     """
-    chain: dict[str, Any] = {"noise": "binomial", "encoder_batch_size": 256}
+    chain: dict[str, Any] = {"encoder_batch_size": 256}
     if preset == "quick":
         # Where a chain goes on the bound stops early; the peers get the chain's time as well.
         steps = {"vae": 2500, "gp_vae": 6000, "svgp_vae": 6000}.get(model, 2000)
@@ -90,5 +94,6 @@ def make_plan(
     variational = inference.VariationalSettings(
         num_steps=num_variational_steps or steps, batch_size=12, prior_learning_rate=1e-2
     )
-    settings = inference.AmortizedSettings(**(chain | (sampler or {})))
-    return Plan(model, variational, settings, **changes)
+    rounds = inference.AmortizedSettings(**(chain | (schedule or {})))
+    built = adaptive_sghmc.build(**({"noise": "binomial"} | (sampler or {})))
+    return Plan(model, variational, rounds, built, **changes)

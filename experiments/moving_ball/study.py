@@ -96,7 +96,8 @@ def run(plan: Plan, options: Options, max_samples: int | None = None) -> Outcome
         posterior = inference.sample_amortized(
             model,
             data,
-            plan.sampler,
+            plan.schedule,
+            sampler=plan.sampler,
             warm_start=_warm_start(plan, model, train),
             max_samples=max_samples,
             **options.arguments("chain"),
@@ -138,7 +139,7 @@ def _fit_variational(
     if plan.parameters == "mean_field":
         q = models.MeanFieldParameters(model, num_items=len(data[1]))
         losses = np.append(losses, inference.fit_variational(q, data, plan.variational, **options))
-        draws = q.draws(plan.sampler.num_samples, options["seed"])
+        draws = q.draws(plan.schedule.num_samples, options["seed"])
     return Posterior.from_point(
         model,
         training_data,

@@ -27,7 +27,7 @@ ELBOS = [
 ]
 FLAGS = common_flags.FLAGS
 
-_SAMPLER = common_flags.SAMPLER | {
+_SCHEDULE = common_flags.SCHEDULE | {
     "steps_per_batch": (flags.DEFINE_integer, "SG-MCMC steps on one minibatch."),
 }
 
@@ -78,7 +78,7 @@ def define_flags() -> None:
     flags.DEFINE_float("code_noise_variance", 1e-5, "Variance of codes around the GP (sgp_bae).")
     flags.DEFINE_boolean("learn_code_noise", False, "Sample it, instead of fixing it (sgp_bae).")
     flags.DEFINE_integer("max_samples", None, "Stop and score after this many samples.", 1)
-    common_flags.define_overrides(_SAMPLER)
+    common_flags.define_overrides(_SCHEDULE | common_flags.SAMPLER)
 
 
 def _regime() -> list[str] | None:
@@ -121,7 +121,8 @@ def _plan(model: str) -> Any:
             "natural_gradient_step_size": FLAGS.natural_gradient,
         }
         | ({"batch_size": None} if FLAGS.elbo == "SVGPVAE_Titsias" else {}),
-        sampler=common_flags.overrides(_SAMPLER),
+        schedule=common_flags.overrides(_SCHEDULE),
+        sampler=common_flags.overrides(common_flags.SAMPLER),
         **changes,
     )
 

@@ -23,6 +23,7 @@ from gpflow_bae import (
     models,
 )
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
+from gpflow_bae.mcmc import SamplingAlgorithm
 
 __all__ = ["MODELS", "VARIATIONAL", "Plan", "build_model"]
 
@@ -39,7 +40,8 @@ class Plan(plans.Plan):
     model: str
     regime: tuple[tuple[str, int], ...]  # phases: "VAE", "GP" or "joint", and their epochs
     variational: inference.VariationalSettings
-    sampler: inference.AmortizedSettings | None
+    schedule: inference.AmortizedSettings | None = None
+    sampler: SamplingAlgorithm | None = None
     latent_dim: int = 16
     object_dim: int = 8
     inducing_per_view: int = 2

@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.rotated_mnist.models import Plan
 from gpflow_bae import inference
+from gpflow_bae.mcmc import adaptive_sghmc
 
 __all__ = ["ELBO_MODELS", "make_objective", "make_plan", "parse_regime"]
 
@@ -82,6 +83,7 @@ def make_plan(
     objective: inference.Objective | None = None,
     batch_size: int | None = None,
     fit: dict[str, Any] | None = None,
+    schedule: dict[str, Any] | None = None,
     sampler: dict[str, Any] | None = None,
     **changes: Any,
 ) -> Plan:
@@ -92,7 +94,8 @@ def make_plan(
     :param batch_size: of the fit and of the chain.
     :param fit: fields of :class:`~gpflow_bae.inference.VariationalSettings`; a ``batch_size`` of
         None there takes all points in every step, so that the bound is Titsias's.
-    :param sampler: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
+    :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
+    :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`.
     :param changes: fields of :class:`Plan`.
     """
     epochs = (_PAPER_EPOCHS if preset == "paper" else _QUICK_EPOCHS)[model]
@@ -105,21 +108,19 @@ def make_plan(
         "objective": objective or make_objective(model),
     }
     variational = inference.VariationalSettings(**(chosen | (fit or {})))
-    settings = None
     if sampled:
         quick = {"burnin": 1000, "num_samples": 40, "thinning": 50}
         paper = {"burnin": 1500, "num_samples": 200, "thinning": 800}
         common = {
-            "step_size": 0.01,
-            "momentum_decay": 0.01,
             "batch_size": batch_size or 512,
             "encoder_batch_size": 256,
             "steps_per_batch": 1,
-            "noise": "binomial",
         }
-        chosen = common | (paper if preset == "paper" else quick) | (sampler or {})
-        settings = inference.AmortizedSettings(**chosen)
+        chosen = common | (paper if preset == "paper" else quick) | (schedule or {})
+        changes["schedule"] = inference.AmortizedSettings(**chosen)
+        steps = {"step_size": 0.01, "momentum_decay": 0.01, "noise": "binomial"}
+        changes["sampler"] = adaptive_sghmc.build(**(steps | (sampler or {})))
     if model == "sgp_bae":
         # Every view with eight object vectors spans the kernel, and FITC leaves no residual.
         changes = {"inducing_per_view": 8} | changes
-    return Plan(model, parse_regime(regime or epochs.split()), variational, settings, **changes)
+    return Plan(model, parse_regime(regime or epochs.split()), variational, **changes)

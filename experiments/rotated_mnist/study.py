@@ -169,7 +169,8 @@ def _sample(
     posterior = inference.sample_amortized(
         model,
         _train_arrays(data),
-        plan.sampler,
+        plan.schedule,
+        sampler=plan.sampler,
         warm_start=warm_start,
         max_samples=max_samples,
         **options.arguments("chain"),
@@ -224,7 +225,7 @@ def _along_the_chain(
     plan: Plan, posterior: Posterior, data: RotatedMNIST, curves: dict[str, list[float]]
 ) -> dict[str, list[float]]:
     """Test error of the running average over samples, on the clock of the whole run."""
-    assert plan.sampler is not None
+    assert plan.schedule is not None
     means = [
         posterior.select([s]).predict(data.test.X[None], num_codes=2).mean[0]
         for s in range(posterior.num_samples)
@@ -232,7 +233,7 @@ def _along_the_chain(
     errors = [scores.mean_squared_error(m, data.test.Y) for m in means]
     total = np.cumsum(means, axis=0) / np.arange(1, len(means) + 1)[:, None, None]
     averaged = [scores.mean_squared_error(m, data.test.Y) for m in total]
-    rounds = plan.sampler.burnin_rounds + plan.sampler.rounds_per_sample * np.arange(
+    rounds = plan.schedule.burnin_rounds + plan.schedule.rounds_per_sample * np.arange(
         1, len(means) + 1
     )
     share = rounds / rounds[-1]

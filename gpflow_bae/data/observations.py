@@ -8,7 +8,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..base import Batch
+from ..base import Batch, Cells
 from .sparse_table import SparseTable
 
 __all__ = ["Observations", "check_columns", "mask_missing", "prepare_data"]
@@ -80,8 +80,7 @@ class Observations(NamedTuple):
             return batch._replace(
                 Y=tf.gather(batch.Y, columns, axis=-1),
                 mask=None if batch.mask is None else tf.gather(batch.mask, columns, axis=-1),
-                columns=columns,
-                weights=tf.constant(share, batch.Y.dtype),
+                cells=Cells(columns, tf.constant(share, batch.Y.dtype)),
             )
         if indices is None:
             return Batch(self.X, self.Y, self.mask)
@@ -196,7 +195,7 @@ def prepare_data(
             f"Y has no observation at all in column(s) {empty_columns.tolist()}; drop those "
             "columns."
         )
-    width = getattr(model.decoder, "output_dim", Y.shape[-1])
+    width = model.decoder.output_dim
     if width != Y.shape[-1]:
         raise ValueError(
             f"decoder returns {width} outputs per point, but Y has P = {Y.shape[-1]} columns; "
@@ -239,7 +238,7 @@ def check_columns(model: Any, data: Any, num_columns: int | None) -> None:
         raise ValueError(
             "num_columns is for complete columns; a SparseTable has max_entries instead."
         )
-    if not getattr(model, "splits_over_outputs", False):
+    if not model.splits_over_outputs:
         raise ValueError(
             f"The bound of {type(model).__name__} does not split over outputs: set num_columns to "
             "None."

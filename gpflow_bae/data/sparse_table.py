@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..base import Batch
+from ..base import Batch, Cells, VariationalModel
 
 __all__ = ["SparseTable"]
 
@@ -110,10 +110,8 @@ class SparseTable:
 
         :raises ValueError: for those, or a batch size out of range.
         """
-        posterior = getattr(model, "posterior", None)
-        if not getattr(model, "splits_over_outputs", False) or getattr(
-            posterior, "is_amortized", True
-        ):
+        sees_cells = isinstance(model, VariationalModel) and model.splits_over_outputs
+        if not sees_cells or model.is_amortized:
             raise ValueError(
                 "A SparseTable is for GPLVMs with free-form codes: an encoder network wants "
                 f"complete rows, and {type(model).__name__} has one. Give (None, Y) instead."
@@ -163,6 +161,5 @@ class SparseTable:
             scale,
             scale,
             indices,
-            columns=tf.gather(self._columns, positions),
-            weights=weights[None, :, None],
+            cells=Cells(tf.gather(self._columns, positions), weights[None, :, None]),
         )

@@ -23,7 +23,6 @@ class FreeFormEncoder(BaseGaussianEncoder):
     given the training data. Its gap to an amortised encoder is the cost of amortisation.
     """
 
-    takes_mask = False
     takes_indices = True
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
 import gpflow
@@ -15,15 +15,14 @@ from gpflow.base import TensorType
 
 from ..keras_module import KerasModule
 from ..mcmc.noise import standard_noise
-from .inputs import append_mask
+from .base import DensityEncoder, Noise, RowCodes, append_mask
 
 __all__ = ["BaseGaussianEncoder", "GaussianEncoder"]
 
 
-class BaseGaussianEncoder(gpflow.Module, ABC):
+class BaseGaussianEncoder(DensityEncoder):
     """Any encoder whose call returns mean and variance of the codes: it has draws and a density."""
 
-    latent_dim: int
     min_variance: float
     max_variance: float
 
@@ -63,6 +62,11 @@ class BaseGaussianEncoder(gpflow.Module, ABC):
         mean, variance = self(Y, mask=mask, **side)
         density = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(latents)
         return tf.reduce_sum(density, -1)
+
+    def codes_of_rows(
+        self, Y: tf.Tensor, mask: tf.Tensor | None, noise: Noise, num_draws: int
+    ) -> RowCodes:
+        return RowCodes.gaussian(*self(Y, **self.side_inputs(mask)), noise, num_draws)
 
 
 class GaussianEncoder(KerasModule, BaseGaussianEncoder):

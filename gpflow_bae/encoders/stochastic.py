@@ -12,12 +12,12 @@ from gpflow.base import TensorType
 
 from ..keras_module import KerasModule
 from ..mcmc.noise import standard_noise
-from .inputs import append_mask
+from .base import Encoder, Noise, RowCodes, append_mask
 
 __all__ = ["StochasticEncoder"]
 
 
-class StochasticEncoder(KerasModule):
+class StochasticEncoder(KerasModule, Encoder):
     """latents = f([y, epsilon]), epsilon ~ N(0, I): an implicit distribution over codes.
 
     Tran et al. (2023), section 3.2, with epsilon of the shape of y; here its width is free. The
@@ -87,3 +87,13 @@ class StochasticEncoder(KerasModule):
         Y = tf.convert_to_tensor(Y)
         shape = tf.concat([tf.shape(Y)[:-1], [self.noise_dim]], 0)
         return self(Y, standard_noise(shape, seed, Y.dtype), mask)
+
+    def codes_of_rows(
+        self, Y: tf.Tensor, mask: tf.Tensor | None, noise: Noise, num_draws: int
+    ) -> RowCodes:
+        shape = tf.stack([num_draws, tf.shape(Y)[0], self.noise_dim])
+        shared = tf.broadcast_to(noise((num_draws, 1, self.noise_dim), Y.dtype), shape)
+        seen = mask if mask is None else tf.repeat(mask[None], num_draws, 0)
+        draws = self(tf.repeat(Y[None], num_draws, 0), shared, seen)
+        mean, variance = tf.nn.moments(draws, axes=[0])
+        return RowCodes(mean, variance, draws)

@@ -42,7 +42,7 @@ def fit(
     model = build_model(plan, table)
     data: Any = prepare_data(model, (table.X, standardiser.transform(table.Y)))
     options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
-    if plan.sampler is None:
+    if plan.schedule is None:
         started = time.perf_counter()
         losses = inference.fit_variational(
             model,
@@ -61,7 +61,8 @@ def fit(
     return inference.sample_amortized(
         model,
         data,
-        plan.sampler,
+        plan.schedule,
+        sampler=plan.sampler,
         warm_start=warm_start(plan, model, table),
         out_dir=None if out_dir is None else out_dir / "chain",
         resume=resume,

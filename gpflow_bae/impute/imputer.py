@@ -188,7 +188,7 @@ class Imputer:
         posterior = self._fitted()
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        engines = ("variational", "sampler")
+        engines = ("variational", "schedule", "sampler")
         inducing = posterior.model.latent_prior.inducing_variable.Z
         box = inducing.transform
         record = {

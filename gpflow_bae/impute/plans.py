@@ -21,6 +21,7 @@ from .. import (
     models,
 )
 from ..data import MultiOutputTable
+from ..mcmc import SamplingAlgorithm, adaptive_sghmc
 
 __all__ = [
     "MODELS",
@@ -36,15 +37,6 @@ __all__ = [
 MODELS = ("sgp_vae", "gp_vae", "sgp_bae", "dsgp_bae")
 NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
 VARIATIONAL = ("sgp_vae", "gp_vae")
-
-_SAMPLER: dict[str, Any] = {
-    "step_size": 0.005,
-    "momentum_decay": 0.05,
-    "encoder_loss": "energy",
-    "burnin": 1500,
-    "num_samples": 40,
-    "thinning": 50,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +63,8 @@ class Plan:
     hidden_variance: float = 0.05  # of what a deep prior adds to the inputs, in their units squared
     nugget: float | None = None  # the same of a variational one; None: none, as published
     variational: inference.VariationalSettings = inference.VariationalSettings()
-    sampler: inference.AmortizedSettings | None = None
+    schedule: inference.AmortizedSettings | None = None  # of a chain, like its sampler
+    sampler: SamplingAlgorithm | None = None
 
     def __post_init__(self) -> None:
         for name, choices in (("model", MODELS), ("net", NETS)):
@@ -84,12 +77,15 @@ class Plan:
     @property
     def temperature(self) -> float | None:
         """None for a variational model, which has none."""
-        return None if self.sampler is None else self.sampler.temperature
+        return None if self.sampler is None else self.sampler.settings.get("temperature", 1.0)
 
     def describe(self) -> dict[str, Any]:
         """The settings as plain values."""
         settings = dataclasses.asdict(self)
         settings["variational"]["objective"] = type(self.variational.objective).__name__
+        schedule = settings.pop("schedule")
+        if self.sampler is not None:
+            settings["sampler"] = schedule | dict(self.sampler.settings)
         return settings
 
 
@@ -99,6 +95,7 @@ def make_plan(
     num_steps: int = 1500,
     learning_rate: float = 5e-3,
     batch_size: int | None = None,
+    schedule: Mapping[str, Any] | None = None,
     sampler: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Plan:
@@ -106,8 +103,9 @@ def make_plan(
 
     :param num_steps, learning_rate, batch_size: of the variational fit; a sampled model starts
         from one.
-    :param sampler: fields of :class:`~gpflow_bae.inference.AmortizedSettings` that differ from
-        1500 rounds of burn-in and 40 samples; no meaning for a variational model.
+    :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings` that differ from
+        1500 steps of burn-in and 40 samples, 50 steps apart; no meaning for a variational model.
+    :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`; no meaning either.
     :param fields: of :class:`Plan`.
     """
     sampled = model not in VARIATIONAL
@@ -118,10 +116,11 @@ def make_plan(
         batch_size=batch_size,
         prior_on_parameters=sampled,
     )
-    settings = None
     if sampled:
-        settings = inference.AmortizedSettings(**(_SAMPLER | dict(sampler or {})))
-    return Plan(model=model, variational=variational, sampler=settings, **fields)
+        rounds = {"num_samples": 40, "thinning": 50} | dict(schedule or {})
+        fields["schedule"] = inference.AmortizedSettings(**rounds)
+        fields["sampler"] = adaptive_sghmc.build(**(sampler or {}))
+    return Plan(model=model, variational=variational, **fields)
 
 
 def plan_for_table(

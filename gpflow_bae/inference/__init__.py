@@ -14,7 +14,7 @@ from .tempered import TemperedChain, TemperedSampling, TemperedTrace
 from .tempered_sampling import sample_tempered
 from .tempered_settings import METHODS as TEMPERED_METHODS
 from .tempered_settings import TemperedSettings
-from .variational import VariationalFit, fit_variational, variational_loss
+from .variational import VariationalFit, fit_variational
 from .weight_sampling import WeightSampling
 
 __all__ = [
@@ -49,5 +49,4 @@ __all__ = [
     "sample_tempered",
     "sampling_algorithm",
     "smoothest_projections",
-    "variational_loss",
 ]

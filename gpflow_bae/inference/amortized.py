@@ -16,10 +16,9 @@ import tensorflow as tf
 from .. import functional
 from ..base import Batch
 from ..data import draw_indices
-from ..encoders import side_inputs
 from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
-from ..models.autoencoder import State as ModelState
+from ..models import State as ModelState
 from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
@@ -60,7 +59,7 @@ class AmortizedSampling(ChainSampling):
         if latents is None:
             latents = self._draw_codes(self.model.encoder, self.data.gather(None), seed)
         latents = tf.cast(latents, gpflow.default_float())
-        latents = self.model.whiten(self.data.X, latents)
+        latents = self.model.to_whitened(self.data.X, latents)
         values = functional.unconstrained_values(self.parameters)
         return Chain(self._sampler_state(Point(values, latents)), self.encoder_fit.initial_state())
 
@@ -69,7 +68,7 @@ class AmortizedSampling(ChainSampling):
 
     @staticmethod
     def _draw_codes(encoder: Any, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
-        return encoder.sample(batch.Y, seed, **side_inputs(encoder, batch.mask))
+        return encoder.sample(batch.Y, seed, **encoder.side_inputs(batch.mask))
 
     def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor:
         """The codes of all points [T, N, L]; ``seed`` of draws of the prior, if it makes some."""
@@ -77,14 +76,14 @@ class AmortizedSampling(ChainSampling):
         if not self.model.whitened_codes:
             return position.codes
         bound = self.model.bind(position.parameters, seed=seed)
-        return bound.colour(self.data.X, position.codes)
+        return bound.from_whitened(self.data.X, position.codes)
 
     def target(self, batch: Batch) -> Target:
         """What a sampler may ask while it sees ``batch``."""
 
         def gradient(position: Point, seed: tf.Tensor) -> Point:
             prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
-            return self.log_density_gradient(position, batch._replace(seed=prior_seed))
+            return self.log_density_gradient(position, batch, prior_seed)
 
         return Target(
             gradient,
@@ -94,16 +93,20 @@ class AmortizedSampling(ChainSampling):
             ),
         )
 
-    def log_density_gradient(self, position: Point, batch: Batch) -> Point:
+    def log_density_gradient(
+        self, position: Point, batch: Batch, seed: tf.Tensor | None = None
+    ) -> Point:
         """Gradient of the log posterior, estimated from ``batch``, in one backward pass.
 
         The parameters' gradient carries N/B. A code's own conditional does not: only its own
         point informs it (the paper's eq. 3 and code scale it too; ``scale_codes``).
+
+        :param seed: of draws of the prior, if it makes some; None for its own.
         """
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(position)
             state = ModelState(*position)
-            objective = batch.scale * self.model.log_likelihood(state, batch)
+            objective = batch.scale * self.model.log_likelihood(state, batch, seed)
             objective += self.model.log_prior(state)
         gradient = tape.gradient(objective, position)
         if self.settings.scale_codes:
@@ -126,18 +129,18 @@ class AmortizedSampling(ChainSampling):
             steps = settings.num_sampler_steps
             state = self._steps(state, data.gather(indices), seeds[2], first, adapt, steps)
         batch = data.gather(indices)
-        batch = batch._replace(seed=tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox"))
+        prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
         position = state.position
         latents = position.codes
         if self.model.whitened_codes:
-            bound = self.model.bind(position.parameters, seed=batch.seed)
-            latents = bound.colour(batch.X, latents)
+            bound = self.model.bind(position.parameters, seed=prior_seed)
+            latents = bound.from_whitened(batch.X, latents)
         encoder, loss = self.encoder_fit.fit(chain.encoder, batch, latents, seeds[1], seeds[3])
         point = ModelState(*position)
         statistics = self.statistics(
             state,
             self.model.log_prior(point),
-            batch.scale * self.model.log_likelihood(point, batch),
+            batch.scale * self.model.log_likelihood(point, batch, prior_seed),
             loss,
         )
         return Chain(self._scatter(store, state, indices), encoder), statistics

@@ -31,7 +31,7 @@ class BoundSampling(ChainSampling):
     def __init__(self, model: VariationalAutoencoder, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`."""
         super().__init__(model, *arguments, **options)
-        self.encoder_fit = EncoderFit(model.encoder, self.settings)
+        self.encoder_fit = EncoderFit(model.guide, self.settings)
 
     def _check_sampler(self) -> None:
         super()._check_sampler()

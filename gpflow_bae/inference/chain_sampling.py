@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from ..base import Batch
 from ..data import Observations, draw_indices
-from ..mcmc import State
+from ..mcmc import State, adaptive_sghmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..tracing import compiled
 from .chains import chain_seeds, map_chains, of_chain, stack_chains
@@ -70,16 +70,17 @@ class ChainSampling(Algorithm):
         jit_compile: bool = False,
     ):
         """
-        :param sampler: any :class:`~gpflow_bae.mcmc.SamplingAlgorithm`; None for the adaptive
-            SGHMC of ``settings``.
+        :param sampler: any :class:`~gpflow_bae.mcmc.SamplingAlgorithm`; None for the published
+            one, adaptive SGHMC with its defaults.
         :param seed: of the first chain; the others have the numbers that follow.
         :raises ValueError: for fewer chains than one, point estimates that name no parameter, or a
             sampler that cannot be used here.
+        :raises TypeError: for a ``sampler`` that is none.
         """
         if num_chains < 1:
             raise ValueError(f"num_chains must be at least 1, got {num_chains}.")
         self.model, self.data, self.settings = model, data, settings
-        self.sampler = settings.default_sampler() if sampler is None else sampler
+        self.sampler = adaptive_sghmc.build() if sampler is None else sampler
         self.num_chains, self.seed = int(num_chains), int(seed)
         self.num_steps = settings.num_rounds
         self.paths: tuple[str, ...] = model.sampled_paths
@@ -91,6 +92,11 @@ class ChainSampling(Algorithm):
 
     def _check_sampler(self) -> None:
         settings, sampler = self.settings, self.sampler
+        if not isinstance(sampler, SamplingAlgorithm):
+            raise TypeError(
+                "sampler must be a SamplingAlgorithm, which a sampler's build makes, such as "
+                f"gpflow_bae.mcmc.sghmc.build(step_size=0.01); got {sampler!r}."
+            )
         for start in settings.point_estimates:
             if not any(path.startswith(start) for path in self.paths):
                 raise ValueError(
@@ -299,7 +305,7 @@ class ChainSampling(Algorithm):
         if state.encoder:
             arrays |= {
                 f"encoder/{path}": w.numpy()
-                for path, w in zip(self.model.encoder_paths, state.encoder.weights, strict=True)
+                for path, w in zip(self.model.amortized.paths, state.encoder.weights, strict=True)
             }
         codes = [
             self.codes(of_chain(state, c), self.seed_of(c, number - 1))
@@ -311,18 +317,13 @@ class ChainSampling(Algorithm):
     def assign(self, state: Chain) -> None:
         """Leave the model at the first chain's parameters and encoder."""
         chain = of_chain(state, 0)
-        for parameter, value in zip(
-            self.parameters, chain.sampler.position.parameters, strict=True
-        ):
-            parameter.unconstrained_variable.assign(value)
+        self.model.sampled.assign(chain.sampler.position.parameters)
         if chain.encoder:
-            variables = self.model.encoder_variables
-            for variable, weight in zip(variables, chain.encoder.weights, strict=True):
-                variable.assign(weight)
+            self.model.amortized.assign(chain.encoder.weights)
 
     @property
     def _names(self) -> Mapping[str, Sequence[str]]:
-        weights = getattr(self.model, "encoder_paths", ())
+        weights = self.model.amortized.paths
         names = ("parameters", "weights", "first", "second")  # Adam's moments are of the weights
         return dict(zip(names, (self.paths, weights, weights, weights), strict=True))
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from .. import functional
 from ..base import Batch
+from ..parameter_set import ParameterSet
 from . import adam
 from .encoder_losses import encoder_loss
 from .loops import repeat
@@ -30,17 +31,16 @@ class EncoderFit:
 
     def __init__(self, encoder: gpflow.Module, settings: AmortizedSettings):
         self.encoder, self.settings = encoder, settings
-        self.paths = tuple(gpflow.utilities.parameter_dict(encoder))
+        self.parameters = ParameterSet(encoder)
 
     def initial_state(self) -> EncoderState:
         """The encoder as it stands, and Adam at rest."""
-        parameters = gpflow.utilities.parameter_dict(self.encoder).values()
-        weights = functional.unconstrained_values(list(parameters))
+        weights = self.parameters.values()
         return EncoderState(weights, adam.init(weights))
 
     def at(self, weights: Sequence[tf.Tensor]) -> Any:
         """The encoder with other weights."""
-        return functional.functional_copy(self.encoder, dict(zip(self.paths, weights, strict=True)))
+        return functional.functional_copy(self.encoder, self.parameters.constrained(weights))
 
     def apply(self, state: EncoderState, gradients: Sequence[tf.Tensor | None]) -> EncoderState:
         """One step of Adam down a gradient."""

@@ -7,28 +7,26 @@ encoder's spread collapses.
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..encoders import BaseGaussianEncoder, side_inputs
+from ..encoders import DensityEncoder, Encoder
 
 __all__ = ["ENCODER_LOSSES", "check_encoder_loss", "encoder_loss"]
 
 ENCODER_LOSSES = ("energy", "mse", "nll")
 
 
-def check_encoder_loss(kind: str, encoder: Any) -> None:
+def check_encoder_loss(kind: str, encoder: Encoder) -> None:
     """Refuse an unknown loss, ``nll`` without a density, and an encoder without observations."""
     if kind not in ENCODER_LOSSES:
         raise ValueError(f"encoder_loss must be one of {ENCODER_LOSSES}, got {kind!r}.")
-    if kind == "nll" and not hasattr(encoder, "log_prob"):
+    if kind == "nll" and not isinstance(encoder, DensityEncoder):
         raise ValueError(
             f'encoder_loss="nll" needs an encoder with a density, and {type(encoder).__name__} '
             'has none; use "energy".'
         )
-    if getattr(encoder, "takes_indices", False):
+    if encoder.takes_indices:
         raise ValueError(
             f"{type(encoder).__name__} holds codes of the training data, which this model samples "
             "itself; give it an encoder of observations."
@@ -42,7 +40,7 @@ def _norm(difference: tf.Tensor) -> tf.Tensor:
 
 
 def encoder_loss(
-    encoder: BaseGaussianEncoder | Any,
+    encoder: Encoder,
     Y: TensorType,
     latents: TensorType,
     seed: TensorType,
@@ -61,8 +59,9 @@ def encoder_loss(
     :param mask: [batch..., N, P], True where observed, for an encoder that takes it; None where
         nothing is missing.
     """
-    side = side_inputs(encoder, mask)
+    side = encoder.side_inputs(mask)
     if kind == "nll":
+        assert isinstance(encoder, DensityEncoder)
         return -tf.reduce_mean(encoder.log_prob(Y, latents, **side))
     first = encoder.sample(Y, seed, **side)
     latents = tf.cast(latents, first.dtype)

@@ -9,10 +9,11 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..base import Batch, VariationalTerms
+from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..data import Observations, SparseTable, mask_missing
-from ..encoders import FreeFormEncoder, PointPosterior
-from ..latent_priors import StandardNormal
+from ..encoders import FreeFormEncoder
+from ..guides import BoundGuide, FlowGuide
+from ..models import StochasticGPLVM
 from ..posteriors import GPLVMPosterior
 from .settings import VariationalSettings
 from .variational import fit_variational
@@ -23,39 +24,39 @@ _NUM_CANDIDATES = 200
 _DEFAULT = VariationalSettings(num_steps=500, learning_rate=0.05, final_learning_rate_fraction=0.05)
 
 
-class _FrozenGPLVM:
+class _FrozenGPLVM(VariationalModel):
     """The bound of new rows as a function of their codes' posterior alone."""
 
-    needs_inputs, splits_over_points, splits_over_outputs = False, True, True
-    latent_prior_name = "StandardNormal"
-    prior_parameters: tuple[Any, ...] = ()
-    latent_prior_variables: tuple[Any, ...] = ()
+    splits_over_outputs = True
+    is_amortized = False
 
-    def __init__(self, model: Any, posterior: PointPosterior):
-        self.model, self.posterior = model, posterior
-        self.decoder, self.latent_prior = model.decoder, StandardNormal(posterior.latent_dim)
-        self.observation_likelihood = model.observation_likelihood
+    def __init__(self, model: StochasticGPLVM, guide: BoundGuide):
+        self.model, self.guide, self.decoder = model, guide, model.decoder
+
+    @property
+    def observation_likelihood(self) -> Any:
+        return self.model.observation_likelihood
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
-        return self.posterior.row_variables
+        return self.guide.row_variables
 
     @property
     def row_variables(self) -> tuple[tf.Variable, ...]:
-        return self.posterior.row_variables
+        return self.guide.row_variables
 
-    def snapshot(self, data: Any) -> None:
-        return None
-
-    def terms(self, batch: Batch, seed: tf.Tensor) -> VariationalTerms:
-        draws = self.posterior.draw(batch, self.latent_prior, self.model.num_draws, seed)
-        mean, variance = self.decoder.moments(draws.latents, batch.columns)
+    def terms(
+        self, batch: Batch, seed: tf.Tensor, snapshot: Snapshot | None = None
+    ) -> VariationalTerms:
+        draws = self.guide.draw(self.model.latent_prior, batch, self.model.num_draws, seed)
+        columns = None if batch.cells is None else batch.cells.columns
+        mean, variance = self.decoder.moments(draws.latents[:, 0], columns)
         expected = self.model.expected_log_density(mean, variance, batch)
         return VariationalTerms(expected, draws.divergence, tf.reduce_mean(mean, 0, keepdims=True))
 
 
 def latents_for_new(
-    model: Any,
+    model: StochasticGPLVM,
     Ynew: Any,
     settings: VariationalSettings | None = None,
     *,
@@ -75,15 +76,15 @@ def latents_for_new(
         observation, about which nothing but the prior is known.
     """
     data = Ynew if isinstance(Ynew, SparseTable) else _prepare(model, Ynew)
-    if model.posterior.is_amortized:
+    if model.is_amortized:
         return GPLVMPosterior(model, data)
     start = _best_candidates(model, data, seed)
     encoder = FreeFormEncoder(1, data.num_items, model.latent_dim, start[None], 0.1)
-    posterior = copy.copy(model.posterior)  # shares the flow
-    posterior.encoder = encoder
-    frozen = _FrozenGPLVM(model, posterior)
+    guide = copy.copy(model.guide)  # shares the flow
+    guide.encoder = encoder
+    frozen = _FrozenGPLVM(model, guide)
     fit_variational(frozen, data, settings or _DEFAULT, seed=seed, progress=progress)
-    return GPLVMPosterior(model, data, posterior)
+    return GPLVMPosterior(model, data, guide)
 
 
 def _prepare(model: Any, Ynew: Any) -> Observations:
@@ -104,21 +105,22 @@ def _prepare(model: Any, Ynew: Any) -> Observations:
 
 def _best_candidates(model: Any, data: Any, seed: int) -> np.ndarray:
     """For each row the base code [N, L], of training rows, under which it is likeliest."""
-    means = np.asarray(model.posterior.encoder.mean)
+    means = np.asarray(model.guide.encoder.mean)
     rng = np.random.default_rng(seed)
     chosen = rng.choice(len(means), min(_NUM_CANDIDATES, len(means)), replace=False)
     base = tf.constant(means[chosen], gpflow.default_float())
-    flow = getattr(model.posterior, "flow", None)
-    codes = base if flow is None else flow.forward(base)
+    codes = model.guide.flow.forward(base) if isinstance(model.guide, FlowGuide) else base
     mean, variance = model.predict_f(codes)  # [C, P]
     best = []
     for start in range(0, data.num_items, 256):
         rows = tf.range(start, min(start + 256, data.num_items))
         batch = data.gather(rows)
-        if batch.columns is None:
+        if batch.cells is None:
             f_mean, f_variance = mean[:, None], variance[:, None]  # [C, 1, P]
         else:
-            f_mean, f_variance = (tf.gather(v, batch.columns, axis=1) for v in (mean, variance))
+            f_mean, f_variance = (
+                tf.gather(v, batch.cells.columns, axis=1) for v in (mean, variance)
+            )
         shape = tf.concat([tf.shape(f_mean)[:1], tf.shape(batch.Y)[1:]], 0)
         f_mean, f_variance = (tf.broadcast_to(v, shape) for v in (f_mean, f_variance))
         scores = model.expected_entries(f_mean, f_variance, batch)

@@ -31,14 +31,24 @@ Start: TypeAlias = WarmStart | PriorMeanStart
 
 
 def sampling_algorithm(model: Any) -> type[ChainSampling]:
-    """How a model's posterior is explored."""
+    """How a model's posterior is explored.
+
+    :raises TypeError: for a model that no engine here explores.
+    """
+    if isinstance(model, BayesianAutoencoder):
+        return AmortizedSampling
+    if isinstance(model, VariationalAutoencoder):
+        return BoundSampling
     if isinstance(model, TemperedBAE):
         return WeightSampling
-    return BoundSampling if isinstance(model, VariationalAutoencoder) else AmortizedSampling
+    raise TypeError(
+        "sample_amortized takes a BayesianAutoencoder (SGPBAE, ...), a VariationalAutoencoder or a "
+        f"TemperedBAE, got {type(model).__name__}."
+    )
 
 
 def sample_amortized(
-    model: BayesianAutoencoder | TemperedBAE,
+    model: BayesianAutoencoder | VariationalAutoencoder | TemperedBAE,
     data: Any,
     settings: AmortizedSettings | str = "quick",
     *,
@@ -66,7 +76,7 @@ def sample_amortized(
     :param settings: the schedule of rounds, an :class:`AmortizedSettings`, or the preset
         ``"quick"`` or ``"paper"``.
     :param sampler: any sampler of :mod:`gpflow_bae.mcmc`, such as ``mcmc.sghmc.build(...)``, or one
-        of your own; None for the published one with the step size of ``settings``.
+        of your own; None for the preset's, or the published one, ``adaptive_sghmc.build()``.
     :param num_chains: C chains in one program, each with a start, a seed and an encoder of its own.
         Chain c is, bit by bit, the run with ``num_chains=1`` and ``seed + c``.
     :param seed: of everything random; equal seeds give equal chains.
@@ -85,10 +95,12 @@ def sample_amortized(
     :raises ValueError: for data that do not fit the model (see
         :func:`~gpflow_bae.data.prepare_data`), a sampler or starts that do not fit the settings, or
         an ``out_dir`` with another run in it.
+    :raises TypeError: for a ``sampler`` that is no ``SamplingAlgorithm``.
     :raises FloatingPointError: if a chain diverges; says what became non-finite.
     """
     if isinstance(settings, str):
-        settings = amortized_preset(settings)
+        settings, of_preset = amortized_preset(settings)
+        sampler = of_preset if sampler is None else sampler
     if max_samples is not None and max_samples < 1:
         raise ValueError(f"max_samples must be at least 1, got {max_samples}.")
     starts = _starts(warm_start, num_chains)

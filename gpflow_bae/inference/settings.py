@@ -7,8 +7,6 @@ from typing import Literal
 
 from ..mcmc import adaptive_sghmc
 from ..mcmc.algorithm import SamplingAlgorithm
-from ..mcmc.noise import KINDS
-from ..mcmc.types import validate
 from .encoder_losses import ENCODER_LOSSES
 from .objectives import EvidenceLowerBound, Objective
 
@@ -69,7 +67,7 @@ class VariationalSettings:
 
 @dataclasses.dataclass(frozen=True)
 class AmortizedSettings:
-    """How Algorithm 1 of Tran et al. (2023) is run; steps are SG-MCMC steps.
+    """How rounds of Algorithm 1 of Tran et al. (2023) are made; steps are those of any sampler.
 
     The published Algorithm 1 is ``codes="encoder"``, ``encoder_loss="mse"``.
     """
@@ -83,17 +81,10 @@ class AmortizedSettings:
     num_samples: int = 100
     thinning: int = 400
     """SG-MCMC steps between samples, rounded to whole rounds."""
-    step_size: float = 0.005
-    momentum_decay: float = 0.05
-    temperature: float = 1.0
-    """The posterior is temperature 1; the released code's is 1 / (N P_tasks), 1 over all points."""
     point_estimates: tuple[str, ...] = ()
     """Beginnings of the paths of parameters that are optimised instead of sampled, at temperature
     0 in the same steps: ``(".decoder",)`` or ``(".latent_prior",)`` is an ablation of the paper
     (appendix F)."""
-    subtract_gradient_noise: bool = False
-    """Eq. 17's -eta^4 term; refused where it makes a variance negative."""
-    noise: Literal["gaussian", "binomial"] = "gaussian"
     codes: Literal["encoder", "carried"] = "carried"
     """Where a round's codes start: where the chain left them, or at a fresh draw of the encoder
     (Algorithm 1). Carried codes make the chain an ordinary SG-MCMC that the encoder follows. A
@@ -126,11 +117,6 @@ class AmortizedSettings:
             "batch_size",
             "encoder_batch_size",
         )
-        validate(
-            step_size=self.step_size,
-            momentum_decay=self.momentum_decay,
-            temperature=self.temperature,
-        )
         for name in ("num_encoder_steps", "burnin"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
@@ -138,8 +124,6 @@ class AmortizedSettings:
             raise ValueError(
                 f"encoder_loss must be one of {ENCODER_LOSSES}, got {self.encoder_loss!r}."
             )
-        if self.noise not in KINDS:
-            raise ValueError(f"noise must be one of {KINDS}, got {self.noise!r}.")
         if self.steps_per_batch is not None:
             if self.codes != "carried":
                 raise ValueError('steps_per_batch needs codes="carried", which belong to points.')
@@ -150,16 +134,6 @@ class AmortizedSettings:
                 )
         if self.codes not in ("encoder", "carried"):
             raise ValueError(f'codes must be "encoder" or "carried", got {self.codes!r}.')
-
-    def default_sampler(self) -> SamplingAlgorithm:
-        """The published sampler, scale-adapted SGHMC, with these settings."""
-        return adaptive_sghmc.build(
-            step_size=self.step_size,
-            momentum_decay=self.momentum_decay,
-            temperature=self.temperature,
-            noise=self.noise,
-            subtract_gradient_noise=self.subtract_gradient_noise,
-        )
 
     @property
     def burnin_rounds(self) -> int:
@@ -177,16 +151,17 @@ class AmortizedSettings:
         return self.burnin_rounds + self.num_samples * self.rounds_per_sample
 
 
-def amortized_preset(name: str) -> AmortizedSettings:
-    """``"paper"``: the moving-ball settings of Tran et al. (2023). ``"quick"``: minutes."""
+def amortized_preset(name: str) -> tuple[AmortizedSettings, SamplingAlgorithm]:
+    """``"paper"``: the moving-ball settings of Tran et al. (2023). ``"quick"``: minutes.
+
+    :return: the schedule of rounds, and the sampler.
+    :raises ValueError: for another name.
+    """
     if name == "paper":
-        return AmortizedSettings()
+        return AmortizedSettings(), adaptive_sghmc.build()
     if name == "quick":
-        return AmortizedSettings(
-            burnin=1000,
-            num_samples=40,
-            thinning=50,
-            noise="binomial",
-            encoder_batch_size=256,
+        settings = AmortizedSettings(
+            burnin=1000, num_samples=40, thinning=50, encoder_batch_size=256
         )
+        return settings, adaptive_sghmc.build(noise="binomial")
     raise ValueError(f'The presets are "quick" and "paper", got {name!r}.')

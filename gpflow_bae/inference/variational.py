@@ -10,51 +10,17 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.base import TensorType
 
 from .. import functional
 from ..base import Batch, VariationalModel
 from ..data import Observations, SparseTable, check_columns, draw_indices, prepare_data
 from .checkpoints import RunDirectory
-from .objectives import EvidenceLowerBound, Objective
 from .optimisation import Optimisation, cosine_decay
 from .row_adam import RowAdam
 from .run import run
 from .settings import VariationalSettings
 
-__all__ = ["VariationalFit", "fit_variational", "variational_loss"]
-
-
-def variational_loss(
-    model: VariationalModel,
-    data: Observations,
-    indices: tf.Tensor | None,
-    seed: TensorType,
-    prior_on_parameters: bool = True,
-) -> tf.Tensor:
-    """-(N/B ELBO(batch) + log prior of the parameters) / number of points."""
-    batch, objective = data.gather(indices, seed=seed), EvidenceLowerBound()
-    loss, _ = _loss(model, batch, seed, objective, (), prior_on_parameters)
-    return loss / float(data.num_points)
-
-
-def _loss(
-    model: VariationalModel,
-    batch: Batch,
-    seed: TensorType,
-    objective: Objective,
-    state: Any,
-    prior_on_parameters: bool,
-) -> tuple[tf.Tensor, Any]:
-    """N/B loss(batch) - log prior of the parameters, and the objective's next state."""
-    terms = model.terms(batch, seed)
-    loss, state = objective.loss(terms, batch, model.observation_likelihood, state)
-    loss *= batch.scale
-    if prior_on_parameters:
-        parameters = model.prior_parameters
-        values = [p.unconstrained_variable for p in parameters]
-        loss -= functional.log_prior_density(parameters, values)
-    return loss, state
+__all__ = ["VariationalFit", "fit_variational"]
 
 
 class VariationalFit(Optimisation):
@@ -84,7 +50,7 @@ class VariationalFit(Optimisation):
         rate = settings.learning_rate
         prior_rate = settings.prior_learning_rate or rate
         super().__init__(
-            self._batch_loss,
+            self._fresh_loss,
             {f"{i}:{v.name}": v for i, v in enumerate(trained)},
             [
                 ([v for v in adam if id(v) not in of_prior], self._decay(rate)),
@@ -105,19 +71,19 @@ class VariationalFit(Optimisation):
         self._natural_pairs: list[Any] = []
         if step_size is None:
             return None
-        if not hasattr(self.model, "natural_parameters"):
+        self._natural_pairs = self.model.natural_parameters
+        if not self._natural_pairs:
             raise ValueError(
                 "natural_gradient_step_size is set, but "
                 f"{type(self.model).__name__} has no free q(u); set it to None."
             )
-        self._natural_pairs = self.model.natural_parameters
         return gpflow.optimizers.NaturalGradient(gamma=step_size)
 
     def _row_optimizer(self, trained: list[tf.Variable]) -> RowAdam:
         """For what belongs to single items, of which a minibatch moves its own only."""
         settings = self.settings
         whole = settings.batch_size in (None, self.data.num_items)
-        rows = () if whole else getattr(self.model, "row_variables", ())
+        rows = () if whole else self.model.row_variables
         known = {id(v) for v in trained}
         rate = settings.row_learning_rate or settings.learning_rate
         return RowAdam([v for v in rows if id(v) in known], self._decay(rate))
@@ -135,7 +101,7 @@ class VariationalFit(Optimisation):
         if self._natural is not None:
             self._natural.minimize(loss, self._natural_pairs)
 
-    def _batch_loss(self, seed: tf.Tensor, state: Any, snapshot: Any) -> tuple[tf.Tensor, Any]:
+    def _fresh_loss(self, seed: tf.Tensor, state: Any, snapshot: Any) -> tuple[tf.Tensor, Any]:
         """The objective of a fresh minibatch, per point of the data."""
         settings, data = self.settings, self.data
         seeds = tf.random.split(seed, alg="philox")
@@ -144,10 +110,23 @@ class VariationalFit(Optimisation):
         if settings.num_columns is not None:
             column_seed = tf.random.fold_in(seeds[0], 1, alg="philox")
             columns = draw_indices(data.num_outputs, settings.num_columns, column_seed)
-        batch = data.gather(indices, columns, seeds[1])._replace(snapshot=snapshot)
-        objective, prior = settings.objective, settings.prior_on_parameters
-        loss, state = _loss(self.model, batch, seeds[1], objective, state, prior)
-        return loss / float(data.num_points), state
+        batch = data.gather(indices, columns, seeds[1])
+        return self.batch_loss(batch, seeds[1], state, snapshot)
+
+    def batch_loss(
+        self, batch: Batch, seed: tf.Tensor, state: Any, snapshot: Any
+    ) -> tuple[tf.Tensor, Any]:
+        """The objective of a batch per point of the data, and what the objective carries on."""
+        settings = self.settings
+        terms = self.model.terms(batch, seed, snapshot)
+        likelihood = self.model.observation_likelihood
+        loss, state = settings.objective.loss(terms, batch, likelihood, state)
+        loss *= batch.scale
+        if settings.prior_on_parameters:
+            parameters = self.model.prior_parameters
+            values = [p.unconstrained_variable for p in parameters]
+            loss -= functional.log_prior_density(parameters, values)
+        return loss / float(self.data.num_points), state
 
     def describe(self) -> dict[str, Any]:
         """What a resumed fit must have in common with this one."""

@@ -1,6 +1,6 @@
 """Priors over codes given inputs; they never see observations."""
 
-from .base import GaussianLatentPrior
+from .base import GaussianLatentPrior, LatentProcess
 from .deep_gp import DeepSparseGP
 from .gp import GP
 from .inducing import InducingLatentPrior, InducingPosterior
@@ -14,6 +14,7 @@ __all__ = [
     "GaussianLatentPrior",
     "InducingLatentPrior",
     "InducingPosterior",
+    "LatentProcess",
     "SparseGP",
     "StandardNormal",
     "TitsiasGP",

@@ -20,7 +20,7 @@ from gpflow.utilities import positive
 
 from ..base import LatentPosterior
 
-__all__ = ["GaussianLatentPrior", "KernelLatentPrior", "gaussian_log_density"]
+__all__ = ["GaussianLatentPrior", "KernelLatentPrior", "LatentProcess", "gaussian_log_density"]
 
 tfd = tfp.distributions
 LOG_2PI = float(np.log(2.0 * np.pi))
@@ -33,12 +33,8 @@ def gaussian_log_density(residual: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     return -0.5 * (LOG_2PI + tf.math.log(variance) + tf.square(residual) / variance)
 
 
-class GaussianLatentPrior(gpflow.Module, ABC):
-    """A Gaussian prior over codes.
-
-    To write a new one, implement :meth:`condition` and :meth:`predict`; pseudo-observations
-    without noise give the density, so :meth:`log_prob` follows.
-    """
+class LatentProcess(gpflow.Module, ABC):
+    """Codes as a function of inputs, given Gaussian pseudo-observations of them."""
 
     needs_inputs = True
     draws = False
@@ -67,6 +63,16 @@ class GaussianLatentPrior(gpflow.Module, ABC):
         return self.condition(X, mean, variance)
 
     @property
+    def kernels(self) -> Sequence[gpflow.kernels.Kernel]:
+        """Kernels over the inputs, whose parameters have priors of their own."""
+        return ()
+
+    @property
+    def whitened_inducing(self) -> Parameter | None:
+        """Inducing outputs that are sampled beside the codes, if any."""
+        return None
+
+    @property
     def splits_over_points(self) -> bool:
         """Whether the points of one task may be taken in minibatches."""
         return not self.needs_inputs
@@ -76,7 +82,7 @@ class GaussianLatentPrior(gpflow.Module, ABC):
         """Variance of a code around the latent function that :meth:`predict` returns."""
         return tf.zeros([], gpflow.default_float())
 
-    def with_seed(self, seed: TensorType) -> GaussianLatentPrior:
+    def with_seed(self, seed: TensorType) -> LatentProcess:
         """This prior with the random draws that it makes, if any, made from ``seed``."""
         return self
 
@@ -93,6 +99,15 @@ class GaussianLatentPrior(gpflow.Module, ABC):
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Noise-free latent function at ``Xnew`` given pseudo-observations at ``X``."""
+
+
+class GaussianLatentPrior(LatentProcess):
+    """A Gaussian prior over codes: a process with a density.
+
+    To write a new one, implement :meth:`condition`, :meth:`predict` and
+    :meth:`marginal_variance`; pseudo-observations without noise give the density, so
+    :meth:`log_prob` follows.
+    """
 
     def expected_log_prob(
         self, X: TensorType | None, mean: TensorType, variance: TensorType
@@ -121,8 +136,10 @@ class GaussianLatentPrior(gpflow.Module, ABC):
         return self.condition(X, latents, tf.zeros_like(latents)).log_marginal
 
 
-class KernelLatentPrior(GaussianLatentPrior):
+class KernelLatentPrior(LatentProcess):
     """Shared by the GP priors: kernels, code noise, and the channel layout."""
+
+    kernels: Sequence[gpflow.kernels.Kernel] = ()
 
     def __init__(
         self,

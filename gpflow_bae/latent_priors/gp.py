@@ -9,12 +9,12 @@ from gpflow.base import TensorType
 
 from ..base import LatentPosterior
 from ..linalg import cholesky
-from .base import LOG_2PI, KernelLatentPrior, channels_first
+from .base import LOG_2PI, GaussianLatentPrior, KernelLatentPrior, channels_first
 
 __all__ = ["GP"]
 
 
-class GP(KernelLatentPrior):
+class GP(KernelLatentPrior, GaussianLatentPrior):
     """latents_l ~ N(0, K_l + (sigma^2 + jitter) I), independently for each channel and task.
 
     Casale et al. (2018), Pearce (2019). ``sigma^2`` is ``code_noise_variance``; the jitter is

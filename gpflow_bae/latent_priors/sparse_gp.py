@@ -12,7 +12,7 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
 from ..base import LatentPosterior
-from .base import KernelLike, channels_first
+from .base import GaussianLatentPrior, KernelLike, channels_first
 from .inducing import InducingLatentPrior
 
 __all__ = ["SparseGP"]
@@ -20,7 +20,7 @@ __all__ = ["SparseGP"]
 tfd = tfp.distributions
 
 
-class SparseGP(InducingLatentPrior):
+class SparseGP(InducingLatentPrior, GaussianLatentPrior):
     r"""FITC: given the inducing outputs the codes are independent, so sums split over points.
 
     With features :math:`\phi(x) = L_Z^{-1} k(Z, x)`, :math:`L_Z L_Z^T = K_{ZZ} + jitter I` and

@@ -1,8 +1,6 @@
-"""The exact GP prior under Titsias's variational approximation, in minibatches of points."""
+"""A GP under Titsias's variational approximation, in minibatches of points."""
 
 from __future__ import annotations
-
-from typing import NoReturn
 
 import gpflow
 import tensorflow as tf
@@ -28,7 +26,10 @@ class TitsiasGP(InducingLatentPrior):
     2021, eq. 9: consistent, biased for small batches), and the bound is that of Hensman et al.
     (eq. 10), in which the divergence is shared out over the points.
 
-    Codes are the latent function: there is no code noise. With Z = X this is the exact GP.
+    Codes are the latent function: there is no code noise. With Z = X this is the exact GP. The
+    evidence is bounded, so there is no density of codes: a
+    :class:`~gpflow_bae.latent_priors.LatentProcess` for variational models, and no prior to sample
+    codes under.
     """
 
     def __init__(
@@ -99,13 +100,3 @@ class TitsiasGP(InducingLatentPrior):
             - float(self.num_inducing)
         )
         return tf.reduce_sum(per_channel, -1)
-
-    def log_prob(self, X: TensorType | None, latents: TensorType) -> NoReturn:
-        """Refused: a bound of the evidence is no density of codes.
-
-        :raises NotImplementedError: always.
-        """
-        raise NotImplementedError(
-            "TitsiasGP bounds the evidence of noisy pseudo-observations, and has no density of "
-            "codes to sample; use SparseGP or GP."
-        )

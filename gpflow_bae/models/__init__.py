@@ -1,13 +1,14 @@
-"""The named combinations of prior, decoder, likelihood and encoder."""
+"""The named combinations of prior, decoder, likelihood and guide."""
 
-from .autoencoder import BayesianAutoencoder, State, set_default_kernel_priors
+from .autoencoder import Autoencoder, set_default_kernel_priors
+from .bayesian import BayesianAutoencoder, State
 from .deep_svigp import DeepSVIGP
 from .gp_variational import GPPVAE, GPVAE, SGPVAE, SVGPVAE
 from .gplvm import FlowGPLVM, StochasticGPLVM
 from .mean_field_parameters import MeanFieldParameters
 from .sampled import BAE, DSGPBAE, GPBAE, SGPBAE
 from .tempered import TemperedBAE
-from .variational import CVAE, VAE, MeanFieldAutoencoder, VariationalAutoencoder
+from .variational import CVAE, VAE, VariationalAutoencoder
 
 __all__ = [
     "BAE",
@@ -20,10 +21,10 @@ __all__ = [
     "SGPVAE",
     "SVGPVAE",
     "VAE",
+    "Autoencoder",
     "BayesianAutoencoder",
     "DeepSVIGP",
     "FlowGPLVM",
-    "MeanFieldAutoencoder",
     "MeanFieldParameters",
     "State",
     "StochasticGPLVM",

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gpflow
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
-from ..base import Batch, Snapshot, VariationalTerms
+from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..likelihoods import DecoderLikelihood, MaskedLikelihood
 from ..mcmc.noise import standard_noise
-from .autoencoder import set_default_kernel_priors
-from .variational import LikelihoodLike, Network, as_decoder
+from .autoencoder import LikelihoodLike, Network, as_decoder, set_default_kernel_priors
 
 __all__ = ["DeepSVIGP"]
 
 
-class DeepSVIGP(gpflow.models.SVGP):
+class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
     """``gpflow.models.SVGP`` whose likelihood is a decoder (Jazbec et al. 2021, section 3.2).
 
     q(u) is free, [L, M, M] for L latent GPs that share a kernel, whitened; the codes of a point are
@@ -27,7 +24,6 @@ class DeepSVIGP(gpflow.models.SVGP):
     """
 
     needs_inputs = True
-    splits_over_points = True
     latent_prior_name = "SVGP"
 
     def __init__(
@@ -89,11 +85,9 @@ class DeepSVIGP(gpflow.models.SVGP):
         """Mean and root of q(u), for :class:`gpflow.optimizers.NaturalGradient`."""
         return [(self.q_mu, self.q_sqrt)]
 
-    def snapshot(self, data: Any) -> Snapshot | None:
-        """None: the bound of a batch needs nothing of other points."""
-        return None
-
-    def terms(self, batch: Batch, seed: TensorType) -> VariationalTerms:
+    def terms(
+        self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
+    ) -> VariationalTerms:
         """The bound's two terms for points of a single task, with one draw of the codes."""
         mean, variance = self.predict_f(tf.convert_to_tensor(batch.X)[0])
         noise = standard_noise(tf.shape(mean), seed, mean.dtype)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gpflow
 from gpflow.base import TensorType
 
+from ..guides import MeanFieldGuide
 from ..latent_priors import GP, SparseGP, TitsiasGP
 from ..latent_priors.base import KernelLike
-from .variational import LikelihoodLike, MeanFieldAutoencoder, Network, VariationalAutoencoder
+from .autoencoder import LikelihoodLike, Network
+from .variational import VariationalAutoencoder, as_gaussian_encoder
 
 __all__ = ["GPPVAE", "GPVAE", "SGPVAE", "SVGPVAE"]
 
@@ -88,7 +90,7 @@ class SGPVAE(SVGPVAE):
         return False
 
 
-class GPPVAE(MeanFieldAutoencoder):
+class GPPVAE(VariationalAutoencoder):
     """GP prior VAE (Casale et al. 2018): mean-field codes under a low-rank GP prior."""
 
     def __init__(
@@ -109,4 +111,5 @@ class GPPVAE(MeanFieldAutoencoder):
         :param code_noise_variance: alpha of the paper, the codes' noise around the GP.
         """
         prior = SparseGP(kernel, inducing_variable, latent_dim, code_noise_variance)
-        super().__init__(prior, decoder, encoder, likelihood)
+        guide = MeanFieldGuide(as_gaussian_encoder(encoder))
+        super().__init__(prior, decoder, guide, likelihood)

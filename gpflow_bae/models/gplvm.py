@@ -11,17 +11,18 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 from gpflow.inducing_variables import InducingVariables
 
-from ..base import Batch, Snapshot, VariationalTerms
+from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..bijectors import planar_flow
 from ..decoders import GPDecoder
-from ..encoders import BaseGaussianEncoder, FlowPosterior, GaussianPosterior, PointPosterior
+from ..encoders import BaseGaussianEncoder
+from ..guides import BoundGuide, FlowGuide, MeanFieldGuide
 from ..latent_priors import StandardNormal
 from ..likelihoods import entrywise, masked
 
 __all__ = ["FlowGPLVM", "StochasticGPLVM"]
 
 
-class StochasticGPLVM(gpflow.Module):
+class StochasticGPLVM(gpflow.Module, VariationalModel):
     r"""GPLVM with uncollapsed bound (Lalchand et al. 2022, after Hensman et al. 2013).
 
     .. math::
@@ -37,14 +38,12 @@ class StochasticGPLVM(gpflow.Module):
     Fit with :func:`gpflow_bae.inference.fit_variational`, with ``(None, Y)`` as data.
     """
 
-    needs_inputs = False
-    splits_over_points = True
     splits_over_outputs = True
     latent_prior_name = "StandardNormal"
 
     def __init__(
         self,
-        posterior: PointPosterior | BaseGaussianEncoder,
+        guide: BoundGuide | BaseGaussianEncoder,
         kernel: gpflow.kernels.Kernel,
         inducing_variable: InducingVariables | TensorType,
         likelihood: gpflow.likelihoods.Likelihood,
@@ -54,7 +53,7 @@ class StochasticGPLVM(gpflow.Module):
         q_diag: bool = False,
     ):
         """
-        :param posterior: of the codes; an encoder stands for the Gaussian that it emits.
+        :param guide: how codes are inferred; an encoder stands for the Gaussian that it emits.
         :param kernel: any GPflow kernel over L inputs.
         :param inducing_variable: GPflow inducing variables in the latent space, or [M, L].
         :param likelihood: any scalar GPflow likelihood, shared by the outputs.
@@ -65,18 +64,18 @@ class StochasticGPLVM(gpflow.Module):
         :raises TypeError: for a likelihood that does not factorise over outputs.
         """
         super().__init__()
-        if isinstance(posterior, BaseGaussianEncoder):
-            posterior = GaussianPosterior(posterior)
-        if not isinstance(posterior, PointPosterior):
+        if isinstance(guide, BaseGaussianEncoder):
+            guide = MeanFieldGuide(guide)
+        if not isinstance(guide, BoundGuide):
             raise TypeError(
-                "posterior must be a gpflow_bae.encoders.PointPosterior or a Gaussian encoder, "
-                f"got {type(posterior).__name__}."
+                "guide must be a gpflow_bae.guides.BoundGuide or a Gaussian encoder, got "
+                f"{type(guide).__name__}."
             )
-        if posterior.latent_dim > output_dim:
+        if guide.latent_dim > output_dim:
             raise ValueError(
-                f"posterior has {posterior.latent_dim} latent dimensions, more than the "
-                f"{output_dim} columns of the data: the codes would be less than the data, not "
-                "more. Lower latent_dim."
+                f"The guide has {guide.latent_dim} latent dimensions, more than the {output_dim} "
+                "columns of the data: the codes would be less than the data, not more. Lower "
+                "latent_dim."
             )
         if num_draws < 1:
             raise ValueError(f"num_draws must be at least 1, got {num_draws}.")
@@ -85,11 +84,11 @@ class StochasticGPLVM(gpflow.Module):
                 "likelihood must be a scalar GPflow likelihood (one that factorises over outputs), "
                 f"got {type(likelihood).__name__}."
             )
-        self.posterior = posterior
-        self.latent_prior = StandardNormal(posterior.latent_dim)
+        self.guide = guide
+        self.latent_prior = StandardNormal(guide.latent_dim)
         self.decoder = GPDecoder(kernel, inducing_variable, output_dim, q_diag)
         self.likelihood = likelihood
-        self.latent_dim, self.num_draws = posterior.latent_dim, int(num_draws)
+        self.latent_dim, self.num_draws = guide.latent_dim, int(num_draws)
 
     # What the variational engine asks of a model.
 
@@ -112,7 +111,12 @@ class StochasticGPLVM(gpflow.Module):
     @property
     def row_variables(self) -> tuple[tf.Variable, ...]:
         """Variables that belong to single points; a minibatch moves those of its own points."""
-        return self.posterior.row_variables
+        return self.guide.row_variables
+
+    @property
+    def is_amortized(self) -> bool:
+        """Whether codes are made from complete rows."""
+        return self.guide.is_amortized
 
     @property
     def natural_parameters(self) -> list[tuple[Parameter, Parameter]]:
@@ -124,19 +128,17 @@ class StochasticGPLVM(gpflow.Module):
             raise ValueError("Natural gradients need full covariances: build with q_diag=False.")
         return [(self.decoder.q_mu, self.decoder.q_sqrt)]
 
-    def snapshot(self, data: Any) -> Snapshot | None:
-        """None: the bound of a batch needs nothing of other points."""
-        return None
-
     @check_shapes("batch.Y: [1, N, P]")
-    def terms(self, batch: Batch, seed: TensorType) -> VariationalTerms:
+    def terms(
+        self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
+    ) -> VariationalTerms:
         """The bound's two terms for some rows and columns, in nats.
 
         The first is scaled to all columns, the second is these rows' share.
         """
-        draws = self.posterior.draw(batch, self.latent_prior, self.num_draws, seed)
-        columns = batch.columns
-        mean, variance = self.decoder.moments(draws.latents, columns)
+        draws = self.guide.draw(self.latent_prior, batch, self.num_draws, seed)
+        columns = None if batch.cells is None else batch.cells.columns
+        mean, variance = self.decoder.moments(draws.latents[:, 0], columns)
         expected = self.expected_log_density(mean, variance, batch)
         divergence = draws.divergence
         if columns is None or columns.shape.rank != 1:
@@ -155,16 +157,11 @@ class StochasticGPLVM(gpflow.Module):
         """E[log p(y | f)] of each entry [S, N, P or E] with its weight; 0 where missing."""
         Y = tf.cast(batch.Y, mean.dtype)
         entries = entrywise(self.likelihood.variational_expectations, mean, variance, Y)
-        if batch.weights is not None:
-            entries *= tf.cast(batch.weights, entries.dtype)
+        if batch.cells is not None:
+            entries *= tf.cast(batch.cells.weights, entries.dtype)
         if batch.mask is not None:
             entries = tf.where(batch.mask, entries, tf.zeros_like(entries))
         return entries
-
-    def elbo(self, batch: Batch, seed: TensorType) -> tf.Tensor:
-        """Evidence lower bound of a batch, one estimate, in nats; the engine scales it by N/B."""
-        terms = self.terms(batch, seed)
-        return terms.expected_log_likelihood - terms.divergence
 
     # What a user asks.
 
@@ -222,5 +219,5 @@ class FlowGPLVM(StochasticGPLVM):
         :param options: ``num_draws`` and ``q_diag``, as in :class:`StochasticGPLVM`.
         """
         flow = planar_flow(encoder.latent_dim) if flow is None else flow
-        posterior = FlowPosterior(encoder, flow)
-        super().__init__(posterior, kernel, inducing_variable, likelihood, output_dim, **options)
+        guide = FlowGuide(encoder, flow)
+        super().__init__(guide, kernel, inducing_variable, likelihood, output_dim, **options)

@@ -10,8 +10,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.utilities import positive
 
-from .. import functional
-from ..base import Batch, Snapshot, VariationalTerms
+from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..latent_priors.base import LOG_2PI
 from ..mcmc.noise import standard_noise
 from .variational import VariationalAutoencoder
@@ -19,7 +18,7 @@ from .variational import VariationalAutoencoder
 __all__ = ["MeanFieldParameters"]
 
 
-class MeanFieldParameters(gpflow.Module):
+class MeanFieldParameters(gpflow.Module, VariationalModel):
     r"""q(parameters) = prod_i N(m_i, s_i^2) in unconstrained space, around a variational model.
 
     .. math:: ELBO = E_q[ELBO_{model}(parameters)] - KL[q(parameters) || p(parameters)],
@@ -43,7 +42,7 @@ class MeanFieldParameters(gpflow.Module):
                 f"{initial_scale} and {num_items}."
             )
         self.model, self.num_items = model, int(num_items)
-        values = functional.unconstrained_values(model.sampled_parameters)
+        values = model.sampled.values()
         self.means = [gpflow.Parameter(v, dtype=v.dtype) for v in values]
         self.scales = [
             gpflow.Parameter(tf.fill(v.shape, initial_scale), transform=positive(), dtype=v.dtype)
@@ -82,17 +81,13 @@ class MeanFieldParameters(gpflow.Module):
         return self.model.observation_likelihood
 
     @property
-    def prior_parameters(self) -> tuple[gpflow.Parameter, ...]:
-        """None: the bound holds their KL."""
-        return ()
-
-    @property
     def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
         """The means of the latent prior's parameters."""
+        of_prior = {id(p) for p in self.model.latent_prior.parameters}
         return tuple(
             mean.unconstrained_variable
-            for path, mean in zip(self.model.sampled_paths, self.means, strict=True)
-            if path.startswith(".latent_prior")
+            for parameter, mean in zip(self.model.sampled_parameters, self.means, strict=True)
+            if id(parameter) in of_prior
         )
 
     def snapshot(self, data: Any) -> Snapshot | None:
@@ -107,7 +102,7 @@ class MeanFieldParameters(gpflow.Module):
                 for scale in self.scales
             ]
         )
-        log_prior = functional.log_prior_density(self.model.sampled_parameters, values)
+        log_prior = self.model.sampled.log_prior(values)
         return -entropy - tf.cast(log_prior, tf.float64)
 
     def draw(self, seed: TensorType) -> list[tf.Tensor]:
@@ -125,11 +120,13 @@ class MeanFieldParameters(gpflow.Module):
         found = [self.draw(tf.random.fold_in(base, s, alg="philox")) for s in range(num_samples)]
         return [np.stack([v.numpy() for v in values]) for values in zip(*found, strict=True)]
 
-    def terms(self, batch: Batch, seed: TensorType) -> VariationalTerms:
+    def terms(
+        self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
+    ) -> VariationalTerms:
         """The bound's two terms for a batch, with one draw of parameters and codes."""
         seeds = tf.unstack(tf.random.split(seed, alg="philox"))
         values = self.draw(seeds[0])
-        terms = self.model.bind(values).terms(batch, seeds[1])
+        terms = self.model.bind(values).terms(batch, seeds[1], snapshot)
         items = self.num_items if batch.indices is None else batch.indices.shape[0]
         divergence = self.divergence(values) * (items / self.num_items)
         return terms._replace(divergence=terms.divergence + divergence)

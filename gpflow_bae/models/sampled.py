@@ -3,39 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal
 
 import gpflow
-import keras
-import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..decoders import KerasDecoder
-from ..encoders import StochasticEncoder
 from ..latent_priors import GP, DeepSparseGP, SparseGP, StandardNormal
-from ..latent_priors.base import GaussianLatentPrior, KernelLike
+from ..latent_priors.base import KernelLike
 from ..latent_priors.deep_layers import InducingLike
-from ..likelihoods import MaskedLikelihood
-from .autoencoder import BayesianAutoencoder
+from .autoencoder import LikelihoodLike, Network
+from .bayesian import BayesianAutoencoder
 
 __all__ = ["BAE", "DSGPBAE", "GPBAE", "SGPBAE"]
-
-Network: TypeAlias = keras.Model | tf.Module
-
-
-def _compose(
-    latent_prior: GaussianLatentPrior,
-    decoder: Network,
-    encoder: Network,
-    likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
-) -> dict[str, Any]:
-    """Keras models become a decoder with N(0, 1) weights and a stochastic encoder."""
-    return {
-        "latent_prior": latent_prior,
-        "decoder": decoder if isinstance(decoder, gpflow.Module) else KerasDecoder(decoder),
-        "encoder": encoder if isinstance(encoder, gpflow.Module) else StochasticEncoder(encoder),
-        "likelihood": likelihood,
-    }
 
 
 class SGPBAE(BayesianAutoencoder):
@@ -47,7 +26,7 @@ class SGPBAE(BayesianAutoencoder):
         inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
         decoder: Network,
         encoder: Network,
-        likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
+        likelihood: LikelihoodLike,
         latent_dim: int,
         code_noise_variance: float = 1e-3,
         inducing_outputs: Literal["integrated", "sampled"] = "integrated",
@@ -70,9 +49,7 @@ class SGPBAE(BayesianAutoencoder):
         prior = SparseGP(
             kernel, inducing_variable, latent_dim, code_noise_variance, inducing_outputs
         )
-        super().__init__(
-            **_compose(prior, decoder, encoder, likelihood), whitened_codes=whitened_codes
-        )
+        super().__init__(prior, decoder, encoder, likelihood, whitened_codes)
 
 
 class DSGPBAE(BayesianAutoencoder):
@@ -84,7 +61,7 @@ class DSGPBAE(BayesianAutoencoder):
         inducing_variables: Sequence[InducingLike] | InducingLike,
         decoder: Network,
         encoder: Network,
-        likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
+        likelihood: LikelihoodLike,
         latent_dim: int,
         hidden_dims: Sequence[int] | None = None,
         code_noise_variance: float = 1e-3,
@@ -110,9 +87,7 @@ class DSGPBAE(BayesianAutoencoder):
         prior = DeepSparseGP(
             kernels, inducing_variables, latent_dim, hidden_dims, code_noise_variance, num_draws
         )
-        super().__init__(
-            **_compose(prior, decoder, encoder, likelihood), whitened_codes=whitened_codes
-        )
+        super().__init__(prior, decoder, encoder, likelihood, whitened_codes)
 
 
 class GPBAE(BayesianAutoencoder):
@@ -123,13 +98,13 @@ class GPBAE(BayesianAutoencoder):
         kernel: KernelLike,
         decoder: Network,
         encoder: Network,
-        likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
+        likelihood: LikelihoodLike,
         latent_dim: int,
         code_noise_variance: float = 1e-3,
     ):
         """Arguments as in :class:`SGPBAE`."""
         prior = GP(kernel, latent_dim, code_noise_variance)
-        super().__init__(**_compose(prior, decoder, encoder, likelihood))
+        super().__init__(prior, decoder, encoder, likelihood)
 
 
 class BAE(BayesianAutoencoder):
@@ -139,8 +114,8 @@ class BAE(BayesianAutoencoder):
         self,
         decoder: Network,
         encoder: Network,
-        likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
+        likelihood: LikelihoodLike,
         latent_dim: int,
     ):
         """Arguments as in :class:`SGPBAE`; there is no kernel, and inputs are ignored."""
-        super().__init__(**_compose(StandardNormal(latent_dim), decoder, encoder, likelihood))
+        super().__init__(StandardNormal(latent_dim), decoder, encoder, likelihood)

@@ -7,7 +7,6 @@ from typing import Any
 
 import gpflow
 import keras
-import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Parameter, TensorType
@@ -15,8 +14,10 @@ from gpflow.base import Parameter, TensorType
 from .. import functional
 from ..base import Batch
 from ..decoders import KerasDecoder, normal_prior
+from ..encoders import RowCodes
 from ..keras_module import KerasModule, WeightPrior
 from ..likelihoods import Gaussian
+from ..parameter_set import ParameterSet
 
 __all__ = ["TemperedBAE"]
 
@@ -81,6 +82,8 @@ class TemperedBAE(gpflow.Module):
     needs_inputs = False
     splits_over_points = True
     latent_prior_name = "TemperedBAE"
+    condition_dim = 0
+    rows_are = "the sampled encoder's; their spread is that of its weights"
 
     @property
     def latent_dim(self) -> int:
@@ -88,28 +91,50 @@ class TemperedBAE(gpflow.Module):
         return self.decoder.latent_dim
 
     @property
+    def sampled(self) -> ParameterSet:
+        """The parameters that are sampled: all that are trainable."""
+        return ParameterSet(self, lambda p: p.trainable)
+
+    @property
+    def amortized(self) -> ParameterSet:
+        """None: the encoder is sampled too."""
+        return ParameterSet(self, lambda _: False)
+
+    @property
     def sampled_paths(self) -> tuple[str, ...]:
-        """Paths of the parameters that are sampled: all that are trainable."""
-        parameters = gpflow.utilities.parameter_dict(self)
-        return tuple(path for path, p in parameters.items() if p.trainable)
+        """Paths of :attr:`sampled`."""
+        return self.sampled.paths
 
     @property
     def sampled_parameters(self) -> tuple[Parameter, ...]:
-        """The parameters that are sampled, in the order of :attr:`sampled_paths`."""
-        parameters = gpflow.utilities.parameter_dict(self)
-        return tuple(parameters[path] for path in self.sampled_paths)
+        """The parameters of :attr:`sampled`."""
+        return self.sampled.parameters
 
     @property
     def num_sampled(self) -> int:
         """How many scalars are sampled."""
-        return int(sum(np.prod(p.unconstrained_variable.shape) for p in self.sampled_parameters))
+        return self.sampled.num_scalars
 
     def bind(self, values: Sequence[TensorType]) -> TemperedBAE:
         """This model at other (unconstrained) ``values``."""
-        constrained = functional.constrain(self.sampled_parameters, values)
-        return functional.functional_copy(
-            self, dict(zip(self.sampled_paths, constrained, strict=True))
-        )
+        return functional.functional_copy(self, self.sampled.constrained(values))
+
+    def decode(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
+        """Means of rows ``[..., N, P]`` at codes; there are no inputs."""
+        return self.decoder(latents)
+
+    def codes_of_rows(
+        self,
+        X: TensorType | None,
+        Y: tf.Tensor,
+        mask: tf.Tensor | None,
+        noise: Any,
+        num_draws: int,
+        prior_variance: tf.Tensor | None = None,
+    ) -> RowCodes:
+        """Codes of each row, as serving needs them: all draws are the same."""
+        mean = tf.cast(self.encode(Y), gpflow.default_float())
+        return RowCodes(mean, tf.zeros_like(mean), tf.repeat(mean[None], num_draws, 0))
 
     def encode(self, Y: TensorType) -> tf.Tensor:
         """Codes ``[..., N, L]`` of complete rows ``Y [..., N, P]``."""
@@ -138,7 +163,7 @@ class TemperedBAE(gpflow.Module):
 
     def log_prior(self, values: Sequence[TensorType]) -> tf.Tensor:
         """Log prior [R] of unconstrained ``values``, [R, ...] each, Jacobians included."""
-        return functional.log_prior_density(self.sampled_parameters, values, chain_ndims=1)
+        return self.sampled.log_prior(values, chain_ndims=1)
 
     def log_likelihood(self, values: Sequence[TensorType], batch: Batch) -> tf.Tensor:
         """log p(Y | values), summed over the batch: [R]."""

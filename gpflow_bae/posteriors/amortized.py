@@ -15,7 +15,7 @@ from gpflow.base import TensorType
 
 from .. import functional
 from ..data import Observations, prepare_data
-from ..models import BayesianAutoencoder
+from ..models import Autoencoder
 from .bank import Bank
 from .base import BankPosterior
 from .conditionals import decode_draws, encoder_draws, latent_given_codes, latent_given_pseudo
@@ -35,7 +35,7 @@ class Posterior(BankPosterior):
     averaged codes mean nothing, so chains are compared through predicted observations.
     """
 
-    def __init__(self, model: BayesianAutoencoder, bank: Bank, data: Any):
+    def __init__(self, model: Autoencoder, bank: Bank, data: Any):
         """
         :param bank: the samples, a :class:`~gpflow_bae.posteriors.Bank`.
         :param data: training data, which predictions condition on unless told otherwise:
@@ -58,7 +58,7 @@ class Posterior(BankPosterior):
     @classmethod
     def from_arrays(
         cls,
-        model: BayesianAutoencoder,
+        model: Autoencoder,
         data: Observations,
         parameters: Sequence[np.ndarray],
         encoder: Sequence[np.ndarray],
@@ -79,7 +79,7 @@ class Posterior(BankPosterior):
     @classmethod
     def from_point(
         cls,
-        model: BayesianAutoencoder,
+        model: Autoencoder,
         data: Any,
         draws: Sequence[np.ndarray] | None = None,
         **kwargs: Any,
@@ -296,9 +296,7 @@ class Posterior(BankPosterior):
         return {k: np.asarray(v) for k, v in self.data._asdict().items() if v is not None}
 
     @classmethod
-    def _restored(
-        cls, model: BayesianAutoencoder, bank: Bank, arrays: dict[str, np.ndarray]
-    ) -> Posterior:
+    def _restored(cls, model: Autoencoder, bank: Bank, arrays: dict[str, np.ndarray]) -> Posterior:
         stored = {name: arrays.get(name) for name in Observations._fields}
         data = Observations(*(None if v is None else tf.constant(v) for v in stored.values()))
         return cls(model, bank, data)

@@ -229,11 +229,11 @@ class Bank:
                 f"model is of type {type(model).__name__}, but the bank holds samples of "
                 f"{self.model}; build the model that was sampled."
             )
-        sampled = zip(model.sampled_paths, model.sampled_parameters, strict=True)
+        sampled = zip(model.sampled.paths, model.sampled.parameters, strict=True)
         wanted = {path: p.unconstrained_variable for path, p in sampled}
         self._check_part("parameters", self.parameters, wanted)
         if self.encoder:
-            weights = zip(model.encoder_paths, model.encoder_variables, strict=True)
+            weights = zip(model.amortized.paths, model.amortized.variables, strict=True)
             self._check_part("encoder", self.encoder, dict(weights))
 
     def _check_part(

@@ -14,8 +14,6 @@ from .bank import Bank
 
 __all__ = ["BankPosterior"]
 
-_NETWORKS = (".decoder", ".encoder")
-
 PosteriorT = TypeVar("PosteriorT", bound="BankPosterior")
 
 
@@ -42,11 +40,14 @@ class BankPosterior:
     def chains(self, include_weights: bool = False) -> dict[str, np.ndarray]:
         """Constrained samples [C, S, ...] by parameter path; network weights only when asked."""
         result = {}
-        parameters = dict(zip(self.model.sampled_paths, self.model.sampled_parameters, strict=True))
-        for path, values in self.bank.parameters.items():
-            if include_weights or not path.startswith(_NETWORKS):
-                (constrained,) = functional.constrain([parameters[path]], [tf.constant(values)])
-                result[path] = constrained.numpy()
+        sampled = self.model.sampled
+        weights = {
+            id(p) for part in (self.model.decoder, self.model.encoder) for p in part.parameters
+        }
+        for path, parameter in zip(sampled.paths, sampled.parameters, strict=True):
+            if include_weights or id(parameter) not in weights:
+                values = tf.constant(self.bank.parameters[path])
+                result[path] = functional.constrain([parameter], [values])[0].numpy()
         return result
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -10,16 +10,15 @@ import gpflow
 import tensorflow as tf
 from check_shapes import check_shapes
 
-from ..encoders import side_inputs
 from ..mcmc.noise import standard_noise
-from ..models import BayesianAutoencoder
+from ..models import Autoencoder
 
 __all__ = ["decode_draws", "encoder_draws", "latent_given_codes", "latent_given_pseudo"]
 
 
 @check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
 def latent_given_pseudo(
-    model: BayesianAutoencoder,
+    model: Autoencoder,
     values: list[tf.Tensor],
     encoder_values: list[tf.Tensor],
     seed: tf.Tensor,
@@ -41,7 +40,7 @@ def latent_given_pseudo(
 
 @check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
 def latent_given_codes(
-    model: BayesianAutoencoder,
+    model: Autoencoder,
     values: list[tf.Tensor],
     codes: tf.Tensor,
     seed: tf.Tensor,
@@ -54,7 +53,7 @@ def latent_given_codes(
 
 
 def decode_draws(
-    model: BayesianAutoencoder,
+    model: Autoencoder,
     values: list[tf.Tensor],
     encoder_values: list[tf.Tensor],
     mean: tf.Tensor,
@@ -80,7 +79,7 @@ def decode_draws(
 
 
 def encoder_draws(
-    model: BayesianAutoencoder,
+    model: Autoencoder,
     values: list[tf.Tensor],
     encoder_values: list[tf.Tensor],
     seed: tf.Tensor,
@@ -91,6 +90,6 @@ def encoder_draws(
     """Codes [num_draws, T, N, L] drawn by the encoder."""
     bound = model.bind(values, encoder_values or None)
     seeds = tf.unstack(tf.random.split(seed, num_draws, alg="philox"))
-    side = side_inputs(bound.encoder, mask)
+    side = bound.encoder.side_inputs(mask)
     draws = tf.stack([bound.encoder.sample(Y, s, **side) for s in seeds])
     return tf.cast(draws, gpflow.default_float())

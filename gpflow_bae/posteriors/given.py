@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..data import mask_missing
-from ..models import BayesianAutoencoder
+from ..models import Autoencoder
 
 __all__ = ["as_inputs", "check_given"]
 
@@ -25,7 +25,7 @@ def as_inputs(X: TensorType) -> tf.Tensor:
 
 
 def check_given(
-    model: BayesianAutoencoder,
+    model: Autoencoder,
     training: _Data,
     given: tuple[TensorType | None, TensorType],
     check_inputs: bool = True,
@@ -57,8 +57,7 @@ def check_given(
             f"X and Y must have the same number of points, got {X.shape[-2]} and {Y.shape[-2]}."
         )
     values, seen = mask_missing(Y)
-    own = getattr(model.encoder, "takes_indices", False)
-    if own and not _is_training_data(training, values, seen):
+    if model.encoder.takes_indices and not _is_training_data(training, values, seen):
         raise ValueError(
             f"{type(model.encoder).__name__} has codes for the training data only; leave "
             "given out, or pass the training data themselves."

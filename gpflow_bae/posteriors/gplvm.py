@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..encoders import PointPosterior
+from ..guides import BoundGuide
 from ..likelihoods import entrywise
 from ..tracing import compiled
 
@@ -26,14 +26,14 @@ class GPLVMPosterior:
     ``gpflow_bae.inference.latents_for_new(model, Ynew)`` makes one of new rows.
     """
 
-    def __init__(self, model: Any, data: Any, posterior: PointPosterior | None = None):
+    def __init__(self, model: Any, data: Any, guide: BoundGuide | None = None):
         """
         :param model: a fitted :class:`~gpflow_bae.models.StochasticGPLVM`.
         :param data: the rows, as :func:`gpflow_bae.data.prepare_data` makes them.
-        :param posterior: of these rows' codes; by default the model's own.
+        :param guide: of these rows' codes; by default the model's own.
         """
         self.model, self.data = model, data
-        self.posterior = model.posterior if posterior is None else posterior
+        self.guide = model.guide if guide is None else guide
         self._moments = compiled(self._cell_moments)
 
     @property
@@ -43,7 +43,7 @@ class GPLVMPosterior:
 
     def _draw(self, rows: tf.Tensor | None, num_draws: int, seed: TensorType) -> tf.Tensor:
         batch = self.data.gather(rows)
-        return self.posterior.draw(batch, self.model.latent_prior, num_draws, seed).latents
+        return self.guide.draw(self.model.latent_prior, batch, num_draws, seed).latents[:, 0]
 
     def sample(self, num_draws: int = 1, seed: int = 0) -> np.ndarray:
         """Draws [S, N, L] of the codes of all rows."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..models import BayesianAutoencoder
+from ..models import Autoencoder
 from .bank import Bank
 
 __all__ = ["HISTORY", "bank_of_lists"]
@@ -15,7 +15,7 @@ HISTORY = ("log_prior", "log_likelihood", "encoder_loss")
 
 
 def bank_of_lists(
-    model: BayesianAutoencoder,
+    model: Autoencoder,
     parameters: Sequence[np.ndarray],
     encoder: Sequence[np.ndarray],
     latents: np.ndarray | None = None,

@@ -91,12 +91,12 @@ class SampleBank(tf.Module):
         # What is the same in all samples becomes a constant of the graph.
         parameters_of = gpflow.utilities.parameter_dict(model)
         sampled = {id(parameters_of[path]) for path in arrays}
+        amortized = model.amortized.paths
         self._fixed = Hidden(
             {
                 path: parameter.numpy()
                 for path, parameter in parameters_of.items()
-                if id(parameter) not in sampled
-                and (with_encoder or not path.startswith(".encoder"))
+                if id(parameter) not in sampled and (with_encoder or path not in amortized)
             }
         )
         # Frozen layers and moving averages are variables of Keras, captured as they are.
@@ -132,7 +132,7 @@ class SampleBank(tf.Module):
         }
         skipped = tuple(without)
         replaced = {k: v for k, v in self._fixed.held.items() if not k.startswith(skipped)}
-        encoder = self.model.encoder_paths if self._takes_encoder else ()
+        encoder = self.model.amortized.paths if self._takes_encoder else ()
         parameters = gpflow.utilities.parameter_dict(self.model)
         for place, path in zip(self._places, [*self.model.sampled_paths, *encoder], strict=True):
             if path.startswith(skipped):

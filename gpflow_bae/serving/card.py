@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..models import MeanFieldAutoencoder, TemperedBAE, VariationalAutoencoder
+from ..base import VariationalModel
 from ..posteriors.bank import installed_versions
 from .served import ServedModel
 
@@ -16,16 +16,7 @@ def _codes(served: ServedModel) -> str:
     model = served.model
     if served.takes_codes_only:
         return "not served: the encoder has codes for the training data only"
-    if isinstance(model, TemperedBAE):
-        return "the sampled encoder's; their spread is that of its weights"
-    if isinstance(model, MeanFieldAutoencoder):
-        return "the encoder's Gaussian, which is the variational posterior"
-    if isinstance(model, VariationalAutoencoder):
-        return (
-            "the encoder's pseudo-observation times the prior's marginal, averaged over the "
-            "training inputs; other rows of the same task are not looked at"
-        )
-    return "the amortised encoder's draws; other rows of the same task are not looked at"
+    return model.rows_are
 
 
 def model_card(
@@ -85,7 +76,7 @@ def model_card(
 
 
 def _is_sampled(model: Any) -> bool:
-    return not isinstance(model, VariationalAutoencoder)
+    return not isinstance(model, VariationalModel)
 
 
 def _spec(spec: Any) -> dict[str, Any]:

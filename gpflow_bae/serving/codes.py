@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..encoders import BaseGaussianEncoder, StochasticEncoder, side_inputs
+from ..encoders import RowCodes
 from ..latent_priors import DeepSparseGP
 from ..latent_priors.inducing import InducingLatentPrior, InducingPosterior
 from ..mcmc.noise import standard_noise
-from ..models import MeanFieldAutoencoder, TemperedBAE, VariationalAutoencoder
+from ..models import Autoencoder
 from ..posteriors.sample_loop import SampleLoop
 from .bank import SampleBank
 
 __all__ = [
-    "Codes",
     "conditioned_constants",
     "encode_rows",
     "generation_kind",
@@ -28,14 +27,6 @@ __all__ = [
 _ROWS_FOR_PRIOR_VARIANCE = 1000
 
 
-class Codes(NamedTuple):
-    """Codes of rows under one posterior sample."""
-
-    mean: tf.Tensor  # [rows, L]
-    variance: tf.Tensor  # [rows, L]
-    draws: tf.Tensor  # [draws, rows, L]
-
-
 def encode_rows(
     bank: SampleBank,
     model: Any,
@@ -44,7 +35,7 @@ def encode_rows(
     mask: tf.Tensor | None,
     seed: tf.Tensor,
     num_draws: int,
-) -> Codes:
+) -> RowCodes:
     """What the encoder of sample ``index`` says of each row by itself.
 
     All rows share their noise, so that the answer for a row depends on the row and the seed, and
@@ -58,38 +49,14 @@ def encode_rows(
     :param rows: ``y [rows, P]``, zeros where missing, and ``x`` for a conditional model.
     :param mask: [rows, P], True where observed; None where nothing is missing.
     """
-    y, x = rows["y"], rows.get("x")
-    if isinstance(model, TemperedBAE):
-        mean = tf.cast(model.encode(y), gpflow.default_float())
-        return Codes(mean, tf.zeros_like(mean), tf.repeat(mean[None], num_draws, 0))
-    if isinstance(model, VariationalAutoencoder):
-        mean, variance = model.encoder_moments(x, y, mask)
-        if not isinstance(model, MeanFieldAutoencoder):
-            prior = bank.constant("prior_variance", index)
-            gain = prior / (prior + variance)
-            mean, variance = gain * mean, gain * variance
-        return _gaussian(mean, variance, seed, num_draws)
-    encoder, side = model.encoder, side_inputs(model.encoder, mask)
-    if isinstance(encoder, BaseGaussianEncoder):
-        return _gaussian(*encoder(y, **side), seed, num_draws)
-    if isinstance(encoder, StochasticEncoder):
-        noise = _noise((num_draws, 1, encoder.noise_dim), seed, y.dtype)
-        shape = tf.stack([num_draws, tf.shape(y)[0], encoder.noise_dim])
-        tiled = {
-            k: None if v is None else tf.repeat(v[None], num_draws, 0) for k, v in side.items()
-        }
-        draws = encoder(tf.repeat(y[None], num_draws, 0), tf.broadcast_to(noise, shape), **tiled)
-        mean, variance = tf.nn.moments(draws, axes=[0])
-        return Codes(mean, variance, draws)
-    raise TypeError(
-        f"Export knows Gaussian and stochastic encoders, got {type(encoder).__name__}; derive it "
-        "from BaseGaussianEncoder or StochasticEncoder."
-    )
+    prior_variance = None
+    if isinstance(model, Autoencoder) and model.guide.uses_prior_variance:
+        prior_variance = bank.constant("prior_variance", index)
 
+    def noise(shape: tuple[int, ...], dtype: tf.DType) -> tf.Tensor:
+        return _noise(shape, seed, dtype)
 
-def _gaussian(mean: tf.Tensor, variance: tf.Tensor, seed: tf.Tensor, num_draws: int) -> Codes:
-    noise = _noise((num_draws, 1, mean.shape[-1]), seed, mean.dtype)
-    return Codes(mean, variance, mean + tf.sqrt(variance) * noise)
+    return model.codes_of_rows(rows.get("x"), rows["y"], mask, noise, num_draws, prior_variance)
 
 
 def _noise(shape: tuple[int, ...], seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:

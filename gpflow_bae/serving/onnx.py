@@ -99,7 +99,7 @@ def _decode(served: ServedModel, latents: tf.Tensor, seed: int) -> dict[str, tf.
     latents = tf.cast(latents, gpflow.default_float())
     means, noises = [], []
     for i in range(served.bank.num_samples):
-        model = _constant_model(served.bank, i, (".encoder", ".latent_prior"))
+        model = _constant_model(served.bank, i, (".guide", ".encoder", ".latent_prior"))
         mean, noise = served._moments(model, {}, latents)
         means.append(mean)
         noises.append(noise)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..mcmc.noise import standard_noise
-from ..models import TemperedBAE, VariationalAutoencoder
+from ..models import Autoencoder
 from ..posteriors import Posterior, TemperedPosterior
 from .bank import Hidden, SampleBank, evenly_spaced
 from .codes import (
@@ -64,7 +64,7 @@ class ServedModel(tf.Module):
         self.num_draws, self.max_rows = int(num_draws), int(max_rows)
         model = posterior.model
         self.generation, self.why_no_generation = None, "a tempered BAE has no prior over inputs"
-        self.takes_codes_only = bool(getattr(model.encoder, "takes_indices", False))
+        self.takes_codes_only = isinstance(model, Autoencoder) and model.encoder.takes_indices
         self.input_dim = 0
         chosen = evenly_spaced(posterior.num_samples, num_samples)
         constants: dict[str, np.ndarray] = {}
@@ -72,7 +72,7 @@ class ServedModel(tf.Module):
             self.generation, self.why_no_generation = generation_kind(posterior)
             if posterior.X is not None:
                 self.input_dim = int(posterior.X.shape[-1])
-            if isinstance(model, VariationalAutoencoder):
+            if model.guide.uses_prior_variance:
                 constants["prior_variance"] = prior_variances(posterior, chosen)
             if self.generation == "conditioned":
                 constants |= conditioned_constants(posterior, chosen)
@@ -134,7 +134,7 @@ class ServedModel(tf.Module):
     @property
     def is_conditional(self) -> bool:
         """Whether the networks see features of the inputs (CVAE), so that all requests need x."""
-        return bool(getattr(self.model, "condition_dim", 0))
+        return bool(self.model.condition_dim)
 
     def refusal(self, signature: str) -> str | None:
         """Why a signature cannot be served for this model; None where it can."""
@@ -208,7 +208,7 @@ class ServedModel(tf.Module):
             seed,
             lambda model, index, own_seed: latents,
             draws=1,
-            without=(".encoder", ".latent_prior"),
+            without=(".guide", ".encoder", ".latent_prior"),
         )
 
     def reconstruct(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -235,7 +235,7 @@ class ServedModel(tf.Module):
             noise = standard_noise((1, self.latent_dim), own_seed, mean.dtype)
             return mean + tf.sqrt(variance) * noise
 
-        return self._average(rows, seed, codes, without=(".encoder",))
+        return self._average(rows, seed, codes, without=(".guide", ".encoder"))
 
     def impute(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
         """``filled``: y with means where it was NaN, and its ``standard_deviation`` there."""
@@ -309,11 +309,7 @@ class ServedModel(tf.Module):
         }
 
     def _moments(self, model: Any, rows: Rows, latents: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        if isinstance(model, TemperedBAE):
-            F = model.decoder(latents)
-        else:
-            F = model.decode(rows.get("x"), latents)
-        mean, variance = model.likelihood.moments(F)
+        mean, variance = model.likelihood.moments(model.decode(rows.get("x"), latents))
         return _float32(mean), _float32(variance)
 
 

@@ -9,7 +9,6 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_bae.base import Decoder
 from gpflow_bae.decoders import KerasDecoder, fan_in_prior, normal_prior
 from gpflow_bae.functional import log_prior_density, unconstrained_values
 
@@ -27,7 +26,6 @@ def test_leading_dimensions_are_rows(lead: tuple[int, ...]) -> None:
     decoder = KerasDecoder(network)
     codes = np.random.default_rng(0).normal(size=(*lead, 6, 2))
     F = decoder(codes)
-    assert isinstance(decoder, Decoder)
     assert (decoder.latent_dim, decoder.output_dim, F.dtype) == (2, 3, tf.float32)
     expected = network(codes.reshape(-1, 2).astype(np.float32)).numpy().reshape(*lead, 6, 3)
     np.testing.assert_allclose(F, expected, rtol=1e-5, atol=1e-6)

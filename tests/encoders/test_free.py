@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.encoders import FreeFormEncoder, side_inputs
+from gpflow_bae.encoders import FreeFormEncoder
 
 T, N, P, L = 4, 6, 3, 2
 SEED = tf.constant([3, 4])
@@ -35,7 +35,7 @@ def test_minibatches_get_their_own_codes(num_tasks: int, num_points: int, axis: 
     indices = [3, 1]
     expected = np.take(mean, indices, axis)
     Y = np.zeros((*expected.shape[:-1], P))
-    side = side_inputs(encoder, None, tf.constant(indices))
+    side = encoder.side_inputs(None, tf.constant(indices))
     found, _ = encoder(Y, **side)
     np.testing.assert_array_equal(found, expected)
     draw = encoder.sample(Y, SEED, **side)

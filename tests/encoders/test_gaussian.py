@@ -10,8 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_bae.base import Encoder
-from gpflow_bae.encoders import GaussianEncoder, side_inputs
+from gpflow_bae.encoders import Encoder, GaussianEncoder
 
 SEED = tf.constant([3, 4])
 
@@ -129,7 +128,7 @@ def test_the_network_of_a_mask_taking_encoder_sees_the_mask() -> None:
     for a, b in zip(blind(Y, mask=mask), blind(Y), strict=True):
         np.testing.assert_array_equal(a, b)
     np.testing.assert_array_equal(blind.sample(Y, SEED, mask=mask), blind.sample(Y, SEED))
-    assert side_inputs(blind, mask) == {} and side_inputs(encoder, mask) == {"mask": mask}
+    assert blind.side_inputs(mask) == {} and encoder.side_inputs(mask) == {"mask": mask}
 
 
 def test_a_mask_needs_an_even_number_of_inputs() -> None:

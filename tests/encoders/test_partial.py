@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.base import Encoder
 from gpflow_bae.encoders import (
+    Encoder,
     GaussianEncoder,
     StochasticEncoder,
     index_net,

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.base import Encoder
-from gpflow_bae.encoders import StochasticEncoder
+from gpflow_bae.encoders import Encoder, StochasticEncoder
 
 SEED = tf.constant([3, 4])
 

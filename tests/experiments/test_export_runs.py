@@ -28,7 +28,8 @@ def ball_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, An
     config = {"experiment": "moving_ball", "model": "sgp_bae", "preset": "quick", "seed": 3}
     (folder / "config.json").write_text(json.dumps(config | {"settings": plan.describe()}))
     sampled = zip(model.sampled_paths, model.sampled_parameters, strict=True)
-    record = {"temperature": 0.5, "sampled": [f"{p}{tuple(v.shape)}" for p, v in sampled]}
+    record = {"sampled": [f"{p}{tuple(v.shape)}" for p, v in sampled]}
+    record |= {"sampler_settings": {"temperature": 0.5}}
     chain = RunDirectory(folder / "chain", record, resume=False)
     parameters = [p.unconstrained_variable.numpy()[None] for p in model.sampled_parameters]
     arrays = {f"parameters/{p}": v for p, v in zip(model.sampled_paths, parameters, strict=True)}

@@ -74,4 +74,4 @@ def test_flags_replace_settings() -> None:
     assert plan.regime == (("joint", 3),) and plan.variational.batch_size is None
     assert plan.variational.objective == inference.EvidenceLowerBound(2.0)
     plan = make_plan("sgp_bae", "quick", sampler={"temperature": 0.5}, batch_size=64)
-    assert plan.temperature == 0.5 and plan.sampler.batch_size == 64
+    assert plan.temperature == 0.5 and plan.schedule.batch_size == 64

@@ -34,7 +34,8 @@ def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
         found["metrics"]
     )
     assert len(found["curves"]["rmse_per_sample"]) == 2 and found["curves"]["log_density"]
-    assert found["settings"]["sampler"]["point_estimates"] == [".decoder"]
+    chosen = found["settings"]["sampler"]  # the schedule and the sampler
+    assert chosen["point_estimates"] == [".decoder"] and chosen["noise"] == "binomial"
     written = {path.name for path in (tmp_path / "a").glob("*.*")}
     assert written >= {"arrays.npz", "trajectories.png", "log_density.png", "lengthscale.png"}
     vae = call(moving_ball.STUDY, tmp_path / "b", "--model=vae", "--num_variational_steps=1")
@@ -97,7 +98,7 @@ def test_rotated_mnist(tmp_path: pathlib.Path, model: str, monkeypatch: pytest.M
         "quick",
         regime=regime,
         batch_size=9,
-        sampler=chain | {"num_encoder_steps": 1},
+        schedule=chain | {"num_encoder_steps": 1},
         latent_dim=2,
         object_dim=3,
     )

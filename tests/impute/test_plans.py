@@ -89,9 +89,11 @@ def test_a_plan_that_is_none_is_refused(changes: dict, message: str) -> None:
 
 def test_a_table_that_nobody_has_seen_gets_half_as_many_channels_as_outputs() -> None:
     assert [plans.plan_for_table("sgp_vae", P).latent_dim for P in (1, 2, 5)] == [1, 1, 3]
-    plan = plans.plan_for_table("sgp_bae", 4, epochs=7, nugget=0.5, sampler={"burnin": 3})
+    plan = plans.plan_for_table("sgp_bae", 4, epochs=7, nugget=0.5, schedule={"burnin": 3})
     assert (plan.nugget, plan.decoder_widths, plan.variational.num_steps) == (0.5, (), 7)
-    assert (plan.sampler.burnin, plan.sampler.num_samples) == (3, 40)
+    described = plan.describe()["sampler"]
+    assert (described["burnin"], described["num_samples"]) == (3, 40)
+    assert (described["step_size"], plan.temperature) == (0.005, 1.0)
 
 
 @pytest.mark.usefixtures("untraced")

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from gpflow_bae import decoders, encoders, inference, likelihoods, models
+from gpflow_bae import decoders, encoders, inference, likelihoods, mcmc, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.chains import of_chain, stack_chains
 
@@ -21,7 +21,6 @@ SETTINGS = inference.AmortizedSettings(
     burnin=8,
     num_samples=3,
     thinning=8,
-    step_size=0.02,
     codes="carried",
 )
 
@@ -85,11 +84,14 @@ def compiled_round(
     model: models.BayesianAutoencoder,
     data: tuple[np.ndarray, np.ndarray],
     jit_compile: bool = False,
+    step_size: float = 0.02,
+    temperature: float = 1.0,
     **settings: Any,
 ) -> inference.AmortizedSampling:
     replaced = dataclasses.replace(SETTINGS, **settings)
     prepared = prepare_data(model, data, replaced.batch_size)
-    return inference.AmortizedSampling(model, prepared, replaced, jit_compile=jit_compile)
+    sampler = mcmc.adaptive_sghmc.build(step_size=step_size, temperature=temperature)
+    return inference.AmortizedSampling(model, prepared, replaced, sampler, jit_compile=jit_compile)
 
 
 def advance(

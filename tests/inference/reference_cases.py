@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from gpflow_bae import encoders, inference, latent_priors, likelihoods, models
+from gpflow_bae import encoders, inference, latent_priors, likelihoods, mcmc, models
 
 STORED = pathlib.Path(__file__).parent / "reference_runs.npz"
 L, P = 2, 5
@@ -56,7 +56,6 @@ def amortized(**overrides: object) -> inference.AmortizedSettings:
         "burnin": 8,
         "num_samples": 2,
         "thinning": 8,
-        "step_size": 0.01,
         "encoder_batch_size": 8,
     }
     return inference.AmortizedSettings(**(settings | overrides))
@@ -68,7 +67,7 @@ def bank(posterior: object) -> Results:
         for path, values in zip(posterior.model.sampled_paths, posterior.parameters, strict=True)
     }
     results |= {
-        f"encoder{path}": np.asarray(values[-1])
+        f"encoder{path.removeprefix('.guide')}": np.asarray(values[-1])
         for path, values in zip(posterior.model.encoder_paths, posterior.encoder, strict=True)
     }
     if posterior.latents is not None:
@@ -76,12 +75,16 @@ def bank(posterior: object) -> Results:
     return results | {"history": np.asarray(posterior.history)}
 
 
+def sampled(*arguments: object, noise: str = "gaussian", **options: object) -> Results:
+    options["sampler"] = mcmc.adaptive_sghmc.build(step_size=0.01, noise=noise)
+    return bank(inference.sample_amortized(*arguments, progress=False, **options))
+
+
 def tasks_in_minibatches() -> Results:
     model = models.SGPBAE(
         kernel(), Z, network(L, P), network(2 * P, L), likelihoods.Gaussian(0.1), L
     )
-    data = observations(4, 6, holes=True)
-    return bank(inference.sample_amortized(model, data, amortized(batch_size=2), progress=False))
+    return sampled(model, observations(4, 6, holes=True), amortized(batch_size=2))
 
 
 def points_in_minibatches_after_a_warm_start() -> Results:
@@ -98,11 +101,7 @@ def points_in_minibatches_after_a_warm_start() -> Results:
         num_initial_steps=50,
     )
     settings = amortized(batch_size=6, steps_per_batch=1)
-    return bank(
-        inference.sample_amortized(
-            model, observations(1, 12), settings, seed=3, warm_start=start, progress=False
-        )
-    )
+    return sampled(model, observations(1, 12), settings, seed=3, warm_start=start)
 
 
 def deep_and_whitened_after_a_mode() -> Results:
@@ -113,31 +112,24 @@ def deep_and_whitened_after_a_mode() -> Results:
     start = inference.PriorMeanStart(
         inference.VariationalSettings(num_steps=50), num_encoder_steps=50
     )
-    return bank(
-        inference.sample_amortized(
-            model, observations(1, 12), amortized(batch_size=6), warm_start=start, progress=False
-        )
-    )
+    return sampled(model, observations(1, 12), amortized(batch_size=6), warm_start=start)
 
 
 def published_algorithm() -> Results:
     model = models.BAE(network(L, P), network(2 * P, L), likelihoods.Gaussian(0.1), L)
-    settings = amortized(codes="encoder", encoder_loss="mse", noise="binomial")
-    return bank(
-        inference.sample_amortized(model, (None, observations(1, 12)[1]), settings, progress=False)
-    )
+    settings = amortized(codes="encoder", encoder_loss="mse")
+    return sampled(model, (None, observations(1, 12)[1]), settings, noise="binomial")
 
 
 def point_estimates() -> Results:
     model = models.GPBAE(kernel(), network(L, P), network(2 * P, L), likelihoods.Gaussian(0.1), L)
     settings = amortized(point_estimates=(".decoder",), encoder_batch_size=None)
-    return bank(inference.sample_amortized(model, observations(3, 6), settings, progress=False))
+    return sampled(model, observations(3, 6), settings)
 
 
 def parameters_under_a_bound() -> Results:
     model = models.GPVAE(kernel(), network(L, P), network(P, 2 * L), likelihoods.Gaussian(0.1), L)
-    settings = amortized(batch_size=2)
-    return bank(inference.sample_amortized(model, observations(4, 6), settings, progress=False))
+    return sampled(model, observations(4, 6), amortized(batch_size=2))
 
 
 def fitted(model: object, data: object, settings: inference.VariationalSettings) -> Results:

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import functional, inference, likelihoods, models
+from gpflow_bae import functional, inference, likelihoods, mcmc, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference.variational import variational_loss
 
 T, N, P, L = 3, 5, 2, 1
 SETTINGS = inference.AmortizedSettings(
-    num_sampler_steps=4, num_encoder_steps=1, burnin=8, num_samples=3, thinning=8, step_size=0.02
+    num_sampler_steps=4, num_encoder_steps=1, burnin=8, num_samples=3, thinning=8
 )
 
 
@@ -58,7 +57,8 @@ def test_target_is_the_objective_of_the_variational_fit() -> None:
     values = tuple(functional.unconstrained_values(model.sampled_parameters))
     weights = model.encoder_variables
     target = sum(compiled.bound(values, weights, data.gather(None), seed))
-    loss = variational_loss(model, data, None, seed)
+    fit = inference.VariationalFit(model, data, inference.VariationalSettings(), seed=0)
+    loss, _ = fit.batch_loss(data.gather(None), seed, (), None)
     np.testing.assert_allclose(target, -loss * T * N, rtol=1e-6)
 
 
@@ -97,14 +97,12 @@ def test_parameters_follow_their_exact_posterior() -> None:
     gpflow.set_trainable(kernel, False)
     X, Y = random_data()
     settings = inference.AmortizedSettings(
-        num_sampler_steps=100,
-        burnin=500,
-        num_samples=200,
-        thinning=100,
-        step_size=0.1,
-        momentum_decay=0.2,
+        num_sampler_steps=100, burnin=500, num_samples=200, thinning=100
     )
-    posterior = inference.sample_amortized(model, (X, Y), settings, seed=3, progress=False)
+    sampler = mcmc.adaptive_sghmc.build(step_size=0.1, momentum_decay=0.2)
+    posterior = inference.sample_amortized(
+        model, (X, Y), settings, sampler=sampler, seed=3, progress=False
+    )
     assert posterior.latents is None
     (samples,) = posterior.parameters
     precision = 1.0 + T * N / 0.3  # prior N(0, 1), noise variance 0.3
@@ -123,10 +121,12 @@ def test_the_encoder_climbs_the_bound() -> None:
         burnin=50,
         num_samples=10,
         thinning=50,
-        temperature=0.0,
         encoder_learning_rate=1e-2,
     )
-    posterior = inference.sample_amortized(gp_vae(), random_data(), settings, progress=False)
+    cold = mcmc.adaptive_sghmc.build(temperature=0.0)
+    posterior = inference.sample_amortized(
+        gp_vae(), random_data(), settings, sampler=cold, progress=False
+    )
     losses = posterior.history[:, 2]
     assert losses[-1] < losses[0] - 0.1
 

@@ -4,17 +4,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.encoders import FreeFormEncoder
+from gpflow_bae.encoders import DensityEncoder, FreeFormEncoder
 from gpflow_bae.inference import encoder_loss
 from gpflow_bae.inference.encoder_losses import check_encoder_loss
 
 SEED = tf.constant([2, 7])
 
 
-class ScaledNoise:
-    """z = shift + scale * normal noise of the shape of y, with the interface of an encoder."""
+class ScaledNoise(DensityEncoder):
+    """z = shift + scale * normal noise of the shape of y, as an encoder."""
 
     def __init__(self, scale: float | tf.Tensor, shift: float = 0.0):
+        super().__init__(name=None)
         self.scale, self.shift = scale, shift
 
     def sample(self, Y: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -94,7 +95,7 @@ def test_an_encoder_that_takes_the_mask_gets_it(kind: str) -> None:
     density here is the negative squared error.
     """
 
-    class Mask:
+    class Mask(DensityEncoder):
         takes_mask = True
 
         def sample(self, Y: tf.Tensor, seed: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import bijectors, encoders, inference, latent_priors, models
-from gpflow_bae.base import Batch, VariationalTerms
+from gpflow_bae import bijectors, encoders, guides, inference, latent_priors, models
+from gpflow_bae.base import Batch, VariationalModel, VariationalTerms
 from gpflow_bae.data import Observations, SparseTable, prepare_data
 from gpflow_bae.data.minibatches import _MANY, draw_indices
 from gpflow_bae.inference.row_adam import RowAdam
@@ -35,9 +35,9 @@ def fitted(num_maps: int) -> tuple[models.StochasticGPLVM, np.ndarray]:
     Y, _ = swiss(150)
     start = np.linalg.svd(Y - Y.mean(0), full_matrices=False)[0][:, :2] * np.sqrt(len(Y))
     encoder = encoders.FreeFormEncoder(1, len(Y), 2, start[None], 0.1)
-    posterior = encoders.GaussianPosterior(encoder)
+    posterior = guides.MeanFieldGuide(encoder)
     if num_maps:
-        posterior = encoders.FlowPosterior(encoder, bijectors.planar_flow(2, num_maps))
+        posterior = guides.FlowGuide(encoder, bijectors.planar_flow(2, num_maps))
     model = models.StochasticGPLVM(
         posterior,
         gpflow.kernels.SquaredExponential(lengthscales=[1.0, 1.0]),
@@ -161,7 +161,7 @@ def test_log_density_of_cells_against_a_loop() -> None:
     rows, columns = np.array([3, 3, 40]), np.array([0, 7, 2])
     values = Y[rows, columns]
     found = posterior.predict_log_density(rows, columns, values, num_draws=4000)
-    mean, variance = (np.asarray(v)[0] for v in model.posterior.base_moments(data.gather(None)))
+    mean, variance = (np.asarray(v)[0] for v in model.guide.moments(None, data.Y, data.mask))
     noise = float(model.likelihood.variance.numpy())
     rng = np.random.default_rng(0)
     for k, (n, p) in enumerate(zip(rows, columns, strict=True)):
@@ -185,42 +185,38 @@ def test_a_flow_holds_both_modes_of_an_exact_posterior() -> None:
     kl = {}
     for name in ("gaussian", "flow"):
         encoder = encoders.FreeFormEncoder(1, 1, 1, np.array([[[0.3]]]), 1.0)
-        posterior: Any = encoders.GaussianPosterior(encoder)
+        guide: Any = guides.MeanFieldGuide(encoder)
         if name == "flow":
-            posterior = encoders.FlowPosterior(encoder, bijectors.planar_flow(1, 8, seed=1))
-        model = _Square(posterior, noise)
+            guide = guides.FlowGuide(encoder, bijectors.planar_flow(1, 8, seed=1))
+        model = _Square(guide, noise)
         data = Observations(None, tf.constant(observed[None, None], tf.float32), None)
         settings = inference.VariationalSettings(
             num_steps=4000, learning_rate=0.01, final_learning_rate_fraction=0.02
         )
         inference.fit_variational(model, data, settings, steps_per_call=500, progress=False)
-        draws = model.terms(data.gather(None), tf.constant([9, 9]), 20_000)
+        model.num_draws = 20_000
+        draws = model.terms(data.gather(None), tf.constant([9, 9]))
         kl[name] = log_evidence - float(draws.expected_log_likelihood - draws.divergence)
     assert kl["gaussian"] > 0.3  # log 2 for one mode out of two
     assert kl["flow"] > -0.02  # the bound is one, to Monte Carlo error
     assert kl["flow"] <= 0.25 * kl["gaussian"], kl
 
 
-class _Square(gpflow.Module):
+class _Square(gpflow.Module, VariationalModel):
     """y_p ~ N(x^2, noise): as a variational model with a fixed decoder."""
 
-    needs_inputs, splits_over_points, latent_prior_name = False, True, "StandardNormal"
-    prior_parameters = latent_prior_variables = ()
-    decoder = None
+    observation_likelihood = None
+    num_draws = 64
 
-    def __init__(self, posterior: Any, noise: float):
+    def __init__(self, guide: Any, noise: float):
         super().__init__()
-        self.posterior, self.noise = posterior, noise
+        self.guide, self.noise = guide, noise
         self.prior = latent_priors.StandardNormal(1)
-        self.observation_likelihood = None
 
-    def snapshot(self, data: Any) -> None:
-        return None
-
-    def terms(self, batch: Batch, seed: tf.Tensor, num_draws: int = 64) -> Any:
-        draws = self.posterior.draw(batch, self.prior, num_draws, seed)
+    def terms(self, batch: Batch, seed: tf.Tensor, snapshot: Any = None) -> Any:
+        draws = self.guide.draw(self.prior, batch, self.num_draws, seed)
         y = tf.cast(batch.Y, tf.float64)
-        entries = -0.5 * tf.square(y - tf.square(draws.latents)) / self.noise
+        entries = -0.5 * tf.square(y - tf.square(draws.latents[:, 0])) / self.noise
         entries -= 0.5 * np.log(2 * np.pi * self.noise)
         expected = tf.reduce_sum(tf.reduce_mean(entries, 0))
         return VariationalTerms(expected, draws.divergence, y)
@@ -310,7 +306,7 @@ def test_map_codes_move_and_their_variance_does_not(batch_size: int | None) -> N
     encoder = encoders.FreeFormEncoder(1, 60, 2)
     before = encoder.mean.numpy(), encoder.log_scale.numpy()
     model = models.StochasticGPLVM(
-        encoders.PointEstimate(encoder),
+        guides.PointEstimate(encoder),
         gpflow.kernels.SquaredExponential(),
         np.random.default_rng(0).standard_normal((8, 2)),
         gpflow.likelihoods.Gaussian(0.1),

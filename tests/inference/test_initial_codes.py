@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from gpflow_bae import decoders, encoders, inference, latent_priors, likelihoods, models
+from gpflow_bae import decoders, encoders, inference, latent_priors, likelihoods, mcmc, models
 from gpflow_bae.data import prepare_data
 
 NUM_TASKS, N, P = 20, 25, 6
@@ -169,17 +169,11 @@ def test_a_chain_starts_where_the_warm_start_ends() -> None:
         )
         if sampled:
             settings = inference.AmortizedSettings(
-                num_sampler_steps=1,
-                num_encoder_steps=0,
-                burnin=0,
-                num_samples=1,
-                thinning=1,
-                step_size=1e-9,
-                codes="carried",
+                num_sampler_steps=1, num_encoder_steps=0, burnin=0, num_samples=1, thinning=1
             )
-            posterior = inference.sample_amortized(
-                model, (None, Y), settings, seed=5, warm_start=warm_start, progress=False
-            )
+            options = {"warm_start": warm_start, "seed": 5, "progress": False}
+            options["sampler"] = mcmc.adaptive_sghmc.build(step_size=1e-9)
+            posterior = inference.sample_amortized(model, (None, Y), settings, **options)
             results.append(posterior.latents[0])
             assert len(posterior.warm_start_losses) == 1
         else:

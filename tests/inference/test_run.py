@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import signal
+import sys
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -46,6 +49,9 @@ class Doubling(inference.Algorithm):
         return arrays["x"]
 
 
+TOUCHES_FILES = ("open", "write", "flush", "fsync", "close", "replace", "rename", "unlink")
+
+
 def directory(path: pathlib.Path) -> RunDirectory:
     return RunDirectory(path, {"kind": "doubling"}, resume=True)
 
@@ -78,6 +84,48 @@ def test_stopped_anywhere_it_goes_on_as_if_it_had_not(tmp_path: pathlib.Path) ->
         np.testing.assert_array_equal(again.trace["x"], whole.trace["x"])
         for one, other in zip(again.samples, whole.samples, strict=True):
             np.testing.assert_array_equal(one["x"], other["x"])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_killed_at_any_file_it_goes_on_as_if_it_had_not(tmp_path: pathlib.Path) -> None:
+    """SIGKILL before every seventh call that touches a file, until a run gets through.
+
+    What an algorithm computes between such calls is lost with the process, whatever it is, so these
+    are all the moments there are. The child computes with NumPy alone: TensorFlow does not survive
+    a fork.
+    """
+    whole = inference.run(Doubling(), lambda: np.float64(1.0), progress=False)
+    outcomes = []
+    for k in range(0, 1000, 7):  # a file takes some thirty calls
+        folder = tmp_path / str(k)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(60)  # a child that hangs must not hang the tests
+            calls = iter(range(k))
+
+            def count(frame: Any, event: str, function: Any, calls: Any = calls) -> None:
+                name = getattr(function, "__name__", "")
+                if event == "c_call" and name in TOUCHES_FILES and next(calls, None) is None:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            sys.setprofile(count)
+            run_in(folder, np.float64(1.0))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        again = run_in(folder, np.float64(1.0))
+        assert again.state == whole.state
+        np.testing.assert_array_equal(again.trace["x"], whole.trace["x"])
+        assert [float(s["x"]) for s in again.samples] == [float(s["x"]) for s in whole.samples]
+        outcomes.append(os.WTERMSIG(status))
+        if status == 0:
+            break
+    # Settings, first state, two checkpoints and a sample are five files, each opened and renamed.
+    assert outcomes[:-1] == [signal.SIGKILL] * len(outcomes[:-1]) and len(outcomes) > 10
+
+
+def run_in(folder: pathlib.Path, first: np.float64) -> inference.Run:
+    options: dict[str, Any] = {"progress": False, "checkpoint_every": 2}
+    return inference.run(Doubling(), lambda: first, directory=directory(folder), **options)
 
 
 def test_an_early_stop_and_the_rest(tmp_path: pathlib.Path) -> None:

@@ -104,6 +104,12 @@ def test_a_round_moves_what_it_saw(sampler: str, model: str) -> None:
     assert not by_item.all() or visits * size >= algorithm.data.num_items
 
 
+@pytest.mark.parametrize("sampler", [mcmc.sghmc, mcmc.sghmc.build, 0.01])
+def test_what_is_no_sampler_is_refused(sampler: Any) -> None:
+    with pytest.raises(TypeError, match=r"sampler must be a SamplingAlgorithm, .*build\(step_size"):
+        inference.sample_amortized(sgp_bae(), random_data(2, 3), sampler=sampler)
+
+
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_codes_have_their_exact_posterior(sampler: str) -> None:
     """Mean and variance of 1,600 codes from 40 draws each.

@@ -23,6 +23,7 @@ import tensorflow as tf
 import gpflow_bae
 from gpflow_bae import decoders, encoders, inference, likelihoods, models
 from gpflow_bae.datasets import moving_ball
+from gpflow_bae.mcmc.adaptive_sghmc import build as adaptive
 
 SETTINGS = inference.AmortizedSettings(
     num_sampler_steps=3,
@@ -199,11 +200,9 @@ def test_a_folder_with_a_run_is_not_overwritten(
     with pytest.raises(ValueError, match="other settings .*batch_size: None there, 3 now"):
         sample(folder, 3, ROUNDS, resume=True)
     X, Y = ball()
-    settings = dataclasses.replace(ROUNDS, step_size=0.125)
-    with pytest.raises(ValueError, match=r"data: .*step_size: 0\.005 there, 0\.125 now"):
-        inference.sample_amortized(
-            ball_model(), (X[:3], Y[:3]), settings, seed=7, out_dir=folder, resume=True
-        )
+    other = {"sampler": adaptive(0.125), "seed": 7, "out_dir": folder, "resume": True}
+    with pytest.raises(ValueError, match=r"data: .*step_size.: 0\.005.* there, .*0\.125.* now"):
+        inference.sample_amortized(ball_model(), (X[:3], Y[:3]), ROUNDS, **other)
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
 
 
@@ -229,9 +228,7 @@ def test_divergence_keeps_the_last_good_round(tmp_path: pathlib.Path) -> None:
     """
     model = scalar_bae()
     gpflow.set_trainable(model.decoder, False)
-    settings = dataclasses.replace(
-        SETTINGS, burnin=0, num_samples=50, thinning=3, step_size=10.0, codes="carried"
-    )
+    settings = dataclasses.replace(SETTINGS, burnin=0, num_samples=50, thinning=3, codes="carried")
     Y = np.random.default_rng(0).standard_normal((1, 5, 1))
     good: list[int] = []
     with pytest.raises(FloatingPointError) as error:
@@ -239,6 +236,7 @@ def test_divergence_keeps_the_last_good_round(tmp_path: pathlib.Path) -> None:
             model,
             (None, Y),
             settings,
+            sampler=adaptive(step_size=10.0),
             out_dir=tmp_path,
             checkpoint_every=1000,
             progress=False,
@@ -266,12 +264,11 @@ def test_divergence_names_the_quantity(sampled: str, named: str, tmp_path: pathl
     if sampled == "nothing":
         gpflow.set_trainable(model.decoder, False)
         step_size = 1e160
-    settings = dataclasses.replace(
-        SETTINGS, burnin=0, num_sampler_steps=1, step_size=step_size, codes="carried"
-    )
+    settings = dataclasses.replace(SETTINGS, burnin=0, num_sampler_steps=1, codes="carried")
+    options = {"sampler": adaptive(step_size), "out_dir": tmp_path, "progress": False}
     Y = np.random.default_rng(0).standard_normal((1, 5, 1))
     with pytest.raises(FloatingPointError, match=f"in round 1: {named} non-finite"):
-        inference.sample_amortized(model, (None, Y), settings, out_dir=tmp_path, progress=False)
+        inference.sample_amortized(model, (None, Y), settings, **options)
     assert_checkpoint_is_good(tmp_path, 0)
 
 
@@ -303,13 +300,13 @@ def test_negative_variance_of_equation_17_is_refused(burnin: int, tmp_path: path
         SETTINGS,
         burnin=burnin,
         num_sampler_steps=30,
-        step_size=0.32 if burnin == 0 else 0.1,
-        subtract_gradient_noise=True,
         codes="carried",
     )
+    sampler = adaptive(0.32 if burnin == 0 else 0.1, subtract_gradient_noise=True)
+    options = {"sampler": sampler, "out_dir": tmp_path, "progress": False}
     Y = np.random.default_rng(0).standard_normal((1, 5, 1))
     with pytest.raises(ValueError, match="the largest valid step_size is") as error:
-        inference.sample_amortized(model, (None, Y), settings, out_dir=tmp_path, progress=False)
+        inference.sample_amortized(model, (None, Y), settings, **options)
     largest = float(str(error.value).split("the largest valid step_size is ")[1].split()[0])
     if burnin == 0:
         np.testing.assert_allclose(largest, np.sqrt(2 * 0.05), rtol=1e-5)
@@ -322,11 +319,12 @@ def test_a_valid_step_size_with_equation_17_runs() -> None:
     """The same bound from below: h = 0.31 at P = 1 is accepted."""
     model = scalar_bae()
     gpflow.set_trainable(model.decoder, False)
-    settings = dataclasses.replace(
-        SETTINGS, burnin=0, step_size=0.31, subtract_gradient_noise=True, codes="carried"
-    )
+    settings = dataclasses.replace(SETTINGS, burnin=0, codes="carried")
+    sampler = adaptive(step_size=0.31, subtract_gradient_noise=True)
     Y = np.random.default_rng(0).standard_normal((1, 5, 1))
-    posterior = inference.sample_amortized(model, (None, Y), settings, progress=False)
+    posterior = inference.sample_amortized(
+        model, (None, Y), settings, sampler=sampler, progress=False
+    )
     assert np.isfinite(posterior.latents).all()
 
 

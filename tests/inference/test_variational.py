@@ -68,10 +68,8 @@ def test_linear_vae_reaches_the_maximum_of_probabilistic_pca() -> None:
     )
     losses = inference.fit_variational(model, (None, Y), settings, seed=0, progress=False)
     data = prepare_data(model, (None, Y))
-    draw = tf.function(
-        lambda seed: inference.variational_loss(model, data, None, seed, prior_on_parameters=False)
-    )
-    bound = -np.mean([draw(tf.constant([9, i])).numpy() for i in range(200)])
+    draw = tf.function(lambda seed: model.elbo(data.gather(None), seed))
+    bound = np.mean([draw(tf.constant([9, i])).numpy() for i in range(200)]) / data.num_points
 
     W, mean = (w.numpy().astype(np.float64) for w in model.decoder.weights)
     covariance = W.T @ W + model.likelihood.variance.numpy() * np.eye(P)
@@ -96,21 +94,23 @@ def test_loss_is_the_scaled_bound_with_the_prior_once() -> None:
     data = prepare_data(model, (None, linear_data()), batch_size=100)
     seed = tf.constant([0, 0])
     partition = np.random.default_rng(0).permutation(N).reshape(-1, 100)
+    losses = {}
     for prior in (False, True):
-        whole = inference.variational_loss(model, data, None, seed, prior)
-        parts = [
-            inference.variational_loss(model, data, tf.constant(rows, tf.int32), seed, prior)
-            for rows in partition
-        ]
+        settings = inference.VariationalSettings(prior_on_parameters=prior)
+        fit = inference.VariationalFit(model, data, settings, seed=0)
+        whole, *parts = (
+            fit.batch_loss(data.gather(rows), seed, (), None)[0].numpy()
+            for rows in (None, *tf.constant(partition, tf.int32))
+        )
+        losses[prior] = whole
         # 1e-3 of noise on codes whose gradient is of order 1, averaged over 400 points.
         np.testing.assert_allclose(np.mean(parts), whole, atol=1e-3)
-    without = inference.variational_loss(model, data, None, seed, False)
     # N(0, 1) weights; the noise variance 1 = softplus(u) has LogNormal(0, 1) and the Jacobian of
     # the softplus, sigmoid(u) = 1 - 1/e, as the density is that of the unconstrained u.
     weights = np.concatenate([w.numpy().ravel() for w in model.decoder.weights])
     log_prior = -0.5 * np.sum(weights**2) - 0.5 * (weights.size + 1) * np.log(2 * np.pi)
     log_prior += np.log(1 - np.exp(-1.0))
-    np.testing.assert_allclose(without - whole, log_prior / N, rtol=1e-4)
+    np.testing.assert_allclose(losses[False] - losses[True], log_prior / N, rtol=1e-4)
 
 
 @pytest.mark.usefixtures("untraced")

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import pytest
 
-from gpflow_bae import decoders, encoders, inference, likelihoods, models
+from gpflow_bae import decoders, encoders, inference, likelihoods, mcmc, models
 
 NUM_POINTS = 1500
 EXACT_SPREAD = np.sqrt(0.5)
@@ -52,13 +52,14 @@ def spread_and_mean_error(encoder_loss: str) -> tuple[float, float]:
         burnin=50 * 30,
         num_samples=10,
         thinning=50,
-        step_size=0.2,
-        momentum_decay=0.4,
         codes="encoder",
         encoder_loss=encoder_loss,
         encoder_learning_rate=5e-3,
     )
-    posterior = inference.sample_amortized(model, (None, Y), settings, seed=1, progress=False)
+    sampler = mcmc.adaptive_sghmc.build(step_size=0.2, momentum_decay=0.4)
+    posterior = inference.sample_amortized(
+        model, (None, Y), settings, sampler=sampler, seed=1, progress=False
+    )
     draws = posterior.encode(Y, num_draws=64)[:, :, 0, :, 0]  # [S, draws, N]
     within = draws.var(axis=1, ddof=1).mean()
     error = draws.mean(axis=(0, 1)) - 0.5 * Y[0, :, 0]

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from gpflow_bae import encoders, inference, likelihoods, models
+from gpflow_bae import encoders, inference, likelihoods, mcmc, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.decoders import KerasDecoder
 from gpflow_bae.models import set_default_kernel_priors
@@ -87,11 +87,10 @@ def test_sampled_codes_cover_as_they_should(scale: float, expected: bool) -> Non
     )
     for parameter in model.sampled_parameters:
         gpflow.set_trainable(parameter, False)
-    settings = inference.AmortizedSettings(
-        burnin=300, num_samples=40, thinning=50, step_size=0.05, momentum_decay=0.1
-    )
+    settings = inference.AmortizedSettings(burnin=300, num_samples=40, thinning=50)
+    sampler = mcmc.adaptive_sghmc.build(step_size=0.05, momentum_decay=0.1)
     posterior = inference.sample_amortized(
-        model, (X, np.where(seen, Y, np.nan)), settings, seed=0, progress=False
+        model, (X, np.where(seen, Y, np.nan)), settings, sampler=sampler, seed=0, progress=False
     )
     found = coverage(posterior, Y, seen, num_codes=4)
     # 860 cells of 60 tasks, four independent ones each: a standard error of 0.019.

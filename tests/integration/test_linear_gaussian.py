@@ -17,7 +17,7 @@ import functools
 import numpy as np
 import pytest
 
-from gpflow_bae import inference, posteriors
+from gpflow_bae import inference, mcmc, posteriors
 from tests.reference.linear_codes import (
     CODE_NOISE,
     NOISE,
@@ -43,12 +43,13 @@ def posterior() -> posteriors.Posterior:
         burnin=1000,
         num_samples=NUM_SAMPLES,
         thinning=50,
-        step_size=0.15,
-        momentum_decay=0.25,
         codes="carried",
         encoder_learning_rate=1e-2,
     )
-    return inference.sample_amortized(model, (X, observations()), settings, progress=False)
+    sampler = mcmc.adaptive_sghmc.build(step_size=0.15, momentum_decay=0.25)
+    return inference.sample_amortized(
+        model, (X, observations()), settings, sampler=sampler, progress=False
+    )
 
 
 def test_sampled_codes() -> None:

@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.base import LatentPrior
 from gpflow_bae.functional import functional_call
-from gpflow_bae.latent_priors import GP, GaussianLatentPrior, SparseGP, StandardNormal
+from gpflow_bae.latent_priors import (
+    GP,
+    GaussianLatentPrior,
+    LatentProcess,
+    SparseGP,
+    StandardNormal,
+)
 from tests.reference.latent_gaussian import LatentGaussian, squared_exponential
 
 T, N, NEW, L, D, M = 3, 6, 4, 2, 2, 4
@@ -112,7 +117,7 @@ def test_log_prob(problem: _Problem) -> None:
     expected = np.zeros(problem.lead)
     for task, channel, reference in problem.each():
         expected[task] += reference.log_prob(problem.latents[(*task, slice(None), channel)])
-    assert isinstance(problem.prior, LatentPrior)
+    assert isinstance(problem.prior, LatentProcess)
     result = problem.prior.log_prob(problem.X, problem.latents)
     assert result.shape == problem.lead and result.dtype == tf.float64
     np.testing.assert_allclose(result, expected, **TOLERANCE)

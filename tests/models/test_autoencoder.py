@@ -13,8 +13,9 @@ import tensorflow_probability as tfp
 
 from gpflow_bae.base import Batch
 from gpflow_bae.decoders import KerasDecoder
-from gpflow_bae.encoders import StochasticEncoder
+from gpflow_bae.encoders import Encoder, StochasticEncoder
 from gpflow_bae.functional import unconstrained_values
+from gpflow_bae.guides import ImplicitGuide
 from gpflow_bae.latent_priors import GP, GaussianLatentPrior, SparseGP, StandardNormal
 from gpflow_bae.likelihoods import Bernoulli, Gaussian
 from gpflow_bae.models import BayesianAutoencoder, State, set_default_kernel_priors
@@ -256,7 +257,7 @@ def test_summary_shows_the_whole_model() -> None:
         ("latent_prior.inducing_variable.Z", "Uniform"),
         ("latent_prior.whitened_inducing", "Normal"),
         ("likelihood.variance", "LogNormal"),
-        ("encoder.weights[0]", "Parameter"),
+        ("guide.encoder.weights[0]", "Parameter"),
     ]:
         assert prior in rows[path], path
 
@@ -297,7 +298,7 @@ def test_channel_mismatch_is_refused(
         )
 
 
-class _KnownDraws(gpflow.Module):
+class _KnownDraws(Encoder):
     """An encoder whose successive draws are given arrays [S, T, N, L]."""
 
     latent_dim = L
@@ -321,7 +322,7 @@ def test_pseudo_observations_divide_the_prior_out(name: str) -> None:
     rng = np.random.default_rng(0)
     draws = 0.4 + 0.3 * rng.normal(size=(16, T, 1, L))
     model = _model(name)
-    model.encoder = _KnownDraws(draws)
+    model.guide = ImplicitGuide(_KnownDraws(draws))
     X, Y = rng.normal(size=(T, 1, 1)), np.zeros((T, 1, P))
     pseudo = model.pseudo_observations(X, Y, tf.constant([1, 2]), num_draws=16)
     posterior = model.latent_prior.condition(X, *pseudo)
@@ -341,7 +342,7 @@ def test_pseudo_observations_in_closed_form() -> None:
     y = rng.normal(size=(500, 1, L)) * np.sqrt(1.5)
     draws = 2 / 3 * y + np.sqrt(1 / 3) * rng.normal(size=(200, 500, 1, L))
     model = _model("standard")
-    model.encoder = _KnownDraws(draws)
+    model.guide = ImplicitGuide(_KnownDraws(draws))
     mean, variance = model.pseudo_observations(
         None, np.zeros((500, 1, P)), tf.constant([1, 2]), num_draws=200
     )
@@ -357,7 +358,7 @@ def test_pseudo_observations_of_an_encoder_wider_than_the_prior_say_nothing() ->
     """
     draws = 0.1 + 2.0 * np.array([-1.0, 1.0] * 8)[:, None, None, None] * np.ones((16, T, 1, L))
     model = _model("standard")
-    model.encoder = _KnownDraws(draws)
+    model.guide = ImplicitGuide(_KnownDraws(draws))
     mean, variance = model.pseudo_observations(
         None, np.zeros((T, 1, P)), tf.constant([1, 2]), num_draws=16
     )
@@ -370,7 +371,7 @@ def test_a_single_draw_is_taken_as_the_codes() -> None:
     """No spread can be seen in one draw: variance 0, and conditioning returns the draw."""
     draws = np.random.default_rng(0).normal(size=(1, T, N, L))
     model = _model("gp")
-    model.encoder = _KnownDraws(draws)
+    model.guide = ImplicitGuide(_KnownDraws(draws))
     mean, variance = model.pseudo_observations(
         np.zeros((T, N, 1)), np.zeros((T, N, P)), tf.constant([1, 2]), num_draws=1
     )

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import functional, inference, likelihoods, models
+from gpflow_bae import functional, inference, likelihoods, mcmc, models
 from gpflow_bae.base import Batch
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.chains import of_chain, stack_chains
@@ -27,7 +27,6 @@ SETTINGS = inference.AmortizedSettings(
     burnin=6,
     num_samples=3,
     thinning=6,
-    step_size=0.01,
     batch_size=5,
 )
 
@@ -97,8 +96,8 @@ def test_one_layer_is_sgp_bae(whitened_codes: bool) -> None:
     densities = []
     for model in (deep, shallow):
         state = models.State(functional.unconstrained_values(model.sampled_parameters), codes)
-        batch = data.gather(None)._replace(seed=tf.constant([1, 2]))
-        densities.append([model.log_prior(state), model.log_likelihood(state, batch)])
+        batch, seed = data.gather(None), tf.constant([1, 2])
+        densities.append([model.log_prior(state), model.log_likelihood(state, batch, seed)])
     np.testing.assert_array_equal(*densities)
     if not whitened_codes:
         _assert_equal(_sample(deep), _sample(shallow))
@@ -124,7 +123,7 @@ def test_every_parameter_of_every_layer_is_sampled(whitened_codes: bool) -> None
         assert np.any(gradient != 0), path
 
 
-def test_the_seed_of_a_batch_reaches_the_hidden_draws() -> None:
+def test_the_seed_reaches_the_hidden_draws() -> None:
     """Another seed, another estimate of the same log likelihood; whitened codes too."""
     for whitened_codes in (False, True):
         model = _model(whitened_codes=whitened_codes)
@@ -134,7 +133,7 @@ def test_the_seed_of_a_batch_reaches_the_hidden_draws() -> None:
 
         def value(seed: list[int] | None, batch: Batch = batch) -> float:
             seed = None if seed is None else tf.constant(seed)
-            return float(model.log_likelihood(state, batch._replace(seed=seed)))  # noqa: B023
+            return float(model.log_likelihood(state, batch, seed))  # noqa: B023
 
         assert value([1, 2]) == value([1, 2]) and value(None) == value(None)
         assert len({value(None), value([1, 2]), value([1, 3])}) == 3
@@ -165,9 +164,10 @@ def test_a_chain_samples_codes_under_the_average_of_logs() -> None:
     mean = variance * (weights @ (m / v))
     spread = weights @ m**2 - (weights @ m) ** 2
     assert spread[0] > 7 * variance[0] and spread[1] > 0.9 * variance[1]
-    settings = dataclasses.replace(SETTINGS, batch_size=None, num_sampler_steps=400, step_size=0.02)
+    settings = dataclasses.replace(SETTINGS, batch_size=None, num_sampler_steps=400)
     data = prepare_data(model, (np.full((count, 1), place), np.zeros((count, P))))
-    compiled = inference.AmortizedSampling(model, data, settings)
+    sampler = mcmc.adaptive_sghmc.build(step_size=0.02)
+    compiled = inference.AmortizedSampling(model, data, settings, sampler)
     chain = compiled.initial_chain(tf.constant([0, 0]), tf.zeros([1, count, L], tf.float64))
     for r in range(2):
         chains, _ = compiled.advance(

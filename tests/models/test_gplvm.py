@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import bijectors, encoders, inference, latent_priors, models
+from gpflow_bae import bijectors, encoders, guides, inference, latent_priors, models
 from gpflow_bae.base import Batch
 from gpflow_bae.data import Observations, SparseTable, prepare_data
 
@@ -33,7 +33,7 @@ def make_model(
     rng = np.random.default_rng(seed)
     if posterior is None:
         encoder = encoders.FreeFormEncoder(1, N, L, rng.standard_normal((1, N, L)), 0.05)
-        posterior = encoders.PointEstimate(encoder)
+        posterior = guides.PointEstimate(encoder)
     kernel = gpflow.kernels.SquaredExponential(lengthscales=[0.8, 1.5])
     likelihood = options.pop("likelihood", gpflow.likelihoods.Gaussian(0.1))
     model = models.StochasticGPLVM(
@@ -153,7 +153,7 @@ def test_any_scalar_likelihood() -> None:
         model = make_model(likelihood=likelihood)
         data = prepare_data(model, (None, Y.astype(float)))
         batch = data.gather(None)
-        codes = model.posterior.encoder.mean
+        codes = model.guide.encoder.mean
         mean, variance = model.predict_f(codes)
         total = 0.0
         for p in range(P):
@@ -178,9 +178,9 @@ def test_kl_of_a_flow_by_quadrature() -> None:
     rng = np.random.default_rng(0)
     for variable in flow.trainable_variables:
         variable.assign_add(rng.standard_normal(variable.shape))
-    posterior = encoders.FlowPosterior(encoder, flow)
+    guide = guides.FlowGuide(encoder, flow)
     batch = Batch(None, tf.zeros([1, 1, P]), None)
-    draws = posterior.draw(batch, latent_priors.StandardNormal(1), 40_000, SEED)
+    draws = guide.draw(latent_priors.StandardNormal(1), batch, 40_000, SEED)
     grid = np.linspace(-6.0, 6.0, 20_001)[:, None]
     base = -0.5 * ((grid[:, 0] - 0.4) ** 2 / 0.3 + np.log(2.0 * np.pi * 0.3))
     image = flow.forward(tf.constant(grid)).numpy()[:, 0]
@@ -193,20 +193,20 @@ def test_kl_of_a_flow_by_quadrature() -> None:
 
 def test_an_amortised_flow_depends_on_observed_cells_only() -> None:
     encoder = encoders.partial_encoder("factornet", P, L, (8,))
-    posterior = encoders.AmortizedPlanarPosterior(encoder, P, num_layers=3)
-    for bias in posterior.network.weights:
+    guide = guides.AmortizedPlanarGuide(encoder, P, num_layers=3)
+    for bias in guide.network.weights:
         bias.assign_add(0.3 * np.random.default_rng(0).standard_normal(bias.shape))
-    model = make_model(posterior)
+    model = make_model(guide)
     assert not model.row_variables
     Y = make_data(missing=0.4)
     data = prepare_data(model, (None, Y))
-    draws = posterior.draw(data.gather(None), model.latent_prior, 3, SEED)
-    assert draws.latents.shape == (3, N, L)
+    draws = guide.draw(model.latent_prior, data.gather(None), 3, SEED)
+    assert draws.latents.shape == (3, 1, N, L)
     other = data._replace(Y=tf.where(data.mask, data.Y, 9.0))
-    again = posterior.draw(other.gather(None), model.latent_prior, 3, SEED)
+    again = guide.draw(model.latent_prior, other.gather(None), 3, SEED)
     np.testing.assert_array_equal(draws.latents, again.latents)
     changed = data._replace(Y=data.Y + 0.5)
-    different = posterior.draw(changed.gather(None), model.latent_prior, 3, SEED)
+    different = guide.draw(model.latent_prior, changed.gather(None), 3, SEED)
     assert np.abs(different.latents - draws.latents).max() > 0.01
 
 
@@ -217,7 +217,7 @@ def test_relevance_and_pruning() -> None:
     report = model.pruning_report()
     assert "dimension 1: relevance 0.000 (pruned)" in report and "1 of 2 dimensions" in report
     linear = models.StochasticGPLVM(
-        model.posterior, gpflow.kernels.Linear(), np.zeros((1, L)), gpflow.likelihoods.Gaussian(), P
+        model.guide, gpflow.kernels.Linear(), np.zeros((1, L)), gpflow.likelihoods.Gaussian(), P
     )
     with pytest.raises(ValueError, match="Linear has no lengthscales to prune by"):
         linear.relevance()
@@ -226,16 +226,16 @@ def test_relevance_and_pruning() -> None:
 def test_bad_arguments() -> None:
     wide = encoders.FreeFormEncoder(1, N, P + 1)
     with pytest.raises(ValueError, match="6 latent dimensions, more than the 5 columns"):
-        make_model(encoders.GaussianPosterior(wide))
+        make_model(guides.MeanFieldGuide(wide))
     encoder = encoders.FreeFormEncoder(1, N, L)
     with pytest.raises(TypeError, match="likelihood must be a scalar GPflow likelihood"):
         make_model(encoder, likelihood=gpflow.likelihoods.Softmax(3))
-    with pytest.raises(TypeError, match="posterior must be"):
+    with pytest.raises(TypeError, match="guide must be"):
         make_model("gaussian")
-    with pytest.raises(TypeError, match="encoder must be Gaussian"):
-        encoders.GaussianPosterior(keras.layers.Dense(2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="encoder must be one of gpflow_bae.encoders"):
+        guides.MeanFieldGuide(keras.layers.Dense(2))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="event_dim=2"):
-        encoders.FlowPosterior(encoder, bijectors.planar_flow(3))
+        guides.FlowGuide(encoder, bijectors.planar_flow(3))
     with pytest.raises(ValueError, match="num_draws must be at least 1"):
         make_model(num_draws=0)
     model = make_model()
@@ -269,7 +269,7 @@ def test_flow_gplvm_by_natural_gradients() -> None:
             **options,
         )
 
-    assert len(build().posterior.flow.bijectors) == 20
+    assert len(build().guide.flow.bijectors) == 20
     model = build(flow=bijectors.planar_flow(L, 2))
     settings = inference.VariationalSettings(
         num_steps=60, learning_rate=0.01, batch_size=15, natural_gradient_step_size=0.1

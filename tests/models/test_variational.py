@@ -207,7 +207,7 @@ def test_pseudo_observations_are_the_encoders() -> None:
 def test_other_encoders_are_refused() -> None:
     """An implicit encoder has no density to put into a bound."""
     with pytest.raises(
-        TypeError, match="encoder must be a.*GaussianEncoder, got StochasticEncoder"
+        TypeError, match="encoder must be Gaussian.*GaussianEncoder.*, got StochasticEncoder"
     ):
         VariationalAutoencoder(
             StandardNormal(2),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -170,10 +171,12 @@ class Toy:
             def __init__(self, value: Any):
                 self.unconstrained_variable = tf.Variable(value)
 
-        self.sampled_paths = tuple(sampled)
-        self.sampled_parameters = tuple(Parameter(v) for v in sampled.values())
-        self.encoder_paths = tuple(encoder)
-        self.encoder_variables = [tf.Variable(v) for v in encoder.values()]
+        self.sampled = SimpleNamespace(
+            paths=tuple(sampled), parameters=tuple(Parameter(v) for v in sampled.values())
+        )
+        self.amortized = SimpleNamespace(
+            paths=tuple(encoder), variables=[tf.Variable(v) for v in encoder.values()]
+        )
 
 
 VARIANCE, WEIGHTS = np.zeros(()), np.zeros(1)

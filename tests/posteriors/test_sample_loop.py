@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.encoders import side_inputs
 from gpflow_bae.mcmc.noise import split, standard_noise
 from gpflow_bae.posteriors import LatentSamples, Posterior, sample_loop
 from tests.posteriors import small
@@ -111,7 +110,7 @@ def test_predictions_are_those_of_a_loop(
 def test_codes_are_those_of_a_loop(posterior: Posterior, memory: str) -> None:
     _, Y = small.data()
     draws = posterior.encode(Y, num_draws=NUM_DRAWS, seed=2)
-    rows, side = tf.constant(Y, tf.float32), side_inputs(posterior.model.encoder, None)
+    rows, side = tf.constant(Y, tf.float32), posterior.model.encoder.side_inputs(None)
     expected = [
         [model.encoder.sample(rows, draw_seed, **side) for draw_seed in tf.unstack(seeds)]
         for model, seeds in zip(

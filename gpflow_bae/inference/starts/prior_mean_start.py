@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
-from ...base import Batch, Snapshot, VariationalTerms
+from ...base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ...data import Observations
 from ...latent_priors import DeepSparseGP, SparseGP
 from ...models import BayesianAutoencoder
@@ -27,22 +27,21 @@ from .warm_start import WarmStart
 __all__ = ["PriorMeanStart"]
 
 
-class _AtPriorMean(tf.Module):
+class _AtPriorMean(VariationalModel):
     """A sampled model as one that the variational engine fits: codes are m(X), divergence 0."""
 
     needs_inputs = True
-    splits_over_points = True
 
     def __init__(self, model: BayesianAutoencoder):
-        super().__init__()
-        self.model = model
-        self.decoder, self.latent_prior = model.decoder, model.latent_prior
-        self.observation_likelihood = model.observation_likelihood
-        self.latent_prior_name = model.latent_prior_name
+        self.model, self.decoder = model, model.decoder
 
     @property
-    def trainable_variables(self) -> tuple[tf.Variable, ...]:
-        return tuple(p.unconstrained_variable for p in self.model.sampled_parameters)
+    def observation_likelihood(self) -> Any:
+        return self.model.observation_likelihood
+
+    @property
+    def trainable_variables(self) -> list[tf.Variable]:
+        return self.model.sampled.variables
 
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:
@@ -54,13 +53,11 @@ class _AtPriorMean(tf.Module):
         """Variables of kernel, inducing points and outputs."""
         return tuple(self.model.latent_prior.trainable_variables)
 
-    def snapshot(self, data: Any) -> Snapshot | None:
-        """None: points are independent given the inducing outputs."""
-        return None
-
-    def terms(self, batch: Batch, seed: TensorType) -> VariationalTerms:
+    def terms(
+        self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
+    ) -> VariationalTerms:
         """log p(Y | decoder(m(X))), and no divergence."""
-        prior = self.latent_prior.with_seed(seed)
+        prior = self.model.latent_prior.with_seed(seed)
         mean, _ = prior.given_inducing_outputs(batch.X)
         F = self.model.decode(batch.X, mean)
         observed = self.observation_likelihood.masked_log_prob(F, batch.Y, batch.mask)

@@ -1,0 +1,22 @@
+"""How codes are inferred from observations: what stands between an encoder and a prior."""
+
+from .base import BoundGuide, CodeDraws, Guide
+from .conditional import Condition, ConditionalGuide
+from .flows import AmortizedPlanarGuide, FlowGuide, PointEstimate
+from .gaussian import CodePosterior, GaussianGuide, MeanFieldGuide
+from .implicit import ImplicitGuide
+
+__all__ = [
+    "AmortizedPlanarGuide",
+    "BoundGuide",
+    "CodeDraws",
+    "CodePosterior",
+    "Condition",
+    "ConditionalGuide",
+    "FlowGuide",
+    "GaussianGuide",
+    "Guide",
+    "ImplicitGuide",
+    "MeanFieldGuide",
+    "PointEstimate",
+]

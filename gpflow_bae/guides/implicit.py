@@ -1,0 +1,62 @@
+"""Codes of sampled models: an encoder draws them, and its density need not be known."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ..encoders import RowCodes
+from ..encoders.base import Noise
+from ..latent_priors.base import LatentProcess
+from .base import Guide, uninformative_where_empty
+
+__all__ = ["ImplicitGuide"]
+
+
+class ImplicitGuide(Guide):
+    """The encoder draws from p(latent | y), and a chain's codes teach it (Tran et al. 2023)."""
+
+    uses_prior_variance = False
+    rows_are = "the amortised encoder's draws; other rows of the same task are not looked at"
+
+    def pseudo_observations(
+        self,
+        prior: LatentProcess,
+        X: TensorType | None,
+        Y: TensorType,
+        seed: TensorType,
+        num_draws: int = 16,
+        mask: TensorType | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Gaussian pseudo-observations [batch..., N, L] with the moments of the encoder's draws.
+
+        p(latent_n | y_n) has the prior's marginal in it once; it is divided out in natural
+        parameters, so that ``prior.condition`` can put the whole prior in. Where the draws are as
+        wide as the prior, y_n says nothing.
+
+        :param mask: True where ``Y`` is observed; None where nothing is missing. An encoder that
+            does not take it is heard as it is, also at points without any observation.
+        """
+        seeds = tf.unstack(tf.random.split(seed, num_draws, alg="philox"))
+        side = self.encoder.side_inputs(mask)
+        draws = tf.stack([self.encoder.sample(Y, s, **side) for s in seeds])
+        mean, variance = tf.nn.moments(draws, axes=[0])
+        empty = side.get("mask")
+        if num_draws == 1:
+            return uninformative_where_empty(mean, tf.zeros_like(mean), empty)
+        variance *= num_draws / (num_draws - 1)
+        # 1 / (1/v - 1/k), kept finite where the encoder is wider than the prior.
+        shrinkage = tf.maximum(1.0 - variance / prior.marginal_variance(X), 1e-3)
+        return uninformative_where_empty(mean / shrinkage, variance / shrinkage, empty)
+
+    def codes_of_rows(
+        self,
+        X: TensorType | None,
+        Y: tf.Tensor,
+        mask: tf.Tensor | None,
+        noise: Noise,
+        num_draws: int,
+        prior_variance: tf.Tensor | None = None,
+    ) -> RowCodes:
+        """Codes of each row ``Y [rows, P]`` by itself."""
+        return self.encoder.codes_of_rows(Y, mask, noise, num_draws)

@@ -1,0 +1,108 @@
+"""Autoencoders whose codes are sampled with everything else."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import gpflow
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ..base import Batch
+from ..encoders import StochasticEncoder
+from ..guides import ImplicitGuide
+from ..latent_priors import GaussianLatentPrior
+from ..latent_priors.base import LOG_2PI
+from .autoencoder import Autoencoder, LikelihoodLike, Network
+
+__all__ = ["BayesianAutoencoder", "State"]
+
+
+class State(NamedTuple):
+    """A point of the joint posterior."""
+
+    parameters: tuple[tf.Tensor, ...]  # unconstrained, in the order of model.sampled_paths
+    latents: tf.Tensor  # [T, N, L]; their whitened residuals where the model samples those
+
+
+class BayesianAutoencoder(Autoencoder):
+    """log p(parameters) + log p(latents | X) + log p(Y | latents), for an engine to explore.
+
+    Everything with a prior is sampled (decoder weights, kernel hyperparameters, inducing inputs,
+    noise); the encoder has no prior and is optimised.
+
+    Missing observations drop out of the likelihood. The code of a point without any (padding of a
+    short task) is sampled all the same, from the prior given the other codes, and so is integrated
+    out: it changes no posterior, but costs its share of the work.
+    """
+
+    def __init__(
+        self,
+        latent_prior: GaussianLatentPrior,
+        decoder: Network,
+        encoder: Network,
+        likelihood: LikelihoodLike,
+        whitened_codes: bool = False,
+    ):
+        """Other arguments as in :class:`Autoencoder`.
+
+        :param encoder: one of :mod:`gpflow_bae.encoders`, or a built Keras model
+            ``[rows, 2 P] -> [rows, L]``, observations and noise concatenated.
+        :param whitened_codes: sample the standard normal residuals of the codes given the inducing
+            outputs instead of the codes. The posterior is the same; where the code noise is small
+            codes and inducing outputs are tied to each other, and only this way do they move. For
+            a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or a
+            :class:`~gpflow_bae.latent_priors.DeepSparseGP`, whose target it changes.
+        :raises TypeError: for a latent prior without a density of codes.
+        """
+        if not isinstance(latent_prior, GaussianLatentPrior):
+            raise TypeError(
+                "Codes are sampled under a density, so latent_prior must be a GaussianLatentPrior "
+                f"such as GP or SparseGP, got {type(latent_prior).__name__}."
+            )
+        if whitened_codes and latent_prior.whitened_inducing is None:
+            raise ValueError(
+                "whitened_codes needs a SparseGP latent prior with "
+                'inducing_outputs="sampled", or a DeepSparseGP; set it to False.'
+            )
+        if not isinstance(encoder, gpflow.Module):
+            encoder = StochasticEncoder(encoder)
+        super().__init__(latent_prior, decoder, likelihood, ImplicitGuide(encoder))
+        self.whitened_codes = bool(whitened_codes)
+
+    def from_whitened(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
+        """Codes [batch..., N, L] of what is sampled in their place; itself unless whitened."""
+        if not self.whitened_codes:
+            return latents
+        mean, variance = self.latent_prior.given_inducing_outputs(X)
+        return mean + tf.sqrt(variance) * latents
+
+    def to_whitened(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
+        """The inverse of :meth:`from_whitened`."""
+        if not self.whitened_codes:
+            return latents
+        mean, variance = self.latent_prior.given_inducing_outputs(X)
+        return (latents - mean) / tf.sqrt(variance)
+
+    def log_prior(self, state: State) -> tf.Tensor:
+        """Log prior of the sampled parameters in unconstrained space, Jacobians included."""
+        return self.sampled.log_prior(state.parameters)
+
+    def log_likelihood(
+        self, state: State, batch: Batch, seed: TensorType | None = None
+    ) -> tf.Tensor:
+        """log p(latents | X) + log p(Y | latents), summed over the batch and not rescaled.
+
+        The engine scales it by N/B, in one place.
+
+        :param seed: of draws that the prior over codes makes, if any; None for its own.
+        """
+        bound = self.bind(state.parameters, seed=seed)
+        latents = bound.from_whitened(batch.X, state.latents)
+        if self.whitened_codes:
+            latent = tf.reduce_sum(-0.5 * (LOG_2PI + tf.square(state.latents)))
+        else:
+            latent = tf.reduce_sum(bound.latent_prior.log_prob(batch.X, latents))
+        F = bound.decode(batch.X, latents)
+        observed = tf.reduce_sum(bound.likelihood.masked_log_prob(F, batch.Y, batch.mask))
+        return latent + tf.cast(observed, latent.dtype)
