@@ -45,7 +45,10 @@ def forget_symbolic_tensors() -> None:
 
     Their cache keeps an input until the output is gone, and a graph keeps both.
     """
-    storage = tfp.bijectors.Bijector._cache.storage
+    cache = getattr(tfp.bijectors.Bijector, "_cache", None)
+    if cache is None:  # a TFP that remembers elsewhere: graphs then stay, and nothing else changes
+        return
+    storage = cache.storage
     for key, entry in list(storage.items()):
         if any(tf.is_symbolic_tensor(reference()) for reference in key.ref_set):
             # Or their callbacks would look for what is no longer there.
@@ -58,7 +61,7 @@ def forget_symbolic_tensors() -> None:
 @contextmanager
 def _custom_gradients_belong_to(graph: tf.Graph) -> Iterator[None]:
     """The registry refers weakly to what is registered inside; the graph keeps it instead."""
-    registry = ops.gradient_registry._registry
+    registry = getattr(getattr(ops, "gradient_registry", None), "_registry", {})
     known = set(registry)
     yield
     kept = []
