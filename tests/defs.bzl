@@ -3,7 +3,8 @@
 def pytest_tests(deps, data = [], slow = False):
     """Declares a py_test for each test_*.py of the package, and a fast_tests suite.
 
-    Each sees the package's other Python files: fixtures, and helpers that several tests share.
+    Each sees the other Python files of the package, fixtures and helpers that several tests share, and
+    what runs stored for them.
 
     Args:
       deps: what the test files import.
@@ -30,7 +31,7 @@ def pytest_tests(deps, data = [], slow = False):
             ] + helpers,
             # -m with one argument: Bazel splits args as a shell does, hence the inner quotes.
             args = ["$(location %s)" % test_file] + ([] if slow else ["-m", "'not slow'"]),
-            data = ["//:pyproject.toml"] + data,
+            data = ["//:pyproject.toml"] + native.glob(["*.npz"], allow_empty = True) + data,
             main = "//tests:run_pytest.py",
             tags = ["slow"] if slow else [],
             deps = ["//tests:conftest"] + deps,

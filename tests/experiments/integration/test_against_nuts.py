@@ -1,8 +1,9 @@
 """SGP-BAE against the No-U-Turn sampler: the same joint density, explored by two samplers.
 
 The problem (experiments/amortisation/problem.py) is small enough for NUTS: 20 codes, 8 decoder
-weights, lengthscale and noise variance, all sampled. TFP's sampler sees the model's log prior and
-log likelihood and nothing of our engine. Amortised SGHMC keeps each point's codes between rounds
+weights, lengthscale and noise variance, all sampled. TFP's sampler, whose answer is stored
+(nuts_reference.py), saw the model's log prior and log likelihood and nothing of our engine.
+Amortised SGHMC keeps each point's codes between rounds
 (``codes="carried"``), so at temperature 1 its chain is to have the same stationary distribution,
 whatever the encoder does; the encoder is not trained here. Compared are the predictions: the
 decoder at the codes of the data, and its average over the codes at new inputs. A difference of
@@ -22,17 +23,8 @@ import numpy as np
 import pytest
 
 from experiments.amortisation import problem as problems
-from experiments.amortisation import reference as references
 from experiments.amortisation import study
-
-
-@functools.cache
-def reference() -> references.Reference:
-    """Its own condition is an R-hat below 1.02 for every quantity that is compared."""
-    problem = problems.generate(0)
-    return references.sample_reference(
-        problems.build_model(problem), problem, num_chains=8, num_warmup=500, num_draws=600, seed=0
-    )
+from tests.experiments.integration import nuts_reference
 
 
 @functools.cache
@@ -53,7 +45,7 @@ def chain(temperature: float, burnin_rounds: int, num_samples: int) -> problems.
 @pytest.mark.parametrize("group", ["train", "new"])
 def test_predictions_agree(group: str) -> None:
     """Mean and standard deviation within 10 % of the reference's standard deviation."""
-    found = study.compare(chain(1.0, 100, 800), reference().quantities, group)
+    found = study.compare(chain(1.0, 100, 800), nuts_reference.load(), group)
     print(found)
     assert found["mc_error"] < 0.05, "The chain is too short for this test to mean anything."
     assert found["bias"] < 0.1
@@ -63,6 +55,6 @@ def test_predictions_agree(group: str) -> None:
 
 def test_wrong_temperature_is_seen() -> None:
     """The same comparison refuses a chain at temperature 1.5."""
-    found = study.compare(chain(1.5, 60, 150), reference().quantities, "train")
+    found = study.compare(chain(1.5, 60, 150), nuts_reference.load(), "train")
     print(found)
     assert found["sd_ratio"] > 1.2
