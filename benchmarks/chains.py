@@ -1,7 +1,8 @@
 """Time and memory of several chains in one program, beside one chain.
 
-python -m benchmarks.chains --model=eeg --out=docs/results/chains_eeg.json
-python -m benchmarks.chains --model=moving_ball --out=docs/results/chains_moving_ball.json
+python -m benchmarks.chains --model=eeg --threads=1 --out=docs/results/chains_eeg.json
+python -m benchmarks.chains --model=moving_ball --threads=1 \\
+    --out=docs/results/chains_moving_ball.json
 
 The EEG model has the paper's sizes (3 channels of 128 inducing points, networks 20 and 5-5, batches
 of 100 of 256 samples); its observations are noise, which no time depends on. The ball's is the
