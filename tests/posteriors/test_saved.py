@@ -22,7 +22,6 @@ import sys
 import numpy as np
 import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(2)  # as in tests/conftest.py
-tf.config.run_functions_eagerly(True)  # as here
 from gpflow_bae.posteriors import Posterior, TemperedPosterior
 from tests.posteriors import small
 codes, tempered, out = sys.argv[1:]
@@ -38,7 +37,6 @@ def posterior() -> Posterior:
     return small.posterior(codes=True)
 
 
-@pytest.mark.usefixtures("untraced")
 def test_another_process_predicts_the_same_to_the_bit(
     posterior: Posterior, tmp_path: pathlib.Path
 ) -> None:
