@@ -119,7 +119,7 @@ class SampleBank(tf.Module):
     def bind(self, index: tf.Tensor, without: Sequence[str] = ()) -> Any:
         """The model at sample ``index``, a scalar that may be known only in the graph.
 
-        :param without: parts of the model, such as ".encoder", that are not going to be used: they
+        :param without: parts of the model, such as ".guide", that are not going to be used: they
             stay as they are, and out of the graph.
         """
         return functional.functional_copy(self.model, self.values(index, without))
@@ -140,9 +140,7 @@ class SampleBank(tf.Module):
             value = tf.cast(
                 tf.reshape(pieces[place.kind][place.position], place.shape), place.dtype
             )
-            if path not in encoder:
-                (value,) = functional.constrain([parameters[path]], [value])
-            replaced[path] = value
+            (replaced[path],) = functional.constrain([parameters[path]], [value])
         return replaced
 
     def constant(self, name: str, index: tf.Tensor) -> tf.Tensor:

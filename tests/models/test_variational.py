@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import gpflow
 import keras
@@ -13,7 +14,7 @@ import tensorflow_probability as tfp
 
 from gpflow_bae.base import Batch
 from gpflow_bae.decoders import KerasDecoder
-from gpflow_bae.encoders import GaussianEncoder, StochasticEncoder
+from gpflow_bae.encoders import BaseGaussianEncoder, GaussianEncoder, StochasticEncoder
 from gpflow_bae.latent_priors import GP, GaussianLatentPrior, SparseGP, StandardNormal
 from gpflow_bae.likelihoods import Gaussian
 from gpflow_bae.models import VAE, VariationalAutoencoder
@@ -221,3 +222,29 @@ def test_encoder_width_must_fit() -> None:
     """A VAE's Keras encoder has 2 L outputs: four for latent_dim 2, not six."""
     with pytest.raises(ValueError, match="encoder returns 3 code channels.*latent_dim = 2"):
         VAE(_tanh(2, P), _tanh(P, 6), Gaussian(NOISE), latent_dim=2)
+
+
+class _ScaledEncoder(BaseGaussianEncoder):
+    """The first L outputs as means, with a variance that is a positive parameter."""
+
+    latent_dim, min_variance, max_variance = 2, 1e-6, 1e3
+
+    def __init__(self) -> None:
+        super().__init__(name=None)
+        self.variance = gpflow.Parameter(0.3, transform=gpflow.utilities.positive())
+
+    def __call__(
+        self, Y: tf.Tensor, mask: tf.Tensor | None = None, **side: Any
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        mean = tf.cast(Y[..., :2], tf.float64)
+        return mean, self.variance * tf.ones_like(mean)
+
+
+def test_an_encoders_parameters_keep_their_transforms() -> None:
+    """Values of a chain are unconstrained, the encoder's among them: bound ones are the model's."""
+    model = VAE(_tanh(2, P), _ScaledEncoder(), Gaussian(NOISE), latent_dim=2)
+    Y = np.ones((1, 3, P))
+    bound = model.bind(model.sampled.values(), model.amortized.values())
+    for one, other in zip(bound.encode(None, Y), model.encode(None, Y), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    np.testing.assert_allclose(bound.encode(None, Y)[1], 0.3, rtol=1e-12)
