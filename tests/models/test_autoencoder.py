@@ -16,7 +16,8 @@ from gpflow_bae.decoders import KerasDecoder
 from gpflow_bae.encoders import Encoder, StochasticEncoder
 from gpflow_bae.functional import unconstrained_values
 from gpflow_bae.guides import ImplicitGuide
-from gpflow_bae.latent_priors import GP, GaussianLatentPrior, SparseGP, StandardNormal
+from gpflow_bae.inference import sampling_algorithm
+from gpflow_bae.latent_priors import GP, GaussianLatentPrior, SparseGP, StandardNormal, TitsiasGP
 from gpflow_bae.likelihoods import Bernoulli, Gaussian
 from gpflow_bae.models import BayesianAutoencoder, State, set_default_kernel_priors
 
@@ -377,3 +378,17 @@ def test_a_single_draw_is_taken_as_the_codes() -> None:
     )
     np.testing.assert_array_equal(mean, draws[0])
     np.testing.assert_array_equal(variance, 0.0)
+
+
+def test_codes_are_not_sampled_under_a_bound() -> None:
+    """Titsias's evidence is a bound, so there is no density of codes: refused when it is built."""
+    prior = TitsiasGP(gpflow.kernels.SquaredExponential(), np.zeros((1, 1)), L)
+    encoder = StochasticEncoder(network(2 * P, L))
+    with pytest.raises(TypeError, match="must be a GaussianLatentPrior .*, got TitsiasGP"):
+        BayesianAutoencoder(prior, KerasDecoder(network(L, P)), encoder, Bernoulli())
+
+
+def test_a_model_without_an_engine_is_named() -> None:
+    point = np.ones((1, 1))
+    with pytest.raises(TypeError, match="sample_amortized takes a BayesianAutoencoder.*got GPR"):
+        sampling_algorithm(gpflow.models.GPR((point, point), gpflow.kernels.Linear()))
