@@ -122,9 +122,8 @@ def run(
     """Sample; with a ``start``, parameters and encoder are put there first."""
     model = problems.build_model(problem, cell.encoder_loss, seed)
     if start is not None:
-        model.assign(start.parameters)
-        for variable, value in zip(model.amortized.variables, start.encoder, strict=True):
-            variable.assign(value)
+        model.sampled.assign(start.parameters)
+        model.amortized.assign(start.encoder)
     return inference.sample_amortized(
         model,
         (problem.X, problem.Y),

@@ -31,7 +31,7 @@ class EncoderFit:
 
     def __init__(self, encoder: gpflow.Module, settings: AmortizedSettings):
         self.encoder, self.settings = encoder, settings
-        self.parameters = ParameterSet(encoder)
+        self.parameters = ParameterSet(encoder, lambda p: p.trainable)
 
     def initial_state(self) -> EncoderState:
         """The encoder as it stands, and Adam at rest."""

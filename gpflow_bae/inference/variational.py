@@ -165,9 +165,16 @@ def fit_variational(
     :param checkpoint_every: calls between checkpoints.
     :param callback: called with (steps done, mean loss) after each call.
     :return: the mean loss per point of each call, in nats.
+    :raises TypeError: for a model without a bound.
     :raises FloatingPointError: if the loss becomes non-finite; the model then holds the last
         parameters for which it was finite.
     """
+    if not isinstance(model, VariationalModel):
+        raise TypeError(
+            "fit_variational needs a model with a bound, such as SVGPVAE or one of your own that "
+            f"extends gpflow_bae.base.VariationalModel, got {type(model).__name__}; sampled models are "
+            "for sample_amortized."
+        )
     settings = settings or VariationalSettings()
     observations = prepare_data(model, data, settings.batch_size)
     check_columns(model, observations, settings.num_columns)

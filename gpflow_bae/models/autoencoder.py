@@ -150,9 +150,9 @@ class Autoencoder(gpflow.Module):
 
     @property
     def amortized(self) -> ParameterSet:
-        """The guide's parameters, which are optimised."""
+        """The guide's trainable parameters, which are optimised."""
         amortized = {id(p) for p in self.guide.parameters}
-        return ParameterSet(self, lambda p: id(p) in amortized)
+        return ParameterSet(self, lambda p: p.trainable and id(p) in amortized)
 
     def bind(
         self: AutoencoderT,
@@ -171,10 +171,6 @@ class Autoencoder(gpflow.Module):
         if seed is not None:
             bound.latent_prior = bound.latent_prior.with_seed(seed)
         return bound
-
-    def assign(self, values: Sequence[TensorType]) -> None:
-        """Set the sampled parameters to unconstrained ``values``."""
-        self.sampled.assign(values)
 
     def pseudo_observations(
         self,

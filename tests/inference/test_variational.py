@@ -168,6 +168,12 @@ def test_losses_and_callback_are_per_call() -> None:
     np.testing.assert_array_equal(losses, [loss for _, loss in calls])
 
 
+def test_a_model_without_a_bound_is_refused() -> None:
+    model = models.BAE(dense(L, P), dense(2 * P, L), likelihoods.Gaussian(1.0), L)
+    with pytest.raises(TypeError, match="needs a model with a bound.*got BAE; sampled models"):
+        inference.fit_variational(model, (None, linear_data()), progress=False)
+
+
 def test_a_gp_prior_needs_inputs() -> None:
     model = models.VariationalAutoencoder(
         latent_priors.GP(gpflow.kernels.SquaredExponential(), L),

@@ -124,7 +124,7 @@ def test_log_likelihood_is_the_sum_of_its_rooms(name: str) -> None:
     before = [p.numpy() for p in model.sampled.parameters]
     for p, b in zip(model.sampled.values(), state.parameters, strict=True):
         np.testing.assert_array_equal(p, b)  # evaluating has assigned nothing
-    model.assign(moved.parameters)
+    model.sampled.assign(moved.parameters)
     assert any(np.any(p != b) for p, b in zip(model.sampled.parameters, before, strict=True))
     latent = tf.reduce_sum(model.latent_prior.log_prob(batch.X, moved.latents))
     F = tf.cast(model.decoder(moved.latents), tf.float64)
@@ -170,7 +170,7 @@ def test_bind_equals_assign_with_another_encoder_too() -> None:
     before = model.decoder(latents).numpy()
     bound_results = bound.decoder(latents), bound.encoder.sample(batch.Y, seed)
     np.testing.assert_array_equal(model.decoder(latents), before)
-    model.assign(values)
+    model.sampled.assign(values)
     for variable, value in zip(model.amortized.variables, encoder_values, strict=True):
         variable.assign(value)
     results = model.decoder(latents), model.encoder.sample(batch.Y, seed)

@@ -240,6 +240,14 @@ class _ScaledEncoder(BaseGaussianEncoder):
         return mean, self.variance * tf.ones_like(mean)
 
 
+def test_a_fixed_parameter_of_an_encoder_is_not_optimised() -> None:
+    model = VAE(_tanh(2, P), _ScaledEncoder(), Gaussian(NOISE), latent_dim=2)
+    assert model.amortized.paths == (".guide.encoder.variance",)
+    gpflow.set_trainable(model.encoder, False)
+    assert model.amortized.paths == () and len(model.sampled.paths) > 0
+    assert ".guide.encoder.variance" not in model.sampled.paths
+
+
 def test_an_encoders_parameters_keep_their_transforms() -> None:
     """Values of a chain are unconstrained, the encoder's among them: bound ones are the model's."""
     model = VAE(_tanh(2, P), _ScaledEncoder(), Gaussian(NOISE), latent_dim=2)

@@ -22,6 +22,7 @@ from ...latent_priors import DeepSparseGP, SparseGP, TitsiasGP
 from ...latent_priors.base import GaussianLatentPrior
 from ...mcmc.noise import standard_noise
 from ...models import BayesianAutoencoder, VariationalAutoencoder
+from ...parameter_set import ParameterSet
 from ..checkpoints import RunDirectory
 from ..encoder_losses import encoder_loss
 from ..optimisation import Optimisation
@@ -173,8 +174,8 @@ class _Fits:
         def objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
             return encoder_loss(encoder, batch.Y, codes, seed, settings.encoder_loss, batch.mask)
 
-        parameters = gpflow.utilities.parameter_dict(encoder)
-        variables = {path: p.unconstrained_variable for path, p in parameters.items()}
+        fitted = ParameterSet(encoder, lambda p: p.trainable)
+        variables = dict(zip(fitted.paths, fitted.variables, strict=True))
         steps = settings.num_encoder_steps
         self._fit("encoder", objective, variables, steps, mean, scale, self.seed + 1)
 
