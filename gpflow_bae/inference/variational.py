@@ -172,8 +172,8 @@ def fit_variational(
     if not isinstance(model, VariationalModel):
         raise TypeError(
             "fit_variational needs a model with a bound, such as SVGPVAE or one of your own that "
-            f"extends gpflow_bae.base.VariationalModel, got {type(model).__name__}; sampled models are "
-            "for sample_amortized."
+            f"extends gpflow_bae.base.VariationalModel, got {type(model).__name__}; sampled "
+            "models are for sample_amortized."
         )
     settings = settings or VariationalSettings()
     observations = prepare_data(model, data, settings.batch_size)
