@@ -20,10 +20,12 @@ from . import (
     mcmc,
     metrics,
     models,
+    optimizers,
     plotting,
     posteriors,
     serving,
 )
+from .inference import fit
 from .posteriors import Posterior
 from .versions import __version__
 
@@ -38,6 +40,7 @@ __all__ = [
     "diagnostics",
     "encoders",
     "estimators",
+    "fit",
     "functional",
     "guides",
     "impute",
@@ -49,6 +52,7 @@ __all__ = [
     "mcmc",
     "metrics",
     "models",
+    "optimizers",
     "plotting",
     "posteriors",
     "serving",

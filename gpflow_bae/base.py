@@ -88,7 +88,9 @@ class VariationalModel(ABC):
         :param snapshot: what :meth:`snapshot` returned a few steps ago.
         """
 
-    def elbo(self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None) -> tf.Tensor:
+    def batch_elbo(
+        self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
+    ) -> tf.Tensor:
         """Evidence lower bound of a batch, one estimate, in nats; the engine scales it by N/B."""
         terms = self.terms(batch, seed, snapshot)
         return terms.expected_log_likelihood - terms.divergence

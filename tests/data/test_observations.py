@@ -144,9 +144,9 @@ def test_minibatches_of_points_need_a_density_that_splits(kind: str) -> None:
 def test_nll_needs_an_encoder_with_a_density() -> None:
     settings = inference.AmortizedSettings(encoder_loss="nll")
     with pytest.raises(ValueError, match='StochasticEncoder has none; use "energy"'):
-        inference.sample_amortized(model(), (X, Y), settings, progress=False)
+        inference.sample_amortized(model(), (X, Y), settings, progress=False, warm_start=None)
 
 
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(ValueError, match=r'The presets are "quick" and "paper", got \'slow\''):
-        inference.sample_amortized(model(), (X, Y), "slow", progress=False)
+        inference.sample_amortized(model(), (X, Y), "slow", progress=False, warm_start=None)
