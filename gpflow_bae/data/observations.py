@@ -225,9 +225,9 @@ def _check_batch_size(model: Any, data: Observations, batch_size: int | None) ->
         )
     if data.axis == 1 and not model.splits_over_points:
         raise ValueError(
-            f"The density of {model.latent_prior_name} does not split over the points of a single "
-            'task, so minibatches of points are wrong; use SparseGP with inducing_outputs="sampled"'
-            " or batch_size=None."
+            f"{type(model).__name__} cannot take the points of a single task in minibatches, "
+            f"because its prior ({model.latent_prior_name}) couples them: set batch_size=None, or "
+            f"{model.splitting_advice}."
         )
 
 

@@ -137,6 +137,11 @@ class Autoencoder(gpflow.Module):
         return self.latent_prior.splits_over_points
 
     @property
+    def splitting_advice(self) -> str:
+        """What to take instead where minibatches of points are wanted and cannot be."""
+        return 'take a prior that splits, as SGPBAE(..., inducing_outputs="sampled") has it'
+
+    @property
     def latent_prior_name(self) -> str:
         """What errors call the prior over codes."""
         return type(self.latent_prior).__name__

@@ -321,7 +321,7 @@ def test_minibatches_are_of_tasks() -> None:
     X, Y = _data()
     model = SGPVAE(_kernel(), Z, **_parts(_encoder("zeros")))
     assert prepare_data(model, (X, Y), batch_size=2).num_items == T
-    with pytest.raises(ValueError, match="does not split over the points of a single task"):
+    with pytest.raises(ValueError, match="cannot take the points of a single task in minibatches"):
         prepare_data(model, (X[:1], Y[:1]), batch_size=2)
 
 
