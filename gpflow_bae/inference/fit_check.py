@@ -10,11 +10,12 @@ import tensorflow as tf
 from ..posteriors import Posterior
 from ..posteriors.conditionals import latent_given_pseudo
 
-__all__ = ["share_explained", "warn_of_useless_fit"]
+__all__ = ["largest_fall", "share_explained", "warn_of_useless_fit"]
 
 _MAX_POINTS = 20_000  # of the training data that are looked at
 _MAX_SAMPLES = 8
 _USEFUL = 0.1
+_COLLAPSE = 0.5  # nats per observed cell, from one round to the next
 
 
 def share_explained(posterior: Posterior) -> float:
@@ -49,11 +50,41 @@ def share_explained(posterior: Posterior) -> float:
     return float(1.0 - np.nanmean(np.square(truth - mean)) / spread) if spread > 0 else 1.0
 
 
-def warn_of_useless_fit(posterior: Posterior) -> None:
-    """Say so where a fit is no better than column means, and what to try.
+def largest_fall(posterior: Posterior) -> float:
+    """The most that a chain's log likelihood fell from one round to the next, per observed cell.
 
-    :warns UserWarning: if it explains less than a tenth of the variance of its own data.
+    A chain that moves about its posterior rises and falls by fractions of a nat per cell; one whose
+    steps have become too large for the curvature is thrown out and falls by several. 0 where there
+    is no trace.
     """
+    trace = posterior.bank.trace.get("log_likelihood")
+    if trace is None or trace.shape[1] < 2:
+        return 0.0
+    data = posterior.data
+    cells = data.Y.shape.num_elements()
+    if data.mask is not None:
+        cells = int(np.count_nonzero(data.mask))
+    return float(np.max(-np.diff(trace, axis=1)) / cells)
+
+
+def warn_of_useless_fit(posterior: Posterior) -> None:
+    """Say so where a fit is no better than column means, or its chain broke, and what to try.
+
+    :warns UserWarning: if it explains less than a tenth of the variance of its own data, or its log
+        likelihood fell by more than half a nat per observed cell from one round to the next.
+    """
+    fall = largest_fall(posterior)
+    if fall > _COLLAPSE:
+        warnings.warn(
+            f"The chain broke: its log likelihood fell by {fall:.1f} nats per observed cell within "
+            "one round, which is what steps do that are too large for the posterior (often because "
+            "the noise of the likelihood has become very small). What was sampled after that is "
+            "not the posterior. Try a smaller step, "
+            "sampler=gpflow_bae.mcmc.adaptive_sghmc.build(step_size=...), or a likelihood whose "
+            "noise cannot vanish, likelihoods.Gaussian(0.1, variance_lower_bound=1e-3).",
+            UserWarning,
+            stacklevel=3,
+        )
     share = share_explained(posterior)
     if share >= _USEFUL:
         return

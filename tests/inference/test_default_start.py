@@ -12,7 +12,7 @@ import pytest
 import gpflow_bae
 from gpflow_bae import encoders, inference, latent_priors, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference import seeding
+from gpflow_bae.inference import fit_check, seeding
 from gpflow_bae.likelihoods import Gaussian
 
 L, P = 2, 6
@@ -172,3 +172,18 @@ def test_the_share_explained_is_one_less_the_error_over_the_variance() -> None:
     decoded = model.decode(None, np.zeros((1, 8, L))).numpy()[0]
     expected = 1.0 - np.mean((Y - decoded) ** 2) / np.mean((Y - Y.mean(0)) ** 2)
     assert inference.share_explained(posterior) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_chain_that_broke_is_reported() -> None:
+    """From a trace: what fell, per observed cell, and nothing of a trace that only rises."""
+    Y = np.random.default_rng(2).normal(3.0, 2.0, (8, L))
+    Y[0, 0] = np.nan
+    model = models.VAE(network(L, L), network(L, 2 * L), Gaussian(), L)
+    posterior = gpflow_bae.Posterior.from_point(model, (None, Y))
+    assert fit_check.largest_fall(posterior) == 0.0
+    for trace, fall in (([0.0, 5.0, 9.0], -4.0), ([3.0, 40.0, 10.0], 30.0)):
+        bank = dataclasses.replace(posterior.bank, trace={"log_likelihood": np.array([trace])})
+        traced = gpflow_bae.Posterior(model, bank, (None, Y))
+        assert fit_check.largest_fall(traced) == pytest.approx(fall / 15)
+    with pytest.warns(UserWarning, match="fell by 2.0 nats per observed cell within one round"):
+        fit_check.warn_of_useless_fit(traced)
