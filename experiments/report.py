@@ -2,6 +2,7 @@
 
     python -m experiments.report --collect RUN_DIR...      # merge runs, then render
     python -m experiments.report --experiment=moving_ball  # render
+    python -m experiments.report --experiment=index        # the page above them, with pictures
 
 ``docs/results/<experiment>.md`` is made of ``<experiment>.json``, of the prose in
 ``<experiment>.notes.md`` if there is any, and of ``figures/<experiment>_*.png`` with the captions
@@ -11,12 +12,12 @@ of ``<experiment>.captions.json``. The same files always give the same page.
 import json
 import pathlib
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from absl import app, flags
 
-from experiments.common import results
+from experiments.common import results, terminal
 
 __all__ = ["collect", "render", "write_page"]
 
@@ -65,6 +66,54 @@ _METRIC_ORDER = (
     "step_ms",
 )
 _PRESET_ORDER = ("quick", "paper")
+
+
+class About(NamedTuple):
+    """What a reader who comes to a study's page wants to know first."""
+
+    title: str
+    sentence: str
+    figure: str  # of those in docs/results/figures, for the page above
+
+
+_ABOUT = {
+    "moving_ball": About(
+        "Moving ball",
+        "Videos of a moving ball, 32 x 32 pixels: which of the autoencoders recovers its path, how"
+        " far off are they, and do their intervals hold the truth?",
+        "moving_ball_trajectories_quick",
+    ),
+    "rotated_mnist": About(
+        "Rotated MNIST",
+        "Handwritten threes at sixteen angles, of which one was held back: how well is a digit"
+        " drawn at an angle at which it was never seen?",
+        "rotated_mnist_generated_paper",
+    ),
+    "imputation": About(
+        "Filling tables: EEG, the Swiss Jura, bouncing balls",
+        "Electrodes that drop out, metals that were not measured, frames that are yet to come: how"
+        " close are the filled cells, beside the published models and simple baselines?",
+        "imputation_initialisations",
+    ),
+    "gplvm": About(
+        "Latent variable models with Gaussian process decoders",
+        "Oil flow, digits with missing pixels, film ratings: what minibatches cost beside GPflow's"
+        " exact bound, and what flows add to a Gaussian posterior of the codes.",
+        "gplvm_reconstructions_planar",
+    ),
+    "tabular_bae": About(
+        "Bayesian autoencoders of tables",
+        "All weights of an autoencoder, sampled with parallel tempering on a Swiss roll, Madelon"
+        " and Coil 2000: reconstruction, and whether the chains agree.",
+        "tabular_bae_swiss_roll",
+    ),
+    "amortisation": About(
+        "What amortised sampling costs",
+        "The same posterior sampled with an encoder's help and by NUTS, which is exact: the bias of"
+        " the first, in standard deviations of the second.",
+        "amortisation_bias",
+    ),
+}
 _NONE = "–"
 
 Result = dict[str, Any]
@@ -102,8 +151,32 @@ def write_page(experiment: str, results_dir: results.PathLike) -> pathlib.Path:
     :raises ValueError: If there are no collected runs of the experiment.
     """
     page = pathlib.Path(results_dir) / f"{experiment}.md"
-    page.write_text(render(experiment, results_dir), encoding="utf-8")
+    text = render_index(results_dir) if experiment == "index" else render(experiment, results_dir)
+    page.write_text(text, encoding="utf-8")
     return page
+
+
+def render_index(results_dir: results.PathLike) -> str:
+    """The page above the studies' pages: what each asks, with a picture, and a link.
+
+    :param results_dir: Folder of the pages; those that are there are listed.
+    """
+    folder = pathlib.Path(results_dir)
+    parts = [
+        "<!-- Written by `python -m experiments.report --experiment=index`; edits are lost. -->",
+        "# Results",
+        "What the studies of this project found. Tables, figures and the commands that made them"
+        " are on each page, and a miss is reported as a miss.",
+    ]
+    for experiment, about in _ABOUT.items():
+        if not (folder / f"{experiment}.json").exists():
+            continue
+        parts += [f"## [{about.title}]({experiment}.md)", about.sentence]
+        if (folder / "figures" / f"{about.figure}.png").exists():
+            parts.append(f"![{about.title}](figures/{about.figure}.png)")
+    names = [name for name in _ABOUT if (folder / f"{name}.json").exists()]
+    parts.append("\n".join(["```{toctree}", ":maxdepth: 1", ":hidden:", "", *names, "```"]))
+    return "\n\n".join(parts) + "\n"
 
 
 def render(experiment: str, results_dir: results.PathLike) -> str:
@@ -121,10 +194,14 @@ def render(experiment: str, results_dir: results.PathLike) -> str:
             " python -m experiments.report --collect RUN_DIR..."
         )
     runs = sorted(runs, key=results.run_key)
+    words = experiment.replace("_", " ")
+    about = _ABOUT.get(experiment, About(words.capitalize(), f"Runs of {words}.", ""))
     parts = [
-        f"# Results: {experiment.replace('_', ' ')}",
-        f"Rendered from `{experiment}.json` by `python -m experiments.report"
-        f" --experiment={experiment}`. Do not edit: prose belongs in `{experiment}.notes.md`.",
+        f"<!-- Rendered from `{experiment}.json` by `python -m experiments.report"
+        f" --experiment={experiment}`. Do not edit: prose belongs in `{experiment}.notes.md`. -->",
+        f"# {about.title}",
+        f"{about.sentence} The tables and figures below were written by runs, and the table of"
+        " every run has its command.",
     ]
     notes = folder / f"{experiment}.notes.md"
     if notes.exists():
@@ -231,28 +308,17 @@ def _label(run: Result, peers: Sequence[Result]) -> str:
     """
     variant = run.get("variant", "")
     alike = [
-        _flat(other.get("settings", {}))
+        results.flat(other.get("settings", {}))
         for other in peers
         if other["model"] == run["model"] and other.get("variant", "") == variant
     ]
-    settings = _flat(run.get("settings", {}))
+    settings = results.flat(run.get("settings", {}))
     words = [variant] if variant else []
     for name in sorted(set.intersection(*(set(other) for other in alike))):
         if len({json.dumps(other[name]) for other in alike}) > 1:
             value = settings[name]
             words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
     return ", ".join(words) or _NONE
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
 
 
 def _metric_names(runs: Sequence[Result]) -> list[str]:
@@ -326,4 +392,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    terminal.run(main)

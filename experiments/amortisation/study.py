@@ -158,6 +158,7 @@ def execute(
         metrics=metrics | {"reference_rhat": reference.rhat, "reference_ess": reference.ess},
         num_parameters=posterior.model.sampled.num_scalars + posterior.latents[0].size,
         seconds=posterior.seconds | seconds,
+        posterior=posterior,
     )
 
 

@@ -29,7 +29,7 @@ def test_what_is_hidden_is_not_seen(net: str) -> None:
     data = table()
     other = dataclasses.replace(data, truth=data.truth + 7.0 * data.test_mask)
     plan = plans.default_plan(
-        "sgp_vae", "quick", net=net, epochs=20, latent_dim=1, num_inducing=6, lengthscale=0.3
+        "sgp_vae", "quick", net=net, num_steps=20, latent_dim=1, num_inducing=6, lengthscale=0.3
     )
     one, two = (study.run(plan, t, seed=0, progress=False) for t in (data, other))
     np.testing.assert_array_equal(one.mean, two.mean)
@@ -41,7 +41,7 @@ def test_holes_of_tasks_that_the_fit_saw_and_of_one_that_it_never_saw() -> None:
     """The third output is three times the first: far better than its mean (SMSE 1)."""
     tasks = table(4)
     plan = plans.default_plan(
-        "sgp_vae", "quick", epochs=600, learning_rate=0.02, latent_dim=1, lengthscale=0.3
+        "sgp_vae", "quick", num_steps=600, learning_rate=0.02, latent_dim=1, lengthscale=0.3
     )
     seen, unseen = tasks.select([0, 1, 2]), tasks.select([3])
     outcome = study.run(plan, seen, unseen, seed=0, progress=False)

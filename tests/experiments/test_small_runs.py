@@ -37,7 +37,7 @@ def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
     chosen = found["settings"]["sampler"]  # the schedule and the sampler
     assert chosen["point_estimates"] == [".decoder"] and chosen["noise"] == "binomial"
     written = {path.name for path in (tmp_path / "a").glob("*.*")}
-    assert written >= {"arrays.npz", "trajectories.png", "log_density.png", "lengthscale.png"}
+    assert written >= {"arrays.npz", "trajectories.png", "chain.png", "lengthscale.png"}
     vae = call(moving_ball.STUDY, tmp_path / "b", "--model=vae", "--num_variational_steps=1")
     assert vae["temperature"] is None and "sampler" not in vae["settings"]
     runs = pages.load_runs(tmp_path, "moving_ball")
