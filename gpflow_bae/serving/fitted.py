@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import gpflow
@@ -19,6 +20,8 @@ from .served import SIGNATURES, Rows, ServedModel
 
 __all__ = ["ServedFit", "serve"]
 
+_OF_A_GPLVM = ("decoder", "likelihood")
+
 
 def serve(posterior: Any, **options: Any) -> ServedModel:
     """What an export of ``posterior`` computes; arguments as in :func:`serving.export`."""
@@ -33,21 +36,25 @@ class _Fit:
     dtype = "float64"
     num_samples = 1
 
-    def __init__(self, model: Any, parts: tuple[str, ...]):
-        """
-        :param parts: of the model that answers are made with.
-        """
+    def __init__(self, model: Any):
         self.model = model
-        self.values = {
-            path: parameter.numpy()
-            for path, parameter in gpflow.utilities.parameter_dict(model).items()
-            if path.startswith(parts)
+        # Of a GPLVM not the guide, which has the codes of the training rows.
+        is_whole = isinstance(model, DeepSVIGP)
+        self._parts = {"": model} if is_whole else {n: getattr(model, n) for n in _OF_A_GPLVM}
+        self._values = {
+            name: {k: p.numpy() for k, p in gpflow.utilities.parameter_dict(part).items()}
+            for name, part in self._parts.items()
         }
-        self.num_parameters = sum(int(np.size(v)) for v in self.values.values())
+        arrays = [v for values in self._values.values() for v in values.values()]
+        self.num_parameters = sum(int(np.size(v)) for v in arrays)
 
     def bind(self, index: tf.Tensor, without: Any = ()) -> Any:
         """The model with constants for its parameters, so that an export needs no variables."""
-        return functional.functional_copy(self.model, self.values)
+        copies = {
+            name: functional.functional_copy(part, self._values[name])
+            for name, part in self._parts.items()
+        }
+        return copies.get("") or types.SimpleNamespace(**copies)
 
 
 class ServedFit(ServedModel):
@@ -89,8 +96,7 @@ class ServedFit(ServedModel):
         self.generation = "svgp" if has_inputs else None
         self.why_no_generation = "the codes of a GPLVM have a prior without inputs"
         self.input_dim = int(model.inducing_variable.Z.shape[-1]) if has_inputs else 0
-        parts = (".kernel", ".inducing_variable", ".q_", ".likelihood", ".decoder")
-        self.bank = _Fit(model, parts)  # type: ignore[assignment]  # what is asked of a bank
+        self.bank = _Fit(model)  # type: ignore[assignment]  # what is asked of a bank
         self._compiled = Hidden(
             {name: tf.function(getattr(self, name), autograph=False) for name in SIGNATURES}
         )
@@ -124,7 +130,7 @@ class ServedFit(ServedModel):
             mean, noise = mean[0], noise[0]
             spread = tf.zeros_like(mean)
         else:
-            mean, spread = model.predict_f(latents)
+            mean, spread = (v[0] for v in model.decoder.moments(latents[None]))
             mean, variance = entrywise(model.likelihood.predict_mean_and_var, mean, spread)
             noise = tf.maximum(variance - spread, tf.zeros_like(spread))
         return _deviations(mean, noise, spread)
