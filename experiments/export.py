@@ -10,7 +10,7 @@ signatures a model has, and how to serve what comes out.
 import importlib.util
 import pathlib
 
-from absl import app, flags, logging
+from absl import app, flags
 
 from experiments.common import terminal
 
@@ -50,8 +50,6 @@ def main(argv: list[str]) -> None:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
     if FLAGS.onnx and importlib.util.find_spec("tf2onnx") is None:
         raise app.UsageError("--onnx needs tf2onnx: pip install '.[onnx]'.")
-    if not FLAGS["verbosity"].present:
-        logging.set_verbosity(logging.WARNING)  # TensorFlow says how it names its inputs
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments import export_runs
     from gpflow_bae import serving

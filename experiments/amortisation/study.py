@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.amortisation import figures
 from experiments.amortisation import problem as problems
 from experiments.amortisation.reference import Reference
 from experiments.common import driver, plans
@@ -159,6 +160,7 @@ def execute(
         num_parameters=posterior.model.sampled.num_scalars + posterior.latents[0].size,
         seconds=posterior.seconds | seconds,
         posterior=posterior,
+        figures={"against_reference": figures.draw_cell(metrics)},
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from absl import app
+from absl import app, flags, logging
 
 __all__ = ["LEVEL_VARIABLE", "quiet_tensorflow", "run", "without_noise"]
 
@@ -95,9 +95,14 @@ def without_noise() -> Iterator[None]:
 
 
 def run(main: Callable[[list[str]], None]) -> None:
-    """``absl.app.run``, but of what a user can mend it says that alone, without the whole help."""
+    """``absl.app.run``, but of what a user can mend it says that alone, without the whole help.
+
+    Libraries log through absl then; below warnings they are left out, unless --verbosity is given.
+    """
 
     def called(argv: list[str]) -> None:
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.WARNING)
         try:
             main(argv)
         except app.UsageError as error:

@@ -163,13 +163,12 @@ def _plot_codes(codes: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
 
 _LOSSES = {
     "variational_loss": ("record of the fit by Adam", "training loss per image"),
-    "log_density": ("round of the chain", "log joint density (nats)"),
     "encoder_loss": ("round of the chain", "loss of the encoder"),
 }
 
 
 def _plot_losses(curves: Mapping[str, list[float]]) -> Figure:
-    """What was minimised or sampled; the first steps, far from the rest, may leave the panel."""
+    """What was minimised; the first steps, far from the rest, may leave the panel."""
     names = [name for name in _LOSSES if len(curves.get(name, ()))]
     figure = Figure(figsize=(4.6 * len(names), 3.2), layout="constrained")
     for axis, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):

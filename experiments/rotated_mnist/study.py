@@ -220,6 +220,8 @@ def _outcome(
     figures.draw(outcome, data, prediction, one_draw, model)
     if posterior is None:
         outcome.posterior = FittedModel(model)
+    elif plan.schedule is not None:
+        outcome.figures["chain"] = plans.chain_figure(posterior, plan.schedule)
     return outcome
 
 
