@@ -13,11 +13,11 @@ import json
 import pathlib
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from absl import app, flags
 
-from experiments.common import results, terminal
+from experiments.common import results, studies, terminal
 
 __all__ = ["collect", "render", "write_page"]
 
@@ -68,52 +68,6 @@ _METRIC_ORDER = (
 _PRESET_ORDER = ("quick", "paper")
 
 
-class About(NamedTuple):
-    """What a reader who comes to a study's page wants to know first."""
-
-    title: str
-    sentence: str
-    figure: str  # of those in docs/results/figures, for the page above
-
-
-_ABOUT = {
-    "moving_ball": About(
-        "Moving ball",
-        "Videos of a moving ball, 32 x 32 pixels: which of the autoencoders recovers its path, how"
-        " far off are they, and do their intervals hold the truth?",
-        "moving_ball_trajectories_quick",
-    ),
-    "rotated_mnist": About(
-        "Rotated MNIST",
-        "Handwritten threes at sixteen angles, of which one was held back: how well is a digit"
-        " drawn at an angle at which it was never seen?",
-        "rotated_mnist_generated_paper",
-    ),
-    "imputation": About(
-        "Filling tables: EEG, the Swiss Jura, bouncing balls",
-        "Electrodes that drop out, metals that were not measured, frames that are yet to come: how"
-        " close are the filled cells, beside the published models and simple baselines?",
-        "imputation_initialisations",
-    ),
-    "gplvm": About(
-        "Latent variable models with Gaussian process decoders",
-        "Oil flow, digits with missing pixels, film ratings: what minibatches cost beside GPflow's"
-        " exact bound, and what flows add to a Gaussian posterior of the codes.",
-        "gplvm_reconstructions_planar",
-    ),
-    "tabular_bae": About(
-        "Bayesian autoencoders of tables",
-        "All weights of an autoencoder, sampled with parallel tempering on a Swiss roll, Madelon"
-        " and Coil 2000: reconstruction, and whether the chains agree.",
-        "tabular_bae_swiss_roll",
-    ),
-    "amortisation": About(
-        "What amortised sampling costs",
-        "The same posterior sampled with an encoder's help and by NUTS, which is exact: the bias of"
-        " the first, in standard deviations of the second.",
-        "amortisation_bias",
-    ),
-}
 _NONE = "–"
 
 Result = dict[str, Any]
@@ -151,32 +105,13 @@ def write_page(experiment: str, results_dir: results.PathLike) -> pathlib.Path:
     :raises ValueError: If there are no collected runs of the experiment.
     """
     page = pathlib.Path(results_dir) / f"{experiment}.md"
-    text = render_index(results_dir) if experiment == "index" else render(experiment, results_dir)
+    text = (
+        studies.render_index(results_dir)
+        if experiment == "index"
+        else render(experiment, results_dir)
+    )
     page.write_text(text, encoding="utf-8")
     return page
-
-
-def render_index(results_dir: results.PathLike) -> str:
-    """The page above the studies' pages: what each asks, with a picture, and a link.
-
-    :param results_dir: Folder of the pages; those that are there are listed.
-    """
-    folder = pathlib.Path(results_dir)
-    parts = [
-        "<!-- Written by `python -m experiments.report --experiment=index`; edits are lost. -->",
-        "# Results",
-        "What the studies of this project found. Tables, figures and the commands that made them"
-        " are on each page, and a miss is reported as a miss.",
-    ]
-    for experiment, about in _ABOUT.items():
-        if not (folder / f"{experiment}.json").exists():
-            continue
-        parts += [f"## [{about.title}]({experiment}.md)", about.sentence]
-        if (folder / "figures" / f"{about.figure}.png").exists():
-            parts.append(f"![{about.title}](figures/{about.figure}.png)")
-    names = [name for name in _ABOUT if (folder / f"{name}.json").exists()]
-    parts.append("\n".join(["```{toctree}", ":maxdepth: 1", ":hidden:", "", *names, "```"]))
-    return "\n\n".join(parts) + "\n"
 
 
 def render(experiment: str, results_dir: results.PathLike) -> str:
@@ -195,7 +130,9 @@ def render(experiment: str, results_dir: results.PathLike) -> str:
         )
     runs = sorted(runs, key=results.run_key)
     words = experiment.replace("_", " ")
-    about = _ABOUT.get(experiment, About(words.capitalize(), f"Runs of {words}.", ""))
+    about = studies.ABOUT.get(
+        experiment, studies.About(words.capitalize(), f"Runs of {words}.", "")
+    )
     parts = [
         f"<!-- Rendered from `{experiment}.json` by `python -m experiments.report"
         f" --experiment={experiment}`. Do not edit: prose belongs in `{experiment}.notes.md`. -->",

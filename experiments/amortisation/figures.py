@@ -97,7 +97,7 @@ def draw_cell(metrics: Mapping[str, float]) -> Figure:
     biases = [metrics[f"{group}_bias"] for group in names]
     left.barh(rows, biases, xerr=errors, color=plotting.BLUE, ecolor=plotting.GREY)
     left.axvline(0.1, color=plotting.BLACK, lw=0.8, ls="-.", label="0.1")
-    left.set(xlabel="bias of the mean (reference sd; bars: Monte Carlo error)", yticks=rows)
+    left.set(xlabel="bias of the mean ± Monte Carlo error (reference sd)", yticks=rows)
     left.set_yticklabels(names.values())
     left.legend(frameon=False)
     left.invert_yaxis()
