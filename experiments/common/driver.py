@@ -205,6 +205,7 @@ def _execute(asked: Run, out_dir: pathlib.Path, config: Mapping[str, Any], line:
         try:
             outcome = asked.execute(Options(FLAGS.seed, out_dir, FLAGS.resume, jit_compile))
         except FileNotFoundError as error:  # a data set, with where to get it
+            results.release(out_dir)
             raise app.UsageError(str(error)) from error
     seconds = dict(outcome.seconds)
     elapsed = time.perf_counter() - started

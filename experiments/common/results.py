@@ -28,6 +28,7 @@ __all__ = [
     "flat",
     "prepare_out_dir",
     "read_collected",
+    "release",
     "run_key",
     "validate",
     "write_json",
@@ -87,6 +88,13 @@ def prepare_out_dir(out_dir: PathLike, config: Mapping[str, Any], resume: bool) 
         )
     write_json(config_path, wanted)
     return out_dir
+
+
+def release(out_dir: PathLike) -> None:
+    """Gives up the claim on a folder that holds nothing but that, for a run that could not begin."""
+    out_dir = pathlib.Path(out_dir)
+    if [path.name for path in out_dir.iterdir()] == [CONFIG]:
+        (out_dir / CONFIG).unlink()
 
 
 def write_results(out_dir: PathLike, result: Mapping[str, Any]) -> dict[str, Any]:
