@@ -91,7 +91,7 @@ def prepare_out_dir(out_dir: PathLike, config: Mapping[str, Any], resume: bool) 
 
 
 def release(out_dir: PathLike) -> None:
-    """Gives up the claim on a folder that holds nothing but that, for a run that could not begin."""
+    """Gives up a folder that holds no more than the claim of a run, which could not begin."""
     out_dir = pathlib.Path(out_dir)
     if [path.name for path in out_dir.iterdir()] == [CONFIG]:
         (out_dir / CONFIG).unlink()

@@ -25,6 +25,10 @@ def draw(plan: Any, outcome: Outcome, X: np.ndarray) -> None:
     """
     arrays, found = outcome.arrays, outcome.figures
     found["trajectories"] = _trajectories(arrays)
+    text = f"{plan.model}, test RMSE {outcome.metrics['rmse']:.2f} (0: exact, 1: the mean path)"
+    if plan.model in ("vae", "bae"):
+        text += "; without a Gaussian process over time codes fold the plane"
+    found["trajectories"].supxlabel(text, fontsize="medium")
     if plan.is_sampled:
         found["chain"] = plans.chain_figure(outcome.posterior, plan.schedule, plan.warm_start)
     if "variational_loss" in outcome.curves:
