@@ -77,8 +77,7 @@ def reconstructions(posterior: Any, images: Any, num_images: int = 8) -> Figure:
     figure = Figure(figsize=(num_images, len(rows) + 0.3), layout="constrained")
     figure.suptitle("red: pixels that were hidden; draw 1 to 3: of the code, decoded", fontsize=9)
     axes = figure.subplots(len(rows), num_images)
-    palette = colormaps["gray"].copy()
-    palette.set_bad("tab:red")
+    palette = colormaps["gray"].with_extremes(bad="tab:red")
     for name, line, values in zip(names, axes, rows, strict=True):
         for axis, image in zip(line, values, strict=True):
             axis.imshow(np.ma.masked_invalid(image.reshape(side, side)), palette, vmin=0, vmax=1)
