@@ -2,14 +2,17 @@
 
 python -m experiments.export --run_dir=runs/sgp_bae --out=models/ball
 
-``--run_dir`` is the ``--out_dir`` of a sampled run of experiments.moving_ball or
-experiments.rotated_mnist (which needs --data_dir again), or the folder ``<out>.posterior`` that
-experiments.impute wrote. docs/serving.md says how to serve what comes out.
+``--run_dir`` is the ``--out_dir`` of a run of any study (rotated_mnist needs its --data_dir again),
+or the folder ``<out>.posterior`` that experiments.impute wrote. docs/serving.md says which
+signatures a model has, and how to serve what comes out.
 """
 
+import importlib.util
 import pathlib
 
 from absl import app, flags
+
+from experiments.common import terminal
 
 FLAGS = flags.FLAGS
 
@@ -32,6 +35,12 @@ def define_flags() -> None:
         "samples_per_request", 32, "Posterior samples that an answer averages over.", lower_bound=1
     )
     flags.DEFINE_integer("max_rows", 8192, "Longest request, in rows.", lower_bound=1)
+    flags.DEFINE_multi_enum(
+        "onnx",
+        [],
+        ["encode", "decode"],
+        "Write this part as an ONNX file into --out too; may be repeated. Needs the extra onnx.",
+    )
     flags.DEFINE_string("data_dir", default_data_dir(), "Folder of the data sets of the run.")
 
 
@@ -39,6 +48,8 @@ def main(argv: list[str]) -> None:
     """Rebuild the model, read the samples, and export."""
     if len(argv) > 1:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
+    if FLAGS.onnx and importlib.util.find_spec("tf2onnx") is None:
+        raise app.UsageError("--onnx needs tf2onnx: pip install '.[onnx]'.")
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments import export_runs
     from gpflow_bae import serving
@@ -47,7 +58,7 @@ def main(argv: list[str]) -> None:
         found = export_runs.read(pathlib.Path(FLAGS.run_dir), FLAGS.data_dir)
     except (export_runs.UnsupportedRunError, FileNotFoundError) as error:
         raise app.UsageError(str(error)) from error
-    served = serving.ServedModel(found.posterior.select([0]))
+    served = serving.serve(found.posterior, num_samples=1)
     possible = [s for s in found.signatures if served.refusal(s) is None]
     serving.export(
         found.posterior,
@@ -60,6 +71,13 @@ def main(argv: list[str]) -> None:
         max_rows=FLAGS.max_rows,
         notes=found.notes,
     )
+    for part in FLAGS.onnx:
+        path = pathlib.Path(FLAGS.out) / f"{part}.onnx"
+        try:
+            serving.export_onnx(found.posterior, path, part)
+            print(path)
+        except ValueError as error:
+            print(f"Without {path.name}: {error}")
     for signature in sorted(set(serving.SIGNATURES) - set(FLAGS.signatures or possible)):
         reason = served.refusal(signature) or found.why_not.get(signature, "it was not asked for")
         print(f"Without {signature}: {reason}.")
@@ -67,4 +85,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    terminal.run(main)

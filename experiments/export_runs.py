@@ -10,11 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from experiments.common.driver import POSTERIOR
 from gpflow_bae import serving
-from gpflow_bae.data import prepare_data
+from gpflow_bae.data import MultiOutputTable, prepare_data
 from gpflow_bae.posteriors import Bank, Posterior
+from gpflow_bae.posteriors.archive import read_archive
 
 __all__ = ["Run", "UnsupportedRunError", "read"]
+
+# Methods without a model of this package.
+_BASELINES = {
+    "mean": "the mean of each column",
+    "igp": "GPflow's models of single outputs",
+    "gpar": "GPflow's models of single outputs, one after another",
+}
 
 
 class UnsupportedRunError(ValueError):
@@ -25,7 +34,7 @@ class UnsupportedRunError(ValueError):
 class Run:
     """A posterior, and what its export should say."""
 
-    posterior: Posterior
+    posterior: Any
     signatures: tuple[str, ...]
     notes: dict[str, Any]
     why_not: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -36,7 +45,7 @@ def read(folder: pathlib.Path, data_dir: str | None = None) -> Run:
 
     :param data_dir: folder of the data sets, for runs whose model is built from data.
     :raises FileNotFoundError: if there is no run, or no sample yet.
-    :raises UnsupportedRunError: for a run of another kind, or one that today's code builds
+    :raises UnsupportedRunError: for a run that leaves no posterior, or one that today's code builds
         another model for.
     """
     if (folder / "fit.json").exists():
@@ -47,27 +56,56 @@ def read(folder: pathlib.Path, data_dir: str | None = None) -> Run:
             "name the --out_dir of a run, or <out>.posterior."
         )
     config = json.loads((folder / "config.json").read_text())
-    experiment = config["experiment"]
-    builders: dict[str, Callable[..., tuple[Any, Any]]] = {
-        "moving_ball": _moving_ball,
-        "rotated_mnist": _rotated_mnist,
+    experiment, (*_, method) = config["experiment"], config["model"].split("/")
+    if method in _BASELINES:
+        raise UnsupportedRunError(
+            f"{folder} is a run of the baseline {method}, {_BASELINES[method]}: it leaves no "
+            "posterior to export. Name a run of a model."
+        )
+    if experiment not in _BUILDERS:
+        raise UnsupportedRunError(
+            f"{folder} is a run of {experiment}; this command exports runs of "
+            f"{sorted(_BUILDERS)} and the posteriors of experiments.impute. Call "
+            "gpflow_bae.serving.export where you have the posterior in Python."
+        )
+    notes: dict[str, Any] = {
+        "run": {k: config[k] for k in ("experiment", "model", "preset", "seed")}
     }
-    if experiment not in builders:
-        raise UnsupportedRunError(
-            f"{folder} is a run of {experiment}; this command exports {sorted(builders)} and the "
-            "posteriors of experiments.impute. Call gpflow_bae.serving.export where you have the "
-            "posterior in Python."
-        )
+    if experiment == "imputation" and (folder / "arrays.npz").exists():
+        with np.load(folder / "arrays.npz") as arrays:
+            scale = (arrays[f"standardiser_{name}"] for name in ("mean", "std"))
+            notes |= _units(*scale, config["settings"]["log_outputs"])
+    if (folder / POSTERIOR).exists():
+        header, arrays = read_archive(folder / POSTERIOR)
+        model = _BUILDERS[experiment](config, arrays, data_dir)
+        return Run(_load(folder / POSTERIOR, header["kind"], model), serving.SIGNATURES, notes)
     if not (folder / "chain" / "chain.json").exists():
-        raise UnsupportedRunError(
-            f"{folder} is a run of {config['model']} without a chain: variational runs keep no "
-            "posterior that this command reads. Call gpflow_bae.serving.export where you have it "
-            "in Python."
+        raise FileNotFoundError(
+            f"{folder} has no {POSTERIOR} yet, which a run writes at its end: finish the run with "
+            "--resume. (Runs of older versions kept none of variational models; run it again.)"
         )
-    model, arrays = builders[experiment](config, data_dir)
-    posterior = _read_chain(folder / "chain", model, arrays)
-    notes = {k: config[k] for k in ("experiment", "model", "preset", "seed")}
-    return Run(posterior, serving.SIGNATURES, {"run": notes})
+    # Of a chain that was stopped, or an older version's: the samples alone.
+    arrays_of_run = _TRAINING_DATA.get(experiment)
+    if arrays_of_run is None:
+        raise FileNotFoundError(
+            f"{folder} has no {POSTERIOR} yet; finish the run with --resume before exporting it."
+        )
+    model = _BUILDERS[experiment](config, {}, data_dir)
+    posterior = _read_chain(folder / "chain", model, arrays_of_run(config, data_dir))
+    return Run(posterior, serving.SIGNATURES, notes)
+
+
+def _load(path: pathlib.Path, kind: str, model: Any) -> Any:
+    """The posterior in a file, under a model that was built for it."""
+    from gpflow_bae import posteriors
+
+    try:
+        return getattr(posteriors, kind).load(path, model)
+    except ValueError as error:
+        raise UnsupportedRunError(
+            f"{path} has other parameters than the model built from the run's settings ({error}): "
+            "it was written by another version of the code; export it with that one."
+        ) from error
 
 
 def _read_chain(folder: pathlib.Path, model: Any, arrays: tuple[Any, Any]) -> Posterior:
@@ -98,27 +136,119 @@ def _read_chain(folder: pathlib.Path, model: Any, arrays: tuple[Any, Any]) -> Po
 def _changes(plan: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The plain settings of a run that a plan of today has."""
     names = {f.name for f in dataclasses.fields(plan)} - {"model", "regime"}
-    plain = (bool, int, float, str)
-    return {k: v for k, v in settings.items() if k in names and isinstance(v, plain)}
+    kinds = (bool, int, float, str, list, type(None))
+    return {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in settings.items()
+        if name in names and isinstance(value, kinds) and name not in ("schedule", "sampler")
+    }
 
 
-def _moving_ball(config: Mapping[str, Any], data_dir: str | None) -> tuple[Any, Any]:
+# A model for each experiment, from config.json, the arrays of posterior.npz, and the folder of the
+# data sets. The values of parameters do not matter: the file has them.
+
+
+def _moving_ball(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None) -> Any:
     from experiments.moving_ball import plans, study
     from gpflow_bae.datasets import moving_ball
 
     plan = plans.make_plan(config["model"], config["preset"])
     plan = dataclasses.replace(plan, **_changes(plan, config["settings"]))
     train, _ = moving_ball.load(config["seed"])
-    return study.build_model(plan, train), (train.X, train.Y)
+    return study.build_model(plan, train)
 
 
-def _rotated_mnist(config: Mapping[str, Any], data_dir: str | None) -> tuple[Any, Any]:
-    from experiments.rotated_mnist import models, plans, study
+def _ball_arrays(config: Mapping[str, Any], data_dir: str | None) -> tuple[Any, Any]:
+    from gpflow_bae.datasets import moving_ball
+
+    train, _ = moving_ball.load(config["seed"])
+    return train.X, train.Y
+
+
+def _rotated_mnist(
+    config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None
+) -> Any:
+    import gpflow
+
+    from experiments.rotated_mnist import models, plans
 
     plan = plans.make_plan(config["model"], config["preset"])
     plan = dataclasses.replace(plan, **_changes(plan, config["settings"]))
-    data = study.load(data_dir, config["digits"], plan.object_dim, config["holdout_view"])
-    return models.build_model(plan, data), (data.train.X[None], data.train.Y[None])
+    without_objects = plan.model in ("vae", "cvae", "bae")
+    images = None if without_objects else _digits(config, data_dir)
+    model = models.build_model(plan, images)
+    if plan.sampler is None:
+        gpflow.set_trainable(model, True)  # as the study leaves it
+    return model
+
+
+def _digits(config: Mapping[str, Any], data_dir: str | None) -> Any:
+    from experiments.rotated_mnist import study
+
+    object_dim = config["settings"]["object_dim"]
+    return study.load(data_dir, config["digits"], object_dim, config["holdout_view"])
+
+
+def _digit_arrays(config: Mapping[str, Any], data_dir: str | None) -> tuple[Any, Any]:
+    images = _digits(config, data_dir)
+    return images.train.X[None], images.train.Y[None]
+
+
+def _table(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None) -> Any:
+    from gpflow_bae.impute import plans
+
+    _, model = config["model"].split("/")
+    plan = plans.make_plan(model)
+    plan = dataclasses.replace(plan, **_changes(plan, config["settings"]))
+    Y, width = arrays["posterior/Y"], arrays["posterior/X"].shape[-1]
+    # Of the table's sizes, with inputs of its own: those of the fit may hold padding.
+    X = np.broadcast_to(np.arange(Y.shape[1])[:, None], (*Y.shape[:2], width))
+    inducing = [v[0, 0] for k, v in arrays.items() if k.endswith("inducing_variable.Z")]
+    return plans.build_model(plan, MultiOutputTable(X, Y), inducing[0] if inducing else None)
+
+
+def _tabular(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None) -> Any:
+    from experiments.tabular import networks
+    from gpflow_bae.models import TemperedBAE
+
+    dataset, _ = config["model"].split("/")
+    return TemperedBAE(*networks.build(dataset, np.zeros((0, 0)), "glorot", config["seed"]))
+
+
+def _gplvm(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None) -> Any:
+    from experiments.gplvm import models
+
+    plan = models.Plan()
+    plan = dataclasses.replace(plan, **_changes(plan, config["settings"]))
+    num_rows, num_outputs = (int(n) for n in arrays["posterior/shape"])
+    codes = np.random.default_rng(0).standard_normal((num_rows, plan.latent_dim))
+    model = models.build(plan, codes, num_outputs, config["seed"])
+    if plan.gaussian_steps:
+        models.put_flow(plan, model, config["seed"])
+    return model
+
+
+def _amortisation(
+    config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None
+) -> Any:
+    from experiments.amortisation import problem
+
+    loss = config["settings"]["encoder_loss"]
+    return problem.build_model(problem.generate(0), loss, config["seed"])
+
+
+_BUILDERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str | None], Any]] = {
+    "amortisation": _amortisation,
+    "gplvm": _gplvm,
+    "imputation": _table,
+    "moving_ball": _moving_ball,
+    "rotated_mnist": _rotated_mnist,
+    "tabular_bae": _tabular,
+}
+_TRAINING_DATA: dict[str, Callable[[Mapping[str, Any], str | None], tuple[Any, Any]]] = {
+    "moving_ball": _ball_arrays,
+    "rotated_mnist": _digit_arrays,
+}
 
 
 def _imputation(folder: pathlib.Path) -> Run:
@@ -127,13 +257,18 @@ def _imputation(folder: pathlib.Path) -> Run:
     imputer = Imputer.load(folder)
     scale = imputer.standardiser_
     arguments = imputer.get_params()
-    notes = {
-        "columns": {name: arguments[name] for name in ("outputs", "time", "inputs", "task")},
-        "units": "y is standardised: (y - mean) / std, of logarithms where log_outputs",
-        "mean": scale.mean.tolist(),
-        "std": scale.std.tolist(),
-        "log_outputs": scale.log_outputs,
-    }
+    columns = {name: arguments[name] for name in ("outputs", "time", "inputs", "task")}
+    notes = {"columns": columns, **_units(scale.mean, scale.std, scale.log_outputs)}
     signatures = tuple(s for s in serving.SIGNATURES if s != "generate")
     why_not = {"generate": "the folder does not hold the table that predictions condition on"}
     return Run(imputer.posterior_, signatures, notes, why_not)
+
+
+def _units(mean: np.ndarray, std: np.ndarray, log_outputs: bool) -> dict[str, Any]:
+    """What a client must know to send rows and to read answers."""
+    return {
+        "units": "y is standardised: (y - mean) / std, of logarithms where log_outputs",
+        "mean": mean.tolist(),
+        "std": std.tolist(),
+        "log_outputs": log_outputs,
+    }

@@ -21,10 +21,8 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Those of every GPLVM study, and this one's own."""
-    from experiments.gplvm.models import POSTERIORS
-
     command.define_flags(
-        list(POSTERIORS), model="planar", latent_dim=2, num_inducing=50, batch_size=100
+        list(command.POSTERIORS), model="planar", latent_dim=2, num_inducing=50, batch_size=100
     )
     flags.DEFINE_float("missing", 0.4, "Share of the pixels that are hidden.", 0.0, 0.99)
     flags.DEFINE_integer("num_test_draws", 50, "Draws of a code in its log density.", 1)
@@ -64,9 +62,11 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
             "noise": float(np.sqrt(model.likelihood.variance.numpy())),
         },
         num_parameters=command.count(model),
+        posterior=posterior,
         curves={"loss": losses},
         figures={
             "codes": figures.codes(posterior, images.labels),
+            "loss": figures.losses(losses, 100),
             "posteriors": figures.posteriors(posterior),
             "reconstructions": figures.reconstructions(posterior, images),
         },

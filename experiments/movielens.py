@@ -22,10 +22,12 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Those of every GPLVM study, and this one's own."""
-    from experiments.gplvm.models import POSTERIORS
-
     command.define_flags(
-        [name for name in POSTERIORS if name not in ("back_constrained", "amortised_planar")],
+        [
+            name
+            for name in command.POSTERIORS
+            if name not in ("back_constrained", "amortised_planar")
+        ],
         model="planar",
         latent_dim=10,
         num_inducing=50,
@@ -45,10 +47,11 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
     """Fit to some users, and score the ratings of the others."""
     import numpy as np
 
-    from experiments.gplvm import models
+    from experiments.gplvm import figures, models
     from gpflow_bae import inference
-    from gpflow_bae.data import SparseTable
+    from gpflow_bae.data import SparseTable, prepare_data
     from gpflow_bae.datasets import movielens
+    from gpflow_bae.posteriors import GPLVMPosterior
 
     ratings = movielens.load(FLAGS.data_dir)
     train, seen, hidden = movielens.split(
@@ -81,9 +84,12 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
     model = models.build(plan, codes, train.num_films, options.seed)
     losses = command.fit(plan, model, table(train), options)
 
-    def squares(posterior: Any, part: Any) -> np.ndarray:
+    def stars(posterior: Any, part: Any) -> np.ndarray:
         mean, _ = posterior.predict_y(part.users, part.films, num_draws=50)
-        return np.square(np.clip(mean + centre, 1, 5) - part.values)
+        return np.clip(mean + centre, 1, 5)
+
+    def squares(posterior: Any, part: Any) -> np.ndarray:
+        return np.square(stars(posterior, part) - part.values)
 
     of_all = inference.latents_for_new(model, table(seen, hidden), seed=options.seed)
     of_seen = inference.latents_for_new(model, table(seen), seed=options.seed)
@@ -101,7 +107,22 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
         guess = np.clip(guess + centre, 1, 5)
         scores[name] = float(np.sqrt(np.mean(np.square(guess - hidden.values))))
     return driver.Outcome(
-        metrics=scores, num_parameters=command.count(model), curves={"loss": losses}
+        metrics=scores,
+        num_parameters=command.count(model),
+        curves={"loss": losses},
+        figures={
+            "ratings": figures.ratings(
+                hidden.values,
+                stars(of_seen, hidden),
+                {
+                    "mean of the film": scores["rmse_film_means"],
+                    "mean of film and user": scores["rmse_user_and_film_means"],
+                    "this model": scores["rmse_heldout"],
+                },
+            ),
+            "loss": figures.losses(losses, 100),
+        },
+        posterior=GPLVMPosterior(model, prepare_data(model, table(train))),
     )
 
 

@@ -11,6 +11,7 @@ dimensions.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from absl import flags
@@ -25,10 +26,12 @@ _NUM_BOUNDS = 100  # estimates of a bound, each of one draw of every code
 
 def define_flags() -> None:
     """Those of every GPLVM study, and this one's own."""
-    from experiments.gplvm.models import POSTERIORS
-
     command.define_flags(
-        [_REFERENCE, *POSTERIORS], model="gaussian", latent_dim=5, num_inducing=25, batch_size=0
+        [_REFERENCE, *command.POSTERIORS],
+        model="gaussian",
+        latent_dim=5,
+        num_inducing=25,
+        batch_size=0,
     )
     flags.DEFINE_enum(
         "start",
@@ -86,8 +89,12 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
     return driver.Outcome(
         metrics=scores,
         num_parameters=command.count(model),
+        posterior=posterior,
         curves=curves,
-        figures={"codes": figures.codes(posterior, labels, relevance)},
+        figures={
+            "codes": figures.codes(posterior, labels, relevance, oil_flow.REGIMES, "flow regime"),
+            **({"loss": figures.losses(curves["loss"], 100)} if "loss" in curves else {}),
+        },
     )
 
 
@@ -105,6 +112,9 @@ def _fit_reference(model: Any, Y: Any, max_iterations: int) -> float:
     import gpflow
     import numpy as np
 
+    from gpflow_bae.inference.progress import Progress
+    from gpflow_bae.inference.run import report
+
     encoder = model.guide.encoder
     reference = gpflow.models.BayesianGPLVM(
         Y,
@@ -114,11 +124,20 @@ def _fit_reference(model: Any, Y: Any, max_iterations: int) -> float:
         inducing_variable=model.decoder.inducing_variable,
     )
     reference.likelihood.variance.assign(model.likelihood.variance.numpy())
-    gpflow.optimizers.Scipy().minimize(
-        reference.training_loss,
-        reference.trainable_variables,
-        options={"maxiter": max_iterations},
-    )
+    with Progress("L-BFGS", max_iterations) as shown:
+        number = itertools.count(1)
+
+        def show(intermediate_result: Any) -> None:  # SciPy knows the argument by this name
+            value = float(intermediate_result.fun)
+            shown.update(1, "L-BFGS", {"loss": f"{value / len(Y):.4g}"})
+            report("L-BFGS", next(number), {"loss": np.array([value / len(Y)])})
+
+        gpflow.optimizers.Scipy().minimize(
+            reference.training_loss,
+            reference.trainable_variables,
+            options={"maxiter": max_iterations},
+            callback=show,
+        )
     model.likelihood.variance.assign(reference.likelihood.variance.numpy())
     encoder.mean.assign(reference.X_data_mean.numpy())
     encoder.log_scale.assign(0.5 * np.log(reference.X_data_var.numpy()))

@@ -2,6 +2,7 @@
 
     python -m experiments.report --collect RUN_DIR...      # merge runs, then render
     python -m experiments.report --experiment=moving_ball  # render
+    python -m experiments.report --experiment=index        # the page above them, with pictures
 
 ``docs/results/<experiment>.md`` is made of ``<experiment>.json``, of the prose in
 ``<experiment>.notes.md`` if there is any, and of ``figures/<experiment>_*.png`` with the captions
@@ -11,12 +12,12 @@ of ``<experiment>.captions.json``. The same files always give the same page.
 import json
 import pathlib
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from absl import app, flags
 
-from experiments.common import results
+from experiments.common import results, studies, terminal
 
 __all__ = ["collect", "render", "write_page"]
 
@@ -65,6 +66,8 @@ _METRIC_ORDER = (
     "step_ms",
 )
 _PRESET_ORDER = ("quick", "paper")
+
+
 _NONE = "–"
 
 Result = dict[str, Any]
@@ -102,7 +105,12 @@ def write_page(experiment: str, results_dir: results.PathLike) -> pathlib.Path:
     :raises ValueError: If there are no collected runs of the experiment.
     """
     page = pathlib.Path(results_dir) / f"{experiment}.md"
-    page.write_text(render(experiment, results_dir), encoding="utf-8")
+    text = (
+        studies.render_index(results_dir)
+        if experiment == "index"
+        else render(experiment, results_dir)
+    )
+    page.write_text(text, encoding="utf-8")
     return page
 
 
@@ -121,10 +129,16 @@ def render(experiment: str, results_dir: results.PathLike) -> str:
             " python -m experiments.report --collect RUN_DIR..."
         )
     runs = sorted(runs, key=results.run_key)
+    words = experiment.replace("_", " ")
+    about = studies.ABOUT.get(
+        experiment, studies.About(words.capitalize(), f"Runs of {words}.", "")
+    )
     parts = [
-        f"# Results: {experiment.replace('_', ' ')}",
-        f"Rendered from `{experiment}.json` by `python -m experiments.report"
-        f" --experiment={experiment}`. Do not edit: prose belongs in `{experiment}.notes.md`.",
+        f"<!-- Rendered from `{experiment}.json` by `python -m experiments.report"
+        f" --experiment={experiment}`. Do not edit: prose belongs in `{experiment}.notes.md`. -->",
+        f"# {about.title}",
+        f"{about.sentence} The tables and figures below were written by runs, and the table of"
+        " every run has its command.",
     ]
     notes = folder / f"{experiment}.notes.md"
     if notes.exists():
@@ -231,28 +245,17 @@ def _label(run: Result, peers: Sequence[Result]) -> str:
     """
     variant = run.get("variant", "")
     alike = [
-        _flat(other.get("settings", {}))
+        results.flat(other.get("settings", {}))
         for other in peers
         if other["model"] == run["model"] and other.get("variant", "") == variant
     ]
-    settings = _flat(run.get("settings", {}))
+    settings = results.flat(run.get("settings", {}))
     words = [variant] if variant else []
     for name in sorted(set.intersection(*(set(other) for other in alike))):
         if len({json.dumps(other[name]) for other in alike}) > 1:
             value = settings[name]
             words.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
     return ", ".join(words) or _NONE
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value
-    return flat
 
 
 def _metric_names(runs: Sequence[Result]) -> list[str]:
@@ -326,4 +329,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    terminal.run(main)

@@ -3,9 +3,10 @@
 python -m experiments.rotated_mnist_bias --data_dir=DATA --epochs=40
 """
 
-from absl import app, flags
+from absl import flags
 
 from experiments.common import flags as common_flags
+from experiments.common import terminal
 
 
 def define_flags() -> None:
@@ -27,4 +28,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     define_flags()
-    app.run(main)
+    terminal.run(main)

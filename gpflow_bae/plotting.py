@@ -8,7 +8,7 @@ curves apart in grey.
 
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from check_shapes import check_shapes
@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 __all__ = [
+    "plot_chain",
     "plot_inducing_posterior",
     "plot_lengthscale_posteriors",
     "plot_rmse_against_inducing",
@@ -80,7 +81,7 @@ def plot_trajectories(truth: np.ndarray, mean: np.ndarray, std: np.ndarray) -> F
             axis.plot(times, recovered, color=VERMILION, linestyle="--", label="recovered")
             axis.set_ylabel(f"{name} (prior std)")
             if video == 0:
-                axis.set_title(f"{name} coordinate", fontsize="medium")
+                axis.set_title(f"{name} coordinate, a video to a row", fontsize="medium")
         plane = row[2]
         plane.plot(*truth[video].T, color=BLUE)
         plane.plot(*mean[video].T, color=VERMILION, linestyle="--")
@@ -127,26 +128,35 @@ def plot_rmse_against_inducing(
 
 
 def plot_lengthscale_posteriors(
-    samples: Mapping[int, np.ndarray], true_value: float | None = None
+    samples: Mapping[int, np.ndarray],
+    true_value: float | None = None,
+    prior: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Figure:
-    """Posterior density of the lengthscale for several numbers of inducing points.
+    """Posterior density of the codes' lengthscale for several numbers of inducing points.
+
+    The axis begins at zero and holds the prior, so that the width of a posterior is seen against
+    what was known before; the legend has the central 95 % of each.
 
     :param samples: For each M, the posterior samples of the lengthscale, any shape (channels are
         pooled).
-    :param true_value: Drawn as a vertical line.
+    :param true_value: Lengthscale of the kernel that the true path was drawn from, a vertical
+        line. Codes are a bent and scaled copy of the path, so theirs is near it and not equal.
+    :param prior: Density of the prior at an array of lengthscales.
     :raises ValueError: If there are no samples, or one is not finite.
     """
     if not samples:
         raise ValueError("samples is empty; pass the posterior samples of at least one M.")
     flat = {M: _finite(f"samples[{M}]", values) for M, values in sorted(samples.items())}
     pooled = np.concatenate(list(flat.values()))
-    num_bins = min(60, max(10, int(np.sqrt(pooled.size))))
+    num_bins = min(60, max(5, int(np.sqrt(pooled.size))))
     bins = np.histogram_bin_edges(pooled, bins=num_bins).tolist()
-    figure, axis = single_axis("lengthscale (frames)", "posterior density (1 / frames)")
+    figure, axis = single_axis("lengthscale (frames)", "density (1 / frames)")
+    axis.set_title("lengthscale of the codes: posterior", fontsize="medium")
     styles = itertools.cycle(("-", *_LINE_STYLES))
     for (M, values), color, style in zip(
         flat.items(), itertools.cycle(CYCLE), styles, strict=False
     ):
+        low, high = np.quantile(values, (0.025, 0.975))
         axis.hist(values, bins=bins, density=True, histtype="stepfilled", color=color, alpha=0.15)
         axis.hist(
             values,
@@ -156,11 +166,83 @@ def plot_lengthscale_posteriors(
             color=color,
             linestyle=style,
             linewidth=1.5,
-            label=f"M = {M}",
+            label=f"M = {M}: {low:.2f} to {high:.2f}",
         )
+    right = 1.3 * max(pooled.max(), true_value or 0.0)
+    if prior is not None:
+        grid = np.linspace(1e-3 * right, right, 400)
+        axis.plot(grid, prior(grid), color=GREY, linewidth=1.0, label="prior")
     if true_value is not None:
-        axis.axvline(true_value, color=BLACK, linewidth=1.5, label=f"true value, {true_value:g}")
-    axis.legend(frameon=False)
+        axis.axvline(
+            true_value,
+            color=BLACK,
+            linestyle=":",
+            linewidth=1.5,
+            label=f"kernel of the ball's path: {true_value:g}\n(codes are a bent copy of it)",
+        )
+    axis.set_xlim(0.0, right)
+    axis.legend(frameon=False, loc="upper left", fontsize="small")
+    return figure
+
+
+@check_shapes("steps: [R]", "log_likelihood: [R]", "log_prior: [R]")
+def plot_chain(
+    steps: Sequence[float] | np.ndarray,
+    log_likelihood: np.ndarray,
+    log_prior: np.ndarray,
+    num_burnin: float = 0.0,
+    prior_level: float | None = None,
+    is_warm: bool = False,
+) -> Figure:
+    """Both parts of a chain's log density along its steps, burn-in shaded.
+
+    A chain is not an optimiser: from a mode, where a warm start ends, the prior density falls until
+    the parameters are where a posterior has its mass. What to look for is that both level off.
+
+    :param steps: Sampler steps at the end of each round.
+    :param log_likelihood: Of codes and observations, in nats per point.
+    :param log_prior: Of the parameters, in nats per parameter.
+    :param num_burnin: Steps of burn-in.
+    :param prior_level: Mean of ``log_prior`` over draws of the prior, a dashed line.
+    :param is_warm: Whether the chain starts from a fit, which the title then explains.
+    :raises ValueError: If there are no records.
+    """
+    if len(steps) == 0:
+        raise ValueError("steps is empty; pass at least one record.")
+    figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+    panels = figure.subplots(1, 2)
+    for axis, values, title, unit in zip(
+        panels,
+        (log_likelihood, log_prior),
+        ("log likelihood of codes and data", "log prior of the parameters"),
+        ("nats per data point", "nats per parameter"),
+        strict=True,
+    ):
+        if num_burnin:
+            axis.axvspan(0.0, num_burnin, color=GREY, alpha=0.15, linewidth=0, label="burn-in")
+        axis.plot(steps, values, color=BLUE, marker="." if len(steps) < 50 else None)
+        axis.set(xlabel="step of the sampler", ylabel=unit)
+        axis.set_title(title, fontsize="medium")
+        axis.set_xlim(left=0.0)
+        axis.grid(alpha=0.25)
+    if prior_level is not None:
+        panels[1].axhline(prior_level, color=BLACK, ls="--", lw=1.0, label="mean under the prior")
+    handles = {
+        label: handle
+        for axis in panels
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    if handles:
+        figure.legend(
+            handles.values(), handles.keys(), loc="outside lower center", ncols=2, frameon=False
+        )
+    if is_warm:
+        figure.suptitle(
+            "The chain starts at the mode of a fit, and the weights spread to where the posterior "
+            "has its mass:\ntheir log prior falls on the way. The chain has arrived where both "
+            "lines level off.",
+            fontsize="small",
+        )
     return figure
 
 
@@ -190,9 +272,12 @@ def plot_inducing_posterior(samples: np.ndarray, x_range: tuple[float, float]) -
         axis.axvspan(*x_range, color=GREY, alpha=0.12, linewidth=0, label="range of the data")
     density.hist(pooled, bins=60, density=True, color=BLUE, alpha=0.6)
     density.set_ylabel("density, pooled")
-    intervals.hlines(rows, low, high, color=BLUE, linewidth=1, label="95 %")
-    intervals.hlines(rows, lower_quartile, upper_quartile, color=BLUE, linewidth=4, label="50 %")
-    intervals.plot(median, rows, color=VERMILION, marker="o", linestyle="none", label="median")
+    density.set_title("where the inducing inputs lie: posterior", fontsize="medium")
+    intervals.hlines(rows, low, high, color=BLUE, linewidth=2, label="95 %")
+    intervals.hlines(rows, lower_quartile, upper_quartile, color=BLUE, linewidth=6, label="50 %")
+    # A tick, which hides no interval, however narrow.
+    tick = {"marker": "|", "markersize": 10, "linestyle": "none"}
+    intervals.plot(median, rows, color=VERMILION, label="median", **tick)
     intervals.set_ylabel("inducing input, by median")
     intervals.set_ylim(0.0, M + 1.0)
     intervals.set_xlabel("time (frames)")

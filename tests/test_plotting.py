@@ -70,7 +70,10 @@ def test_lengthscale_posteriors() -> None:
     samples = {15: rng.normal(2.0, 0.1, (200, 2)), 5: rng.normal(3.0, 0.3, 300)}
     figure = plotting.plot_lengthscale_posteriors(samples, true_value=2.0)
     (axis,) = figure.axes
-    assert _legend(figure) == ["M = 5", "M = 15", "true value, 2"]
+    first, second, path = _legend(figure)
+    assert first.startswith("M = 5: 2.") and second.startswith("M = 15: 1.8")
+    assert path.startswith("kernel of the ball's path: 2")
+    assert axis.get_xlim()[0] == 0.0  # so that the width is seen against what there is
     assert axis.lines[-1].get_xdata() == [2.0, 2.0]
     assert "frames" in axis.get_xlabel()
     # Each outline encloses probability 1.
@@ -82,6 +85,25 @@ def test_lengthscale_posteriors() -> None:
         area = np.sum(np.diff(x[steps]) * y[steps][:-1])
         assert area == pytest.approx(1.0, rel=1e-6)
     _drawn(figure)
+
+
+def test_both_parts_of_a_density_have_a_panel() -> None:
+    """Burn-in is shaded and where the prior's draws lie is drawn; a warm start is explained."""
+    steps, values = np.array([50, 100, 150]), np.array([-3.0, -2.0, -1.0])
+    figure = plotting.plot_chain(steps, values, 2.0 * values, 100.0, -1.4, is_warm=True)
+    likelihood, prior = figure.axes
+    np.testing.assert_array_equal(likelihood.lines[0].get_ydata(), values)
+    np.testing.assert_array_equal(prior.lines[0].get_ydata(), 2.0 * values)
+    np.testing.assert_array_equal(prior.lines[1].get_ydata(), -1.4)
+    assert likelihood.patches[0].get_width() == 100.0
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert texts == ["burn-in", "mean under the prior"]
+    assert "starts at the mode" in figure.get_suptitle()
+    cold = plotting.plot_chain(steps, values, values)
+    assert not cold.legends and not cold.get_suptitle()  # no frame around nothing
+    _drawn(figure)
+    with pytest.raises(ValueError, match="steps is empty"):
+        plotting.plot_chain([], np.zeros(0), np.zeros(0))
 
 
 def test_lengthscale_posteriors_survives_a_stuck_chain() -> None:

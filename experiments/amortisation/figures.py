@@ -8,8 +8,9 @@ the table between the two marks in docs/inference.md, so that nobody types a num
 
 import pathlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import numpy as np
 from absl import app, flags
 from matplotlib.figure import Figure
 
@@ -83,6 +84,27 @@ def draw(runs: list[dict]) -> Figure:
     axes[1, 0].set_ylabel("sd / reference sd (mean)")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+def draw_cell(metrics: Mapping[str, float]) -> Figure:
+    """One chain beside the reference: bias and ratio of standard deviations of every group."""
+    names = GROUPS | {group: words.replace("`", "") for group, words in ENCODED.items()}
+    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    rows = np.arange(len(names))
+    errors = [metrics.get(f"{group}_mc_error", 0.0) for group in names]
+    biases = [metrics[f"{group}_bias"] for group in names]
+    left.barh(rows, biases, xerr=errors, color=plotting.BLUE, ecolor=plotting.GREY)
+    left.axvline(0.1, color=plotting.BLACK, lw=0.8, ls="-.", label="0.1")
+    left.set(xlabel="bias of the mean ± Monte Carlo error (reference sd)", yticks=rows)
+    left.set_yticklabels(names.values())
+    left.legend(frameon=False)
+    left.invert_yaxis()
+    right.plot([metrics[f"{group}_sd_ratio"] for group in names], rows, "o", color=plotting.BLUE)
+    right.axvline(1.0, color=plotting.BLACK, lw=0.8)
+    right.set(xlabel="sd / reference sd (mean over cells)")
+    right.grid(alpha=0.25)
     return figure
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.amortisation import figures
 from experiments.amortisation import problem as problems
 from experiments.amortisation.reference import Reference
 from experiments.common import driver, plans
@@ -118,6 +119,7 @@ def run(
     seed: int,
     temperature: float = 1.0,
     jit_compile: bool = True,
+    progress: bool = False,
 ) -> Posterior:
     """Sample; with a ``start``, parameters and encoder are put there first."""
     model = problems.build_model(problem, cell.encoder_loss, seed)
@@ -131,7 +133,7 @@ def run(
         sampler=adaptive_sghmc.build(STEP_SIZE, MOMENTUM_DECAY, temperature),
         seed=seed,
         jit_compile=jit_compile,
-        progress=False,
+        progress=progress,
         warm_start=None,
     )
 
@@ -149,7 +151,8 @@ def execute(
     :param save_end: file for its end, where other chains start from it.
     """
     started, cpu = time.perf_counter(), time.process_time()
-    posterior = run(cell, problem, start=start, seed=options.seed, jit_compile=options.jit_compile)
+    how = {"jit_compile": options.jit_compile, "progress": options.progress}
+    posterior = run(cell, problem, start=start, seed=options.seed, **how)
     metrics = scores(posterior, problem, reference)
     seconds = {"cpu": time.process_time() - cpu, "total": time.perf_counter() - started}
     if save_end is not None:
@@ -158,6 +161,8 @@ def execute(
         metrics=metrics | {"reference_rhat": reference.rhat, "reference_ess": reference.ess},
         num_parameters=posterior.model.sampled.num_scalars + posterior.latents[0].size,
         seconds=posterior.seconds | seconds,
+        posterior=posterior,
+        figures={"against_reference": figures.draw_cell(metrics)},
     )
 
 

@@ -1,14 +1,15 @@
 """The one driver of every study: what a command does beside the study's own flags, plan and run.
 
 A study is its flags and a function from them to the runs that were asked for. The rest is done
-here, once: parse the command line, claim the run's folder or resume it, run, and write figures,
-arrays, TensorBoard scalars and, as the last act, ``results.json``.
+here, once: parse the command line, claim the run's folder or resume it, run, with TensorBoard
+scalars on the way, and write figures, arrays, the posterior and, as the last act,
+``results.json``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import importlib.util
 import json
 import os
 import pathlib
@@ -21,11 +22,23 @@ from typing import Any
 from absl import app
 
 from experiments.common import flags as common_flags
-from experiments.common import results
+from experiments.common import results, tensorboard, terminal
 
-__all__ = ["Options", "Outcome", "Run", "Study", "claim", "command", "define", "run", "start"]
+__all__ = [
+    "POSTERIOR",
+    "Options",
+    "Outcome",
+    "Run",
+    "Study",
+    "claim",
+    "command",
+    "define",
+    "run",
+    "start",
+]
 
 FLAGS = common_flags.FLAGS
+POSTERIOR = "posterior.npz"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +73,7 @@ class Outcome:
 
     unfinished: words such as "first 3 of 20 samples" of a run that was stopped; empty else.
     seconds: of each phase; the driver adds the total.
+    posterior: what predicts, with a ``save``; None for a method that leaves none.
     figures: by the name of their PNG file.
     arrays: what they were drawn from, for ``arrays.npz``.
     """
@@ -112,7 +126,7 @@ class Study:
 def start(study: Study) -> None:
     """The command line of a study; the last line of its module."""
     define(study)
-    app.run(lambda argv: run(study, argv, sys.argv[1:]))
+    terminal.run(lambda argv: run(study, argv, sys.argv[1:]))
 
 
 def define(study: Study) -> None:
@@ -133,7 +147,7 @@ def run(study: Study, argv: Sequence[str], arguments: Sequence[str]) -> None:
     """
     if len(argv) > 1:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
-    if FLAGS.tensorboard and importlib.util.find_spec("tensorboard") is None:
+    if FLAGS.tensorboard and not tensorboard.is_installed():
         raise app.UsageError("--tensorboard needs TensorBoard: pip install '.[tensorboard]'.")
     planned = study.runs()
     while True:
@@ -184,10 +198,15 @@ def _execute(asked: Run, out_dir: pathlib.Path, config: Mapping[str, Any], line:
     """A run, and all that it leaves in its folder."""
     jit_compile = common_flags.resolve_jit_compile(FLAGS.jit_compile)
     started = time.perf_counter()
-    try:
-        outcome = asked.execute(Options(FLAGS.seed, out_dir, FLAGS.resume, jit_compile))
-    except FileNotFoundError as error:  # a data set, with where to get it
-        raise app.UsageError(str(error)) from error
+    scalars: tensorboard.Scalars | None = None
+    with contextlib.ExitStack() as watching:
+        if FLAGS.tensorboard:
+            scalars = watching.enter_context(tensorboard.writing(out_dir / "tensorboard"))
+        try:
+            outcome = asked.execute(Options(FLAGS.seed, out_dir, FLAGS.resume, jit_compile))
+        except FileNotFoundError as error:  # a data set, with where to get it
+            results.release(out_dir)
+            raise app.UsageError(str(error)) from error
     seconds = dict(outcome.seconds)
     elapsed = time.perf_counter() - started
     if not FLAGS.resume:
@@ -195,8 +214,10 @@ def _execute(asked: Run, out_dir: pathlib.Path, config: Mapping[str, Any], line:
     elif not seconds:  # the clock of a resumed run has not seen all of it
         seconds["since_resume"] = elapsed
     write_figures(outcome, out_dir)
-    if FLAGS.tensorboard:
-        write_tensorboard(outcome.curves, out_dir)
+    if scalars is not None:
+        scalars.finish(outcome.metrics, outcome.curves)
+    if outcome.posterior is not None:
+        outcome.posterior.save(out_dir / POSTERIOR)
     words = [FLAGS.variant, *asked.words, outcome.unfinished]
     results.write_results(
         out_dir,
@@ -225,15 +246,3 @@ def write_figures(outcome: Outcome, out_dir: pathlib.Path) -> None:
         import numpy as np
 
         np.savez_compressed(out_dir / "arrays.npz", **outcome.arrays)
-
-
-def write_tensorboard(curves: Mapping[str, Sequence[float]], out_dir: pathlib.Path) -> None:
-    """The curves of a finished run as TensorBoard scalars."""
-    import tensorflow as tf
-
-    writer = tf.summary.create_file_writer(str(out_dir / "tensorboard"))
-    with writer.as_default():
-        for name, values in curves.items():
-            for step, value in enumerate(values):
-                tf.summary.scalar(name, value, step=step)
-    writer.close()

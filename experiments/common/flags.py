@@ -17,6 +17,7 @@ __all__ = [
     "default_data_dir",
     "define",
     "define_data_dir",
+    "define_num_steps",
     "define_overrides",
     "overrides",
     "resolve_jit_compile",
@@ -75,6 +76,18 @@ def define(
     flags.DEFINE_boolean("tensorboard", False, "Write TensorBoard scalars under --out_dir.")
     flags.DEFINE_string("variant", "", "A name for this run in the results table.")
     flags.mark_flag_as_required("out_dir")
+
+
+def define_num_steps() -> None:
+    """Defines --num_steps, which the published drivers call --epochs."""
+    flags.DEFINE_integer(
+        "num_steps",
+        None,
+        "Steps of Adam. Default: the preset's. --epochs is another name of this flag, kept for "
+        "published commands.",
+        lower_bound=1,
+    )
+    flags.DEFINE_alias("epochs", "num_steps")
 
 
 def define_data_dir() -> None:

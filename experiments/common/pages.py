@@ -7,9 +7,9 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 
-from experiments.common import results
+from experiments.common import results, terminal
 
 __all__ = ["draw_collected", "draw_runs", "load_runs"]
 
@@ -24,7 +24,7 @@ def draw_runs(experiment: str, draw: Callable[[list[dict]], dict[str, Any]]) -> 
     """
     flags.DEFINE_string("runs", None, "Folder below which finished runs lie.", required=True)
     flags.DEFINE_string("out_dir", "docs/results/figures", "Where the PNG files go.")
-    app.run(
+    terminal.run(
         lambda argv: _save(
             pathlib.Path(FLAGS.out_dir), experiment, draw(load_runs(FLAGS.runs, experiment))
         )
@@ -49,7 +49,7 @@ def draw_collected(
         if then is not None:
             then(runs)
 
-    app.run(main)
+    terminal.run(main)
 
 
 def _save(folder: pathlib.Path, experiment: str, figures: dict[str, Any]) -> None:

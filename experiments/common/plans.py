@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Plan", "chain_curves", "count", "encode_and_decode", "unfinished"]
+__all__ = [
+    "Plan",
+    "chain_curves",
+    "chain_figure",
+    "count",
+    "encode_and_decode",
+    "prior_level",
+    "unfinished",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +69,36 @@ def chain_curves(posterior: Any) -> dict[str, list[float]]:
     if posterior.warm_start_losses is not None:
         curves["variational_loss"] = posterior.warm_start_losses.tolist()
     return curves
+
+
+def prior_level(model: Any) -> float | None:
+    """Mean log prior per sampled parameter over draws of the prior: minus its entropy.
+
+    None where priors without a closed form, or of transformed parameters, are more than a
+    thousandth of the parameters, so that the rest does not tell.
+    """
+    total, counted = 0.0, 0
+    for parameter in model.sampled.parameters:
+        kind = type(parameter.prior).__name__
+        if kind == "Normal" and type(parameter.transform).__name__ in ("NoneType", "Identity"):
+            entropy = np.broadcast_to(parameter.prior.entropy(), parameter.shape)
+            total, counted = total - float(np.sum(entropy)), counted + entropy.size
+    return total / counted if counted > 0.999 * model.sampled.num_scalars else None
+
+
+def chain_figure(posterior: Any, schedule: Any, is_warm: bool = True) -> Any:
+    """Log likelihood and log prior along one chain (:func:`gpflow_bae.plotting.plot_chain`)."""
+    from gpflow_bae import plotting
+
+    history, steps = posterior.history, schedule.num_sampler_steps
+    return plotting.plot_chain(
+        steps * np.arange(1, len(history) + 1),
+        history[:, 1] / posterior.data.num_points,
+        history[:, 0] / posterior.model.sampled.num_scalars,
+        steps * schedule.burnin_rounds,
+        prior_level(posterior.model),
+        is_warm,
+    )
 
 
 def encode_and_decode(

@@ -6,9 +6,9 @@ import pathlib
 import platform
 import subprocess
 
-__all__ = ["git_commit", "versions"]
+__all__ = ["ROOT", "git_commit", "versions"]
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PACKAGES = ("tensorflow", "tensorflow_probability", "keras", "gpflow", "numpy")
 # A result is what these make of its settings; edited documentation does not change one.
 _CODE = ("gpflow_bae", "experiments", "setup.py", "pyproject.toml")
@@ -23,7 +23,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def git_commit(root: str | os.PathLike[str] = _ROOT) -> str:
+def git_commit(root: str | os.PathLike[str] = ROOT) -> str:
     """The commit of the code that runs.
 
     :param root: The project's folder.

@@ -11,6 +11,8 @@ import numbers
 import os
 import pathlib
 import re
+import runpy
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,8 +24,11 @@ __all__ = [
     "CONFIG",
     "RESULTS",
     "append_results",
+    "differences",
+    "flat",
     "prepare_out_dir",
     "read_collected",
+    "release",
     "run_key",
     "validate",
     "write_json",
@@ -83,6 +88,13 @@ def prepare_out_dir(out_dir: PathLike, config: Mapping[str, Any], resume: bool) 
         )
     write_json(config_path, wanted)
     return out_dir
+
+
+def release(out_dir: PathLike) -> None:
+    """Gives up a folder that holds no more than the claim of a run, which could not begin."""
+    out_dir = pathlib.Path(out_dir)
+    if [path.name for path in out_dir.iterdir()] == [CONFIG]:
+        (out_dir / CONFIG).unlink()
 
 
 def write_results(out_dir: PathLike, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -195,9 +207,6 @@ def write_json(path: PathLike, value: Any) -> None:
     :raises ValueError: If ``value`` holds NaN or infinity.
     :raises TypeError: If it holds something that JSON has not.
     """
-    # TensorFlow, which the package imports, takes seconds, and --help does not need it.
-    from gpflow_bae.files import write_atomically
-
     path = pathlib.Path(path)
     text = _dumps(path.name, value)
     # Line breaks occur only between JSON's tokens: inside strings they are escaped.
@@ -206,7 +215,16 @@ def write_json(path: PathLike, value: Any) -> None:
         lambda match: "[" + re.sub(r"\n\s*", " ", match[1]) + "]",
         text,
     )
-    write_atomically(path, lambda file: file.write(f"{text}\n".encode()))
+    _write_atomically()(path, lambda file: file.write(f"{text}\n".encode()))
+
+
+def _write_atomically() -> Any:
+    """That of ``gpflow_bae.files``, without the package, which loads TensorFlow for seconds."""
+    if "gpflow_bae" in sys.modules:
+        from gpflow_bae.files import write_atomically
+
+        return write_atomically
+    return runpy.run_path(str(provenance.ROOT / "gpflow_bae" / "files.py"))["write_atomically"]
 
 
 def _check_same_settings(out_dir: pathlib.Path, found: Any, wanted: dict[str, Any]) -> None:
@@ -215,18 +233,39 @@ def _check_same_settings(out_dir: pathlib.Path, found: Any, wanted: dict[str, An
             f"{CONFIG} in out_dir {str(out_dir)!r} is not a dict of settings. Choose another"
             " --out_dir, or delete the folder."
         )
-    absent = "absent"
-    differing = [
-        f"{name}: {json.dumps(found[name]) if name in found else absent} there,"
-        f" {json.dumps(wanted[name]) if name in wanted else absent} now"
-        for name in sorted(found.keys() | wanted.keys())
-        if name not in found or name not in wanted or found[name] != wanted[name]
-    ]
+    differing = differences(found, wanted)
     if differing:
         raise ValueError(
-            f"out_dir {str(out_dir)!r} holds a run with other settings ({'; '.join(differing)})."
+            f"out_dir {str(out_dir)!r} holds a run with other settings ({differing})."
             " Choose another --out_dir, or delete the folder."
         )
+
+
+def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """At most five settings that differ, in words; empty where none does."""
+    there, now = flat(found), flat(wanted)
+    names = sorted(n for n in there.keys() | now.keys() if there.get(n, ...) != now.get(n, ...))
+
+    def value(settings: Mapping[str, Any], name: str) -> str:
+        text = json.dumps(settings[name]) if name in settings else "absent"
+        return text if len(text) <= 40 else text[:37] + "..."
+
+    words = [
+        f"{n.removeprefix('settings.')}: {value(there, n)} there, {value(now, n)} now"
+        for n in names[:5]
+    ]
+    return "; ".join(words + ([f"and {len(names) - 5} more"] if len(names) > 5 else []))
 
 
 def _read_json(path: pathlib.Path) -> Any:

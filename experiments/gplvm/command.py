@@ -12,6 +12,11 @@ from experiments.common import driver
 from experiments.common import flags as common_flags
 
 FLAGS = common_flags.FLAGS
+# Those of experiments.gplvm.models, which loads TensorFlow: that takes seconds, and --help none.
+POSTERIORS = (
+    *("map", "gaussian", "planar", "radial", "real_nvp", "iaf", "spline"),
+    *("back_constrained", "amortised_planar"),
+)
 
 
 def define_flags(models: list[str], **defaults: Any) -> None:

@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-__all__ = ["codes", "posteriors", "reconstructions"]
+from gpflow_bae import plotting
+
+__all__ = ["codes", "losses", "posteriors", "ratings", "reconstructions"]
+
+_MARKERS = "os^DvPX<>*"
 
 
-def codes(posterior: Any, labels: np.ndarray, relevance: np.ndarray | None = None) -> Figure:
-    """Mean codes in the two most relevant dimensions, coloured by label."""
+def codes(
+    posterior: Any,
+    labels: np.ndarray,
+    relevance: np.ndarray | None = None,
+    names: Sequence[str] | None = None,
+    title: str = "digit",
+) -> Figure:
+    """Mean codes in the two most relevant dimensions, coloured by label.
+
+    :param names: of the labels 0, 1, ...; by default the numbers.
+    :param title: what the labels are.
+    """
     mean, _ = posterior.moments(20)
     chosen = [0, min(1, mean.shape[1] - 1)]
     if relevance is not None:
         chosen = np.argsort(-relevance)[:2].tolist()
-    figure = Figure(figsize=(5, 4.5), layout="constrained")
+    figure = Figure(figsize=(6, 4.5), layout="constrained")
     axis = figure.subplots()
-    colours = axis.scatter(*mean[:, chosen].T, c=labels, s=6, cmap="tab10", vmin=0, vmax=9)
-    axis.set(xlabel=f"latent dimension {chosen[0]}", ylabel=f"latent dimension {chosen[1]}")
-    axis.legend(*colours.legend_elements(), fontsize=7, title="label")
+    for label in np.unique(labels):
+        of_label = mean[labels == label][:, chosen].T
+        name = str(label) if names is None else names[label]
+        color = colormaps["tab10"](int(label))
+        axis.scatter(*of_label, color=color, s=6, marker=_MARKERS[label], label=name)
+    shares = [""] * 2 if relevance is None else [f" (relevance {relevance[i]:.2f})" for i in chosen]
+    axis.set(
+        xlabel=f"latent dimension {chosen[0]}{shares[0]}",
+        ylabel=f"latent dimension {chosen[1]}{shares[1]}",
+        title="posterior mean of each code",
+    )
+    figure.legend(loc="outside right upper", fontsize="small", title=title, markerscale=2)
     return figure
 
 
@@ -30,6 +54,10 @@ def posteriors(posterior: Any, num_points: int = 6) -> Figure:
     draws = posterior.sample(400)
     centre, spread = draws.mean(0), draws.var(0).sum(-1)
     figure = Figure(figsize=(2.6 * num_points / 2, 5), layout="constrained")
+    figure.suptitle(
+        "draws of the codes that are least certain (blue), among the means of all (grey)",
+        fontsize="small",
+    )
     axes = figure.subplots(2, num_points // 2)
     for axis, n in zip(axes.flat, np.argsort(-spread), strict=False):
         axis.scatter(*centre[:, :2].T, s=1, c="0.85")
@@ -46,13 +74,48 @@ def reconstructions(posterior: Any, images: Any, num_images: int = 8) -> Figure:
     rows = [images.Y[:num_images], *filled, images.truth[:num_images]]
     side = int(np.sqrt(images.Y.shape[1]))
     names = ["seen", "draw 1", "draw 2", "draw 3", "truth"]
-    figure = Figure(figsize=(num_images, len(rows)), layout="constrained")
+    figure = Figure(figsize=(num_images, len(rows) + 0.3), layout="constrained")
+    figure.suptitle("red: pixels that were hidden; draw 1 to 3: of the code, decoded", fontsize=9)
     axes = figure.subplots(len(rows), num_images)
-    palette = colormaps["gray"].copy()
-    palette.set_bad("tab:red")
+    palette = colormaps["gray"].with_extremes(bad="tab:red")
     for name, line, values in zip(names, axes, rows, strict=True):
         for axis, image in zip(line, values, strict=True):
             axis.imshow(np.ma.masked_invalid(image.reshape(side, side)), palette, vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])
         line[0].set_ylabel(name, fontsize=8)
+    return figure
+
+
+def losses(values: Sequence[float], steps_per_record: int) -> Figure:
+    """Loss per row along the fit; the first steps, far from the rest, may leave the panel."""
+    steps = steps_per_record * np.arange(1, len(values) + 1)
+    figure = plotting.plot_training_curve(steps, values, "loss per row (nats)", "step of Adam")
+    (axis,) = figure.axes
+    later = np.asarray(values, float)[len(values) // 20 :]
+    if np.ptp(later) > 0:
+        axis.set_ylim(*np.array([-0.05, 0.05]) * np.ptp(later) + [later.min(), later.max()])
+    return figure
+
+
+def ratings(truth: np.ndarray, predicted: np.ndarray, errors: Mapping[str, float]) -> Figure:
+    """Predictions of hidden ratings by their stars, and the errors of simpler guesses.
+
+    :param truth: stars of hidden ratings [K], 1 to 5.
+    :param predicted: what the model says of them [K].
+    :param errors: root mean squared errors by name.
+    """
+    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    stars = [s for s in range(1, 6) if (truth == s).any()]
+    left.boxplot([predicted[truth == s] for s in stars], positions=stars, showfliers=False)
+    left.plot([1, 5], [1, 5], color=plotting.GREY, ls="--", lw=1.0, label="as rated")
+    left.set(xlabel="rating that was hidden (stars)", ylabel="prediction (stars)", xlim=(0.4, 5.6))
+    left.legend(frameon=False)
+    names = list(errors)
+    right.barh(names, [errors[n] for n in names], color=plotting.BLUE)
+    right.invert_yaxis()
+    right.set(xlabel="root mean squared error of hidden ratings (stars)")
+    for row, name in enumerate(names):
+        right.text(errors[name], row, f" {errors[name]:.3f}", va="center", fontsize="small")
+    right.set_xlim(0.0, 1.25 * max(errors.values()))
     return figure

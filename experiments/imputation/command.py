@@ -14,6 +14,9 @@ from experiments.imputation import tables
 __all__ = ["start", "study"]
 
 BASELINES = ("mean", "igp", "gpar")
+# Those of gpflow_bae.impute.plans, which loads TensorFlow: that takes seconds, and --help none.
+MODELS = ("sgp_vae", "gp_vae", "sgp_bae", "dsgp_bae")
+NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
 FLAGS = common_flags.FLAGS
 
 
@@ -29,8 +32,6 @@ def study(name: str) -> driver.Study:
 
 def define_flags(name: str) -> None:
     """The shared flags and those of the published drivers, with a table's own defaults."""
-    from experiments.imputation.plans import MODELS, NETS
-
     table = tables.TABLES[name]
     common_flags.define([*MODELS, *BASELINES], default_model="sgp_vae")
     flags.DEFINE_enum("pinference_net", "factornet", list(NETS), "Partial inference network.")
@@ -44,7 +45,7 @@ def define_flags(name: str) -> None:
     flags.DEFINE_integer("num_inducing", table.num_inducing, "Inducing points, of each layer.", 1)
     flags.DEFINE_float("period", None, "Periodic kernels, of this period at the start; else SE.")
     flags.DEFINE_integer("batch_size", None, "Tasks per step; all where not given.", 1)
-    flags.DEFINE_integer("epochs", None, "Adam steps. Default: the preset's.", 1)
+    common_flags.define_num_steps()
     flags.DEFINE_float("lr", None, "Learning rate of Adam. Default: the preset's.")
     flags.DEFINE_bool("log_outputs", False, "Model the logarithms of the (positive) outputs.")
     flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
@@ -96,7 +97,7 @@ def plan() -> Any:
             "period",
             "log_outputs",
             "batch_size",
-            "epochs",
+            "num_steps",
             "weight_prior_scale",
             "code_noise_variance",
             "hidden_variance",
@@ -119,7 +120,7 @@ def runs(name: str) -> Iterator[driver.Run]:
     planned = None if is_baseline else plan()
 
     def execute(options: driver.Options) -> driver.Outcome:
-        from experiments.imputation import study
+        from experiments.imputation import run_figures, study
 
         table, test = tables.load(name)
         if validation is not None:
@@ -127,7 +128,11 @@ def runs(name: str) -> Iterator[driver.Run]:
         if is_baseline:
             return _run_baseline(name, table if test is None else test)
         more = tables.errors_ahead if name == "bouncing_ball" else None
-        return study.run_several(planned, table, test, options, number, keep, more)
+        outcome = study.run_several(planned, table, test, options, number, keep, more)
+        scored = table if test is None else test
+        outcome.figures |= run_figures.draw(name, scored, outcome.mean, outcome.variance)
+        outcome.figures |= run_figures.fit(planned, outcome.posterior)
+        return outcome
 
     yield driver.Run(
         model=f"{name}/{FLAGS.model}",
@@ -153,10 +158,15 @@ def _hide(table: Any, fraction: float, fold: int, block: int) -> Any:
 
 def _run_baseline(name: str, table: Any) -> driver.Outcome:
     from experiments.baselines import gpar
+    from experiments.imputation import run_figures
     from gpflow_bae.impute import scores
     from gpflow_bae.impute.baselines import independent_gps, mean
 
     module = {"mean": mean, "igp": independent_gps, "gpar": gpar}[FLAGS.model]
     settings = gpar.SETTINGS.get(name, {}) if FLAGS.model == "gpar" else {}
     moments = module.fit_predict(table, seed=FLAGS.seed, **settings)
-    return driver.Outcome(metrics=scores.score(table, *moments), num_parameters=0)
+    return driver.Outcome(
+        metrics=scores.score(table, *moments),
+        num_parameters=0,
+        figures=run_figures.draw(name, table, *moments),
+    )

@@ -12,7 +12,7 @@ __all__ = ["MODELS", "NETS", "default_plan"]
 def default_plan(model: str, preset: str, **changes: Any) -> Plan:
     """The settings that the drivers share; each changes what its table asks for.
 
-    :param changes: fields of :class:`Plan`; ``epochs`` and ``batch_size`` of the fit, and
+    :param changes: fields of :class:`Plan`; ``num_steps`` and ``batch_size`` of the fit, and
         ``schedule`` and ``sampler`` as :func:`~gpflow_bae.impute.plans.make_plan` has them.
     """
     num_steps, lengths = {
@@ -21,7 +21,7 @@ def default_plan(model: str, preset: str, **changes: Any) -> Plan:
     }[preset]
     return make_plan(
         model,
-        num_steps=changes.pop("epochs", None) or num_steps,
+        num_steps=changes.pop("num_steps", None) or num_steps,
         learning_rate=changes.pop("learning_rate", None) or 5e-3,
         schedule=lengths | changes.pop("schedule", {}),
         **changes,

@@ -77,6 +77,12 @@ def run(
         num_parameters=plans.count(posterior.model.trainable_parameters),
         curves=plans.chain_curves(posterior),
         posterior=posterior,
+        arrays={
+            "mean": mean,
+            "variance": variance,
+            "standardiser_mean": standardiser.mean,
+            "standardiser_std": standardiser.std,
+        },
         mean=mean,
         variance=variance,
         objective=objective,

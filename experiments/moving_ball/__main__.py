@@ -55,6 +55,7 @@ def define_flags() -> None:
         "Adam steps of a variational model, or of the warm start. Default: the preset's.",
         lower_bound=1,
     )
+    flags.DEFINE_alias("num_steps", "num_variational_steps")
     flags.DEFINE_boolean(
         "fan_in_prior", False, "Scale the decoder's weight prior by fan-in; else N(0, scale^2)."
     )

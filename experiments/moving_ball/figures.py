@@ -11,8 +11,9 @@ import collections
 from typing import Any
 
 import numpy as np
+import scipy.stats
 
-from experiments.common import pages
+from experiments.common import pages, plans
 from experiments.common.driver import Outcome
 from gpflow_bae import plotting
 
@@ -24,18 +25,19 @@ def draw(plan: Any, outcome: Outcome, X: np.ndarray) -> None:
     """
     arrays, found = outcome.arrays, outcome.figures
     found["trajectories"] = _trajectories(arrays)
-    if "log_density" in outcome.curves:
-        rounds = np.arange(1, len(outcome.curves["log_density"]) + 1)
-        found["log_density"] = plotting.plot_training_curve(
-            rounds * plan.schedule.num_sampler_steps,
-            outcome.curves["log_density"],
-            "log density of the chain (nats)",
-        )
+    text = f"{plan.model}, test RMSE {outcome.metrics['rmse']:.2f} (0: exact, 1: the mean path)"
+    if plan.model in ("vae", "bae"):
+        text += "; without a Gaussian process over time codes fold the plane"
+    found["trajectories"].supxlabel(text, fontsize="medium")
+    if plan.is_sampled:
+        found["chain"] = plans.chain_figure(outcome.posterior, plan.schedule, plan.warm_start)
+    if "variational_loss" in outcome.curves:
+        found["loss"] = _losses(outcome.curves["variational_loss"])
     for path, values in outcome.posterior.hyperparameters().items():
         arrays[path.lstrip(".").replace("[", "_").replace("]", "")] = values
         if path.endswith("lengthscales") and len(values) > 1:
             label = plan.describe().get("num_inducing", X.shape[1])
-            found["lengthscale"] = plotting.plot_lengthscale_posteriors({label: values}, 2.0)
+            found["lengthscale"] = _lengthscales({label: values})
         if path.endswith(".Z") and len(values) > 1:
             found["inducing"] = plotting.plot_inducing_posterior(
                 values[..., 0], (float(X.min()), float(X.max()))
@@ -44,6 +46,18 @@ def draw(plan: Any, outcome: Outcome, X: np.ndarray) -> None:
 
 def _trajectories(arrays: dict[str, np.ndarray]) -> Any:
     return plotting.plot_trajectories(arrays["truth"], arrays["mean"], np.sqrt(arrays["variance"]))
+
+
+def _lengthscales(samples: dict[int, np.ndarray]) -> Any:
+    """Beside the prior, LogNormal(0, 1), and the kernel that the ball's path is drawn from."""
+    return plotting.plot_lengthscale_posteriors(samples, 2.0, scipy.stats.lognorm(s=1.0).pdf)
+
+
+def _losses(losses: list[float]) -> Any:
+    """Of the fit, in blocks of 50 steps of Adam, which a chain starts from."""
+    steps = 50 * np.arange(1, len(losses) + 1)
+    label = "negative bound per frame (nats)"
+    return plotting.plot_training_curve(steps, losses, label, "step of Adam")
 
 
 def draw_runs(runs: list[dict]) -> dict[str, Any]:
@@ -72,8 +86,8 @@ def draw_runs(runs: list[dict]) -> dict[str, Any]:
         numbers = sorted(by_number)
         if not numbers:
             continue
-        figures[f"lengthscale_{preset}"] = plotting.plot_lengthscale_posteriors(
-            {m: _array(by_number[m][0], "lengthscales") for m in numbers}, 2.0
+        figures[f"lengthscale_{preset}"] = _lengthscales(
+            {m: _array(by_number[m][0], "lengthscales") for m in numbers}
         )
         if len(numbers) > 2:
             means = [float(np.mean([r["metrics"]["rmse"] for r in by_number[m]])) for m in numbers]

@@ -163,18 +163,18 @@ def _plot_codes(codes: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
 
 _LOSSES = {
     "variational_loss": ("record of the fit by Adam", "training loss per image"),
-    "log_density": ("round of the chain", "log joint density (nats)"),
     "encoder_loss": ("round of the chain", "loss of the encoder"),
 }
 
 
 def _plot_losses(curves: Mapping[str, list[float]]) -> Figure:
-    """What was minimised or sampled; the first steps, far from the rest, may leave the panel."""
+    """What was minimised; the first steps, far from the rest, may leave the panel."""
     names = [name for name in _LOSSES if len(curves.get(name, ()))]
     figure = Figure(figsize=(4.6 * len(names), 3.2), layout="constrained")
     for axis, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):
         values = np.asarray(curves[name], float)
-        axis.plot(np.arange(1, len(values) + 1), values, lw=0.9)
+        marker = "." if len(values) < 50 else None  # which keeps a single record visible
+        axis.plot(np.arange(1, len(values) + 1), values, lw=0.9, marker=marker)
         later = values[len(values) // 20 :]
         if np.ptp(later) > 0:  # False for NaN, too
             axis.set_ylim(*np.array([-0.05, 0.05]) * np.ptp(later) + [later.min(), later.max()])

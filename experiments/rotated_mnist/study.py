@@ -24,7 +24,7 @@ from gpflow_bae import inference, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import rotated_mnist
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
-from gpflow_bae.posteriors import Posterior
+from gpflow_bae.posteriors import FittedModel, Posterior
 
 
 def load(
@@ -218,6 +218,10 @@ def _outcome(
         unfinished=plans.unfinished(found, plan.num_samples),
     )
     figures.draw(outcome, data, prediction, one_draw, model)
+    if posterior is None:
+        outcome.posterior = FittedModel(model)
+    elif plan.schedule is not None:
+        outcome.figures["chain"] = plans.chain_figure(posterior, plan.schedule)
     return outcome
 
 

@@ -27,7 +27,12 @@ def draw(
     figures = outcome.figures
     if plan.dataset == "swiss_roll":
         figures["swiss_roll"] = _manifold(table, codes, reconstruction)
-    if outcome.posterior is not None and plan.sampler is not None:
+    if "training_mse" in outcome.curves:
+        values = outcome.curves["training_mse"]
+        epochs = np.arange(1, len(values) + 1)
+        found = plotting.plot_training_curve(epochs, values, "training MSE", "epoch")
+        figures["training"] = found
+    if plan.sampler is not None:
         trace, posterior = outcome.posterior.trace, outcome.posterior
         figures["log_likelihood"] = _traces(
             trace["log_likelihood"], "step", "log likelihood (nats)", plan.sampler.num_burnin
@@ -52,7 +57,7 @@ def _manifold(table: tabular.Table, codes: np.ndarray, reconstruction: np.ndarra
         axes.view_init(elev=12.0, azim=-78.0)
     axes = figure.add_subplot(1, 3, 3)
     shown = axes.scatter(*codes.T, c=table.labels, s=6, cmap="viridis")
-    axes.set(title="codes (unrolled)", xlabel="code 1", ylabel="code 2")
+    axes.set(title="codes", xlabel="code 1", ylabel="code 2")
     figure.colorbar(shown, ax=axes, label="angle along the roll (rad)")
     return figure
 
@@ -78,7 +83,11 @@ def _traces(values: np.ndarray, xlabel: str, ylabel: str, num_burnin: int = 0) -
 
 def _marginals(samples: dict[str, np.ndarray]) -> Figure:
     """Histograms of one weight for each kernel, a line per replica; samples [R, S]."""
-    figure = Figure(figsize=(3.2 * max(1, len(samples)), 2.8), layout="constrained")
+    figure = Figure(figsize=(3.2 * max(1, len(samples)), 3.0), layout="constrained")
+    figure.suptitle(
+        "a weight of each layer, a line for each replica: they coincide where chains have mixed",
+        fontsize="small",
+    )
     for axes, (path, values) in zip(
         np.ravel(figure.subplots(1, max(1, len(samples)), squeeze=False)),
         samples.items(),
@@ -87,5 +96,7 @@ def _marginals(samples: dict[str, np.ndarray]) -> Figure:
         bins = np.linspace(values.min(), values.max() + 1e-9, 30)
         for replica in values:
             axes.hist(replica, bins, histtype="step", density=True)
-        axes.set(title=path.lstrip("."), xlabel="first weight", yticks=[])
+        axes.set(xlabel="first weight", yticks=[])
+        axes.set_title(path.lstrip("."), fontsize="medium")
+        axes.locator_params(axis="x", nbins=3)
     return figure

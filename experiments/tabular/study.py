@@ -16,7 +16,9 @@ from experiments.tabular import figures, networks
 from experiments.tabular.plans import Plan
 from gpflow_bae import diagnostics, inference, metrics, models
 from gpflow_bae.datasets import tabular
-from gpflow_bae.posteriors import TemperedPosterior
+from gpflow_bae.inference.progress import Progress
+from gpflow_bae.inference.run import report
+from gpflow_bae.posteriors import Bank, TemperedPosterior
 
 
 def load(dataset: str, data_dir: str, seed: int) -> tabular.Table:
@@ -51,9 +53,20 @@ def _fit_point(
     optimizer = keras.optimizers.Adam(1e-3) if plan.method == "adam" else keras.optimizers.SGD(0.5)
     autoencoder.compile(optimizer=optimizer, loss="mse")
     started = time.perf_counter()
-    history = autoencoder.fit(
-        table.train, table.train, 64, epochs=plan.num_epochs, verbose=2 if progress else 0
-    )
+    with Progress(plan.method, plan.num_epochs, shown=progress) as shown:
+
+        def show(epoch: int, logs: dict[str, float]) -> None:
+            shown.update(1, plan.method, {"mse": f"{logs['loss']:.4g}"})
+            report(plan.method, epoch + 1, {"loss": np.array([logs["loss"]])})
+
+        history = autoencoder.fit(
+            table.train,
+            table.train,
+            64,
+            epochs=plan.num_epochs,
+            verbose=0,
+            callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=show)],
+        )
     seconds = {"training": time.perf_counter() - started}
     reconstruction = autoencoder.predict(table.test, verbose=0)
     error = float(np.mean(np.square(reconstruction - table.test)))
@@ -69,9 +82,20 @@ def _fit_point(
         num_parameters=autoencoder.count_params(),
         curves={"training_mse": history.history["loss"]},
         seconds=seconds,
+        posterior=_point(encoder, decoder, float(train)),
     )
     figures.draw(plan, outcome, table, encode(table.test), reconstruction)
     return outcome
+
+
+def _point(encoder: keras.Model, decoder: keras.Model, variance: float) -> TemperedPosterior:
+    """Fitted networks as a posterior of one sample, whose noise is the training error."""
+    model = models.TemperedBAE(encoder, decoder)
+    model.likelihood.variance.assign(variance)
+    values = zip(model.sampled.paths, model.sampled.values(), strict=True)
+    samples = {f"parameters/{path}": np.asarray(value)[None] for path, value in values}
+    bank = Bank.of_samples([samples], type(model).__name__)
+    return TemperedPosterior(model, bank, swap_rate=np.zeros(0))
 
 
 def classify(plan: Plan, table: tabular.Table, encode: Any) -> dict[str, float]:

@@ -100,6 +100,11 @@ class SparseTable:
         """Rows, N."""
         return self.num_items
 
+    def triplets(self) -> dict[str, np.ndarray]:
+        """``rows``, ``columns`` and ``values`` of all entries [K], row after row."""
+        rows = np.repeat(np.arange(self.num_items), self._lengths.numpy())
+        return {"rows": rows, "columns": self._columns.numpy(), "values": self._values.numpy()}
+
     def describe(self) -> list[Any]:
         """Sizes and sum, by which a resumed run knows its data."""
         total = float(tf.reduce_sum(self._values))

@@ -280,10 +280,10 @@ class ChainSampling(Algorithm):
         )
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
-        """Burn-in or sampling, and the mean log density of the chains."""
-        density = float(np.mean(trace["log_prior"][-1] + trace["log_likelihood"][-1]))
+        """Burn-in or sampling, and the chains' mean log likelihood per point, in nats."""
+        likelihood = float(np.mean(trace["log_likelihood"][-1])) / self.data.num_points
         phase = "burn-in" if number <= self.settings.burnin_rounds else "sampling"
-        return phase, {"log_density": f"{density:.0f}"}
+        return phase, {"log_likelihood": f"{likelihood:.4g}"}
 
     def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor | None:
         """One chain's codes [T, N, L] of all points; None where they are not sampled.

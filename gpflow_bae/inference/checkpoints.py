@@ -33,13 +33,10 @@ class RunDirectory:
         if file.exists():
             found = json.loads(file.read_text())
             if found != settings:
-                changed = sorted(k for k in {*found, *settings} if found.get(k) != settings.get(k))
                 raise ValueError(
-                    f"out_dir {self.path} holds a run with other settings ("
-                    + ", ".join(
-                        f"{k}: {found.get(k)!r} there, {settings.get(k)!r} now" for k in changed
-                    )
-                    + "); choose another out_dir, or delete that one."
+                    f"out_dir {self.path} holds a run with other settings "
+                    f"({_differences(found, settings)}); choose another out_dir, or delete that "
+                    "one."
                 )
             if not resume:
                 raise ValueError(
@@ -82,3 +79,28 @@ class RunDirectory:
             with np.load(self._samples / f"{index:05d}.npz") as file:
                 samples.append(dict(file))
         return samples
+
+
+def _differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """At most five entries that differ, nested ones by dotted names, in words."""
+    there, now = _flat(there), _flat(now)
+    names = sorted(k for k in {*there, *now} if there.get(k, ...) != now.get(k, ...))
+
+    def value(settings: Mapping[str, Any], name: str) -> str:
+        text = repr(settings[name]) if name in settings else "absent"
+        return text if len(text) <= 40 else text[:37] + "..."
+
+    words = [f"{k}: {value(there, k)} there, {value(now, k)} now" for k in names[:5]]
+    return ", ".join(words + ([f"and {len(names) - 5} more"] if len(names) > 5 else []))
+
+
+def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:
+    """Nested dictionaries and lists by dotted names: of a long list only what differs is shown."""
+    items = settings.items() if isinstance(settings, Mapping) else enumerate(settings)
+    found: dict[str, Any] = {}
+    for name, value in items:
+        if isinstance(value, Mapping | list) and len(value):
+            found |= _flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found

@@ -88,7 +88,10 @@ class Optimisation(Algorithm):
             self.rows.apply(gradients[len(trained) :])
             remaining = iter(gradients)
             for optimizer, group in self._groups:
-                optimizer.apply([next(remaining) for _ in group], group)
+                moved = [(next(remaining), variable) for variable in group]
+                # Keras warns of each variable without a gradient, such as the noise under GECO.
+                known = [(g, variable) for g, variable in moved if g is not None] or moved
+                optimizer.apply([g for g, _ in known], [variable for _, variable in known])
             return total + tf.cast(loss, tf.float64), following
 
         total, carried = repeat(count, step, (tf.zeros([], tf.float64), carried))

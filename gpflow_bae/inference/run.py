@@ -2,19 +2,52 @@
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from .checkpoints import RunDirectory
+from .progress import Progress
 
-__all__ = ["Algorithm", "Run", "run"]
+__all__ = ["Algorithm", "Run", "report", "run", "watched"]
 
 Trace = Mapping[str, np.ndarray]
+Watcher = Callable[[str, int, Trace], None]
+
+_watchers: contextvars.ContextVar[tuple[Watcher, ...]] = contextvars.ContextVar(
+    "watchers", default=()
+)
+
+
+@contextlib.contextmanager
+def watched(watcher: Watcher) -> Iterator[None]:
+    """Every run inside this context, starts of chains included, is reported while it goes on.
+
+    For what follows runs from outside, such as TensorBoard, whoever started them.
+
+    :param watcher: called with (the algorithm's label, steps done, statistics) after each call.
+    """
+    token = _watchers.set((*_watchers.get(), watcher))
+    try:
+        yield
+    finally:
+        _watchers.reset(token)
+
+
+def report(label: str, number: int, trace: Trace) -> None:
+    """Tell those who watch; :func:`run` does, and a loop of somebody else's may.
+
+    :param label: whose statistics they are.
+    :param number: steps done.
+    :param trace: statistics by name, arrays whose first axis is the steps.
+    """
+    for watcher in _watchers.get():
+        watcher(label, number, trace)
 
 
 class Algorithm(ABC):
@@ -58,7 +91,7 @@ class Algorithm(ABC):
         return None
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
-        """The bar's label and numbers after a step."""
+        """What the bar shows after a step: its label, and numbers per item."""
         return self.label, {}
 
 
@@ -133,7 +166,7 @@ def run(
         save()  # a start is not lost either
     stop = algorithm.num_steps if stop is None else min(stop, algorithm.num_steps)
     calls, saved_at = 0, time.monotonic()
-    with tqdm(total=stop, initial=number, desc=algorithm.label, disable=not progress) as bar:
+    with Progress(algorithm.label, stop, number, shown=progress) as shown:
         while number < stop:
             started = time.perf_counter()
             following, taken, trace = algorithm.step(state, number, stop)
@@ -155,11 +188,8 @@ def run(
             if number >= stop or calls % checkpoint_every == 0 or overdue:
                 save()
                 saved_at = time.monotonic()
-            bar.update(taken)
-            if progress:
-                label, numbers = algorithm.summary(number, trace)
-                bar.set_description(label)
-                bar.set_postfix(numbers)
+            shown.update(taken, *algorithm.summary(number, trace))
+            report(algorithm.label, number, trace)
             if callback is not None:
                 callback(number, trace)
     return Run(state, samples, _joined(traces), seconds, start_seconds)

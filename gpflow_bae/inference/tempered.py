@@ -144,9 +144,10 @@ class TemperedSampling(Algorithm):
         }
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
-        """Burn-in or sampling, and the mean log likelihood of the replicas."""
+        """Burn-in or sampling, and the replicas' mean log likelihood per row, in nats."""
         phase = "burn-in" if number <= self.settings.num_burnin else "sampling"
-        return phase, {"log_likelihood": f"{trace['log_likelihood'][-1].mean():.0f}"}
+        likelihood = float(trace["log_likelihood"][-1].mean()) / self.data.num_points
+        return phase, {"log_likelihood": f"{likelihood:.4g}"}
 
     def arrays(self, state: TemperedChain) -> dict[str, np.ndarray]:
         """The chain and its coordinates, by path."""

@@ -2,12 +2,14 @@
 
 from .amortized import Posterior
 from .bank import Bank
+from .fitted import FittedModel
 from .gplvm import GPLVMPosterior
 from .predictions import LatentSamples, Prediction
 from .tempered import TemperedPosterior
 
 __all__ = [
     "Bank",
+    "FittedModel",
     "GPLVMPosterior",
     "LatentSamples",
     "Posterior",

@@ -11,16 +11,18 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from ..data import SparseTable, prepare_data
 from ..guides import BoundGuide
 from ..likelihoods import entrywise
 from ..tracing import compiled
+from .fitted import FittedModel
 
 __all__ = ["GPLVMPosterior"]
 
 _CHUNK = 4096  # cells, whose predictions are made in one call
 
 
-class GPLVMPosterior:
+class GPLVMPosterior(FittedModel):
     """A fitted GPLVM with the codes of some rows: those of the fit, or new ones.
 
     ``gpflow_bae.inference.latents_for_new(model, Ynew)`` makes one of new rows.
@@ -32,7 +34,8 @@ class GPLVMPosterior:
         :param data: the rows, as :func:`gpflow_bae.data.prepare_data` makes them.
         :param guide: of these rows' codes; by default the model's own.
         """
-        self.model, self.data = model, data
+        super().__init__(model)
+        self.data = data
         self.guide = model.guide if guide is None else guide
         self._moments = compiled(self._cell_moments)
 
@@ -149,3 +152,31 @@ class GPLVMPosterior:
         mean, variance = self.predict_y(rows, columns, num_draws, seed)
         Y[rows, columns], deviations[rows, columns] = mean, np.sqrt(variance)
         return Y, deviations
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """The rows, as a table or as triplets."""
+        if self.guide is not self.model.guide:
+            raise ValueError(
+                "save keeps a fitted model with the rows of its fit; codes of other rows are made "
+                "again by gpflow_bae.inference.latents_for_new."
+            )
+        if isinstance(self.data, SparseTable):
+            arrays = self.data.triplets() | {"max_entries": np.array(self.data.max_entries)}
+        else:
+            arrays = {"Y": self.data.to_numpy()[1]}
+        return {"shape": np.array([self.num_rows, self.model.decoder.output_dim]), **arrays}
+
+    @classmethod
+    def _restored(cls, model: Any, arrays: dict[str, np.ndarray]) -> GPLVMPosterior:
+        if "Y" in arrays:
+            return cls(model, prepare_data(model, (None, arrays["Y"])))
+        num_rows, num_columns = map(int, arrays["shape"])
+        table = SparseTable(
+            arrays["rows"],
+            arrays["columns"],
+            arrays["values"],
+            num_rows,
+            num_columns,
+            max_entries=int(arrays["max_entries"]),
+        )
+        return cls(model, prepare_data(model, table))

@@ -15,7 +15,7 @@ __all__ = ["model_card"]
 def _codes(served: ServedModel) -> str:
     model = served.model
     if served.takes_codes_only:
-        return "not served: the encoder has codes for the training data only"
+        return f"not served: {served.refusal('encode')}"
     return model.rows_are
 
 
@@ -42,14 +42,14 @@ def model_card(
         "latent_prior": model.latent_prior_name,
         "likelihood": type(model.likelihood).__name__,
         "decoder": type(model.decoder).__name__,
-        "encoder": type(model.encoder).__name__,
+        "encoder": type(getattr(model, "encoder", None)).__name__,
         "latent_dim": served.latent_dim,
         "output_dim": served.output_dim,
         "input_dim": served.input_dim or None,
         "parameters_per_sample": served.bank.num_parameters,
         "temperature": posterior.bank.temperature if _is_sampled(model) else None,
         "posterior_samples": {
-            "of_the_posterior": posterior.num_samples,
+            "of_the_posterior": getattr(posterior, "num_samples", 1),
             "exported": served.bank.num_samples,
             "per_request": served.samples_per_request,
             "encoders_per_request": served.encoders_per_request,

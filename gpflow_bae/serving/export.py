@@ -14,8 +14,9 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..posteriors import Posterior, TemperedPosterior
+from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .card import model_card
+from .fitted import serve
 from .served import ServedModel
 from .signatures import DEFAULT_SIGNATURE, SEEDED, build_signatures, choose_signatures
 from .warmup import write_warmup_requests
@@ -35,7 +36,7 @@ class Export(NamedTuple):
 
 
 def export(
-    posterior: Posterior | TemperedPosterior,
+    posterior: Posterior | TemperedPosterior | FittedModel,
     path: str | os.PathLike[str],
     version: int = 1,
     signatures: Sequence[str] | None = None,
@@ -67,7 +68,8 @@ def export(
     rows is in :class:`~gpflow_bae.posteriors.Posterior`, and here only in ``generate``. Each has a
     twin, such as ``encode_seeded``, with a further input ``seed`` (int64 [rows], or [1]).
 
-    :param posterior: of any model of the package.
+    :param posterior: of any model of the package; a GPLVM's, and a
+        :class:`~gpflow_bae.posteriors.FittedModel` of a deep SVIGP, decode (and generate) alone.
     :param path: folder of the model; TF Serving's ``base_path``.
     :param version: a positive integer; the server takes the highest.
     :param signatures: those to export; None for all that the model can serve.
@@ -97,7 +99,7 @@ def export(
         raise FileExistsError(
             f"{final} exists; servers may hold it open, so choose another version or delete it."
         )
-    served = ServedModel(
+    served = serve(
         posterior,
         num_samples=num_samples,
         dtype=dtype,
@@ -146,7 +148,7 @@ def export(
 def _requests(
     served: ServedModel,
     names: Sequence[str],
-    posterior: Posterior | TemperedPosterior,
+    posterior: Posterior | TemperedPosterior | FittedModel,
     examples: Mapping[str, np.ndarray],
     seed: int,
 ) -> dict[str, dict[str, np.ndarray]]:
@@ -160,8 +162,12 @@ def _requests(
         kind = gpflow.default_float() if key == "x" else np.float32
         value = np.zeros((1, width), kind)
         if key == "x":
-            assert isinstance(posterior, Posterior) and posterior.X is not None
-            value += np.reshape(np.asarray(posterior.X), [-1, width]).mean(0)
+            # Of a fitted model the inducing inputs lie where the training inputs did.
+            if isinstance(posterior, Posterior):
+                near = posterior.X
+            else:
+                near = posterior.model.inducing_variable.Z
+            value += np.reshape(np.asarray(near), [-1, width]).mean(0)
         if key in examples:
             value = np.asarray(examples[key], kind)
             if value.ndim != 2 or value.shape[1] != width or not len(value):

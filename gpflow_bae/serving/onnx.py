@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import functional
-from ..posteriors import Posterior, TemperedPosterior
+from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .bank import SampleBank
 from .codes import encode_rows
 from .requests import noise_seed
@@ -55,6 +55,11 @@ def export_onnx(
         tf2onnx = importlib.import_module("tf2onnx")
     except ImportError as error:
         raise ImportError("export_onnx needs tf2onnx: pip install 'gpflow-bae[onnx]'.") from error
+    if isinstance(posterior, FittedModel):
+        raise ValueError(
+            f"{type(posterior.model).__name__} cannot be exported to ONNX: its codes or functions "
+            "come from a Gaussian process. Use gpflow_bae.serving.export."
+        )
     served = ServedModel(
         posterior,
         num_samples=min(num_samples, posterior.num_samples),

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from absl import app, flags
 from matplotlib.figure import Figure
 
-from experiments.common import driver, plans, results
+from experiments.common import driver, plans, results, tensorboard
 from experiments.common import flags as common_flags
+from gpflow_bae.inference.run import report
 from tests.experiments.commands import call
 
 
@@ -125,6 +127,31 @@ def test_what_a_user_can_mend_is_said_in_words(
     folder = "other" if "--seed=1" in arguments else "run"
     with pytest.raises(app.UsageError, match=message):
         call(STUDY, tmp_path / folder, *arguments)
+
+
+def test_a_run_without_data_does_not_keep_its_folder(tmp_path: pathlib.Path) -> None:
+    """Or the next, with data, would be told to resume it."""
+    with pytest.raises(app.UsageError, match="no data in nowhere"):
+        call(STUDY, tmp_path, "--data_dir=nowhere")
+    assert call(STUDY, tmp_path)["complete"]
+
+
+def test_scalars_are_written_while_algorithms_run(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call of each algorithm at its own step; a label that starts again has a number."""
+    written: list[tuple[str, float, int]] = []
+    monkeypatch.setattr(tf.summary, "scalar", lambda *tag, step: written.append((*tag, step)))
+    with tensorboard.writing(tmp_path) as scalars:
+        report("sampling", 1, {"loss": np.array([[1.0, 2.0], [3.0, 4.0]]), "finite": np.ones(1)})
+        assert written == [("sampling/loss/0", 2.0, 1), ("sampling/loss/1", 3.0, 1)]
+        report("sampling", 2, {"accepted": np.array([True, False])})
+        report("sampling", 2, {"loss": np.array([5.0])})
+    report("sampling", 9, {"loss": np.array([5.0])})  # nobody watches
+    assert written[2:] == [("sampling/accepted", 0.5, 2), ("sampling_2/loss", 5.0, 2)]
+    scalars.finish({"rmse": 0.5}, {"mse": [1.0, 0.5]})
+    assert written[4:] == [("metrics/rmse", 0.5, 0), ("curves/mse", 1.0, 0), ("curves/mse", 0.5, 1)]
+    assert list(tmp_path.iterdir())
 
 
 def test_stray_words_are_refused() -> None:

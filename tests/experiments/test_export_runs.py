@@ -60,11 +60,14 @@ def test_runs_that_cannot_be_read_say_why(
     with pytest.raises(FileNotFoundError, match="neither config.json"):
         export_runs.read(tmp_path)
     config = json.loads((ball_run[0] / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"experiment": "tabular_bae"}))
-    with pytest.raises(export_runs.UnsupportedRunError, match="a run of tabular_bae"):
+    (tmp_path / "config.json").write_text(json.dumps(config | {"experiment": "other"}))
+    with pytest.raises(export_runs.UnsupportedRunError, match="a run of other"):
+        export_runs.read(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(config | {"model": "jura/gpar"}))
+    with pytest.raises(export_runs.UnsupportedRunError, match="the baseline gpar, GPflow's models"):
         export_runs.read(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(export_runs.UnsupportedRunError, match="without a chain"):
+    with pytest.raises(FileNotFoundError, match="has no posterior.npz yet, .* --resume"):
         export_runs.read(tmp_path)
     chain = tmp_path / "chain"
     chain.mkdir()

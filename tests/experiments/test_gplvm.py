@@ -15,7 +15,7 @@ from experiments import oil_flow
 from experiments.gplvm import models
 from gpflow_bae.datasets import missing_mnist, movielens
 from gpflow_bae.datasets import oil_flow as oil_data
-from tests.experiments.commands import call
+from tests.experiments.commands import call, goes_round, outcomes
 
 _BESIDE = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
 _CANDIDATES = [os.environ.get("GPFLOW_BAE_DATA"), str(_BESIDE)]
@@ -40,8 +40,9 @@ def write_ratings(folder: pathlib.Path, seed: int = 0) -> np.ndarray:
     return table
 
 
-def test_movielens_from_triplets(tmp_path: pathlib.Path) -> None:
+def test_movielens_from_triplets(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reconstruction and held-out errors, the latter below what means of films and users give."""
+    kept = outcomes(monkeypatch)
     write_ratings(tmp_path / "data")
     written = call(
         movielens_study.STUDY,
@@ -60,6 +61,12 @@ def test_movielens_from_triplets(tmp_path: pathlib.Path) -> None:
     found = written["metrics"]
     assert found["rmse_reconstruction"] < found["rmse_heldout"]
     assert found["rmse_heldout"] < found["rmse_film_means"]
+    assert (tmp_path / "run" / "ratings.png").stat().st_size > 5000
+    loaded, fitted = goes_round(tmp_path / "run", kept[0].posterior).posterior, kept[0].posterior
+    np.testing.assert_array_equal(loaded.moments(3), fitted.moments(3))
+    entries = [list(posterior.data.triplets().values()) for posterior in (loaded, fitted)]
+    one, other = (np.stack(e)[:, np.lexsort(e[:2])] for e in entries)
+    np.testing.assert_array_equal(one, other)
 
 
 def test_ratings_are_split_by_user(tmp_path: pathlib.Path) -> None:
@@ -118,9 +125,9 @@ def test_missing_digits(tmp_path: pathlib.Path) -> None:
         assert (tmp_path / "run" / f"{name}.png").stat().st_size > 5000
 
 
-def test_oil_flow_beside_gpflow(tmp_path: pathlib.Path) -> None:
+def test_oil_flow_beside_gpflow(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At GPflow's parameters the uncollapsed bound is the collapsed one, to its standard error."""
-    data_dir = _data_with("oil_flow")
+    data_dir, kept = _data_with("oil_flow"), outcomes(monkeypatch)
     Y, labels = oil_data.load(data_dir)
     assert Y.shape == (1000, 12) and set(labels) == {0, 1, 2}
     found = call(
@@ -134,6 +141,8 @@ def test_oil_flow_beside_gpflow(tmp_path: pathlib.Path) -> None:
     )["metrics"]
     gap = found["elbo"] - found["elbo_collapsed"]
     assert abs(gap) < 4.0 * found["elbo_standard_error"], found
+    loaded = goes_round(tmp_path / "run", kept[0].posterior).posterior
+    np.testing.assert_array_equal(loaded.predict_y([3], [2]), kept[0].posterior.predict_y([3], [2]))
 
 
 def test_minibatches_stay_at_the_optimum_of_gpflow(tmp_path: pathlib.Path) -> None:

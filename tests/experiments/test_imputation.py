@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 import types
 
 import numpy as np
 import pytest
 
-from experiments.imputation import plans, study
-from gpflow_bae.data import Standardiser
+from experiments.imputation import command, plans, run_figures, study, tables
+from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.impute import fitting, scores
+from gpflow_bae.impute import plans as package_plans
+from tests.experiments.commands import call, goes_round, outcomes
 from tests.impute.tables import mixed_sines as table
 
 pytestmark = pytest.mark.usefixtures("untraced_predictions")
@@ -29,7 +32,7 @@ def test_what_is_hidden_is_not_seen(net: str) -> None:
     data = table()
     other = dataclasses.replace(data, truth=data.truth + 7.0 * data.test_mask)
     plan = plans.default_plan(
-        "sgp_vae", "quick", net=net, epochs=20, latent_dim=1, num_inducing=6, lengthscale=0.3
+        "sgp_vae", "quick", net=net, num_steps=20, latent_dim=1, num_inducing=6, lengthscale=0.3
     )
     one, two = (study.run(plan, t, seed=0, progress=False) for t in (data, other))
     np.testing.assert_array_equal(one.mean, two.mean)
@@ -41,7 +44,7 @@ def test_holes_of_tasks_that_the_fit_saw_and_of_one_that_it_never_saw() -> None:
     """The third output is three times the first: far better than its mean (SMSE 1)."""
     tasks = table(4)
     plan = plans.default_plan(
-        "sgp_vae", "quick", epochs=600, learning_rate=0.02, latent_dim=1, lengthscale=0.3
+        "sgp_vae", "quick", num_steps=600, learning_rate=0.02, latent_dim=1, lengthscale=0.3
     )
     seen, unseen = tasks.select([0, 1, 2]), tasks.select([3])
     outcome = study.run(plan, seen, unseen, seed=0, progress=False)
@@ -68,3 +71,58 @@ def test_a_mixture_of_runs_has_the_moments_of_its_draws() -> None:
     for name, value in study.mixture_scores(runs, data).items():
         # A million draws of standard deviation 1.6: errors of the moments are about 2e-3.
         assert value == pytest.approx(expected[name], rel=1e-2), name
+
+
+def test_the_commands_know_the_models_of_the_package() -> None:
+    """They name them anew, so that --help need not load TensorFlow."""
+    assert (command.MODELS, command.NETS) == (package_plans.MODELS, package_plans.NETS)
+
+
+def test_a_run_leaves_figures_and_its_posterior(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the published drivers' word for steps; an export says how rows are standardised."""
+    monkeypatch.setattr(tables, "load", lambda name: (table(2), None))
+    kept = outcomes(monkeypatch)
+    settings = ("--epochs=3", "--num_inducing=4", "--latent_dim=1", "--decoder_dims=")
+    written = call(command.study("eeg"), tmp_path, *settings)
+    assert written["settings"]["variational"]["num_steps"] == 3
+    figures = {path.stem for path in tmp_path.glob("*.png")}
+    assert figures == {"calibration", "series", "loss"}
+    notes = goes_round(tmp_path, kept[0].posterior).notes
+    scale = Standardiser.fit(table(2).Y, table(2).output_names, False)
+    assert notes["mean"] == scale.mean.tolist() and not notes["log_outputs"]
+
+
+def test_coverage_of_the_figure_is_that_of_the_score() -> None:
+    """Of draws from the predictions themselves: the curve is the diagonal, to 4 binomial errors."""
+    rng = np.random.default_rng(0)
+    hidden = np.ones((1, 4000, 1), bool)
+    truth = rng.standard_normal(hidden.shape)
+    X = np.arange(4000.0)[None, :, None]
+    data = MultiOutputTable(X, np.full(hidden.shape, np.nan), truth, hidden)
+    figure = run_figures.calibration(data, np.zeros(hidden.shape), np.ones(hidden.shape), "m")
+    levels, covered = figure.axes[1].lines[1].get_data()
+    error = 4.0 * np.sqrt(levels * (1.0 - levels) / 4000)
+    assert (np.abs(covered - levels) < error).all()
+    at_90 = scores.score(data, np.zeros(hidden.shape), np.ones(hidden.shape))["coverage_90"]
+    assert f"hold {100 * at_90:.0f} % of 4000" in figure.axes[1].get_title()
+
+
+def test_a_map_and_frames_show_what_was_hidden() -> None:
+    """At its place: the third panel is the error, and what was not seen is masked."""
+    rng = np.random.default_rng(1)
+    truth, hidden = rng.standard_normal((1, 9, 2)), np.zeros((1, 9, 2), bool)
+    hidden[0, 5:, 1] = True
+    X = rng.standard_normal((1, 9, 2))
+    data = MultiOutputTable(X, np.where(hidden, np.nan, truth), truth, hidden)
+    mean = truth + 0.5
+    found = run_figures.draw("jura", data, mean, np.ones_like(mean))
+    assert set(found) == {"calibration", "map"}
+    sites = found["map"].axes[2].collections[1]
+    np.testing.assert_allclose(sites.get_offsets(), X[0, 5:])
+    np.testing.assert_allclose(sites.get_array(), 0.5)
+    found = run_figures.draw("bouncing_ball", data, mean, np.ones_like(mean))
+    seen, predicted, whole = (axis.images[0].get_array() for axis in found["frames"].axes[:3])
+    np.testing.assert_array_equal(seen.mask, hidden[0].T)
+    np.testing.assert_allclose(predicted - whole, 0.5)

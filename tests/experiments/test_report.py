@@ -10,7 +10,7 @@ import pytest
 from absl import app
 
 from experiments import report
-from experiments.common import results
+from experiments.common import results, studies
 from tests.experiments.commands import parsed
 
 ROOT = pathlib.Path(report.__file__).resolve().parents[1]
@@ -178,6 +178,34 @@ def test_page_does_not_depend_on_order(tmp_path: pathlib.Path) -> None:
     (tmp_path / "ball.json").write_text(json.dumps(runs[::-1]))
     assert report.render("ball", tmp_path) == text
     assert rows(text, "## Preset `quick`")[1][3] == "0, 2, 10"
+
+
+def test_a_page_opens_with_what_it_is(tmp_path: pathlib.Path) -> None:
+    """A note to those who would edit it is a comment, which no reader sees."""
+    comment, title, sentence, *_ = page(tmp_path, make_result()).split("\n\n")
+    assert comment.startswith("<!-- Rendered from") and comment.endswith("-->")
+    assert title == "# Ball" and sentence.startswith("Runs of ball.")
+
+
+def test_the_page_above_has_a_picture_for_each_study(tmp_path: pathlib.Path) -> None:
+    """Those that are there, in one order, with a link; the table of contents lists the same."""
+    (tmp_path / "figures").mkdir()
+    for name in ("gplvm", "moving_ball", "other"):
+        (tmp_path / f"{name}.json").write_text("[]")
+    (tmp_path / "figures" / "moving_ball_trajectories_quick.png").touch()
+    text = report.write_page("index", tmp_path).read_text()
+    assert text.index("## [Moving ball](moving_ball.md)") < text.index("](gplvm.md)")
+    assert text.count("](figures/") == 1 and "other" not in text
+    assert text.endswith(":hidden:\n\nmoving_ball\ngplvm\n```\n")
+
+
+def test_pages_of_the_project_are_what_their_runs_render() -> None:
+    for path in (ROOT / "docs" / "results").glob("*.md"):
+        if not path.name.endswith(".notes.md"):
+            name, text = path.stem, path.read_text(encoding="utf-8")
+            rendered = studies.render_index if name == "index" else report.render
+            arguments = (path.parent,) if name == "index" else (name, path.parent)
+            assert rendered(*arguments) == text, f"python -m experiments.report --experiment={name}"
 
 
 def test_nothing_to_render_is_an_error(tmp_path: pathlib.Path) -> None:

@@ -56,6 +56,21 @@ def test_prepare_refuses_other_settings(tmp_path: pathlib.Path) -> None:
     assert json.loads((tmp_path / "config.json").read_text())["num_inducing"] == 10
 
 
+def test_settings_that_differ_are_few_and_short(tmp_path: pathlib.Path) -> None:
+    """Nested ones by their own names, five at most, and no value longer than a line."""
+    settings = {"sampler": {"step_size": 0.1, "noise": "binomial"}, "seeds": list(range(99))}
+    results.prepare_out_dir(tmp_path, {"settings": settings, "seed": 0}, resume=False)
+    other = {"sampler": {"step_size": 0.2, "noise": "binomial"}, "seeds": list(range(98))}
+    with pytest.raises(ValueError) as error:
+        results.prepare_out_dir(tmp_path, {"settings": other, "seed": 0}, resume=True)
+    message = str(error.value)
+    assert "(sampler.step_size: 0.1 there, 0.2 now; seeds: [0, 1, 2," in message
+    assert "noise" not in message and len(message) < 400
+    many = {f"x{i}": i for i in range(20)}
+    with pytest.raises(ValueError, match=r"x11: absent there, 11 now; and 16 more\)"):
+        results.prepare_out_dir(tmp_path, {"settings": settings | many, "seed": 1}, resume=True)
+
+
 @pytest.mark.parametrize("finished", [False, True])
 def test_prepare_wants_resume_for_the_same_settings(tmp_path: pathlib.Path, finished: bool) -> None:
     results.prepare_out_dir(tmp_path, CONFIG, resume=False)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments import tabular_bae
-from experiments.common import driver, pages
+from experiments.common import driver, pages, results
 from experiments.moving_ball import __main__ as moving_ball
 from experiments.moving_ball import figures as ball_figures
 from experiments.moving_ball import study as ball_study
@@ -17,7 +17,7 @@ from experiments.rotated_mnist import scores as digit_scores
 from experiments.rotated_mnist import study as digits
 from experiments.rotated_mnist.plans import make_plan
 from gpflow_bae.datasets.rotated_mnist import Images, RotatedMNIST
-from tests.experiments.commands import call
+from tests.experiments.commands import call, goes_round, outcomes
 
 pytestmark = pytest.mark.usefixtures("untraced_predictions")
 
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("untraced_predictions")
 def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A chain that is stopped, and a variational fit."""
     monkeypatch.setattr(ball_study, "WIDTH", 4)
+    kept = outcomes(monkeypatch)
     chain = ("--burnin=50", "--num_samples=3", "--thinning=50", "--max_samples=2")
     own = ("--model=sgp_bae", "--num_inducing=4", "--point_decoder", "--nowarm_start")
     found = call(moving_ball.STUDY, tmp_path / "a", *own, *chain, "--batch_size=2")
@@ -37,9 +38,12 @@ def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
     chosen = found["settings"]["sampler"]  # the schedule and the sampler
     assert chosen["point_estimates"] == [".decoder"] and chosen["noise"] == "binomial"
     written = {path.name for path in (tmp_path / "a").glob("*.*")}
-    assert written >= {"arrays.npz", "trajectories.png", "log_density.png", "lengthscale.png"}
+    assert written >= {"arrays.npz", "trajectories.png", "chain.png", "lengthscale.png"}
     vae = call(moving_ball.STUDY, tmp_path / "b", "--model=vae", "--num_variational_steps=1")
     assert vae["temperature"] is None and "sampler" not in vae["settings"]
+    for folder, outcome in zip("ab", kept, strict=True):
+        found = goes_round(tmp_path / folder, outcome.posterior, folder == "a")
+        assert found.notes["run"]["experiment"] == "moving_ball"
     runs = pages.load_runs(tmp_path, "moving_ball")
     assert [run["model"] for run in runs] == ["sgp_bae", "vae"]
     # The page's figures are of ten inducing points, and of several numbers of them.
@@ -51,7 +55,8 @@ def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("method", ["adam", "adapt_lg_star"])
-def test_tabular(tmp_path: pathlib.Path, method: str) -> None:
+def test_tabular(tmp_path: pathlib.Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = outcomes(monkeypatch)
     short = (
         "--num_samples=20",
         "--thinning=1",
@@ -66,8 +71,12 @@ def test_tabular(tmp_path: pathlib.Path, method: str) -> None:
     assert ("acceptance" in found["metrics"]) == sampled == (found["temperature"] == 1.0)
     assert found["variant"].endswith("first 16 of 20 steps") == sampled
     assert found["variant"].startswith("tuned num_replicas=2 swap_interval=1 num_samples=20")
-    figures = {"swiss_roll.png", *(("mse.png", "log_likelihood.png", "weights.png") * sampled)}
+    figures = {"mse.png", "log_likelihood.png", "weights.png"} if sampled else {"training.png"}
+    figures.add("swiss_roll.png")
     assert {path.name for path in tmp_path.glob("*.png")} == figures
+    posterior = goes_round(tmp_path, kept[0].posterior, is_exported=not sampled).posterior
+    rows = np.random.default_rng(0).random((5, 3))
+    np.testing.assert_array_equal(posterior.encode(rows), kept[0].posterior.encode(rows))
 
 
 def images(seed: int = 0) -> RotatedMNIST:
@@ -87,7 +96,7 @@ def images(seed: int = 0) -> RotatedMNIST:
 ANGLES = np.arange(4) * np.pi / 2
 
 
-@pytest.mark.parametrize("model", ["gppvae", "sgp_bae"])
+@pytest.mark.parametrize("model", ["gppvae", "sgp_bae", "deep_svigp"])
 def test_rotated_mnist(tmp_path: pathlib.Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Phases of a fit, and a chain from its warm start."""
     monkeypatch.setattr(digit_scores, "NUM_CODES", 1)  # each is traced
@@ -108,8 +117,15 @@ def test_rotated_mnist(tmp_path: pathlib.Path, model: str, monkeypatch: pytest.M
     assert {"mse", "mse_one_draw", "coverage_90", "nll"} <= set(outcome.metrics)
     assert outcome.unfinished == "" and outcome.num_parameters > 1000
     assert {"generated.png", "codes.png", "loss.png"} <= {p.name for p in tmp_path.iterdir()}
-    assert "mse_validation_reconstruction" in outcome.metrics
+    assert ("mse_validation_reconstruction" in outcome.metrics) == (model != "deep_svigp")
     assert ("prediction_samples" in outcome.arrays) == (model == "sgp_bae")
     result = {"model": model, "preset": "quick", "seed": 0, "metrics": outcome.metrics}
     result |= {"settings": plan.describe(), "arrays": outcome.arrays, "curves": outcome.curves}
     assert "generated_quick" in digit_figures.draw_runs([result])
+    # As the driver does it, with the same images when the run is read again.
+    outcome.posterior.save(tmp_path / driver.POSTERIOR)
+    config = {"experiment": "rotated_mnist", "model": model, "preset": "quick", "seed": 0}
+    config |= {"digits": "3", "holdout_view": None, "settings": plan.describe()}
+    results.write_json(tmp_path / results.CONFIG, config)
+    monkeypatch.setattr(digits, "load", lambda *_: images())
+    goes_round(tmp_path, outcome.posterior, model == "deep_svigp")

@@ -1,0 +1,81 @@
+"""What each study asks, in a sentence and a picture: the heads of its page, and the page above."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import NamedTuple
+
+from experiments.common.results import PathLike
+
+__all__ = ["ABOUT", "About", "render_index"]
+
+
+class About(NamedTuple):
+    """What a reader who comes to a study's page wants to know first."""
+
+    title: str
+    sentence: str
+    figure: str  # of those in docs/results/figures, for the page above
+
+
+ABOUT = {
+    "moving_ball": About(
+        "Moving ball",
+        "Videos of a moving ball, 32 x 32 pixels: which of the autoencoders recovers its path, how"
+        " far off are they, and do their intervals hold the truth?",
+        "moving_ball_trajectories_quick",
+    ),
+    "rotated_mnist": About(
+        "Rotated MNIST",
+        "Handwritten threes at sixteen angles, of which one was held back: how well is a digit"
+        " drawn at an angle at which it was never seen?",
+        "rotated_mnist_generated_paper",
+    ),
+    "imputation": About(
+        "Filling tables: EEG, the Swiss Jura, bouncing balls",
+        "Electrodes that drop out, metals that were not measured, frames that are yet to come: how"
+        " close are the filled cells, beside the published models and simple baselines?",
+        "imputation_initialisations",
+    ),
+    "gplvm": About(
+        "Latent variable models with Gaussian process decoders",
+        "Oil flow, digits with missing pixels, film ratings: what minibatches cost beside GPflow's"
+        " exact bound, and what flows add to a Gaussian posterior of the codes.",
+        "gplvm_reconstructions_planar",
+    ),
+    "tabular_bae": About(
+        "Bayesian autoencoders of tables",
+        "All weights of an autoencoder, sampled with parallel tempering on a Swiss roll, Madelon"
+        " and Coil 2000: reconstruction, and whether the chains agree.",
+        "tabular_bae_swiss_roll",
+    ),
+    "amortisation": About(
+        "What amortised sampling costs",
+        "The same posterior sampled with an encoder's help and by NUTS, which is exact: the bias of"
+        " the first, in standard deviations of the second.",
+        "amortisation_bias",
+    ),
+}
+
+
+def render_index(results_dir: PathLike) -> str:
+    """The page above the studies' pages: what each asks, with a picture, and a link.
+
+    :param results_dir: Folder of the pages; those that are there are listed.
+    """
+    folder = pathlib.Path(results_dir)
+    parts = [
+        "<!-- Written by `python -m experiments.report --experiment=index`; edits are lost. -->",
+        "# Results",
+        "What the studies of this project found. Tables, figures and the commands that made them"
+        " are on each page, and a miss is reported as a miss.",
+    ]
+    for experiment, about in ABOUT.items():
+        if not (folder / f"{experiment}.json").exists():
+            continue
+        parts += [f"## [{about.title}]({experiment}.md)", about.sentence]
+        if (folder / "figures" / f"{about.figure}.png").exists():
+            parts.append(f"![{about.title}](figures/{about.figure}.png)")
+    names = [name for name in ABOUT if (folder / f"{name}.json").exists()]
+    parts.append("\n".join(["```{toctree}", ":maxdepth: 1", ":hidden:", "", *names, "```"]))
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,190 @@
+"""Figures of one run on a table: what was hidden, what the model says of it, and how sure it is."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.common import plans
+from gpflow_bae import plotting
+from gpflow_bae.data import MultiOutputTable
+
+__all__ = ["calibration", "draw", "fit", "frames", "maps", "series"]
+
+_LEVELS = np.linspace(0.05, 0.95, 19)
+_FRAMES = 60  # of a sequence that are drawn
+# Units of the tables whose data have one.
+UNITS = {"jura": "ppm", "eeg": "µV", "eeg_large": "µV", "japan_weather": "°C"}
+
+
+def draw(
+    name: str, table: MultiOutputTable, mean: np.ndarray, variance: np.ndarray
+) -> dict[str, Figure]:
+    """The figures of a table, by name.
+
+    :param table: with the test cells that were predicted.
+    :param mean: predictive means [T, N, P], in the units of the outputs.
+    :param variance: predictive variances [T, N, P], noise included.
+    """
+    deviation, unit = np.sqrt(variance), UNITS.get(name, "")
+    figures = {"calibration": calibration(table, mean, deviation, unit)}
+    if name == "jura":
+        figures["map"] = maps(table, mean, unit)
+    elif name == "bouncing_ball":
+        figures["frames"] = frames(table, mean)
+    elif table.X.shape[-1] == 1:
+        figures["series"] = series(table, mean, deviation, unit)
+    return figures
+
+
+def _tested(table: MultiOutputTable) -> list[int]:
+    """Outputs with test cells."""
+    return [p for p in range(table.num_outputs) if table.test_mask[..., p].any()]
+
+
+def _with_unit(text: str, unit: str) -> str:
+    return f"{text} ({unit})" if unit else text
+
+
+def calibration(
+    table: MultiOutputTable, mean: np.ndarray, deviation: np.ndarray, unit: str = ""
+) -> Figure:
+    """Predictions of the test cells against the truth, and coverage of intervals of all levels."""
+    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    width = statistics.NormalDist().inv_cdf(0.95)
+    for i, p in enumerate(_tested(table)[:3]):
+        cells = table.test_mask[..., p]
+        truth, predicted, spread = (v[..., p][cells] for v in (table.truth, mean, deviation))
+        shown = np.linspace(0, len(truth) - 1, min(200, len(truth))).astype(int)
+        left.errorbar(
+            truth[shown],
+            predicted[shown],
+            width * spread[shown],
+            fmt="o",
+            markersize=3,
+            color=plotting.CYCLE[i],
+            ecolor=(plotting.CYCLE[i], 0.3),
+            label=table.output_names[p],
+        )
+    low, high = (f(table.truth[table.test_mask]) for f in (np.min, np.max))
+    left.plot([low, high], [low, high], color=plotting.GREY, ls="--", lw=1.0, label="exact")
+    left.set(
+        xlabel=_with_unit("truth", unit),
+        ylabel=_with_unit("prediction, with its central 90 %", unit),
+    )
+    left.set_title("hidden cells", fontsize="medium")
+    left.legend(frameon=False, fontsize="small")
+    mask = table.test_mask
+    scores = np.abs(table.truth[mask] - mean[mask]) / deviation[mask]
+    halves = [statistics.NormalDist().inv_cdf(0.5 + level / 2.0) for level in _LEVELS]
+    covered = [float(np.mean(scores <= half)) for half in halves]
+    right.plot([0, 1], [0, 1], color=plotting.GREY, ls="--", lw=1.0, label="calibrated")
+    right.plot(_LEVELS, covered, color=plotting.BLUE, marker=".", label="this run")
+    at_90 = float(np.mean(scores <= width))
+    right.set(xlabel="probability of a central interval", ylabel="share of hidden cells in it")
+    right.set_title(
+        f"90 % intervals hold {100 * at_90:.0f} % of {scores.size} hidden cells", fontsize="medium"
+    )
+    right.legend(frameon=False, fontsize="small")
+    return figure
+
+
+def maps(table: MultiOutputTable, mean: np.ndarray, unit: str = "") -> Figure:
+    """Sites in the plane: an output as predicted where it was hidden, as it is, and the error."""
+    (p, *_) = _tested(table)
+    name, cells = table.output_names[p], table.test_mask[0, :, p]
+    sites, seen = table.X[0, cells], table.X[0, ~np.isnan(table.Y[0, :, p])]
+    truth, predicted = table.truth[0, cells, p], mean[0, cells, p]
+    figure = Figure(figsize=(12.6, 4.3), layout="constrained")
+    panels = figure.subplots(1, 3, sharex=True, sharey=True)
+    span = {"vmin": 0.0, "vmax": float(truth.max()), "cmap": "viridis"}
+    size = float(np.abs(predicted - truth).max())
+    for axis, values, title, style in zip(
+        panels,
+        (predicted, truth, predicted - truth),
+        ("predicted", "measured, hidden from the model", "predicted less measured"),
+        (span, span, {"vmin": -size, "vmax": size, "cmap": "coolwarm"}),
+        strict=True,
+    ):
+        axis.scatter(*seen.T, s=6, color="0.8", label=f"sites where {name} was seen")
+        shown = axis.scatter(*sites.T, c=values, s=34, edgecolors="black", linewidths=0.4, **style)
+        axis.set(xlabel="east (km)", aspect="equal")
+        axis.set_title(f"{name}, {title}", fontsize="medium")
+        if axis is not panels[0]:
+            figure.colorbar(shown, ax=axis, label=_with_unit(name, unit), shrink=0.85)
+    panels[0].set_ylabel("north (km)")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", frameon=False)
+    return figure
+
+
+def series(
+    table: MultiOutputTable, mean: np.ndarray, deviation: np.ndarray, unit: str = ""
+) -> Figure:
+    """The three outputs with most test cells of a task: seen, hidden, and predicted with a band."""
+    counts = table.test_mask.sum(1)  # [T, P]
+    task = int(np.argmax(counts.sum(1)))
+    outputs = [int(p) for p in np.argsort(-counts[task], kind="stable")[:3] if counts[task, p]]
+    rows = slice(0, int(table.lengths[task]))
+    x = table.X[task, rows, 0]
+    order = np.argsort(x)
+    width = statistics.NormalDist().inv_cdf(0.95)
+    figure = Figure(figsize=(10.0, 2.3 * len(outputs) + 0.7), layout="constrained")
+    panels = figure.subplots(len(outputs), 1, sharex=True, squeeze=False)[:, 0]
+    for axis, p in zip(panels, sorted(outputs), strict=True):
+        middle, half = mean[task, rows, p][order], width * deviation[task, rows, p][order]
+        band = {"color": plotting.VERMILION, "alpha": 0.25, "linewidth": 0}
+        axis.fill_between(x[order], middle - half, middle + half, label="its central 90 %", **band)
+        axis.plot(x[order], middle, color=plotting.VERMILION, ls="--", label="predicted")
+        hidden = np.where(table.test_mask[task, rows, p], table.truth[task, rows, p], np.nan)
+        seen = table.Y[task, rows, p]
+        for values, color, label in ((seen, "black", "seen"), (hidden, plotting.BLUE, "hidden")):
+            axis.plot(x[order], values[order], ".", color=color, markersize=4, label=label)
+        axis.set_ylabel(_with_unit(table.output_names[p], unit))
+        axis.margins(x=0.01)
+    panels[-1].set_xlabel(table.input_names[0])
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+def frames(table: MultiOutputTable, mean: np.ndarray) -> Figure:
+    """A sequence of images of one row of pixels each: what was seen, predicted, and is true."""
+    task = int(np.argmax(table.test_mask.any(-1).sum(1)))
+    figure = Figure(figsize=(11.0, 3.4), layout="constrained")
+    panels = figure.subplots(1, 3, sharey=True)
+    images: tuple[Any, ...] = tuple(v[task, :_FRAMES] for v in (table.Y, mean, table.truth))
+    for axis, image, title in zip(panels, images, ("seen", "predicted", "truth"), strict=True):
+        shown = axis.imshow(
+            np.ma.masked_invalid(image.T), aspect="auto", origin="lower", cmap="viridis"
+        )
+        shown.set_clim(float(np.nanmin(table.truth[task])), float(np.nanmax(table.truth[task])))
+        axis.set_facecolor("0.9")
+        axis.set(xlabel="frame")
+        axis.set_title(
+            f"{title}{' (grey: not seen)' if title == 'seen' else ''}", fontsize="medium"
+        )
+    panels[0].set_ylabel("pixel")
+    figure.colorbar(shown, ax=panels.tolist(), label="grey value")
+    return figure
+
+
+def fit(plan: Any, posterior: Any) -> dict[str, Figure]:
+    """The loss of the fit, and both parts of the chain's log density where there is one."""
+    figures = {}
+    losses = posterior.warm_start_losses
+    if losses is not None and len(losses):
+        steps = 50 * np.arange(1, len(losses) + 1)  # a record for each block of 50
+        label = "negative bound per row (nats)"
+        figures["loss"] = plotting.plot_training_curve(steps, losses, label, "step of Adam")
+        (axis,) = figures["loss"].axes
+        later = np.asarray(losses)[len(losses) // 20 :]  # the start spans nearly the whole range
+        margin = 0.05 * float(np.ptp(later)) + 1e-9
+        axis.set_ylim(float(later.min()) - margin, float(later.max()) + margin)
+    if plan.sampler is not None:
+        figures["chain"] = plans.chain_figure(posterior, plan.schedule)
+    return figures

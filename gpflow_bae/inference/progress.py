@@ -1,0 +1,97 @@
+"""What a run shows while it goes on: a bar on a terminal, a line now and then in a file."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from tqdm.auto import tqdm
+from tqdm.notebook import tqdm as notebook_tqdm
+
+__all__ = ["Progress"]
+
+SECONDS_BETWEEN_LINES = 30.0
+
+
+class Progress:
+    """The progress of one run, on standard error; one at a time.
+
+    On a terminal and in a notebook it is a bar. Elsewhere standard error is a file, where a bar
+    would leave thousands of copies of itself: there it is a line every half minute, and one at
+    the end.
+    """
+
+    def __init__(self, label: str, total: int, initial: int = 0, *, shown: bool = True):
+        """
+        :param label: what the steps are of.
+        :param total: steps at the end.
+        :param initial: steps that are done already.
+        """
+        self._label, self._total, self._number = label, total, initial
+        self._first, self._started = initial, time.monotonic()
+        self._printed_at, self._numbers = self._started, ""
+        self._bar: Any = None
+        self._prints = shown and not _shows_bars()
+        if shown and not self._prints:
+            self._bar = tqdm(total=total, initial=initial, desc=label, dynamic_ncols=True)
+
+    def update(self, taken: int, label: str, numbers: Mapping[str, str]) -> None:
+        """After a call that took so many steps.
+
+        :param label: what the steps are of now.
+        :param numbers: what to show of them, by name.
+        """
+        self._number += taken
+        self._label = label
+        self._numbers = "".join(f", {name} {value}" for name, value in numbers.items())
+        if self._bar is not None:
+            # Each of these would draw the bar once more.
+            self._bar.set_description(label, refresh=False)
+            self._bar.set_postfix(numbers, refresh=False)
+            self._bar.update(taken)
+        elif self._prints and self._number < self._total:
+            now = time.monotonic()
+            if now - self._printed_at >= SECONDS_BETWEEN_LINES:
+                self._printed_at = now
+                self._print(now)
+
+    def _print(self, now: float) -> None:
+        elapsed, done = now - self._started, self._number - self._first
+        text = f"{self._label}: {self._number} of {self._total} steps, {_clock(elapsed)}"
+        if 0 < done and self._number < self._total:
+            text += f", {_clock(elapsed * (self._total - self._number) / done)} left"
+        print(text + self._numbers, file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.close()
+        elif self._prints and self._number > self._first:
+            self._print(time.monotonic())
+
+
+def _shows_bars() -> bool:
+    """Whether standard error is a terminal, or belongs to a notebook, which draws bars itself."""
+    is_notebook = issubclass(tqdm, notebook_tqdm)  # what tqdm.auto chose
+    return is_notebook or bool(getattr(sys.stderr, "isatty", lambda: False)())
+
+
+def _clock(seconds: float) -> str:
+    """As hours, minutes and seconds.
+
+    >>> _clock(75.2), _clock(3675.0)
+    ('1:15', '1:01:15')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

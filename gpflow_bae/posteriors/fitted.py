@@ -1,0 +1,100 @@
+"""Fitted models without samples: the values of their parameters, kept in one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import gpflow
+import numpy as np
+
+from .archive import read_archive, write_archive
+from .bank import installed_versions
+
+__all__ = ["FittedModel"]
+
+FittedT = TypeVar("FittedT", bound="FittedModel")
+
+
+class FittedModel:
+    """A model at the end of its fit, such as a :class:`~gpflow_bae.models.DeepSVIGP`.
+
+    Nothing of it is sampled and no encoder goes with it, so there is no bank: its file holds what
+    every parameter is, fixed ones included.
+    """
+
+    def __init__(self, model: Any):
+        """
+        :param model: any ``tf.Module`` with GPflow parameters.
+        """
+        self.model = model
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the values of all parameters to one file, in one step; the model is not in it."""
+        parameters = gpflow.utilities.parameter_dict(self.model)
+        values = {f"parameters/{path}": np.asarray(p.numpy()) for path, p in parameters.items()}
+        others = {f"posterior/{name}": v for name, v in self._arrays().items()}
+        header = {
+            "kind": type(self).__name__,
+            "model": type(self.model).__name__,
+            "versions": installed_versions(),
+        }
+        write_archive(path, header, {**values, **others})
+
+    @classmethod
+    def load(cls: type[FittedT], path: str | os.PathLike[str], model: Any) -> FittedT:
+        """What :meth:`save` wrote.
+
+        :param model: built as it was for the fit; its parameters get the values of the file.
+        :raises FileNotFoundError: if there is no such file.
+        :raises ValueError: for a file that is cut short, damaged, of another kind or version, or
+            of a model of another type or with other parameters.
+        """
+        header, arrays = read_archive(path)
+        if header["kind"] != cls.__name__:
+            raise ValueError(
+                f"path {os.fspath(path)} holds a {header['kind']}, expected a {cls.__name__}; load "
+                "it with that class."
+            )
+        if header["model"] != type(model).__name__:
+            raise ValueError(
+                f"model is of type {type(model).__name__}, but path {os.fspath(path)} holds a "
+                f"fitted {header['model']}; build the model that was fitted."
+            )
+        assign(model, _part(arrays, "parameters/"))
+        return cls._restored(model, _part(arrays, "posterior/"))
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        """What goes into the file beside the parameters."""
+        return {}
+
+    @classmethod
+    def _restored(cls: type[FittedT], model: Any, arrays: dict[str, np.ndarray]) -> FittedT:
+        """From a model with its values and the arrays of :meth:`_arrays`."""
+        return cls(model)
+
+
+def assign(model: Any, values: Mapping[str, np.ndarray]) -> None:
+    """Make a model's parameters hold constrained ``values`` by path.
+
+    :raises ValueError: if paths or shapes are not those of the model.
+    """
+    parameters = gpflow.utilities.parameter_dict(model)
+    advice = "Build the model with the settings that it was fitted with."
+    differing = sorted(set(parameters) ^ set(values))
+    if differing:
+        where = "file" if differing[0] in values else "model"
+        raise ValueError(f"{differing[0]} is in the {where} alone. {advice}")
+    for path, parameter in parameters.items():
+        if values[path].shape != tuple(parameter.shape):
+            raise ValueError(
+                f"model has {path} of shape {tuple(parameter.shape)}, the file of shape "
+                f"{values[path].shape}. {advice}"
+            )
+    for path, parameter in parameters.items():
+        parameter.assign(values[path])
+
+
+def _part(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
