@@ -273,6 +273,11 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 )
         if isinstance(self.settings, TemperedSettings):
             return self.settings
+        if not isinstance(self.settings or {}, Mapping):
+            raise ValueError(
+                "settings must be a mapping, such as {'num_samples': 2000}, or TemperedSettings, "
+                f"got {self.settings!r}."
+            )
         known = {field.name for field in dataclasses.fields(TemperedSettings)}
         unknown = sorted(set(self.settings or {}) - known)
         if unknown:
@@ -297,7 +302,7 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         noise = self.noise_variance
         if noise is None:
             left = np.mean(np.square(centred)) - np.sum(np.square(deviations)) / width
-            noise = max(left, 1e-3 * np.mean(np.square(centred)), 1e-6)
+            noise = max(left, 1e-3 * np.mean(np.square(centred)), 1e-5)
         prior = self.weight_prior
         if prior is None and not own:
             prior = fan_in_prior()
