@@ -96,8 +96,9 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         :param activation: of the hidden layers; the last layer is linear.
         :param weight_prior: prior per weight tensor, given its shape; by default
             :func:`~gpflow_bae.decoders.fan_in_prior`, and N(0, 25) for networks of your own.
-        :param noise_variance: where the noise starts, relative to the rows' average variance; by
-            default at what principal components leave over.
+        :param noise_variance: where the noise variance starts, of the rows as the networks see
+            them (with an average variance of 1, but for networks of your own); by default at what
+            principal components leave over.
         :param noise_prior: of :class:`~gpflow_bae.models.TemperedBAE`.
         :param settings: a mapping of the fields of
             :class:`~gpflow_bae.inference.TemperedSettings` to be other than this estimator's
@@ -339,7 +340,7 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) > 0
 
 
 def _by_chunks(

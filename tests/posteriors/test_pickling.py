@@ -70,7 +70,7 @@ POSTERIORS: dict[str, Callable[[], Any]] = {
     "TemperedBAE": small.tempered,
     "BAE": lambda: sampled(models.BAE),
     "GPBAE": lambda: sampled(models.GPBAE, kernel=kernel()),
-    "DSGPBAE": lambda: sampled(models.DSGPBAE, kernels=[kernel(), kernel()], inducing_variable=Z),
+    "DSGPBAE": lambda: sampled(models.DSGPBAE, kernels=[kernel(), kernel()], inducing_variables=Z),
     "VAE": lambda: variational(models.VAE),
     "CVAE": lambda: variational(models.CVAE, **networks(P + 1, 2 * L, L + 1), condition_dim=1),
     "GPVAE": lambda: variational(models.GPVAE, kernel=kernel()),
