@@ -153,6 +153,10 @@ def test_score_finds_the_number_of_factors(exact: Any) -> None:
     scores = [f.score(test) for f in fits]
     assert errors[2] < errors[1] < errors[0]
     assert np.argmax(scores) == 1 and scores[1] > 0.9
+    # As many codes as columns copy the row, and know nothing of a cell that is hidden.
+    copying = exact(10).fit(train)
+    np.testing.assert_allclose(copying.reconstruct(test).mean, test, atol=1e-2)
+    assert copying.score(test) == pytest.approx(0.0, abs=0.01)
     # Rows that have nothing in common with those of the fit: no better than column means.
     assert fits[1].score(np.random.default_rng(2).standard_normal((50, 10)) + train.mean(0)) < 0.1
 

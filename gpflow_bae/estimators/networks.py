@@ -67,7 +67,10 @@ def _set_linear(model: keras.Model, kernel: np.ndarray) -> None:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Keras's initialisers draw their seeds from Python's generator: here from one of its own."""
+    """Keras's initialisers draw their seeds from Python's generator: here from ``seed``.
+
+    Functions that build networks may use it too, and it is afterwards what it was before.
+    """
     state = random.getstate()
     random.seed(seed)
     try:
