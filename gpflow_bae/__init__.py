@@ -1,5 +1,8 @@
 """Bayesian and Gaussian-process autoencoders for GPflow."""
 
+import importlib
+from typing import Any
+
 from . import (
     base,
     bijectors,
@@ -8,7 +11,6 @@ from . import (
     decoders,
     diagnostics,
     encoders,
-    estimators,
     functional,
     guides,
     impute,
@@ -39,7 +41,6 @@ __all__ = [
     "decoders",
     "diagnostics",
     "encoders",
-    "estimators",
     "fit",
     "functional",
     "guides",
@@ -57,3 +58,10 @@ __all__ = [
     "posteriors",
     "serving",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """``estimators`` on demand: of all rooms it alone needs scikit-learn, which takes a second."""
+    if name == "estimators":
+        return importlib.import_module(".estimators", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -37,7 +37,12 @@ def compiled(
         forget_symbolic_tensors()
         return result
 
-    return tf.function(traced, autograph=False, jit_compile=jit_compile)
+    result = tf.function(traced, autograph=False, jit_compile=jit_compile)
+    # Of many fits in one process, as in a cross-validation, each is traced; TensorFlow counts them
+    # together, because their code is the same, and warns that something is traced too often.
+    if hasattr(result, "_omit_frequent_tracing_warning"):
+        result._omit_frequent_tracing_warning = True
+    return result
 
 
 def forget_symbolic_tensors() -> None:

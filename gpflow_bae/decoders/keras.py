@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -23,7 +24,7 @@ def normal_prior(scale: float = 1.0) -> WeightPrior:
     """N(0, scale^2) on every weight and bias (Tran et al. 2023 use scale 1)."""
     if not scale > 0:
         raise ValueError(f"scale of a weight prior must be positive, got {scale}.")
-    return lambda shape: tfd.Normal(np.float32(0.0), np.float32(scale))
+    return functools.partial(_normal, scale)
 
 
 def fan_in_prior(scale: float = 1.0) -> WeightPrior:
@@ -34,12 +35,17 @@ def fan_in_prior(scale: float = 1.0) -> WeightPrior:
     """
     if not scale > 0:
         raise ValueError(f"scale of a weight prior must be positive, got {scale}.")
+    return functools.partial(_fan_in, scale)
 
-    def prior(shape: tuple[int, ...]) -> Any:
-        fan_in = math.prod(shape[:-1]) if len(shape) > 1 else 1
-        return tfd.Normal(np.float32(0.0), np.float32(scale / math.sqrt(fan_in)))
 
-    return prior
+# Functions of the module, so that what is made of them can be pickled.
+def _normal(scale: float, shape: tuple[int, ...]) -> Any:
+    return tfd.Normal(np.float32(0.0), np.float32(scale))
+
+
+def _fan_in(scale: float, shape: tuple[int, ...]) -> Any:
+    fan_in = math.prod(shape[:-1]) if len(shape) > 1 else 1
+    return tfd.Normal(np.float32(0.0), np.float32(scale / math.sqrt(fan_in)))
 
 
 class KerasDecoder(KerasModule):

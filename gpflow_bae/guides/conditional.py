@@ -21,7 +21,8 @@ class Condition:
         """
         :param features: by default the inputs themselves.
         """
-        self._features, self.num_features = features or (lambda X: X), int(num_features)
+        # A name, not a lambda, so that models can be pickled.
+        self._features, self.num_features = features or tf.identity, int(num_features)
 
     def join(self, values: TensorType, X: TensorType | None) -> tf.Tensor:
         """``values [..., N, K]`` and then the features of ``X``.

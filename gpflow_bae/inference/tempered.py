@@ -107,7 +107,10 @@ class TemperedSampling(Algorithm):
         ladder = geometric_ladder(settings.num_replicas, settings.max_temperature)
         adaptive = settings.method in ("adapt_lg", "adapt_lg_star")
         init = adaptive_langevin.init if adaptive else metropolis.init
-        replicas = init(coordinates.centre(), self.target)
+        # Compiled, or vectorized_map would trace by itself, of which TensorFlow warns in loops.
+        start = compiled(lambda position: init(position, self.target))
+        replicas = start(coordinates.centre())
+        metropolis.check_initial(replicas.evaluation)
         tempering = parallel_tempering.init(replicas, ladder)
         scale = np.full(settings.num_replicas, np.log(settings.noise_scale))
         return TemperedChain(

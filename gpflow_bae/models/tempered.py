@@ -38,7 +38,7 @@ class TemperedBAE(gpflow.Module):
     and drop out of the likelihood.
 
     A density for :func:`gpflow_bae.inference.sample_tempered`, or in minibatches for
-    :func:`gpflow_bae.inference.sample_amortized`. In a scikit-learn pipeline stands a
+    :func:`gpflow_bae.inference.sample_amortized`. The estimator for scikit-learn is
     :class:`gpflow_bae.estimators.TemperedAutoencoder`.
     """
 

@@ -18,7 +18,12 @@ PosteriorT = TypeVar("PosteriorT", bound="BankPosterior")
 
 
 class BankPosterior:
-    """A model, the bank of its samples, and what goes with them into a file and to ArviZ."""
+    """A model, the bank of its samples, and what goes with them into a file and to ArviZ.
+
+    It can be copied and pickled with its model, and predicts the same to the bit afterwards. Keras
+    layers of a user's own have to be importable where it is loaded. A pickle is for other
+    processes and for as long as the installed versions stay; :meth:`save` writes a file to keep.
+    """
 
     def __init__(self, model: Any, bank: Bank):
         """

@@ -39,6 +39,14 @@ class GPLVMPosterior(FittedModel):
         self.guide = model.guide if guide is None else guide
         self._moments = compiled(self._cell_moments)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is compiled stays behind."""
+        return {name: value for name, value in vars(self).items() if name != "_moments"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._moments = compiled(self._cell_moments)
+
     @property
     def num_rows(self) -> int:
         """N."""

@@ -25,6 +25,8 @@ class SampleLoop:
     compiled once for samples of some shape, and samples are cut into chunks of equal length, so
     that the last one is not another shape. A chunk has as many samples as keep their values and
     results within :data:`MEMORY_PER_CALL`.
+
+    It can be pickled if the function can; what was compiled stays behind and is compiled anew.
     """
 
     def __init__(self, function: Callable[..., Any]):
@@ -32,7 +34,13 @@ class SampleLoop:
         :param function: of the values of one sample, of what all samples share, and of options
             that are Python values; it returns a tensor, or a tuple of them.
         """
-        self._function = function
+        self.__setstate__({"_function": function})
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_function": self._function}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._function = state["_function"]
         self._map = compiled(self._mapped)
         self._sum = compiled(self._added)
 

@@ -45,7 +45,7 @@ class TemperedPosterior(BankPosterior):
         self.swap_rate = np.asarray(swap_rate)
         self._encode = SampleLoop(self._encode_one)
         self._decode = SampleLoop(self._decode_one)
-        self._means = SampleLoop(lambda *sample: self._reconstruct_one(*sample)[0])
+        self._means = SampleLoop(self._mean_one)
         self._moments = SampleLoop(self._moments_one)
         self._errors = SampleLoop(self._error_one)
 
@@ -156,6 +156,9 @@ class TemperedPosterior(BankPosterior):
         moments = bound.likelihood.moments(bound.reconstruct(rows))
         mean, variance = (tf.cast(m, gpflow.default_float()) for m in moments)
         return mean, variance
+
+    def _mean_one(self, values: list[tf.Tensor], rows: tf.Tensor) -> tf.Tensor:
+        return self._reconstruct_one(values, rows)[0]
 
     def _moments_one(self, values: list[tf.Tensor], rows: tf.Tensor) -> tuple[tf.Tensor, ...]:
         mean, variance = self._reconstruct_one(values, rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,17 +19,21 @@ from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior
 from tests.posteriors import small
 
 ELSEWHERE = """
+import pickle
 import sys
 import numpy as np
 import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(2)  # as in tests/conftest.py
 from gpflow_bae.posteriors import Posterior, TemperedPosterior
 from tests.posteriors import small
-codes, tempered, out = sys.argv[1:]
+codes, tempered, pickled, out = sys.argv[1:]
 posterior = Posterior.load(codes, small.make_model())
 other = TemperedPosterior.load(tempered, small.tempered().model)
-np.savez(out, *posterior.predict(small.X_NEW, seed=3), *posterior.predict(seed=4),
-         posterior.encode(small.data()[1]), *other.reconstruct(small.rows()))
+arrays = [*posterior.predict(small.X_NEW, seed=3), *posterior.predict(seed=4),
+          posterior.encode(small.data()[1]), *other.reconstruct(small.rows())]
+with open(pickled, "rb") as file:
+    posterior, other = pickle.load(file)
+np.savez(out, *arrays, *posterior.predict(small.X_NEW, seed=3), *other.reconstruct(small.rows()))
 """
 
 
@@ -40,11 +45,12 @@ def posterior() -> Posterior:
 def test_another_process_predicts_the_same_to_the_bit(
     posterior: Posterior, tmp_path: pathlib.Path
 ) -> None:
-    """With codes of the chain, holes in the data, and networks that it draws anew."""
+    """With codes of the chain, holes in the data, and networks that it draws anew or unpickles."""
     tempered = small.tempered()
     posterior.save(tmp_path / "codes.npz")
     tempered.save(tmp_path / "tempered.npz")
-    names = ("codes.npz", "tempered.npz", "found.npz")
+    (tmp_path / "both.pickle").write_bytes(pickle.dumps((posterior, tempered)))
+    names = ("codes.npz", "tempered.npz", "both.pickle", "found.npz")
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE, *(str(tmp_path / name) for name in names)],
         capture_output=True,
@@ -60,6 +66,7 @@ def test_another_process_predicts_the_same_to_the_bit(
         posterior.encode(small.data()[1]),
         *tempered.reconstruct(small.rows()),
     ]
+    expected += [*expected[:3], *expected[-3:]]
     with np.load(tmp_path / "found.npz") as found:
         assert len(found.files) == len(expected)
         for name, values in zip(found.files, expected, strict=True):

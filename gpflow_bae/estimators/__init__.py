@@ -1,0 +1,15 @@
+"""Models as scikit-learn estimators. They need the extra ``sklearn``; the rest of the package does
+not, and imports this room only when it is asked for.
+"""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        "gpflow_bae.estimators needs scikit-learn, which is not installed: "
+        "pip install 'gpflow-bae[sklearn]'."
+    ) from error
+
+from .tempered import TemperedAutoencoder
+
+__all__ = ["TemperedAutoencoder"]
