@@ -7,13 +7,15 @@ file is given.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ..data import MultiOutputTable, pad_tasks
-from .user_table import UserTable, input_scaling
+from .columns import output_kinds
+from .user_table import FittedColumns, UserTable, input_scaling
 
 __all__ = ["read_file", "read_frame", "write_file"]
 
@@ -24,7 +26,8 @@ def read_frame(
     time: str | None = None,
     inputs: Sequence[str] = (),
     task: str | None = None,
-    scaling: tuple[np.ndarray, np.ndarray] | None = None,
+    kinds: Mapping[str, Any] | str | None = None,
+    fitted: FittedColumns | None = None,
 ) -> UserTable:
     """What a model sees of a DataFrame.
 
@@ -34,7 +37,8 @@ def read_frame(
         the first one of this table.
     :param inputs: further numeric inputs, such as coordinates.
     :param task: column that says to which independent series a row belongs; one series if None.
-    :param scaling: centre and scale of the inputs from an earlier fit; those of this table if None.
+    :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.columns.output_kinds`.
+    :param fitted: what an earlier fit knows of the columns.
     :raises ValueError: for a column that is not there, text in a numeric column, infinities,
         missing inputs, two rows of a task with the same inputs, or no inputs at all.
     """
@@ -52,15 +56,34 @@ def read_frame(
     names = pd.Series([""] * len(raw)) if task is None else raw[task].astype(str)
     _check_duplicates(X, names, time, inputs)
 
-    centre, scale = input_scaling(X) if scaling is None else scaling
+    found = output_kinds(outputs, Y, kinds, fitted)
+    kept = [list(outputs).index(kind.name) for kind in found.kinds]
+    centre, scale = input_scaling(X) if fitted is None else (fitted.centre, fitted.scale)
     groups = [(name, np.flatnonzero(names == name)) for name in names.unique()]
     stacked, lengths = pad_tasks([((X - centre) / scale)[i] for _, i in groups], is_input=True)
-    outputs_of, _ = pad_tasks([Y[i] for _, i in groups], is_input=False)
+    outputs_of, _ = pad_tasks([Y[i][:, kept] for _, i in groups], is_input=False)
     rows = np.full(outputs_of.shape[:2], -1)
     for padded, (_, index) in zip(rows, groups, strict=True):
         padded[: len(index)] = index
-    table = MultiOutputTable(stacked, outputs_of, output_names=tuple(outputs), lengths=lengths)
-    return UserTable(raw, table, rows, tuple(n for n, _ in groups), times, centre, scale)
+    table = MultiOutputTable(
+        stacked,
+        outputs_of,
+        output_names=tuple(kind.name for kind in found.kinds),
+        input_names=(*([] if time is None else [time]), *inputs),
+        lengths=lengths,
+    )
+    return UserTable(
+        raw,
+        table,
+        rows,
+        tuple(n for n, _ in groups),
+        times,
+        centre,
+        scale,
+        tuple(outputs),
+        np.isnan(Y),
+        *found,
+    )
 
 
 def read_file(path: str | pathlib.Path, separator: str = ",") -> pd.DataFrame:

@@ -1,0 +1,66 @@
+"""All that is wrong with a table, in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["Problems", "TableError"]
+
+_SHOWN = 12  # of each problem's cells
+
+
+class TableError(ValueError):
+    """A table that cannot be used, with every reason.
+
+    :param problems: sentences, each of one problem.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        text = self.problems[0]
+        if count > 1:
+            text = f"{count} problems:" + "".join(f"\n- {problem}" for problem in self.problems)
+        super().__init__(text)
+
+
+class Problems:
+    """Collects what is wrong, and raises it at once.
+
+    :param place: names the place of a row, such as ``line 7``, given its number from 0.
+    """
+
+    def __init__(self, place: Callable[[int], str] | None = None) -> None:
+        self._found: list[str] = []
+        self._place = (lambda row: f"row {row + 1}") if place is None else place
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def add(self, what: str, advice: str = "") -> None:
+        """One problem: a sentence without its full stop, and a sentence that says what to do."""
+        self._found.append(f"{what}." + (f" {advice}" if advice else ""))
+
+    def add_rows(
+        self, what: str, rows: Any, advice: str = "", cells: Sequence[Any] | None = None
+    ) -> None:
+        """One problem of several rows; the first dozen are named.
+
+        :param what: a sentence that the places of the rows end.
+        :param cells: what is written there, if that helps.
+        """
+        if len(rows) == 0:
+            return
+        shown = [self._place(int(row)) for row in rows[:_SHOWN]]
+        if cells is not None:
+            shown = [f"{cell!r} in {at}" for cell, at in zip(cells, shown, strict=False)]
+        listing = ", ".join(shown)
+        if len(rows) > _SHOWN:
+            listing += f" and {len(rows) - _SHOWN} more"
+        self.add(f"{what} {listing}", advice)
+
+    def raise_if_any(self) -> None:
+        """:raises TableError: if there is a problem."""
+        if self._found:
+            raise TableError(self._found)
