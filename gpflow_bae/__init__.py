@@ -1,31 +1,38 @@
 """Bayesian and Gaussian-process autoencoders for GPflow."""
 
-from . import (
-    base,
-    bijectors,
-    data,
-    datasets,
-    decoders,
-    diagnostics,
-    encoders,
-    estimators,
-    functional,
-    guides,
-    impute,
-    inducing_variables,
-    inference,
-    kernels,
-    latent_priors,
-    likelihoods,
-    mcmc,
-    metrics,
-    models,
-    plotting,
-    posteriors,
-    serving,
-)
-from .posteriors import Posterior
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from .versions import __version__
+
+if TYPE_CHECKING:
+    from . import (
+        base,
+        bijectors,
+        data,
+        datasets,
+        decoders,
+        diagnostics,
+        encoders,
+        estimators,
+        functional,
+        guides,
+        impute,
+        inducing_variables,
+        inference,
+        kernels,
+        latent_priors,
+        likelihoods,
+        mcmc,
+        metrics,
+        models,
+        plotting,
+        posteriors,
+        serving,
+    )
+    from .posteriors import Posterior
 
 __all__ = [
     "Posterior",
@@ -53,3 +60,17 @@ __all__ = [
     "posteriors",
     "serving",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Rooms are imported when they are asked for: TensorFlow takes seconds to load."""
+        if name == "Posterior":
+            return importlib.import_module(".posteriors", __name__).Posterior
+        if name in __all__:
+            return importlib.import_module(f".{name}", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -15,7 +15,7 @@ import numpy as np
 from ..output_transforms import Identity, Log, Logit, OutputTransform
 from .problems import Problems
 
-__all__ = ["KINDS", "ColumnKind", "OutputKinds", "decide_kind", "output_kinds"]
+__all__ = ["KINDS", "ColumnKind", "FittedColumns", "OutputKinds", "decide_kind", "output_kinds"]
 
 KINDS = ("continuous", "positive", "count", "bounded", "binary")
 
@@ -122,6 +122,19 @@ def decide_kind(name: str, values: np.ndarray) -> ColumnKind:
     return _make(name, "positive", shift) if as_logarithm else _make(name, "continuous")
 
 
+class FittedColumns(NamedTuple):
+    """What an earlier fit knows of the columns of its table, and other tables are read by.
+
+    * centre, scale [D]: of the inputs.
+    * kinds, constants: as in :class:`OutputKinds`.
+    """
+
+    centre: np.ndarray
+    scale: np.ndarray
+    kinds: tuple[ColumnKind, ...]
+    constants: Mapping[str, float]
+
+
 class OutputKinds(NamedTuple):
     """What :func:`output_kinds` found.
 
@@ -139,7 +152,7 @@ def output_kinds(
     names: Sequence[str],
     Y: np.ndarray,
     said: Mapping[str, Any] | str | None = None,
-    fitted: Any = None,
+    fitted: FittedColumns | None = None,
     problems: Problems | None = None,
 ) -> OutputKinds:
     """The kinds of all columns to fill: as an earlier fit or the user says, or by the values.
@@ -148,7 +161,7 @@ def output_kinds(
     :param Y: their cells [rows, Q]; NaN where missing.
     :param said: by the user, by name: one of :data:`KINDS`, or the two bounds of a bounded column;
         a single one is that of all.
-    :param fitted: :class:`~gpflow_bae.impute.user_table.FittedColumns` of an earlier fit.
+    :param fitted: of an earlier fit.
     :param problems: where problems are added; None to raise them here.
     :raises TableError: for columns that are never observed, values that a column of the kind cannot
         have, kinds that are none, or no column that varies.

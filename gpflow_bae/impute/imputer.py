@@ -15,11 +15,13 @@ from ..data import MultiOutputTable, Observations, Standardiser, hold_out
 from ..inducing_variables import uniform
 from ..posteriors import Posterior
 from ..versions import __version__
-from . import fitting, scores
+from . import fitting, saved_fits, scores
 from .baselines import independent_gps, linear_interpolation, mean
-from .columns import ColumnKind
+from .check_result import CheckResult
+from .columns import FittedColumns
 from .plans import Plan, build_model, plan_for_table
-from .user_table import CellPredictions, FittedColumns, UserTable, from_arrays
+from .table_format import TableFormat
+from .user_table import CellPredictions, UserTable, from_arrays
 
 __all__ = ["MODELS", "Imputer"]
 
@@ -55,6 +57,7 @@ class Imputer:
     :param kinds: of outputs, by name: ``"continuous"``, ``"positive"``, ``"count"``, ``"binary"``,
         or the two bounds of a bounded column, such as ``(0, 100)``. Others follow from the observed
         values, see :func:`~gpflow_bae.impute.columns.decide_kind`.
+    :param table_format: how a DataFrame's text writes numbers, dates and missing cells.
     :param epochs: the old name of ``num_steps``.
 
     After ``fit``: ``plan_``, ``posterior_`` (of standardised outputs, given scaled inputs),
@@ -82,6 +85,7 @@ class Imputer:
     settings: Mapping[str, Any] | None = None
     progress: bool = True
     kinds: Mapping[str, Any] | None = None
+    table_format: TableFormat | None = None
     epochs: int | None = None
 
     def __post_init__(self) -> None:
@@ -161,17 +165,14 @@ class Imputer:
         user = self._table(table, Y)
         return user.fill(*self.predict_cells(table, Y))
 
-    def score(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> Any:
-        """RMSE, NLL and coverage on hidden cells, of the model and of what it has to beat.
+    def check(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> CheckResult:
+        """How good the model is on hidden cells, beside what it has to beat, and a verdict.
 
         Hides a share of the observed cells, fits everything to the others, and leaves what was
-        fitted before as it is. Scores are averages over outputs: the root mean squared error, the
-        negative log density per cell (nats), and the share of cells inside of a 90 % interval.
+        fitted before as it is.
 
         :param table, Y: as in :meth:`read`.
         :param fraction: share of the observed cells of each output, in (0, 1).
-        :return: rows are the model, independent GPs, linear interpolation and column means: a
-            DataFrame, or for arrays a dictionary of dictionaries.
         :raises ValueError: as :meth:`fit`, or for a fraction that leaves an output without cells.
         """
         user = self._read(table, Y)
@@ -181,13 +182,35 @@ class Imputer:
         moments = {plan.model: fitting.predict(posterior, standardiser, seed=self.seed)}
         for name, rival in _RIVALS.items():
             moments[name] = rival.fit_predict(hidden, seed=self.seed)
-        found = {}
+        deviation = np.nanstd(hidden.Y, axis=(0, 1))
+        per_column: dict[str, dict[str, dict[str, float]]] = {}
         for name, (centre, variance) in moments.items():
-            values = scores.score(hidden, centre, variance)
-            found[name] = {metric: values[metric] for metric in ("rmse", "nll", "coverage_90")}
-        if isinstance(user.source, np.ndarray):
-            return found
-        return type(user.source).from_dict(found, orient="index")
+            per_column[name] = {
+                column: {
+                    "rmse": found["rmse"] / unit,
+                    "nll": found["nll"] - float(np.log(unit)),
+                    "coverage_90": found["coverage_90"],
+                }
+                for (column, found), unit in zip(
+                    scores.score_outputs(hidden, centre, variance).items(), deviation, strict=True
+                )
+            }
+        summary = {
+            name: {
+                metric: float(np.mean([found[metric] for found in columns.values()]))
+                for metric in ("rmse", "nll", "coverage_90")
+            }
+            for name, columns in per_column.items()
+        }
+        best = min(summary, key=lambda name: summary[name]["rmse"])
+        return CheckResult(per_column, summary, f"The lowest error has {best}.", best)
+
+    def score(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> Any:
+        """The summary of :meth:`check`: a DataFrame, or for arrays a dictionary of dictionaries."""
+        found = {
+            name: dict(row) for name, row in self.check(table, Y, fraction=fraction).summary.items()
+        }
+        return type(table).from_dict(found, orient="index") if hasattr(table, "iloc") else found
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes the fit, without its table: ``fit.json`` and ``posterior.npz``.
@@ -202,7 +225,8 @@ class Imputer:
         box = inducing.transform
         record = {
             "gpflow_bae": __version__,
-            "arguments": self.get_params(),
+            "arguments": self.get_params()
+            | {"table_format": self.table_format and dataclasses.asdict(self.table_format)},
             "plan": {
                 f.name: getattr(self.plan_, f.name)
                 for f in dataclasses.fields(self.plan_)
@@ -229,27 +253,13 @@ class Imputer:
         :raises ValueError: for a damaged fit, or one of an earlier version.
         """
         folder = pathlib.Path(folder)
-        if not (folder / "fit.json").exists():
-            raise FileNotFoundError(
-                f"{folder} holds no fit.json: name the folder that Imputer.save wrote, which is "
-                "<out>.posterior for the command."
-            )
-        record = json.loads((folder / "fit.json").read_text())
-        if "kinds" not in record:
-            raise ValueError(
-                f"{folder} was written by an earlier version of gpflow_bae: fit the table again."
-            )
+        record = saved_fits.read_record(folder)
         fields: dict[str, Any] = record["plan"]
         for name in ("encoder_widths", "decoder_widths"):
             fields[name] = tuple(fields[name])
-        imputer = cls(**record["arguments"])
+        imputer = cls(**saved_fits.arguments(record))
         imputer.plan_ = Plan(**fields)
-        imputer.columns_ = FittedColumns(
-            np.array(record["input_centre"]),
-            np.array(record["input_scale"]),
-            tuple(ColumnKind.from_dict(kind) for kind in record["kinds"]),
-            record["constants"],
-        )
+        imputer.columns_ = saved_fits.fitted_columns(record)
         imputer.standardiser_ = Standardiser(
             np.array(record["mean"]),
             np.array(record["std"]),

@@ -33,18 +33,16 @@ class Problems:
 
     def __init__(self, place: Callable[[int], str] | None = None) -> None:
         self._found: list[str] = []
-        self._place = (lambda row: f"row {row + 1}") if place is None else place
+        self.place = (lambda row: f"row {row + 1}") if place is None else place
 
-    def __bool__(self) -> bool:
-        return bool(self._found)
+    def __len__(self) -> int:
+        return len(self._found)
 
     def add(self, what: str, advice: str = "") -> None:
         """One problem: a sentence without its full stop, and a sentence that says what to do."""
         self._found.append(f"{what}." + (f" {advice}" if advice else ""))
 
-    def add_rows(
-        self, what: str, rows: Any, advice: str = "", cells: Sequence[Any] | None = None
-    ) -> None:
+    def add_rows(self, what: str, rows: Any, advice: str = "", cells: Any = None) -> None:
         """One problem of several rows; the first dozen are named.
 
         :param what: a sentence that the places of the rows end.
@@ -52,7 +50,7 @@ class Problems:
         """
         if len(rows) == 0:
             return
-        shown = [self._place(int(row)) for row in rows[:_SHOWN]]
+        shown = [self.place(int(row)) for row in rows[:_SHOWN]]
         if cells is not None:
             shown = [f"{cell!r} in {at}" for cell, at in zip(cells, shown, strict=False)]
         listing = ", ".join(shown)

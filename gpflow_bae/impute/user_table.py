@@ -11,12 +11,11 @@ from check_shapes import check_shapes
 
 from ..data import MultiOutputTable, Standardiser
 from ..data.tables import column_names
-from .columns import ColumnKind, output_kinds
+from .columns import ColumnKind, FittedColumns, output_kinds
 
 __all__ = [
     "INTERVAL",
     "CellPredictions",
-    "FittedColumns",
     "Imputed",
     "UserTable",
     "from_arrays",
@@ -33,15 +32,6 @@ class CellPredictions(NamedTuple):
     variance: np.ndarray
     lower: np.ndarray  # of a 90 % interval
     upper: np.ndarray
-
-
-class FittedColumns(NamedTuple):
-    """What an earlier fit knows of the columns of its table, and other tables are read by."""
-
-    centre: np.ndarray
-    scale: np.ndarray
-    kinds: tuple[ColumnKind, ...]
-    constants: Mapping[str, float]
 
 
 class Imputed(NamedTuple):

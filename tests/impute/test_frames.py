@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_bae.impute import frames
+from gpflow_bae.impute import frames, table_files
+from gpflow_bae.impute.table_format import TableFormat
 from gpflow_bae.impute.user_table import INTERVAL, from_arrays
 from tests.impute.tables import COLUMNS, stations
 
@@ -23,13 +24,13 @@ def test_observed_cells_and_other_columns_stay_character_by_character(
 ) -> None:
     _, holes = stations()
     holes.to_csv(tmp_path / "t.csv", index=False)
-    raw = frames.read_file(tmp_path / "t.csv")
+    raw = table_files.read_file(tmp_path / "t.csv")
     user = read(raw)
     assert user.tasks == ("north", "south") and user.table.X.shape == (2, 40, 1)
     assert (user.num_rows, user.num_holes) == (80, 32)
     shape = user.table.Y.shape
-    frames.write_file(user.fill(np.full(shape, 7.0), np.full(shape, 4.0)), tmp_path / "f.csv")
-    again = frames.read_file(tmp_path / "f.csv")
+    table_files.write_file(user.fill(np.full(shape, 7.0), np.full(shape, 4.0)), tmp_path / "f.csv")
+    again = table_files.read_file(tmp_path / "f.csv")
     assert set(raw.columns) < set(again.columns)
     for column in raw.columns:
         kept = raw[column] != ""
@@ -47,15 +48,15 @@ def test_parquet_keeps_its_types(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("pyarrow", reason="pandas reads Parquet with pyarrow")
     _, holes = stations()
     holes["day"] = pd.to_datetime(holes["day"])
-    frames.write_file(holes, tmp_path / "t.parquet")
-    user = read(frames.read_file(tmp_path / "t.parquet"))
+    table_files.write_file(holes, tmp_path / "t.parquet")
+    user = read(table_files.read_file(tmp_path / "t.parquet"))
     missing = holes[["a", "b"]].isna().to_numpy()
     assert np.isnan(user.table.Y).sum() == missing.sum()
     days = user.table.X[0, :, 0] * user.scale[0] + user.centre[0]
     np.testing.assert_allclose(days, np.arange(40), atol=1e-9)
     shape = user.table.Y.shape
-    frames.write_file(user.fill(np.full(shape, 7.0), np.ones(shape)), tmp_path / "f.parquet")
-    again = frames.read_file(tmp_path / "f.parquet")
+    table_files.write_file(user.fill(np.full(shape, 7.0), np.ones(shape)), tmp_path / "f.parquet")
+    again = table_files.read_file(tmp_path / "f.parquet")
     assert again["day"].dtype == holes["day"].dtype and again["a"].dtype == float
     assert (again["a"][holes["a"].isna()] == 7.0).all()
     assert (again["a"] == holes["a"])[holes["a"].notna()].all()
@@ -102,10 +103,10 @@ def broken(change: str, frame: pd.DataFrame) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("cold", r"Column 'a' holds 'cold' in row 4, which is no number"),
+        ("cold", r"Column 'a' holds what is no number: 'cold' in row 4"),
         ("inf", r"Column 'a' is infinite in row 4"),
-        ("twice", r"Rows 3 and 4 have the same task and the same day"),
-        ("date", r"Time 'day' is 'yesterday' in row 4; expected numbers throughout, or dates"),
+        ("twice", r"the same task and the same day as another: row 3 and row 4"),
+        ("date", r"neither a number nor a date: 'yesterday' in row 4. Expected numbers"),
     ],
 )
 def test_bad_cells(change: str, message: str) -> None:
@@ -132,8 +133,8 @@ def test_bad_tables(tmp_path: pathlib.Path) -> None:
     _, holes = stations()
     holes.to_csv(tmp_path / "t.csv", index=False, sep=";")
     with pytest.raises(ValueError, match="separated by ';': pass --separator"):
-        read(frames.read_file(tmp_path / "t.csv"))
-    assert read(frames.read_file(tmp_path / "t.csv", ";")).num_rows == 80
+        read(table_files.read_file(tmp_path / "t.csv"))
+    assert read(table_files.read_file(tmp_path / "t.csv", TableFormat(";"))).num_rows == 80
     with pytest.raises(ValueError, match=r"\['a'\] are in the table twice"):
         read(pd.concat([holes, holes[["a"]]], axis=1))
     with pytest.raises(ValueError, match="a header and no rows"):
