@@ -12,9 +12,13 @@ from .table_format import TableFormat
 
 __all__ = ["missing_cells", "numbers", "sentinels", "times"]
 
+_SHOWN = 12  # of the cells of a problem
+_FEW = 3  # where the whole column is written so
+
 _WORDS = ("", "nan", "-nan", "na", "n/a", "#n/a", "#na", "none", "null", "<na>", "nat")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+_DECIMAL_POINT = re.compile(r"[+-]?[\d.]*(,\d+)?([eE][+-]?\d+)?")
 _LIMIT = re.compile(r"[<>≤≥]=?\s*[\d.,]+")
 _UNIT = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?\s*[^\d\s.,]+")
 _DAY_AND_MONTH = r"^(\d{1,2})[./-](\d{1,2})[./-](\d{4}|\d{2})(?:,?[ T]+(.*))?$"
@@ -42,14 +46,17 @@ def numbers(
     """
     missing, values, text = _parse(column, table_format)
     bad = np.flatnonzero(np.isnan(values) & ~missing)
-    if len(bad) and len(bad) >= 0.5 * np.count_nonzero(~missing):
+    many = len(bad) >= 0.5 * np.count_nonzero(~missing)
+    advice = _advice(text[bad], table_format, many) if len(bad) else ""
+    if len(bad) and many and not advice:
         _add_words(name, text[bad], problems)
-    elif len(bad):
+    else:
         problems.add_rows(
             f"Column {name!r} holds what is no number:",
             bad,
-            _advice(text[bad], table_format),
+            advice,
             cells=text[bad],
+            num_shown=_FEW if many else _SHOWN,
         )
     infinite = np.flatnonzero(np.isinf(values))
     problems.add_rows(
@@ -106,6 +113,7 @@ def times(
         bad,
         _date_advice(text.iloc[bad], table_format.dayfirst),
         cells=text.iloc[bad].to_list(),
+        num_shown=_FEW if len(bad) > 0.5 * len(text) else _SHOWN,
     )
     stamps = dates.dt.tz_localize(None).to_numpy(dtype="datetime64[ns]")
     days = (stamps - stamps[~np.isnat(stamps)].min(initial=np.datetime64("2200-01-01", "ns"))) / (
@@ -165,47 +173,41 @@ def _add_words(name: str, words: np.ndarray, problems: Problems) -> None:
     most = np.argsort(-counts, kind="stable")[:6]
     shown = ", ".join(f"{values[i]!r} ({counts[i]} times)" for i in most)
     more = f" and {len(values) - len(most)} others" if len(values) > len(most) else ""
-    advice = _advice(words, None)
-    if not advice:
-        advice = (
-            "Only numbers can be filled: leave the column out, or make a column of zeros and ones "
-            "of each value first (pandas.get_dummies)."
-        )
-    problems.add(f"Column {name!r} is text: {shown}{more}", advice)
+    problems.add(
+        f"Column {name!r} is text: {shown}{more}",
+        "Only numbers can be filled: leave the column out, or make a column of zeros and ones of "
+        "each value first (pandas.get_dummies).",
+    )
 
 
-def _advice(cells: np.ndarray, table_format: TableFormat | None) -> str:
-    """What to do about cells that are no numbers."""
-    comma = table_format is None or table_format.decimal == "."
-    if comma and all(_DECIMAL_COMMA.fullmatch(c) or _THOUSANDS.fullmatch(c) for c in cells):
+def _advice(cells: np.ndarray, table_format: TableFormat, many: bool) -> str:
+    """What to do about cells that are no numbers; nothing to say of a column of mere words."""
+    if table_format.decimal == ".":
         if all(_THOUSANDS.fullmatch(cell) for cell in cells):
             return (
                 "If these commas separate thousands, remove them; if they are decimal marks, pass "
                 "--decimal=','."
             )
-        return "If these commas are decimal marks, pass --decimal=','."
-    if table_format is not None and table_format.decimal == ",":
-        if all("." in cell for cell in cells):
-            return (
-                "The decimal mark is ',': remove points that separate thousands, or leave out "
-                "--decimal=','."
-            )
+        if all(_DECIMAL_COMMA.fullmatch(c) or _THOUSANDS.fullmatch(c) for c in cells):
+            return "If these commas are decimal marks, pass --decimal=','."
+    elif all("." in cell and _DECIMAL_POINT.fullmatch(cell) for cell in cells):
+        return "The decimal mark is ',': remove points that separate thousands, or --decimal=','."
     if all(_LIMIT.fullmatch(cell) for cell in cells):
         return (
-            "Values below or above a limit are no numbers: leave the cells empty, or put half of "
-            "the limit, as is usual in your field."
+            "Values below or above a limit are no numbers: leave the cells empty, or put what is "
+            "usual in your field, such as half of the limit."
         )
     if all(_UNIT.fullmatch(cell) for cell in cells):
         return "Leave out units and signs behind the number."
-    if table_format is None:
+    words = sorted(set(cells))
+    if many:
         return ""
-    words = sorted(set(map(str, cells)))
     if len(words) <= 3:
         return (
-            "Leave cells without a value empty, or, if that is what it says, pass "
+            "Correct the cells, or leave them empty; if that is what they say, pass "
             f"--missing_values='{','.join(words)}'."
         )
-    return "Leave cells without a value empty."
+    return "Correct the cells, or leave them empty."
 
 
 def _offsets(text: pd.Series, missing: np.ndarray, name: str, problems: Problems) -> set[str]:

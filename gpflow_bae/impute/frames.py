@@ -102,7 +102,7 @@ def check_frame(
         )
     if time is None and not inputs:
         problems.add("Name a column as time or inputs: what tells the rows apart?")
-    usable = _check_columns(raw, named, problems, table_format)
+    usable = _check_columns(raw, named, problems)
     if raw.empty:
         problems.add("The table has a header and no rows")
         problems.raise_if_any()
@@ -117,13 +117,13 @@ def check_frame(
     for name in inputs:
         if name in usable:
             X[name] = cells.numbers(raw[name], name, table_format, problems, missing_allowed=False)
-    before = len(problems)
-    Y = {
-        name: cells.numbers(raw[name], name, table_format, problems, missing_allowed=True)
-        for name in outputs
-        if name in usable
-    }
-    readable = len(problems) == before
+    Y = {}
+    for name in outputs:
+        if name in usable:
+            before = len(problems)
+            read = cells.numbers(raw[name], name, table_format, problems, missing_allowed=True)
+            if len(problems) == before:
+                Y[name] = read
     names = np.full(len(raw), "")
     if task in usable:
         names = raw[task].astype(str).to_numpy()
@@ -132,10 +132,11 @@ def check_frame(
             np.flatnonzero(cells.missing_cells(raw[task], table_format)),
             "To which series do these rows belong?",
         )
-    said = kinds if readable or not isinstance(kinds, Mapping) else {}
     found = OutputKinds((), {}, ())
     if Y:
-        found = output_kinds(tuple(Y), np.column_stack(list(Y.values())), said, fitted, problems)
+        if isinstance(kinds, Mapping):  # what is said of columns that could not be read is not lost
+            kinds = {k: v for k, v in kinds.items() if k in Y or k not in outputs}
+        found = output_kinds(tuple(Y), np.column_stack(list(Y.values())), kinds, fitted, problems)
     if len(X) == len(inputs) + (time is not None) and X:
         _check_duplicates(np.column_stack(list(X.values())), names, list(X), task, problems)
     problems.raise_if_any()
@@ -206,21 +207,13 @@ def _first(raw: pd.DataFrame, name: Any) -> pd.Series:
     return column.iloc[:, 0] if isinstance(column, pd.DataFrame) else column
 
 
-def _check_columns(
-    raw: pd.DataFrame, named: Sequence[str], problems: Problems, table_format: TableFormat
-) -> set[str]:
+def _check_columns(raw: pd.DataFrame, named: Sequence[str], problems: Problems) -> set[str]:
     """The columns that are there, and there once."""
     found = list(raw.columns)
     absent = [c for c in dict.fromkeys(named) if c not in found]
     if absent:
         hints = []
-        for other in (";", "\t", "|", ","):
-            if len(found) == 1 and other != table_format.separator and other in str(found[0]):
-                hints.append(
-                    f"It looks as if columns were separated by {other!r}: pass "
-                    f"--separator={'tab' if other == chr(9) else repr(other)}."
-                )
-        for name in absent if not hints else ():
+        for name in absent:
             near = difflib.get_close_matches(str(name), map(str, found), 1, 0.7)
             if near:
                 hints.append(f"Did you mean {near[0]!r} for {name!r}?")

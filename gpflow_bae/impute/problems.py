@@ -32,33 +32,41 @@ class Problems:
     """
 
     def __init__(self, place: Callable[[int], str] | None = None) -> None:
-        self._found: list[str] = []
+        self.found: list[str] = []
         self.place = (lambda row: f"row {row + 1}") if place is None else place
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self.found)
 
     def add(self, what: str, advice: str = "") -> None:
         """One problem: a sentence without its full stop, and a sentence that says what to do."""
-        self._found.append(f"{what}." + (f" {advice}" if advice else ""))
+        self.found.append(f"{what}." + (f" {advice}" if advice else ""))
 
-    def add_rows(self, what: str, rows: Any, advice: str = "", cells: Any = None) -> None:
-        """One problem of several rows; the first dozen are named.
+    def add_rows(
+        self,
+        what: str,
+        rows: Any,
+        advice: str = "",
+        cells: Any = None,
+        num_shown: int = _SHOWN,
+    ) -> None:
+        """One problem of several rows, of which the first are named; none if there are no rows.
 
         :param what: a sentence that the places of the rows end.
         :param cells: what is written there, if that helps.
+        :param num_shown: how many are named.
         """
         if len(rows) == 0:
             return
-        shown = [self.place(int(row)) for row in rows[:_SHOWN]]
+        shown = [self.place(int(row)) for row in rows[:num_shown]]
         if cells is not None:
             shown = [f"{cell!r} in {at}" for cell, at in zip(cells, shown, strict=False)]
         listing = ", ".join(shown)
-        if len(rows) > _SHOWN:
-            listing += f" and {len(rows) - _SHOWN} more"
+        if len(rows) > num_shown:
+            listing += f" and {len(rows) - num_shown} more"
         self.add(f"{what} {listing}", advice)
 
     def raise_if_any(self) -> None:
         """:raises TableError: if there is a problem."""
-        if self._found:
-            raise TableError(self._found)
+        if self.found:
+            raise TableError(self.found)
