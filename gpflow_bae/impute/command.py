@@ -14,8 +14,6 @@ hold tasks that the fit never saw.
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import pathlib
 import shlex
 import sys
@@ -25,6 +23,7 @@ from typing import Any
 
 from absl import app, flags
 
+from ..terminal import load_tensorflow_quietly
 from . import saved_fits
 from .problems import TableError
 from .table_format import TableFormat
@@ -99,12 +98,14 @@ def main(argv: list[str]) -> None:
 def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -> None:
     """The part that needs TensorFlow."""
     print("Loading TensorFlow ...", flush=True)
-    _quiet()
-    from . import figures, report, table_files
+    load_tensorflow_quietly()
+    from . import figures, frames, report, table_files
     from .imputer import Imputer
 
     out = pathlib.Path(FLAGS.out)
     result, seconds = None, {"reading": time.perf_counter() - started}
+    fitted = None if record is None else saved_fits.fitted_columns(record)
+    user = frames.user_table(checked, fitted)
     if record is None:
         imputer = Imputer(**settings)
         if FLAGS.hold_out > 0:
@@ -114,17 +115,15 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
                 flush=True,
             )
             with _timed(seconds, "check"):
-                result = imputer.check(checked.raw, fraction=FLAGS.hold_out)
+                result = imputer.check(user, fraction=FLAGS.hold_out)
             print(f"{report.as_text(result)}\n{result.verdict}", flush=True)
         print("Fitting the model to all observed cells.", flush=True)
         with _timed(seconds, "fit"):
-            imputer.fit(checked.raw).save(out.with_suffix(".posterior"))
-        user: Any = imputer.table_
+            imputer.fit(user).save(out.with_suffix(".posterior"))
     else:
-        imputer = Imputer.load(FLAGS.posterior).set_params(table_format=settings["table_format"])
-        user = imputer.read(checked.raw)
+        imputer = Imputer.load(FLAGS.posterior)
     with _timed(seconds, "prediction"):
-        predicted = imputer.predict_cells(None if record is None else checked.raw)
+        predicted = imputer.predict_cells(user)
     table_files.write_file(user.fill(*predicted), out, settings["table_format"])
     print(f"Filled table: {out}", flush=True)
 
@@ -237,12 +236,6 @@ def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
     started = time.perf_counter()
     yield
     seconds[name] = time.perf_counter() - started
-
-
-def _quiet() -> None:
-    """TensorFlow's own lines, which are no user's of a table, unless they ask for them."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
 def run() -> None:

@@ -113,7 +113,7 @@ class Imputer:
     def read(self, table: Any, Y: Any = None) -> UserTable:
         """A table as models see it, after all checks; inputs are scaled as in ``fit``, if fitted.
 
-        :param table: a DataFrame, or inputs X.
+        :param table: a DataFrame, or inputs X; or what this method returned.
         :param Y: outputs, if ``table`` is X.
         :raises ValueError: for a column that is not there, text in a numeric column, infinities,
             missing inputs, two rows of a task with the same inputs, or arrays of other shapes.
@@ -273,6 +273,8 @@ class Imputer:
         return imputer
 
     def _read(self, table: Any, Y: Any, fitted: FittedColumns | None = None) -> UserTable:
+        if isinstance(table, UserTable):
+            return table
         for name in ("outputs", "inputs"):
             if isinstance(getattr(self, name), str):
                 raise ValueError(
@@ -284,7 +286,16 @@ class Imputer:
         if hasattr(table, "iloc"):
             from .frames import read_frame
 
-            return read_frame(table, self.outputs, self.time, self.inputs, self.task, kinds, fitted)
+            return read_frame(
+                table,
+                self.outputs,
+                self.time,
+                self.inputs,
+                self.task,
+                kinds,
+                fitted,
+                self.table_format,
+            )
         if Y is None:
             raise ValueError(
                 f"table is a {type(table).__name__} and Y is missing; expected a pandas DataFrame, "
