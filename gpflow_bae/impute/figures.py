@@ -80,9 +80,9 @@ def _series(user: UserTable, predicted: CellPredictions, p: int) -> Figure:
         value, low, high = (a[order] for a in _settled(user.kinds[p], predicted, t, real, p))
         size = 3.0 if len(times) < _DENSE else 1.2
         values = user.table.Y[t, real, p][order]
-        _intervals(axis, times, low, high, hole)
         axis.plot(times, values, "k.", markersize=size, label="observed")
-        axis.plot(times[hole], value[hole], "C0.", markersize=size + 0.5, label="filled")
+        axis.plot(times[hole], value[hole], "C0.", markersize=size + 0.5, label="filled", zorder=3)
+        _intervals(axis, times, low, high, hole, band=not user.kinds[p].whole)
         if np.issubdtype(times.dtype, np.datetime64):  # whole dates would overlap
             locator = mdates.AutoDateLocator(minticks=3, maxticks=7)
             axis.xaxis.set_major_locator(locator)
@@ -92,21 +92,31 @@ def _series(user: UserTable, predicted: CellPredictions, p: int) -> Figure:
             axis.set_title(_plain(user.tasks[t], 60), fontsize=9, loc="left")
     axes[-1].set_xlabel(_plain(user.table.input_names[0], 60))
     figure.legend(
-        *axes[0].get_legend_handles_labels(), fontsize=8, ncols=3, loc="outside upper right"
+        *axes[0].get_legend_handles_labels(),
+        fontsize=8,
+        ncols=3,
+        frameon=False,
+        loc="outside upper right",
     )
     return figure
 
 
 def _intervals(
-    axis: Axes, times: np.ndarray, low: np.ndarray, high: np.ndarray, hole: np.ndarray
+    axis: Axes,
+    times: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    hole: np.ndarray,
+    *,
+    band: bool,
 ) -> None:
-    """A band over each gap; a line where a single cell is missing."""
+    """A band over each gap; lines at single cells, and where there is nothing between cells."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], hole.astype(int), [0]])))
     label = "90 % interval"
     for start, stop in edges.reshape(-1, 2):
         gap = slice(start, stop)
         look: Any = {"color": "C0", "alpha": 0.3, "label": label}
-        if stop - start == 1:
+        if stop - start == 1 or not band:
             axis.vlines(times[gap], low[gap], high[gap], **look)
         else:
             axis.fill_between(times[gap], low[gap], high[gap], linewidth=0, **look)
@@ -145,7 +155,11 @@ def _map(user: UserTable, predicted: CellPredictions, p: int) -> Figure:
         if user.tasks[t]:
             axis.set_title(_plain(user.tasks[t], 60), fontsize=9, loc="left")
     figure.legend(
-        *axes[0].get_legend_handles_labels(), fontsize=8, ncols=2, loc="outside upper right"
+        *axes[0].get_legend_handles_labels(),
+        fontsize=8,
+        ncols=2,
+        frameon=False,
+        loc="outside upper right",
     )
     return figure
 

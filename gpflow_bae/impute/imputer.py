@@ -20,6 +20,7 @@ from .baselines import independent_gps, linear_interpolation, mean
 from .check_result import CheckResult
 from .columns import FittedColumns
 from .plans import Plan, build_model, plan_for_table
+from .problems import warn
 from .table_format import TableFormat
 from .user_table import CellPredictions, UserTable, from_arrays
 
@@ -286,7 +287,7 @@ class Imputer:
         if hasattr(table, "iloc"):
             from .frames import read_frame
 
-            return read_frame(
+            user = read_frame(
                 table,
                 self.outputs,
                 self.time,
@@ -296,6 +297,8 @@ class Imputer:
                 fitted,
                 self.table_format,
             )
+            warn(user.notes)
+            return user
         if Y is None:
             raise ValueError(
                 f"table is a {type(table).__name__} and Y is missing; expected a pandas DataFrame, "
@@ -303,7 +306,9 @@ class Imputer:
             )
         if self.time is not None or self.inputs or self.task is not None:
             raise ValueError("time, inputs and task name columns, which arrays do not have.")
-        return from_arrays(table, Y, tuple(self.outputs), kinds, fitted)
+        user = from_arrays(table, Y, tuple(self.outputs), kinds, fitted)
+        warn(user.notes)
+        return user
 
     def _table(self, table: Any, Y: Any) -> UserTable:
         self._fitted()

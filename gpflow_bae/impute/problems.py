@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["Problems", "TableError"]
+__all__ = ["Problems", "TableError", "TableWarning", "warn"]
 
 _SHOWN = 12  # of each problem's cells
 
@@ -23,6 +25,19 @@ class TableError(ValueError):
         if count > 1:
             text = f"{count} problems:" + "".join(f"\n- {problem}" for problem in self.problems)
         super().__init__(text)
+
+
+class TableWarning(UserWarning):
+    """What a user should know of how a table was read."""
+
+
+def warn(notes: Iterable[str]) -> None:
+    """Warns of each note, as of the line outside of this package that led here."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("gpflow_bae."):
+        level, frame = level + 1, frame.f_back
+    for note in notes:
+        warnings.warn(note, TableWarning, stacklevel=level)
 
 
 class Problems:

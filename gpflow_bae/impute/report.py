@@ -57,8 +57,7 @@ def as_text(result: CheckResult) -> str:
     lines = [f"  {'':{width}}" + "".join(f"  {title:>9}" for title, _ in _SCORES.values())]
     for method in result.methods:
         found = result.summary[method]
-        cells = (_number(found.get(key), style) for key, (_, style) in _SCORES.items())
-        lines.append(f"  {method:{width}}" + "".join(f"  {cell:>9}" for cell in cells))
+        lines.append(f"  {method:{width}}" + "".join(f"  {cell:>9}" for cell in _scores(found)))
     return "\n".join(lines)
 
 
@@ -81,14 +80,15 @@ def write(
     page = _PAGE.substitute(
         title=_text(f"{pathlib.Path(run.source).name}, imputed"),
         summary=_text(
-            f"{holes:,} missing cells of {run.source} were filled by the model "
-            f"{run.settings.get('model')}; the filled table is {run.result}."
+            f"{holes:,} missing cells of {pathlib.Path(run.source).name} were filled by the model "
+            f"{run.settings.get('model')}; the filled table is {pathlib.Path(run.result).name}."
         ),
         verdict=_verdict(result),
         facts=_pairs(outline.facts(checked)),
         columns=_columns(checked, user, predicted),
         notes=_notes(checked.notes),
-        check="" if result is None else _check(result),
+        check="" if result is None else _summary(result),
+        by_column="" if result is None else _by_column(result),
         figures="".join(_figure(name, picture) for name, picture in pictures.items()),
         settings=_pairs(_settings(run)),
     )
@@ -146,14 +146,14 @@ def _columns(checked: CheckedFrame, user: UserTable, predicted: CellPredictions)
             _text(row.name),
             f"{row.num_missing:,}",
             f"{row.share_missing:.1%}",
-            _text(row.kind),
             *(_number(value, "{:.4g}") for value in (row.least, row.median, row.greatest)),
             typical.get(row.name, "0"),
+            _text(row.kind),
         )
         for row in outline.columns(checked)
     ]
-    header = ("column", "missing", "share", "kind", "least", "median", "greatest", "sd of filled")
-    return _table(header, rows)
+    header = ("column", "missing", "share", "least", "median", "greatest", "sd of filled", "kind")
+    return _table(header, rows).replace("<table>", "<table class=columns>")
 
 
 def _notes(notes: Sequence[str]) -> str:
@@ -163,29 +163,31 @@ def _notes(notes: Sequence[str]) -> str:
     return f"<h2>Notes on the table</h2><ul class=notes>{listing}</ul>"
 
 
-def _check(result: CheckResult) -> str:
+def _summary(result: CheckResult) -> str:
     best = result.methods.index(result.best) if result.best in result.methods else None
-    summary = [
+    timed = bool(result.seconds)
+    rows = [
         (
             _text(method),
-            *(
-                _number(result.summary[method].get(key), style)
-                for key, (_, style) in _SCORES.items()
-            ),
-            _number(result.seconds.get(method), "{:.1f} s"),
+            *_scores(result.summary[method]),
+            *([_number(result.seconds.get(method), "{:.1f} s")] if timed else []),
         )
         for method in result.methods
     ]
-    titles = [title for title, _ in _SCORES.values()]
-    parts = [
-        "<h2>The check on hidden cells</h2>",
-        f"<p>{_text(result.hidden)}</p>" if result.hidden else "",
-        _table(("averages over columns", *titles, "time"), summary, best),
-        "<p class=small>RMSE: root mean squared error, in standard deviations of the column; 1 is "
-        "what its mean achieves. NLL: negative log density of a hidden cell in the same units; "
-        "lower is better. Coverage: share of hidden cells inside of their 90&nbsp;% interval; 90 % "
-        "is right, less is overconfident.</p>",
-    ]
+    header = ("method", *(title for title, _ in _SCORES.values()), *(["time"] if timed else []))
+    return (
+        "<h2>The check on hidden cells</h2>"
+        + (f"<p>{_text(result.hidden)}</p>" if result.hidden else "")
+        + _table(header, rows, best)
+        + "<p class=small>Averages over columns. RMSE: root mean squared error, in standard "
+        "deviations of the column; about 1 is what its mean achieves. NLL: negative log density of "
+        "a hidden cell in the same units; lower is better. Coverage: share of hidden cells inside "
+        "of their 90&nbsp;% interval; 90&nbsp;% is right, less is overconfident.</p>"
+    )
+
+
+def _by_column(result: CheckResult) -> str:
+    parts = ["<h2>The check, by column</h2>"]
     for key, (title, style) in _SCORES.items():
         rows = [
             (
@@ -197,9 +199,13 @@ def _check(result: CheckResult) -> str:
             )
             for column in result.columns
         ]
-        parts.append(f"<h3>{title}, by column</h3>")
-        parts.append(_table(("column", *map(_text, result.methods)), rows))
+        parts.append(f"<section><h3>{title}</h3>")
+        parts.append(_table(("column", *map(_text, result.methods)), rows) + "</section>")
     return "".join(parts)
+
+
+def _scores(found: Mapping[str, float]) -> list[str]:
+    return [_number(found.get(key), style) for key, (_, style) in _SCORES.items()]
 
 
 def _figure(name: str, picture: bytes) -> str:
@@ -246,18 +252,21 @@ h3 { font-size: 1rem; margin-bottom: .3rem; }
 .small { font-size: .85rem; color: #444; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #ddd;
-         white-space: nowrap; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #ddd; }
+td { white-space: nowrap; }
 thead th { border-bottom: 2px solid #888; vertical-align: bottom; }
-th:first-child { text-align: left; font-weight: normal; }
+th:first-child { text-align: left; font-weight: normal; position: sticky; left: 0;
+                 background: #fff; }
+.columns th:last-child, .columns td:last-child { text-align: left; }
+section, tr { break-inside: avoid; }
 thead th:first-child { font-weight: bold; }
 tr.best th, tr.best td { font-weight: bold; background: #eef5fb; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: .5rem 0; }
 dt { color: #555; } dd { margin: 0; overflow-wrap: anywhere; }
 figure { margin: 1.2rem 0; break-inside: avoid; } figcaption { font-weight: bold; }
 img { width: 100%; max-width: 46rem; height: auto; }
-@media (max-width: 30rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .5rem; }
-  body { padding: .7rem; } }
+@media (max-width: 30rem) { body { padding: .7rem; } table { font-size: .8rem; }
+  th, td { padding: .25rem .35rem; } dl { grid-template-columns: minmax(4rem, 30%) 1fr; } }
 @media print { body { font-size: 11pt; max-width: none; } .wide { overflow: visible; }
   table { font-size: 8.5pt; } h2, h3 { break-after: avoid; } }
 </style>
@@ -266,16 +275,17 @@ img { width: 100%; max-width: 46rem; height: auto; }
 <h1>$title</h1>
 <p>$summary</p>
 $verdict
+$check
 <h2>The table</h2>
 $facts
 $columns
-<p class=small>Filled values are means of the model's prediction, and “sd of filled” the median of
+<p class=small>Filled values are means of the model's prediction; “sd of filled” is the median of
 their standard deviations, in the units of the column. In the filled table each has its standard
 deviation and a 90&nbsp;% interval beside it.</p>
 $notes
-$check
 <h2>What was filled</h2>
 $figures
+$by_column
 <h2>The run</h2>
 $settings
 </body>
