@@ -18,7 +18,7 @@ _FEW = 3  # where the whole column is written so
 _WORDS = ("", "nan", "-nan", "na", "n/a", "#n/a", "#na", "none", "null", "<na>", "nat")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
-_DECIMAL_POINT = re.compile(r"[+-]?[\d.]*(,\d+)?([eE][+-]?\d+)?")
+_DECIMAL_POINT = re.compile(r"[+-]?\d*\.[\d.]*(,\d+)?([eE][+-]?\d+)?")
 _LIMIT = re.compile(r"[<>≤≥]=?\s*[\d.,]+")
 _UNIT = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?\s*[^\d\s.,]+")
 _DAY_AND_MONTH = r"^(\d{1,2})[./-](\d{1,2})[./-](\d{4}|\d{2})(?:,?[ T]+(.*))?$"
@@ -171,10 +171,10 @@ def _add_words(name: str, words: np.ndarray, problems: Problems) -> None:
     """A column of text, which no advice on single cells helps."""
     values, counts = np.unique(words.astype(str), return_counts=True)
     most = np.argsort(-counts, kind="stable")[:6]
-    shown = ", ".join(f"{values[i]!r} ({counts[i]} times)" for i in most)
+    shown = ", ".join(f"{values[i]!r} ({counts[i]})" for i in most)
     more = f" and {len(values) - len(most)} others" if len(values) > len(most) else ""
     problems.add(
-        f"Column {name!r} is text: {shown}{more}",
+        f"Column {name!r} is text, with the values (and how often each occurs) {shown}{more}",
         "Only numbers can be filled: leave the column out, or make a column of zeros and ones of "
         "each value first (pandas.get_dummies).",
     )
@@ -182,22 +182,22 @@ def _add_words(name: str, words: np.ndarray, problems: Problems) -> None:
 
 def _advice(cells: np.ndarray, table_format: TableFormat, many: bool) -> str:
     """What to do about cells that are no numbers; nothing to say of a column of mere words."""
-    if table_format.decimal == ".":
-        if all(_THOUSANDS.fullmatch(cell) for cell in cells):
+    commas = np.array([bool(_DECIMAL_COMMA.fullmatch(c) or _THOUSANDS.fullmatch(c)) for c in cells])
+    if table_format.decimal == "." and commas.mean() > 0.5:
+        if all(_THOUSANDS.fullmatch(cell) for cell in cells[commas]):
             return (
                 "If these commas separate thousands, remove them; if they are decimal marks, pass "
                 "--decimal=','."
             )
-        if all(_DECIMAL_COMMA.fullmatch(c) or _THOUSANDS.fullmatch(c) for c in cells):
-            return "If these commas are decimal marks, pass --decimal=','."
-    elif all("." in cell and _DECIMAL_POINT.fullmatch(cell) for cell in cells):
+        return "If these commas are decimal marks, pass --decimal=','."
+    if table_format.decimal == "," and _share(_DECIMAL_POINT, cells) > 0.5:
         return "The decimal mark is ',': remove points that separate thousands, or --decimal=','."
-    if all(_LIMIT.fullmatch(cell) for cell in cells):
+    if _share(_LIMIT, cells) > 0.5:
         return (
             "Values below or above a limit are no numbers: leave the cells empty, or put what is "
             "usual in your field, such as half of the limit."
         )
-    if all(_UNIT.fullmatch(cell) for cell in cells):
+    if _share(_UNIT, cells) > 0.5:
         return "Leave out units and signs behind the number."
     words = sorted(set(cells))
     if many:
@@ -208,6 +208,10 @@ def _advice(cells: np.ndarray, table_format: TableFormat, many: bool) -> str:
             f"--missing_values='{','.join(words)}'."
         )
     return "Correct the cells, or leave them empty."
+
+
+def _share(pattern: re.Pattern[str], cells: np.ndarray) -> float:
+    return float(np.mean([bool(pattern.fullmatch(cell)) for cell in cells]))
 
 
 def _offsets(text: pd.Series, missing: np.ndarray, name: str, problems: Problems) -> set[str]:
