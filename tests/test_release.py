@@ -32,6 +32,7 @@ EXTRAS = {
     "impute",
     "onnx",
     "serving",
+    "tables",
     "tensorboard",
     "test",
 }
