@@ -220,3 +220,7 @@ print(latent_mean.shape, y_var.shape, bool(np.isfinite(y_var).all()))
     assert pathlib.Path(imported).is_relative_to(packages), imported
     assert version == __version__
     assert shapes == "(3, 100, 2) (3, 100, 1024) True"
+
+    script = pathlib.Path(paths["scripts"]) / "gpflow-bae-impute"
+    shown = subprocess.run([script, "--help"], cwd=elsewhere, capture_output=True, text=True)
+    assert "--missing_values:" in shown.stdout, shown.stderr[-1500:]

@@ -46,3 +46,6 @@ if not TYPE_CHECKING:
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
