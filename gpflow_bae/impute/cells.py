@@ -22,6 +22,8 @@ _DECIMAL_POINT = re.compile(r"[+-]?\d*\.[\d.]*(,\d+)?([eE][+-]?\d+)?")
 _LIMIT = re.compile(r"[<>≤≥]=?\s*[\d.,]+")
 _UNIT = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?\s*[^\d\s.,]+")
 _DAY_AND_MONTH = r"^(\d{1,2})[./-](\d{1,2})[./-](\d{4}|\d{2})(?:,?[ T]+(.*))?$"
+_YEAR_FIRST = r"^(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?:,?[ T]+(.*))?$"
+_CLOCK = r"^(\d{1,2})(:\d{2})(:\d{2}(?:[.,]\d+)?)?(?:\s*([aApP])\.?[mM]\.?)?\s*(\S*)$"
 _OFFSET = r"(?:[T ]\d{2}:?\d{2}(?::?\d{2})?(?:[.,]\d+)?)\s*(Z|z|[+-]\d{2}(?::?\d{2})?)$"
 
 # What measuring devices and archives write where they have no value.
@@ -104,8 +106,9 @@ def times(
         zone = getattr(column.dt, "tz", None)
         offsets = set() if zone is None or str(zone) == "UTC" else {str(zone)}
     else:
-        offsets = _offsets(text, missing, name, problems)
-        column = _year_first(text, table_format.dayfirst).where(~missing)
+        iso = _year_first(text, table_format.dayfirst)
+        offsets = _offsets(iso, missing, name, problems)
+        column = iso.where(~missing)
     dates = pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)
     bad = np.flatnonzero(dates.isna().to_numpy() & ~missing)
     problems.add_rows(
@@ -184,6 +187,8 @@ def _advice(cells: np.ndarray, table_format: TableFormat, many: bool) -> str:
     """What to do about cells that are no numbers; nothing to say of a column of mere words."""
     commas = np.array([bool(_DECIMAL_COMMA.fullmatch(c) or _THOUSANDS.fullmatch(c)) for c in cells])
     if table_format.decimal == "." and commas.mean() > 0.5:
+        if any("." in cell for cell in cells[commas]):
+            return "Leave out the commas that separate thousands."
         if all(_THOUSANDS.fullmatch(cell) for cell in cells[commas]):
             return (
                 "If these commas separate thousands, remove them; if they are decimal marks, pass "
@@ -231,19 +236,26 @@ def _offsets(text: pd.Series, missing: np.ndarray, name: str, problems: Problems
 
 
 def _year_first(text: pd.Series, dayfirst: bool | None) -> pd.Series:
-    """Dates such as 31.01.2024 12:00 as 2024-01-31T12:00; others as they are."""
-    if dayfirst is None:
-        return text
-    parts = text.str.extract(_DAY_AND_MONTH)
-    named = parts[0].notna()
-    day, month = (parts[0], parts[1]) if dayfirst else (parts[1], parts[0])
-    short = parts[2].str.len() == 2  # 69 to 99 are of the last century, as in Python
-    century = np.where(pd.to_numeric(parts[2]) >= 69, "19", "20")
-    year = parts[2].where(~short, century + parts[2])
+    """Dates such as 31.01.2024 6:00 PM as 2024-01-31T18:00; what is no date as it is."""
+    parts = text.str.extract(_YEAR_FIRST)
+    year, month, day, clock = (parts[i] for i in range(4))
+    if dayfirst is not None:
+        other = text.str.extract(_DAY_AND_MONTH)
+        short = other[2].str.len() == 2  # 69 to 99 are of the last century, as in Python
+        century = pd.Series(np.where(pd.to_numeric(other[2]) >= 69, "19", "20"), text.index)
+        year = year.fillna(other[2].where(~short, century + other[2]))
+        day, month = day.fillna(other[1 - dayfirst]), month.fillna(other[int(dayfirst)])
+        clock = clock.fillna(other[3])
     iso = year + "-" + month.str.zfill(2) + "-" + day.str.zfill(2)
-    clock = parts[3].fillna("")
-    clock = clock.where(~clock.str.match(r"^\d:"), "0" + clock)
-    return text.where(~named, iso.where(clock == "", iso + "T" + clock))
+    clock = clock.fillna("")
+    hour = clock.str.extract(_CLOCK)
+    named = hour[0].notna()
+    half = hour[3].str.lower()
+    number = pd.to_numeric(hour[0])
+    number = number.where(half.isna(), number % 12 + 12 * (half == "p"))
+    padded = number.where(named, 0).astype(int).astype(str).str.zfill(2)
+    clock = clock.where(~named, padded + hour[1] + hour[2].fillna("") + hour[4].fillna(""))
+    return text.where(iso.isna(), iso.where(clock == "", iso + "T" + clock))
 
 
 def _date_advice(cells: pd.Series, dayfirst: bool | None) -> str:

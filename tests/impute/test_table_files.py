@@ -127,9 +127,13 @@ def test_formats_that_are_none(arguments: dict, message: str) -> None:
 
 
 DATES = {
-    "iso": (["2024-01-31", "2024-02-01T12:00"], None),
-    "day": (["31/1/2024", "1/2/2024 12:00"], True),
-    "month": (["1/31/2024", "2/1/2024 12:00"], False),
+    "iso": (["2024-01-31 06:00:00.0", "2024-02-01T18:00"], None),
+    "slashes": (["2024/1/31 6:00", "2024/2/1 6:00 PM"], None),
+    "day": (["31/1/2024 6:00", "1/2/2024 18:00"], True),
+    "dots": (["31.01.24 06:00:00", "2024-02-01T18:00"], True),
+    "month": (["1/31/2024 6:00 AM", "2/1/2024 6:00 p.m."], False),
+    "midnight": (["1/31/2024 12:00 AM", "2/1/2024 12:00 PM"], False),
+    "last century": (["31-1-99", "1-2-99 12:00"], True),
 }
 
 
@@ -180,6 +184,7 @@ def test_offsets_become_utc_with_a_note() -> None:
     ("written", "table_format", "hint"),
     [
         (["1,5", "2"], TableFormat(), "pass --decimal=','"),
+        (["1,234.0", "2"], TableFormat(), "Leave out the commas"),
         (["1,234", "2"], TableFormat(), "separate thousands, remove them; if they are decimal"),
         (["1.234,5", "2"], TableFormat(";", decimal=","), "points that separate thousands"),
         (["<0.5", "2", "3"], TableFormat(), "half of the limit"),
