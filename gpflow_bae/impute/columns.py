@@ -169,6 +169,7 @@ def output_kinds(
     found = Problems() if problems is None else problems
     kinds: list[ColumnKind] = []
     constants: dict[str, float] = {}
+    counts: dict[str, str] = {}
     said = dict.fromkeys(names, said) if isinstance(said, str) else dict(said or {})
     unknown = sorted(set(said) - set(names))
     if unknown:
@@ -178,6 +179,7 @@ def output_kinds(
         values = column[np.isfinite(column)]
         if fitted is not None and name in fitted.constants:
             constants[name] = fitted.constants[name]
+            counts[name] = "in the table of the fit"
             continue
         if fitted is None and len(values) == 0:
             found.add(
@@ -187,6 +189,7 @@ def output_kinds(
             continue
         if fitted is None and (values == values[0]).all():
             constants[name] = float(values[0])
+            counts[name] = "once" if len(values) == 1 else f"{len(values)} times"
             continue
         kind: ColumnKind | None = earlier.get(name)
         if kind is None:
@@ -206,8 +209,8 @@ def output_kinds(
     if problems is None:
         found.raise_if_any()
     notes = tuple(
-        f"Column {name!r} is {value:g} wherever it is observed: its holes are filled with that, "
-        "and the model does not see it."
+        f"Column {name!r} is {value:g} wherever it is observed ({counts[name]}): its "
+        "holes are filled with that, and the model does not see it."
         for name, value in constants.items()
     )
     return OutputKinds(tuple(kinds), constants, notes)

@@ -68,7 +68,13 @@ def define_flags() -> None:
     flags.DEFINE_integer("num_inducing", 64, "Inducing points.", lower_bound=1)
     flags.DEFINE_integer("num_steps", None, "Steps of Adam.", lower_bound=1)
     flags.DEFINE_alias("epochs", "num_steps")  # its old name
-    flags.DEFINE_float("hold_out", 0.1, "Share of observed cells that the check hides; 0 for none.")
+    flags.DEFINE_float(
+        "hold_out",
+        0.1,
+        "Share of observed cells that the check hides; 0 for none.",
+        lower_bound=0.0,
+        upper_bound=0.9,
+    )
     flags.DEFINE_integer("seed", 0, "Of everything random.", lower_bound=0)
 
 
@@ -92,7 +98,10 @@ def main(argv: list[str]) -> None:
     print(outline.text(checked, FLAGS.input), flush=True)
     for note in checked.notes:
         print(f"Note: {note}", flush=True)
-    _fill(settings, record, checked, started)
+    try:
+        _fill(settings, record, checked, started)
+    except KeyboardInterrupt:
+        sys.exit("impute: stopped.")
 
 
 def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -> None:
@@ -114,8 +123,11 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
                 "by the model and by simpler methods.",
                 flush=True,
             )
-            with _timed(seconds, "check"):
-                result = imputer.check(user, fraction=FLAGS.hold_out)
+            try:
+                with _timed(seconds, "check"):
+                    result = imputer.check(user, fraction=FLAGS.hold_out)
+            except ValueError as error:
+                sys.exit(f"impute: the check failed: {error} --hold_out=0 leaves the check out.")
             print(f"{report.as_text(result)}\n{result.verdict}", flush=True)
         print("Fitting the model to all observed cells.", flush=True)
         with _timed(seconds, "fit"):

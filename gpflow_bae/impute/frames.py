@@ -137,6 +137,8 @@ def check_frame(
         if isinstance(kinds, Mapping):  # what is said of columns that could not be read is not lost
             kinds = {k: v for k, v in kinds.items() if k in Y or k not in outputs}
         found = output_kinds(tuple(Y), np.column_stack(list(Y.values())), kinds, fitted, problems)
+        if fitted is None and found.kinds:
+            _check_tasks(names, np.column_stack([Y[k.name] for k in found.kinds]), task, problems)
     if len(X) == len(inputs) + (time is not None) and X:
         _check_duplicates(np.column_stack(list(X.values())), names, list(X), task, problems)
     problems.raise_if_any()
@@ -225,6 +227,18 @@ def _check_columns(raw: pd.DataFrame, named: Sequence[str], problems: Problems) 
         if again:
             problems.add(f"Columns {again} are {what} twice; each has one role")
     return set(named) - set(absent) - twice
+
+
+def _check_tasks(names: np.ndarray, Y: np.ndarray, task: str | None, problems: Problems) -> None:
+    """A series without any observation says nothing that could be fitted."""
+    seen = pd.Series((~np.isnan(Y)).any(axis=1)).groupby(names, sort=False).any()
+    empty = list(seen.index[~seen])
+    if empty and task is not None:
+        shown = ", ".join(map(repr, empty[:6])) + (" and others" if len(empty) > 6 else "")
+        problems.add(
+            f"{len(empty)} series of {task!r} have no observed output that varies: {shown}",
+            "Leave their rows out of the fit; --posterior fills them afterwards.",
+        )
 
 
 def _check_duplicates(

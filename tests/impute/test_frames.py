@@ -180,7 +180,13 @@ def test_bad_tables(tmp_path: pathlib.Path) -> None:
 
 
 def test_repeated_rows_are_listed_in_groups() -> None:
+    """And a series without anything observed is no series of a fit."""
     holes = stations()[1]
+    empty = holes.assign(a=holes["a"].where(holes["station"] == "north"))
+    with pytest.raises(
+        TableError, match="1 series of 'station' have no observed output .* 'south'"
+    ):
+        read(empty, outputs=["a"])
     repeated = pd.concat([holes, holes[:8], holes[:1]])
     with pytest.raises(TableError) as caught:
         read(repeated)
@@ -195,7 +201,7 @@ def test_a_constant_column_is_filled_with_its_constant_and_not_modelled() -> Non
     holes.loc[5:60, "c"] = "7.50"
     user = read(holes, outputs=["a", "c", "b"])
     assert user.table.output_names == ("a", "b") and user.num_holes == 32 + 24
-    assert any("'c' is 7.5 wherever it is observed" in note for note in user.notes)
+    assert any("'c' is 7.5 wherever it is observed (56 times)" in note for note in user.notes)
     cells = np.ones(user.table.Y.shape)
     filled = user.fill(cells, cells)
     assert (filled.loc[5:60, "c"] == "7.50").all() and (filled.loc[:4, "c"] == "7.5").all()
