@@ -20,7 +20,8 @@ __all__ = ["KINDS", "ColumnKind", "FittedColumns", "OutputKinds", "decide_kind",
 KINDS = ("continuous", "positive", "count", "bounded", "binary")
 
 _LEAST_VALUES = 20  # fewer say too little of a distribution's shape
-_SKEWNESS = 1.0  # above it a column counts as skewed
+_SKEWNESS = 0.5  # above it a column counts as skewed
+_LEFT = 0.9  # of which a logarithm must leave less than this share
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,13 +98,14 @@ def decide_kind(name: str, values: np.ndarray) -> ColumnKind:
     """The kind of a column nobody said anything of.
 
     * Zeros and ones alone: binary.
-    * Whole numbers from 0 on, at least three different ones: count; as its logarithm if skewed.
-    * No negative number, skewed, and its logarithm at most half as much: positive, as its
-      logarithm.
+    * Whole numbers from 0 on, at least three different ones: count; as its logarithm if that is
+      less skewed.
+    * No negative number, and its logarithm less skewed: positive, as its logarithm.
     * Else continuous: as it is. So is a column with fewer than 20 values, and one whose numbers
       merely happen to be positive; that it is bounded is only ever a user's to say.
 
-    A column is skewed if its skewness is above 1.
+    A logarithm is less skewed if the skewness is above 0.5 and less than 90 % of it, of either
+    sign, is left: exponential and gamma variables are positive, uniform ones are not.
 
     :param values: its observed values, finite.
     """
@@ -116,7 +118,7 @@ def decide_kind(name: str, values: np.ndarray) -> ColumnKind:
     shift = 1.0 if count else _shift(values)
     skewness = _skewness_of(values)
     of_logarithm = _skewness_of(np.log(values + shift))
-    as_logarithm = skewness > _SKEWNESS and abs(of_logarithm) < 0.5 * skewness
+    as_logarithm = skewness > _SKEWNESS and abs(of_logarithm) < _LEFT * skewness
     if count:
         return _make(name, "count", shift if as_logarithm else None)
     return _make(name, "positive", shift) if as_logarithm else _make(name, "continuous")

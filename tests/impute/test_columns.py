@@ -21,7 +21,10 @@ NAN = np.nan
     [
         (NORMAL, "continuous", Identity()),
         (NORMAL + 20.0, "continuous", Identity()),  # merely happens to be positive
-        (np.exp(NORMAL), "positive", Log()),
+        (np.exp(0.4 * NORMAL), "positive", Log()),
+        (RNG.exponential(size=400), "positive", Log()),
+        (RNG.gamma(4.0, size=400), "positive", Log()),
+        (RNG.random(400), "continuous", Identity()),
         (-np.exp(NORMAL), "continuous", Identity()),
         (1000.0 + np.exp(NORMAL), "continuous", Identity()),  # skewed, and still as a logarithm
         (np.exp(NORMAL)[:15], "continuous", Identity()),  # too few to tell
