@@ -72,7 +72,7 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
         curves["loss"] = command.fit(plan, model, (None, Y), options)
         if plan.posterior == "gaussian":
             _assign_optimal(model, data, Y)
-    bound = tf.function(lambda seed: model.elbo(data.gather(None), seed), autograph=False)
+    bound = tf.function(lambda seed: model.batch_elbo(data.gather(None), seed), autograph=False)
     bounds = np.array([float(bound(tf.constant([11, i]))) for i in range(_NUM_BOUNDS)])
     posterior = GPLVMPosterior(model, data)
     relevance = model.relevance()

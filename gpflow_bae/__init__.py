@@ -28,10 +28,12 @@ if TYPE_CHECKING:
         mcmc,
         metrics,
         models,
+        optimizers,
         plotting,
         posteriors,
         serving,
     )
+    from .inference import fit
     from .posteriors import Posterior
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "diagnostics",
     "encoders",
     "estimators",
+    "fit",
     "functional",
     "guides",
     "impute",
@@ -56,18 +59,21 @@ __all__ = [
     "mcmc",
     "metrics",
     "models",
+    "optimizers",
     "plotting",
     "posteriors",
     "serving",
 ]
+
+_HOMES = {"Posterior": "posteriors", "fit": "inference"}  # rooms of names that are no room
 
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Rooms are imported when they are asked for: TensorFlow takes seconds to load."""
-        if name == "Posterior":
-            return importlib.import_module(".posteriors", __name__).Posterior
+        if name in _HOMES:
+            return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
         if name in __all__:
             return importlib.import_module(f".{name}", __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -88,7 +88,9 @@ class VariationalModel(ABC):
         :param snapshot: what :meth:`snapshot` returned a few steps ago.
         """
 
-    def elbo(self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None) -> tf.Tensor:
+    def batch_elbo(
+        self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
+    ) -> tf.Tensor:
         """Evidence lower bound of a batch, one estimate, in nats; the engine scales it by N/B."""
         terms = self.terms(batch, seed, snapshot)
         return terms.expected_log_likelihood - terms.divergence
@@ -112,6 +114,11 @@ class VariationalModel(ABC):
     def splits_over_points(self) -> bool:
         """Whether the points of a single task may be taken in minibatches."""
         return True
+
+    @property
+    def splitting_advice(self) -> str:
+        """What to take instead where minibatches of points are wanted and cannot be."""
+        return "take a model whose bound splits over points, such as SVGPVAE"
 
     @property
     def splits_over_outputs(self) -> bool:

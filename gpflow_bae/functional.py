@@ -119,6 +119,7 @@ def log_prior_density(
         transform = parameter.transform
         on_unconstrained = parameter.prior_on == gpflow.base.PriorOn.UNCONSTRAINED
         point = value if transform is None or on_unconstrained else transform.forward(value)
+        point = tf.cast(point, parameter.prior.dtype)  # a network may be in double precision
         identity = transform is None or isinstance(transform, tfp.bijectors.Identity)
         if identity and _is_scalar_normal(parameter.prior):
             log_prob = _scalar_normal_sum(parameter.prior, point, chain_ndims)

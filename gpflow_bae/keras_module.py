@@ -74,6 +74,28 @@ def _size(shape: tuple[int | None, ...], what: str) -> int:
     return math.prod(sizes)
 
 
+def _initializers(layer: keras.Layer) -> dict[int, Any]:
+    """The initializer of each weight that a layer, or a layer inside of it, keeps one for."""
+    found: dict[int, Any] = {}
+    for inner in getattr(layer, "layers", ()):
+        found |= _initializers(inner)
+    own = getattr(layer, "initializers", {})
+    for variable in layer.weights:
+        initializer = getattr(layer, f"{variable.name}_initializer", own.get(variable.name))
+        if initializer is not None:
+            found[id(variable)] = initializer
+    return found
+
+
+def _reseeded(initializer: Any, seed: list[int]) -> Any | None:
+    """The same initializer with another seed; None for one that is not random, or has a seed."""
+    config = {} if initializer is None else initializer.get_config()
+    if config.get("seed", 0) is not None:
+        return None
+    config["seed"] = int(np.random.SeedSequence(seed).generate_state(1)[0] >> 1)
+    return type(initializer).from_config(config)
+
+
 class KerasModule(gpflow.Module):
     """A Keras 3 network whose weights are ``gpflow.Parameter``s."""
 
@@ -149,6 +171,28 @@ class KerasModule(gpflow.Module):
         width = self.num_outputs
         result = tf.reshape(outputs, tf.concat([lead, [width]], 0))
         return tf.ensure_shape(result, inputs.shape[:-1].concatenate([width]))
+
+    def redraw(self, seed: int) -> int:
+        """Draw the weights anew, from ``seed``, that still are what Keras drew at random.
+
+        Keras seeds its initializers from Python's ``random``, so a script that seeds nothing has
+        other networks in every run. Weights that were trained, loaded or assigned stay as they are,
+        and so do those of initializers with a seed of their own.
+
+        :return: how many weight tensors were drawn.
+        """
+        drawn = 0
+        initializers = _initializers(self.model)
+        pairs = zip(self.weights, self.model.trainable_variables, strict=True)
+        for number, (weight, variable) in enumerate(pairs):
+            fresh = _reseeded(initializers.get(id(variable)), [seed, number])
+            if fresh is None:
+                continue
+            before = initializers[id(variable)](variable.shape, variable.dtype)
+            if np.array_equal(before, weight):
+                weight.assign(fresh(variable.shape, variable.dtype))
+                drawn += 1
+        return drawn
 
     def to_keras(self) -> keras.Model:
         """A clone of the template that holds the module's present weights."""

@@ -12,10 +12,15 @@ def test_example_runs_as_written() -> None:
     """The block runs from top to bottom; only its size (videos, width, steps) is cut down."""
     (block,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
     settings = (
-        "gpflow_bae.inference.AmortizedSettings(num_sampler_steps=2, num_encoder_steps=1, "
-        "burnin=2, num_samples=3, thinning=2)"
+        "gpflow_bae.inference.sample_amortized(model, data, gpflow_bae.inference.AmortizedSettings("
+        "num_sampler_steps=2, num_encoder_steps=1, burnin=2, num_samples=3, thinning=2), "
+        "warm_start=None, "
     )
-    for full, small in (("num_videos=35", "num_videos=3"), ("(500,", "(8,"), ('"quick"', settings)):
+    for full, small in (
+        ("num_videos=35", "num_videos=3"),
+        ("(500,", "(8,"),
+        ("gpflow_bae.fit(model, data, ", settings),
+    ):
         assert full in block, f"the README no longer says {full}"
         block = block.replace(full, small)
     names: dict = {}

@@ -132,6 +132,7 @@ def run(
         seed=seed,
         jit_compile=jit_compile,
         progress=False,
+        warm_start=None,
     )
 
 

@@ -66,7 +66,9 @@ def build_model(plan: Plan, train: moving_ball.MovingBall) -> models.BayesianAut
         "sgp_bae": models.SGPBAE,
     }[plan.model]
     if plan.model not in ("vae", "bae"):
-        common["kernel"] = gpflow.kernels.SquaredExponential(lengthscales=plan.initial_lengthscale)
+        kernel = gpflow.kernels.SquaredExponential(lengthscales=plan.initial_lengthscale)
+        models.set_default_kernel_priors(kernel)  # the peers' bounds have them too
+        common["kernel"] = kernel
     if plan.model in ("svgp_vae", "sgp_bae"):
         common["inducing_variable"] = inducing_variables.k_means(train.X, plan.num_inducing)
     return kind(**common)

@@ -96,6 +96,7 @@ def _kernel_and_points(
     if not plan.learn_kernel:
         gpflow.set_trainable(kernel.view_kernel, False)
     gpflow.set_trainable(kernel.object_vectors, plan.learn_objects)
+    models.set_default_kernel_priors(kernel)  # the peers' bounds have them too
     return kernel, points
 
 

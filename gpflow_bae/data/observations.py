@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, overload
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow.base import TensorType
 
 from ..base import Batch, Cells
 from .sparse_table import SparseTable
@@ -24,6 +25,7 @@ class Observations(NamedTuple):
     X: tf.Tensor | None  # [T or 1, N, D], 1 where all tasks share their inputs
     Y: tf.Tensor  # [T, N, P], zeros where missing
     mask: tf.Tensor | None  # [T, N, P]; None where nothing is missing, which saves work
+    has_tasks: bool = True  # False where they came as [N, P], and predictions go as they came
 
     @property
     def axis(self) -> int:
@@ -105,6 +107,23 @@ def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
     return X[:1] if (X == X[:1]).all() else X
 
 
+def as_inputs(X: TensorType, like: tf.Tensor | None = None, name: str = "X") -> tf.Tensor:
+    """Inputs [T or 1, N, D] from those or from [N, D].
+
+    :param like: the training inputs, of the same width.
+    :param name: what the error calls them.
+    :raises ValueError: for another number of dimensions, or another width.
+    """
+    X = tf.cast(tf.convert_to_tensor(X), gpflow.default_float())
+    width = None if like is None else like.shape[-1]
+    if X.shape.rank not in (2, 3) or (width is not None and X.shape[-1] != width):
+        raise ValueError(
+            f"{name} must have shape [N, D] or [T, N, D] with D = {width or 'any'} as in training, "
+            f"got {tuple(X.shape)}."
+        )
+    return X[None] if X.shape.rank == 2 else X
+
+
 def mask_missing(Y: np.ndarray, name: str = "Y") -> tuple[np.ndarray, np.ndarray]:
     """What a model is given of observations that are NaN where missing.
 
@@ -157,8 +176,8 @@ def prepare_data(
         return data
     X, Y = data
     Y = np.asarray(Y, dtype=np.float32)
-    if Y.ndim == 2:
-        Y = Y[None]
+    has_tasks = Y.ndim != 2
+    Y = Y if has_tasks else Y[None]
     if Y.ndim != 3:
         raise ValueError(f"Y must have shape [N, P] or [T, N, P], got {Y.shape}.")
     if X is None:
@@ -190,6 +209,7 @@ def prepare_data(
         None if X is None else tf.constant(X, gpflow.default_float()),
         tf.constant(Y),
         None if mask.all() else tf.constant(mask),
+        has_tasks,
     )
     _check_batch_size(model, result, batch_size)
     return result
@@ -205,9 +225,9 @@ def _check_batch_size(model: Any, data: Observations, batch_size: int | None) ->
         )
     if data.axis == 1 and not model.splits_over_points:
         raise ValueError(
-            f"The density of {model.latent_prior_name} does not split over the points of a single "
-            'task, so minibatches of points are wrong; use SparseGP with inducing_outputs="sampled"'
-            " or batch_size=None."
+            f"{type(model).__name__} cannot take the points of a single task in minibatches, "
+            f"because its prior ({model.latent_prior_name}) couples them: set batch_size=None, or "
+            f"{model.splitting_advice}."
         )
 
 

@@ -62,8 +62,13 @@ class _Networks(keras.layers.Layer):
 
     def __init__(self, hidden: Sequence[int], units: int, activation: str, **kwargs: Any):
         super().__init__(**kwargs)
+        self.initializers: dict[str, Any] = {}  # by the weight's name; KerasModule.redraw asks
         self.hidden, self.units = tuple(hidden), units
         self.activation = keras.activations.get(activation)
+
+    def _weight(self, name: str, shape: tuple[int, ...], initializer: Any) -> keras.Variable:
+        self.initializers[name] = keras.initializers.get(initializer)
+        return self.add_weight(name=name, shape=shape, initializer=self.initializers[name])
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
@@ -91,11 +96,8 @@ class _OutputNetworks(_Networks):
     def _outputs_weight(
         self, name: str, shape: tuple[int, int], initializer: Any | None = None
     ) -> keras.Variable:
-        return self.add_weight(
-            name=name,
-            shape=(self.num_outputs, *shape),
-            initializer=_uniform(*shape) if initializer is None else initializer,
-        )
+        initializer = _uniform(*shape) if initializer is None else initializer
+        return self._weight(name, (self.num_outputs, *shape), initializer)
 
     def _last_hidden(self, values: Any) -> Any:
         """[rows, P] to [P, rows, width]."""
@@ -178,22 +180,16 @@ class SumOfPoints(_Networks):
         near_one = _uniform(2, widths[0])
         if not self.hidden:
             near_one = keras.initializers.RandomUniform(-1.0 / num_outputs, 1.0 / num_outputs)
-        self.index_kernel = self.add_weight(
-            name="index_kernel", shape=index_shape, initializer=near_one
-        )
-        self.value_kernel = self.add_weight(
-            name="value_kernel", shape=value_shape, initializer=near_one
-        )
+        self.index_kernel = self._weight("index_kernel", index_shape, near_one)
+        self.value_kernel = self._weight("value_kernel", value_shape, near_one)
         self.kernels, self.biases = [], []
         for i, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
             last = i == len(widths) - 2
             # Points of one network move together, so their sum is P times one of them.
             limit = math.sqrt(6.0 / (a + b)) / (num_outputs if last else 1)
             uniform = keras.initializers.RandomUniform(-limit, limit)
-            self.kernels.append(
-                self.add_weight(name=f"kernel_{i}", shape=(a, b), initializer=uniform)
-            )
-            self.biases.append(self.add_weight(name=f"bias_{i}", shape=(b,), initializer="zeros"))
+            self.kernels.append(self._weight(f"kernel_{i}", (a, b), uniform))
+            self.biases.append(self._weight(f"bias_{i}", (b,), "zeros"))
 
     def call(self, inputs: Any) -> Any:
         values, mask = inputs

@@ -4,12 +4,15 @@ from .amortized import AmortizedSampling
 from .bound_sampling import BoundSampling
 from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
 from .encoder_losses import encoder_loss
+from .fit import fit
+from .fit_check import share_explained
 from .new_rows import latents_for_new
 from .objectives import GECO, EvidenceLowerBound, Objective
 from .run import Algorithm, Run, run
 from .sampling import sample_amortized, sampling_algorithm
+from .seeding import seed_networks
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
-from .starts import PriorMeanStart, WarmStart, smoothest_projections
+from .starts import PriorMeanStart, WarmStart, default_start, smoothest_projections
 from .tempered import TemperedChain, TemperedSampling, TemperedTrace
 from .tempered_sampling import sample_tempered
 from .tempered_settings import METHODS as TEMPERED_METHODS
@@ -41,12 +44,16 @@ __all__ = [
     "WarmStart",
     "WeightSampling",
     "amortized_preset",
+    "default_start",
     "encoder_loss",
+    "fit",
     "fit_variational",
     "latents_for_new",
     "run",
     "sample_amortized",
     "sample_tempered",
     "sampling_algorithm",
+    "seed_networks",
+    "share_explained",
     "smoothest_projections",
 ]

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ..base import Batch
 from ..mcmc import State, Step, Target
-from ..models import VariationalAutoencoder
+from ..models import VariationalAutoencoder, set_default_kernel_priors
 from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
 from .encoder_fit import EncoderFit, EncoderState
 from .loops import repeat
@@ -28,7 +28,13 @@ class BoundSampling(ChainSampling):
     model: VariationalAutoencoder
 
     def __init__(self, model: VariationalAutoencoder, *arguments: Any, **options: Any):
-        """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`."""
+        """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
+
+        Kernel parameters without a prior get the default ones of
+        :func:`~gpflow_bae.models.set_default_kernel_priors`, because they are sampled now.
+        """
+        for kernel in model.latent_prior.kernels:
+            set_default_kernel_priors(kernel)
         super().__init__(model, *arguments, **options)
         self.encoder_fit = EncoderFit(model.guide, self.settings)
 
@@ -50,7 +56,7 @@ class BoundSampling(ChainSampling):
         self, values: tuple[tf.Tensor, ...], weights: Any, batch: Batch, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Log prior of the parameters, and N/B times the batch's bound."""
-        elbo = self.model.bind(values, weights).elbo(batch, seed)
+        elbo = self.model.bind(values, weights).batch_elbo(batch, seed)
         return self.sampled.log_prior(values), batch.scale * elbo
 
     def _round(

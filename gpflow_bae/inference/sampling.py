@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import gpflow
 import numpy as np
@@ -20,9 +20,11 @@ from .bound_sampling import BoundSampling
 from .chain_sampling import ChainSampling
 from .chains import chain_seeds, stack_chains
 from .checkpoints import RunDirectory
+from .fit_check import warn_of_useless_fit
 from .run import Run, Trace, run
+from .seeding import seed_networks
 from .settings import AmortizedSettings, amortized_preset
-from .starts import PriorMeanStart, WarmStart
+from .starts import PriorMeanStart, WarmStart, default_start
 from .weight_sampling import WeightSampling
 
 __all__ = ["sample_amortized", "sampling_algorithm"]
@@ -55,7 +57,7 @@ def sample_amortized(
     sampler: SamplingAlgorithm | None = None,
     num_chains: int = 1,
     seed: int = 0,
-    warm_start: Start | Sequence[Start] | None = None,
+    warm_start: Start | Sequence[Start] | Literal["default"] | None = "default",
     out_dir: str | os.PathLike[str] | None = None,
     resume: bool = False,
     max_samples: int | None = None,
@@ -79,9 +81,13 @@ def sample_amortized(
         of your own; None for the preset's, or the published one, ``adaptive_sghmc.build()``.
     :param num_chains: C chains in one program, each with a start, a seed and an encoder of its own.
         Chain c is, bit by bit, the run with ``num_chains=1`` and ``seed + c``.
-    :param seed: of everything random; equal seeds give equal chains.
-    :param warm_start: fit prior and decoder first; see :class:`WarmStart`, :class:`PriorMeanStart`.
-        A sequence has one for each chain; one alone is run for each chain with its seed.
+    :param seed: of everything random, the first weights of networks included
+        (:func:`~gpflow_bae.inference.seed_networks`); equal seeds give equal chains.
+    :param warm_start: fit prior and decoder first; see :class:`WarmStart`, :class:`PriorMeanStart`,
+        and :func:`~gpflow_bae.inference.default_start` for what is done by default (for a
+        ``TemperedBAE``: nothing). A sequence has one for each chain; one alone is run for each
+        chain with its seed. None starts at the model's present values, and codes at draws of the
+        encoder: such a chain folds the latent space more often than not.
     :param out_dir: folder for checkpoints and samples; None keeps everything in memory.
     :param resume: continue the run in ``out_dir`` where its last checkpoint left it; the samples
         are then those of an uninterrupted run, bit by bit.
@@ -97,17 +103,21 @@ def sample_amortized(
         an ``out_dir`` with another run in it.
     :raises TypeError: for a ``sampler`` that is no ``SamplingAlgorithm``.
     :raises FloatingPointError: if a chain diverges; says what became non-finite.
+    :warns UserWarning: if the samples reconstruct the data no better than column means do.
     """
     if isinstance(settings, str):
         settings, of_preset = amortized_preset(settings)
         sampler = of_preset if sampler is None else sampler
     if max_samples is not None and max_samples < 1:
         raise ValueError(f"max_samples must be at least 1, got {max_samples}.")
-    starts = _starts(warm_start, num_chains)
     if jit_compile is None:
         jit_compile = bool(tf.config.list_physical_devices("GPU"))
     observations = prepare_data(model, data, settings.batch_size)
-    algorithm = sampling_algorithm(model)(
+    kind = sampling_algorithm(model)
+    if isinstance(warm_start, str):
+        warm_start = _default_start(warm_start, model, observations)
+    starts = _starts(warm_start, num_chains)
+    algorithm = kind(
         model,
         observations,
         settings,
@@ -122,9 +132,7 @@ def sample_amortized(
     losses: list[np.ndarray] = []
 
     def initial() -> Any:
-        if starts[0] is None:
-            return algorithm.initial()
-        return _warm(algorithm, starts, losses, directory, jit_compile, progress)
+        return _started(algorithm, starts, losses, directory, jit_compile, progress)
 
     stop = None
     if max_samples is not None:
@@ -141,7 +149,18 @@ def sample_amortized(
     start = 0.0 if starts[0] is None else found.start_seconds
     seconds = {"warm_start": start, "sampling": found.seconds}
     algorithm.assign(found.state)
-    return _posterior(algorithm, observations, found, seconds, losses)
+    posterior = _posterior(algorithm, observations, found, seconds, losses)
+    if isinstance(posterior, Posterior):
+        warn_of_useless_fit(posterior)
+    return posterior
+
+
+def _default_start(name: str, model: Any, data: Observations) -> Start | None:
+    if name != "default":
+        raise ValueError(
+            f'warm_start must be "default", None, a WarmStart or a PriorMeanStart, got {name!r}.'
+        )
+    return None if isinstance(model, TemperedBAE) else default_start(model, data)
 
 
 def _starts(
@@ -180,7 +199,7 @@ def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:
     }
 
 
-def _warm(
+def _started(
     algorithm: ChainSampling,
     starts: list[Any],
     losses: list[np.ndarray],
@@ -189,7 +208,7 @@ def _warm(
     progress: bool,
 ) -> Any:
     """Every chain at the end of its start; each start begins at the values the model has now."""
-    model, data = algorithm.model, algorithm.data
+    model = algorithm.model
     moved = [model, *(getattr(start, "encoder", None) for start in starts)]
     variables = {
         id(p): p.unconstrained_variable
@@ -204,18 +223,21 @@ def _warm(
     ):
         for key, variable in variables.items():
             variable.assign(before[key])
-        folder = None
-        if directory is not None:
-            folder = directory.child(f"start_{c}", {"start": start.describe(), "seed": seed})
-        latents, loss = start.run(
-            model,
-            data,
-            seed=seed,
-            jit_compile=jit_compile,
-            progress=progress,
-            directory=folder,
-        )
-        losses.append(loss)
+        seed_networks(model, seed)
+        latents = None
+        if start is not None:
+            folder = None
+            if directory is not None:
+                folder = directory.child(f"start_{c}", {"start": start.describe(), "seed": seed})
+            latents, loss = start.run(
+                model,
+                algorithm.data,
+                seed=seed,
+                jit_compile=jit_compile,
+                progress=progress,
+                directory=folder,
+            )
+            losses.append(loss)
         chains.append(algorithm.initial_chain(algorithm.seed_of(c, -1), latents))
     return stack_chains(chains)
 

@@ -16,6 +16,7 @@ from ..posteriors import Bank, TemperedPosterior
 from . import whitening
 from .checkpoints import RunDirectory
 from .run import run
+from .seeding import seed_networks
 from .starts import initial_values
 from .tempered import TemperedSampling
 from .tempered_settings import TemperedSettings
@@ -46,11 +47,13 @@ def sample_tempered(
     :param max_steps: stop early after that many steps, past burn-in; the run in ``out_dir`` can
         be resumed later.
     :param jit_compile: compile blocks with XLA.
-    :return: samples after burn-in; ``model`` is left as it was.
+    :return: samples after burn-in; ``model`` is left as it was, but for networks that nothing has
+        touched yet, which are drawn from ``seed`` (:func:`~gpflow_bae.inference.seed_networks`).
     :raises ValueError: for data that do not fit the model, a target that is not finite at the
         start, or an ``out_dir`` with another run in it.
     """
     settings = settings or TemperedSettings()
+    seed_networks(model, seed)
     data = prepare_data(model, (None, Y))
     directory = None
     if out_dir is not None:

@@ -18,6 +18,7 @@ from .checkpoints import RunDirectory
 from .optimisation import Optimisation, cosine_decay
 from .row_adam import RowAdam
 from .run import run
+from .seeding import seed_networks
 from .settings import VariationalSettings
 
 __all__ = ["VariationalFit", "fit_variational"]
@@ -158,7 +159,8 @@ def fit_variational(
     """Fit a variational model in place.
 
     :param data: ``(X, Y)`` as in :func:`~gpflow_bae.data.prepare_data`.
-    :param seed: of minibatches and code draws; equal seeds give equal fits.
+    :param seed: of minibatches, code draws, and the first weights of networks (see
+        :func:`~gpflow_bae.inference.seed_networks`); equal seeds give equal fits.
     :param steps_per_call: Adam steps in one compiled call; the loss is recorded once per call.
     :param out_dir: folder for checkpoints; None keeps none.
     :param resume: continue the fit in ``out_dir``, bit by bit as if it had not stopped.
@@ -176,6 +178,8 @@ def fit_variational(
             "models are for sample_amortized."
         )
     settings = settings or VariationalSettings()
+    if isinstance(model, tf.Module):
+        seed_networks(model, seed)
     observations = prepare_data(model, data, settings.batch_size)
     check_columns(model, observations, settings.num_columns)
     fit = VariationalFit(

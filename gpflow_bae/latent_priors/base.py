@@ -16,6 +16,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
+from gpflow.functions import MeanFunction
 from gpflow.utilities import positive
 
 from ..base import LatentPosterior
@@ -86,6 +87,14 @@ class LatentProcess(gpflow.Module, ABC):
         """This prior with the random draws that it makes, if any, made from ``seed``."""
         return self
 
+    def centred(self, codes: TensorType, X: TensorType | None) -> TensorType:
+        """Codes [batch..., N, L] less the prior's mean at ``X``."""
+        return codes
+
+    def shifted(self, codes: TensorType, X: TensorType | None) -> TensorType:
+        """The inverse of :meth:`centred`."""
+        return codes
+
     @abstractmethod
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
         """Prior variance of each code; broadcasts to [batch..., N, L]."""
@@ -99,6 +108,21 @@ class LatentProcess(gpflow.Module, ABC):
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Noise-free latent function at ``Xnew`` given pseudo-observations at ``X``."""
+
+    def predict_full_cov(
+        self,
+        Xnew: TensorType,
+        X: TensorType | None,
+        mean: TensorType,
+        variance: TensorType,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """:meth:`predict` with covariances between points, [batch..., L, Nnew, Nnew].
+
+        :raises NotImplementedError: for a prior that does not offer them.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} has no covariances between points; set full_cov=False."
+        )
 
 
 class GaussianLatentPrior(LatentProcess):
@@ -136,6 +160,31 @@ class GaussianLatentPrior(LatentProcess):
         return self.condition(X, latents, tf.zeros_like(latents)).log_marginal
 
 
+def as_kernels(kernel: KernelLike) -> list[gpflow.kernels.Kernel]:
+    """A kernel for all channels, or one for each, as a list.
+
+    :raises TypeError: for what is no kernel, and for kernels that mix channels.
+    """
+    if isinstance(kernel, gpflow.kernels.SharedIndependent):
+        return [kernel.kernel]
+    if isinstance(kernel, gpflow.kernels.SeparateIndependent):
+        return list(kernel.kernels)
+    if isinstance(kernel, gpflow.kernels.MultioutputKernel):
+        raise TypeError(
+            f"kernel is a {type(kernel).__name__}, which mixes the latent channels; here channels "
+            "are independent, and it is the decoder that mixes them. Pass its latent kernels as a "
+            "list (kernel.latent_kernels), and let a first dense layer of the decoder, without "
+            "activation, do what its W does."
+        )
+    kernels = [kernel] if isinstance(kernel, gpflow.kernels.Kernel) else list(kernel)
+    for found in kernels:
+        if not isinstance(found, gpflow.kernels.Kernel):
+            raise TypeError(
+                f"kernel must be a GPflow kernel or a list of them, got {type(found).__name__}."
+            )
+    return kernels
+
+
 class KernelLatentPrior(LatentProcess):
     """Shared by the GP priors: kernels, code noise, and the channel layout."""
 
@@ -146,17 +195,20 @@ class KernelLatentPrior(LatentProcess):
         kernel: KernelLike,
         latent_dim: int,
         code_noise_variance: float | None = 1e-3,
+        mean_function: MeanFunction | None = None,
     ):
         """
-        :param kernel: one GPflow kernel for all channels, or a sequence of L kernels.
+        :param kernel: one GPflow kernel for all channels, a sequence of L kernels, or GPflow's
+            ``SharedIndependent`` or ``SeparateIndependent`` of such.
+        :param mean_function: of the codes, ``[..., N, D]`` to ``[..., N, L]`` (or 1 for all
+            channels), as in GPflow; None for zero.
         :param code_noise_variance: variance of the codes around the latent function (sigma^2 of
             the design page); sampled under LogNormal(log(value), 1) unless set not trainable.
             None where the codes are the latent function.
         """
         super().__init__(latent_dim)
-        if isinstance(kernel, gpflow.kernels.MultioutputKernel):
-            kernel = list(kernel.latent_kernels)
-        kernels = [kernel] if isinstance(kernel, gpflow.kernels.Kernel) else list(kernel)
+        kernels = as_kernels(kernel)
+        self.mean_function = mean_function
         if len(kernels) not in (1, latent_dim):
             raise ValueError(
                 f"kernel must be one kernel, or one for each of the {latent_dim} latent "
@@ -179,6 +231,12 @@ class KernelLatentPrior(LatentProcess):
                 gpflow.utilities.to_default_float(1.0),
             ),
         )
+
+    def centred(self, codes: TensorType, X: TensorType | None) -> TensorType:
+        return codes if self.mean_function is None else codes - self.mean_function(X)
+
+    def shifted(self, codes: TensorType, X: TensorType | None) -> TensorType:
+        return codes if self.mean_function is None else codes + self.mean_function(X)
 
     @property
     def code_noise(self) -> tf.Tensor:

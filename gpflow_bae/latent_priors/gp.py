@@ -39,14 +39,14 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
     )
     def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
         code, L = self._factor(X, variance)
-        target = channels_first(mean)[..., None]  # [..., L, N, 1]
+        target = channels_first(self.centred(mean, X))[..., None]  # [..., L, N, 1]
         alpha = tf.linalg.triangular_solve(L, target)
         # Standardised covariance: its columns give both moments without forming an inverse.
         V = tf.linalg.triangular_solve(L, tf.broadcast_to(code, tf.shape(L)))
         posterior_mean = tf.linalg.matmul(V, alpha, transpose_a=True)[..., 0]
         posterior_variance = tf.linalg.diag_part(code) - tf.reduce_sum(tf.square(V), axis=-2)
         return LatentPosterior(
-            channels_first(posterior_mean),
+            self.shifted(channels_first(posterior_mean), X),
             channels_first(posterior_variance),
             self._evidence(L, alpha),
         )
@@ -54,7 +54,7 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
     @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
     def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
         """Log density of the codes; one factorisation where channels and tasks share inputs."""
-        latents = tf.cast(latents, gpflow.default_float())
+        latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
         covariance = self._covariance(X)
         total = tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self._noise())
         L = cholesky(total, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
@@ -84,15 +84,30 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
             + 0.5 * LOG_2PI * size
         )
 
-    @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
-    def predict(
+    def _regress(
         self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean [..., Nnew, L], and V [..., L, N, Nnew]: covariances are the prior's less V^T V."""
         _, L = self._factor(X, variance)
         cross = self._cross_covariance(X, Xnew)  # [..., C, N, Nnew]
         shape = tf.concat([tf.shape(L)[:-1], tf.shape(cross)[-1:]], 0)
         V = tf.linalg.triangular_solve(L, tf.broadcast_to(cross, shape))
-        alpha = tf.linalg.triangular_solve(L, channels_first(mean)[..., None])
+        target = channels_first(self.centred(mean, X))
+        alpha = tf.linalg.triangular_solve(L, target[..., None])
         new_mean = tf.linalg.matmul(V, alpha, transpose_a=True)[..., 0]
+        return self.shifted(channels_first(new_mean), Xnew), V
+
+    @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
+    def predict(
+        self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        new_mean, V = self._regress(Xnew, X, mean, variance)
         new_variance = self._variances(Xnew) - tf.reduce_sum(tf.square(V), axis=-2)
-        return channels_first(new_mean), channels_first(new_variance)
+        return new_mean, channels_first(new_variance)
+
+    @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
+    def predict_full_cov(
+        self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        new_mean, V = self._regress(Xnew, X, mean, variance)
+        return new_mean, self._covariance(Xnew) - tf.linalg.matmul(V, V, transpose_a=True)

@@ -9,6 +9,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow import covariances
 from gpflow.base import Parameter, TensorType
+from gpflow.functions import MeanFunction
 
 from ..inducing_variables import as_inducing_points
 from ..linalg import cholesky
@@ -42,12 +43,13 @@ class InducingLatentPrior(KernelLatentPrior):
         inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
         latent_dim: int,
         code_noise_variance: float | None = 1e-3,
+        mean_function: MeanFunction | None = None,
     ):
         """
         :param inducing_variable: GPflow inducing points, or an array [M, D] (then they get a
             uniform prior over a box, see :func:`gpflow_bae.inducing_variables.uniform`).
         """
-        super().__init__(kernel, latent_dim, code_noise_variance)
+        super().__init__(kernel, latent_dim, code_noise_variance, mean_function)
         self.inducing_variable = as_inducing_points(inducing_variable)
 
     @property
@@ -131,7 +133,8 @@ class InducingLatentPrior(KernelLatentPrior):
         """
         features, left = self._features(X)
         noise = self._residual_noise(left) + channels_first(variance)
-        return self._regress(features, noise / point_scale, channels_first(mean))
+        target = channels_first(self.centred(mean, X))
+        return self._regress(features, noise / point_scale, target)
 
     @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
     def predict(
@@ -145,4 +148,20 @@ class InducingLatentPrior(KernelLatentPrior):
         lead = tf.broadcast_dynamic_shape(tf.shape(mean)[:-2], tf.shape(new_mean)[:-2])
         shape = tf.concat([lead, tf.shape(new_mean)[-2:]], 0)
         new_mean, new_variance = (tf.broadcast_to(v, shape) for v in (new_mean, new_variance))
-        return channels_first(new_mean), channels_first(new_variance)
+        return self.shifted(channels_first(new_mean), Xnew), channels_first(new_variance)
+
+    @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
+    def predict_full_cov(
+        self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        inducing = self.inducing_posterior(X, mean, variance)
+        new_mean, _ = self.predict(Xnew, X, mean, variance)
+        features, _ = self._features(Xnew)
+        covariance = self._covariance(Xnew)
+        covariance -= tf.linalg.matmul(features, features, transpose_a=True)
+        if inducing.factor is not None:
+            shape = tf.concat([tf.shape(inducing.factor)[:-1], tf.shape(features)[-1:]], 0)
+            features = tf.broadcast_to(features, shape)
+            solved = tf.linalg.triangular_solve(inducing.factor, features)
+            covariance += tf.linalg.matmul(solved, solved, transpose_a=True)
+        return new_mean, covariance

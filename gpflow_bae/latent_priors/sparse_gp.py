@@ -10,6 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
+from gpflow.functions import MeanFunction
 
 from ..base import LatentPosterior
 from .base import GaussianLatentPrior, KernelLike, channels_first
@@ -44,12 +45,13 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
         latent_dim: int,
         code_noise_variance: float | None = 1e-3,
         inducing_outputs: Literal["integrated", "sampled"] = "integrated",
+        mean_function: MeanFunction | None = None,
     ):
         """
         :param inducing_variable: GPflow inducing points, or an array [M, D] (then they get a
             uniform prior over a box, see :func:`gpflow_bae.inducing_variables.uniform`).
         """
-        super().__init__(kernel, inducing_variable, latent_dim, code_noise_variance)
+        super().__init__(kernel, inducing_variable, latent_dim, code_noise_variance, mean_function)
         if inducing_outputs not in ("integrated", "sampled"):
             raise ValueError(
                 f'inducing_outputs must be "integrated" or "sampled", got {inducing_outputs!r}.'
@@ -76,6 +78,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
         features, left = self._features(X)
         nu = tf.convert_to_tensor(self.whitened_inducing)
         mean = channels_first(tf.linalg.matvec(features, nu, transpose_a=True))
+        mean = self.shifted(mean, X)
         variance = channels_first(self._residual_noise(left))
         return mean, tf.broadcast_to(variance, tf.shape(mean))
 
@@ -90,7 +93,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
     def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
         features, left = self._features(X)
         own = self._residual_noise(left)  # what nu does not explain
-        target, pseudo_noise = channels_first(mean), channels_first(variance)
+        target, pseudo_noise = channels_first(self.centred(mean, X)), channels_first(variance)
         inducing = self._regress(features, own + pseudo_noise, target)
         explained = tf.linalg.matvec(features, inducing.mean, transpose_a=True)
         # Given nu the code mixes its own pseudo-observation with what the others explain.
@@ -100,7 +103,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
             inducing, features
         )
         return LatentPosterior(
-            channels_first(posterior_mean),
+            self.shifted(channels_first(posterior_mean), X),
             channels_first(posterior_variance),
             inducing.log_marginal,
         )
@@ -108,7 +111,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
     @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
     def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
         """FITC log density of the codes of each task."""
-        latents = tf.cast(latents, gpflow.default_float())
+        latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
         features, left = self._features(X)
         noise = self._residual_noise(left)
         return self._regress(features, noise, channels_first(latents)).log_marginal

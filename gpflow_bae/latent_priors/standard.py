@@ -52,3 +52,18 @@ class StandardNormal(GaussianLatentPrior):
         shape = tf.concat([tf.shape(mean)[:-2], [tf.shape(Xnew)[-2], self.latent_dim]], 0)
         zeros = tf.zeros(shape, gpflow.default_float())
         return zeros, tf.ones_like(zeros)
+
+    def predict_full_cov(
+        self,
+        Xnew: TensorType,
+        X: TensorType | None,
+        mean: TensorType,
+        variance: TensorType,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The prior's: an identity for each channel."""
+        new_mean, _ = self.predict(Xnew, X, mean, variance)
+        shape = tf.shape(new_mean)
+        eye = tf.eye(shape[-2], dtype=new_mean.dtype)
+        return new_mean, tf.broadcast_to(
+            eye, tf.concat([shape[:-2], [shape[-1], shape[-2], shape[-2]]], 0)
+        )

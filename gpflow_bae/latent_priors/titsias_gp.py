@@ -7,6 +7,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
+from gpflow.functions import MeanFunction
 
 from ..base import LatentPosterior
 from .base import KernelLike, channels_first
@@ -37,9 +38,10 @@ class TitsiasGP(InducingLatentPrior):
         kernel: KernelLike,
         inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
         latent_dim: int,
+        mean_function: MeanFunction | None = None,
     ):
         """Arguments as in :class:`SparseGP`."""
-        super().__init__(kernel, inducing_variable, latent_dim, code_noise_variance=None)
+        super().__init__(kernel, inducing_variable, latent_dim, None, mean_function)
 
     @property
     def splits_over_points(self) -> bool:
@@ -83,6 +85,7 @@ class TitsiasGP(InducingLatentPrior):
         """
         features, left = self._features(X)
         f_mean = channels_first(tf.linalg.matvec(features, inducing.mean, transpose_a=True))
+        f_mean = self.shifted(f_mean, X)
         f_variance = channels_first(left + self._spread(inducing, features))
         expected = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(f_mean)
         expected -= 0.5 * f_variance / variance

@@ -42,7 +42,8 @@ def set_default_kernel_priors(
     """Give a kernel's parameters the log-normal priors of Tran et al. (2023), where they have none.
 
     Lengthscales get LogNormal(log lengthscale, 1), variances LogNormal(log variance, 1). Existing
-    priors, and parameters that are not trainable, stay as they are.
+    priors, and parameters that are not trainable, stay as they are. Models that are sampled do this
+    with a copy of your kernel; variational models are fitted without priors unless there are some.
 
     :raises ValueError: for a trainable parameter of any other name without a prior.
     """
@@ -69,6 +70,7 @@ class Autoencoder(gpflow.Module):
     """
 
     condition_dim = 0  # features of the inputs that the decoder sees beside the codes
+    whitened_codes = False  # whether residuals of the codes are sampled in their place
 
     def __init__(
         self,
@@ -98,8 +100,6 @@ class Autoencoder(gpflow.Module):
                 f"encoder returns {guide.latent_dim} code channels, but the latent prior has "
                 f"latent_dim = {latent_dim}; change the width of the encoder's last layer."
             )
-        for kernel in latent_prior.kernels:
-            set_default_kernel_priors(kernel)
         self.latent_prior = latent_prior
         self.decoder = decoder
         self.likelihood = masked(likelihood)
@@ -116,6 +116,17 @@ class Autoencoder(gpflow.Module):
         return self.latent_prior.latent_dim
 
     @property
+    def kernel(self) -> gpflow.kernels.Kernel | list[gpflow.kernels.Kernel]:
+        """The kernel of the latent prior; a list where channels or layers have their own.
+
+        :raises AttributeError: for a prior without kernels.
+        """
+        kernels = list(self.latent_prior.kernels)
+        if not kernels:
+            raise AttributeError(f"{self.latent_prior_name} has no kernel.")
+        return kernels[0] if len(kernels) == 1 else kernels
+
+    @property
     def needs_inputs(self) -> bool:
         """Whether the prior over codes is one given inputs X."""
         return self.latent_prior.needs_inputs
@@ -124,6 +135,11 @@ class Autoencoder(gpflow.Module):
     def splits_over_points(self) -> bool:
         """Whether the points of a single task may be taken in minibatches."""
         return self.latent_prior.splits_over_points
+
+    @property
+    def splitting_advice(self) -> str:
+        """What to take instead where minibatches of points are wanted and cannot be."""
+        return 'take a prior that splits, as SGPBAE(..., inducing_outputs="sampled") has it'
 
     @property
     def latent_prior_name(self) -> str:
@@ -138,6 +154,20 @@ class Autoencoder(gpflow.Module):
     def decode(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
         """Likelihood parameters [batch..., N, P] at ``latents``; ``X`` matters to subclasses."""
         return self.decoder(latents)
+
+    def log_prob_of_draws(
+        self, X: TensorType | None, latents: TensorType, Y: TensorType, mask: TensorType | None
+    ) -> tf.Tensor:
+        """log p(Y_n | latents_n) of each row under each draw [draws, batch..., N], in nats.
+
+        :param latents: [draws, batch..., N, L].
+        :param Y, mask: [batch..., N, P], as the likelihood takes them.
+        """
+        F = self.decode(X, latents)
+        Y = tf.broadcast_to(Y, tf.shape(F))
+        mask = None if mask is None else tf.broadcast_to(mask, tf.shape(F))
+        log_prob = self.likelihood.masked_log_prob(F, Y, mask)
+        return tf.cast(log_prob, gpflow.default_float())
 
     @property
     def sampled(self) -> ParameterSet:

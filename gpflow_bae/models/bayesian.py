@@ -13,7 +13,7 @@ from ..encoders import StochasticEncoder
 from ..guides import ImplicitGuide
 from ..latent_priors import GaussianLatentPrior
 from ..latent_priors.base import LOG_2PI
-from .autoencoder import Autoencoder, LikelihoodLike, Network
+from .autoencoder import Autoencoder, LikelihoodLike, Network, set_default_kernel_priors
 
 __all__ = ["BayesianAutoencoder", "State"]
 
@@ -65,6 +65,7 @@ class BayesianAutoencoder(Autoencoder):
                 "whitened_codes needs a SparseGP latent prior with "
                 'inducing_outputs="sampled", or a DeepSparseGP; set it to False.'
             )
+        latent_prior = _with_kernel_priors(latent_prior)
         if not isinstance(encoder, gpflow.Module):
             encoder = StochasticEncoder(encoder)
         super().__init__(latent_prior, decoder, likelihood, ImplicitGuide(encoder))
@@ -106,3 +107,14 @@ class BayesianAutoencoder(Autoencoder):
         F = bound.decode(batch.X, latents)
         observed = tf.reduce_sum(bound.likelihood.masked_log_prob(F, batch.Y, batch.mask))
         return latent + tf.cast(observed, latent.dtype)
+
+
+def _with_kernel_priors(prior: GaussianLatentPrior) -> GaussianLatentPrior:
+    """The prior itself, or a copy in which every kernel parameter that is sampled has a prior."""
+    parameters = [p for kernel in prior.kernels for p in kernel.trainable_parameters]
+    if all(p.prior is not None for p in parameters):
+        return prior
+    prior = gpflow.utilities.deepcopy(prior)
+    for kernel in prior.kernels:
+        set_default_kernel_priors(kernel)
+    return prior

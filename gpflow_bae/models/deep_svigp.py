@@ -9,7 +9,7 @@ from gpflow.base import Parameter, TensorType
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..likelihoods import DecoderLikelihood, MaskedLikelihood
 from ..mcmc.noise import standard_noise
-from .autoencoder import LikelihoodLike, Network, as_decoder, set_default_kernel_priors
+from .autoencoder import LikelihoodLike, Network, as_decoder
 
 __all__ = ["DeepSVIGP"]
 
@@ -51,7 +51,6 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
                 f"decoder takes {decoder.latent_dim} inputs per point, but latent_dim is "
                 f"{latent_dim}; give the decoder's Input shape ({latent_dim},)."
             )
-        set_default_kernel_priors(kernel)
         super().__init__(
             kernel,
             DecoderLikelihood(decoder, likelihood, num_draws),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gpflow
 from gpflow.base import TensorType
+from gpflow.functions import MeanFunction
 
 from ..guides import MeanFieldGuide
 from ..latent_priors import GP, SparseGP, TitsiasGP
@@ -24,6 +25,8 @@ class GPVAE(VariationalAutoencoder):
         encoder: Network,
         likelihood: LikelihoodLike,
         latent_dim: int,
+        num_data: int | None = None,
+        mean_function: MeanFunction | None = None,
     ):
         """
         :param kernel: GPflow kernel over the inputs, or one for each latent channel.
@@ -31,9 +34,11 @@ class GPVAE(VariationalAutoencoder):
         :param encoder: built Keras model ``[rows, P] -> [rows, 2 L]`` (means, and logarithms of
             standard deviations), or a :class:`~gpflow_bae.encoders.GaussianEncoder`.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
+        :param num_data: see :class:`VariationalAutoencoder`.
+        :param mean_function: of the codes; a GPflow mean function.
         """
-        prior = GP(kernel, latent_dim, code_noise_variance=None)
-        super().__init__(prior, decoder, encoder, likelihood)
+        prior = GP(kernel, latent_dim, None, mean_function)
+        super().__init__(prior, decoder, encoder, likelihood, num_data)
 
 
 class SVGPVAE(VariationalAutoencoder):
@@ -52,10 +57,12 @@ class SVGPVAE(VariationalAutoencoder):
         encoder: Network,
         likelihood: LikelihoodLike,
         latent_dim: int,
+        num_data: int | None = None,
+        mean_function: MeanFunction | None = None,
     ):
         """Arguments as in :class:`GPVAE`, and ``inducing_variable`` as in GPflow (or [M, D])."""
-        prior = TitsiasGP(kernel, inducing_variable, latent_dim)
-        super().__init__(prior, decoder, encoder, likelihood)
+        prior = TitsiasGP(kernel, inducing_variable, latent_dim, mean_function)
+        super().__init__(prior, decoder, encoder, likelihood, num_data)
 
 
 class SGPVAE(SVGPVAE):

@@ -13,6 +13,7 @@ from gpflow.utilities import positive
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..latent_priors.base import LOG_2PI
 from ..mcmc.noise import standard_noise
+from .autoencoder import set_default_kernel_priors
 from .variational import VariationalAutoencoder
 
 __all__ = ["MeanFieldParameters"]
@@ -29,7 +30,8 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
 
     def __init__(self, model: VariationalAutoencoder, num_items: int, initial_scale: float = 1e-2):
         """
-        :param model: its present values are the initial means.
+        :param model: its present values are the initial means. Kernel parameters without a prior
+            get the default ones, as every parameter here needs a prior.
         :param num_items: tasks of the data (or points of a single task), of which a batch holds
             some: its share of the KL follows from it.
         :param initial_scale: every s_i at the start.
@@ -41,6 +43,8 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
                 "initial_scale and num_items must be positive, got "
                 f"{initial_scale} and {num_items}."
             )
+        for kernel in model.latent_prior.kernels:
+            set_default_kernel_priors(kernel)
         self.model, self.num_items = model, int(num_items)
         values = model.sampled.values()
         self.means = [gpflow.Parameter(v, dtype=v.dtype) for v in values]

@@ -7,6 +7,7 @@ from typing import Literal
 
 import gpflow
 from gpflow.base import TensorType
+from gpflow.functions import MeanFunction
 
 from ..latent_priors import GP, DeepSparseGP, SparseGP, StandardNormal
 from ..latent_priors.base import KernelLike
@@ -31,10 +32,12 @@ class SGPBAE(BayesianAutoencoder):
         code_noise_variance: float = 1e-3,
         inducing_outputs: Literal["integrated", "sampled"] = "integrated",
         whitened_codes: bool = False,
+        mean_function: MeanFunction | None = None,
     ):
         """
-        :param kernel: GPflow kernel over the inputs, or one per latent channel; parameters
-            without a prior get the paper's log-normal ones.
+        :param kernel: GPflow kernel over the inputs, or one per latent channel. Parameters
+            without a prior get the paper's log-normal ones, in a copy: yours stays as it is, and
+            the model's is :attr:`kernel`.
         :param inducing_variable: inducing inputs [M, D] or GPflow ``InducingPoints``.
         :param decoder: built Keras model ``[rows, L] -> [rows, P]`` (weights get N(0, 1) priors),
             or a :class:`~gpflow_bae.decoders.KerasDecoder` with priors of your own.
@@ -45,9 +48,16 @@ class SGPBAE(BayesianAutoencoder):
         :param inducing_outputs: "integrated" for many tasks with inducing outputs of their own,
             "sampled" for one long task taken in minibatches of points.
         :param whitened_codes: see :class:`~gpflow_bae.models.BayesianAutoencoder`.
+        :param mean_function: of the codes; a GPflow mean function, whose trainable parameters need
+            priors.
         """
         prior = SparseGP(
-            kernel, inducing_variable, latent_dim, code_noise_variance, inducing_outputs
+            kernel,
+            inducing_variable,
+            latent_dim,
+            code_noise_variance,
+            inducing_outputs,
+            mean_function,
         )
         super().__init__(prior, decoder, encoder, likelihood, whitened_codes)
 
@@ -101,9 +111,10 @@ class GPBAE(BayesianAutoencoder):
         likelihood: LikelihoodLike,
         latent_dim: int,
         code_noise_variance: float = 1e-3,
+        mean_function: MeanFunction | None = None,
     ):
         """Arguments as in :class:`SGPBAE`."""
-        prior = GP(kernel, latent_dim, code_noise_variance)
+        prior = GP(kernel, latent_dim, code_noise_variance, mean_function)
         super().__init__(prior, decoder, encoder, likelihood)
 
 

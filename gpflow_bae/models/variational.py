@@ -14,7 +14,8 @@ from ..base import Batch, LatentPosterior, Snapshot, VariationalModel, Variation
 from ..encoders import GaussianEncoder
 from ..guides import CodePosterior, Condition, ConditionalGuide, GaussianGuide
 from ..latent_priors import LatentProcess, StandardNormal
-from .autoencoder import Autoencoder, LikelihoodLike, Network
+from .autoencoder import LikelihoodLike, Network
+from .gpflow_interface import ExternalDataModel
 
 __all__ = ["CVAE", "VAE", "VariationalAutoencoder"]
 
@@ -24,7 +25,7 @@ def as_gaussian_encoder(encoder: Network) -> Any:
     return encoder if isinstance(encoder, gpflow.Module) else GaussianEncoder(encoder)
 
 
-class VariationalAutoencoder(Autoencoder, VariationalModel):
+class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     r"""An autoencoder with the bound of its guide's q(latents),
 
     .. math:: ELBO = E_q[\log p(Y | latents)] - KL[q(latents) || p(latents | X)] .
@@ -43,9 +44,12 @@ class VariationalAutoencoder(Autoencoder, VariationalModel):
         decoder: Network,
         encoder: Network,
         likelihood: LikelihoodLike,
+        num_data: int | None = None,
     ):
         """Other arguments as in :class:`Autoencoder`.
 
+        :param num_data: how many points (tasks, where data have an axis of tasks) there are in all;
+            needed for minibatches in a training loop of your own, as in GPflow's ``SVGP``.
         :param encoder: a Gaussian encoder, a built Keras model ``[rows, P] -> [rows, 2 L]`` (means,
             and logarithms of standard deviations), or a :class:`~gpflow_bae.guides.GaussianGuide`.
         """
@@ -53,16 +57,19 @@ class VariationalAutoencoder(Autoencoder, VariationalModel):
         if not isinstance(guide, GaussianGuide):
             guide = GaussianGuide(as_gaussian_encoder(encoder))
         super().__init__(latent_prior, decoder, likelihood, guide)
+        self.num_data = num_data
 
     @property
     def splits_over_points(self) -> bool:
         """Whether the points of a single task may be taken in minibatches."""
         return self.guide.splits_over_points(self.latent_prior)
 
+    splitting_advice = VariationalModel.splitting_advice
+
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:
-        """Parameters whose log prior density may join the bound."""
-        return self.sampled.parameters
+        """Parameters whose log prior density may join the bound: those that have a prior."""
+        return tuple(p for p in self.sampled.parameters if p.prior is not None)
 
     @property
     def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
@@ -111,10 +118,15 @@ class VAE(VariationalAutoencoder):
     """Variational autoencoder with a standard normal prior (Kingma and Welling 2014)."""
 
     def __init__(
-        self, decoder: Network, encoder: Network, likelihood: LikelihoodLike, latent_dim: int
+        self,
+        decoder: Network,
+        encoder: Network,
+        likelihood: LikelihoodLike,
+        latent_dim: int,
+        num_data: int | None = None,
     ):
         """Keras models are wrapped: the encoder has ``2 latent_dim`` outputs."""
-        super().__init__(StandardNormal(latent_dim), decoder, encoder, likelihood)
+        super().__init__(StandardNormal(latent_dim), decoder, encoder, likelihood, num_data)
 
 
 class CVAE(VariationalAutoencoder):

@@ -13,12 +13,12 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..data import Observations, prepare_data
+from ..data import Observations, as_inputs, prepare_data
 from ..models import Autoencoder
 from .bank import Bank
-from .base import BankPosterior
 from .conditionals import decode_draws, encoder_draws, latent_given_codes, latent_given_pseudo
-from .given import as_inputs, check_given
+from .function_predictions import FunctionPredictions, Given
+from .given import check_given
 from .lists import HISTORY, bank_of_lists
 from .predictions import LatentSamples, Prediction
 from .sample_loop import SampleLoop
@@ -26,7 +26,7 @@ from .sample_loop import SampleLoop
 __all__ = ["Posterior"]
 
 
-class Posterior(BankPosterior):
+class Posterior(FunctionPredictions):
     """Posterior samples of decoder, prior and encoder: each sample is consistent in itself.
 
     Predictions average over all samples of all chains, [C S] of them, chain after chain. Code space
@@ -164,12 +164,15 @@ class Posterior(BankPosterior):
     def latent_samples(
         self,
         Xnew: TensorType | None = None,
-        given: tuple[TensorType | None, TensorType] | None = None,
+        given: Given = None,
         *,
         num_draws: int = 16,
         seed: int = 0,
     ) -> LatentSamples:
-        """The latent function at ``Xnew``, for each posterior sample apart.
+        """The latent function at ``Xnew``, for each posterior sample apart: [S, T, N, L].
+
+        As everywhere here, the axis T is left out where neither the data (``given``, else those of
+        training) nor ``Xnew`` have one.
 
         The prior is conditioned on codes. Those of the training data were sampled with the
         parameters and are taken as they are. Of other data there are only the encoder's draws,
@@ -181,9 +184,18 @@ class Posterior(BankPosterior):
         :param num_draws: draws of a stochastic encoder for each point.
         :param seed: of those draws.
         """
+        found = self._latent_samples(Xnew, given, num_draws, seed)
+        if self._single(Xnew, given):
+            return LatentSamples(*(v[:, 0] for v in found))
+        return found
+
+    def _latent_samples(
+        self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int
+    ) -> LatentSamples:
+        """With the axis of tasks, always."""
         data = self._given(given)
         X, Y, _ = data
-        Xnew = None if Xnew is None else as_inputs(Xnew)
+        Xnew = None if Xnew is None else as_inputs(Xnew, self.data.X, "Xnew")
         latents = self.latents if given is None else None
         if latents is not None:
             latents = latents.astype(gpflow.default_float())
@@ -204,7 +216,7 @@ class Posterior(BankPosterior):
     def predict_latent(
         self,
         Xnew: TensorType | None = None,
-        given: tuple[TensorType | None, TensorType] | None = None,
+        given: Given = None,
         *,
         num_draws: int = 16,
         seed: int = 0,
@@ -218,21 +230,22 @@ class Posterior(BankPosterior):
     def predict(
         self,
         Xnew: TensorType | None = None,
-        given: tuple[TensorType | None, TensorType] | None = None,
+        given: Given = None,
         *,
         num_draws: int = 16,
         num_codes: int = 4,
         seed: int = 0,
     ) -> Prediction:
-        """Predicted observations: decoder noise and spread over samples and codes, apart.
+        """Predicted observations [T, N, P]: decoder noise and spread over samples and codes, apart.
 
         The code of a new input is the latent function there (:meth:`predict_latent`) plus code
         noise, as in the model's joint density.
 
         :param num_codes: draws of the codes from each sample's conditional.
         """
-        latents = self.latent_samples(Xnew, given, num_draws=num_draws, seed=seed)
-        X = self._given(given)[0] if Xnew is None else as_inputs(Xnew)
+        single = self._single(Xnew, given)
+        latents = self._latent_samples(Xnew, given, num_draws, seed)
+        X = self._given(given)[0] if Xnew is None else as_inputs(Xnew, self.data.X, "Xnew")
         shape = [*latents.mean.shape[1:3], self.data.Y.shape[-1]]
         sums = self._decode.sum(
             (self.parameters, self.encoder, tuple(latents), self._seeds(seed + 1)),
@@ -242,12 +255,13 @@ class Posterior(BankPosterior):
             add_code_noise=Xnew is not None,
         )
         mean, mean_square, noise = (total / self.num_samples for total in sums)
-        return Prediction(mean, noise, np.maximum(mean_square - np.square(mean), 0.0))
+        found = Prediction(mean, noise, np.maximum(mean_square - np.square(mean), 0.0))
+        return Prediction(*(v[0] for v in found)) if single else found
 
     def predict_y(
         self,
         Xnew: TensorType | None = None,
-        given: tuple[TensorType | None, TensorType] | None = None,
+        given: Given = None,
         **kwargs: Any,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Predictive mean and variance of the observations, [T, N, P]; see :meth:`predict`."""
@@ -263,17 +277,16 @@ class Posterior(BankPosterior):
     ) -> tuple[np.ndarray, np.ndarray]:
         """``Y`` with its NaN filled by predictive means, and standard deviations (0 elsewhere)."""
         prediction = self.reconstruct(Y, X, **kwargs)
-        observed = np.asarray(Y).reshape(prediction.mean.shape)
-        missing = np.isnan(observed)
-        filled = np.where(missing, prediction.mean, observed)
-        scale = np.where(missing, np.sqrt(prediction.variance), 0.0)
-        return filled.reshape(np.shape(Y)), scale.reshape(np.shape(Y))
+        missing = np.isnan(Y)
+        filled = np.where(missing, prediction.mean, Y)
+        return filled, np.where(missing, np.sqrt(prediction.variance), 0.0)
 
     def encode(self, Y: TensorType, *, num_draws: int = 16, seed: int = 0) -> np.ndarray:
         """Codes drawn by the encoders alone, without the prior: [S, num_draws, T, N, L]."""
+        single = np.ndim(Y) == 2
         _, Y, mask = self._given((self.X, Y), check_inputs=False)
         count = num_draws * int(np.prod(Y.shape[:-1])) * self.model.latent_dim
-        return self._draw.map(
+        draws = self._draw.map(
             (self.parameters, self.encoder, self._seeds(seed)),
             Y,
             mask,
@@ -281,6 +294,7 @@ class Posterior(BankPosterior):
             result_bytes=8 * count,
             num_draws=num_draws,
         )
+        return draws[:, :, 0] if single else draws
 
     def to_inference_data(self, include_decoder: bool = False) -> Any:
         """ArviZ ``InferenceData`` with chains as chains, so that R-hat and ESS come out of it.
@@ -298,15 +312,28 @@ class Posterior(BankPosterior):
     @classmethod
     def _restored(cls, model: Autoencoder, bank: Bank, arrays: dict[str, np.ndarray]) -> Posterior:
         stored = {name: arrays.get(name) for name in Observations._fields}
-        data = Observations(*(None if v is None else tf.constant(v) for v in stored.values()))
+        has_tasks = stored.pop("has_tasks")  # files of before it was there have none
+        X, Y, mask = (None if v is None else tf.constant(v) for v in stored.values())
+        data = Observations(X, Y, mask, True if has_tasks is None else bool(has_tasks))
         return cls(model, bank, data)
+
+    def _samples(self, given: Given, seed: int) -> tuple[Any, Any, Any, np.ndarray]:
+        known = []
+        if given is None and self.latents is not None:
+            known = [self.latents.astype(gpflow.default_float())]
+        return self.parameters, self.encoder, known, self._seeds(seed)
 
     def _seeds(self, seed: int) -> np.ndarray:
         """A seed for each sample, [C S, 2]."""
         return np.array([[seed, s] for s in range(self.num_samples)], np.int32)
 
+    def _single(self, Xnew: TensorType | None, given: Given) -> bool:
+        """Whether neither data nor ``Xnew`` have an axis of tasks."""
+        has_tasks = self.data.has_tasks if given is None else np.ndim(given[1]) == 3
+        return not has_tasks and (Xnew is None or np.ndim(Xnew) == 2)
+
     def _given(
-        self, given: tuple[TensorType | None, TensorType] | None, check_inputs: bool = True
+        self, given: Given, check_inputs: bool = True
     ) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
         """Inputs, observations with zeros where missing, and the mask (None where none are)."""
         training = self.data.X, tf.convert_to_tensor(self.data.Y), self.data.mask

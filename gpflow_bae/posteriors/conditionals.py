@@ -6,14 +6,26 @@ for the model's own, a seed), and then what all samples share.
 
 from __future__ import annotations
 
+from typing import Any
+
 import gpflow
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
+from ..models.gpflow_interface import gaussian_draws
 
-__all__ = ["decode_draws", "encoder_draws", "latent_given_codes", "latent_given_pseudo"]
+__all__ = [
+    "decode_draws",
+    "density_of_rows",
+    "encoder_draws",
+    "function_draw",
+    "function_second_moments",
+    "latent_given_codes",
+    "latent_given_pseudo",
+]
 
 
 @check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
@@ -52,6 +64,69 @@ def latent_given_codes(
     """Moments of the latent function at ``Xnew`` given codes [T, N, L] that are known."""
     prior = model.bind(values, seed=seed).latent_prior
     return prior.predict(Xnew, X, codes, tf.zeros_like(codes))
+
+
+def _function_given(
+    model: Autoencoder,
+    values: list[tf.Tensor],
+    encoder_values: list[tf.Tensor],
+    codes: list[tf.Tensor],
+    seed: tf.Tensor,
+    given: tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None],
+    Xnew: tf.Tensor | None,
+    *,
+    num_draws: int,
+    full_cov: bool,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The latent function at ``Xnew`` given codes that are known (one), or what is encoded."""
+    X, Y, mask = given
+    bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
+    if codes:
+        mean, variance = codes[0], tf.zeros_like(codes[0])
+    else:
+        mean, variance = bound.pseudo_observations(X, Y, seed, num_draws, mask)
+    predict = bound.latent_prior.predict_full_cov if full_cov else bound.latent_prior.predict
+    return predict(Xnew, X, mean, variance)
+
+
+def function_second_moments(
+    model: Autoencoder, *arguments: Any, num_draws: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Mean [T, N', L] of the latent function, and mean of its products [T, L, N', N']."""
+    mean, covariance = _function_given(model, *arguments, num_draws=num_draws, full_cov=True)
+    return mean, covariance + tf.einsum("tnl,tml->tlnm", mean, mean)
+
+
+def function_draw(model: Autoencoder, *arguments: Any, num_draws: int, full_cov: bool) -> tf.Tensor:
+    """One draw of the latent function [T, N', L]; arguments as of :func:`_function_given`."""
+    moments = _function_given(model, *arguments, num_draws=num_draws, full_cov=full_cov)
+    seed = tf.random.fold_in(arguments[3], 0xF, alg="philox")
+    return gaussian_draws(*moments, 1, full_cov, seed)[0]
+
+
+def density_of_rows(
+    model: Autoencoder,
+    values: list[tf.Tensor],
+    encoder_values: list[tf.Tensor],
+    moments: tuple[tf.Tensor, tf.Tensor],
+    seed: tf.Tensor,
+    X: tf.Tensor | None,
+    Y: tf.Tensor,
+    mask: tf.Tensor,
+    num_codes: int,
+    add_code_noise: bool,
+) -> tf.Tensor:
+    """log p(Y_n) [T, N'] of each row, averaged over draws of the codes.
+
+    :param moments: of the codes.
+    """
+    bound = model.bind(values, encoder_values or None)
+    mean, variance = moments
+    if add_code_noise:
+        variance += bound.latent_prior.code_noise
+    draws = gaussian_draws(mean, variance, num_codes, False, seed)
+    rows = bound.log_prob_of_draws(X, draws, Y, mask)
+    return tf.reduce_logsumexp(rows, 0) - np.log(num_codes)
 
 
 def decode_draws(

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..data import mask_missing
+from ..data import as_inputs, mask_missing
 from ..models import Autoencoder
 
-__all__ = ["as_inputs", "check_given"]
+__all__ = ["check_given"]
 
 # Inputs, observations with zeros where missing, and the mask (None where none are).
 _Data: TypeAlias = tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]
-
-
-def as_inputs(X: TensorType) -> tf.Tensor:
-    """Inputs [T or 1, N, D] from those or from [N, D]."""
-    X = tf.convert_to_tensor(X, dtype=gpflow.default_float())
-    return X[None] if X.shape.rank == 2 else X
 
 
 def check_given(
@@ -51,7 +44,7 @@ def check_given(
         raise ValueError(
             f"{model.latent_prior_name} is a prior over inputs: X is needed beside Y, got None."
         )
-    X = None if X is None else as_inputs(X)
+    X = None if X is None else as_inputs(X, training[0])
     if X is not None and check_inputs and X.shape[-2] != Y.shape[-2]:
         raise ValueError(
             f"X and Y must have the same number of points, got {X.shape[-2]} and {Y.shape[-2]}."

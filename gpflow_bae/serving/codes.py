@@ -155,6 +155,7 @@ def prior_codes(
         new_mean = tf.linalg.matvec(features, mean, transpose_a=True)
         variance = left + prior._spread(inducing, features)
         mean, variance = (tf.linalg.matrix_transpose(v) for v in (new_mean, variance))
+        mean = prior.shifted(mean, x)
         return mean, variance + prior.code_noise
     unknown = tf.zeros(tf.stack([tf.shape(x)[0], model.latent_dim]), x.dtype)
     unknown = tf.ensure_shape(unknown, [None, model.latent_dim])

@@ -134,7 +134,7 @@ def test_a_batch_size_out_of_range_is_refused(batch_size: int) -> None:
 @pytest.mark.parametrize("kind", ["sgp_bae", "gp_bae"])
 def test_minibatches_of_points_need_a_density_that_splits(kind: str) -> None:
     """Integrated inducing outputs, and the exact GP, couple all points of a task."""
-    with pytest.raises(ValueError, match="does not split over the points of a single task"):
+    with pytest.raises(ValueError, match="cannot take the points of a single task in minibatches"):
         prepare_data(model(kind), (X[0], Y[0]), batch_size=2)
     # These do split: sampled inducing outputs, no inputs at all.
     prepare_data(model(inducing_outputs="sampled"), (X[0], Y[0]), batch_size=2)
@@ -144,9 +144,9 @@ def test_minibatches_of_points_need_a_density_that_splits(kind: str) -> None:
 def test_nll_needs_an_encoder_with_a_density() -> None:
     settings = inference.AmortizedSettings(encoder_loss="nll")
     with pytest.raises(ValueError, match='StochasticEncoder has none; use "energy"'):
-        inference.sample_amortized(model(), (X, Y), settings, progress=False)
+        inference.sample_amortized(model(), (X, Y), settings, progress=False, warm_start=None)
 
 
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(ValueError, match=r'The presets are "quick" and "paper", got \'slow\''):
-        inference.sample_amortized(model(), (X, Y), "slow", progress=False)
+        inference.sample_amortized(model(), (X, Y), "slow", progress=False, warm_start=None)

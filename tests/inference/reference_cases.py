@@ -45,8 +45,11 @@ def observations(num_tasks: int, num_points: int, holes: bool = False) -> tuple[
 Z = np.array([[0.2], [1.4], [2.7]])
 
 
-def kernel() -> gpflow.kernels.Kernel:
-    return gpflow.kernels.SquaredExponential(variance=0.5, lengthscales=0.9)
+def kernel(priors: bool = True) -> gpflow.kernels.Kernel:
+    made = gpflow.kernels.SquaredExponential(variance=0.5, lengthscales=0.9)
+    if priors:
+        models.set_default_kernel_priors(made)
+    return made
 
 
 def amortized(**overrides: object) -> inference.AmortizedSettings:
@@ -76,6 +79,7 @@ def bank(posterior: object) -> Results:
 
 
 def sampled(*arguments: object, noise: str = "gaussian", **options: object) -> Results:
+    options.setdefault("warm_start", None)
     options["sampler"] = mcmc.adaptive_sghmc.build(step_size=0.01, noise=noise)
     return bank(inference.sample_amortized(*arguments, progress=False, **options))
 
@@ -175,7 +179,11 @@ def gplvm() -> Results:
     keras.utils.set_random_seed(0)  # of the flow's parameters
     encoder = encoders.FreeFormEncoder(1, 12, L, rng.standard_normal((1, 12, L)), 0.1)
     model = models.FlowGPLVM(
-        encoder, kernel(), rng.standard_normal((4, L)), gpflow.likelihoods.Gaussian(0.1), P
+        encoder,
+        kernel(priors=False),
+        rng.standard_normal((4, L)),
+        gpflow.likelihoods.Gaussian(0.1),
+        P,
     )
     settings = inference.VariationalSettings(
         num_steps=50, batch_size=5, num_columns=3, row_learning_rate=1e-2

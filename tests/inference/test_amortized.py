@@ -135,7 +135,9 @@ def test_a_run_traces_its_round_once(
     monkeypatch.setattr(sampling, "AmortizedSampling", Recorded)
     batches = {"batch_size": 2, "steps_per_batch": steps_per_batch}
     settings = dataclasses.replace(SETTINGS, codes=codes, **batches)
-    posterior = inference.sample_amortized(sgp_bae(), random_data(4, 5), settings, progress=False)
+    posterior = inference.sample_amortized(
+        sgp_bae(), random_data(4, 5), settings, progress=False, warm_start=None
+    )
     assert len(posterior.history) == settings.num_rounds == 8
     assert [r.tracing_count for r in rounds] == [1]
 

@@ -78,7 +78,7 @@ def test_a_minibatch_counts_for_all() -> None:
     parts = [
         compiled.bound(values, weights, data.gather(tf.constant([t])), seed)[1] for t in range(T)
     ]
-    whole = model.elbo(data.gather(None), seed)
+    whole = model.batch_elbo(data.gather(None), seed)
     np.testing.assert_allclose(np.mean(parts), whole, rtol=1e-2)
 
 
@@ -101,7 +101,7 @@ def test_parameters_follow_their_exact_posterior() -> None:
     )
     sampler = mcmc.adaptive_sghmc.build(step_size=0.1, momentum_decay=0.2)
     posterior = inference.sample_amortized(
-        model, (X, Y), settings, sampler=sampler, seed=3, progress=False
+        model, (X, Y), settings, sampler=sampler, seed=3, progress=False, warm_start=None
     )
     assert posterior.latents is None
     (samples,) = posterior.parameters
@@ -125,7 +125,7 @@ def test_the_encoder_climbs_the_bound() -> None:
     )
     cold = mcmc.adaptive_sghmc.build(temperature=0.0)
     posterior = inference.sample_amortized(
-        gp_vae(), random_data(), settings, sampler=cold, progress=False
+        gp_vae(), random_data(), settings, sampler=cold, progress=False, warm_start=None
     )
     losses = posterior.history[:, 2]
     assert losses[-1] < losses[0] - 0.1
@@ -135,11 +135,18 @@ def test_the_encoder_climbs_the_bound() -> None:
 def test_a_resumed_chain_is_the_same(tmp_path) -> None:
     """Bit by bit: samples and encoder of a chain that stopped and went on."""
     settings = dataclasses.replace(SETTINGS, burnin=4, num_samples=2, thinning=4)
-    whole = inference.sample_amortized(gp_vae(), random_data(), settings, progress=False)
+    whole = inference.sample_amortized(
+        gp_vae(), random_data(), settings, progress=False, warm_start=None
+    )
     for options in ({"max_samples": 1}, {"resume": True}):
         keras.utils.set_random_seed(0)
         parts = inference.sample_amortized(
-            gp_vae(), random_data(), settings, out_dir=tmp_path / "c", progress=False, **options
+            gp_vae(),
+            random_data(),
+            settings,
+            out_dir=tmp_path / "c",
+            progress=False,
+            **({"warm_start": None} | options),
         )
     for a, b in zip(
         whole.parameters + whole.encoder, parts.parameters + parts.encoder, strict=True

@@ -47,7 +47,12 @@ def sample(
 ) -> gpflow_bae.Posterior:
     settings = dataclasses.replace(settings, batch_size=4, steps_per_batch=2)
     return inference.sample_amortized(
-        seeded_model(), random_data(1, 9), settings, seed=seed, progress=False, **options
+        seeded_model(),
+        random_data(1, 9),
+        settings,
+        seed=seed,
+        progress=False,
+        **({"warm_start": None} | options),
     )
 
 
@@ -135,7 +140,7 @@ def test_one_trace_for_a_cyclical_step_size(monkeypatch: pytest.MonkeyPatch) -> 
     cycle = schedules.cyclical(6, 1e-4)
     sampler = mcmc.sgld.build(step_size=cycle.step_size, temperature=cycle.temperature)
     posterior = inference.sample_amortized(
-        seeded_model(), random_data(1, 9), SHORT, sampler=sampler, progress=False
+        seeded_model(), random_data(1, 9), SHORT, sampler=sampler, progress=False, warm_start=None
     )
     assert [algorithm.tracing_count for algorithm in made] == [1]
     assert np.isfinite(posterior.latents).all()
@@ -159,7 +164,7 @@ def test_settings_are_not_in_the_trace() -> None:
 def test_chains_and_starts_that_do_not_fit() -> None:
     data = random_data(1, 9)
     with pytest.raises(ValueError, match="num_chains must be at least 1, got 0"):
-        inference.sample_amortized(seeded_model(), data, SHORT, num_chains=0)
+        inference.sample_amortized(seeded_model(), data, SHORT, num_chains=0, warm_start=None)
     with pytest.raises(ValueError, match="2 starts for num_chains=3 chains"):
         inference.sample_amortized(
             seeded_model(), data, SHORT, num_chains=3, warm_start=[start(), start()]
@@ -176,7 +181,11 @@ def test_calibrated_samplers_are_refused_where_they_would_be_wrong() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             inference.sample_amortized(
-                seeded_model(), data, dataclasses.replace(SHORT, **changes), sampler=langevin
+                seeded_model(),
+                data,
+                dataclasses.replace(SHORT, **changes),
+                sampler=langevin,
+                warm_start=None,
             )
     kernels = [gpflow.kernels.SquaredExponential() for _ in range(2)]
     Z = np.linspace(-2.0, 2.0, 3)[:, None]
@@ -184,11 +193,12 @@ def test_calibrated_samplers_are_refused_where_they_would_be_wrong() -> None:
         kernels, [Z, Z], network(L, P), network(2 * P, L), likelihoods.Gaussian(0.3), L
     )
     with pytest.raises(ValueError, match="DeepSparseGP estimates its own with fresh draws"):
-        inference.sample_amortized(deep, data, SHORT, sampler=langevin)
+        inference.sample_amortized(deep, data, SHORT, sampler=langevin, warm_start=None)
     with pytest.raises(ValueError, match="point_estimates need a sampler with a temperature"):
         inference.sample_amortized(
             seeded_model(),
             data,
             dataclasses.replace(SHORT, point_estimates=(".decoder",)),
             sampler=mcmc.sgnht.build(),
+            warm_start=None,
         )

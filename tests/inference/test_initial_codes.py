@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import gpflow
 import keras
 import numpy as np
@@ -185,10 +187,11 @@ def test_a_chain_starts_where_the_warm_start_ends() -> None:
 def test_a_warm_start_under_another_prior_trains_what_the_two_share() -> None:
     X, Y, _ = slow_and_fast()
     L = 2
-    sparse = latent_priors.SparseGP(gpflow.kernels.SquaredExponential(), X[0, ::5], latent_dim=L)
+    kernel = gpflow.kernels.SquaredExponential()
+    model = model_for(latent_priors.SparseGP(kernel, X[0, ::5], latent_dim=L))
+    sparse = model.latent_prior  # with a copy of the kernel, which has priors
     exact = latent_priors.GP(sparse.kernels, L)
     exact.code_noise_variance = sparse.code_noise_variance
-    model = model_for(sparse)
     before = {k: v.numpy() for k, v in gpflow.utilities.parameter_dict(sparse).items()}
     warm_start = inference.WarmStart(
         encoders.GaussianEncoder(keras.Sequential([keras.Input((P,)), keras.layers.Dense(2 * L)])),
@@ -203,6 +206,9 @@ def test_a_warm_start_under_another_prior_trains_what_the_two_share() -> None:
         # Its own inducing inputs are no business of the exact prior's.
         assert np.array_equal(value, after[path]) == path.endswith(".Z"), path
     assert warm_start.describe()["latent_prior"] == "GP"
+    stranger = dataclasses.replace(warm_start, latent_prior=latent_priors.GP(kernel, L))
+    with pytest.raises(ValueError, match="shares no kernel with the model"):
+        stranger.run(model, prepare_data(model, (X, Y)), seed=0, progress=False)
 
 
 @pytest.mark.parametrize("deep", [False, True])
@@ -226,12 +232,14 @@ def test_a_warm_start_under_fewer_inducing_points_moves_all_of_the_chain_s(deep:
     gpflow.set_trainable(sparse.inducing_variable, False)
     with_one_prior = model_for(prior)
     model = models.BayesianAutoencoder(
-        prior,
+        with_one_prior.latent_prior,
         with_one_prior.decoder,
         with_one_prior.encoder,
         with_one_prior.likelihood,
         whitened_codes=True,
     )
+    sparse = model.latent_prior.last_layer if deep else model.latent_prior
+    (kernel,) = sparse.kernels  # a copy that has priors
     gaussian = encoders.GaussianEncoder(
         keras.Sequential([keras.Input((P,)), keras.layers.Dense(2)])
     )

@@ -66,7 +66,7 @@ def test_a_stochastic_partial_encoder_in_sampling() -> None:
         codes="encoder",
     )
     posterior = inference.sample_amortized(
-        model, (X, Y), settings, jit_compile=False, progress=False
+        model, (X, Y), settings, jit_compile=False, progress=False, warm_start=None
     )
     assert all(np.any(w.numpy() != b) for w, b in zip(encoder.weights, before, strict=True))
     filled, scale = posterior.impute(Y, X, num_draws=3)

@@ -107,7 +107,7 @@ def test_a_round_moves_what_it_saw(sampler: str, model: str) -> None:
 @pytest.mark.parametrize("sampler", [mcmc.sghmc, mcmc.sghmc.build, 0.01])
 def test_what_is_no_sampler_is_refused(sampler: Any) -> None:
     with pytest.raises(TypeError, match=r"sampler must be a SamplingAlgorithm, .*build\(step_size"):
-        inference.sample_amortized(sgp_bae(), random_data(2, 3), sampler=sampler)
+        inference.sample_amortized(sgp_bae(), random_data(2, 3), sampler=sampler, warm_start=None)
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
@@ -128,7 +128,7 @@ def test_codes_have_their_exact_posterior(sampler: str) -> None:
     )
     data = (linear.X, linear.observations())
     posterior = inference.sample_amortized(
-        model, data, settings, sampler=SAMPLERS[sampler](), seed=1, progress=False
+        model, data, settings, sampler=SAMPLERS[sampler](), seed=1, progress=False, warm_start=None
     )
     covariance = linear.kernel_matrix(linear.X, linear.X) + linear.CODE_NOISE * np.eye(8)
     mean, variance = linear.exact(covariance, np.diag(covariance))
@@ -144,7 +144,13 @@ def test_all_weights_of_a_tempered_autoencoder() -> None:
     built, data, batches = cases()["TemperedBAE"]()
     settings = dataclasses.replace(FEW, burnin=2, num_samples=3, thinning=2, **batches)
     posterior = inference.sample_amortized(
-        built, data, settings, sampler=SAMPLERS["sgld"](), num_chains=2, progress=False
+        built,
+        data,
+        settings,
+        sampler=SAMPLERS["sgld"](),
+        num_chains=2,
+        progress=False,
+        warm_start=None,
     )
     assert (posterior.bank.num_chains, posterior.bank.num_samples) == (2, 3)
     assert posterior.reconstruct(data[1]).mean.shape == data[1].shape

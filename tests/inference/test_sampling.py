@@ -86,7 +86,12 @@ def sample(
     settings = dataclasses.replace(settings, batch_size=batch_size)
     arguments: dict[str, Any] = {"seed": 7, "checkpoint_every": CHECKPOINT_EVERY} | kwargs
     return inference.sample_amortized(
-        ball_model(), ball(), settings, out_dir=out_dir, progress=False, **arguments
+        ball_model(),
+        ball(),
+        settings,
+        out_dir=out_dir,
+        progress=False,
+        **({"warm_start": None} | arguments),
     )
 
 
@@ -202,7 +207,7 @@ def test_a_folder_with_a_run_is_not_overwritten(
     X, Y = ball()
     other = {"sampler": adaptive(0.125), "seed": 7, "out_dir": folder, "resume": True}
     with pytest.raises(ValueError, match=r"data: .*step_size.: 0\.005.* there, .*0\.125.* now"):
-        inference.sample_amortized(ball_model(), (X[:3], Y[:3]), ROUNDS, **other)
+        inference.sample_amortized(ball_model(), (X[:3], Y[:3]), ROUNDS, warm_start=None, **other)
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before
 
 
@@ -241,6 +246,7 @@ def test_divergence_keeps_the_last_good_round(tmp_path: pathlib.Path) -> None:
             checkpoint_every=1000,
             progress=False,
             callback=lambda number, _: good.append(number),
+            warm_start=None,
         )
     assert good == [1, 2]
     message = str(error.value)
@@ -268,7 +274,7 @@ def test_divergence_names_the_quantity(sampled: str, named: str, tmp_path: pathl
     options = {"sampler": adaptive(step_size), "out_dir": tmp_path, "progress": False}
     Y = np.random.default_rng(0).standard_normal((1, 5, 1))
     with pytest.raises(FloatingPointError, match=f"in round 1: {named} non-finite"):
-        inference.sample_amortized(model, (None, Y), settings, **options)
+        inference.sample_amortized(model, (None, Y), settings, **({"warm_start": None} | options))
     assert_checkpoint_is_good(tmp_path, 0)
 
 
@@ -306,7 +312,7 @@ def test_negative_variance_of_equation_17_is_refused(burnin: int, tmp_path: path
     options = {"sampler": sampler, "out_dir": tmp_path, "progress": False}
     Y = np.random.default_rng(0).standard_normal((1, 5, 1))
     with pytest.raises(ValueError, match="the largest valid step_size is") as error:
-        inference.sample_amortized(model, (None, Y), settings, **options)
+        inference.sample_amortized(model, (None, Y), settings, **({"warm_start": None} | options))
     largest = float(str(error.value).split("the largest valid step_size is ")[1].split()[0])
     if burnin == 0:
         np.testing.assert_allclose(largest, np.sqrt(2 * 0.05), rtol=1e-5)
@@ -323,7 +329,7 @@ def test_a_valid_step_size_with_equation_17_runs() -> None:
     sampler = adaptive(step_size=0.31, subtract_gradient_noise=True)
     Y = np.random.default_rng(0).standard_normal((1, 5, 1))
     posterior = inference.sample_amortized(
-        model, (None, Y), settings, sampler=sampler, progress=False
+        model, (None, Y), settings, sampler=sampler, progress=False, warm_start=None
     )
     assert np.isfinite(posterior.latents).all()
 

@@ -58,7 +58,7 @@ def spread_and_mean_error(encoder_loss: str) -> tuple[float, float]:
     )
     sampler = mcmc.adaptive_sghmc.build(step_size=0.2, momentum_decay=0.4)
     posterior = inference.sample_amortized(
-        model, (None, Y), settings, sampler=sampler, seed=1, progress=False
+        model, (None, Y), settings, sampler=sampler, seed=1, progress=False, warm_start=None
     )
     draws = posterior.encode(Y, num_draws=64)[:, :, 0, :, 0]  # [S, draws, N]
     within = draws.var(axis=1, ddof=1).mean()

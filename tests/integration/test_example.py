@@ -52,7 +52,7 @@ def test_first_script(capsys: pytest.CaptureFixture[str]) -> None:
         num_sampler_steps=3, num_encoder_steps=2, burnin=6, num_samples=2, thinning=3
     )
     posterior = gpflow_bae.inference.sample_amortized(
-        model, (videos.X, videos.Y), settings, seed=0, progress=False
+        model, (videos.X, videos.Y), settings, seed=0, progress=False, warm_start=None
     )
     X_new = np.linspace(0.0, 5.0, 11)[:, None]
     latent_mean, latent_var = posterior.predict_latent(X_new)

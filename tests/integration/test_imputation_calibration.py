@@ -90,7 +90,13 @@ def test_sampled_codes_cover_as_they_should(scale: float, expected: bool) -> Non
     settings = inference.AmortizedSettings(burnin=300, num_samples=40, thinning=50)
     sampler = mcmc.adaptive_sghmc.build(step_size=0.05, momentum_decay=0.1)
     posterior = inference.sample_amortized(
-        model, (X, np.where(seen, Y, np.nan)), settings, sampler=sampler, seed=0, progress=False
+        model,
+        (X, np.where(seen, Y, np.nan)),
+        settings,
+        sampler=sampler,
+        seed=0,
+        progress=False,
+        warm_start=None,
     )
     found = coverage(posterior, Y, seen, num_codes=4)
     # 860 cells of 60 tasks, four independent ones each: a standard error of 0.019.

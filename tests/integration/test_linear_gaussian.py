@@ -48,7 +48,7 @@ def posterior() -> posteriors.Posterior:
     )
     sampler = mcmc.adaptive_sghmc.build(step_size=0.15, momentum_decay=0.25)
     return inference.sample_amortized(
-        model, (X, observations()), settings, sampler=sampler, progress=False
+        model, (X, observations()), settings, sampler=sampler, progress=False, warm_start=None
     )
 
 

@@ -70,7 +70,12 @@ def _data() -> tuple[np.ndarray, np.ndarray]:
 
 def _sample(model: models.BayesianAutoencoder, **kwargs: Any) -> Posterior:
     return inference.sample_amortized(
-        model, _data(), kwargs.pop("settings", SETTINGS), seed=3, progress=False, **kwargs
+        model,
+        _data(),
+        kwargs.pop("settings", SETTINGS),
+        seed=3,
+        progress=False,
+        **({"warm_start": None} | kwargs),
     )
 
 
@@ -258,5 +263,9 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match="for one long task; got codes of 4 tasks"):
         X, Y = (np.tile(v, (4, 1, 1)) for v in _data())
         inference.sample_amortized(
-            _model(), (X, Y), dataclasses.replace(SETTINGS, batch_size=None), progress=False
+            _model(),
+            (X, Y),
+            dataclasses.replace(SETTINGS, batch_size=None),
+            progress=False,
+            warm_start=None,
         )

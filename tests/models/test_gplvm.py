@@ -73,16 +73,16 @@ def test_the_bound_with_optimal_inducing_outputs_is_that_of_gpflow() -> None:
     first, second = model.decoder.expected_features(mean, variance)
     data = prepare_data(model, (None, Y))
     batch = data.gather(None)
-    before = float(model.elbo(batch, SEED))
+    before = float(model.batch_elbo(batch, SEED))
     model.decoder.assign_optimal(first, second, Y, model.likelihood.variance)
-    values = [float(model.elbo(batch, tf.constant([0, i]))) for i in range(40)]
+    values = [float(model.batch_elbo(batch, tf.constant([0, i]))) for i in range(40)]
     error = np.std(values) / np.sqrt(len(values))
     expected = float(reference.elbo())
     assert before < expected - 10.0
     assert abs(np.mean(values) - expected) < 4.0 * error + 1e-3
     # q(v) away from the optimum: never above
     model.decoder.q_mu.assign_add(0.05 * rng.standard_normal((M, P)))
-    moved = [float(model.elbo(batch, tf.constant([0, i]))) for i in range(40)]
+    moved = [float(model.batch_elbo(batch, tf.constant([0, i]))) for i in range(40)]
     assert np.mean(moved) < expected
 
 
@@ -92,13 +92,13 @@ def test_rows_and_columns_in_minibatches_add_up_to_the_whole(q_diag: bool) -> No
     Y = make_data(missing=0.3)
     model = make_model(q_diag=q_diag)
     data = prepare_data(model, (None, Y))
-    whole = float(model.elbo(data.gather(None), SEED))
+    whole = float(model.batch_elbo(data.gather(None), SEED))
     row_parts = np.random.default_rng(0).permutation(N).reshape(3, -1)
     parts = []
     for rows in row_parts:
         for column in range(P):
             batch = data.gather(tf.constant(rows, tf.int32), tf.constant([column]))
-            parts.append(3.0 * float(model.elbo(batch, SEED)))
+            parts.append(3.0 * float(model.batch_elbo(batch, SEED)))
     np.testing.assert_allclose(np.mean(parts), whole, rtol=1e-10)
     assert np.std(parts) > 1.0
 
@@ -112,13 +112,13 @@ def test_triplets_are_the_table_with_holes(q_diag: bool) -> None:
     shuffled = np.random.default_rng(1).permutation(len(rows))
     triplets = (rows[shuffled], columns[shuffled], Y[rows, columns][shuffled])
     table = SparseTable(*triplets)
-    expected = float(model.elbo(dense, SEED))
+    expected = float(model.batch_elbo(dense, SEED))
     np.testing.assert_allclose(
-        float(model.elbo(table.gather(None), SEED)), expected, rtol=1e-6
+        float(model.batch_elbo(table.gather(None), SEED)), expected, rtol=1e-6
     )  # observations are float32
     # Two entries a row, from a random start: the average over starts is the whole.
     short = SparseTable(*triplets, max_entries=2)
-    bound = tf.function(lambda seed: model.elbo(short.gather(None, seed=seed), SEED))
+    bound = tf.function(lambda seed: model.batch_elbo(short.gather(None, seed=seed), SEED))
     values = [float(bound(tf.constant([5, i]))) for i in range(400)]
     error = np.std(values) / np.sqrt(len(values))
     assert abs(np.mean(values) - expected) < 4.0 * error
@@ -134,7 +134,7 @@ def test_a_missing_cell_is_a_deleted_one() -> None:
     results = []
     for each in (data, other):
         with tf.GradientTape() as tape:
-            value = model.elbo(each.gather(None), SEED)
+            value = model.batch_elbo(each.gather(None), SEED)
         gradients = tape.gradient(
             value, model.trainable_variables, unconnected_gradients=tf.UnconnectedGradients.ZERO
         )

@@ -156,7 +156,7 @@ def test_posterior_and_bound_by_dense_algebra(kind: str) -> None:
     F = model.decoder(expected[0] + np.sqrt(expected[1]) * noise).numpy()
     densities = -0.5 * (np.log(2 * np.pi * NOISE) + np.square(Y - F) / NOISE)
     elbo = np.nansum(densities) - divergence
-    np.testing.assert_allclose(model.elbo(batch, SEED), elbo, atol=1e-4)
+    np.testing.assert_allclose(model.batch_elbo(batch, SEED), elbo, atol=1e-4)
 
 
 def _models(encoder: GaussianEncoder) -> dict[str, VariationalAutoencoder]:
@@ -222,7 +222,9 @@ def test_sgpvae_with_all_inputs_as_inducing_points_is_the_gpvae() -> None:
     parts = _parts(_encoder("indexnet"))
     sparse, exact = SGPVAE(_kernel(), X[0], **parts), GPVAE(_kernel(), **parts)
     batch = _batch(X, Y)
-    np.testing.assert_allclose(sparse.elbo(batch, SEED), exact.elbo(batch, SEED), rtol=1e-5)
+    np.testing.assert_allclose(
+        sparse.batch_elbo(batch, SEED), exact.batch_elbo(batch, SEED), rtol=1e-5
+    )
 
 
 def test_more_inducing_points_never_lower_the_collapsed_bound() -> None:
@@ -319,7 +321,7 @@ def test_minibatches_are_of_tasks() -> None:
     X, Y = _data()
     model = SGPVAE(_kernel(), Z, **_parts(_encoder("zeros")))
     assert prepare_data(model, (X, Y), batch_size=2).num_items == T
-    with pytest.raises(ValueError, match="does not split over the points of a single task"):
+    with pytest.raises(ValueError, match="cannot take the points of a single task in minibatches"):
         prepare_data(model, (X[:1], Y[:1]), batch_size=2)
 
 

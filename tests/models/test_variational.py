@@ -61,7 +61,7 @@ def test_vae_equals_its_closed_form() -> None:
     rng = np.random.default_rng(0)
     mask = rng.uniform(size=(T, N, P)) < 0.7
     Y = np.where(mask, rng.normal(size=(T, N, P)), 0.0)
-    elbo = model.elbo(Batch(None, tf.constant(Y), tf.constant(mask)), tf.constant([1, 2]))
+    elbo = model.batch_elbo(Batch(None, tf.constant(Y), tf.constant(mask)), tf.constant([1, 2]))
     mean, variance = encoder(Y)
     q = tfd.Normal(mean / (1 + variance), tf.sqrt(variance / (1 + variance)))
     kl = tf.reduce_sum(q.kl_divergence(tfd.Normal(tf.constant(0.0, tf.float64), 1.0)))
@@ -82,7 +82,7 @@ def test_vae_draws_come_from_q() -> None:
     encoder = GaussianEncoder(_tanh(P, 2))
     model = VAE(_Spy(_tanh(1, P)), encoder, Gaussian(NOISE), latent_dim=1)
     Y = tf.zeros((4000, 1, P), tf.float64)  # as many tasks as seeds: each has noise of its own
-    model.elbo(Batch(None, Y, None), tf.constant([1, 2]))
+    model.batch_elbo(Batch(None, Y, None), tf.constant([1, 2]))
     q = model.posterior(None, Y)
     standardised = ((model.decoder.seen - q.mean) / tf.sqrt(q.variance)).numpy()
     np.testing.assert_allclose(standardised.mean(), 0.0, atol=0.08)
@@ -141,7 +141,9 @@ def test_elbo_is_the_log_evidence_minus_the_kl_to_the_posterior(
     model = _linear_model(make(), shift, widen)
     rng = np.random.default_rng(1)
     X, Y = rng.normal(size=(T, N, 1)), rng.normal(size=(T, N, P))
-    bound = model.elbo(Batch(tf.constant(X), tf.constant(Y), None), tf.constant([1, 2])).numpy()
+    bound = model.batch_elbo(
+        Batch(tf.constant(X), tf.constant(Y), None), tf.constant([1, 2])
+    ).numpy()
     drawn = Y - BIAS - model.decoder.seen.numpy() * WEIGHTS
     constant = -0.5 * Y.size * np.log(2 * np.pi * NOISE)
     bound -= constant - 0.5 * np.sum(drawn**2) / NOISE
@@ -189,7 +191,7 @@ def test_gradients_of_the_elbo_reach_every_variable() -> None:
         tf.constant(rng.normal(size=(T, N, 1))), tf.constant(rng.normal(size=(T, N, P))), None
     )
     with tf.GradientTape() as tape:
-        elbo = model.elbo(batch, tf.constant([1, 2]))
+        elbo = model.batch_elbo(batch, tf.constant([1, 2]))
     variables = model.trainable_variables
     assert len(variables) == 2 + 2 + 2 + 1 + 2
     for variable, gradient in zip(variables, tape.gradient(elbo, variables), strict=True):

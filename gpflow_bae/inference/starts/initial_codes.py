@@ -11,6 +11,9 @@ from ...latent_priors.base import GaussianLatentPrior, KernelLatentPrior
 
 __all__ = ["smoothest_projections"]
 
+MAX_POINTS = 2000
+_MAX_COST = 2e10  # of N^3 over tasks
+
 
 def smoothest_projections(
     prior: GaussianLatentPrior,
@@ -25,6 +28,9 @@ def smoothest_projections(
     kernel matrix of task t at its initial hyperparameters. With a kernel over time they are the
     slow features of Wiskott and Sejnowski (2002); with K = I they are the principal components.
     An autoencoder that starts from random codes folds the latent space; these do not.
+
+    Of a table too large for that, the smoothness of ``MAX_POINTS`` points of a task, spread over
+    it, and of as many tasks as make no more work, decides; all points have codes.
 
     :param prior: of the model; only its kernels matter (the first one, where there are several).
     :param num_components: how many principal components q to search.
@@ -50,11 +56,28 @@ def smoothest_projections(
         codes = whitened[:, : prior.latent_dim]
     else:
         tasks = tf.reshape(whitened, [num_tasks, num_points, width])
+        X, tasks = _some(data.X, tasks)
         kernel = prior.kernels[0]
-        total = kernel(data.X) / tf.reduce_mean(kernel(data.X, full_cov=False))
-        total += noise_variance * tf.eye(num_points, dtype=total.dtype)
-        solved = tf.linalg.solve(tf.broadcast_to(total, [num_tasks, *total.shape[-2:]]), tasks)
+        total = kernel(X) / tf.reduce_mean(kernel(X, full_cov=False))
+        total += noise_variance * tf.eye(tf.shape(X)[-2], dtype=total.dtype)
+        shape = [tf.shape(tasks)[0], *total.shape[-2:]]
+        solved = tf.linalg.solve(tf.broadcast_to(total, shape), tasks)
         roughness = tf.reduce_sum(tf.linalg.matmul(tasks, solved, transpose_a=True), 0)
         _, directions = tf.linalg.eigh(roughness)  # ascending: the smoothest first
         codes = tf.linalg.matmul(whitened, directions[:, : prior.latent_dim])
     return tf.reshape(codes, [num_tasks, num_points, prior.latent_dim]).numpy()
+
+
+def _some(X: tf.Tensor, tasks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Inputs and components of as many points and tasks as can be solved for in seconds."""
+    num_tasks, num_points, _ = tasks.shape
+    if num_points > MAX_POINTS:
+        chosen = np.linspace(0, num_points - 1, MAX_POINTS).astype(np.int32)
+        X, tasks = tf.gather(X, chosen, axis=1), tf.gather(tasks, chosen, axis=1)
+        num_points = MAX_POINTS
+    most = max(1, int(_MAX_COST / num_points**3))
+    if num_tasks > most:
+        chosen = np.linspace(0, num_tasks - 1, most).astype(np.int32)
+        tasks = tf.gather(tasks, chosen)
+        X = X if X.shape[0] == 1 else tf.gather(X, chosen)
+    return X, tasks

@@ -19,14 +19,15 @@ from ...base import Batch
 from ...data import Observations
 from ...encoders import GaussianEncoder
 from ...latent_priors import DeepSparseGP, SparseGP, TitsiasGP
-from ...latent_priors.base import GaussianLatentPrior
+from ...latent_priors.base import LatentProcess
 from ...mcmc.noise import standard_noise
-from ...models import BayesianAutoencoder, VariationalAutoencoder
+from ...models import Autoencoder, BayesianAutoencoder, VariationalAutoencoder
 from ...parameter_set import ParameterSet
 from ..checkpoints import RunDirectory
 from ..encoder_losses import encoder_loss
 from ..optimisation import Optimisation
 from ..run import run
+from ..seeding import seed_networks
 from ..settings import VariationalSettings
 from ..variational import fit_variational
 from .initial_codes import smoothest_projections
@@ -41,7 +42,7 @@ class WarmStart:
     encoder: GaussianEncoder
     """The variational encoder, trained here; it may be the model's own if that is Gaussian."""
     settings: VariationalSettings = VariationalSettings()
-    latent_prior: GaussianLatentPrior | None = None
+    latent_prior: LatentProcess | None = None
     """Prior to fit under, if not the model's own, which shares its kernel. For a sparse GP of few
     inducing points and short tasks, the exact GP straightens the latent chart further. For a
     sparse GP with sampled inducing outputs, a :class:`~gpflow_bae.latent_priors.TitsiasGP` makes
@@ -74,7 +75,7 @@ class WarmStart:
 
     def run(
         self,
-        model: BayesianAutoencoder,
+        model: BayesianAutoencoder | VariationalAutoencoder,
         data: Observations,
         *,
         seed: int,
@@ -89,10 +90,10 @@ class WarmStart:
         :return: initial codes [T, N, L], one draw from the variational marginals (or the prior's
             means, where codes are whitened), and the losses.
         """
+        seed_networks(self.encoder, seed)
         latent_prior = self.latent_prior or model.latent_prior
-        variational = VariationalAutoencoder(
-            latent_prior, model.decoder, self.encoder, model.likelihood
-        )
+        _check_shared(latent_prior, model.latent_prior)
+        variational = self._variational(model, latent_prior)
         fits = _Fits(self, data, seed, progress, directory)
         if self.num_initial_steps:
             codes = tf.constant(smoothest_projections(latent_prior, data))
@@ -118,6 +119,15 @@ class WarmStart:
             return model.latent_prior.given_inducing_outputs(data.X)[0], losses
         return q.mean + tf.sqrt(q.variance) * noise, losses
 
+    def _variational(
+        self, model: Autoencoder, latent_prior: LatentProcess
+    ) -> VariationalAutoencoder:
+        """What is fitted: a variational model itself, with its own guide, or a stand-in."""
+        if isinstance(model, VariationalAutoencoder) and self.encoder is model.encoder:
+            if latent_prior is model.latent_prior:
+                return model
+        return VariationalAutoencoder(latent_prior, model.decoder, self.encoder, model.likelihood)
+
     @staticmethod
     def _move_inducing_outputs(
         model: BayesianAutoencoder, variational: VariationalAutoencoder, data: Observations
@@ -133,7 +143,9 @@ class WarmStart:
             noise = [tf.zeros((), gpflow.default_float())] * len(layer.hidden_layers)
             layer, X = layer.last_layer, layer.propagate(X, noise)
         if isinstance(layer, SparseGP) and layer.whitened_inducing is not None:
-            own = TitsiasGP(layer.kernels, layer.inducing_variable, layer.latent_dim)
+            own = TitsiasGP(
+                layer.kernels, layer.inducing_variable, layer.latent_dim, layer.mean_function
+            )
             pseudo = variational.encode(data.X, data.Y, data.mask)
             layer.whitened_inducing.assign(own.inducing_posterior(X, *pseudo).mean[0])
 
@@ -149,6 +161,19 @@ class WarmStart:
     ) -> None:
         """Fit the model's own encoder to draws N(mean, scale^2) of the codes, [T, N, L]."""
         _Fits(self, data, seed, progress, directory).distil(model.encoder, mean, scale)
+
+
+def _check_shared(latent_prior: LatentProcess, own: LatentProcess) -> None:
+    """A fit of kernels that the model does not have would be thrown away."""
+    fitted, sampled = (
+        {id(p) for k in v.kernels for p in k.parameters} for v in (latent_prior, own)
+    )
+    if fitted and sampled and not fitted & sampled:
+        raise ValueError(
+            "latent_prior of the WarmStart shares no kernel with the model, so what it learns is "
+            "lost: make it from model.kernel. (A sampled model keeps a copy of a kernel that came "
+            "without priors.)"
+        )
 
 
 class _Fits:

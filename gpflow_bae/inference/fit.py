@@ -1,0 +1,79 @@
+"""One call from a model and data to a posterior."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from typing import Any
+
+from ..data import prepare_data
+from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
+from ..posteriors import Posterior, TemperedPosterior
+from .checkpoints import RunDirectory
+from .fit_check import warn_of_useless_fit
+from .sampling import sample_amortized
+from .seeding import seed_networks
+from .starts import default_start
+from .tempered_sampling import sample_tempered
+
+__all__ = ["fit"]
+
+_VARIATIONAL_STEPS = 5000
+
+
+def fit(
+    model: BayesianAutoencoder | VariationalAutoencoder | TemperedBAE,
+    data: Any,
+    *,
+    seed: int = 0,
+    out_dir: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+    progress: bool = True,
+) -> Posterior | TemperedPosterior:
+    """Fit a model with settings that suit most, and look whether it says anything.
+
+    A sampled model starts from a variational fit and is sampled for some minutes
+    (:func:`sample_amortized` with its defaults); a variational one is fitted from the smoothest
+    projections of the data; a ``TemperedBAE`` is sampled by :func:`sample_tempered`. Those, and
+    :func:`fit_variational`, take settings of your own.
+
+    :param data: ``(X, Y)``: inputs ``[N, D]`` or ``[T, N, D]`` (None for models without inputs) and
+        observations ``[N, P]`` or ``[T, N, P]``, NaN where missing.
+    :param seed: of everything random; equal seeds give equal results.
+    :param out_dir, resume: keep the run in a folder, and go on with one that stopped.
+    :param progress: whether to show progress bars.
+    :raises TypeError: for another kind of model.
+    :raises ValueError: for data that do not fit the model.
+    :warns UserWarning: if the fit reconstructs the data no better than column means do.
+    """
+    options: dict[str, Any] = {"seed": seed, "progress": progress}
+    if isinstance(model, BayesianAutoencoder):
+        return sample_amortized(model, data, out_dir=out_dir, resume=resume, **options)
+    if isinstance(model, TemperedBAE):
+        Y = data[1] if isinstance(data, tuple) else data
+        return sample_tempered(model, Y, out_dir=out_dir, resume=resume, **options)
+    if not isinstance(model, VariationalAutoencoder):
+        raise TypeError(
+            "fit takes an autoencoder of gpflow_bae.models (SGPBAE, SVGPVAE, TemperedBAE, ...), "
+            f"got {type(model).__name__}; fit_variational takes every model with a bound."
+        )
+    started = time.perf_counter()
+    observations = prepare_data(model, data)
+    start = default_start(model, observations)
+    longer = dataclasses.replace(start.settings, num_steps=_VARIATIONAL_STEPS)
+    start = dataclasses.replace(start, settings=longer)
+    directory = None
+    if out_dir is not None:
+        record = {"start": start.describe(), "seed": seed, "data": observations.describe()}
+        directory = RunDirectory(out_dir, record, resume)
+    seed_networks(model, seed)
+    _, losses = start.run(model, observations, directory=directory, **options)
+    posterior = Posterior.from_point(
+        model,
+        observations,
+        seconds={"variational": time.perf_counter() - started},
+        warm_start_losses=losses,
+    )
+    warn_of_useless_fit(posterior)
+    return posterior

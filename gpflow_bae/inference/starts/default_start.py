@@ -1,0 +1,118 @@
+"""The start that a run has unless it is told otherwise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+
+from ...data import Observations
+from ...encoders import GaussianEncoder
+from ...encoders.gaussian import BaseGaussianEncoder
+from ...keras_module import KerasModule
+from ...latent_priors import GP, DeepSparseGP, SparseGP, TitsiasGP
+from ...latent_priors.base import KernelLatentPrior, LatentProcess
+from ...models import BayesianAutoencoder, VariationalAutoencoder
+from ..settings import VariationalSettings
+from .warm_start import WarmStart
+
+__all__ = ["default_start"]
+
+_EXACT_POINTS = 200  # tasks of so many points are fitted under the exact GP: N^3 is still cheap
+_POINTS_PER_STEP = 1024
+
+
+def default_start(
+    model: BayesianAutoencoder | VariationalAutoencoder, data: Observations
+) -> WarmStart:
+    """A variational fit of prior and decoder from the smoothest projections of ``Y``.
+
+    The encoder of the fit is the model's own where that is Gaussian, else a Gaussian one with the
+    widths of the model's. Adam takes 2000 steps, the wider the networks the smaller. A sparse GP of
+    short tasks is fitted as the exact one, which straightens the latent chart; one with sampled
+    inducing outputs, or the last layer of a deep one, as a
+    :class:`~gpflow_bae.latent_priors.TitsiasGP`. Minibatches hold about a thousand points.
+    """
+    variational = isinstance(model, VariationalAutoencoder)
+    encoder = model.encoder if variational else _gaussian_encoder(model, data)
+    settings = VariationalSettings(
+        num_steps=2000,
+        learning_rate=_learning_rate(encoder, model.decoder),
+        prior_learning_rate=1e-2,
+        final_learning_rate_fraction=0.05,
+        batch_size=_batch_size(model, data),
+    )
+    # A decoder that is given features of the inputs too cannot be taught by codes alone, and there
+    # are no more linear projections than outputs.
+    project = model.condition_dim == 0 and model.latent_dim <= data.num_outputs
+    if variational:
+        project = project and isinstance(model.latent_prior, KernelLatentPrior)
+    return WarmStart(
+        encoder,
+        settings,
+        latent_prior=None if variational else _prior_of_fit(model.latent_prior, data),
+        num_initial_steps=200 if project else 0,
+        encoder_learning_rate=settings.learning_rate,
+    )
+
+
+def _learning_rate(*networks: Any) -> float:
+    """Adam's: 1e-2 for small networks, 1e-3 for wide ones.
+
+    A step of Adam moves every weight by as much, so the output of a unit by as much as it has
+    inputs.
+    """
+    shapes = [tuple(p.shape) for network in networks for p in network.parameters]
+    widest = max((math.prod(shape[:-1]) for shape in shapes if len(shape) > 1), default=1)
+    return float(np.clip(1.0 / widest, 1e-3, 1e-2))
+
+
+def _batch_size(model: Any, data: Observations) -> int | None:
+    """As many items as hold about a thousand points; None where all do, or must be there."""
+    if data.axis == 1 and not model.splits_over_points:
+        return None
+    points_per_item = 1 if data.axis == 1 else int(data.Y.shape[1])
+    size = max(1, _POINTS_PER_STEP // points_per_item)
+    return None if size >= data.num_items else size
+
+
+def _prior_of_fit(prior: Any, data: Observations) -> LatentProcess | None:
+    """The prior that stands in for the model's; None for its own."""
+    if isinstance(prior, DeepSparseGP):
+        prior = prior.last_layer
+    if not isinstance(prior, SparseGP):
+        return None
+    if prior.whitened_inducing is not None:
+        return TitsiasGP(
+            prior.kernels, prior.inducing_variable, prior.latent_dim, prior.mean_function
+        )
+    if data.Y.shape[1] > _EXACT_POINTS:
+        return None
+    exact = GP(prior.kernels, prior.latent_dim, mean_function=prior.mean_function)
+    exact.code_noise_variance = prior.code_noise_variance
+    return exact
+
+
+def _gaussian_encoder(model: BayesianAutoencoder, data: Observations) -> BaseGaussianEncoder:
+    own = model.encoder
+    if isinstance(own, BaseGaussianEncoder):
+        return own
+    layers: list[Any] = [keras.Input((data.num_outputs,))]
+    for units, activation in _hidden_layers(own):
+        layers.append(keras.layers.Dense(units, activation=activation))
+    return GaussianEncoder(keras.Sequential([*layers, keras.layers.Dense(2 * model.latent_dim)]))
+
+
+def _hidden_layers(encoder: Any) -> list[tuple[int, Any]]:
+    """Widths and activations of an encoder's dense layers, but the last; two of 100 if it has none.
+
+    Where an encoder is convolutional, or sums networks of single outputs, a dense one will do to
+    start from.
+    """
+    found = []
+    if isinstance(encoder, KerasModule):
+        dense = [v for v in encoder.model.layers if isinstance(v, keras.layers.Dense)]
+        found = [(layer.units, layer.activation) for layer in dense[:-1]]
+    return found or [(100, "tanh")] * 2

@@ -1,0 +1,303 @@
+"""What GPflow's users expect of a model: losses of their own data, and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from .. import functional
+from ..base import Batch
+from ..data import as_inputs
+from ..linalg import cholesky
+from ..mcmc.noise import standard_noise
+from .autoencoder import Autoencoder
+
+__all__ = ["Data", "ExternalDataModel"]
+
+Data: TypeAlias = tuple[TensorType | None, TensorType]
+
+_SEED = (0, 0xE1B0)
+
+
+def full_output_covariance(variance: tf.Tensor, full_cov: bool) -> tf.Tensor:
+    """GPflow's layout of covariances between channels, which are independent.
+
+    :param variance: [..., N, L], or with ``full_cov`` [..., L, N, N].
+    :return: [..., N, L, L], or [..., N, L, N, L].
+    """
+    if not full_cov:
+        return tf.linalg.diag(variance)
+    rank = variance.shape.rank
+    channels_last = tf.transpose(variance, [*range(rank - 3), rank - 2, rank - 1, rank - 3])
+    diagonal = tf.linalg.diag(channels_last)  # [..., N, N, L, L]
+    return tf.transpose(diagonal, [*range(rank - 3), rank - 3, rank - 1, rank - 2, rank])
+
+
+def gaussian_draws(
+    mean: tf.Tensor, variance: tf.Tensor, num_draws: int, full_cov: bool, seed: Any
+) -> tf.Tensor:
+    """Draws [num_draws, ..., N, L] of Gaussians.
+
+    :param mean: [..., N, L].
+    :param variance: [..., N, L], or with ``full_cov`` covariances [..., L, N, N].
+    """
+    shape = tf.concat([[num_draws], tf.shape(mean)], 0)
+    noise = standard_noise(shape, tf.convert_to_tensor(seed, tf.int32), mean.dtype)
+    if not full_cov:
+        return mean + tf.sqrt(variance) * noise
+    jitter = gpflow.default_jitter() * tf.eye(tf.shape(mean)[-2], dtype=mean.dtype)
+    factor = cholesky(variance + jitter, "the posterior covariance of the latent function")
+    noise = tf.linalg.matrix_transpose(noise)  # [..., L, N]
+    factor = tf.broadcast_to(factor, tf.concat([tf.shape(noise), [tf.shape(factor)[-1]]], 0))
+    return mean + tf.linalg.matrix_transpose(tf.linalg.matvec(factor, noise))
+
+
+class ExternalDataModel(
+    Autoencoder, gpflow.models.BayesianModel, gpflow.models.ExternalDataTrainingLossMixin
+):
+    """A variational autoencoder as ``gpflow.models.SVGP`` is one of GPflow's models.
+
+    ``data`` is ``(X, Y)``, inputs ``[N, D]`` and observations ``[N, P]`` of one task, or
+    ``[T, N, D]`` and ``[T, N, P]`` of several; ``Y`` is NaN where missing, and ``X`` None for
+    models without inputs.
+    """
+
+    num_data: int | None = None
+    """How many points (tasks, where data have an axis of tasks) there are in all, for minibatches;
+    None where ``data`` are always all of them."""
+
+    def elbo(self, data: Data, *, num_draws: int = 8) -> tf.Tensor:
+        """The evidence lower bound of all data, in nats, estimated from ``data``.
+
+        The expectation over codes is an average over draws. They are the same in every call, so
+        that the bound is a function of the parameters alone, as ``gpflow.optimizers.Scipy`` needs
+        it; half of the draws mirror the others, which leaves no error that is linear in the noise.
+
+        :param num_draws: an even number.
+        :raises ValueError: for shapes that do not fit the model, minibatches that the prior cannot
+            be taken in, or an odd number of draws.
+        """
+        if num_draws < 2 or num_draws % 2:
+            raise ValueError(f"num_draws must be an even number from 2 on, got {num_draws}.")
+        return self._estimate(self._batch(data), tf.constant(_SEED, tf.int32), num_draws)
+
+    def maximum_log_likelihood_objective(self, data: Data) -> tf.Tensor:
+        """:meth:`elbo`."""
+        return self.elbo(data)
+
+    def log_prior_density(self) -> tf.Tensor:
+        """Log density of the parameters that have a prior: decoder weights, and what you gave one.
+
+        In unconstrained space, Jacobians included, as in GPflow.
+        """
+        parameters = [p for p in self.trainable_parameters if p.prior is not None]
+        values = [p.unconstrained_variable for p in parameters]
+        return functional.log_prior_density(parameters, values)
+
+    def training_loss(self, data: Data) -> tf.Tensor:
+        """Negative bound less the log prior of the parameters (MAP), in nats."""
+        return self._training_loss(data)
+
+    def training_loss_closure(self, data: Any, *, compile: bool = True) -> Callable[[], tf.Tensor]:
+        """A function without arguments that optimisers minimise, as GPflow's models have it.
+
+        :param data: ``(X, Y)``: then the loss is deterministic, see :meth:`elbo`. Or an iterator
+            over batches of those (of Y alone, for models without inputs), such as
+            ``iter(dataset.shuffle(n).batch(64).repeat())`` of a ``tf.data.Dataset``: then each
+            call takes the next batch, and one fresh draw of the codes (``tf.random.set_seed``
+            seeds it).
+        :param compile: whether to compile it.
+        :raises ValueError: for an iterator where ``num_data`` is None, because a batch does not say
+            how many points it stands for.
+        """
+        if isinstance(data, tuple | list):
+
+            def loss() -> tf.Tensor:
+                return self.training_loss((data[0], data[1]))
+
+            return tf.function(loss) if compile else loss
+        if self.num_data is None:
+            raise ValueError(
+                "num_data is None, so a batch of the iterator does not say how many points it "
+                "stands for: set model.num_data to the number of points (of tasks, where data have "
+                "an axis of tasks) of all data."
+            )
+
+        def loss_of(*batch: TensorType) -> tf.Tensor:
+            X, Y = batch if len(batch) == 2 else (None, *batch)
+            seed = tf.random.uniform([2], maxval=2**31 - 1, dtype=tf.int32)
+            return -(self._estimate(self._batch((X, Y)), seed, 1) + self.log_prior_density())
+
+        if compile:
+            spec = getattr(data, "element_spec", None)
+            signature = spec if spec is None or isinstance(spec, tuple) else (spec,)
+            loss_of = tf.function(loss_of, input_signature=signature)
+
+        def next_loss() -> tf.Tensor:
+            batch = next(data)
+            return loss_of(*batch) if isinstance(batch, tuple) else loss_of(batch)
+
+        return next_loss
+
+    def predict_f(
+        self,
+        Xnew: TensorType | None,
+        given: Data | None = None,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of the latent function given what the encoder says of ``given``.
+
+        :param Xnew: inputs ``[N', D]`` or ``[T or 1, N', D]``; None for the codes of ``given``.
+        :param given: ``(X, Y)`` to condition on, usually the training data.
+        :param full_cov: covariances between points.
+        :param full_output_cov: channels are independent: their covariances are diagonal.
+        :return: mean ``[N', L]`` and variance ``[N', L]``, or covariance ``[L, N', N']``; with an
+            axis of tasks in front where the arguments have one.
+        :raises ValueError: without ``given``, or for inputs of another width.
+        """
+        batch, Xnew, single = self._prediction_arguments(Xnew, given)
+        mean, variance = self.guide.pseudo_observations(self.latent_prior, batch, _SEED)
+        prior = self.latent_prior
+        if full_cov:
+            at = batch.X if Xnew is None else Xnew
+            f_mean, f_variance = prior.predict_full_cov(at, batch.X, mean, variance)
+        elif Xnew is None:
+            f_mean, f_variance, _ = prior.condition(batch.X, mean, variance)
+        else:
+            f_mean, f_variance = prior.predict(Xnew, batch.X, mean, variance)
+        if full_output_cov:
+            f_variance = full_output_covariance(f_variance, full_cov)
+        return (f_mean[0], f_variance[0]) if single else (f_mean, f_variance)
+
+    def predict_f_samples(
+        self,
+        Xnew: TensorType | None,
+        num_samples: int | None = None,
+        given: Data | None = None,
+        full_cov: bool = True,
+        seed: int = 0,
+    ) -> tf.Tensor:
+        """Draws of the latent function ``[num_samples, N', L]``; ``[N', L]`` without a number.
+
+        :param full_cov: whether a draw is a function, or independent at each point.
+        """
+        mean, variance = self.predict_f(Xnew, given, full_cov=full_cov)
+        draws = gaussian_draws(mean, variance, num_samples or 1, full_cov, [seed, 0xF])
+        return draws[0] if num_samples is None else draws
+
+    def predict_y(
+        self, Xnew: TensorType | None, given: Data | None = None, *, num_draws: int = 64
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mean and variance of observations at ``Xnew``, ``[N', P]``; arguments as in
+        :meth:`predict_f`.
+
+        :param num_draws: of the codes, over which decoder and likelihood are averaged.
+        """
+        F = self.decode(*self._latent_draws(Xnew, given, num_draws))
+        mean, noise = (tf.cast(v, gpflow.default_float()) for v in self.likelihood.moments(F))
+        centre, spread = tf.nn.moments(mean, [0])
+        return centre, spread + tf.reduce_mean(noise, 0)
+
+    def predict_log_density(
+        self, data: Data, given: Data | None = None, *, num_draws: int = 64
+    ) -> tf.Tensor:
+        """Log density ``[N']`` of each row of ``Ynew``, in nats, of what is observed of it.
+
+        :param data: ``(Xnew, Ynew)``, Ynew NaN where missing.
+        :param given, num_draws: as in :meth:`predict_y`.
+        """
+        Xnew, Ynew = data
+        X, latents = self._latent_draws(Xnew, given, num_draws)
+        Ynew = tf.cast(Ynew, tf.float32)
+        seen = tf.logical_not(tf.math.is_nan(Ynew))
+        observed = tf.where(seen, Ynew, tf.zeros_like(Ynew))
+        rows = self.log_prob_of_draws(X, latents, observed, seen)
+        return tf.reduce_logsumexp(rows, 0) - np.log(num_draws)
+
+    def _latent_draws(
+        self, Xnew: TensorType | None, given: Data | None, num_draws: int
+    ) -> tuple[tf.Tensor | None, tf.Tensor]:
+        """Inputs, and draws of the codes there [num_draws, ..., N', L]."""
+        mean, variance = self.predict_f(Xnew, given)
+        if Xnew is not None:
+            variance += self.latent_prior.code_noise
+        latents = gaussian_draws(mean, variance, num_draws, False, _SEED)
+        X = (given or (None,))[0] if Xnew is None else Xnew
+        return (None if X is None else tf.cast(X, gpflow.default_float())), latents
+
+    def _prediction_arguments(
+        self, Xnew: TensorType | None, given: Data | None
+    ) -> tuple[Batch, tf.Tensor | None, bool]:
+        """Observations, new inputs with an axis of tasks, and whether results go without one."""
+        if given is None:
+            raise ValueError(
+                "given is missing: codes are predicted from observations, so pass "
+                "given=(X, Y), usually the training data. gpflow_bae.Posterior.from_point(model, "
+                "(X, Y)) remembers them, and needs no given."
+            )
+        batch = self._batch(given)._replace(scale=1.0, point_scale=1.0)
+        single = len(np.shape(given[1])) == 2
+        if Xnew is None:
+            return batch, None, single
+        single = single and len(np.shape(Xnew)) == 2
+        return batch, as_inputs(Xnew, batch.X, "Xnew"), single
+
+    def _estimate(self, batch: Batch, seed: TensorType, num_draws: int) -> tf.Tensor:
+        """The bound of all data from a batch; draws beyond the first are mirrored."""
+        q = self.approximate_posterior(batch)
+        pairs = (num_draws + 1) // 2
+        noise = standard_noise(tf.concat([[pairs], tf.shape(q.mean)], 0), seed, q.mean.dtype)
+        if num_draws > 1:
+            noise = tf.concat([noise, -noise], 0)
+        latents = q.mean + tf.sqrt(q.variance) * noise
+        log_prob = self.log_prob_of_draws(batch.X, latents, batch.Y, batch.mask)
+        observed = tf.reduce_sum(log_prob) / num_draws
+        return tf.cast(batch.scale, observed.dtype) * (observed - q.divergence)
+
+    def _batch(self, data: Data) -> Batch:
+        """``(X, Y)`` as the model's own methods take them."""
+        if len(data) != 2:
+            raise ValueError(f"data must be (X, Y), two arrays, got {len(data)}.")
+        X, Y = data
+        Y = tf.cast(Y, tf.float32)
+        single = Y.shape.rank == 2
+        Y = Y[None] if single else Y
+        width = self.decoder.output_dim
+        if Y.shape.rank != 3 or Y.shape[-1] not in (None, width):
+            raise ValueError(
+                f"Y must have shape [N, P] or [T, N, P] with P = {width}, the width of the "
+                f"decoder, got {tuple(Y.shape[1:] if single else Y.shape)}."
+            )
+        if X is None:
+            if self.needs_inputs:
+                raise ValueError(
+                    f"{self.latent_prior_name} is a prior over inputs: X is needed, got None."
+                )
+        else:
+            X = tf.cast(X, gpflow.default_float())
+            X = X[None] if X.shape.rank == 2 else X
+        seen = tf.logical_not(tf.math.is_nan(Y))
+        complete = isinstance(data[1], np.ndarray) and not np.isnan(data[1]).any()
+        mask = None if complete else seen
+        Y = tf.where(seen, Y, tf.zeros_like(Y))
+        count = tf.shape(Y)[1 if single else 0]
+        if self.num_data is None:
+            return Batch(X, Y, mask)
+        known = Y.shape[1 if single else 0]
+        splits = self.splits_over_points and self.latent_prior.splits_over_points
+        if single and not splits and known != self.num_data:
+            raise ValueError(
+                f"{self.latent_prior_name} needs all points of a task at once, so minibatches of "
+                "points are wrong. Fit all data at once (num_data=None), or take a prior whose "
+                "density splits over points, as SVGPVAE has it."
+            )
+        scale = tf.cast(self.num_data, gpflow.default_float())
+        scale /= tf.cast(count, scale.dtype)
+        one = tf.ones_like(scale)
+        return Batch(X, Y, mask, scale, scale if single else one)

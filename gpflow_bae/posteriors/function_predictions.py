@@ -1,0 +1,191 @@
+"""GPflow's predictions of a function, for posteriors that average over samples."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from typing import Any, TypeAlias
+
+import gpflow
+import numpy as np
+import scipy.special
+import tensorflow as tf
+from gpflow.base import TensorType
+
+from ..data import as_inputs, mask_missing
+from ..models import Autoencoder
+from ..models.gpflow_interface import full_output_covariance
+from .base import BankPosterior
+from .conditionals import density_of_rows, function_draw, function_second_moments
+from .predictions import LatentSamples
+from .sample_loop import SampleLoop
+
+__all__ = ["FunctionPredictions", "Given"]
+
+Given: TypeAlias = tuple[TensorType | None, TensorType] | None
+
+
+class FunctionPredictions(BankPosterior):
+    """``predict_f``, ``predict_f_samples`` and ``predict_log_density``, as in GPflow's models.
+
+    f is the latent function of each code channel, whose inputs are X. Results have no axis of tasks
+    where neither the data nor ``Xnew`` have one.
+    """
+
+    model: Autoencoder
+    data: Any
+
+    @abstractmethod
+    def _given(self, given: Given) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
+        """What is conditioned on: inputs, observations with zeros where missing, and the mask."""
+
+    @abstractmethod
+    def _single(self, Xnew: TensorType | None, given: Given) -> bool:
+        """Whether neither data nor ``Xnew`` have an axis of tasks."""
+
+    @abstractmethod
+    def _latent_samples(
+        self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int
+    ) -> LatentSamples:
+        """Conditionals of the codes for each sample, with the axis of tasks."""
+
+    @abstractmethod
+    def _samples(self, given: Given, seed: int) -> tuple[Any, Any, Any, np.ndarray]:
+        """Parameters, encoders, known codes (an empty list if none) and seeds, [C S, ...] each."""
+
+    def predict_f(
+        self,
+        Xnew: TensorType | None,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+        *,
+        given: Given = None,
+        num_draws: int = 16,
+        seed: int = 0,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and variance of the latent function at ``Xnew``.
+
+        :param Xnew: inputs [N', D] or [T or 1, N', D].
+        :param full_cov: covariances between points.
+        :param full_output_cov: and between channels, whose conditionals are independent; their
+            means are not, over the samples, and that part is left out.
+        :param given: ``(X, Y)`` to condition on instead of the training data.
+        :param num_draws: draws of a stochastic encoder for each point.
+        :return: mean [T, N', L] and variance [T, N', L], or covariance [T, L, N', N'].
+        :raises ValueError: for inputs of another width than in training.
+        :raises NotImplementedError: for ``full_cov`` of a prior without covariances.
+        """
+        if not full_cov:
+            mean, variance = self._latent_samples(Xnew, given, num_draws, seed).moments()
+        else:
+            mean, variance = self._full_cov(Xnew, given, num_draws, seed)
+        if full_output_cov:
+            variance = full_output_covariance(tf.constant(variance), full_cov).numpy()
+        return (mean[0], variance[0]) if self._single(Xnew, given) else (mean, variance)
+
+    def _inputs(self, Xnew: TensorType | None, X: tf.Tensor | None) -> tf.Tensor:
+        """Where a function is asked for: new inputs, or those of what is conditioned on."""
+        if Xnew is not None:
+            return as_inputs(Xnew, self.data.X, "Xnew")
+        if X is None:
+            raise ValueError(
+                f"{self.model.latent_prior_name} is a prior without inputs, whose codes are no "
+                "function of anything: use predict_latent, or pass Xnew."
+            )
+        return X
+
+    def _full_cov(
+        self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        data = self._given(given)
+        at = self._inputs(Xnew, data[0])
+        tasks, points, width = data[1].shape[0], at.shape[-2], self.model.latent_dim
+        zeros = tuple(
+            np.zeros(shape, gpflow.default_float())
+            for shape in ((tasks, points, width), (tasks, width, points, points))
+        )
+        loop = SampleLoop(functools.partial(function_second_moments, self.model))
+        sums = loop.sum(self._samples(given, seed), data, at, zeros=zeros, num_draws=num_draws)
+        mean, second = (total / self.num_samples for total in sums)
+        outer = np.einsum("tnl,tml->tlnm", mean, mean)
+        return mean, second - outer
+
+    def predict_f_samples(
+        self,
+        Xnew: TensorType | None,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        *,
+        given: Given = None,
+        num_draws: int = 16,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Draws of the latent function, [num_samples, T, N', L]; without a number one, [T, N', L].
+
+        Each is a draw under one posterior sample, taken in turn. Arguments as in :meth:`predict_f`.
+
+        :param full_cov: whether a draw is a function, or independent at each point.
+        """
+        count = 1 if num_samples is None else int(num_samples)
+        data = self._given(given)
+        at = self._inputs(Xnew, data[0])
+        order = np.random.default_rng(seed).permutation(self.num_samples)
+        chosen = np.resize(order, count)
+        *parts, _ = self._samples(given, seed)
+        parts = tf.nest.map_structure(lambda v: v[chosen], parts)
+        seeds = np.array([[seed, i] for i in range(count)], np.int32)
+        loop = SampleLoop(functools.partial(function_draw, self.model))
+        draws = loop.map(
+            (*parts, seeds),
+            data,
+            at,
+            dtypes=gpflow.default_float(),
+            result_bytes=8 * int(data[1].shape[0]) * int(at.shape[-2]) * self.model.latent_dim,
+            num_draws=num_draws,
+            full_cov=full_cov,
+        )
+        draws = draws[:, 0] if self._single(Xnew, given) else draws
+        return draws[0] if num_samples is None else draws
+
+    def predict_log_density(
+        self,
+        data: tuple[TensorType | None, TensorType],
+        *,
+        given: Given = None,
+        num_draws: int = 16,
+        num_codes: int = 16,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Log predictive density of each row of new observations, in nats: [T, N'].
+
+        The outputs of a row are taken together, rows apart; averaged over samples and codes.
+
+        :param data: ``(Xnew, Ynew)``; Ynew [T, N', P] or [N', P] is NaN where missing.
+        :param num_codes: draws of the codes for each posterior sample.
+        :raises ValueError: for shapes that do not fit the model or each other.
+        """
+        Xnew, Ynew = data
+        Ynew = np.asarray(Ynew, np.float32)
+        single = self._single(Xnew, given)
+        latents = self._latent_samples(Xnew, given, num_draws, seed)
+        X = self._given(given)[0] if Xnew is None else as_inputs(Xnew, self.data.X, "Xnew")
+        expected = (*latents.mean.shape[1:3], self.data.num_outputs)
+        values, seen = mask_missing(Ynew[None] if Ynew.ndim == 2 else Ynew, "Ynew")
+        if values.shape != expected:
+            raise ValueError(
+                f"Ynew must have shape {expected[1:] if single else expected} to go with Xnew and "
+                f"the data, got {Ynew.shape}."
+            )
+        parameters, encoder, _, seeds = self._samples(given, seed + 1)
+        loop = SampleLoop(functools.partial(density_of_rows, self.model))
+        rows = loop.map(
+            (parameters, encoder, tuple(latents), seeds),
+            X,
+            tf.constant(values),
+            tf.constant(seen),
+            dtypes=gpflow.default_float(),
+            num_codes=num_codes,
+            add_code_noise=Xnew is not None,
+        )
+        density = scipy.special.logsumexp(rows, axis=0) - np.log(len(rows))
+        return density[0] if single else density
