@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         posteriors,
         serving,
     )
-    from .inference import fit
+    from .inference.fit import fit
     from .posteriors import Posterior
 
 __all__ = [
