@@ -57,7 +57,8 @@ class ColumnKind:
         """The kind in a few words, as reports have it."""
         if isinstance(self.transform, Log):
             shift = self.transform.shift
-            return f"{self.kind}, as its logarithm" + (f" (of {shift:g} more)" if shift else "")
+            seen = f"log(value + {shift:g})" if shift else "its logarithm"
+            return f"{self.kind}, as {seen}"
         if isinstance(self.transform, Logit):
             return f"between {self.lower:g} and {self.upper:g}, as its logit"
         return {"count": "count", "binary": "binary (0 or 1)"}.get(self.kind, "continuous")

@@ -106,13 +106,14 @@ def main(argv: list[str]) -> None:
 
 def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -> None:
     """The part that needs TensorFlow."""
+    seconds = {"reading": time.perf_counter() - started}
     print("Loading TensorFlow ...", flush=True)
     load_tensorflow_quietly()
     from . import figures, frames, report, table_files
     from .imputer import Imputer
 
     out = pathlib.Path(FLAGS.out)
-    result, seconds = None, {"reading": time.perf_counter() - started}
+    result = None
     fitted = None if record is None else saved_fits.fitted_columns(record)
     user = frames.user_table(checked, fitted)
     if record is None:
