@@ -32,8 +32,9 @@ install_requires = [
 
 diagnostics = ["arviz>=0.20,<1"]  # arviz 1 has another InferenceData
 # pyarrow 21 and later want NumPy 2, which GPflow does not allow yet.
-tables = ["pandas>=2.2,<4", "pyarrow>=15,<21"]
-experiments = [*tables, "scikit-learn>=1.4,<2"]
+# scikit-learn has IterativeImputer, which the check of an imputation compares with.
+tables = ["pandas>=2.2,<4", "pyarrow>=15,<21", "scikit-learn>=1.4,<2"]
+experiments = tables
 
 extras_require = {
     "diagnostics": diagnostics,
