@@ -222,10 +222,10 @@ def test_predictions_draw_for_each_sample() -> None:
         one, again = (posterior.latent_samples(*arguments, seed=1) for _ in range(2))
         other = posterior.latent_samples(*arguments, seed=2)
         np.testing.assert_array_equal(one.mean, again.mean)
-        assert len(np.unique([one.mean[:, 0, 0, 0], other.mean[:, 0, 0, 0]])) == 6
+        assert len(np.unique([one.mean[:, 0, 0], other.mean[:, 0, 0]])) == 6
         assert np.all(one.variance > 0)
     prediction = posterior.predict(Xnew)
-    assert prediction.mean.shape == (1, 2, P) and np.all(prediction.variance > 0)
+    assert prediction.mean.shape == (2, P) and np.all(prediction.variance > 0)
     assert np.isfinite(posterior.impute(Y, X)[0]).all()
 
 
