@@ -77,11 +77,12 @@ def write(
     :param result: of the check, if there was one.
     """
     holes = user.num_holes
+    model = run.settings.get("model") if result is None else result.methods[0]
     page = _PAGE.substitute(
         title=_text(f"{pathlib.Path(run.source).name}, imputed"),
         summary=_text(
             f"{holes:,} missing cells of {pathlib.Path(run.source).name} were filled by the model "
-            f"{run.settings.get('model')}; the filled table is {pathlib.Path(run.result).name}."
+            f"{model}; the filled table is {pathlib.Path(run.result).name}."
         ),
         verdict=_verdict(result),
         facts=_pairs(outline.facts(checked)),
