@@ -32,18 +32,20 @@ install_requires = [
 
 diagnostics = ["arviz>=0.20,<1"]  # arviz 1 has another InferenceData
 # pyarrow 21 and later want NumPy 2, which GPflow does not allow yet.
-impute = ["pandas>=2.2,<4", "pyarrow>=15,<21"]
 sklearn = ["scikit-learn>=1.6,<2"]  # the first with validate_data
-experiments = [*impute, *sklearn]
+# scikit-learn has IterativeImputer, which the check of an imputation compares with.
+tables = ["pandas>=2.2,<4", "pyarrow>=15,<21", *sklearn]
+experiments = tables
 
 extras_require = {
     "diagnostics": diagnostics,
     "experiments": experiments,
-    "impute": impute,
+    "impute": tables,  # its old name
     "sklearn": sklearn,
     # Only clients need this: a SavedModel is exported and loaded with TensorFlow alone.
     "serving": ["grpcio>=1.60,<2", "tensorflow-serving-api>=2.19,<2.22"],
     "onnx": ["onnxruntime>=1.17,<2", "tf2onnx>=1.16,<2"],
+    "tables": tables,
     "tensorboard": ["tensorboard>=2.19,<2.22"],
     "docs": [
         *diagnostics,

@@ -1,35 +1,39 @@
 """Bayesian and Gaussian-process autoencoders for GPflow."""
 
-import importlib
-from typing import Any
+from __future__ import annotations
 
-from . import (
-    base,
-    bijectors,
-    data,
-    datasets,
-    decoders,
-    diagnostics,
-    encoders,
-    functional,
-    guides,
-    impute,
-    inducing_variables,
-    inference,
-    kernels,
-    latent_priors,
-    likelihoods,
-    mcmc,
-    metrics,
-    models,
-    optimizers,
-    plotting,
-    posteriors,
-    serving,
-)
-from .inference import fit
-from .posteriors import Posterior
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from .versions import __version__
+
+if TYPE_CHECKING:
+    from . import (
+        base,
+        bijectors,
+        data,
+        datasets,
+        decoders,
+        diagnostics,
+        encoders,
+        functional,
+        guides,
+        impute,
+        inducing_variables,
+        inference,
+        kernels,
+        latent_priors,
+        likelihoods,
+        mcmc,
+        metrics,
+        models,
+        optimizers,
+        plotting,
+        posteriors,
+        serving,
+    )
+    from .inference.fit import fit
+    from .posteriors import Posterior
 
 __all__ = [
     "Posterior",
@@ -59,9 +63,19 @@ __all__ = [
     "serving",
 ]
 
+_HOMES = {"Posterior": "posteriors", "fit": "inference"}  # rooms of names that are no room
 
-def __getattr__(name: str) -> Any:
-    """``estimators`` on demand: of all rooms it alone needs scikit-learn, which takes a second."""
-    if name == "estimators":
-        return importlib.import_module(".estimators", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Rooms are imported when they are asked for: TensorFlow takes seconds to load."""
+        if name in _HOMES:
+            return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)
+        # The estimators alone need scikit-learn, so importing all names leaves them out.
+        if name in __all__ or name == "estimators":
+            return importlib.import_module(f".{name}", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

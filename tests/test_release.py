@@ -33,6 +33,7 @@ EXTRAS = {
     "onnx",
     "serving",
     "sklearn",
+    "tables",
     "tensorboard",
     "test",
 }
@@ -178,21 +179,26 @@ def shortened_example() -> str:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     block = re.findall(r"```python\n(.*?)```", readme, flags=re.S)[0]
     settings = (
-        "gpflow_bae.inference.AmortizedSettings(num_sampler_steps=2, num_encoder_steps=1, "
-        "burnin=2, num_samples=3, thinning=2)"
+        "gpflow_bae.inference.sample_amortized(model, data, gpflow_bae.inference.AmortizedSettings("
+        "num_sampler_steps=2, num_encoder_steps=1, burnin=2, num_samples=3, thinning=2), "
+        "warm_start=None, "
     )
-    for full, small in (("num_videos=35", "num_videos=3"), ("(500,", "(8,"), ('"quick"', settings)):
+    for full, small in (
+        ("num_videos=35", "num_videos=3"),
+        ("(500,", "(8,"),
+        ("gpflow_bae.fit(model, data, ", settings),
+    ):
         assert full in block, f"the README no longer says {full}"
         block = block.replace(full, small)
     return block
 
 
-@pytest.mark.slow
-def test_example_runs_from_the_installed_wheel(wheel: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    """The dependencies are this environment's, after the new one's own packages on the path."""
+@pytest.fixture(scope="module")
+def environment(wheel: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Paths of a new environment: the wheel, and after it the dependencies of this one."""
     if importlib.util.find_spec("ensurepip") is None:
         pytest.skip("a virtual environment with pip needs ensurepip (Debian: python3-venv)")
-    folder = tmp_path / "environment"
+    folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=True, symlinks=os.name != "nt")
     scheme = {"base": str(folder), "platbase": str(folder)}
     # "venv" is the layout of virtual environments also where the system's own is another.
@@ -200,13 +206,29 @@ def test_example_runs_from_the_installed_wheel(wheel: pathlib.Path, tmp_path: pa
     paths = sysconfig.get_paths(named, scheme) if named else sysconfig.get_paths(vars=scheme)
     packages = pathlib.Path(paths["purelib"])
     python = pathlib.Path(paths["scripts"]) / pathlib.Path(sys.executable).name
-    run(python, "-m", "pip", "install", "--no-index", "--no-deps", wheel, cwd=tmp_path)
+    run(python, "-m", "pip", "install", "--no-index", "--no-deps", wheel, cwd=folder)
     # Folders named in a .pth file go to the end of the path, and their own .pth files are not read:
     # an editable installation of this package in them has no effect.
     parents = {*site.getsitepackages(), site.getusersitepackages()} & set(sys.path)
     assert parents, "no folder of installed packages is on the path"
     (packages / "dependencies.pth").write_text("\n".join(sorted(parents)) + "\n", encoding="utf-8")
+    return {"packages": str(packages), "python": str(python), "scripts": paths["scripts"]}
 
+
+@pytest.mark.slow
+def test_the_command_of_the_installed_wheel_helps(
+    environment: dict[str, str], tmp_path: pathlib.Path
+) -> None:
+    script = pathlib.Path(environment["scripts"]) / "gpflow-bae-impute"
+    shown = subprocess.run([script, "--help"], cwd=tmp_path, capture_output=True, text=True)
+    assert "--missing_values:" in shown.stdout, shown.stderr[-1500:]
+
+
+@pytest.mark.slow
+def test_example_runs_from_the_installed_wheel(
+    environment: dict[str, str], tmp_path: pathlib.Path
+) -> None:
+    packages, python = environment["packages"], environment["python"]
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     script = elsewhere / "example.py"

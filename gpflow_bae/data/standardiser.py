@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from check_shapes import check_shapes
+from scipy.special import ndtri
 
+from ..output_transforms import Identity, Log, OutputTransform
 from .tables import column_names
 
 __all__ = ["Standardiser"]
@@ -17,27 +19,46 @@ __all__ = ["Standardiser"]
 class Standardiser:
     """Mean 0 and variance 1 for each output, by what is observed of it (population variance).
 
-    * mean [P], std [P]: in the units of the outputs, or of their logarithms.
+    * mean [P], std [P]: in the units of the outputs, or of what transforms make of them.
     * log_outputs: whether the outputs' logarithms are standardised; for positive, skewed outputs
       such as concentrations. A Gaussian prediction is then a lognormal one.
+    * transforms: of each output, before it is standardised; as ``log_outputs`` says if empty.
     """
 
     mean: np.ndarray
     std: np.ndarray
     log_outputs: bool = False
+    transforms: tuple[OutputTransform, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.transforms:
+            same = Log() if self.log_outputs else Identity()
+            object.__setattr__(self, "transforms", (same,) * len(self.mean))
+        elif self.log_outputs and set(self.transforms) != {Log()}:
+            raise ValueError("log_outputs says that all transforms are Log(); pass one of the two.")
+        elif len(self.transforms) != len(self.mean):
+            raise ValueError(
+                f"There are {len(self.transforms)} transforms for {len(self.mean)} outputs."
+            )
 
     @classmethod
     @check_shapes("Y: [batch..., P]")
     def fit(
-        cls, Y: np.ndarray, output_names: Sequence[str] = (), log_outputs: bool = False
+        cls,
+        Y: np.ndarray,
+        output_names: Sequence[str] = (),
+        log_outputs: bool = False,
+        transforms: Sequence[OutputTransform] = (),
     ) -> Standardiser:
         """Takes mean and standard deviation of each column of ``Y`` over its observed cells.
 
         :param Y: Outputs, NaN where missing.
         :param output_names: Of the columns, for errors.
         :param log_outputs: Whether to take logarithms first.
-        :raises ValueError: If a column is never observed, constant or infinite, or
-            ``log_outputs`` meets outputs that are not positive.
+        :param transforms: P functions of :mod:`gpflow_bae.output_transforms` to apply first.
+        :raises ValueError: If a column is never observed, constant or infinite, or a transform
+            meets outputs that it has no place for, as ``log_outputs`` does those that are not
+            positive.
         """
         Y = np.asarray(Y, dtype=np.float64)
         Y = Y.reshape(-1, Y.shape[-1])
@@ -46,29 +67,39 @@ class Standardiser:
             wrong = [name for p, name in enumerate(names) if (Y[:, p] <= 0.0).any()]
             if wrong:
                 raise ValueError(f"log_outputs needs positive outputs; {wrong} have others.")
-            Y = np.log(Y)
-        for problem, wrong, advice in (
-            ("holds infinities", np.isinf(Y).any(0), "Use NaN for missing outputs"),
-            ("is never observed", np.isnan(Y).all(0), "Leave it out, or use more tasks"),
+        infinite = np.isinf(Y).any(0)
+        scale = cls(np.zeros(len(names)), np.ones(len(names)), log_outputs, tuple(transforms))
+        shown = ~np.isnan(Y)
+        Y = scale.transform(Y)
+        outside = (shown & ~np.isfinite(Y)).any(0)
+        for problem, found, advice in (
+            ("holds infinities", infinite, "Use NaN for missing outputs"),
+            ("is never observed", ~shown.any(0), "Leave it out, or use more tasks"),
+            (
+                "holds values outside of the range of its transform",
+                outside,
+                "Use another transform, or NaN for values that are wrong",
+            ),
             (
                 "is constant",
                 np.fmax.reduce(Y, axis=0) == np.fmin.reduce(Y, axis=0),
                 "Leave it out: it has no scale, and nothing to predict",
             ),
         ):
-            if wrong.any():
-                columns = [names[column] for column in np.flatnonzero(wrong)]
+            if found.any():
+                columns = [names[column] for column in np.flatnonzero(found)]
                 raise ValueError(
                     f"Output {', '.join(map(repr, columns))} {problem}, so it cannot be "
                     f"standardised. {advice}."
                 )
-        return cls(np.nanmean(Y, axis=0), np.nanstd(Y, axis=0), log_outputs)
+        return cls(np.nanmean(Y, axis=0), np.nanstd(Y, axis=0), log_outputs, tuple(transforms))
 
     @check_shapes("Y: [batch..., P]", "return: [batch..., P]")
     def transform(self, Y: np.ndarray) -> np.ndarray:
         """Standardised outputs; NaN stays NaN."""
         Y = np.asarray(Y, dtype=np.float64)
-        return ((np.log(Y) if self.log_outputs else Y) - self.mean) / self.std
+        moved = [t.forward(Y[..., p]) for p, t in enumerate(self.transforms)]
+        return (np.stack(moved, axis=-1) - self.mean) / self.std
 
     @check_shapes(
         "mean: [batch..., P]",
@@ -80,9 +111,45 @@ class Standardiser:
         self, mean: np.ndarray, variance: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances of outputs in their own units, from those of standardised ones."""
+        mean, variance = self._unscaled(mean, variance)
+        moments = [t.moments(mean[..., p], variance[..., p]) for p, t in enumerate(self.transforms)]
+        return np.stack([m for m, _ in moments], axis=-1), np.stack([v for _, v in moments], -1)
+
+    @check_shapes("mean: [batch..., P]", "variance: [batch..., P]", "return: [batch..., P]")
+    def inverse_quantile(
+        self, mean: np.ndarray, variance: np.ndarray, probability: float
+    ) -> np.ndarray:
+        """Outputs in their own units that are not exceeded with a probability.
+
+        :param mean, variance: of standardised outputs, which are taken as Gaussian.
+        :param probability: in (0, 1).
+        """
+        mean, variance = self._unscaled(mean, variance)
+        z = mean + ndtri(probability) * np.sqrt(variance)
+        return np.stack([t.inverse(z[..., p]) for p, t in enumerate(self.transforms)], axis=-1)
+
+    @check_shapes(
+        "Y: [batch..., P]",
+        "mean: [batch..., P]",
+        "variance: [batch..., P]",
+        "return: [batch..., P]",
+    )
+    def log_density(self, Y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """Log density of outputs in their own units, in nats; NaN where they are.
+
+        The densities of all standardisers and of other methods are comparable: the Jacobians of
+        transform and scale are in it.
+
+        :param Y: outputs in their own units.
+        :param mean, variance: of standardised outputs, which are taken as Gaussian.
+        """
+        Y = np.asarray(Y, dtype=np.float64)
+        gaussian = -0.5 * (
+            np.log(2.0 * np.pi * variance) + np.square(self.transform(Y) - mean) / variance
+        )
+        slopes = [t.log_jacobian(Y[..., p]) for p, t in enumerate(self.transforms)]
+        return gaussian + np.stack(slopes, axis=-1) - np.log(self.std)
+
+    def _unscaled(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean = np.asarray(mean, dtype=np.float64) * self.std + self.mean
-        variance = np.asarray(variance, dtype=np.float64) * np.square(self.std)
-        if self.log_outputs:
-            mean = np.exp(mean + 0.5 * variance)
-            variance = np.square(mean) * np.expm1(variance)
-        return mean, variance
+        return mean, np.asarray(variance, dtype=np.float64) * np.square(self.std)

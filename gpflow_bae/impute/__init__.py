@@ -1,15 +1,51 @@
 """Fill the holes of a table, with uncertainty, and see whether to trust it."""
 
-from .imputer import Imputer
-from .plans import Plan, build_model, make_plan, plan_for_table
-from .user_table import Imputed, UserTable
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from .check_result import CheckResult
+from .problems import TableError
+from .table_format import TableFormat
+
+if TYPE_CHECKING:
+    from .imputer import Imputer
+    from .plans import Plan, build_model, make_plan, plan_for_table
+    from .user_table import Imputed, UserTable
 
 __all__ = [
+    "CheckResult",
     "Imputed",
     "Imputer",
     "Plan",
+    "TableError",
+    "TableFormat",
     "UserTable",
     "build_model",
     "make_plan",
     "plan_for_table",
 ]
+
+# What needs TensorFlow is imported when it is asked for, so that a command can say what is wrong
+# with a table before.
+_MODULES = {
+    "Imputed": "user_table",
+    "Imputer": "imputer",
+    "Plan": "plans",
+    "UserTable": "user_table",
+    "build_model": "plans",
+    "make_plan": "plans",
+    "plan_for_table": "plans",
+}
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

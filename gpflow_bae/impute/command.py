@@ -3,25 +3,37 @@
 gpflow-bae-impute --input=table.csv --time=date --inputs=lat,lon --outputs=a,b,c \\
     --task=station --out=imputed.csv
 
-A tenth of the observed cells is hidden first, and the model is scored on it beside column means,
-linear interpolation and independent GPs. Then the model is fitted to everything, and writes
-``imputed.csv`` with ``<output>_sd`` and a 90 % interval for every filled cell, a figure for each
-output, and the fitted posterior. ``--posterior=DIR`` fills other rows with that posterior, without
-fitting again; it may hold tasks that the fit never saw.
+First the table is checked; what is wrong with it is said at once, with columns and lines. Then
+observed cells are hidden, and the model is scored on them beside simpler methods. Then it is fitted
+to everything, and writes ``imputed.csv`` with ``<output>_sd`` and a 90 % interval for every filled
+cell, a report ``imputed.html`` to read and to pass on, a figure for each output, and the fitted
+posterior. ``--posterior=DIR`` fills other rows with that posterior, without fitting again; it may
+hold tasks that the fit never saw.
 """
 
+from __future__ import annotations
+
+import contextlib
 import pathlib
+import shlex
 import sys
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from absl import app, flags
 
-from .figures import draw
-from .imputer import MODELS, Imputer
+from ..terminal import load_tensorflow_quietly
+from . import saved_fits
+from .problems import TableError
+from .table_format import TableFormat
 
 __all__ = ["define_flags", "main", "run"]
 
 FLAGS = flags.FLAGS
+
+_MODELS = ("sgp_vae", "sgp_bae")
+_KIND_FLAGS = ("continuous", "positive", "count", "binary")
 
 
 def define_flags() -> None:
@@ -29,80 +41,214 @@ def define_flags() -> None:
     flags.DEFINE_string("input", None, "CSV or Parquet file with holes.", required=True)
     flags.DEFINE_string("out", None, "The same table, filled; CSV or Parquet.", required=True)
     flags.DEFINE_list("outputs", [], "Columns to fill.")
-    flags.DEFINE_string("time", None, "Column of numbers or ISO dates; the first input.")
+    flags.DEFINE_string("time", None, "Column of numbers or dates; the first input.")
     flags.DEFINE_list("inputs", [], "Further numeric inputs, such as coordinates.")
     flags.DEFINE_string("task", None, "Column that names the independent series a row belongs to.")
-    flags.DEFINE_string("separator", ",", "Between the columns of a CSV file.")
-    flags.DEFINE_enum("model", "sgp_vae", MODELS, "Which model.")
+    flags.DEFINE_string(
+        "separator", ",", "Between the columns of a CSV file; 'tab' is a tabulator."
+    )
+    flags.DEFINE_string("encoding", "utf-8", "Of a CSV file: utf-8, latin-1, cp1252, ...")
+    flags.DEFINE_enum("decimal", ".", [".", ","], "Decimal mark of the numbers.")
+    flags.DEFINE_bool(
+        "dayfirst",
+        None,
+        "Dates such as 01.02.2024 begin with the day; with --nodayfirst, with the month.",
+    )
+    flags.DEFINE_list("missing_values", [], "Words or numbers that mean a missing cell: -999,n/a")
+    flags.DEFINE_list("continuous", [], "Outputs that can have any value, whatever they look like.")
+    flags.DEFINE_list("positive", [], "Outputs that are never negative: modelled as logarithms.")
+    flags.DEFINE_list("count", [], "Outputs that are whole numbers from 0 on.")
+    flags.DEFINE_list("binary", [], "Outputs that are 0 or 1.")
+    flags.DEFINE_list("bounded", [], "Outputs between two bounds: humidity:0:100,cover:0:8")
+    flags.DEFINE_enum("model", "sgp_vae", _MODELS, "Which model.")
     flags.DEFINE_string("posterior", None, "Folder of an earlier fit; nothing is fitted.")
     flags.DEFINE_integer(
         "latent_dim", None, "Latent channels; half of the outputs by default.", lower_bound=1
     )
     flags.DEFINE_integer("num_inducing", 64, "Inducing points.", lower_bound=1)
-    flags.DEFINE_integer("epochs", None, "Adam steps.", lower_bound=1)
-    flags.DEFINE_float("hold_out", 0.1, "Share of observed cells that the check hides; 0 for none.")
+    flags.DEFINE_integer("num_steps", None, "Steps of Adam.", lower_bound=1)
+    flags.DEFINE_alias("epochs", "num_steps")  # its old name
+    flags.DEFINE_float(
+        "hold_out",
+        0.1,
+        "Share of observed cells that the check hides; 0 for none.",
+        lower_bound=0.0,
+        upper_bound=0.9,
+    )
     flags.DEFINE_integer("seed", 0, "Of everything random.", lower_bound=0)
 
 
 def main(argv: list[str]) -> None:
     """Read, check, fill, write."""
     if len(argv) > 1:
-        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
-    out = pathlib.Path(FLAGS.out)
+        raise app.UsageError(
+            f"Unexpected arguments: {argv[1:]}. Columns of one flag are separated by commas "
+            "without spaces, and names with spaces are quoted."
+        )
+    started = time.perf_counter()
     try:
-        frames = _frames()
-        imputer = _imputer()
-        table = frames.read_file(FLAGS.input, FLAGS.separator)
-        user = imputer.read(table)
-    except (FileNotFoundError, ImportError, ValueError) as error:
+        settings, record = _settings()
+        checked = _checked(settings, record)
+    except (ImportError, OSError, ValueError) as error:
         # What is wrong with a table is the user's to read, not a traceback.
         sys.exit(f"impute: {error}")
-    print(f"{user.num_rows} rows, {len(user.tasks)} task(s), {user.num_holes} holes.")
-    if FLAGS.posterior is None:
-        if FLAGS.hold_out > 0:
-            print(imputer.score(table, fraction=FLAGS.hold_out).to_string())
-        imputer.fit(table).save(out.with_suffix(".posterior"))
-        moments = imputer.predict_y()
-    else:
-        moments = imputer.predict_y(table)
-    frames.write_file(user.fill(*moments), out)
-    paths = []
-    for name, figure in draw(user, *moments).items():
-        paths.append(out.with_name(f"{out.stem}_{name}.png"))
-        figure.savefig(paths[-1], dpi=120)
-    print(f"Filled table: {out}. Figures: {', '.join(str(p) for p in paths)}.")
 
+    from . import outline  # pandas is there, or the table would not have been read
 
-def _frames() -> Any:
-    """The module that reads and writes tables, which needs pandas; Parquet files need pyarrow."""
+    print(outline.text(checked, FLAGS.input), flush=True)
+    for note in checked.notes:
+        print(f"Note: {note}", flush=True)
     try:
-        from . import frames
+        _fill(settings, record, checked, started)
+    except KeyboardInterrupt:
+        sys.exit("impute: stopped.")
 
-        if {".parquet", ".pq"} & {pathlib.Path(p).suffix for p in (FLAGS.input, FLAGS.out)}:
+
+def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -> None:
+    """The part that needs TensorFlow."""
+    seconds = {"reading": time.perf_counter() - started}
+    print("Loading TensorFlow ...", flush=True)
+    load_tensorflow_quietly()
+    from . import figures, frames, report, table_files
+    from .imputer import Imputer
+
+    out = pathlib.Path(FLAGS.out)
+    result = None
+    fitted = None if record is None else saved_fits.fitted_columns(record)
+    user = frames.user_table(checked, fitted)
+    if record is None:
+        imputer = Imputer(**settings)
+        if FLAGS.hold_out > 0:
+            print(
+                f"Checking: {FLAGS.hold_out:.0%} of the observed cells are hidden, and predicted "
+                "by the model and by simpler methods.",
+                flush=True,
+            )
+            try:
+                with _timed(seconds, "check"):
+                    result = imputer.check(user, fraction=FLAGS.hold_out)
+            except ValueError as error:
+                sys.exit(f"impute: the check failed: {error} --hold_out=0 leaves the check out.")
+            print(f"{report.as_text(result)}\n{result.verdict}", flush=True)
+        print("Fitting the model to all observed cells.", flush=True)
+        with _timed(seconds, "fit"):
+            imputer.fit(user).save(out.with_suffix(".posterior"))
+    else:
+        imputer = Imputer.load(FLAGS.posterior)
+    with _timed(seconds, "prediction"):
+        predicted = imputer.predict_cells(user)
+    table_files.write_file(user.fill(*predicted), out, settings["table_format"])
+    print(f"Filled table: {out}", flush=True)
+
+    drawn = figures.draw(user, predicted, as_map=imputer.time is None and len(imputer.inputs) > 1)
+    pictures = {name: figures.to_png(figure) for name, figure in drawn.items()}
+    for name, part in figures.file_names(pictures).items():
+        out.with_name(f"{out.stem}_{part}.png").write_bytes(pictures[name])
+    run = report.RunFacts(
+        source=str(FLAGS.input),
+        result=str(out),
+        command=shlex.join(["gpflow-bae-impute", *sys.argv[1:]]),
+        settings=imputer.get_params(),
+        seconds=seconds,
+    )
+    page = out.with_suffix(".html")
+    report.write(page, checked, user, predicted, pictures, result, run)
+    print(f"Report: {page}, and a figure for each output beside it.", flush=True)
+
+
+def _settings() -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Arguments of the Imputer; and the record of the fit that ``--posterior`` names."""
+    table_format = TableFormat(
+        FLAGS.separator, FLAGS.encoding, FLAGS.decimal, FLAGS.dayfirst, tuple(FLAGS.missing_values)
+    )
+    _check_paths()
+    if FLAGS.posterior is not None:
+        record = saved_fits.read_record(FLAGS.posterior)
+        return saved_fits.arguments(record) | {"table_format": table_format}, record
+    settings = {
+        name: FLAGS[name].value
+        for name in ("outputs", "time", "inputs", "task", "model", "latent_dim")
+        + ("num_inducing", "num_steps", "seed")
+    }
+    return settings | {"kinds": _kinds(), "table_format": table_format}, None
+
+
+def _check_paths() -> None:
+    """Whether files can be read and written as the flags say, before anything takes time."""
+    source, out = pathlib.Path(FLAGS.input), pathlib.Path(FLAGS.out)
+    if out.is_dir():
+        raise ValueError(f"--out={out} is a folder; name a file, such as {out / 'filled.csv'}.")
+    if out.exists() and source.exists() and out.samefile(source):
+        raise ValueError(f"--out={out} is the input itself, which would be lost; name another.")
+    if out.suffix == ".html":
+        raise ValueError(f"--out={out}: the report is an HTML file beside the table; name a .csv.")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        import pandas  # noqa: F401
+
+        if {".parquet", ".pq"} & {source.suffix, out.suffix}:
             import pyarrow  # noqa: F401
     except ImportError as error:
         raise ImportError(
             f"Tables are read with pandas, and Parquet files with pyarrow ({error}): "
-            "pip install 'gpflow-bae[impute]'."
+            "pip install 'gpflow-bae[tables]'."
         ) from error
-    return frames
 
 
-def _imputer() -> Imputer:
-    """An earlier fit, if one is named, or one to be fitted to the columns that the flags name."""
-    if FLAGS.posterior is not None:
-        return Imputer.load(FLAGS.posterior)
-    return Imputer(
-        FLAGS.outputs,
-        FLAGS.time,
-        FLAGS.inputs,
-        FLAGS.task,
-        model=FLAGS.model,
-        latent_dim=FLAGS.latent_dim,
-        num_inducing=FLAGS.num_inducing,
-        epochs=FLAGS.epochs,
-        seed=FLAGS.seed,
-    )
+def _kinds() -> dict[str, Any]:
+    """Kinds of columns, as the flags say."""
+    kinds: dict[str, Any] = {}
+    for kind in _KIND_FLAGS:
+        for name in FLAGS[kind].value or []:
+            if kinds.setdefault(name, kind) != kind:
+                raise ValueError(f"Column {name!r} is named by --{kinds[name]} and by --{kind}.")
+    for entry in FLAGS["bounded"].value or []:
+        name, *bounds = entry.rsplit(":", 2)
+        try:
+            low, high = map(float, bounds)
+        except ValueError:
+            raise ValueError(
+                f"--bounded={entry}: expected a column and its two bounds, such as humidity:0:100."
+            ) from None
+        if name in kinds:
+            raise ValueError(f"Column {name!r} is named by --{kinds[name]} and by --bounded.")
+        kinds[name] = (low, high)
+    return kinds
+
+
+def _checked(settings: dict[str, Any], record: dict[str, Any] | None) -> Any:
+    """The table, after all checks; without TensorFlow."""
+    from . import frames, table_files
+
+    raw, guessed = table_files.read_guessing(FLAGS.input, settings["table_format"])
+    if {".parquet", ".pq"} & {pathlib.Path(FLAGS.out).suffix}:
+        twice = sorted({str(c) for c in raw.columns if list(raw.columns).count(c) > 1})
+        if twice:
+            raise TableError([f"Parquet files cannot have columns of one name: {twice}."])
+    try:
+        checked = frames.check_frame(
+            raw,
+            settings["outputs"],
+            settings["time"],
+            settings["inputs"],
+            settings["task"],
+            settings.get("kinds"),
+            None if record is None else saved_fits.fitted_columns(record),
+            settings["table_format"],
+        )
+    except TableError as error:
+        raise TableError([*guessed, *error.problems]) from None
+    if guessed:
+        raise TableError(guessed)
+    return checked
+
+
+@contextlib.contextmanager
+def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Notes the seconds that a block takes."""
+    started = time.perf_counter()
+    yield
+    seconds[name] = time.perf_counter() - started
 
 
 def run() -> None:

@@ -16,7 +16,7 @@ from ..data import MultiOutputTable, Standardiser, prepare_data
 from ..posteriors import Posterior
 from .plans import Plan, build_model, gaussian_encoder
 
-__all__ = ["NUM_CODES", "fit", "predict", "warm_start"]
+__all__ = ["NUM_CODES", "fit", "predict", "predict_standardised", "warm_start"]
 
 NUM_CODES = 20  # draws of the codes for each posterior sample
 
@@ -101,10 +101,29 @@ def predict(
         of the chain. Else the encoder's pseudo-observations, conditioned on the GP, give them, as
         for any other table: in chains of this length codes move too little to be averaged over.
     """
+    moments = predict_standardised(
+        posterior, standardiser, given, seed, codes_of_chain=codes_of_chain
+    )
+    return standardiser.inverse_moments(*moments)
+
+
+@check_shapes("return[0]: [T, N, P]", "return[1]: [T, N, P]")
+def predict_standardised(
+    posterior: Posterior,
+    standardiser: Standardiser,
+    given: tuple[np.ndarray, np.ndarray] | None = None,
+    seed: int = 0,
+    *,
+    codes_of_chain: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances [T, N, P] of standardised outputs; arguments as in :func:`predict`.
+
+    What quantiles and densities of outputs in their own units follow from.
+    """
     if given is not None:
         given = (given[0], standardiser.transform(given[1]))
     elif not codes_of_chain:
         bank = dataclasses.replace(posterior.bank, latents=None)
         posterior = Posterior(posterior.model, bank, posterior.data)
     prediction = posterior.predict(None, given, num_codes=NUM_CODES, seed=seed)
-    return standardiser.inverse_moments(prediction.mean, prediction.variance)
+    return prediction.mean, prediction.variance

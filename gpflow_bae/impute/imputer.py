@@ -15,10 +15,14 @@ from ..data import MultiOutputTable, Observations, Standardiser, hold_out
 from ..inducing_variables import uniform
 from ..posteriors import Posterior
 from ..versions import __version__
-from . import fitting, scores
+from . import fitting, saved_fits, scores
 from .baselines import independent_gps, linear_interpolation, mean
+from .check_result import CheckResult
+from .columns import FittedColumns
 from .plans import Plan, build_model, plan_for_table
-from .user_table import UserTable, from_arrays
+from .problems import warn
+from .table_format import TableFormat
+from .user_table import CellPredictions, UserTable, from_arrays
 
 __all__ = ["MODELS", "Imputer"]
 
@@ -46,19 +50,25 @@ class Imputer:
     :param model: ``"sgp_vae"``, fitted by variational inference, or ``"sgp_bae"``, sampled.
     :param latent_dim: latent channels; half as many as outputs if None.
     :param num_inducing: inducing points of the GP.
-    :param epochs: Adam steps; 1500 if None.
+    :param num_steps: Adam steps; 1500 if None.
     :param seed: of everything random.
     :param settings: what :func:`~gpflow_bae.impute.plans.make_plan` takes, in the place of the
         settings of :func:`~gpflow_bae.impute.plans.plan_for_table`.
     :param progress: whether ``fit`` shows a progress bar.
+    :param kinds: of outputs, by name: ``"continuous"``, ``"positive"``, ``"count"``, ``"binary"``,
+        or the two bounds of a bounded column, such as ``(0, 100)``. Others follow from the observed
+        values, see :func:`~gpflow_bae.impute.columns.decide_kind`.
+    :param table_format: how a DataFrame's text writes numbers, dates and missing cells.
+    :param epochs: the old name of ``num_steps``.
 
     After ``fit``: ``plan_``, ``posterior_`` (of standardised outputs, given scaled inputs),
-    ``standardiser_``, ``input_centre_`` and ``input_scale_`` [D].
+    ``standardiser_``, and ``columns_``, how other tables are read: scaling of the inputs, kinds of
+    the outputs.
 
     >>> X = np.linspace(0.0, 6.0, 30)[:, None]
     >>> Y = np.concatenate([np.sin(X), np.cos(X)], axis=1)
     >>> Y[10:13, 0] = np.nan
-    >>> imputer = Imputer(epochs=5, progress=False).fit(X, Y)
+    >>> imputer = Imputer(num_steps=5, progress=False).fit(X, Y)
     >>> filled = imputer.impute()
     >>> bool(np.isfinite(filled.filled).all()), int(np.count_nonzero(filled.sd))
     (True, 3)
@@ -71,10 +81,13 @@ class Imputer:
     model: str = "sgp_vae"
     latent_dim: int | None = None
     num_inducing: int = 64
-    epochs: int | None = None
+    num_steps: int | None = None
     seed: int = 0
     settings: Mapping[str, Any] | None = None
     progress: bool = True
+    kinds: Mapping[str, Any] | None = None
+    table_format: TableFormat | None = None
+    epochs: int | None = None
 
     def __post_init__(self) -> None:
         self.posterior_: Posterior | None = None
@@ -101,24 +114,12 @@ class Imputer:
     def read(self, table: Any, Y: Any = None) -> UserTable:
         """A table as models see it, after all checks; inputs are scaled as in ``fit``, if fitted.
 
-        :param table: a DataFrame, or inputs X.
+        :param table: a DataFrame, or inputs X; or what this method returned.
         :param Y: outputs, if ``table`` is X.
         :raises ValueError: for a column that is not there, text in a numeric column, infinities,
             missing inputs, two rows of a task with the same inputs, or arrays of other shapes.
         """
-        scaling = None
-        if self.posterior_ is not None:
-            scaling = self.input_centre_, self.input_scale_
-        user = self._read(table, Y, scaling)
-        if scaling is not None:
-            expected = len(self.input_centre_), len(self.standardiser_.mean)
-            found = user.table.X.shape[-1], user.table.num_outputs
-            if found != expected:
-                raise ValueError(
-                    f"The table has {found[0]} inputs and {found[1]} outputs; the one of fit had "
-                    f"{expected[0]} and {expected[1]}."
-                )
-        return user
+        return self._read(table, Y, None if self.posterior_ is None else self.columns_)
 
     def fit(self, table: Any, Y: Any = None) -> Imputer:
         """Fits the model to everything that is observed of a table; arguments as in :meth:`read`.
@@ -128,9 +129,9 @@ class Imputer:
         """
         user = self._read(table, Y)
         plan = self._plan(user.table.num_outputs)
-        self.standardiser_, self.posterior_ = self._fit(plan, user.table, self.progress)
+        self.standardiser_, self.posterior_ = self._fit(plan, user, user.table, self.progress)
         self.plan_, self.table_ = plan, user
-        self.input_centre_, self.input_scale_ = user.centre, user.scale
+        self.columns_ = FittedColumns(user.centre, user.scale, user.kinds, user.constants)
         return self
 
     def predict_y(self, table: Any = None, Y: Any = None) -> tuple[np.ndarray, np.ndarray]:
@@ -140,7 +141,20 @@ class Imputer:
             their tasks are taken as new ones. None for the table of ``fit``.
         :raises RuntimeError: before ``fit``; after ``load``, without a table.
         """
-        return self._moments(self._table(table, Y))
+        moments = self.predict_cells(table, Y)
+        return moments.mean, moments.variance
+
+    def predict_cells(self, table: Any = None, Y: Any = None) -> CellPredictions:
+        """Moments and 90 % intervals [T, N, P] of all cells; arguments as in :meth:`predict_y`.
+
+        Intervals are quantiles, which differ from a Gaussian's where a column is seen transformed.
+        """
+        user = self._table(table, Y)
+        given = None if user is self.table_ else (user.table.X, user.table.Y)
+        scale = self.standardiser_
+        moments = fitting.predict_standardised(self._fitted(), scale, given)
+        ends = (scale.inverse_quantile(*moments, probability) for probability in (0.05, 0.95))
+        return CellPredictions(*scale.inverse_moments(*moments), *ends)
 
     def impute(self, table: Any = None, Y: Any = None) -> Any:
         """The table with its holes filled; arguments and errors as in :meth:`predict_y`.
@@ -150,35 +164,54 @@ class Imputer:
             an :class:`~gpflow_bae.impute.Imputed`.
         """
         user = self._table(table, Y)
-        return user.fill(*self._moments(user))
+        return user.fill(*self.predict_cells(table, Y))
 
-    def score(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> Any:
-        """RMSE, NLL and coverage on hidden cells, of the model and of what it has to beat.
+    def check(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> CheckResult:
+        """How good the model is on hidden cells, beside what it has to beat, and a verdict.
 
         Hides a share of the observed cells, fits everything to the others, and leaves what was
-        fitted before as it is. Scores are averages over outputs: the root mean squared error, the
-        negative log density per cell (nats), and the share of cells inside of a 90 % interval.
+        fitted before as it is.
 
         :param table, Y: as in :meth:`read`.
         :param fraction: share of the observed cells of each output, in (0, 1).
-        :return: rows are the model, independent GPs, linear interpolation and column means: a
-            DataFrame, or for arrays a dictionary of dictionaries.
         :raises ValueError: as :meth:`fit`, or for a fraction that leaves an output without cells.
         """
         user = self._read(table, Y)
         plan = self._plan(user.table.num_outputs)
         hidden = hold_out(user.table, fraction, self.seed)
-        standardiser, posterior = self._fit(plan, hidden, progress=False)
+        standardiser, posterior = self._fit(plan, user, hidden, progress=False)
         moments = {plan.model: fitting.predict(posterior, standardiser, seed=self.seed)}
         for name, rival in _RIVALS.items():
             moments[name] = rival.fit_predict(hidden, seed=self.seed)
-        found = {}
+        deviation = np.nanstd(hidden.Y, axis=(0, 1))
+        per_column: dict[str, dict[str, dict[str, float]]] = {}
         for name, (centre, variance) in moments.items():
-            values = scores.score(hidden, centre, variance)
-            found[name] = {metric: values[metric] for metric in ("rmse", "nll", "coverage_90")}
-        if isinstance(user.source, np.ndarray):
-            return found
-        return type(user.source).from_dict(found, orient="index")
+            per_column[name] = {
+                column: {
+                    "rmse": found["rmse"] / unit,
+                    "nll": found["nll"] - float(np.log(unit)),
+                    "coverage_90": found["coverage_90"],
+                }
+                for (column, found), unit in zip(
+                    scores.score_outputs(hidden, centre, variance).items(), deviation, strict=True
+                )
+            }
+        summary = {
+            name: {
+                metric: float(np.mean([found[metric] for found in columns.values()]))
+                for metric in ("rmse", "nll", "coverage_90")
+            }
+            for name, columns in per_column.items()
+        }
+        best = min(summary, key=lambda name: summary[name]["rmse"])
+        return CheckResult(per_column, summary, f"The lowest error has {best}.", best)
+
+    def score(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> Any:
+        """The summary of :meth:`check`: a DataFrame, or for arrays a dictionary of dictionaries."""
+        found = {
+            name: dict(row) for name, row in self.check(table, Y, fraction=fraction).summary.items()
+        }
+        return type(table).from_dict(found, orient="index") if hasattr(table, "iloc") else found
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes the fit, without its table: ``fit.json`` and ``posterior.npz``.
@@ -193,7 +226,8 @@ class Imputer:
         box = inducing.transform
         record = {
             "gpflow_bae": __version__,
-            "arguments": self.get_params(),
+            "arguments": self.get_params()
+            | {"table_format": self.table_format and dataclasses.asdict(self.table_format)},
             "plan": {
                 f.name: getattr(self.plan_, f.name)
                 for f in dataclasses.fields(self.plan_)
@@ -201,8 +235,10 @@ class Imputer:
             },
             "mean": self.standardiser_.mean.tolist(),
             "std": self.standardiser_.std.tolist(),
-            "input_centre": self.input_centre_.tolist(),
-            "input_scale": self.input_scale_.tolist(),
+            "input_centre": self.columns_.centre.tolist(),
+            "input_scale": self.columns_.scale.tolist(),
+            "kinds": [kind.to_dict() for kind in self.columns_.kinds],
+            "constants": dict(self.columns_.constants),
             "num_inducing": len(inducing.numpy()),
             # Sampled values are those on the real line: of which box they are has to be known.
             "inducing_box": [np.asarray(v).tolist() for v in (box.low, box.high)],
@@ -218,25 +254,17 @@ class Imputer:
         :raises ValueError: for a damaged fit, or one of an earlier version.
         """
         folder = pathlib.Path(folder)
-        if not (folder / "fit.json").exists():
-            raise FileNotFoundError(
-                f"{folder} holds no fit.json: name the folder that Imputer.save wrote, which is "
-                "<out>.posterior for the command."
-            )
-        record = json.loads((folder / "fit.json").read_text())
-        if "arguments" not in record:
-            raise ValueError(
-                f"{folder} was written by an earlier version of gpflow_bae: fit the table again."
-            )
+        record = saved_fits.read_record(folder)
         fields: dict[str, Any] = record["plan"]
         for name in ("encoder_widths", "decoder_widths"):
             fields[name] = tuple(fields[name])
-        imputer = cls(**record["arguments"])
+        imputer = cls(**saved_fits.arguments(record))
         imputer.plan_ = Plan(**fields)
-        imputer.input_centre_ = np.array(record["input_centre"])
-        imputer.input_scale_ = np.array(record["input_scale"])
+        imputer.columns_ = saved_fits.fitted_columns(record)
         imputer.standardiser_ = Standardiser(
-            np.array(record["mean"]), np.array(record["std"]), imputer.plan_.log_outputs
+            np.array(record["mean"]),
+            np.array(record["std"]),
+            transforms=tuple(kind.transform for kind in imputer.columns_.kinds),
         )
         X, Y = (np.zeros((1, 1, len(record[name]))) for name in ("input_centre", "mean"))
         low, high = np.array(record["inducing_box"])
@@ -245,16 +273,32 @@ class Imputer:
         imputer.posterior_ = Posterior.load(folder / "posterior.npz", model)
         return imputer
 
-    def _read(self, table: Any, Y: Any, scaling: Any = None) -> UserTable:
+    def _read(self, table: Any, Y: Any, fitted: FittedColumns | None = None) -> UserTable:
+        if isinstance(table, UserTable):
+            return table
         for name in ("outputs", "inputs"):
             if isinstance(getattr(self, name), str):
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}; it must be a list of column names."
                 )
+        kinds: Any = self.kinds
+        if kinds is None and (self.settings or {}).get("log_outputs"):
+            kinds = "positive"
         if hasattr(table, "iloc"):
             from .frames import read_frame
 
-            return read_frame(table, self.outputs, self.time, self.inputs, self.task, scaling)
+            user = read_frame(
+                table,
+                self.outputs,
+                self.time,
+                self.inputs,
+                self.task,
+                kinds,
+                fitted,
+                self.table_format,
+            )
+            warn(user.notes)
+            return user
         if Y is None:
             raise ValueError(
                 f"table is a {type(table).__name__} and Y is missing; expected a pandas DataFrame, "
@@ -262,7 +306,9 @@ class Imputer:
             )
         if self.time is not None or self.inputs or self.task is not None:
             raise ValueError("time, inputs and task name columns, which arrays do not have.")
-        return from_arrays(table, Y, tuple(self.outputs), scaling)
+        user = from_arrays(table, Y, tuple(self.outputs), kinds, fitted)
+        warn(user.notes)
+        return user
 
     def _table(self, table: Any, Y: Any) -> UserTable:
         self._fitted()
@@ -272,10 +318,6 @@ class Imputer:
             raise RuntimeError("A loaded Imputer does not have its table: pass it to this method.")
         return self.table_
 
-    def _moments(self, user: UserTable) -> tuple[np.ndarray, np.ndarray]:
-        given = None if user is self.table_ else (user.table.X, user.table.Y)
-        return fitting.predict(self._fitted(), self.standardiser_, given)
-
     def _plan(self, num_outputs: int) -> Plan:
         if self.model not in MODELS:
             raise ValueError(f"model is {self.model!r}; expected one of {MODELS}.")
@@ -284,14 +326,14 @@ class Imputer:
             num_outputs,
             self.latent_dim,
             self.num_inducing,
-            self.epochs,
+            self.epochs if self.num_steps is None else self.num_steps,
             **(self.settings or {}),
         )
 
     def _fit(
-        self, plan: Plan, table: MultiOutputTable, progress: bool
+        self, plan: Plan, user: UserTable, table: MultiOutputTable, progress: bool
     ) -> tuple[Standardiser, Posterior]:
-        standardiser = Standardiser.fit(table.Y, table.output_names, plan.log_outputs)
+        standardiser = user.standardiser(table)
         return standardiser, fitting.fit(
             plan, table, standardiser, seed=self.seed, progress=progress
         )

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from check_shapes import check_shapes
 
-from ..data import MultiOutputTable
+from ..data import MultiOutputTable, Standardiser
+from ..data.tables import column_names
+from .columns import ColumnKind, FittedColumns, output_kinds
 
-__all__ = ["INTERVAL", "Imputed", "UserTable", "from_arrays", "input_scaling"]
+__all__ = [
+    "INTERVAL",
+    "CellPredictions",
+    "Imputed",
+    "UserTable",
+    "from_arrays",
+    "input_scaling",
+]
 
 INTERVAL = 1.6448536269514722  # half width of a 90 % normal interval, in standard deviations
+
+
+class CellPredictions(NamedTuple):
+    """Of all cells [T, N, P], observation noise included, in the units of the outputs."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+    lower: np.ndarray  # of a 90 % interval
+    upper: np.ndarray
 
 
 class Imputed(NamedTuple):
@@ -32,11 +51,20 @@ class UserTable:
     """A table as it came, and as a model sees it.
 
     * source: the DataFrame, or the array Y [N, P] or [T, N, P]; nothing but the holes is changed.
-    * table: tasks, scaled inputs, outputs.
+    * table: tasks, scaled inputs, outputs in their own units; columns that are constant are left
+      out.
     * rows [T, N]: the row of the DataFrame that each row of ``table`` is, -1 for padding.
     * tasks: names of the tasks, in their order.
-    * times: of the rows of the DataFrame, or of T N rows of arrays, for plots.
+    * times: of the rows of the DataFrame, or of T N rows of arrays, for plots: numbers, or
+      timestamps in UTC.
     * centre, scale [D]: inputs of ``table`` are ``(X - centre) / scale``.
+    * outputs: names of all Q columns to fill, in the user's order.
+    * missing: which of their cells are holes, for the rows of the DataFrame, or T N rows of arrays:
+      Booleans [rows, Q].
+    * kinds: of the P outputs of ``table``.
+    * constants: values of the outputs that are left out of it, by name.
+    * notes: what a user should know of how the table was read, in sentences.
+    * decimal: the decimal mark of numbers that are text.
     """
 
     source: Any
@@ -46,6 +74,49 @@ class UserTable:
     times: np.ndarray
     centre: np.ndarray
     scale: np.ndarray
+    outputs: tuple[str, ...]
+    missing: np.ndarray
+    kinds: tuple[ColumnKind, ...]
+    constants: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    decimal: str = "."
+
+    @property
+    def calendar(self) -> np.ndarray | None:
+        """Timestamps in UTC (datetime64) of the rows [T, N], padding as the task's last row.
+
+        None if the first input is no date. Else it counts in days, see ``time_scale``.
+        """
+        if not np.issubdtype(self.times.dtype, np.datetime64):
+            return None
+        last = np.take_along_axis(self.rows, self.table.lengths[:, None] - 1, axis=1)
+        return self.times[np.where(self.rows >= 0, self.rows, last)]
+
+    @property
+    def time_scale(self) -> float:
+        """How long a unit of the scaled first input is: in days if it is a date."""
+        return float(self.scale[0])
+
+    @property
+    def interval(self) -> float:
+        """Median distance of the first input's values within tasks, in days if it is a date."""
+        steps = [
+            np.diff(np.unique(X[real, 0]))
+            for X, real in zip(self.table.X, self.table.rows, strict=True)
+        ]
+        all_steps = np.concatenate(steps)
+        return self.time_scale * float(np.median(all_steps)) if len(all_steps) else np.nan
+
+    def standardiser(self, table: MultiOutputTable | None = None) -> Standardiser:
+        """Of the outputs, each transformed as its kind says first.
+
+        :param table: whose observed cells it is fitted to, such as this one with cells hidden;
+            ``self.table`` if None.
+        :raises ValueError: as :meth:`gpflow_bae.data.Standardiser.fit`.
+        """
+        table = self.table if table is None else table
+        transforms = [kind.transform for kind in self.kinds]
+        return Standardiser.fit(table.Y, table.output_names, transforms=transforms)
 
     @property
     def num_rows(self) -> int:
@@ -55,50 +126,72 @@ class UserTable:
     @property
     def num_holes(self) -> int:
         """Cells that are not observed, without padding."""
-        return int(np.count_nonzero(~self.table.observed[self.table.rows]))
+        return int(np.count_nonzero(self.missing))
 
-    @check_shapes("self.table.Y: [T, N, P]", "mean: [T, N, P]", "variance: [T, N, P]")
-    def fill(self, mean: np.ndarray, variance: np.ndarray) -> Any:
+    @check_shapes(
+        "self.table.Y: [T, N, P]",
+        "mean: [T, N, P]",
+        "variance: [T, N, P]",
+        "lower: [T, N, P]",
+        "upper: [T, N, P]",
+    )
+    def fill(
+        self,
+        mean: np.ndarray,
+        variance: np.ndarray,
+        lower: np.ndarray | None = None,
+        upper: np.ndarray | None = None,
+    ) -> Any:
         """The source with its holes filled: a DataFrame, or :class:`Imputed` of arrays.
 
-        :param mean, variance: [T, N, P], in the units of the outputs.
+        Cells of a DataFrame that were observed stay as they are, text as text; beside each output
+        come ``<output>_sd``, ``<output>_lower`` and ``<output>_upper``, missing but for the cells
+        that were filled. Values and intervals are what a column of its kind can have, see
+        :meth:`gpflow_bae.impute.columns.ColumnKind.settle`.
+
+        :param mean, variance: of the cells, in the units of the outputs.
+        :param lower, upper: ends of their 90 % interval; those of a Gaussian if None.
         """
-        if not isinstance(self.source, np.ndarray):
-            return _fill_frame(self, mean, variance)
-        observed = self.table.observed
-        filled = np.where(observed, self.table.Y, mean)
-        sd = np.where(observed, 0.0, np.sqrt(variance))
-        bounds = (filled, sd, filled - INTERVAL * sd, filled + INTERVAL * sd)
-        return Imputed(*(array.reshape(self.source.shape) for array in bounds))
+        if lower is None or upper is None:
+            half = INTERVAL * np.sqrt(variance)
+            lower, upper = mean - half, mean + half
+        settled = {}
+        for p, kind in enumerate(self.kinds):
+            cells = (array[..., p] for array in (mean, variance, lower, upper))
+            settled[kind.name] = kind.settle(*cells)
+        for name, value in self.constants.items():
+            same = np.full(self.rows.shape, value)
+            settled[name] = same, 0.0 * same, same, same
+        real = self.rows >= 0
+        order = np.argsort(self.rows[real])
+        ordered = {name: [a[real][order] for a in arrays] for name, arrays in settled.items()}
+        fill = _fill_arrays if isinstance(self.source, np.ndarray) else _fill_frame
+        return fill(self, ordered)
 
 
-def _fill_frame(user: UserTable, mean: np.ndarray, variance: np.ndarray) -> Any:
-    """The DataFrame with its holes filled, and beside each output its uncertainty.
+def _fill_arrays(user: UserTable, settled: dict[str, list[np.ndarray]]) -> Imputed:
+    value, deviation, lower, upper = (
+        np.stack([settled[name][i] for name in user.outputs], axis=-1).reshape(user.source.shape)
+        for i in range(4)
+    )
+    given, hole = user.source, np.isnan(user.source)
+    ends = (np.where(hole, end, given) for end in (lower, upper))
+    return Imputed(np.where(hole, value, given), np.where(hole, deviation, 0.0), *ends)
 
-    ``<output>_sd``, ``<output>_lower`` and ``<output>_upper`` (90 % interval) are there for filled
-    cells and missing elsewhere. Observed cells stay as they are, text as text.
 
-    :param mean, variance: [T, N, P], in the units of the outputs.
-    """
+def _fill_frame(user: UserTable, settled: dict[str, list[np.ndarray]]) -> Any:
     filled = user.source.copy()
-    real = user.rows >= 0
-    index = user.rows[real]
-    for p, name in enumerate(user.table.output_names):
-        hole = ~user.table.observed[..., p][real]
-        value, sd = mean[..., p][real], np.sqrt(variance[..., p][real])
+    for q, name in enumerate(user.outputs):
+        hole = user.missing[:, q]
+        value, *beside = settled[name]
         column = filled[name].to_numpy(dtype=object, copy=True)
-        as_text = isinstance(column[0], str)
-        for row, v in zip(index[hole], value[hole], strict=True):
-            column[row] = f"{v:.10g}" if as_text else v
+        as_text = any(isinstance(cell, str) for cell in column)
+        column[hole] = [
+            f"{v:.10g}".replace(".", user.decimal) if as_text else v for v in value[hole]
+        ]
         filled[name] = column if as_text else column.astype(float)
-        for suffix, bound in (
-            ("sd", sd),
-            ("lower", value - INTERVAL * sd),
-            ("upper", value + INTERVAL * sd),
-        ):
-            beside = np.full(len(filled), np.nan)
-            beside[index[hole]] = bound[hole]
-            filled[f"{name}_{suffix}"] = beside
+        for suffix, array in zip(("sd", "lower", "upper"), beside, strict=True):
+            filled[f"{name}_{suffix}"] = np.where(hole, array, np.nan)
     return filled
 
 
@@ -112,15 +205,17 @@ def from_arrays(
     X: Any,
     Y: Any,
     output_names: tuple[str, ...] = (),
-    scaling: tuple[np.ndarray, np.ndarray] | None = None,
+    kinds: Mapping[str, Any] | str | None = None,
+    fitted: FittedColumns | None = None,
 ) -> UserTable:
     """The table of arrays.
 
     :param X: inputs [N, D] or [T, N, D], complete; [N, D] serves all tasks.
     :param Y: outputs [N, P] or [T, N, P], NaN where missing.
-    :param scaling: centre and scale of the inputs from an earlier fit; those of this table if None.
-    :raises ValueError: for other shapes, inputs that are not finite, infinite outputs, or two rows
-        of a task with the same inputs.
+    :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.columns.output_kinds`.
+    :param fitted: what an earlier fit knows of the columns.
+    :raises ValueError: for other shapes, inputs that are not finite, infinite outputs, two rows
+        of a task with the same inputs, or what :func:`output_kinds` refuses.
     """
     X, Y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
     if X.ndim not in (2, 3) or Y.ndim not in (2, 3) or Y.ndim < X.ndim:
@@ -130,16 +225,34 @@ def from_arrays(
         )
     whole = Y[None] if Y.ndim == 2 else Y
     inputs = np.broadcast_to(X, (len(whole), *X.shape)) if X.ndim == 2 else X
-    scaling = input_scaling(inputs.reshape(-1, inputs.shape[-1])) if scaling is None else scaling
-    centre, scale = scaling
-    table = MultiOutputTable((inputs - centre) / scale, whole, output_names=output_names)
+    if fitted is not None:
+        expected = len(fitted.centre), len(fitted.kinds) + len(fitted.constants)
+        if (inputs.shape[-1], whole.shape[-1]) != expected:
+            raise ValueError(
+                f"The table has {inputs.shape[-1]} inputs and {whole.shape[-1]} outputs; the one "
+                f"of fit had {expected[0]} and {expected[1]}."
+            )
+    names = column_names("outputs", output_names, "y", whole.shape[-1])
+    flat = whole.reshape(-1, len(names))
+    found = output_kinds(names, flat, kinds, fitted)
+    flat_inputs = inputs.reshape(-1, inputs.shape[-1])
+    centre, scale = input_scaling(flat_inputs) if fitted is None else (fitted.centre, fitted.scale)
+    kept = [names.index(kind.name) for kind in found.kinds]
+    table = MultiOutputTable(
+        (inputs - centre) / scale,
+        whole[..., kept],
+        output_names=tuple(kind.name for kind in found.kinds),
+    )
     num_tasks, num_rows = whole.shape[:2]
     return UserTable(
         Y,
         table,
         np.arange(num_tasks * num_rows).reshape(num_tasks, num_rows),
         tuple(str(t) for t in range(num_tasks)),
-        inputs[..., 0].ravel(),
+        flat_inputs[:, 0],
         centre,
         scale,
+        names,
+        np.isnan(flat),
+        *found,
     )

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import inspect
+import os
 import pathlib
+import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_bae.impute import Imputer, command
+from gpflow_bae.impute import CheckResult, Imputer, command, imputer
 from tests.impute.tables import stations
 
 pytestmark = pytest.mark.usefixtures("untraced_predictions")
@@ -24,10 +28,20 @@ FLAGS = {
     "inputs",
     "task",
     "separator",
+    "encoding",
+    "decimal",
+    "dayfirst",
+    "missing_values",
+    "continuous",
+    "positive",
+    "count",
+    "binary",
+    "bounded",
     "model",
     "posterior",
     "latent_dim",
     "num_inducing",
+    "num_steps",
     "epochs",
     "hold_out",
     "seed",
@@ -66,28 +80,105 @@ def test_the_program_has_the_flags_that_are_promised_and_shows_them(
     assert all(command.FLAGS[name].help for name in FLAGS)
 
 
+NATRIUM = "Natrium (mmol/l)"
+
+
+def hospital() -> pd.DataFrame:
+    """Columns of every kind, with names that no file can have."""
+    whole, holes = stations(12)
+    renamed = holes.rename(columns={"a": NATRIUM, "b": "Preis $x_1$"})
+    skewed = np.exp(whole["b"] / 30.0)
+    return renamed.assign(wet=(whole["b"] > 0) * 1.0, dose=skewed, constant=3.5).where(
+        np.random.default_rng(0).random((24, 8)) > [0, 0, 0, 0, 0, 0.2, 0.2, 0.2]
+    )
+
+
 def test_a_table_is_filled_and_its_fit_fills_another(
     tmp_path: pathlib.Path, parse: Callable[..., None], capsys: pytest.CaptureFixture
 ) -> None:
-    _, holes = stations(12)
+    holes = hospital()
     holes.to_csv(tmp_path / "t.csv", index=False)
-    columns = ("--time=day", "--task=station", "--outputs=a,b")
+    columns = ("--time=day", "--task=station", f"--outputs={','.join(holes.columns[3:])}")
     out = tmp_path / "filled.csv"
-    options = ("--epochs=2", "--num_inducing=4", "--hold_out=0")
+    options = ("--epochs=2", "--num_inducing=4", "--hold_out=0", "--positive=dose")
     parse(f"--input={tmp_path / 't.csv'}", f"--out={out}", *columns, *options)
     command.main(["impute"])
-    assert "24 rows, 2 task(s), 8 holes." in capsys.readouterr().out
-    for name in ("filled_a.png", "filled_b.png", "filled.posterior/fit.json"):
-        assert (tmp_path / name).exists()
+    said = capsys.readouterr().out
+    assert (
+        "rows: 24; series: 2, of 12 rows; time (day): 2024-01-01 to 2024-01-12, every 1 day" in said
+    )
+    assert "Note: Column 'constant' is 3.5 wherever it is observed" in said
+    for part in ("Natrium_mmol_l", "Preis_x_1", "wet", "dose"):
+        assert (tmp_path / f"filled_{part}.png").exists()
+    page = (tmp_path / "filled.html").read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") == 4
+    assert not re.search(r"(src|href)=.?https?:", page)
+    assert NATRIUM in page and "positive, as its logarithm" in page and "no check" in page
+
     again = tmp_path / "again.csv"
     folder = tmp_path / "filled.posterior"
     parse(f"--input={tmp_path / 't.csv'}", f"--out={again}", f"--posterior={folder}")
     command.main(["impute"])
     expected = Imputer.load(folder).impute(holes)
-    pd.testing.assert_frame_equal(
-        pd.read_csv(again)[["a", "b", "b_sd"]], expected[["a", "b", "b_sd"]], rtol=1e-6
-    )
+    names = [NATRIUM, f"{NATRIUM}_sd", "dose", "dose_lower", "wet", "wet_upper", "constant"]
+    pd.testing.assert_frame_equal(pd.read_csv(again)[names], expected[names], rtol=1e-6)
+    assert (expected["dose_lower"].dropna() > 0.0).all()
+    assert set(expected["wet_upper"].dropna()) <= {0.0, 1.0}
     assert not (tmp_path / "again.posterior").exists()
+
+
+def test_what_is_checked_is_shown(
+    tmp_path: pathlib.Path,
+    parse: Callable[..., None],
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In the terminal and in the report, with the best method marked."""
+    stations(12)[1].to_csv(tmp_path / "t.csv", index=False)
+    scores = {"rmse": 0.25, "nll": -0.5, "coverage_90": 0.88}
+    means = {"rmse": 1.01}  # a score that a method does not have is no number
+    found = CheckResult(
+        {"sgp_vae": {"a": scores}, "column means": {"a": means}},
+        {"sgp_vae": scores, "column means": means},
+        "Use the model <today>.",
+        "sgp_vae",
+        "Ten gaps were hidden.",
+        10,
+        {"sgp_vae": 12.34},
+    )
+    monkeypatch.setattr(Imputer, "check", lambda *_, **__: found)
+    parse(
+        f"--input={tmp_path / 't.csv'}",
+        f"--out={tmp_path / 'o.csv'}",
+        *("--time=day", "--task=station", "--outputs=a,b", "--num_steps=2", "--num_inducing=4"),
+    )
+    command.main(["impute"])
+    said = capsys.readouterr().out
+    assert re.search(r"sgp_vae +0\.250 +-0\.50 +88%\n", said)
+    assert re.search(r"column means +1\.010 +– +–\n", said)
+    assert "Use the model <today>.\n" in said
+    page = (tmp_path / "o.html").read_text(encoding="utf-8")
+    assert "Use the model &lt;today&gt;." in page and "Ten gaps were hidden." in page
+    assert re.search("<tr class=best><th>sgp_vae</th><td>0.250</td>.*12.3 s", page)
+
+
+def test_kinds_are_said_by_flags(parse: Callable[..., None]) -> None:
+    given = ("--input=t.csv", "--out=o.csv")
+    parse(*given, "--positive=a,b", "--count=n", "--bounded=rel: hum:0:100")
+    assert command._kinds() == {
+        "a": "positive",
+        "b": "positive",
+        "n": "count",
+        "rel: hum": (0.0, 100.0),
+    }
+    for wrong, message in (
+        ("--bounded=a:0", "expected a column and its two bounds"),
+        ("--binary=n", "'n' is named by --count and by --binary"),
+    ):
+        parse(*given, "--count=n", wrong)
+        with pytest.raises(ValueError, match=message):
+            command._kinds()
+    assert command._MODELS == imputer.MODELS
 
 
 @pytest.mark.parametrize(
@@ -96,13 +187,22 @@ def test_a_table_is_filled_and_its_fit_fills_another(
         ("--outputs=c", r"impute: There is no column \['c'\]"),
         ("--input=nowhere.csv", "impute: .*nowhere.csv"),
         ("--posterior=nowhere", "impute: nowhere holds no fit.json"),
+        ("--outputs=a,b,remark", "impute: Column 'remark' is text|is constant"),
+        ("--out=t.csv", "--out=t.csv is the input itself"),
+        ("--out=.", "--out=. is a folder; name a file"),
+        ("--decimal=,", "--separator=';'"),
     ],
 )
 def test_what_is_wrong_is_one_line(
-    flag: str, message: str, tmp_path: pathlib.Path, parse: Callable[..., None]
+    flag: str,
+    message: str,
+    tmp_path: pathlib.Path,
+    parse: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stations(5)[1].to_csv(tmp_path / "t.csv", index=False)
-    parse(f"--input={tmp_path / 't.csv'}", "--out=o.csv", "--time=day", "--task=station", flag)
+    monkeypatch.chdir(tmp_path)
+    stations(5)[1].assign(remark="good").to_csv("t.csv", index=False)
+    parse("--input=t.csv", "--out=o.csv", "--time=day", "--task=station", flag)
     with pytest.raises(SystemExit, match=message):
         command.main(["impute"])
 
@@ -112,19 +212,68 @@ def test_without_pandas_the_extra_is_named(
 ) -> None:
     parse("--input=t.parquet", "--out=o.csv")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(SystemExit, match=r"Parquet files with pyarrow.*gpflow-bae\[impute\]"):
+    with pytest.raises(SystemExit, match=r"Parquet files with pyarrow.*gpflow-bae\[tables\]"):
         command.main(["impute"])
 
 
-def test_only_one_module_imports_pandas_and_none_imports_that_one_when_loaded() -> None:
-    """The package is there without the extra."""
+def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, as a user starts it."""
+    program = "import sys; from gpflow_bae.impute.command import run; run()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"} | variables,
+        cwd=pathlib.Path(inspect.getfile(command)).parents[2],
+    )
+
+
+def test_bad_tables_are_refused_and_help_is_given_without_tensorflow(
+    tmp_path: pathlib.Path,
+) -> None:
+    """TensorFlow takes seconds to load; a folder of its name that is broken would be noticed."""
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('loaded')")
+    path = {"PYTHONPATH": str(tmp_path)}
+    assert "--missing_values:" in run("--help", **path).stdout
+    (tmp_path / "t.csv").write_text("t,a\n1,x\n2,3\n3,4\n")
+    table = (f"--input={tmp_path / 't.csv'}", f"--out={tmp_path / 'o.csv'}")
+    found = run(*table, "--time=t", "--outputs=a", **path)
+    assert found.returncode == 1 and found.stdout == ""
+    assert found.stderr.startswith("impute: Column 'a' holds what is no number: 'x' in line 2.")
+    assert "loaded" in run(*table, "--time=t", "--outputs=a", "--missing_values=x", **path).stderr
+
+
+def test_a_terminal_shows_our_lines_only(tmp_path: pathlib.Path) -> None:
+    stations(8)[1].to_csv(tmp_path / "t.csv", index=False)
+    found = run(
+        f"--input={tmp_path / 't.csv'}",
+        f"--out={tmp_path / 'o.csv'}",
+        *("--time=day", "--task=station", "--outputs=a,b", "--num_steps=2", "--num_inducing=4"),
+        "--hold_out=0",
+    )
+    assert found.returncode == 0, found.stderr
+    lines = found.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines[-2:]] == ["Filled table", "Report"]
+    bars = re.split(r"[\r\n]+", found.stderr.strip())
+    assert all(re.search(r"\d+/\d+ \[|^$", line) for line in bars), found.stderr
+
+
+def test_the_package_is_there_without_pandas() -> None:
+    """Modules that import it are imported by none of the others when these are loaded."""
     folder = pathlib.Path(inspect.getfile(command)).parents[1]
-    guilty = set()
+    found: dict[str, set[str]] = {}
     for path in folder.rglob("*.py"):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            words = (
-                ast.unparse(node).split() if isinstance(node, ast.Import | ast.ImportFrom) else ()
-            )
-            if {"pandas", "frames", ".frames"} & set(words):
-                guilty.add(path.name)
-    assert guilty == {"frames.py"}
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                words = set(ast.unparse(node).replace(",", " ").split())
+                found.setdefault(path.stem, set()).update(words)
+    direct = {name for name, words in found.items() if "pandas" in words}
+    assert direct == {"cells", "frames", "table_files"}
+    reached = direct
+    while True:
+        names = {word for name in reached for word in (name, f".{name}")}
+        further = reached | {name for name, words in found.items() if words & names}
+        if further == reached:
+            break
+        reached = further
+    assert reached == direct | {"outline", "report"}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_bae.impute import frames
+from gpflow_bae.impute import frames, table_files
+from gpflow_bae.impute.problems import TableError
+from gpflow_bae.impute.table_format import TableFormat
 from gpflow_bae.impute.user_table import INTERVAL, from_arrays
 from tests.impute.tables import COLUMNS, stations
 
@@ -23,13 +26,13 @@ def test_observed_cells_and_other_columns_stay_character_by_character(
 ) -> None:
     _, holes = stations()
     holes.to_csv(tmp_path / "t.csv", index=False)
-    raw = frames.read_file(tmp_path / "t.csv")
+    raw = table_files.read_file(tmp_path / "t.csv")
     user = read(raw)
     assert user.tasks == ("north", "south") and user.table.X.shape == (2, 40, 1)
     assert (user.num_rows, user.num_holes) == (80, 32)
     shape = user.table.Y.shape
-    frames.write_file(user.fill(np.full(shape, 7.0), np.full(shape, 4.0)), tmp_path / "f.csv")
-    again = frames.read_file(tmp_path / "f.csv")
+    table_files.write_file(user.fill(np.full(shape, 7.0), np.full(shape, 4.0)), tmp_path / "f.csv")
+    again = table_files.read_file(tmp_path / "f.csv")
     assert set(raw.columns) < set(again.columns)
     for column in raw.columns:
         kept = raw[column] != ""
@@ -47,15 +50,15 @@ def test_parquet_keeps_its_types(tmp_path: pathlib.Path) -> None:
     pytest.importorskip("pyarrow", reason="pandas reads Parquet with pyarrow")
     _, holes = stations()
     holes["day"] = pd.to_datetime(holes["day"])
-    frames.write_file(holes, tmp_path / "t.parquet")
-    user = read(frames.read_file(tmp_path / "t.parquet"))
+    table_files.write_file(holes, tmp_path / "t.parquet")
+    user = read(table_files.read_file(tmp_path / "t.parquet"))
     missing = holes[["a", "b"]].isna().to_numpy()
     assert np.isnan(user.table.Y).sum() == missing.sum()
     days = user.table.X[0, :, 0] * user.scale[0] + user.centre[0]
     np.testing.assert_allclose(days, np.arange(40), atol=1e-9)
     shape = user.table.Y.shape
-    frames.write_file(user.fill(np.full(shape, 7.0), np.ones(shape)), tmp_path / "f.parquet")
-    again = frames.read_file(tmp_path / "f.parquet")
+    table_files.write_file(user.fill(np.full(shape, 7.0), np.ones(shape)), tmp_path / "f.parquet")
+    again = table_files.read_file(tmp_path / "f.parquet")
     assert again["day"].dtype == holes["day"].dtype and again["a"].dtype == float
     assert (again["a"][holes["a"].isna()] == 7.0).all()
     assert (again["a"] == holes["a"])[holes["a"].notna()].all()
@@ -94,49 +97,142 @@ def broken(change: str, frame: pd.DataFrame) -> pd.DataFrame:
         frame.loc[3, "day"] = frame.loc[2, "day"]
     elif change == "date":
         frame.loc[3, "day"] = "yesterday"
+    elif change == "no date":
+        frame.loc[3, "day"] = None
+    elif change == "no task":
+        frame.loc[3, "station"] = np.nan
     else:
         frame.loc[3, "a"] = change
     return frame
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("cold", r"Column 'a' holds 'cold' in row 4, which is no number"),
-        ("inf", r"Column 'a' is infinite in row 4"),
-        ("twice", r"Rows 3 and 4 have the same task and the same day"),
-        ("date", r"Time 'day' is 'yesterday' in row 4; expected numbers throughout, or dates"),
-    ],
-)
-def test_bad_cells(change: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+CHANGES = {
+    "cold": r"Column 'a' holds what is no number: 'cold' in row 4",
+    "inf": r"Column 'a' is infinite in row 4",
+    "twice": r"the same task and the same day as another: row 3 and row 4",
+    "date": r"neither a number nor a date: 'yesterday' in row 4. Expected numbers",
+    "no date": r"Time 'day' is missing in row 4. Every row needs its time",
+    "no task": r"Task 'station' is missing in row 4. To which series",
+}
+
+
+@pytest.mark.parametrize("change", sorted(CHANGES))
+def test_bad_cells(change: str) -> None:
+    with pytest.raises(TableError, match=CHANGES[change]):
         read(broken(change, stations()[1]))
+
+
+def test_all_problems_come_at_once_with_the_lines_of_the_file(tmp_path: pathlib.Path) -> None:
+    """Line 1 is the header, so the fourth row is in line 5; a dozen cells of a kind are shown."""
+    frame = broken("cold", broken("date", stations()[1]))
+    frame["b"] = frame["b"].astype(object)
+    frame.loc[10:29, "b"] = "broken"
+    frame.loc[40, "b"] = "inf"
+    frame["lat"] = 48.0
+    frame.loc[7, "lat"] = np.nan
+    frame["never"] = np.nan
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    raw = table_files.read_file(tmp_path / "t.csv")
+    with pytest.raises(TableError) as caught:
+        read(raw, inputs=["lat"], outputs=["a", "b", "never", "A"])
+    problems = caught.value.problems
+    assert len(problems) == 7 and str(caught.value).startswith("7 problems:\n- ")
+    for words in (
+        r"no column \['A'\] in the table",
+        r"'yesterday' in line 5\.",
+        r"Input 'lat' is missing in line 9\.",
+        r"Column 'a' holds what is no number: 'cold' in line 5\.",
+        r"Column 'b' .*'broken' in line 12, .*'broken' in line 23 and 8 more\.",
+        r"Column 'b' is infinite in line 42\.",
+        r"Column 'never' is never observed: all 80 cells",
+    ):
+        assert sum(bool(re.search(words, problem)) for problem in problems) == 1, words
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"outputs": ["a", "c"]}, r"no column \['c'\] in the table"),
+        ({"outputs": ["a", "Remark"]}, r"Did you mean 'remark' for 'Remark'\?"),
         ({"outputs": ["a"], "time": None}, "what tells the rows apart"),
-        ({"outputs": []}, "outputs is empty"),
+        ({"outputs": []}, r"name the columns to fill. Columns with missing cells are \['a', 'b'\]"),
         ({"inputs": ["a"]}, r"Columns \['a'\] are named twice"),
-        ({"outputs": ["b"], "inputs": ["a"]}, "Input 'a' is missing in row"),
+        ({"outputs": ["b"], "inputs": ["a"]}, r"Input 'a' is missing in row \d+, .* and 4 more"),
     ],
 )
 def test_bad_columns(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(TableError, match=message):
         read(stations()[1], **changes)
 
 
 def test_bad_tables(tmp_path: pathlib.Path) -> None:
     _, holes = stations()
     holes.to_csv(tmp_path / "t.csv", index=False, sep=";")
-    with pytest.raises(ValueError, match="separated by ';': pass --separator"):
-        read(frames.read_file(tmp_path / "t.csv"))
-    assert read(frames.read_file(tmp_path / "t.csv", ";")).num_rows == 80
-    with pytest.raises(ValueError, match=r"\['a'\] are in the table twice"):
+    assert read(table_files.read_file(tmp_path / "t.csv", TableFormat(";"))).num_rows == 80
+    with pytest.raises(TableError, match=r"\['a'\] are in the table twice"):
         read(pd.concat([holes, holes[["a"]]], axis=1))
-    with pytest.raises(ValueError, match="a header and no rows"):
+    with pytest.raises(TableError, match="a header and no rows"):
         read(holes[:0])
+    with pytest.raises(TableError, match="The table has one row"):
+        read(holes[1:2])
     with pytest.raises(ValueError, match=r"X has shape \(3,\) and Y \(3, 1\)"):
         from_arrays(np.arange(3.0), np.ones((3, 1)))
+
+
+def test_repeated_rows_are_listed_in_groups() -> None:
+    """And a series without anything observed is no series of a fit."""
+    holes = stations()[1]
+    empty = holes.assign(a=holes["a"].where(holes["station"] == "north"))
+    with pytest.raises(
+        TableError, match="1 series of 'station' have no observed output .* 'south'"
+    ):
+        read(empty, outputs=["a"])
+    repeated = pd.concat([holes, holes[:8], holes[:1]])
+    with pytest.raises(TableError) as caught:
+        read(repeated)
+    found = str(caught.value)
+    assert "17 rows have the same task and the same day as another" in found
+    assert "row 1 and row 81 and row 89; row 2 and row 82;" in found
+    assert "and 2 more such groups" in found
+
+
+def test_a_constant_column_is_filled_with_its_constant_and_not_modelled() -> None:
+    holes = stations()[1].assign(c="")
+    holes.loc[5:60, "c"] = "7.50"
+    user = read(holes, outputs=["a", "c", "b"])
+    assert user.table.output_names == ("a", "b") and user.num_holes == 32 + 24
+    assert any("'c' is 7.5 wherever it is observed (56 times)" in note for note in user.notes)
+    cells = np.ones(user.table.Y.shape)
+    filled = user.fill(cells, cells)
+    assert (filled.loc[5:60, "c"] == "7.50").all() and (filled.loc[:4, "c"] == "7.5").all()
+    assert (filled.loc[:4, "c_sd"] == 0.0).all() and filled.loc[5:60, "c_sd"].isna().all()
+    X, Y = np.arange(6.0)[:, None], np.column_stack([np.arange(6.0), [3, 3, 3, np.nan, 3, 3]])
+    arrays = from_arrays(X, Y)
+    assert arrays.table.output_names == ("y0",) and arrays.constants == {"y1": 3.0}
+    imputed = arrays.fill(*np.ones((2, 1, 6, 1)))
+    assert imputed.filled.shape == (6, 2) and imputed.filled[3, 1] == 3.0
+
+
+def test_filled_cells_stay_in_their_columns_range() -> None:
+    """The interval of a logarithm is asymmetric: its ends are given, not two of one half width."""
+    holes = stations()[1].assign(n=np.arange(80) % 7)
+    user = read(holes, outputs=["a", "n"], kinds={"a": "positive", "n": "count"})
+    shape = user.table.Y.shape
+    cells = np.full(shape, 5.0), np.full(shape, 4.0), np.full(shape, 0.7), np.full(shape, 20.2)
+    filled = user.fill(*cells)
+    hole = holes["a"].isna()
+    assert (filled.loc[hole, "a_lower"] == 0.7).all() and (
+        filled.loc[hole, "a_upper"] == 20.2
+    ).all()
+    with pytest.raises(TableError, match="'a' is positive, as its logarithm, and holds"):
+        read(holes.assign(a=-holes["a"]), kinds={"a": "positive"})
+
+
+def test_dates_of_rows_are_there_for_the_calendar() -> None:
+    user = read(stations()[1][:70])
+    assert user.calendar is not None and user.calendar.shape == (2, 40)
+    days = (user.calendar - user.calendar[0, 0]) / np.timedelta64(1, "D")
+    scaled = (user.table.X[..., 0] - user.table.X[0, 0, 0]) * user.time_scale
+    np.testing.assert_allclose(days, scaled, atol=1e-9)
+    assert user.interval == pytest.approx(1.0)
+    assert from_arrays(np.arange(3.0)[:, None], np.eye(3)).calendar is None

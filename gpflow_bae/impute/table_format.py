@@ -1,0 +1,54 @@
+"""How a file writes its numbers, dates and missing cells."""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = ["TableFormat"]
+
+_SEPARATORS = {"\\t": "\t", "tab": "\t", "semicolon": ";", "comma": ",", "space": " "}
+
+
+@dataclasses.dataclass(frozen=True)
+class TableFormat:
+    """How a file writes its numbers, dates and missing cells.
+
+    * separator: one character between the columns of a CSV file; ``tab`` for a tabulator.
+    * encoding: of a CSV file, such as ``utf-8``, ``latin-1`` or ``cp1252``.
+    * decimal: the decimal mark of numbers, ``.`` or ``,``.
+    * dayfirst: whether 01.02.2024 is the first of February (True) or the second of January (False);
+      None if all dates begin with the year (ISO 8601).
+    * missing_values: words and numbers that stand for a missing cell, beside the empty cell, NaN,
+      NA, N/A, null and none.
+
+    :raises ValueError: for a separator of several characters, a decimal mark that is neither or is
+        the separator, or an encoding that Python does not know.
+    """
+
+    separator: str = ","
+    encoding: str = "utf-8"
+    decimal: str = "."
+    dayfirst: bool | None = None
+    missing_values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "separator", _SEPARATORS.get(self.separator, self.separator))
+        words = self.missing_values
+        words = (words,) if isinstance(words, str | int | float) else words
+        object.__setattr__(self, "missing_values", tuple(str(word).strip() for word in words))
+        if len(self.separator) != 1:
+            raise ValueError(f"separator is {self.separator!r}; expected one character, or 'tab'.")
+        if self.decimal not in (".", ","):
+            raise ValueError(f"decimal is {self.decimal!r}; expected '.' or ','.")
+        if self.decimal == self.separator:
+            raise ValueError(
+                f"decimal and separator are both {self.decimal!r}; where numbers have decimal "
+                "commas, columns are usually separated by ';': pass --separator=';'."
+            )
+        try:
+            "".encode(self.encoding)
+        except LookupError:
+            raise ValueError(
+                f"encoding is {self.encoding!r}, which Python does not know; common ones are "
+                "utf-8, latin-1, cp1252 and utf-16."
+            ) from None

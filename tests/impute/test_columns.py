@@ -1,0 +1,105 @@
+"""Kinds of columns: which one values have, and what filled values of each can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpflow_bae.impute.columns import ColumnKind, FittedColumns, decide_kind, output_kinds
+from gpflow_bae.impute.problems import TableError
+from gpflow_bae.output_transforms import Identity, Log, Logit
+
+RNG = np.random.default_rng(0)
+NORMAL = RNG.standard_normal(400)
+NAN = np.nan
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "transform"),
+    [
+        (NORMAL, "continuous", Identity()),
+        (NORMAL + 20.0, "continuous", Identity()),  # merely happens to be positive
+        (np.exp(0.4 * NORMAL), "positive", Log()),
+        (RNG.exponential(size=400), "positive", Log()),
+        (RNG.gamma(4.0, size=400), "positive", Log()),
+        (RNG.random(400), "continuous", Identity()),
+        (-np.exp(NORMAL), "continuous", Identity()),
+        (1000.0 + np.exp(NORMAL), "continuous", Identity()),  # skewed, and still as a logarithm
+        (np.exp(NORMAL)[:15], "continuous", Identity()),  # too few to tell
+        ((NORMAL > 0).astype(float), "binary", Identity()),
+        (RNG.poisson(50.0, 400).astype(float), "count", Identity()),
+        (np.floor(np.exp(2.0 + 1.2 * NORMAL)), "count", Log(1.0)),
+    ],
+)
+def test_kinds_follow_from_values(values: np.ndarray, kind: str, transform: Any) -> None:
+    found = decide_kind("a", values)
+    assert (found.kind, found.transform) == (kind, transform)
+    assert found.allows(values).all()
+    assert ColumnKind.from_dict(found.to_dict()) == found
+
+
+def test_zeros_among_positive_values_are_no_outliers() -> None:
+    values = np.where(NORMAL > 0.8, 0.0, np.exp(1.5 * NORMAL))
+    kind = decide_kind("rain", values)
+    quartile = np.quantile(values[values > 0], 0.25)
+    assert kind.kind == "positive" and kind.transform == Log(quartile)
+    seen = kind.transform.forward(values)
+    assert abs((seen.min() - seen.mean()) / seen.std()) < 3.0
+
+
+def cells(*moments: float) -> tuple[np.ndarray, ...]:
+    return tuple(np.array([m]) for m in moments)
+
+
+def test_filled_cells_are_what_a_column_can_have() -> None:
+    count = decide_kind("n", RNG.poisson(3.0, 400).astype(float))
+    np.testing.assert_array_equal(count.settle(*cells(-0.2, 4.0, -1.7, 3.4)), [[0], [2], [0], [4]])
+    wet = decide_kind("wet", (NORMAL > 0).astype(float))
+    # The value is a probability p, of which sqrt(p (1 - p)) is the standard deviation.
+    for p, ends in ((0.2, (0, 1)), (0.96, (1, 1)), (0.01, (0, 0))):
+        found = np.ravel(wet.settle(*cells(p, 1.0, 0.0, 1.0)))
+        np.testing.assert_allclose(found, [p, np.sqrt(p * (1 - p)), *ends])
+    kinds = output_kinds(["h"], np.array([[50.0], [70.0]]), {"h": (0, 100)}).kinds
+    assert kinds[0].transform == Logit(0.0, 100.0)
+    found = np.ravel(kinds[0].settle(*cells(101.0, 4.0, 99.0, 103.0)))
+    np.testing.assert_array_equal(found, [100.0, 2.0, 99.0, 100.0])
+
+
+def test_constant_columns_are_left_out_and_named() -> None:
+    Y = np.column_stack([NORMAL, np.where(NORMAL > 0, 7.5, NAN)])
+    found = output_kinds(["a", "b"], Y)
+    assert [kind.name for kind in found.kinds] == ["a"] and found.constants == {"b": 7.5}
+    assert "'b' is 7.5 wherever it is observed" in found.notes[0]
+    with pytest.raises(TableError, match=r"All outputs, \['b'\], are constant"):
+        output_kinds(["b"], Y[:, 1:])
+
+
+def test_what_a_user_says_is_followed_or_refused() -> None:
+    Y = np.column_stack([np.exp(NORMAL), NORMAL, np.full(400, NAN)])
+    names = ["a", "b", "c"]
+    assert output_kinds(names[:2], Y[:, :2], "continuous").kinds[0].kind == "continuous"
+    said = {"a": "binary", "b": (0, 1, 2), "d": "count"}
+    with pytest.raises(TableError) as caught:
+        output_kinds(names, Y, said)
+    assert len(caught.value.problems) == 4
+    for words in (
+        "A kind is given for ['d']",
+        "Column 'a' is binary (0 or 1), and holds",
+        "The kind of 'b' is (0, 1, 2)",
+        "Column 'c' is never observed: all 400 cells are missing",
+    ):
+        assert words in str(caught.value)
+    with pytest.raises(TableError, match=r"'b' is positive.* -1\.\d+ in row \d+.* and \d+ more"):
+        output_kinds(["b"], Y[:, 1:2], "positive")
+
+
+def test_an_earlier_fit_says_how_columns_are_read() -> None:
+    fitted = FittedColumns(np.zeros(1), np.ones(1), (decide_kind("a", np.exp(NORMAL)),), {"b": 7.5})
+    found = output_kinds(["a", "b"], np.array([[3.0, NAN], [NAN, 7.5]]), None, fitted)
+    assert found.kinds == fitted.kinds and found.constants == {"b": 7.5}
+    with pytest.raises(
+        TableError, match=r"'a' is positive, as its logarithm, and holds 0.0 in row"
+    ):
+        output_kinds(["a", "b"], np.array([[0.0, NAN]]), None, fitted)

@@ -1,0 +1,224 @@
+"""Files as laboratories have them: encodings, separators, decimal marks, dates, missing cells."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gpflow_bae.impute import frames, table_files
+from gpflow_bae.impute.problems import TableError
+from gpflow_bae.impute.table_format import TableFormat
+from gpflow_bae.impute.user_table import UserTable
+
+GERMAN = TableFormat(";", "latin-1", ",", True, ("-999", "k.A."))
+GERMAN_LINES = [
+    "Größe;Datum;Wert",
+    "1,5;31.01.2024 6:00;-0,25",
+    "",
+    "−999;01.02.24;1e-3",
+    "k.A.;2024-02-02T12:00;7",
+]
+
+
+def write(path: pathlib.Path, lines: list[str], encoding: str = "utf-8") -> pathlib.Path:
+    path.write_bytes("\r\n".join([*lines, ""]).encode(encoding))
+    return path
+
+
+def read(path: pathlib.Path, table_format: TableFormat, **roles: object) -> UserTable:
+    raw = table_files.read_file(path, table_format)
+    return frames.read_frame(raw, table_format=table_format, **roles)  # type: ignore[arg-type]
+
+
+def test_a_german_file_is_read_and_written_as_it_came(tmp_path: pathlib.Path) -> None:
+    lines = [line.replace("\N{MINUS SIGN}", "-") for line in GERMAN_LINES]
+    path = write(tmp_path / "t.csv", lines, "latin-1")
+    user = read(path, GERMAN, outputs=["Wert"], time="Datum")
+    np.testing.assert_array_equal(user.table.Y[0, :, 0], [-0.25, 1e-3, 7.0])
+    expected = np.array(["2024-01-31T06", "2024-02-01", "2024-02-02T12"], "datetime64[ns]")
+    np.testing.assert_array_equal(user.times, expected)
+    # A day and a half between the last two, which the scaled input has in its own unit.
+    days = np.diff(user.table.X[0, :, 0]) * user.time_scale
+    np.testing.assert_allclose(days, [0.75, 1.5], rtol=1e-12)
+    assert user.interval == pytest.approx(1.125)
+
+    user = read(path, GERMAN, outputs=["Größe", "Wert"], time="Datum")
+    assert user.constants == {"Größe": 1.5} and user.num_holes == 2
+    cells = np.full(user.table.Y.shape, 2.5)
+    table_files.write_file(user.fill(cells, cells), tmp_path / "f.csv", GERMAN)
+    again = (tmp_path / "f.csv").read_bytes().decode("latin-1").splitlines()
+    assert again[0].startswith("Größe;Datum;Wert;Größe_sd")
+    assert again[1].startswith("1,5;31.01.2024 6:00;-0,25;;")
+    assert again[2].startswith("1,5;01.02.24;1e-3;0,0;1,5;1,5")
+
+
+def test_every_hint_on_a_file_comes_in_one_message(tmp_path: pathlib.Path) -> None:
+    """Lines are those of the file, the header's and empty ones counted."""
+    lines = [line.replace("\N{MINUS SIGN}", "-") for line in GERMAN_LINES]
+    path = write(tmp_path / "t.csv", lines, "latin-1")
+    raw, problems = table_files.read_guessing(path)
+    assert len(problems) == 2
+    assert "not written in utf-8: see line 1. --encoding=latin-1 makes 'Größe;" in problems[0]
+    assert problems[1].endswith("separated by ';': pass --separator=';'.")
+    with pytest.raises(TableError) as caught:
+        frames.check_frame(raw, ["Größe", "Wert"], "Datum")
+    found = str(caught.value)
+    assert "'31.01.2024 6:00' in line 2, '01.02.24' in line 4. If the day comes first" in found
+    assert "'Wert' holds what is no number: '-0,25' in line 2. If these commas are dec" in found
+    assert "'Größe' is text, with the values (and how often each occurs) '1,5' (1)," in found
+    with pytest.raises(TableError, match="separated by ';'"):
+        table_files.read_file(path, TableFormat(encoding="latin-1"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty: it has neither a header nor rows"),
+        (b"\n\n", "is empty"),
+        (b"a,b\n1,2\n3,4,5\n\n6\n", r"header has 2 columns, .* 1 or 3 cells in line 3, line 5"),
+        (b"a,b\n1,2,5\n3,4,5\n", r"passed?|pass --separator=';' --decimal=','"),
+        (b"\xff\xfea\0,\0b\0\n\0", "UTF-16: pass --encoding=utf-16"),
+        (b"PK\x03\x04rest", "is no text: a spreadsheet or an archive"),
+        (b'a,b\n1,"2\n', "t.csv"),
+    ],
+)
+def test_files_that_are_no_table(content: bytes, message: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "t.csv").write_bytes(content)
+    if message == "t.csv":  # an open quote swallows the rest, which is a cell all the same
+        assert table_files.read_file(tmp_path / "t.csv").shape == (1, 2)
+        return
+    with pytest.raises(TableError, match=message):
+        table_files.read_file(tmp_path / "t.csv")
+
+
+def test_spreadsheets_and_files_that_are_not_there(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(TableError, match=r"t\.xlsx is a spreadsheet. Save it as CSV"):
+        table_files.read_file(tmp_path / "t.xlsx")
+    with pytest.raises(FileNotFoundError):
+        table_files.read_file(tmp_path / "t.csv")
+
+
+def test_quoted_cells_and_the_mark_of_excel(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "t.csv").write_bytes('\ufeffa,b\n"1,5","two\nlines"\n3,x\n'.encode())
+    frame = table_files.read_file(tmp_path / "t.csv")
+    assert frame.columns.tolist() == ["a", "b"] and frame["a"].tolist() == ["1,5", "3"]
+    assert frame.index.tolist() == [2, 4] and frame.index.name == table_files.LINE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"separator": "::"}, "expected one character, or 'tab'"),
+        ({"decimal": "'"}, r"expected '\.' or ','"),
+        ({"decimal": ","}, r"both ','.*--separator=';'"),
+        ({"encoding": "latin-99"}, "which Python does not know"),
+    ],
+)
+def test_formats_that_are_none(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TableFormat(**arguments)
+    assert TableFormat("tab").separator == "\t" and TableFormat(
+        missing_values=-9
+    ).missing_values == ("-9",)
+
+
+DATES = {
+    "iso": (["2024-01-31 06:00:00.0", "2024-02-01T18:00"], None),
+    "slashes": (["2024/1/31 6:00", "2024/2/1 6:00 PM"], None),
+    "day": (["31/1/2024 6:00", "1/2/2024 18:00"], True),
+    "dots": (["31.01.24 06:00:00", "2024-02-01T18:00"], True),
+    "month": (["1/31/2024 6:00 AM", "2/1/2024 6:00 p.m."], False),
+    "midnight": (["1/31/2024 12:00 AM", "2/1/2024 12:00 PM"], False),
+    "last century": (["31-1-99", "1-2-99 12:00"], True),
+}
+
+
+@pytest.mark.parametrize("name", sorted(DATES))
+def test_days_and_months_are_read_as_said(name: str) -> None:
+    written, dayfirst = DATES[name]
+    raw = pd.DataFrame({"t": written, "a": [1.0, 2.0]})
+    found = frames.check_frame(raw, ["a"], "t", table_format=TableFormat(dayfirst=dayfirst))
+    np.testing.assert_allclose(found.X[:, 0], [0.0, 1.5])
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        (["31.01.2024", "01.02.2024"], "pass --dayfirst"),
+        (["01/31/2024", "01/02/2024"], "pass --nodayfirst"),
+        (["01/02/2024", "02/02/2024"], "--dayfirst if the day comes first, --nodayfirst if"),
+        (["yesterday", "01/02/2024"], "dates such as 2024-01-31"),
+    ],
+)
+def test_dates_that_are_not_understood(written: list[str], hint: str) -> None:
+    raw = pd.DataFrame({"t": written, "a": [1.0, 2.0]})
+    with pytest.raises(TableError, match=hint):
+        frames.check_frame(raw, ["a"], "t")
+
+
+def test_offsets_become_utc_with_a_note() -> None:
+    """The clock goes forward: two rows an hour apart, which local time writes two hours apart."""
+    raw = pd.DataFrame({"t": ["2024-03-31T01:30+01:00", "2024-03-31T03:30+0200"], "a": [1.0, 2.0]})
+    found = frames.check_frame(raw, ["a"], "t")
+    np.testing.assert_allclose(found.X[:, 0] * 24.0, [0.0, 1.0])
+    assert found.times[0] == np.datetime64("2024-03-31T00:30")
+    assert found.notes == (
+        "Times of column 't' were given in +01:00, +02:00, and are taken in UTC.",
+    )
+    zoned = raw.assign(t=pd.to_datetime(raw["t"], utc=True).dt.tz_convert("Europe/Berlin"))
+    again = frames.check_frame(zoned, ["a"], "t")
+    np.testing.assert_array_equal(again.times, found.times)
+    assert "Europe/Berlin" in again.notes[0]
+    plain = raw.assign(t=["2024-03-31T00:30Z", "2024-03-31T01:30Z"])
+    assert frames.check_frame(plain, ["a"], "t").notes == ()
+    mixed = raw.assign(t=["2024-03-31T00:30Z", "2024-03-31T01:30"])
+    with pytest.raises(TableError, match=re.escape("in some rows (Z), and none in row 2")):
+        frames.check_frame(mixed, ["a"], "t")
+
+
+@pytest.mark.parametrize(
+    ("written", "table_format", "hint"),
+    [
+        (["1,5", "2"], TableFormat(), "pass --decimal=','"),
+        (["1,234.0", "2"], TableFormat(), "Leave out the commas"),
+        (["1,234", "2"], TableFormat(), "separate thousands, remove them; if they are decimal"),
+        (["1.234,5", "2"], TableFormat(";", decimal=","), "points that separate thousands"),
+        (["<0.5", "2", "3"], TableFormat(), "half of the limit"),
+        (["45 %", "2", "3"], TableFormat(), "Leave out units"),
+        (["k.A.", "2", "3"], TableFormat(), "--missing_values='k.A.'"),
+        (["low", "high", "3"], TableFormat(), "'a' is text, .*pandas.get_dummies"),
+        (["inf", "2", "3"], TableFormat(), "infinite in row 1"),
+    ],
+)
+def test_cells_that_are_no_numbers(
+    written: list[str], table_format: TableFormat, hint: str
+) -> None:
+    raw = pd.DataFrame({"t": range(len(written)), "a": written})
+    with pytest.raises(TableError, match=hint):
+        frames.check_frame(raw, ["a"], "t", table_format=table_format)
+
+
+def test_missing_values_are_words_or_numbers() -> None:
+    raw = pd.DataFrame({"t": range(6), "a": ["-999.0", "1.5", "-", "n/a", " NULL ", "2"]})
+    table_format = TableFormat(missing_values=("-999", "-"))
+    found = frames.check_frame(raw, ["a"], "t", table_format=table_format)
+    np.testing.assert_array_equal(found.Y[:, 0], [np.nan, 1.5, np.nan, np.nan, np.nan, 2.0])
+
+
+@pytest.mark.parametrize("value", [-999.0, 9999.0, -9999.0, 1e20])
+def test_values_that_may_mean_missing_are_noted(value: float) -> None:
+    rng = np.random.default_rng(0)
+    a = rng.uniform(0.0, 50.0, 40)
+    a[[3, 7]] = value
+    raw = pd.DataFrame({"t": range(40), "a": a, "b": rng.uniform(-20000, 20000, 40)})
+    raw.loc[5, "b"] = -9999.0  # in the middle of its column: a value like others
+    (note,) = frames.check_frame(raw, ["a", "b"], "t").notes
+    assert f"Column 'a' holds {value:g} 2 times, first in row 4" in note
+    assert f"--missing_values={value:g}" in note
+    missing = TableFormat(missing_values=(f"{value:g}",))
+    checked = frames.check_frame(raw, ["a"], "t", table_format=missing)
+    assert checked.notes == () and np.isnan(checked.Y).sum() == 2
