@@ -1,5 +1,5 @@
 """Drivers that reproduce the published studies, one module each: ``python -m experiments.NAME``."""
 
-from experiments.common import terminal
+from gpflow_bae.terminal import quiet_tensorflow
 
-terminal.quiet_tensorflow()  # before anything imports it
+quiet_tensorflow()  # before anything imports it

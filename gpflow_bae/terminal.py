@@ -1,18 +1,25 @@
-"""A terminal that shows a command's own lines, and none of TensorFlow's C++."""
+"""A terminal that shows a command's own lines, and not those of TensorFlow's C++."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import logging
 import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any
 
-__all__ = ["load_tensorflow_quietly"]
+__all__ = ["LEVEL_VARIABLE", "load_tensorflow_quietly", "quiet_tensorflow", "without_noise"]
 
-_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+LEVEL_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
 
-# "I0000 00:00:1795356608.804999    8181 port.cc:153] oneDNN ...", and what goes with it.
+# What absl's C++ logging writes: "I0000 00:00:1795356608.804999    8181 port.cc:153] oneDNN ...".
 _NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog\(\)"
     r"|[IWE]\d{4} \d\d:\d\d:[\d.]+ +\d+ \S+:\d+\] "
@@ -21,33 +28,78 @@ _NOISE = re.compile(
 )
 
 
-def load_tensorflow_quietly() -> None:
-    """Imports TensorFlow without the lines that its C++ logs, during the import and later.
+def quiet_tensorflow() -> None:
+    """Drop what TensorFlow's C++ logs while it is imported, and let it log nothing afterwards.
 
-    Where the user set the variable TF_CPP_MIN_LOG_LEVEL to 0 or 1, which asks for these lines, they
-    are shown. Python's warnings of TensorFlow are shown where that variable is below 2 as well;
-    errors always. Lines that are no log are shown after the import.
+    The variable TF_CPP_MIN_LOG_LEVEL alone does not reach what is logged during the import. Where
+    the user set it to 0 or 1, which asks for those lines, nothing is done. Python's warnings and
+    errors, and fatal errors of C++, are shown as ever.
     """
-    level = os.environ.setdefault(_LEVEL, "3")
-    if level in ("0", "1") or "tensorflow" in sys.modules:
+    if os.environ.get(LEVEL_VARIABLE) in ("0", "1"):
         return
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    # The level does not reach what is logged while the library is loaded.
+    os.environ[LEVEL_VARIABLE] = "3"
+    if "tensorflow" not in sys.modules:
+        sys.meta_path.insert(0, _QuietImport())
+
+
+class _QuietImport(importlib.abc.MetaPathFinder):
+    """Finds TensorFlow where it is, once, and has it executed :func:`without_noise`."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Only for ``tensorflow`` itself."""
+        if fullname != "tensorflow":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            loader: Any = spec.loader
+            execute = loader.exec_module
+
+            def quietly(module: ModuleType) -> None:
+                del loader.exec_module  # from here on the class's own
+                with without_noise():
+                    execute(module)
+
+            loader.exec_module = quietly
+        return spec
+
+
+@contextlib.contextmanager
+def without_noise() -> Iterator[None]:
+    """Hold back what is written to standard error, C++ included; lines that are no log come after.
+
+    Where the descriptor cannot be replaced, everything is shown.
+    """
     try:
         sys.stderr.flush()
         kept = os.dup(2)
-    except (OSError, AttributeError):  # no such descriptor, as in some notebooks
+    except (OSError, AttributeError):
+        yield
         return
     with tempfile.TemporaryFile() as held:
         os.dup2(held.fileno(), 2)
         try:
-            import tensorflow  # noqa: F401
+            yield
         finally:
             sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
             held.seek(0)
-            lines = held.read().decode(errors="replace").splitlines()
-            shown = [line for line in lines if line and not _NOISE.match(line)]
-            if shown:
-                print(*shown, sep="\n", file=sys.stderr)
+            text = held.read().decode(errors="replace")
+            lines = [line for line in text.splitlines() if line and not _NOISE.match(line)]
+            if lines:
+                print(*lines, sep="\n", file=sys.stderr)
+
+
+def load_tensorflow_quietly() -> None:
+    """Imports TensorFlow now, as :func:`quiet_tensorflow` has it, and without its Python warnings.
+
+    Where the user set the variable to 0 or 1 everything is shown; errors always.
+    """
+    if os.environ.get(LEVEL_VARIABLE) in ("0", "1"):
+        return
+    quiet_tensorflow()
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    import tensorflow  # noqa: F401

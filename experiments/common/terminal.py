@@ -1,97 +1,13 @@
-"""A terminal that shows a command's own lines, and not those of TensorFlow's C++."""
+"""How the drivers' commands start, on a terminal that shows their own lines."""
 
 from __future__ import annotations
 
-import contextlib
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import os
-import re
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable
 
 from absl import app, flags, logging
 
-__all__ = ["LEVEL_VARIABLE", "quiet_tensorflow", "run", "without_noise"]
-
-LEVEL_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
-
-# What absl's C++ logging writes: "I0000 00:00:1795356608.804999    8181 port.cc:153] oneDNN ...".
-_NOISE = re.compile(
-    r"WARNING: All log messages before absl::InitializeLog\(\)"
-    r"|[IWE]\d{4} \d\d:\d\d:[\d.]+ +\d+ \S+:\d+\] "
-    r"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+: [IWE] "
-    r"|To enable the following instructions: "
-)
-
-
-def quiet_tensorflow() -> None:
-    """Drop what TensorFlow's C++ logs while it is imported, and let it log nothing afterwards.
-
-    The variable TF_CPP_MIN_LOG_LEVEL alone does not reach what is logged during the import. Where
-    the user set it to 0 or 1, which asks for those lines, nothing is done. Python's warnings and
-    errors, and fatal errors of C++, are shown as ever.
-    """
-    if os.environ.get(LEVEL_VARIABLE) in ("0", "1"):
-        return
-    os.environ[LEVEL_VARIABLE] = "3"
-    if "tensorflow" not in sys.modules:
-        sys.meta_path.insert(0, _QuietImport())
-
-
-class _QuietImport(importlib.abc.MetaPathFinder):
-    """Finds TensorFlow where it is, once, and has it executed :func:`without_noise`."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """Only for ``tensorflow`` itself."""
-        if fullname != "tensorflow":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            loader: Any = spec.loader
-            execute = loader.exec_module
-
-            def quietly(module: ModuleType) -> None:
-                del loader.exec_module  # from here on the class's own
-                with without_noise():
-                    execute(module)
-
-            loader.exec_module = quietly
-        return spec
-
-
-@contextlib.contextmanager
-def without_noise() -> Iterator[None]:
-    """Hold back what is written to standard error, C++ included; lines that are no log come after.
-
-    Where the descriptor cannot be replaced, everything is shown.
-    """
-    try:
-        sys.stderr.flush()
-        kept = os.dup(2)
-    except (OSError, AttributeError):
-        yield
-        return
-    with tempfile.TemporaryFile() as held:
-        os.dup2(held.fileno(), 2)
-        try:
-            yield
-        finally:
-            sys.stderr.flush()
-            os.dup2(kept, 2)
-            os.close(kept)
-            held.seek(0)
-            text = held.read().decode(errors="replace")
-            lines = [line for line in text.splitlines() if line and not _NOISE.match(line)]
-            if lines:
-                print(*lines, sep="\n", file=sys.stderr)
+__all__ = ["run"]
 
 
 def run(main: Callable[[list[str]], None]) -> None:

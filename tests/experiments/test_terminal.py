@@ -11,6 +11,7 @@ import pytest
 from absl import app
 
 from experiments.common import terminal
+from gpflow_bae.terminal import LEVEL_VARIABLE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOISE = (
@@ -26,7 +27,7 @@ def run(folder: pathlib.Path, code: str, **variables: str) -> subprocess.Complet
     (folder / "tensorflow.py").write_text(
         f"import os, sys\nos.write(2, {NOISE.encode()!r})\nprint('a warning', file=sys.stderr)\n"
     )
-    env = {k: v for k, v in os.environ.items() if k != terminal.LEVEL_VARIABLE} | variables
+    env = {k: v for k, v in os.environ.items() if k != LEVEL_VARIABLE} | variables
     env["PYTHONPATH"] = os.pathsep.join([str(folder), str(ROOT)])
     command = [sys.executable, "-c", code]
     return subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True)
