@@ -6,11 +6,12 @@ those that are not. ``model`` has the equations, ``blocks`` what each block of r
 ``calendar`` what all rows share, ``fitting`` hyperparameters and calibration.
 """
 
-from .calendar import calendar_features, visible_periods
+from .calendar import PERIODS, calendar_features, visible_periods
 from .fitting import CoregionalisationPlan, CoregionalisationPosterior, fit, plan_of_table
 from .model import LinearCoregionalisation
 
 __all__ = [
+    "PERIODS",
     "CoregionalisationPlan",
     "CoregionalisationPosterior",
     "LinearCoregionalisation",

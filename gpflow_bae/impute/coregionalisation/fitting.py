@@ -15,7 +15,7 @@ from ...posteriors.archive import read_archive, write_archive
 from ...tracing import compiled
 from ..gaps import HiddenGaps, hide_gaps
 from .blocks import BlockSizes, block_of, leaves
-from .calendar import PERIODS, calendar_features
+from .calendar import calendar_features
 from .model import Block, LinearCoregionalisation
 from .starts import initial_model
 from .training import SIGNATURE, in_threads, maximise_density, maximise_prediction
@@ -39,9 +39,11 @@ class CoregionalisationPlan:
     * step: distance of rows along the first input if that is time, in its units.
     * day: length of a day in those units, for a kernel of daily cycles; None for none.
     * deviation: prior standard deviation of what tells the decoders of different time scales apart.
-    * num_steps: of L-BFGS, half of them on the density of observed cells, half on predictions.
+    * num_steps: of L-BFGS, a third of them on the density of observed cells, the rest on
+      predictions.
     * cells_per_fit_block, cells_in_fit: observed cells of a block, and of all blocks, that
-      hyperparameters are fitted to.
+      hyperparameters are fitted to; a block has all cells of a task that has not many more than
+      ``cells_per_block``.
     * cells_per_block: observed cells that a prediction is given.
     * calibration: share of the observed cells that the fit does not see, for calibration.
     """
@@ -53,7 +55,7 @@ class CoregionalisationPlan:
     deviation: float = 0.0
     num_steps: int = 40
     cells_per_fit_block: int = 400
-    cells_in_fit: int = 12_000
+    cells_in_fit: int = 10_000
     cells_per_block: int = 900
     calibration: float = 0.06
     model: str = "lmc"
@@ -176,15 +178,16 @@ def fit(
     if start is None:
         model, num_steps = _initial(table.X[rows], seen[rows], plan, seed), plan.num_steps
         blocks = _density_blocks(plan, table, seen, rng)
-        maximise_density(model, blocks, -(-num_steps // 2), progress)
+        maximise_density(model, blocks, -(-num_steps // 3), progress)
     else:
         model, num_steps = gpflow.utilities.deepcopy(start.model), -(-plan.num_steps // 4)
     examples = _examples(plan, table, seen, rng)
     if examples:
-        maximise_prediction(model, examples, -(-num_steps // 2), progress)
+        maximise_prediction(model, examples, -(-2 * num_steps // 3), progress)
     trials = [calibration] if calibration is not None else []
     if not trials and plan.calibration > 0.0:
-        trials = [g for _ in range(_MASKS) if (g := _gaps(table, residual, 0.1, rng, 1)) is not None]
+        drawn = [_gaps(table, residual, 0.1, rng, 1) for _ in range(_MASKS)]
+        trials = [gaps for gaps in drawn if gaps is not None]
     ratios = []
     for trial in trials:
         mean, variance = _predict(model, plan, table, trial.table.Y, trial.table.test_mask)
@@ -232,7 +235,7 @@ def _gaps(
     """Gaps in a table of these values; None where so many would hide much more than that."""
     if fraction == 0.0:
         return None
-    shown = dataclasses.replace(table, Y=Z, truth=None, test_mask=None)
+    shown = dataclasses.replace(table, Y=Z, truth=Z, test_mask=np.zeros(Z.shape, bool))
     try:
         found = hide_gaps(shown, fraction, int(rng.integers(2**31)), least_gaps=1)
     except ValueError:
@@ -272,10 +275,16 @@ def _block(
     return block_of(table.X[t, :length], Z[t, :length], leaf, sizes, targets), targets
 
 
+def _fit_cells(plan: CoregionalisationPlan, table: MultiOutputTable) -> int:
+    """Observed cells of a block that is fitted to: large ones, where there are few cells in all."""
+    small = np.count_nonzero(table.observed) <= 2 * plan.cells_per_block
+    return plan.cells_per_block if small else plan.cells_per_fit_block
+
+
 def _density_blocks(
     plan: CoregionalisationPlan, table: MultiOutputTable, Z: np.ndarray, rng: np.random.Generator
 ) -> list[Block]:
-    places = _blocks(table, Z, plan.cells_per_fit_block)
+    places = _blocks(table, Z, _fit_cells(plan, table))
     found: list[Block] = []
     for i in rng.permutation(len(places)):
         if sum(len(block.value) for block in found) >= plan.cells_in_fit:
@@ -295,7 +304,7 @@ def _examples(
         if gaps is None or cells >= plan.cells_in_fit:
             break
         hidden, mask = gaps.table.Y, gaps.table.test_mask
-        places = _blocks(table, hidden, plan.cells_per_fit_block)
+        places = _blocks(table, hidden, _fit_cells(plan, table))
         for i in rng.permutation(len(places)):
             if cells >= plan.cells_in_fit:
                 break
@@ -354,8 +363,3 @@ def _variance_scale(trials: list[HiddenGaps], ratios: list[np.ndarray]) -> np.nd
         part = scale([r[..., p][o] for r, o in zip(ratios, own, strict=True)]) if count else 0.0
         found.append(np.exp(weight * part + (1.0 - weight) * everybody))
     return np.clip(found, 0.25, 16.0)
-
-
-def day_in_units(plan_periods: tuple[str, ...], time_scale: float) -> float | None:
-    """Length of a day in units of the first input, where the calendar shows hours."""
-    return PERIODS["hour"][0] / time_scale if "hour" in plan_periods else None

@@ -17,6 +17,7 @@ from .model import Block, LinearCoregionalisation
 
 __all__ = ["SIGNATURE", "in_threads", "maximise_density", "maximise_prediction"]
 
+_MOST_THREADS = 8
 _BARRIER = 1e10  # where a covariance is not positive definite
 _FLOAT, _INT = tf.float64, tf.int32
 
@@ -73,7 +74,7 @@ def maximise_prediction(
 
 def in_threads(function: Callable, arguments: Sequence[tuple]) -> list:
     """Results in the order of the arguments, computed on as many threads as there are cores."""
-    count = min(len(arguments), len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 8)
+    count = min(len(arguments), os.cpu_count() or 1, _MOST_THREADS)
     if count <= 1:
         return [function(*each) for each in arguments]
     with concurrent.futures.ThreadPoolExecutor(count) as pool:
@@ -126,7 +127,7 @@ def _minimise(
         return (value, slope) if finite else (_BARRIER, np.zeros_like(x))
 
     start = scipy_optimizer.pack_tensors(variables).numpy()
-    with tqdm(total=num_steps, desc=label, disable=not progress) as bar:
+    with tqdm(total=num_steps, desc=label, disable=not progress, leave=False) as bar:
         found = scipy.optimize.minimize(
             evaluate,
             start,
@@ -135,6 +136,4 @@ def _minimise(
             callback=lambda _: bar.update(),
             options={"maxiter": num_steps, "maxfun": 2 * num_steps},
         )
-        bar.total = bar.n  # it may converge before
-        bar.refresh()
     move(found.x if found.fun < _BARRIER else start)
