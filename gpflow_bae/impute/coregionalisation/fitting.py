@@ -18,7 +18,7 @@ from .blocks import BlockSizes, block_of, leaves
 from .calendar import calendar_features
 from .model import Block, LinearCoregionalisation
 from .starts import initial_model
-from .training import SIGNATURE, in_threads, maximise_density, maximise_prediction
+from .training import SIGNATURE, in_threads, maximise
 
 __all__ = ["CoregionalisationPlan", "CoregionalisationPosterior", "fit", "plan_of_table"]
 
@@ -39,8 +39,7 @@ class CoregionalisationPlan:
     * step: distance of rows along the first input if that is time, in its units.
     * day: length of a day in those units, for a kernel of daily cycles; None for none.
     * deviation: prior standard deviation of what tells the decoders of different time scales apart.
-    * num_steps: of L-BFGS, a third of them on the density of observed cells, the rest on
-      predictions.
+    * num_steps: of L-BFGS.
     * cells_per_fit_block, cells_in_fit: observed cells of a block, and of all blocks, that
       hyperparameters are fitted to; a block has all cells of a task that has not many more than
       ``cells_per_block``.
@@ -177,13 +176,10 @@ def fit(
     seen = residual if calibration is None else calibration.table.Y
     if start is None:
         model, num_steps = _initial(table.X[rows], seen[rows], plan, seed), plan.num_steps
-        blocks = _density_blocks(plan, table, seen, rng)
-        maximise_density(model, blocks, -(-num_steps // 3), progress)
     else:
         model, num_steps = gpflow.utilities.deepcopy(start.model), -(-plan.num_steps // 4)
-    examples = _examples(plan, table, seen, rng)
-    if examples:
-        maximise_prediction(model, examples, -(-2 * num_steps // 3), progress)
+    blocks, examples = _density_blocks(plan, table, seen, rng), _examples(plan, table, seen, rng)
+    maximise(model, blocks, examples, num_steps, progress)
     trials = [calibration] if calibration is not None else []
     if not trials and plan.calibration > 0.0:
         drawn = [_gaps(table, residual, 0.1, rng, 1) for _ in range(_MASKS)]
@@ -287,7 +283,7 @@ def _density_blocks(
     places = _blocks(table, Z, _fit_cells(plan, table))
     found: list[Block] = []
     for i in rng.permutation(len(places)):
-        if sum(len(block.value) for block in found) >= plan.cells_in_fit:
+        if sum(len(block.value) for block in found) >= plan.cells_in_fit // 2:
             break
         found.append(_block(table, Z, places[i], None)[0])
     return found

@@ -1,4 +1,4 @@
-"""Hyperparameters by L-BFGS on blocks of a table: their density, then what they predict."""
+"""Hyperparameters by L-BFGS on blocks of a table: their density, and what they predict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from ...tracing import compiled
 from .model import Block, LinearCoregionalisation
 
-__all__ = ["SIGNATURE", "in_threads", "maximise_density", "maximise_prediction"]
+__all__ = ["SIGNATURE", "in_threads", "maximise"]
 
 _MOST_THREADS = 8
 _BARRIER = 1e10  # where a covariance is not positive definite
@@ -31,45 +31,47 @@ SIGNATURE = (
     tf.TensorSpec([None], _INT),
 )
 
-_Loss = Callable[..., tf.Tensor]
 
-
-def maximise_density(
-    model: LinearCoregionalisation, blocks: Sequence[Block], num_steps: int, progress: bool
-) -> None:
-    """Moves the model to the highest density of the blocks' observed cells, prior included."""
-
-    def loss(X, row, column, value, target_row, target_column, truth):  # type: ignore[no-untyped-def]
-        return -model.log_marginal(X, row, column, value)
-
-    examples = [(*block, np.zeros(0)) for block in blocks]
-    cells = sum(len(block.value) for block in blocks)
-    _minimise(model, loss, examples, cells, num_steps, progress, "density of observed cells")
-
-
-def maximise_prediction(
+def maximise(
     model: LinearCoregionalisation,
+    blocks: Sequence[Block],
     examples: Sequence[tuple[Block, np.ndarray]],
     num_steps: int,
     progress: bool,
 ) -> None:
-    """Moves the model to the highest density of hidden cells, each given what is observed around.
+    """Moves the model to blocks of high density that predict hidden cells well, by L-BFGS.
 
-    A density of everything together is dominated by what changes from one row to the next, while
-    gaps are filled by what goes slowly; and where the model is wrong, which it is for real tables,
-    the two want other hyperparameters. So blocks are trained as they are used (Rasmussen and
-    Williams 2006, section 5.4.2, with gaps in the place of single cells).
+    The objective is the mean log density of an observed cell, and of a hidden cell given what is
+    observed around it, with equal weights, and the prior. A density alone is dominated by what
+    changes from one row to the next, while gaps are filled by what goes slowly; and where the model
+    is wrong, which it is for real tables, the two want other hyperparameters. So blocks are trained
+    as they are used (Rasmussen and Williams 2006, section 5.4.2, with gaps in the place of single
+    cells); the density keeps small tables from being learnt by heart.
 
+    :param blocks: whose observed cells have a density.
     :param examples: blocks, with the truth of their targets.
     """
 
-    def loss(X, row, column, value, target_row, target_column, truth):  # type: ignore[no-untyped-def]
+    def density(X, row, column, value, target_row, target_column, truth):  # type: ignore[no-untyped-def]
+        return -model.log_marginal(X, row, column, value)
+
+    def prediction(X, row, column, value, target_row, target_column, truth):  # type: ignore[no-untyped-def]
         mean, variance = model.predict(X, row, column, value, target_row, target_column)
         return 0.5 * tf.reduce_sum(tf.math.log(variance) + tf.square(truth - mean) / variance)
 
-    cells = sum(len(truth) for _, truth in examples)
-    flat = [(*block, truth) for block, truth in examples]
-    _minimise(model, loss, flat, cells, num_steps, progress, "prediction of hidden cells")
+    _minimise(
+        model,
+        [
+            (
+                density,
+                [(*block, np.zeros(0)) for block in blocks],
+                sum(len(b.value) for b in blocks),
+            ),
+            (prediction, [(*b, t) for b, t in examples], sum(len(t) for _, t in examples)),
+        ],
+        num_steps,
+        progress,
+    )
 
 
 def in_threads(function: Callable, arguments: Sequence[tuple]) -> list:
@@ -83,34 +85,38 @@ def in_threads(function: Callable, arguments: Sequence[tuple]) -> list:
 
 def _minimise(
     model: LinearCoregionalisation,
-    loss: _Loss,
-    examples: Sequence[tuple],
-    cells: int,
+    objectives: Sequence[tuple[Callable[..., tf.Tensor], Sequence[tuple], int]],
     num_steps: int,
     progress: bool,
-    label: str,
 ) -> None:
-    """L-BFGS on the mean loss of a cell; every step sees all examples."""
+    """L-BFGS on a sum of mean losses of a cell; every step sees all examples.
+
+    :param objectives: loss of a block, blocks, and their number of cells.
+    """
     variables = list(model.trainable_variables)
     scipy_optimizer = gpflow.optimizers.Scipy
 
-    def gradients(tape: tf.GradientTape, value: tf.Tensor) -> tf.Tensor:
-        found = tape.gradient(value, variables, unconnected_gradients="zero")
-        return tf.concat([tf.reshape(tf.convert_to_tensor(g), [-1]) for g in found], 0)
+    def with_gradient(loss: Callable[..., tf.Tensor]) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
+        def evaluated(*example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            with tf.GradientTape() as tape:
+                value = loss(*example)
+            found = tape.gradient(value, variables, unconnected_gradients="zero")
+            flat = [tf.reshape(tf.convert_to_tensor(g), [-1]) for g in found]
+            return value, tf.concat(flat, 0)
 
-    def of_block(*example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with tf.GradientTape() as tape:
-            value = loss(*example)
-        return value, gradients(tape, value)
+        return evaluated
 
-    def of_prior() -> tuple[tf.Tensor, tf.Tensor]:
-        with tf.GradientTape() as tape:
-            densities = [p.log_prior_density() for p in model.trainable_parameters]
-            value = -tf.add_n(densities)
-        return value, gradients(tape, value)
+    def prior() -> tf.Tensor:
+        return -tf.add_n([p.log_prior_density() for p in model.trainable_parameters])
 
-    of_block = compiled(of_block, input_signature=(*SIGNATURE, tf.TensorSpec([None], _FLOAT)))
-    of_prior = compiled(of_prior)
+    signature = (*SIGNATURE, tf.TensorSpec([None], _FLOAT))
+    terms = [
+        (compiled(with_gradient(loss), input_signature=signature), examples, cells)
+        for loss, examples, cells in objectives
+        if cells
+    ]
+    of_prior = compiled(with_gradient(prior))
+    weight = max(cells for _, _, cells in terms)
 
     def move(x: np.ndarray) -> None:
         scipy_optimizer.assign_tensors(variables, scipy_optimizer.unpack_tensors(variables, x))
@@ -118,16 +124,18 @@ def _minimise(
     def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
         move(x)
         try:
-            results = [of_prior(), *in_threads(of_block, examples)]
+            results = [(*of_prior(), weight)]
+            for function, examples, cells in terms:
+                results += [(v, g, cells) for v, g in in_threads(function, examples)]
         except tf.errors.InvalidArgumentError:  # a GPU's Cholesky raises where a CPU's gives NaN
             return _BARRIER, np.zeros_like(x)
-        value = sum(float(v) for v, _ in results) / cells
-        slope = np.sum([g.numpy() for _, g in results], axis=0) / cells
+        value = sum(float(v) / cells for v, _, cells in results)
+        slope = np.sum([g.numpy() / cells for _, g, cells in results], axis=0)
         finite = np.isfinite(value) and np.isfinite(slope).all()
         return (value, slope) if finite else (_BARRIER, np.zeros_like(x))
 
     start = scipy_optimizer.pack_tensors(variables).numpy()
-    with tqdm(total=num_steps, desc=label, disable=not progress, leave=False) as bar:
+    with tqdm(total=num_steps, desc="fit", disable=not progress, leave=False) as bar:
         found = scipy.optimize.minimize(
             evaluate,
             start,
