@@ -52,8 +52,8 @@ class CoregionalisationPlan:
     step: float | None = None
     day: float | None = None
     deviation: float = 0.0
-    num_steps: int = 40
-    cells_per_fit_block: int = 400
+    num_steps: int = 30
+    cells_per_fit_block: int = 350
     cells_in_fit: int = 10_000
     cells_per_block: int = 900
     calibration: float = 0.06
@@ -75,7 +75,7 @@ def plan_of_table(
 ) -> CoregionalisationPlan:
     """The settings for a table: a channel for each output, of at most ten.
 
-    :param num_steps: of L-BFGS; 40 if None.
+    :param num_steps: of L-BFGS; 30 if None.
     :param changes: fields of :class:`CoregionalisationPlan`.
     :raises ValueError: for a field that there is not, or a value out of its range.
     """
@@ -274,7 +274,7 @@ def _block(
 def _fit_cells(plan: CoregionalisationPlan, table: MultiOutputTable) -> int:
     """Observed cells of a block that is fitted to: large ones, where there are few cells in all."""
     small = np.count_nonzero(table.observed) <= 2 * plan.cells_per_block
-    return plan.cells_per_block if small else plan.cells_per_fit_block
+    return (3 * plan.cells_per_fit_block) // 2 if small else plan.cells_per_fit_block
 
 
 def _density_blocks(

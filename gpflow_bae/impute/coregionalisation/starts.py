@@ -12,8 +12,8 @@ __all__ = ["initial_model"]
 
 # Shares of the codes' variance: of the long and the short scale, of the cycle of a day where there
 # is one, and of the code noise.
-_SHARES = (0.45, 0.3, 0.1)
-_CODE_NOISE = 0.1
+_SHARES = (0.4, 0.2, 0.1)
+_CODE_NOISE = 0.25
 _NOISE = 0.1  # variance, of standardised outputs
 _STEPS = (30.0, 4.0)  # lengthscales along a series, in steps of it
 _RANGES = (0.25, 0.05)  # and along coordinates, in their ranges
