@@ -42,7 +42,7 @@ class Imputer:
     :param latent_dim: latent channels; if None as many as outputs, at most ten, for ``"lmc"``, and
         half as many for the others.
     :param num_inducing: inducing points of the GP; ``"lmc"`` has none.
-    :param num_steps: of L-BFGS for ``"lmc"``, 30 if None; else Adam steps, 1500 if None.
+    :param num_steps: of L-BFGS for ``"lmc"``, 40 if None; else Adam steps, 1500 if None.
     :param seed: of everything random.
     :param settings: in the place of the model's own: for ``"lmc"`` fields of
         :class:`~gpflow_bae.impute.coregionalisation.CoregionalisationPlan`; else what

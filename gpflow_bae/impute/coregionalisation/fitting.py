@@ -17,8 +17,8 @@ from ..gaps import HiddenGaps, hide_gaps
 from .blocks import BlockSizes, block_of, leaves
 from .calendar import calendar_features
 from .model import Block, LinearCoregionalisation
-from .starts import initial_model
-from .training import SIGNATURE, in_threads, maximise
+from .starts import alternatives, initial_model
+from .training import SIGNATURE, Start, in_threads, maximise
 
 __all__ = ["CoregionalisationPlan", "CoregionalisationPosterior", "fit", "plan_of_table"]
 
@@ -52,7 +52,7 @@ class CoregionalisationPlan:
     step: float | None = None
     day: float | None = None
     deviation: float = 0.0
-    num_steps: int = 30
+    num_steps: int = 40
     cells_per_fit_block: int = 350
     cells_in_fit: int = 10_000
     cells_per_block: int = 900
@@ -75,7 +75,7 @@ def plan_of_table(
 ) -> CoregionalisationPlan:
     """The settings for a table: a channel for each output, of at most ten.
 
-    :param num_steps: of L-BFGS; 30 if None.
+    :param num_steps: of L-BFGS; 40 if None.
     :param changes: fields of :class:`CoregionalisationPlan`.
     :raises ValueError: for a field that there is not, or a value out of its range.
     """
@@ -174,12 +174,15 @@ def fit(
     residual = Z - features @ coefficients
     calibration = _gaps(table, residual, plan.calibration, rng, _LEAST_GAPS)
     seen = residual if calibration is None else calibration.table.Y
+    candidates: list[Start]
     if start is None:
         model, num_steps = _initial(table.X[rows], seen[rows], plan, seed), plan.num_steps
+        candidates = alternatives(model)
     else:
         model, num_steps = gpflow.utilities.deepcopy(start.model), -(-plan.num_steps // 4)
+        candidates = [()]
     blocks, examples = _density_blocks(plan, table, seen, rng), _examples(plan, table, seen, rng)
-    maximise(model, blocks, examples, num_steps, progress)
+    maximise(model, blocks, examples, num_steps, progress, candidates)
     trials = [calibration] if calibration is not None else []
     if not trials and plan.calibration > 0.0:
         drawn = [_gaps(table, residual, 0.1, rng, 1) for _ in range(_MASKS)]

@@ -7,13 +7,16 @@ import numpy as np
 from check_shapes import check_shapes
 
 from .model import LinearCoregionalisation
+from .training import Start
 
-__all__ = ["initial_model"]
+__all__ = ["alternatives", "initial_model"]
 
-# Shares of the codes' variance: of the long and the short scale, of the cycle of a day where there
-# is one, and of the code noise.
-_SHARES = (0.4, 0.2, 0.1)
-_CODE_NOISE = 0.25
+# Shares of the codes' variance: of the long and the short scale, and of the code noise; the cycle
+# of a day, where there is one, has a tenth. Tables of each kind exist, and a fit that starts at the
+# wrong one takes many steps.
+_SHARES = ((0.45, 0.3, 0.15), (0.05, 0.05, 0.8), (0.8, 0.05, 0.05), (0.05, 0.8, 0.05))
+_LENGTHS = (1.0, 4.0, 0.3)
+_CYCLE = 0.1
 _NOISE = 0.1  # variance, of standardised outputs
 _STEPS = (30.0, 4.0)  # lengthscales along a series, in steps of it
 _RANGES = (0.25, 0.05)  # and along coordinates, in their ranges
@@ -60,13 +63,13 @@ def initial_model(
         for part in getattr(kernel, "kernels", [kernel]):
             gpflow.set_trainable(getattr(part, "base_kernel", part).variance, False)
     assert all(kernel.active_dims is not None for kernel in kernels) and D > 0
-    shares = np.array([*_SHARES[: len(kernels)], _CODE_NOISE])
     # Channels of equal shares would stay alike: they differ from the start.
-    spread = np.exp(0.3 * np.random.default_rng(seed).standard_normal((len(shares), latent_dim)))
+    shape = (len(kernels) + 1, latent_dim)
+    spread = np.exp(0.3 * np.random.default_rng(seed).standard_normal(shape))
     return LinearCoregionalisation(
         kernels,
         _principal_directions(Z, latent_dim),
-        np.sqrt(shares)[:, None] * spread,
+        _scales(_SHARES[0], len(kernels)) * spread,
         np.full(Z.shape[1], _NOISE),
         deviation,
     )
@@ -89,3 +92,25 @@ def _principal_directions(Z: np.ndarray, latent_dim: int) -> np.ndarray:
             "for each output."
         )
     return found
+
+
+def _scales(shares: tuple[float, ...], num_kernels: int) -> np.ndarray:
+    """Of all kernels and the code noise [Q + 1, 1]."""
+    *smooth, noise = shares
+    cycle = [_CYCLE] * (num_kernels - len(smooth))
+    return np.sqrt([*smooth, *cycle, noise])[:, None]
+
+
+def alternatives(model: LinearCoregionalisation) -> list[Start]:
+    """Values to start from: mostly slow, fast, or of single rows; on three scales of length."""
+    spread = model.scales.numpy() / _scales(_SHARES[0], len(model.kernels))
+    lengths = [(k.lengthscales, k.lengthscales.numpy()) for k in model.kernels[:2]]
+    return [
+        [
+            (model.scales, _scales(shares, len(model.kernels)) * spread),
+            *((parameter, factor * value) for parameter, value in lengths),
+        ]
+        for shares in _SHARES
+        for factor in _LENGTHS
+        if factor == 1.0 or shares[-1] < 0.5
+    ]

@@ -5,21 +5,25 @@ from __future__ import annotations
 import concurrent.futures
 import os
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import gpflow
 import numpy as np
 import scipy.optimize
 import tensorflow as tf
+from gpflow.base import Parameter
 from tqdm.auto import tqdm
 
 from ...tracing import compiled
 from .model import Block, LinearCoregionalisation
 
-__all__ = ["SIGNATURE", "in_threads", "maximise"]
+__all__ = ["SIGNATURE", "Start", "in_threads", "maximise"]
 
 _MOST_THREADS = 8
 _BARRIER = 1e10  # where a covariance is not positive definite
 _FLOAT, _INT = tf.float64, tf.int32
+
+Start: TypeAlias = Sequence[tuple[Parameter, np.ndarray]]
 
 #: Of a block: rows and numbers of cells differ from one to the next.
 SIGNATURE = (
@@ -38,6 +42,7 @@ def maximise(
     examples: Sequence[tuple[Block, np.ndarray]],
     num_steps: int,
     progress: bool,
+    starts: Sequence[Start] = ((),),
 ) -> None:
     """Moves the model to blocks of high density that predict hidden cells well, by L-BFGS.
 
@@ -50,6 +55,7 @@ def maximise(
 
     :param blocks: whose observed cells have a density.
     :param examples: blocks, with the truth of their targets.
+    :param starts: values of parameters to start from; the one with the best objective is taken.
     """
 
     def density(X, row, column, value, target_row, target_column, truth):  # type: ignore[no-untyped-def]
@@ -71,6 +77,7 @@ def maximise(
         ],
         num_steps,
         progress,
+        starts,
     )
 
 
@@ -88,6 +95,7 @@ def _minimise(
     objectives: Sequence[tuple[Callable[..., tf.Tensor], Sequence[tuple], int]],
     num_steps: int,
     progress: bool,
+    starts: Sequence[Start],
 ) -> None:
     """L-BFGS on a sum of mean losses of a cell; every step sees all examples.
 
@@ -134,7 +142,12 @@ def _minimise(
         finite = np.isfinite(value) and np.isfinite(slope).all()
         return (value, slope) if finite else (_BARRIER, np.zeros_like(x))
 
-    start = scipy_optimizer.pack_tensors(variables).numpy()
+    vectors = []
+    for values in starts:
+        for parameter, value in values:
+            parameter.assign(value)
+        vectors.append(scipy_optimizer.pack_tensors(variables).numpy())
+    start = min(vectors, key=lambda x: evaluate(x)[0]) if len(vectors) > 1 else vectors[0]
     with tqdm(total=num_steps, desc="fit", disable=not progress, leave=False) as bar:
         found = scipy.optimize.minimize(
             evaluate,
