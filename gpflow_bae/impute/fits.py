@@ -22,6 +22,8 @@ __all__ = ["MODELS", "AnyPlan", "AnyPosterior", "Fit", "fit_table", "make_plan"]
 
 MODELS = ("lmc", "sgp_vae", "sgp_bae")
 
+_USELESS = 0.97  # of the error of column means
+
 AnyPlan: TypeAlias = Plan | CoregionalisationPlan
 AnyPosterior: TypeAlias = Posterior | CoregionalisationPosterior
 
@@ -55,6 +57,17 @@ class Fit:
             return self.posterior.predict(table, Z, user.calendar, where)
         given = None if of_fit else (table.X, table.Y)
         return fitting.predict_standardised(self.posterior, self.standardiser, given)
+
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should know of the fit, in sentences."""
+        found = self.posterior
+        if not isinstance(found, CoregionalisationPosterior) or not found.gap_error > _USELESS:
+            return ()
+        return (
+            "On gaps like this table's own the fit is no better than column means (its error is "
+            f"{found.gap_error:.0%} of theirs): do not rely on filled values. Name more inputs, or "
+            "add columns that go together with these.",
+        )
 
     def save(self, folder: pathlib.Path) -> dict[str, Any]:
         """Writes ``posterior.npz``, and returns what else :meth:`load` needs, as plain values."""

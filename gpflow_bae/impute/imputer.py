@@ -128,6 +128,7 @@ class Imputer:
         fitted = self._fit(plan, user, user.table, start)
         self._keep(fitted, FittedColumns(user.centre, user.scale, user.kinds, user.constants))
         self.table_ = user
+        warn(fitted.warnings())
         return self
 
     def predict_y(self, table: Any = None, Y: Any = None) -> tuple[np.ndarray, np.ndarray]:
@@ -145,9 +146,11 @@ class Imputer:
 
         Intervals are quantiles, which differ from a Gaussian's where a column is seen transformed.
         """
-        user = self._table(table, Y)
+        return self._predict(self._table(table, Y))
+
+    def _predict(self, user: UserTable, where: np.ndarray | None = None) -> CellPredictions:
         scale = self.standardiser_
-        moments = self._fitted().predict(user, of_fit=user is self.table_)
+        moments = self._fitted().predict(user, where=where, of_fit=user is self.table_)
         ends = (scale.inverse_quantile(*moments, probability) for probability in (0.05, 0.95))
         return CellPredictions(*scale.inverse_moments(*moments), *ends)
 
@@ -159,7 +162,7 @@ class Imputer:
             an :class:`~gpflow_bae.impute.Imputed`.
         """
         user = self._table(table, Y)
-        return user.fill(*self.predict_cells(table, Y))
+        return user.fill(*self._predict(user, ~user.table.observed))
 
     def check(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> CheckResult:
         """How good the model is on hidden gaps, beside what it has to beat, and a verdict.

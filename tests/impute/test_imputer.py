@@ -13,6 +13,7 @@ import sklearn.base
 from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.impute import Imputer
 from gpflow_bae.impute.gaps import hide_gaps
+from gpflow_bae.impute.problems import TableWarning
 from tests.impute.tables import COLUMNS, stations
 
 pytestmark = pytest.mark.usefixtures("untraced_predictions")
@@ -105,6 +106,15 @@ def test_the_check_scores_cells_that_nobody_saw() -> None:
     # A check may be the start of a fit, which then has the fit of the check as its start.
     assert imputer.fit(X, Y, start=imputer.checked_).posterior_ is not imputer.checked_.posterior
     assert all(np.isfinite(list(scores.values())).all() for scores in found.values())
+
+
+def test_a_fit_that_is_no_better_than_means_says_so() -> None:
+    """Of noise nothing can be known."""
+    Y = np.random.default_rng(0).standard_normal((300, 2))
+    Y[::7, 0] = np.nan
+    imputer = Imputer(num_steps=2, progress=False)
+    with pytest.warns(TableWarning, match="no better than column means"):
+        imputer.fit(np.arange(300.0)[:, None], Y)
 
 
 def test_what_scikit_learn_asks_of_an_estimator() -> None:

@@ -95,12 +95,15 @@ class CoregionalisationPosterior:
     * coefficients [F + 1, P]: of the constant and the calendar's features, shared by all rows.
     * variance_scale [P]: what variances are multiplied by, so that 90 % intervals held nine of ten
       cells of gaps that the fit did not see.
+    * gap_error: root mean squared error on those gaps, as a share of that of column means; NaN
+      where there was nothing to hide.
     """
 
     plan: CoregionalisationPlan
     model: LinearCoregionalisation
     coefficients: np.ndarray
     variance_scale: np.ndarray
+    gap_error: float = np.nan
 
     @check_shapes("table.X: [T, N, D]", "Z: [T, N, P]", "where: [T, N, P]", "times: [T, N]")
     def predict(
@@ -187,12 +190,16 @@ def fit(
     if not trials and plan.calibration > 0.0:
         drawn = [_gaps(table, residual, 0.1, rng, 1) for _ in range(_MASKS)]
         trials = [gaps for gaps in drawn if gaps is not None]
-    ratios = []
+    ratios, missed, spread = [], 0.0, 0.0
     for trial in trials:
-        mean, variance = _predict(model, plan, table, trial.table.Y, trial.table.test_mask)
+        mask = trial.table.test_mask
+        mean, variance = _predict(model, plan, table, trial.table.Y, mask)
         ratios.append(np.abs(residual - mean) / np.sqrt(variance))
+        missed += float(np.sum(np.square(residual - mean)[mask]))
+        spread += float(np.sum(np.square(Z)[mask]))
     scale = _variance_scale(trials, ratios) if trials else np.ones(Z.shape[-1])
-    return CoregionalisationPosterior(plan, model, coefficients, scale)
+    error = np.sqrt(missed / spread) if spread > 0.0 else np.nan
+    return CoregionalisationPosterior(plan, model, coefficients, scale, error)
 
 
 def _initial(
