@@ -255,6 +255,11 @@ def _imputation(folder: pathlib.Path) -> Run:
     from gpflow_bae.impute import Imputer
 
     imputer = Imputer.load(folder)
+    if imputer.model == "lmc":
+        raise UnsupportedRunError(
+            f"{folder} is a fit of the model 'lmc', which has no encoder and no decoder to export: "
+            "use Imputer.load, or fit the table again with --model=sgp_vae."
+        )
     scale = imputer.standardiser_
     arguments = imputer.get_params()
     columns = {name: arguments[name] for name in ("outputs", "time", "inputs", "task")}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,11 +22,16 @@ __all__ = ["compiled", "forget_symbolic_tensors"]
 
 
 def compiled(
-    function: Callable[..., Any], *, jit_compile: bool = False
+    function: Callable[..., Any],
+    *,
+    jit_compile: bool = False,
+    input_signature: Sequence[tf.TensorSpec] | None = None,
 ) -> tf.types.experimental.PolymorphicFunction:
     """``tf.function(function)`` without AutoGraph, whose graphs are freed with it.
 
     Gradients can be taken through it like through any other, for as long as it exists.
+
+    :param input_signature: as in ``tf.function``: one trace for arguments of all sizes.
     """
 
     @tf.autograph.experimental.do_not_convert  # nor by map_fn under run_functions_eagerly
@@ -37,7 +42,9 @@ def compiled(
         forget_symbolic_tensors()
         return result
 
-    result = tf.function(traced, autograph=False, jit_compile=jit_compile)
+    result = tf.function(
+        traced, autograph=False, jit_compile=jit_compile, input_signature=input_signature
+    )
     # Of many fits in one process, as in a cross-validation, each is traced; TensorFlow counts them
     # together, because their code is the same, and warns that something is traced too often.
     if hasattr(result, "_omit_frequent_tracing_warning"):

@@ -32,7 +32,7 @@ __all__ = ["define_flags", "main", "run"]
 
 FLAGS = flags.FLAGS
 
-_MODELS = ("sgp_vae", "sgp_bae")
+_MODELS = ("lmc", "sgp_vae", "sgp_bae")
 _KIND_FLAGS = ("continuous", "positive", "count", "binary")
 
 
@@ -60,13 +60,16 @@ def define_flags() -> None:
     flags.DEFINE_list("count", [], "Outputs that are whole numbers from 0 on.")
     flags.DEFINE_list("binary", [], "Outputs that are 0 or 1.")
     flags.DEFINE_list("bounded", [], "Outputs between two bounds: humidity:0:100,cover:0:8")
-    flags.DEFINE_enum("model", "sgp_vae", _MODELS, "Which model.")
+    flags.DEFINE_enum("model", "lmc", _MODELS, "Which model.")
     flags.DEFINE_string("posterior", None, "Folder of an earlier fit; nothing is fitted.")
     flags.DEFINE_integer(
-        "latent_dim", None, "Latent channels; half of the outputs by default.", lower_bound=1
+        "latent_dim",
+        None,
+        "Latent channels; by default as many as outputs, at most ten (lmc), or half as many.",
+        lower_bound=1,
     )
     flags.DEFINE_integer("num_inducing", 64, "Inducing points.", lower_bound=1)
-    flags.DEFINE_integer("num_steps", None, "Steps of Adam.", lower_bound=1)
+    flags.DEFINE_integer("num_steps", None, "Steps of L-BFGS (lmc) or Adam.", lower_bound=1)
     flags.DEFINE_alias("epochs", "num_steps")  # its old name
     flags.DEFINE_float(
         "hold_out",
@@ -132,7 +135,7 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
             print(f"{report.as_text(result)}\n{result.verdict}", flush=True)
         print("Fitting the model to all observed cells.", flush=True)
         with _timed(seconds, "fit"):
-            imputer.fit(user).save(out.with_suffix(".posterior"))
+            imputer.fit(user, start=imputer.checked_).save(out.with_suffix(".posterior"))
     else:
         imputer = Imputer.load(FLAGS.posterior)
     with _timed(seconds, "prediction"):

@@ -9,30 +9,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from ..data import MultiOutputTable, Observations, Standardiser, hold_out
-from ..inducing_variables import uniform
-from ..posteriors import Posterior
+from ..data import MultiOutputTable, Standardiser
 from ..versions import __version__
-from . import fitting, saved_fits, scores
-from .baselines import independent_gps, linear_interpolation, mean
+from . import saved_fits
+from .check import check
 from .check_result import CheckResult
 from .columns import FittedColumns
-from .plans import Plan, build_model, plan_for_table
+from .fits import MODELS, AnyPlan, AnyPosterior, Fit, fit_table, make_plan
 from .problems import warn
 from .table_format import TableFormat
 from .user_table import CellPredictions, UserTable, from_arrays
 
 __all__ = ["MODELS", "Imputer"]
-
-MODELS = ("sgp_vae", "sgp_bae")
-
-_RIVALS = {
-    "independent GPs": independent_gps,
-    "linear interpolation": linear_interpolation,
-    "column means": mean,
-}
 
 
 @dataclasses.dataclass(eq=False)
@@ -47,13 +36,17 @@ class Imputer:
     :param time: column of numbers or ISO dates; the first input of the GP.
     :param inputs: further numeric columns that every row has, such as coordinates.
     :param task: column that names the series a row belongs to; one series if None.
-    :param model: ``"sgp_vae"``, fitted by variational inference, or ``"sgp_bae"``, sampled.
-    :param latent_dim: latent channels; half as many as outputs if None.
-    :param num_inducing: inducing points of the GP.
-    :param num_steps: Adam steps; 1500 if None.
+    :param model: ``"lmc"``, coregionalised GPs: an autoencoder with a linear decoder whose codes
+        are integrated out (:mod:`~gpflow_bae.impute.coregionalisation`); ``"sgp_vae"``, fitted by
+        variational inference; or ``"sgp_bae"``, sampled.
+    :param latent_dim: latent channels; if None as many as outputs, at most ten, for ``"lmc"``, and
+        half as many for the others.
+    :param num_inducing: inducing points of the GP; ``"lmc"`` has none.
+    :param num_steps: of L-BFGS for ``"lmc"``, 40 if None; else Adam steps, 1500 if None.
     :param seed: of everything random.
-    :param settings: what :func:`~gpflow_bae.impute.plans.make_plan` takes, in the place of the
-        settings of :func:`~gpflow_bae.impute.plans.plan_for_table`.
+    :param settings: in the place of the model's own: for ``"lmc"`` fields of
+        :class:`~gpflow_bae.impute.coregionalisation.CoregionalisationPlan`; else what
+        :func:`~gpflow_bae.impute.plans.make_plan` takes.
     :param progress: whether ``fit`` shows a progress bar.
     :param kinds: of outputs, by name: ``"continuous"``, ``"positive"``, ``"count"``, ``"binary"``,
         or the two bounds of a bounded column, such as ``(0, 100)``. Others follow from the observed
@@ -78,7 +71,7 @@ class Imputer:
     time: str | None = None
     inputs: Sequence[str] = ()
     task: str | None = None
-    model: str = "sgp_vae"
+    model: str = "lmc"
     latent_dim: int | None = None
     num_inducing: int = 64
     num_steps: int | None = None
@@ -90,7 +83,8 @@ class Imputer:
     epochs: int | None = None
 
     def __post_init__(self) -> None:
-        self.posterior_: Posterior | None = None
+        self.posterior_: AnyPosterior | None = None
+        self.checked_: Fit | None = None
         self.table_: UserTable | None = None
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -121,17 +115,20 @@ class Imputer:
         """
         return self._read(table, Y, None if self.posterior_ is None else self.columns_)
 
-    def fit(self, table: Any, Y: Any = None) -> Imputer:
+    def fit(self, table: Any, Y: Any = None, *, start: Fit | None = None) -> Imputer:
         """Fits the model to everything that is observed of a table; arguments as in :meth:`read`.
 
+        :param start: ``checked_`` of :meth:`check` of this table, which saves the model "lmc" three
+            quarters of its steps.
         :raises ValueError: as :meth:`read`; for an output that is constant or never observed; for
             settings that are none.
         """
         user = self._read(table, Y)
-        plan = self._plan(user.table.num_outputs)
-        self.standardiser_, self.posterior_ = self._fit(plan, user, user.table, self.progress)
-        self.plan_, self.table_ = plan, user
-        self.columns_ = FittedColumns(user.centre, user.scale, user.kinds, user.constants)
+        plan = self._plan(user)
+        fitted = self._fit(plan, user, user.table, start)
+        self._keep(fitted, FittedColumns(user.centre, user.scale, user.kinds, user.constants))
+        self.table_ = user
+        warn(fitted.warnings())
         return self
 
     def predict_y(self, table: Any = None, Y: Any = None) -> tuple[np.ndarray, np.ndarray]:
@@ -149,10 +146,11 @@ class Imputer:
 
         Intervals are quantiles, which differ from a Gaussian's where a column is seen transformed.
         """
-        user = self._table(table, Y)
-        given = None if user is self.table_ else (user.table.X, user.table.Y)
+        return self._predict(self._table(table, Y))
+
+    def _predict(self, user: UserTable, where: np.ndarray | None = None) -> CellPredictions:
         scale = self.standardiser_
-        moments = fitting.predict_standardised(self._fitted(), scale, given)
+        moments = self._fitted().predict(user, where=where, of_fit=user is self.table_)
         ends = (scale.inverse_quantile(*moments, probability) for probability in (0.05, 0.95))
         return CellPredictions(*scale.inverse_moments(*moments), *ends)
 
@@ -164,47 +162,26 @@ class Imputer:
             an :class:`~gpflow_bae.impute.Imputed`.
         """
         user = self._table(table, Y)
-        return user.fill(*self.predict_cells(table, Y))
+        return user.fill(*self._predict(user, ~user.table.observed))
 
     def check(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> CheckResult:
-        """How good the model is on hidden cells, beside what it has to beat, and a verdict.
+        """How good the model is on hidden gaps, beside what it has to beat, and a verdict.
 
-        Hides a share of the observed cells, fits everything to the others, and leaves what was
-        fitted before as it is.
+        Hides gaps shaped like the table's own, fits everything to the rest, and leaves what was
+        fitted before as it is. What it fits is ``checked_``, which :meth:`fit` can start from.
 
         :param table, Y: as in :meth:`read`.
-        :param fraction: share of the observed cells of each output, in (0, 1).
+        :param fraction: share of the observed cells of the columns with holes, in (0, 1).
         :raises ValueError: as :meth:`fit`, or for a fraction that leaves an output without cells.
         """
         user = self._read(table, Y)
-        plan = self._plan(user.table.num_outputs)
-        hidden = hold_out(user.table, fraction, self.seed)
-        standardiser, posterior = self._fit(plan, user, hidden, progress=False)
-        moments = {plan.model: fitting.predict(posterior, standardiser, seed=self.seed)}
-        for name, rival in _RIVALS.items():
-            moments[name] = rival.fit_predict(hidden, seed=self.seed)
-        deviation = np.nanstd(hidden.Y, axis=(0, 1))
-        per_column: dict[str, dict[str, dict[str, float]]] = {}
-        for name, (centre, variance) in moments.items():
-            per_column[name] = {
-                column: {
-                    "rmse": found["rmse"] / unit,
-                    "nll": found["nll"] - float(np.log(unit)),
-                    "coverage_90": found["coverage_90"],
-                }
-                for (column, found), unit in zip(
-                    scores.score_outputs(hidden, centre, variance).items(), deviation, strict=True
-                )
-            }
-        summary = {
-            name: {
-                metric: float(np.mean([found[metric] for found in columns.values()]))
-                for metric in ("rmse", "nll", "coverage_90")
-            }
-            for name, columns in per_column.items()
-        }
-        best = min(summary, key=lambda name: summary[name]["rmse"])
-        return CheckResult(per_column, summary, f"The lowest error has {best}.", best)
+        plan = self._plan(user)
+
+        def fit(hidden: MultiOutputTable) -> Fit:
+            return self._fit(plan, user, hidden)
+
+        result, self.checked_ = check(user, fit, fraction, self.seed, self.progress)
+        return result
 
     def score(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> Any:
         """The summary of :meth:`check`: a DataFrame, or for arrays a dictionary of dictionaries."""
@@ -218,33 +195,22 @@ class Imputer:
 
         :raises RuntimeError: before ``fit``.
         """
-        posterior = self._fitted()
+        fitted = self._fitted()
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        engines = ("variational", "schedule", "sampler")
-        inducing = posterior.model.latent_prior.inducing_variable.Z
-        box = inducing.transform
         record = {
             "gpflow_bae": __version__,
             "arguments": self.get_params()
             | {"table_format": self.table_format and dataclasses.asdict(self.table_format)},
-            "plan": {
-                f.name: getattr(self.plan_, f.name)
-                for f in dataclasses.fields(self.plan_)
-                if f.name not in engines
-            },
             "mean": self.standardiser_.mean.tolist(),
             "std": self.standardiser_.std.tolist(),
             "input_centre": self.columns_.centre.tolist(),
             "input_scale": self.columns_.scale.tolist(),
             "kinds": [kind.to_dict() for kind in self.columns_.kinds],
             "constants": dict(self.columns_.constants),
-            "num_inducing": len(inducing.numpy()),
-            # Sampled values are those on the real line: of which box they are has to be known.
-            "inducing_box": [np.asarray(v).tolist() for v in (box.low, box.high)],
+            **fitted.save(folder),
         }
         (folder / "fit.json").write_text(json.dumps(record, indent=1))
-        _without_table(posterior).save(folder / "posterior.npz")
 
     @classmethod
     def load(cls, folder: str | pathlib.Path) -> Imputer:
@@ -255,22 +221,14 @@ class Imputer:
         """
         folder = pathlib.Path(folder)
         record = saved_fits.read_record(folder)
-        fields: dict[str, Any] = record["plan"]
-        for name in ("encoder_widths", "decoder_widths"):
-            fields[name] = tuple(fields[name])
         imputer = cls(**saved_fits.arguments(record))
-        imputer.plan_ = Plan(**fields)
-        imputer.columns_ = saved_fits.fitted_columns(record)
-        imputer.standardiser_ = Standardiser(
+        columns = saved_fits.fitted_columns(record)
+        standardiser = Standardiser(
             np.array(record["mean"]),
             np.array(record["std"]),
-            transforms=tuple(kind.transform for kind in imputer.columns_.kinds),
+            transforms=tuple(kind.transform for kind in columns.kinds),
         )
-        X, Y = (np.zeros((1, 1, len(record[name]))) for name in ("input_centre", "mean"))
-        low, high = np.array(record["inducing_box"])
-        middle = np.tile((low + high) / 2.0, (record["num_inducing"], 1))
-        model = build_model(imputer.plan_, MultiOutputTable(X, Y), uniform(middle, low, high))
-        imputer.posterior_ = Posterior.load(folder / "posterior.npz", model)
+        imputer._keep(Fit.load(folder, record, standardiser), columns)
         return imputer
 
     def _read(self, table: Any, Y: Any, fitted: FittedColumns | None = None) -> UserTable:
@@ -318,37 +276,30 @@ class Imputer:
             raise RuntimeError("A loaded Imputer does not have its table: pass it to this method.")
         return self.table_
 
-    def _plan(self, num_outputs: int) -> Plan:
-        if self.model not in MODELS:
-            raise ValueError(f"model is {self.model!r}; expected one of {MODELS}.")
-        return plan_for_table(
+    def _plan(self, user: UserTable) -> AnyPlan:
+        return make_plan(
             self.model,
-            num_outputs,
+            user,
             self.latent_dim,
             self.num_inducing,
             self.epochs if self.num_steps is None else self.num_steps,
-            **(self.settings or {}),
+            self.settings or {},
+            has_time=self.time is not None or user.table.X.shape[-1] == 1,
         )
 
     def _fit(
-        self, plan: Plan, user: UserTable, table: MultiOutputTable, progress: bool
-    ) -> tuple[Standardiser, Posterior]:
-        standardiser = user.standardiser(table)
-        return standardiser, fitting.fit(
-            plan, table, standardiser, seed=self.seed, progress=progress
-        )
+        self, plan: AnyPlan, user: UserTable, table: MultiOutputTable, start: Fit | None = None
+    ) -> Fit:
+        return fit_table(plan, user, table, seed=self.seed, progress=self.progress, start=start)
 
-    def _fitted(self) -> Posterior:
+    def _keep(self, fitted: Fit, columns: FittedColumns) -> None:
+        self._fit_, self.columns_ = fitted, columns
+        self.plan_, self.standardiser_ = fitted.plan, fitted.standardiser
+        self.posterior_ = fitted.posterior
+
+    def _fitted(self) -> Fit:
         if self.posterior_ is None:
             raise RuntimeError(
                 "This Imputer has no fit yet: call fit(table), or Imputer.load(folder)."
             )
-        return self.posterior_
-
-
-def _without_table(posterior: Posterior) -> Posterior:
-    """The posterior as other rows need it: the inducing inputs stand in the place of its table."""
-    bank = dataclasses.replace(posterior.bank, latents=None, trace={})
-    X = tf.convert_to_tensor(posterior.model.latent_prior.inducing_variable.Z)[None]
-    Y = tf.zeros((1, X.shape[1], posterior.data.num_outputs))
-    return Posterior(posterior.model, bank, Observations(X, Y, None))
+        return self._fit_

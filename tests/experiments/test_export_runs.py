@@ -84,7 +84,8 @@ def test_a_posterior_of_the_imputation_command(tmp_path: pathlib.Path) -> None:
     """Rows in standardised units, which the card explains; prediction at new x is left out."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((2, 9, 1)), rng.standard_normal((2, 9, 3))
-    imputer = Imputer(["a", "b", "c"], latent_dim=2, num_inducing=4, num_steps=1, progress=False)
+    settings = {"latent_dim": 2, "num_inducing": 4, "num_steps": 1, "progress": False}
+    imputer = Imputer(["a", "b", "c"], model="sgp_vae", **settings)
     imputer.fit(X, Y).save(tmp_path / "table.posterior")
 
     run = export_runs.read(tmp_path / "table.posterior")

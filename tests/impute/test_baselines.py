@@ -15,7 +15,12 @@ import sklearn.linear_model
 from gpflow_bae.data import Standardiser
 from gpflow_bae.datasets import jura
 from gpflow_bae.impute import scores
-from gpflow_bae.impute.baselines import gp_fitting, independent_gps, linear_interpolation
+from gpflow_bae.impute.baselines import (
+    gp_fitting,
+    independent_gps,
+    iterative_imputer,
+    linear_interpolation,
+)
 from gpflow_bae.impute.baselines import mean as mean_baseline
 from tests.impute.tables import (
     NAN,
@@ -222,3 +227,44 @@ def test_few_residuals_leave_the_output_its_own_variance() -> None:
     table = make_table(truth, np.zeros(truth.shape, bool))
     _, variance = linear_interpolation.fit_predict(table)
     np.testing.assert_allclose(variance, np.var(truth))
+
+
+# IterativeImputer.
+
+
+def test_the_iterative_imputer_finds_what_columns_tell_of_each_other() -> None:
+    """A column is the sum of two others with noise of 0.1: that is its error, and what it says."""
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((1, 400, 3))
+    truth[..., 2] = truth[..., 0] + truth[..., 1] + 0.1 * rng.standard_normal((1, 400))
+    hidden = np.zeros(truth.shape, bool)
+    hidden[0, ::5, 2] = True
+    table = make_table(truth, hidden)
+    mean, variance = iterative_imputer.fit_predict(table)
+    missed = (mean - truth)[hidden]
+    # Of 80 errors of 0.1 the root mean square has a standard error of 0.008.
+    assert np.sqrt(np.mean(missed**2)) < 0.13
+    assert 0.07 < np.sqrt(variance[0, 0, 2]) < 0.14
+    shown = table.observed
+    np.testing.assert_allclose(mean[shown], truth[shown], rtol=1e-9)
+
+
+def test_the_iterative_imputer_sees_the_calendar() -> None:
+    """A column that nothing but a feature tells of."""
+    rng = np.random.default_rng(0)
+    feature = rng.standard_normal((1, 300, 1))
+    truth = np.concatenate([2.0 * feature, rng.standard_normal((1, 300, 1))], -1)
+    hidden = np.zeros(truth.shape, bool)
+    hidden[0, 100:130, 0] = True
+    table = make_table(truth, hidden)
+    mean, _ = iterative_imputer.fit_predict(table, features=feature)
+    np.testing.assert_allclose(mean[hidden], truth[hidden], atol=1e-3)
+
+
+def test_a_fit_that_is_late_makes_no_further_step() -> None:
+    table = waves()
+    y = Standardiser.fit(table.Y).transform(table.Y)[..., 0]
+    settings = dataclasses.replace(gp_fitting.FitSettings(), max_seconds=0.0)
+    stopped = gp_fitting.fit(table.X, y, gpflow.kernels.SquaredExponential, 0, settings)
+    whole = gp_fitting.fit(table.X, y, gpflow.kernels.SquaredExponential, 0, ONE_RUN)
+    assert stopped.log_marginal_likelihood < whole.log_marginal_likelihood

@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 import sklearn.base
 
-from gpflow_bae.data import MultiOutputTable, hold_out
+from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.impute import Imputer
+from gpflow_bae.impute.gaps import hide_gaps
+from gpflow_bae.impute.problems import TableWarning
 from tests.impute.tables import COLUMNS, stations
 
 pytestmark = pytest.mark.usefixtures("untraced_predictions")
@@ -26,7 +28,7 @@ def arrays(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="module")
 def fitted() -> Imputer:
     """One latent channel, which is the truth of the table."""
-    return Imputer(**COLUMNS, latent_dim=1, num_steps=600, progress=False).fit(stations()[1])
+    return Imputer(**COLUMNS, latent_dim=1, num_steps=20, progress=False).fit(stations()[1])
 
 
 def test_holes_are_filled_within_what_is_said(fitted: Imputer) -> None:
@@ -69,7 +71,8 @@ def test_a_fit_is_kept_and_knows_tasks_that_were_not_there(
 def test_arrays_and_frames_are_filled_with_the_same_numbers() -> None:
     """And equal seeds give equal fits, others do not."""
     _, holes = stations()
-    options = {"latent_dim": 1, "epochs": 5, "num_inducing": 8, "progress": False}
+    options = {"model": "sgp_vae", "latent_dim": 1, "epochs": 5, "num_inducing": 8}
+    options |= {"progress": False}
     X, Y = arrays(holes)
     frame = Imputer(**COLUMNS, **options).fit(holes).impute()
     array = Imputer(**options).fit(X, Y).impute()
@@ -85,16 +88,33 @@ def test_arrays_and_frames_are_filled_with_the_same_numbers() -> None:
 def test_the_check_scores_cells_that_nobody_saw() -> None:
     """Column means are scored as NumPy scores them on the same cells; the fit stays as it was."""
     X, Y = arrays(stations()[1])
-    imputer = Imputer(latent_dim=1, num_steps=5, num_inducing=8, seed=4, progress=False)
-    found = imputer.score(X, Y, fraction=0.2)
-    assert imputer.posterior_ is None
-    assert list(found) == ["sgp_vae", "independent GPs", "linear interpolation", "column means"]
-    hidden = hold_out(MultiOutputTable(X, Y), 0.2, 4)
+    imputer = Imputer(latent_dim=1, num_steps=5, seed=4, progress=False)
+    result = imputer.check(X, Y, fraction=0.2)
+    found = result.summary
+    assert imputer.posterior_ is None and imputer.checked_ is not None
+    rivals = ["IterativeImputer", "independent GPs", "linear interpolation", "column means"]
+    assert list(found) == ["coregionalised GPs", *rivals]
+    hidden = hide_gaps(MultiOutputTable(X, Y), 0.2, 4).table
+    assert result.num_hidden == np.count_nonzero(hidden.test_mask)
+    assert result.best in found and result.best in result.verdict.replace("the model", result.best)
     errors = (hidden.test_truth - np.nanmean(hidden.Y, (0, 1))) ** 2
     rmse = (np.sqrt(np.nanmean(errors, (0, 1))) / np.nanstd(hidden.Y, (0, 1))).mean()
     np.testing.assert_allclose(found["column means"]["rmse"], rmse, rtol=1e-10)
+    # The curve is smooth, and its two columns go together.
     assert found["independent GPs"]["rmse"] < 0.5 * rmse
+    assert found["coregionalised GPs"]["rmse"] < 0.5 * rmse
+    # A check may be the start of a fit, which then has the fit of the check as its start.
+    assert imputer.fit(X, Y, start=imputer.checked_).posterior_ is not imputer.checked_.posterior
     assert all(np.isfinite(list(scores.values())).all() for scores in found.values())
+
+
+def test_a_fit_that_is_no_better_than_means_says_so() -> None:
+    """Of noise nothing can be known."""
+    Y = np.random.default_rng(0).standard_normal((300, 2))
+    Y[::7, 0] = np.nan
+    imputer = Imputer(num_steps=2, progress=False)
+    with pytest.warns(TableWarning, match="no better than column means"):
+        imputer.fit(np.arange(300.0)[:, None], Y)
 
 
 def test_what_scikit_learn_asks_of_an_estimator() -> None:
@@ -136,6 +156,6 @@ def test_what_cannot_be_filled_is_refused_before_a_fit(tmp_path: pathlib.Path) -
 
 def test_other_rows_have_the_columns_of_the_fit() -> None:
     X, Y = arrays(stations()[1])
-    imputer = Imputer(num_steps=1, num_inducing=4, progress=False).fit(X, Y)
+    imputer = Imputer(model="sgp_vae", num_steps=1, num_inducing=4, progress=False).fit(X, Y)
     with pytest.raises(ValueError, match="1 inputs and 1 outputs; the one of fit had 1 and 2"):
         imputer.impute(X, Y[..., :1])

@@ -6,6 +6,12 @@ is no padding (NaN there), in the units of the outputs. :mod:`gpflow_bae.impute.
 them with the truth.
 """
 
-from . import gp_fitting, independent_gps, linear_interpolation, mean
+from . import gp_fitting, independent_gps, iterative_imputer, linear_interpolation, mean
 
-__all__ = ["gp_fitting", "independent_gps", "linear_interpolation", "mean"]
+__all__ = [
+    "gp_fitting",
+    "independent_gps",
+    "iterative_imputer",
+    "linear_interpolation",
+    "mean",
+]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -38,6 +39,8 @@ class FitSettings:
     num_inducing: M of that; inducing inputs are the k-means centres of the inputs, and stay there.
     max_training_points: hyperparameters see a random subset of the tasks with so many points in
         all (at least one task); predictions use all points of their own task.
+    max_seconds: after which no further step is made; no limit if None. The result then depends on
+        the machine.
     """
 
     num_restarts: int = 3
@@ -46,6 +49,7 @@ class FitSettings:
     max_points: int = 2000
     num_inducing: int = 512
     max_training_points: int = 8000
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         for name in (
@@ -138,9 +142,21 @@ def fit(
         finite = np.isfinite(value) and np.isfinite(slope).all()
         return (value, slope) if finite else (_BARRIER, np.zeros_like(x))
 
+    began = time.perf_counter()
+
+    def late() -> bool:
+        limit = settings.max_seconds
+        return limit is not None and time.perf_counter() - began > limit
+
+    def stop_if_late(x: np.ndarray) -> None:
+        if late():
+            raise StopIteration
+
     starts = [parameter.numpy() for parameter in parameters]
     best, lowest = None, _BARRIER
     for restart in range(settings.num_restarts):
+        if restart and late():
+            break
         for parameter, start in zip(parameters, starts, strict=True):
             exponent = settings.restart_scale * rng.standard_normal(start.shape)
             factor = np.exp(np.clip(exponent, -_FURTHEST, _FURTHEST))
@@ -148,7 +164,7 @@ def fit(
         start = scipy_optimizer.pack_tensors(variables).numpy()
         options = {"maxiter": settings.max_iterations}
         found = scipy.optimize.minimize(
-            evaluate, start, jac=True, method="L-BFGS-B", options=options
+            evaluate, start, jac=True, method="L-BFGS-B", options=options, callback=stop_if_late
         )
         if found.fun < lowest:
             best, lowest = found.x, float(found.fun)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import gpflow
 import numpy as np
 from check_shapes import check_shapes
@@ -23,6 +25,7 @@ def fit_predict(
     seed: int = 0,
     *,
     settings: gp_fitting.FitSettings | None = None,
+    columns: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Regression of each standardised output on the inputs; squared exponential kernel with ARD.
 
@@ -30,14 +33,15 @@ def fit_predict(
     ``settings.max_points`` points a task, sparse (SGPR) above.
 
     :param seed: Of the restarts.
-    :param settings: Of the fit.
+    :param settings: Of the fit of an output.
+    :param columns: Outputs to predict, the others are NaN; all if None.
     :raises ValueError: If an output is never observed or constant.
     """
     scale = Standardiser.fit(table.Y, table.output_names)
     Y, rows = scale.transform(table.Y), table.rows
     lengthscales = _START * input_scaling(table.X[rows])[1]
     mean, variance = np.full(Y.shape, np.nan), np.full(Y.shape, np.nan)
-    for p in range(table.num_outputs):
+    for p in range(table.num_outputs) if columns is None else columns:
         fitted = gp_fitting.fit(
             table.X,
             Y[..., p],

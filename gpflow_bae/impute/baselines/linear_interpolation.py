@@ -15,6 +15,7 @@ import numpy as np
 from check_shapes import check_shapes
 
 from ...data import MultiOutputTable, Standardiser
+from ..series import series_of
 
 __all__ = ["fit_predict"]
 
@@ -32,7 +33,7 @@ def fit_predict(table: MultiOutputTable, seed: int = 0) -> tuple[np.ndarray, np.
     """
     scale = Standardiser.fit(table.Y, table.output_names)
     mean, variance = np.full(table.Y.shape, np.nan), np.full(table.Y.shape, np.nan)
-    task, row, real = _series(table)  # [G, L] each
+    task, row, real = series_of(table)  # [G, L] each
     x = table.X[task, row, 0]
     for p in range(table.num_outputs):
         y = np.where(real, table.Y[task, row, p], np.nan)
@@ -51,26 +52,6 @@ def fit_predict(table: MultiOutputTable, seed: int = 0) -> tuple[np.ndarray, np.
         mean[task[real], row[real], p] = predicted[real]
         variance[task[real], row[real], p] = spread[real]
     return mean, variance
-
-
-def _series(table: MultiOutputTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Task and row of each place of each series, in the order of the first input: [G, L].
-
-    The third array is False where a series is shorter than L.
-    """
-    series = []
-    for t, (inputs, length) in enumerate(zip(table.X, table.lengths, strict=True)):
-        inputs = inputs[:length]
-        _, group = np.unique(inputs[:, 1:], axis=0, return_inverse=True)
-        ordered = np.lexsort((inputs[:, 0], group.ravel()))
-        ends = np.cumsum(np.bincount(group.ravel()))[:-1]
-        series += [(t, rows) for rows in np.split(ordered, ends)]
-    longest = max(len(rows) for _, rows in series)
-    task, row = np.zeros((2, len(series), longest), dtype=int)
-    real = np.zeros((len(series), longest), dtype=bool)
-    for i, (t, rows) in enumerate(series):
-        task[i], row[i, : len(rows)], real[i, : len(rows)] = t, rows, True
-    return task, row, real
 
 
 def _nearest(observed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,189 @@
+"""One interface to what fills a table: a fit that predicts standardised cells of any table."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from ..data import MultiOutputTable, Observations, Standardiser
+from ..inducing_variables import uniform
+from ..posteriors import Posterior
+from . import coregionalisation, fitting
+from .coregionalisation import CoregionalisationPlan, CoregionalisationPosterior
+from .plans import Plan, build_model, plan_for_table
+from .user_table import UserTable
+
+__all__ = ["MODELS", "AnyPlan", "AnyPosterior", "Fit", "fit_table", "make_plan"]
+
+MODELS = ("lmc", "sgp_vae", "sgp_bae")
+
+_USELESS = 0.97  # of the error of column means
+
+AnyPlan: TypeAlias = Plan | CoregionalisationPlan
+AnyPosterior: TypeAlias = Posterior | CoregionalisationPosterior
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fit:
+    """A plan, the scale of the outputs that its model sees, and what was fitted."""
+
+    plan: AnyPlan
+    standardiser: Standardiser
+    posterior: AnyPosterior
+
+    def predict(
+        self,
+        user: UserTable,
+        table: MultiOutputTable | None = None,
+        where: np.ndarray | None = None,
+        *,
+        of_fit: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances [T, N, P] of standardised outputs, noise included.
+
+        :param user: the table, with its calendar.
+        :param table: the same with other cells hidden; ``user.table`` if None.
+        :param where: cells that are wanted; others may be NaN. All if None.
+        :param of_fit: whether this is the table of the fit.
+        """
+        table = user.table if table is None else table
+        if isinstance(self.posterior, CoregionalisationPosterior):
+            Z = self.standardiser.transform(table.Y)
+            return self.posterior.predict(table, Z, user.calendar, where)
+        given = None if of_fit else (table.X, table.Y)
+        return fitting.predict_standardised(self.posterior, self.standardiser, given)
+
+    def warnings(self) -> tuple[str, ...]:
+        """What a user should know of the fit, in sentences."""
+        found = self.posterior
+        if not isinstance(found, CoregionalisationPosterior) or not found.gap_error > _USELESS:
+            return ()
+        return (
+            "On gaps like this table's own the fit is no better than column means (its error is "
+            f"{found.gap_error:.0%} of theirs): do not rely on filled values. Name more inputs, or "
+            "add columns that go together with these.",
+        )
+
+    def save(self, folder: pathlib.Path) -> dict[str, Any]:
+        """Writes ``posterior.npz``, and returns what else :meth:`load` needs, as plain values."""
+        path = folder / "posterior.npz"
+        if isinstance(self.posterior, CoregionalisationPosterior):
+            self.posterior.save(path)
+            return {"plan": dataclasses.asdict(self.plan)}
+        inducing = self.posterior.model.latent_prior.inducing_variable.Z
+        box = inducing.transform
+        _without_table(self.posterior).save(path)
+        engines = ("variational", "schedule", "sampler")
+        return {
+            "plan": {
+                f.name: getattr(self.plan, f.name)
+                for f in dataclasses.fields(self.plan)
+                if f.name not in engines
+            },
+            "num_inducing": len(inducing.numpy()),
+            # Sampled values are those on the real line: of which box they are has to be known.
+            "inducing_box": [np.asarray(v).tolist() for v in (box.low, box.high)],
+        }
+
+    @classmethod
+    def load(
+        cls, folder: pathlib.Path, record: Mapping[str, Any], standardiser: Standardiser
+    ) -> Fit:
+        """What :meth:`save` wrote.
+
+        :param record: what it returned, and ``input_centre``.
+        """
+        path, fields = folder / "posterior.npz", dict(record["plan"])
+        if fields["model"] == "lmc":
+            fields["periods"] = tuple(fields["periods"])
+            plan = CoregionalisationPlan(**fields)
+            return cls(plan, standardiser, CoregionalisationPosterior.load(path, plan))
+        for name in ("encoder_widths", "decoder_widths"):
+            fields[name] = tuple(fields[name])
+        settings = Plan(**fields)
+        X = np.zeros((1, 1, len(record["input_centre"])))
+        Y = np.zeros((1, 1, len(standardiser.mean)))
+        low, high = np.array(record["inducing_box"])
+        middle = np.tile((low + high) / 2.0, (record["num_inducing"], 1))
+        model = build_model(settings, MultiOutputTable(X, Y), uniform(middle, low, high))
+        return cls(settings, standardiser, Posterior.load(path, model))
+
+
+def make_plan(
+    model: str,
+    user: UserTable,
+    latent_dim: int | None,
+    num_inducing: int,
+    num_steps: int | None,
+    settings: Mapping[str, Any],
+    *,
+    has_time: bool,
+) -> AnyPlan:
+    """The plan of a model for a table.
+
+    :param settings: in the place of the model's own.
+    :param has_time: whether the first input is time.
+    :raises ValueError: for a model or setting that there is not.
+    """
+    if model not in MODELS:
+        raise ValueError(f"model is {model!r}; expected one of {MODELS}.")
+    num_outputs = user.table.num_outputs
+    if model != "lmc":
+        return plan_for_table(model, num_outputs, latent_dim, num_inducing, num_steps, **settings)
+    periods = coregionalisation.visible_periods(user.calendar, user.interval)
+    found: dict[str, Any] = {"periods": periods}
+    if has_time and np.isfinite(user.interval):
+        found["step"] = user.interval / user.time_scale
+    if "hour" in periods:
+        found["day"] = coregionalisation.PERIODS["hour"][0] / user.time_scale
+    given = {name: value for name, value in settings.items() if name != "log_outputs"}
+    return coregionalisation.plan_of_table(num_outputs, latent_dim, num_steps, **(found | given))
+
+
+def fit_table(
+    plan: AnyPlan,
+    user: UserTable,
+    table: MultiOutputTable,
+    *,
+    seed: int,
+    progress: bool,
+    start: Fit | None = None,
+) -> Fit:
+    """Fits a plan's model to what is observed of a table.
+
+    :param user: the table, with its kinds of columns and its calendar.
+    :param table: the same, perhaps with cells hidden.
+    :param start: a fit of nearly the same table, which saves steps of the model "lmc".
+    """
+    standardiser = user.standardiser(table)
+    if isinstance(plan, Plan):
+        posterior: AnyPosterior = fitting.fit(
+            plan, table, standardiser, seed=seed, progress=progress
+        )
+        return Fit(plan, standardiser, posterior)
+    begin = None
+    if start is not None and start.plan == plan:
+        begin = start.posterior
+    posterior = coregionalisation.fit(
+        plan,
+        table,
+        standardiser.transform(table.Y),
+        user.calendar,
+        seed=seed,
+        progress=progress,
+        start=begin,  # type: ignore[arg-type]
+    )
+    return Fit(plan, standardiser, posterior)
+
+
+def _without_table(posterior: Posterior) -> Posterior:
+    """The posterior as other rows need it: the inducing inputs stand in the place of its table."""
+    bank = dataclasses.replace(posterior.bank, latents=None, trace={})
+    X = tf.convert_to_tensor(posterior.model.latent_prior.inducing_variable.Z)[None]
+    Y = tf.zeros((1, X.shape[1], posterior.data.num_outputs))
+    return Posterior(posterior.model, bank, Observations(X, Y, None))

@@ -1,0 +1,287 @@
+"""Coregionalised GPs: dense algebra, GPflow's coregionalised regression, and calibration."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from gpflow_bae.data import MultiOutputTable
+from gpflow_bae.impute import coregionalisation
+from gpflow_bae.impute.coregionalisation import (
+    CoregionalisationPosterior,
+    LinearCoregionalisation,
+    calendar_features,
+    visible_periods,
+)
+from gpflow_bae.impute.coregionalisation import model as model_module
+
+NUM_COLUMNS, CHANNELS = 3, 2
+
+
+def small_model(deviation: float = 0.0) -> LinearCoregionalisation:
+    rng = np.random.default_rng(0)
+    kernels = [gpflow.kernels.Matern32(lengthscales=[2.0]), gpflow.kernels.Matern12()]
+    found = LinearCoregionalisation(
+        kernels,
+        rng.standard_normal((NUM_COLUMNS, CHANNELS)),
+        rng.uniform(0.3, 1.0, (3, CHANNELS)),
+        np.array([0.1, 0.2, 0.3]),
+        deviation,
+    )
+    if found.deviations is not None:
+        found.deviations.assign(rng.standard_normal(found.deviations.shape))
+    return found
+
+
+def some_cells(num_rows: int = 6) -> tuple[np.ndarray, ...]:
+    """Inputs, and row and column of every cell of a table, in mixed order."""
+    rng = np.random.default_rng(1)
+    X = np.sort(rng.uniform(0.0, 5.0, (num_rows, 1)), axis=0)
+    cells = rng.permutation(np.argwhere(np.ones((num_rows, NUM_COLUMNS))))
+    return X, cells[:, 0].astype(np.int32), cells[:, 1].astype(np.int32)
+
+
+@pytest.mark.parametrize("deviation", [0.0, 0.5])
+def test_the_covariance_is_that_of_decoded_codes(deviation: float) -> None:
+    """Written out as the sum over kernels and channels of the equation in the docstring."""
+    model, (X, row, column) = small_model(deviation), some_cells()
+    W, s = model.decoder.numpy(), model.scales.numpy()
+    mixing = s[:, None, :] * W
+    if model.deviations is not None:
+        mixing = mixing + deviation * model.deviations.numpy()
+    of_rows = [k(X).numpy() for k in model.kernels] + [np.eye(len(X))]
+    expected = np.diag(model.noise_variance.numpy()[column])
+    for K, A in zip(of_rows, mixing, strict=True):
+        expected = expected + K[np.ix_(row, row)] * (A @ A.T)[np.ix_(column, column)]
+    np.testing.assert_allclose(model.covariance(X, row, column), expected, atol=1e-12)
+
+
+def test_one_kernel_without_code_noise_is_gpflows_coregionalised_regression() -> None:
+    X, row, column = some_cells()
+    y = np.random.default_rng(2).standard_normal(len(row))
+    model = small_model()
+    smooth = LinearCoregionalisation(
+        [model.kernels[0]],
+        model.decoder.numpy(),
+        np.stack([np.ones(CHANNELS), np.full(CHANNELS, 1e-9)]),
+        np.full(NUM_COLUMNS, 0.25),
+    )
+    kernel = gpflow.kernels.Matern32(lengthscales=[2.0], active_dims=[0])
+    columns = gpflow.kernels.Coregion(NUM_COLUMNS, CHANNELS, active_dims=[1])
+    columns.W.assign(model.decoder)
+    columns.kappa.assign(np.full(NUM_COLUMNS, 1e-12))
+    inputs = np.column_stack([X[row], column])
+    seen, asked = slice(0, 12), slice(12, None)
+    regression = gpflow.models.GPR(
+        (inputs[seen], y[seen, None]), kernel * columns, noise_variance=0.25
+    )
+    found = smooth.log_marginal(X, row[seen], column[seen], y[seen])
+    np.testing.assert_allclose(found, regression.log_marginal_likelihood(), rtol=1e-8)
+    moments = smooth.predict(X, row[seen], column[seen], y[seen], row[asked], column[asked])
+    for moment, expected in zip(moments, regression.predict_y(inputs[asked]), strict=True):
+        np.testing.assert_allclose(moment, expected[:, 0], rtol=1e-6)
+
+
+def test_predictions_are_conditional_gaussians_of_the_covariance() -> None:
+    """So is the density; a cell of an observed row is told of by the code noise too."""
+    model, (X, row, column) = small_model(0.5), some_cells()
+    y = np.random.default_rng(3).standard_normal(len(row))
+    K = model.covariance(X, row, column).numpy()
+    np.testing.assert_allclose(
+        model.log_marginal(X, row, column, y),
+        scipy.stats.multivariate_normal.logpdf(y, cov=K),
+        rtol=1e-10,
+    )
+    seen, asked = np.arange(11), np.arange(11, len(row))
+    gain = np.linalg.solve(K[np.ix_(seen, seen)], K[np.ix_(seen, asked)])
+    mean, variance = model.predict(X, row[seen], column[seen], y[seen], row[asked], column[asked])
+    np.testing.assert_allclose(mean, gain.T @ y[seen], atol=1e-10)
+    left = K[np.ix_(asked, asked)] - gain.T @ K[np.ix_(seen, asked)]
+    np.testing.assert_allclose(variance, np.diag(left), atol=1e-10)
+
+
+def test_gradients_in_closed_form_are_those_of_the_algebra() -> None:
+    """Along a random symmetric direction, by central differences."""
+    rng = np.random.default_rng(0)
+    B = rng.standard_normal((9, 9))
+    whole = B @ B.T + np.eye(9)
+    y, weights = rng.standard_normal(6), rng.standard_normal((2, 3))
+    arguments = [tf.constant(a) for a in (whole[:6, :6], whole[:6, 6:], y)]
+    directions = [rng.standard_normal(a.shape) for a in arguments]
+    directions[0] = directions[0] + directions[0].T
+
+    def predicted(K: tf.Tensor, k: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+        mean, explained = model_module._condition(K, k, value)
+        return tf.reduce_sum(weights[0] * mean) + tf.reduce_sum(weights[1] * explained**2)
+
+    def density(K: tf.Tensor, k: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+        return model_module._negative_log_density(K, value)
+
+    for function in (predicted, density):
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            value = function(*arguments)
+        slopes = tape.gradient(value, arguments, unconnected_gradients="zero")
+        for i, (slope, direction) in enumerate(zip(slopes, directions, strict=True)):
+            ends = []
+            for sign in (1.0, -1.0):
+                moved = list(arguments)
+                moved[i] = moved[i] + sign * 1e-5 * direction
+                ends.append(float(function(*moved)))
+            numeric = (ends[0] - ends[1]) / 2e-5
+            # The second difference of these smooth functions is below 1e-6 of the first.
+            assert float(tf.reduce_sum(slope * direction)) == pytest.approx(numeric, rel=1e-5)
+
+
+# Of a whole table.
+
+
+def coupled(num_rows: int = 700, seed: int = 0) -> tuple[MultiOutputTable, np.ndarray]:
+    """Four columns that mix two rough series, with runs of twelve rows hidden."""
+    rng = np.random.default_rng(seed)
+    keep = np.exp(-1.0 / 15.0)
+    codes = np.zeros((num_rows, 2))
+    for n in range(1, num_rows):
+        codes[n] = keep * codes[n - 1] + np.sqrt(1 - keep**2) * rng.standard_normal(2)
+    truth = (codes @ rng.standard_normal((2, 4)) + 0.2 * rng.standard_normal((num_rows, 4)))[None]
+    hidden = np.zeros(truth.shape, dtype=bool)
+    for first in range(10, num_rows - 20, 30):
+        hidden[0, first : first + 12, rng.permutation(4)[: rng.integers(1, 4)]] = True
+    X = np.linspace(-1.7, 1.7, num_rows)[None, :, None]
+    return MultiOutputTable(X, np.where(hidden, np.nan, truth), truth, hidden), truth
+
+
+def plan_of(table: MultiOutputTable, **changes) -> coregionalisation.CoregionalisationPlan:
+    step = float(table.X[0, 1, 0] - table.X[0, 0, 0])
+    quick = {"num_steps": 12, "cells_in_fit": 1500, "cells_per_fit_block": 200}
+    return coregionalisation.plan_of_table(
+        table.num_outputs, 2, step=step, **(quick | {"cells_per_block": 300} | changes)
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted() -> tuple[MultiOutputTable, CoregionalisationPosterior]:
+    table, _ = coupled()
+    return table, coregionalisation.fit(plan_of(table), table, table.Y, progress=False)
+
+
+def test_filled_gaps_are_better_than_lines_and_their_intervals_hold(
+    fitted: tuple[MultiOutputTable, CoregionalisationPosterior],
+) -> None:
+    table, posterior = fitted
+    mean, variance = posterior.predict(table, table.Y, where=table.test_mask)
+    hidden = table.test_mask
+    assert np.isnan(mean[~hidden]).all()
+    missed = (mean - table.truth)[hidden]
+    from gpflow_bae.impute.baselines import linear_interpolation
+
+    lines, _ = linear_interpolation.fit_predict(table)
+    assert np.sqrt(np.mean(missed**2)) < 0.8 * np.sqrt(np.mean((lines - table.truth)[hidden] ** 2))
+    covered = np.mean(np.abs(missed) < 1.6449 * np.sqrt(variance[hidden]))
+    # Some 46 gaps, whose cells go together: a standard error of 0.03, of which three are allowed.
+    assert 0.8 < covered < 0.98
+
+
+def test_blocks_that_hold_everything_are_exact(
+    fitted: tuple[MultiOutputTable, CoregionalisationPosterior],
+) -> None:
+    """And blocks of a tenth of that are near: the rest is too far away to matter."""
+    _, posterior = fitted
+    table, _ = coupled(120, seed=5)
+    task = dataclasses.replace(posterior, variance_scale=np.ones(4))
+    whole = dataclasses.replace(posterior.plan, cells_per_block=10_000)
+    exact = dataclasses.replace(task, plan=whole).predict(table, table.Y, where=table.test_mask)
+    seen = np.argwhere(table.observed[0])
+    asked = np.argwhere(table.test_mask[0])
+    row, column = (np.concatenate([seen, asked])[:, i].astype(np.int32) for i in (0, 1))
+    K = posterior.model.covariance(table.X[0], row, column).numpy()
+    n = len(seen)
+    residual = table.Y[0][tuple(seen.T)] - posterior.coefficients[0, seen[:, 1]]
+    expected = K[n:, :n] @ np.linalg.solve(K[:n, :n], residual)
+    expected += posterior.coefficients[0, asked[:, 1]]
+    np.testing.assert_allclose(exact[0][0][tuple(asked.T)], expected, atol=1e-8)
+    blocks = dataclasses.replace(
+        task, plan=dataclasses.replace(posterior.plan, cells_per_block=120)
+    )
+    near, _ = blocks.predict(table, table.Y, where=table.test_mask)
+    assert np.nanmax(np.abs(near - exact[0])) < 0.1 * np.nanstd(table.Y)
+
+
+def test_equal_seeds_give_equal_fits_and_a_saved_one_comes_back(
+    fitted: tuple[MultiOutputTable, CoregionalisationPosterior], tmp_path: pathlib.Path
+) -> None:
+    table, posterior = fitted
+    again = coregionalisation.fit(plan_of(table), table, table.Y, progress=False)
+    posterior.save(tmp_path / "fit.npz")
+    loaded = CoregionalisationPosterior.load(tmp_path / "fit.npz", posterior.plan)
+    expected = posterior.predict(table, table.Y, where=table.test_mask)
+    for other in (again, loaded):
+        found = other.predict(table, table.Y, where=table.test_mask)
+        for moment, known in zip(found, expected, strict=True):
+            np.testing.assert_allclose(moment, known, rtol=1e-10)
+
+
+def test_settings_that_there_are_not_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"'lmc' has no setting \['nugget'\]"):
+        coregionalisation.plan_of_table(3, nugget=0.1)
+    with pytest.raises(ValueError, match="latent_dim is 0"):
+        coregionalisation.plan_of_table(3, 0)
+    table, _ = coupled(60)
+    with pytest.raises(ValueError, match="latent_dim is 5 for 4 outputs"):
+        plan = dataclasses.replace(plan_of(table), latent_dim=5)
+        coregionalisation.fit(plan, table, table.Y, progress=False)
+
+
+# The calendar.
+
+
+def hours(number: int) -> np.ndarray:
+    return np.datetime64("2024-03-04T00", "s") + np.arange(number) * np.timedelta64(1, "h")
+
+
+def test_periods_are_seen_twice_and_sampled_four_times() -> None:
+    assert visible_periods(hours(47), 1 / 24) == ()
+    assert visible_periods(hours(49), 1 / 24) == ("hour",)
+    assert visible_periods(hours(24 * 15), 1 / 24) == ("hour", "weekday")
+    assert visible_periods(hours(24 * 15)[::24], 1.0) == ("weekday",)
+    days = np.datetime64("2020-01-01", "s") + np.arange(900) * np.timedelta64(1, "D")
+    assert visible_periods(days, 1.0) == ("weekday", "season")
+    assert visible_periods(None, 1.0) == ()
+
+
+def test_features_repeat_with_their_period_and_start_on_a_monday_at_midnight() -> None:
+    """4 March 2024 is a Monday: all sines are 0 there, all cosines 1."""
+    found = calendar_features(hours(24 * 8), ("hour", "weekday"))
+    np.testing.assert_allclose(found[0], np.tile([0.0, 1.0], 6), atol=1e-9)
+    np.testing.assert_allclose(found[24, :6], found[0, :6], atol=1e-9)
+    np.testing.assert_allclose(found[24 * 7], found[0], atol=1e-9)
+    np.testing.assert_allclose(found[6, 0], 1.0)  # a quarter of a day after midnight
+    assert calendar_features(hours(3), ()).shape == (3, 0)
+
+
+def test_a_daily_cycle_is_known_where_a_column_has_no_neighbours() -> None:
+    """A week of a column is missing, and no other column tells of it: the cycle of the rest does.
+
+    Its amplitude is 1 and the noise 0.2; half of the amplitude would be the error of a mean.
+    """
+    rng = np.random.default_rng(0)
+    time = hours(24 * 21)
+    phase = 2 * np.pi * np.arange(len(time)) / 24
+    truth = np.stack([np.sin(phase), rng.standard_normal(len(time))], -1)[None]
+    truth = truth + 0.2 * rng.standard_normal(truth.shape)
+    hidden = np.zeros(truth.shape, dtype=bool)
+    hidden[0, 240:408, 0] = True
+    X = np.linspace(-1.7, 1.7, len(time))[None, :, None]
+    table = MultiOutputTable(X, np.where(hidden, np.nan, truth), truth, hidden)
+    plan = dataclasses.replace(plan_of(table, num_steps=3), periods=("hour",))
+    posterior = coregionalisation.fit(plan, table, table.Y, time[None], progress=False)
+    mean, _ = posterior.predict(table, table.Y, time[None], hidden)
+    assert np.sqrt(np.mean((mean - truth)[hidden] ** 2)) < 0.3
+    with pytest.raises(ValueError, match="knows the calendar's hour; this table's time has no"):
+        posterior.predict(table, table.Y)
