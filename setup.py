@@ -50,9 +50,12 @@ extras_require = {
     "docs": [
         *diagnostics,
         *sklearn,  # the reference has its estimators
+        *impute,  # a tutorial fills a table
+        "jupytext>=1.16,<2",  # tutorials as notebooks: jupytext --to ipynb
         "myst-nb>=1.1,<2",  # executes the tutorials
         "pydata-sphinx-theme>=0.15,<1",
         "sphinx>=7.4,<9",
+        "sphinx-design>=0.6,<1",  # cards and grids
         "sphinxcontrib-bibtex>=2.6,<3",
     ],
     "test": [

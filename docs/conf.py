@@ -5,10 +5,11 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "extensions")]
 # Kernels that execute the tutorials start elsewhere; they import this package too.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # figures into the pages
 # GPFLOW_BAE_SHORT_LOOPS=1 cuts the tutorials' loops down, as CI does.
 
 from gpflow_bae.versions import __version__  # noqa: E402
@@ -20,14 +21,20 @@ version = release = __version__
 
 extensions = [
     "myst_nb",
+    "notebooks",  # of docs/extensions
     "sphinx.ext.autodoc",
     "sphinx.ext.mathjax",
+    "sphinx_design",
     "sphinxcontrib.bibtex",
 ]
-exclude_patterns = ["_build", "results/*.notes.md", "refs.md"]
+exclude_patterns = ["_build", "extensions", "results/*.notes.md", "refs.md"]
 html_theme = "pydata_sphinx_theme"
 html_title = "gpflow_bae"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False}
+html_sidebars = dict.fromkeys(("index", "get_started", "gallery", "api"), [])  # no pages below
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
+html_show_sourcelink = False
 
 bibtex_bibfiles = ["refs.bib"]
 bibtex_default_style = "plain"
@@ -39,8 +46,9 @@ nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
-nb_remove_code_stderr = True
+nb_output_stderr = "remove"  # TensorFlow's C++ lines at the start of a kernel
 
+autoclass_content = "both"  # what a constructor takes stands in its own docstring
 autodoc_typehints = "none"  # the docstrings give shapes, which say more
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}

@@ -97,7 +97,7 @@ def _reseeded(initializer: Any, seed: list[int]) -> Any | None:
 
 
 class KerasModule(gpflow.Module):
-    """A Keras 3 network whose weights are ``gpflow.Parameter``s."""
+    """A Keras 3 network whose weights are each a ``gpflow.Parameter``."""
 
     def __init__(
         self, model: keras.Model, prior: WeightPrior | None = None, argument: str = "model"

@@ -41,9 +41,9 @@ ONE_WIDTH = 0.075
 class BouncingBalls(NamedTuple):
     """Sequences of images, and where the balls really were.
 
-    table: one task per sequence; X [T, N, 1] frame numbers, Y [T, N, P] brightness of P pixels,
-        about 1 at a ball and 0 elsewhere, plus noise.
-    heights [T, N, balls]: from 0 (first pixel) to 1 (last pixel).
+    - table: one task per sequence; X [T, N, 1] frame numbers, Y [T, N, P] brightness of P pixels,
+      about 1 at a ball and 0 elsewhere, plus noise.
+    - heights [T, N, balls]: from 0 (first pixel) to 1 (last pixel).
     """
 
     table: MultiOutputTable

@@ -62,11 +62,11 @@ class Reading(NamedTuple):
 class JapanWeather(NamedTuple):
     """A table of weeks, and what its rows and tasks are.
 
-    table: inputs day of the week (0 to 6), latitude and longitude in degrees, elevation in metres;
-        outputs TMAX, TMIN, TAVG in degrees Celsius, PRCP and SNWD in millimetres. Rows go through
-        the stations day by day; a station-day without any report is a row without outputs.
-    stations: of the rows, in their order.
-    first_days [T]: of the weeks, datetime64[D].
+    - table: inputs day of the week (0 to 6), latitude and longitude in degrees, elevation in
+      metres; outputs TMAX, TMIN, TAVG in degrees Celsius, PRCP and SNWD in millimetres. Rows go
+      through the stations day by day; a station-day without any report is a row without outputs.
+    - stations: of the rows, in their order.
+    - first_days [T]: of the weeks, datetime64[D].
     """
 
     table: MultiOutputTable

@@ -18,10 +18,10 @@ __all__ = ["MovingBall", "generate", "load", "render", "sample_trajectories"]
 class MovingBall(NamedTuple):
     """Videos of one ball, and the path it really took.
 
-    X [T, N, 1]: frame times 0, 1, ..., N - 1, float64; the same for each of the T videos.
-    Y [T, N, H * W]: pixels, 0 or 1, float32, rows of the image one after the other.
-    trajectories [T, N, 2]: the GP draws (horizontal, vertical), float64, in units of the prior's
-        standard deviation (not pixels).
+    - X [T, N, 1]: frame times 0, 1, ..., N - 1, float64; the same for each of the T videos.
+    - Y [T, N, H * W]: pixels, 0 or 1, float32, rows of the image one after the other.
+    - trajectories [T, N, 2]: the GP draws (horizontal, vertical), float64, in units of the prior's
+      standard deviation (not pixels).
     """
 
     X: np.ndarray

@@ -44,9 +44,9 @@ _SHARE = 0.75  # of the images at the training angles, and of those at the test 
 class Images(NamedTuple):
     """Images, and which object each shows from which angle.
 
-    X [N, 2]: object id (an integer from 0), angle in radians; float64.
-    Y [N, 784]: pixels, float32, rows of the image one after the other; 0 to 1 but for the
-        overshoot of the spline that rotates (about -0.3 to 1.3).
+    - X [N, 2]: object id (an integer from 0), angle in radians; float64.
+    - Y [N, 784]: pixels, float32, rows of the image one after the other; 0 to 1 but for the
+      overshoot of the spline that rotates (about -0.3 to 1.3).
     """
 
     X: np.ndarray
@@ -56,13 +56,13 @@ class Images(NamedTuple):
 class RotatedMNIST(NamedTuple):
     """Images to fit, to choose settings by, and to score, of objects that are numbered through.
 
-    train, validation, test: :class:`Images`. The test images show training objects at an angle at
-        which no training image is. The validation images are of objects of their own, at all
-        angles: no training image has their ids.
-    object_vectors [num_objects, H]: PCA coordinates of the upright images of all objects, the
-        start of the learnt object vectors; float64. Row i is object i.
-    angles [16]: radians, float64; a view is an index of it.
-    upright [num_objects, 784]: each object's image before rotation, in [0, 1], float32.
+    - train, validation, test: :class:`Images`. The test images show training objects at an angle at
+      which no training image is. The validation images are of objects of their own, at all angles:
+      no training image has their ids.
+    - object_vectors [num_objects, H]: PCA coordinates of the upright images of all objects, the
+      start of the learnt object vectors; float64. Row i is object i.
+    - angles [16]: radians, float64; a view is an index of it.
+    - upright [num_objects, 784]: each object's image before rotation, in [0, 1], float32.
     """
 
     train: Images

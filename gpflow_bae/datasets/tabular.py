@@ -23,10 +23,10 @@ _COIL = "https://archive.ics.uci.edu/dataset/125/insurance+company+benchmark+coi
 class Table(NamedTuple):
     """Rows to reconstruct, and labelled rows to classify from their codes.
 
-    train [N, P], test [Ntest, P]: float32, scaled by the training rows.
-    labelled [Nlabelled, P]: rows whose labels are known and that no network was fitted to.
-    train_labels [N], labels [Nlabelled]: integers; or, for the Swiss roll, the position along the
-        roll, float64.
+    - train [N, P], test [Ntest, P]: float32, scaled by the training rows.
+    - labelled [Nlabelled, P]: rows whose labels are known and that no network was fitted to.
+    - train_labels [N], labels [Nlabelled]: integers; or, for the Swiss roll, the position along the
+      roll, float64.
     """
 
     train: np.ndarray
