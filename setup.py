@@ -50,7 +50,7 @@ extras_require = {
     "docs": [
         *diagnostics,
         *sklearn,  # the reference has its estimators
-        *impute,  # a tutorial fills a table
+        *tables,  # a tutorial fills one
         "jupytext>=1.16,<2",  # tutorials as notebooks: jupytext --to ipynb
         "myst-nb>=1.1,<2",  # executes the tutorials
         "pydata-sphinx-theme>=0.15,<1",
