@@ -141,7 +141,8 @@ class Standardiser:
         transform and scale are in it.
 
         :param Y: outputs in their own units.
-        :param mean, variance: of standardised outputs, which are taken as Gaussian.
+        :param mean: of standardised outputs, which are taken as Gaussian.
+        :param variance: of those.
         """
         Y = np.asarray(Y, dtype=np.float64)
         gaussian = -0.5 * (
