@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 from check_shapes import check_shapes
 
+from ...data import MultiOutputTable
 from .model import Block
 
-__all__ = ["BlockSizes", "block_of", "leaves"]
+__all__ = ["BlockSizes", "block_at", "block_of", "blocks_of_table", "leaves"]
 
 _GROWTH = 1.6  # cells beyond a block's neighbours are taken at distances that grow by this factor
 
@@ -89,3 +91,35 @@ def block_of(
         place[len(found) :],
         targets[:, 1].astype(np.int32),
     )
+
+
+def _sizes(plan_cells: int, observed: np.ndarray, rows: int) -> BlockSizes:
+    """Of the blocks of a task: one of all its rows if there are no more cells than that."""
+    total = int(np.count_nonzero(observed))
+    if total <= 1.3 * plan_cells:
+        return BlockSizes(rows, 0, 1)
+    return BlockSizes.of_cells(plan_cells, max(total / rows, 0.3), observed.shape[-1])
+
+
+def blocks_of_table(
+    table: MultiOutputTable, Z: np.ndarray, cells: int
+) -> list[tuple[int, np.ndarray, BlockSizes]]:
+    """Task, rows and sizes of all blocks of a table."""
+    found = []
+    for t, length in enumerate(table.lengths):
+        observed = ~np.isnan(Z[t, :length])
+        if observed.any():
+            sizes = _sizes(cells, observed, int(length))
+            found += [(t, leaf, sizes) for leaf in leaves(table.X[t, :length], sizes.rows)]
+    return found
+
+
+def block_at(
+    table: MultiOutputTable, Z: np.ndarray, place: tuple[int, np.ndarray, BlockSizes], mask: Any
+) -> tuple[Block, np.ndarray]:
+    """The block of a leaf, and the rows and columns of its targets."""
+    t, leaf, sizes = place
+    inside = np.argwhere(mask[t, leaf]) if mask is not None else np.zeros((0, 2), dtype=int)
+    targets = np.stack([leaf[inside[:, 0]], inside[:, 1]], axis=-1)
+    length = table.lengths[t]
+    return block_of(table.X[t, :length], Z[t, :length], leaf, sizes, targets), targets

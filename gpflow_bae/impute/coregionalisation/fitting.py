@@ -14,7 +14,7 @@ from ...data import MultiOutputTable
 from ...posteriors.archive import read_archive, write_archive
 from ...tracing import compiled
 from ..gaps import HiddenGaps, hide_gaps
-from .blocks import BlockSizes, block_of, leaves
+from .blocks import BlockSizes, block_at, blocks_of_table
 from .calendar import calendar_features
 from .model import Block, LinearCoregionalisation
 from .starts import alternatives, initial_model
@@ -249,38 +249,6 @@ def _gaps(
     return found if found.num_gaps >= least else None
 
 
-def _sizes(plan_cells: int, observed: np.ndarray, rows: int) -> BlockSizes:
-    """Of the blocks of a task: one of all its rows if there are no more cells than that."""
-    total = int(np.count_nonzero(observed))
-    if total <= 1.3 * plan_cells:
-        return BlockSizes(rows, 0, 1)
-    return BlockSizes.of_cells(plan_cells, max(total / rows, 0.3), observed.shape[-1])
-
-
-def _blocks(
-    table: MultiOutputTable, Z: np.ndarray, cells: int
-) -> list[tuple[int, np.ndarray, BlockSizes]]:
-    """Task, rows and sizes of all blocks of a table."""
-    found = []
-    for t, length in enumerate(table.lengths):
-        observed = ~np.isnan(Z[t, :length])
-        if observed.any():
-            sizes = _sizes(cells, observed, int(length))
-            found += [(t, leaf, sizes) for leaf in leaves(table.X[t, :length], sizes.rows)]
-    return found
-
-
-def _block(
-    table: MultiOutputTable, Z: np.ndarray, place: tuple[int, np.ndarray, BlockSizes], mask: Any
-) -> tuple[Block, np.ndarray]:
-    """The block of a leaf, and the rows and columns of its targets."""
-    t, leaf, sizes = place
-    inside = np.argwhere(mask[t, leaf]) if mask is not None else np.zeros((0, 2), dtype=int)
-    targets = np.stack([leaf[inside[:, 0]], inside[:, 1]], axis=-1)
-    length = table.lengths[t]
-    return block_of(table.X[t, :length], Z[t, :length], leaf, sizes, targets), targets
-
-
 def _fit_cells(plan: CoregionalisationPlan, table: MultiOutputTable) -> int:
     """Observed cells of a block that is fitted to: large ones, where there are few cells in all."""
     small = np.count_nonzero(table.observed) <= 2 * plan.cells_per_block
@@ -290,12 +258,12 @@ def _fit_cells(plan: CoregionalisationPlan, table: MultiOutputTable) -> int:
 def _density_blocks(
     plan: CoregionalisationPlan, table: MultiOutputTable, Z: np.ndarray, rng: np.random.Generator
 ) -> list[Block]:
-    places = _blocks(table, Z, _fit_cells(plan, table))
+    places = blocks_of_table(table, Z, _fit_cells(plan, table))
     found: list[Block] = []
     for i in rng.permutation(len(places)):
         if sum(len(block.value) for block in found) >= plan.cells_in_fit // 2:
             break
-        found.append(_block(table, Z, places[i], None)[0])
+        found.append(block_at(table, Z, places[i], None)[0])
     return found
 
 
@@ -310,11 +278,11 @@ def _examples(
         if gaps is None or cells >= plan.cells_in_fit:
             break
         hidden, mask = gaps.table.Y, gaps.table.test_mask
-        places = _blocks(table, hidden, _fit_cells(plan, table))
+        places = blocks_of_table(table, hidden, _fit_cells(plan, table))
         for i in rng.permutation(len(places)):
             if cells >= plan.cells_in_fit:
                 break
-            block, targets = _block(table, hidden, places[i], mask)
+            block, targets = block_at(table, hidden, places[i], mask)
             if len(targets):
                 found.append((block, Z[places[i][0], targets[:, 0], targets[:, 1]]))
                 cells += len(block.value)
@@ -331,7 +299,7 @@ def _predict(
     """Means and variances of the cells in ``where``, without the trend; NaN elsewhere."""
     mean, variance = np.full(Z.shape, np.nan), np.full(Z.shape, np.nan)
     predict = compiled(model.predict, input_signature=SIGNATURE)
-    places = _blocks(table, Z, plan.cells_per_block)
+    places = blocks_of_table(table, Z, plan.cells_per_block)
     for t in np.flatnonzero(np.isnan(Z).all((1, 2))):  # tasks with nothing to go by
         length = int(table.lengths[t])
         places.append((int(t), np.arange(length), BlockSizes(length, 0, 1)))
@@ -339,7 +307,7 @@ def _predict(
     def of_block(*place: Any) -> None:
         t = place[0]
         if where[t, place[1]].any():
-            block, targets = _block(table, Z, place, where)  # type: ignore[arg-type]
+            block, targets = block_at(table, Z, place, where)  # type: ignore[arg-type]
             moments = predict(*block)
             for array, moment in zip((mean, variance), moments, strict=True):
                 array[t, targets[:, 0], targets[:, 1]] = moment.numpy()
