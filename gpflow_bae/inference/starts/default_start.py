@@ -22,6 +22,7 @@ __all__ = ["default_start"]
 
 _EXACT_POINTS = 200  # tasks of so many points are fitted under the exact GP: N^3 is still cheap
 _POINTS_PER_STEP = 1024
+NUM_STEPS = 2000
 
 
 def default_start(
@@ -38,7 +39,7 @@ def default_start(
     variational = isinstance(model, VariationalAutoencoder)
     encoder = model.encoder if variational else _gaussian_encoder(model, data)
     settings = VariationalSettings(
-        num_steps=2000,
+        num_steps=NUM_STEPS,
         learning_rate=_learning_rate(encoder, model.decoder),
         prior_learning_rate=1e-2,
         final_learning_rate_fraction=0.05,
