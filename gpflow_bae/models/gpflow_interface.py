@@ -147,9 +147,10 @@ class ExternalDataModel(
     def predict_f(
         self,
         Xnew: TensorType | None,
-        given: Data | None = None,
         full_cov: bool = False,
         full_output_cov: bool = False,
+        *,
+        given: Data | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance of the latent function given what the encoder says of ``given``.
 
@@ -179,20 +180,21 @@ class ExternalDataModel(
         self,
         Xnew: TensorType | None,
         num_samples: int | None = None,
-        given: Data | None = None,
         full_cov: bool = True,
+        *,
+        given: Data | None = None,
         seed: int = 0,
     ) -> tf.Tensor:
         """Draws of the latent function ``[num_samples, N', L]``; ``[N', L]`` without a number.
 
         :param full_cov: whether a draw is a function, or independent at each point.
         """
-        mean, variance = self.predict_f(Xnew, given, full_cov=full_cov)
+        mean, variance = self.predict_f(Xnew, full_cov, given=given)
         draws = gaussian_draws(mean, variance, num_samples or 1, full_cov, [seed, 0xF])
         return draws[0] if num_samples is None else draws
 
     def predict_y(
-        self, Xnew: TensorType | None, given: Data | None = None, *, num_draws: int = 64
+        self, Xnew: TensorType | None, *, given: Data | None = None, num_draws: int = 64
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Mean and variance of observations at ``Xnew``, ``[N', P]``; arguments as in
         :meth:`predict_f`.
@@ -205,7 +207,7 @@ class ExternalDataModel(
         return centre, spread + tf.reduce_mean(noise, 0)
 
     def predict_log_density(
-        self, data: Data, given: Data | None = None, *, num_draws: int = 64
+        self, data: Data, *, given: Data | None = None, num_draws: int = 64
     ) -> tf.Tensor:
         """Log density ``[N']`` of each row of ``Ynew``, in nats, of what is observed of it.
 
@@ -224,7 +226,7 @@ class ExternalDataModel(
         self, Xnew: TensorType | None, given: Data | None, num_draws: int
     ) -> tuple[tf.Tensor | None, tf.Tensor]:
         """Inputs, and draws of the codes there [num_draws, ..., N', L]."""
-        mean, variance = self.predict_f(Xnew, given)
+        mean, variance = self.predict_f(Xnew, given=given)
         if Xnew is not None:
             variance += self.latent_prior.code_noise
         latents = gaussian_draws(mean, variance, num_draws, False, _SEED)

@@ -89,13 +89,13 @@ def test_predict_f_is_gpflow_s_regression_of_the_pseudo_observations() -> None:
     for function in (None, mean_function):
         model = models.GPVAE(kernel(), **parts(), mean_function=function)
         expected = [m.predict_f(X_new, full_cov=True) for m in regressions(model, function)]
-        mean, covariance = model.predict_f(X_new, (X, Y), full_cov=True)
+        mean, covariance = model.predict_f(X_new, given=(X, Y), full_cov=True)
         assert mean.shape == (6, L) and covariance.shape == (L, 6, 6)
         for channel, (m, c) in enumerate(expected):
             # Observations are float32, and the prior has the jitter as code noise.
             np.testing.assert_allclose(mean[:, channel], m[:, 0], atol=2e-5)
             np.testing.assert_allclose(covariance[channel], c[0], atol=2e-5)
-        marginal_mean, marginal = model.predict_f(X_new, (X, Y))
+        marginal_mean, marginal = model.predict_f(X_new, given=(X, Y))
         np.testing.assert_allclose(marginal_mean, mean, atol=1e-10)
         np.testing.assert_allclose(marginal, np.einsum("lnn->nl", covariance), atol=1e-10)
 
@@ -148,7 +148,7 @@ def test_log_densities_of_new_rows_are_those_of_a_gaussian() -> None:
     model = models.GPVAE(kernel(), **parts())
     X_new, Y_new = X[:3] + 0.1, Y[:3] * 0.5
     Y_new[1, 2] = np.nan
-    mean, variance = model.predict_f(X_new, (X, Y))
+    mean, variance = model.predict_f(X_new, given=(X, Y))
     W, b = decoder_matrix(model)
     expected = []
     for m, v, y in zip(mean.numpy(), variance.numpy(), Y_new, strict=True):
@@ -157,12 +157,12 @@ def test_log_densities_of_new_rows_are_those_of_a_gaussian() -> None:
         normal = scipy.stats.multivariate_normal((m @ W + b)[seen], covariance[np.ix_(seen, seen)])
         expected.append(normal.logpdf(y[seen]))
     # The relative error of a mean of densities, which vary by about their own size, is 1/sqrt(S).
-    found = model.predict_log_density((X_new, Y_new), (X, Y), num_draws=4000)
+    found = model.predict_log_density((X_new, Y_new), given=(X, Y), num_draws=4000)
     np.testing.assert_allclose(found, expected, atol=4 / np.sqrt(4000))
     posterior = Posterior.from_point(model, (X, Y))
     again = posterior.predict_log_density((X_new, Y_new), num_codes=1000)
     np.testing.assert_allclose(again, expected, atol=4 / np.sqrt(1000))
-    y_mean, y_variance = model.predict_y(X_new, (X, Y), num_draws=4000)
+    y_mean, y_variance = model.predict_y(X_new, given=(X, Y), num_draws=4000)
     exact = np.stack([np.diag((W.T * v) @ W) + NOISE for v in variance.numpy()])
     np.testing.assert_allclose(y_variance, exact, rtol=4 * np.sqrt(2 / 4000))
     np.testing.assert_allclose(y_mean, mean @ W + b, atol=4 * np.sqrt(exact.max() / 4000))
@@ -175,7 +175,7 @@ def test_draws_of_a_posterior_have_its_moments() -> None:
     posterior = Posterior.from_point(model, (X, Y))
     X_new = np.linspace(0.0, 4.0, 5)[:, None]
     mean, covariance = posterior.predict_f(X_new, full_cov=True)
-    of_model = model.predict_f(X_new, (X, Y), full_cov=True)
+    of_model = model.predict_f(X_new, given=(X, Y), full_cov=True)
     np.testing.assert_allclose(mean, of_model[0], atol=1e-6)
     np.testing.assert_allclose(covariance, of_model[1], atol=1e-6)
     draws = posterior.predict_f_samples(X_new, 1000)
@@ -258,7 +258,7 @@ def test_a_gpflow_user_s_script(tmp_path) -> None:
         gradients = tape.gradient(value, model.trainable_variables)
         adam.apply(gradients, model.trainable_variables)
     model.num_data = None
-    mean, variance = model.predict_y(X, (X, Y))
+    mean, variance = model.predict_y(X, given=(X, Y))
     hole = np.isnan(Y)
     spread = truth.std(0).mean()
     # A hole of six rows of a smooth function, three outputs of which are seen.
@@ -332,7 +332,10 @@ def test_mistakes_are_named() -> None:
     model = models.SVGPVAE(kernel(), X[::3], **parts())
     for call, message in (
         (lambda: model.predict_y(X), r"given is missing: .*pass given=\(X, Y\)"),
-        (lambda: model.predict_f(np.zeros((3, 2)), (X, Y)), r"Xnew must .* D = 1 .*got \(3, 2\)"),
+        (
+            lambda: model.predict_f(np.zeros((3, 2)), given=(X, Y)),
+            r"Xnew must .* D = 1 .*got \(3, 2\)",
+        ),
         (lambda: model.elbo((X, Y[:, :2])), r"P = 4, the width of the decoder, got \(15, 2\)"),
         (lambda: model.elbo((None, Y)), "TitsiasGP is a prior over inputs: X is needed"),
         (lambda: model.elbo((X, Y), num_draws=3), "an even number from 2 on, got 3"),
