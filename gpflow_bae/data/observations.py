@@ -112,8 +112,10 @@ def as_inputs(X: TensorType, like: tf.Tensor | None = None, name: str = "X") -> 
 
     :param like: the training inputs, of the same width.
     :param name: what the error calls them.
-    :raises ValueError: for another number of dimensions, or another width.
+    :raises ValueError: for another number of dimensions, another width, or NumPy's NaN or infinity.
     """
+    if isinstance(X, np.ndarray) and not np.isfinite(X).all():
+        raise ValueError(f"{name} holds NaN or infinity; inputs must be complete.")
     X = tf.cast(tf.convert_to_tensor(X), gpflow.default_float())
     width = None if like is None else like.shape[-1]
     if X.shape.rank not in (2, 3) or (width is not None and X.shape[-1] != width):

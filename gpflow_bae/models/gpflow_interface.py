@@ -243,7 +243,7 @@ class ExternalDataModel(
                 "given=(X, Y), usually the training data. gpflow_bae.Posterior.from_point(model, "
                 "(X, Y)) remembers them, and needs no given."
             )
-        batch = self._batch(given)._replace(scale=1.0, point_scale=1.0)
+        batch = self._observed(given)
         single = len(np.shape(given[1])) == 2
         if Xnew is None:
             return batch, None, single
@@ -263,10 +263,32 @@ class ExternalDataModel(
         return tf.cast(batch.scale, observed.dtype) * (observed - q.divergence)
 
     def _batch(self, data: Data) -> Batch:
+        """``(X, Y)`` as a part of all data, which stands for ``num_data`` items."""
+        batch = self._observed(data)
+        if self.num_data is None:
+            return batch
+        single = len(data[1].shape) == 2
+        axis = 1 if single else 0
+        splits = self.splits_over_points and self.latent_prior.splits_over_points
+        if single and not splits and batch.Y.shape[axis] != self.num_data:
+            raise ValueError(
+                f"{self.latent_prior_name} needs all points of a task at once, so minibatches of "
+                "points are wrong. Fit all data at once (num_data=None), or "
+                f"{self.splitting_advice}."
+            )
+        scale = tf.cast(self.num_data, gpflow.default_float())
+        scale /= tf.cast(tf.shape(batch.Y)[axis], scale.dtype)
+        return batch._replace(scale=scale, point_scale=scale if single else tf.ones_like(scale))
+
+    def _observed(self, data: Data) -> Batch:
         """``(X, Y)`` as the model's own methods take them."""
         if len(data) != 2:
             raise ValueError(f"data must be (X, Y), two arrays, got {len(data)}.")
         X, Y = data
+        known = isinstance(Y, np.ndarray)
+        if known and np.isinf(Y).any():
+            raise ValueError("Y holds infinity; missing observations are NaN.")
+        complete = known and not np.isnan(Y).any()
         Y = tf.cast(Y, tf.float32)
         single = Y.shape.rank == 2
         Y = Y[None] if single else Y
@@ -282,24 +304,7 @@ class ExternalDataModel(
                     f"{self.latent_prior_name} is a prior over inputs: X is needed, got None."
                 )
         else:
-            X = tf.cast(X, gpflow.default_float())
-            X = X[None] if X.shape.rank == 2 else X
+            X = as_inputs(X)
         seen = tf.logical_not(tf.math.is_nan(Y))
-        complete = isinstance(data[1], np.ndarray) and not np.isnan(data[1]).any()
-        mask = None if complete else seen
         Y = tf.where(seen, Y, tf.zeros_like(Y))
-        count = tf.shape(Y)[1 if single else 0]
-        if self.num_data is None:
-            return Batch(X, Y, mask)
-        known = Y.shape[1 if single else 0]
-        splits = self.splits_over_points and self.latent_prior.splits_over_points
-        if single and not splits and known != self.num_data:
-            raise ValueError(
-                f"{self.latent_prior_name} needs all points of a task at once, so minibatches of "
-                "points are wrong. Fit all data at once (num_data=None), or take a prior whose "
-                "density splits over points, as SVGPVAE has it."
-            )
-        scale = tf.cast(self.num_data, gpflow.default_float())
-        scale /= tf.cast(count, scale.dtype)
-        one = tf.ones_like(scale)
-        return Batch(X, Y, mask, scale, scale if single else one)
+        return Batch(X, Y, None if complete else seen)

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 
+from ..latent_priors import LatentProcess
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..models.gpflow_interface import gaussian_draws
@@ -42,14 +43,11 @@ def latent_given_pseudo(
 
     :param given: X, Y and mask.
     """
-    X, Y, mask = given
-    prior_seed = tf.random.fold_in(seed, 0x9D, alg="philox")
-    bound = model.bind(values, encoder_values or None, prior_seed)
-    mean, variance = bound.pseudo_observations(X, Y, seed, num_draws, mask)
+    prior, mean, variance = _conditioned(model, values, encoder_values, [], seed, given, num_draws)
     if Xnew is None:
-        q = bound.latent_prior.condition(X, mean, variance)
+        q = prior.condition(given[0], mean, variance)
         return q.mean, q.variance
-    return bound.latent_prior.predict(Xnew, X, mean, variance)
+    return prior.predict(Xnew, given[0], mean, variance)
 
 
 @check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
@@ -66,6 +64,23 @@ def latent_given_codes(
     return prior.predict(Xnew, X, codes, tf.zeros_like(codes))
 
 
+def _conditioned(
+    model: Autoencoder,
+    values: list[tf.Tensor],
+    encoder_values: list[tf.Tensor],
+    codes: list[tf.Tensor],
+    seed: tf.Tensor,
+    given: tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None],
+    num_draws: int,
+) -> tuple[LatentProcess, tf.Tensor, tf.Tensor]:
+    """A sample's prior, and what it is given: codes that are known (one), or what is encoded."""
+    X, Y, mask = given
+    bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
+    if codes:
+        return bound.latent_prior, codes[0], tf.zeros_like(codes[0])
+    return bound.latent_prior, *bound.pseudo_observations(X, Y, seed, num_draws, mask)
+
+
 def _function_given(
     model: Autoencoder,
     values: list[tf.Tensor],
@@ -73,20 +88,16 @@ def _function_given(
     codes: list[tf.Tensor],
     seed: tf.Tensor,
     given: tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None],
-    Xnew: tf.Tensor | None,
+    Xnew: tf.Tensor,
     *,
     num_draws: int,
     full_cov: bool,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The latent function at ``Xnew`` given codes that are known (one), or what is encoded."""
-    X, Y, mask = given
-    bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
-    if codes:
-        mean, variance = codes[0], tf.zeros_like(codes[0])
-    else:
-        mean, variance = bound.pseudo_observations(X, Y, seed, num_draws, mask)
-    predict = bound.latent_prior.predict_full_cov if full_cov else bound.latent_prior.predict
-    return predict(Xnew, X, mean, variance)
+    """The latent function at ``Xnew``; arguments as of :func:`_conditioned`."""
+    sample = (model, values, encoder_values, codes, seed, given, num_draws)
+    prior, mean, variance = _conditioned(*sample)
+    predict = prior.predict_full_cov if full_cov else prior.predict
+    return predict(Xnew, given[0], mean, variance)
 
 
 def function_second_moments(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 
 import gpflow
 import keras
@@ -258,3 +259,28 @@ def test_a_warm_start_under_fewer_inducing_points_moves_all_of_the_chain_s(deep:
     expected = K @ np.linalg.solve(K + np.diag(variance), mean)
     assert np.ptp(expected) > 0.1
     np.testing.assert_allclose(codes.numpy()[0, :, 0], expected, atol=2e-3 * np.ptp(expected))
+
+
+def test_smoothest_projections_of_a_long_task_need_few_of_its_points(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Directions come from some points, of some tasks; every point has a code.
+
+    The prior's lengthscale is eight points: a third of 600 of them, of half of the tasks, tell a
+    slow source from five that are white.
+    """
+    rng = np.random.default_rng(0)
+    T, N = 4, 600
+    X = np.arange(N, dtype=float)[:, None]
+    root = np.linalg.cholesky(np.exp(-0.5 * ((X - X.T) / 8.0) ** 2) + 1e-6 * np.eye(N))
+    slow = rng.standard_normal((T, N)) @ root.T
+    sources = np.concatenate([slow[..., None], rng.standard_normal((T, N, P - 1))], -1)
+    Y = sources @ np.linalg.qr(rng.standard_normal((P, P)))[0]
+    prior = latent_priors.GP(gpflow.kernels.SquaredExponential(lengthscales=8.0), 1)
+    data = prepare_data(model_for(prior), (np.tile(X, (T, 1, 1)), Y))
+    module = importlib.import_module("gpflow_bae.inference.starts.initial_codes")
+    monkeypatch.setattr(module, "MAX_POINTS", N // 3)
+    monkeypatch.setattr(module, "_MAX_COST", 2.0 * (N // 3) ** 3)
+    codes = inference.smoothest_projections(prior, data)
+    assert codes.shape == (T, N, 1)
+    assert abs(np.corrcoef(codes.ravel(), slow.ravel())[0, 1]) > 0.95

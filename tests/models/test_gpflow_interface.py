@@ -347,6 +347,14 @@ def test_mistakes_are_named() -> None:
     whole = models.SGPVAE(kernel(), X[::3], **parts(), num_data=3 * N)
     with pytest.raises(ValueError, match="needs all points of a task at once"):
         whole.elbo((X, Y))
+    # Predictions may condition on any data, whatever num_data says of the fit's.
+    assert whole.predict_f(X[:2], given=(X, Y))[0].shape == (2, L)
+    for bad, message in (
+        ((X, np.where(Y > 1.0, np.inf, Y)), "Y holds infinity"),
+        ((np.where(X > 1.0, np.nan, X), Y), "X holds NaN or infinity"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.elbo(bad)
     posterior = Posterior.from_point(model, (X, Y))
     with pytest.raises(ValueError, match=r"Xnew must .* D = 1 as in training, got \(3, 2\)"):
         posterior.predict_y(np.zeros((3, 2)))

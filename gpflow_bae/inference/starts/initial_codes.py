@@ -11,8 +11,8 @@ from ...latent_priors.base import GaussianLatentPrior, KernelLatentPrior
 
 __all__ = ["smoothest_projections"]
 
-MAX_POINTS = 2000
-_MAX_COST = 2e10  # of N^3 over tasks
+MAX_POINTS = 5000
+_MAX_COST = 2e11  # of N^3 over tasks
 
 
 def smoothest_projections(
