@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..output_transforms import Identity, Log, Logit, OutputTransform
+from .logarithms import better_as_they_are
 from .problems import Problems
 
 __all__ = ["KINDS", "ColumnKind", "FittedColumns", "OutputKinds", "decide_kind", "output_kinds"]
@@ -61,7 +62,8 @@ class ColumnKind:
             return f"{self.kind}, as {seen}"
         if isinstance(self.transform, Logit):
             return f"between {self.lower:g} and {self.upper:g}, as its logit"
-        return {"count": "count", "binary": "binary (0 or 1)"}.get(self.kind, "continuous")
+        plain = {"count": "count", "binary": "binary (0 or 1)", "positive": "positive, as it is"}
+        return plain.get(self.kind, "continuous")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values, of which :meth:`from_dict` makes it again."""
@@ -160,6 +162,9 @@ def output_kinds(
 ) -> OutputKinds:
     """The kinds of all columns to fill: as an earlier fit or the user says, or by the values.
 
+    A logarithm that nobody asked for is left out where it makes predictions from the other columns
+    worse, see :func:`~gpflow_bae.impute.logarithms.better_as_they_are`.
+
     :param names: of the Q columns.
     :param Y: their cells [rows, Q]; NaN where missing.
     :param said: by the user, by name: one of :data:`KINDS`, or the two bounds of a bounded column;
@@ -207,6 +212,8 @@ def output_kinds(
                 "Correct the cells or leave them empty, or say another kind of column.",
                 cells=[float(v) for v in column[wrong]],
             )
+    if fitted is None and not found:
+        kinds = _as_they_are(kinds, said, dict(zip(names, Y.T, strict=True)))
     if not kinds and not found:
         found.add(f"All outputs, {list(names)}, are constant: there is nothing to model")
     if problems is None:
@@ -217,6 +224,21 @@ def output_kinds(
         for name, value in constants.items()
     )
     return OutputKinds(tuple(kinds), constants, notes)
+
+
+def _as_they_are(
+    kinds: Sequence[ColumnKind], said: Mapping[str, Any], columns: Mapping[str, np.ndarray]
+) -> list[ColumnKind]:
+    """The kinds, without logarithms that nobody asked for and that predict worse."""
+    if not kinds:
+        return []
+    asked = [kind.name in said or not isinstance(kind.transform, Log) for kind in kinds]
+    transforms = [None if a else kind.transform for a, kind in zip(asked, kinds, strict=True)]
+    Y = np.stack([columns[kind.name] for kind in kinds], axis=-1)
+    return [
+        _make(kind.name, kind.kind) if plain else kind
+        for kind, plain in zip(kinds, better_as_they_are(Y, transforms), strict=True)
+    ]
 
 
 def _said_kind(name: str, said: Any, values: np.ndarray, problems: Problems) -> ColumnKind | None:

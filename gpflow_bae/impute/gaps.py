@@ -96,25 +96,28 @@ def hide_gaps(
     number = np.full(shown.shape, -1)
     hidden = np.zeros(len(count))
     placed = 0
-    for _ in range(_TRIES * (least_gaps + int(wanted))):
+    for _ in range(least_gaps + int(wanted)):
         if hidden.sum() >= wanted and placed >= least_gaps:
             break
         gap = gaps[rng.integers(len(gaps))]
-        left = allowed - hidden
-        length = min(gap.length, int(longest[gap.columns].min()))
-        series = rng.integers(len(task))
-        end = int(real[series].sum())
-        length = min(length, end)
-        first = rng.integers(max(1, end - length + 1))
-        window = np.zeros(shown.shape[1:], dtype=bool)
-        window[first : first + length, gap.columns] = True
-        cells = window & shown[series] & (number[series] < 0)
-        # Else long gaps would come out as the crumbs that other gaps leave.
-        if 2 * cells.sum() < window.sum() or (cells.sum(0) > left).any():
-            continue
-        number[series][cells] = placed
-        hidden += cells.sum(0)
-        placed += 1
+        # Places are tried for this gap: with another one for each place, long gaps, which few
+        # places have room for, would come out rarer than the table has them.
+        for _ in range(_TRIES):
+            length = min(gap.length, int(longest[gap.columns].min()))
+            series = rng.integers(len(task))
+            end = int(real[series].sum())
+            length = min(length, end)
+            first = rng.integers(max(1, end - length + 1))
+            window = np.zeros(shown.shape[1:], dtype=bool)
+            window[first : first + length, gap.columns] = True
+            cells = window & shown[series] & (number[series] < 0)
+            # Else long gaps would come out as the crumbs that other gaps leave.
+            if 2 * cells.sum() < window.sum() or (cells.sum(0) > allowed - hidden).any():
+                continue
+            number[series][cells] = placed
+            hidden += cells.sum(0)
+            placed += 1
+            break
     if placed == 0:
         raise ValueError(
             f"fraction {fraction:g} hides no cell: the columns with holes, "
