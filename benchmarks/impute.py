@@ -5,11 +5,11 @@ python -m benchmarks.impute --data_dir=DATA
 Each table is filled in a process of its own. The EEG tables are the published one, and recordings
 of the same subject of which the same cells are hidden. ``errors``: root mean squared error of the
 hidden cells in standard deviations of their columns' observed cells, averaged over columns. The
-IterativeImputer has the calendar's sines and cosines, sees the columns as they are and as the
-imputer sees them (logarithms), with and without the inputs, and the best number of rounds by the
-test cells themselves; that is more than a user can choose. ``verdicts``: ten made tables, of which
-the check hides gaps of its own, and whether the method that it advises is the best, or within five
-per cent of it, on the real gaps.
+IterativeImputer has the calendar's sines and cosines, with and without the inputs, and the best
+number of rounds by the test cells themselves, which is more than a user can choose; in brackets
+also with logarithms of skewed columns, if those test cells like them better. ``verdicts``: ten made
+tables, of which the check hides gaps of its own, and whether the method that it advises is the
+best, or within five per cent of it, on the real gaps.
 """
 
 from __future__ import annotations
@@ -119,15 +119,18 @@ def _run_here(name: str) -> None:
         "versions": provenance.versions(),
     }
     means = _rivals(user, case, FLAGS.seed)
-    oracle = min(error(m) for m in means.pop("IterativeImputer, any"))
-    record["iterative_imputer_best"] = oracle
+    tried = means.pop("IterativeImputer, tried")
+    oracle = {name: min(error(m) for m in those) for name, those in tried.items()}
+    record["iterative_imputer_best"] = oracle["as they are"]
+    record["iterative_imputer_best_of_any"] = oracle["any"]
     real = {next(iter(result.summary)): record["imputer"]} | {m: error(v) for m, v in means.items()}
     record["real"] = real
     best = min(real, key=real.__getitem__)
     record["best"] = best
     record["agrees"] = bool(real[result.best] <= _TOLERANCE * real[best])
     pathlib.Path(FLAGS.out_file).write_text(json.dumps(record))
-    words = f"{name}: {record['imputer']:.4f}, IterativeImputer {oracle:.4f}, coverage "
+    words = f"{name}: {record['imputer']:.4f}, IterativeImputer {oracle['as they are']:.4f} "
+    words += f"({oracle['any']:.4f}), coverage "
     words += (
         f"{record['coverage_90']:.3f}, {seconds:.0f} s ({record['cpu_seconds']:.0f} s of CPU); "
     )
@@ -137,6 +140,7 @@ def _run_here(name: str) -> None:
 
 def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
     """Filled columns [rows, P] of every rival, on the real gaps."""
+    from gpflow_bae.data import Standardiser
     from gpflow_bae.impute import check
     from gpflow_bae.impute.baselines import (
         gp_fitting,
@@ -145,6 +149,8 @@ def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
         linear_interpolation,
         mean,
     )
+    from gpflow_bae.impute.columns import decide_kind
+    from gpflow_bae.output_transforms import Identity
 
     table = user.table
     scale = user.standardiser()
@@ -164,17 +170,23 @@ def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
     }.items():
         found[name] = scale.inverse_moments(*moments)[0][real][order]
     calendar = np.zeros((*real.shape, 0)) if features is None else features
-    centre, unit = np.nanmean(table.Y, (0, 1)), np.nanstd(table.Y, (0, 1))
-    any_of = []
-    for beside in (calendar, np.concatenate([calendar, table.X], -1)):
-        for rounds in iterative_imputer.ROUNDS:
-            raw = iterative_imputer.impute(((table.Y - centre) / unit)[real], beside[real], rounds)
-            any_of.append((raw * unit + centre)[order])
-            filled = np.zeros(table.Y.shape)
-            filled[real] = iterative_imputer.impute(seen.Y[real], beside[real], rounds)
-            middle = scale.inverse_quantile(filled, np.ones_like(filled), 0.5)
-            any_of.append(middle[real][order])
-    found["IterativeImputer, any"] = any_of
+    plain = [Identity()] * table.num_outputs
+    logarithms = [
+        decide_kind(name, column[np.isfinite(column)]).transform
+        for name, column in zip(table.output_names, table.Y[real].T, strict=True)
+    ]
+    tried: dict[str, list[np.ndarray]] = {"as they are": [], "any": []}
+    for name, transforms in {"as they are": plain, "any": logarithms}.items():
+        own = Standardiser.fit(table.Y, table.output_names, transforms=transforms)
+        Z = own.transform(table.Y)[real]
+        for beside in (calendar, np.concatenate([calendar, table.X], -1)):
+            for rounds in iterative_imputer.ROUNDS:
+                filled = np.zeros(table.Y.shape)
+                filled[real] = iterative_imputer.impute(Z, beside[real], rounds)
+                middle = own.inverse_quantile(filled, np.ones_like(filled), 0.5)
+                tried[name].append(middle[real][order])
+    tried["any"] += tried["as they are"]
+    found["IterativeImputer, tried"] = tried
     return found
 
 
@@ -219,16 +231,17 @@ def _write(record: dict[str, Any], path: pathlib.Path) -> None:
         "",
         "Written by `python -m benchmarks.impute`; what is compared, and how, is in its docstring.",
         "Errors are in standard deviations. The IterativeImputer's is its best over numbers of",
-        "rounds, inputs and logarithms, chosen by the hidden cells themselves.",
+        "rounds and inputs, chosen by the hidden cells themselves; in brackets over logarithms too.",
         "",
         "| table | rows | columns | imputer | IterativeImputer | coverage of 90 % | seconds "
         "| CPU seconds | GB |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, run in record["errors"].items():
+        rival = f"{run['iterative_imputer_best']:.4f} ({run['iterative_imputer_best_of_any']:.4f})"
         lines.append(
-            f"| {name} | {run['rows']} | {run['columns']} | {run['imputer']:.4f} | "
-            f"{run['iterative_imputer_best']:.4f} | {run['coverage_90']:.3f} | "
+            f"| {name} | {run['rows']} | {run['columns']} | {run['imputer']:.4f} | {rival} | "
+            f"{run['coverage_90']:.3f} | "
             f"{run['seconds']:.0f} | {run['cpu_seconds']:.0f} | {run['gigabytes']:.2f} |"
         )
     agreed = sum(run["agrees"] for run in record["verdicts"].values())

@@ -65,7 +65,7 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "latent_dim",
         None,
-        "Latent channels; by default as many as outputs, at most ten (lmc), or half as many.",
+        "Latent channels; by default as many as outputs, at most twenty (lmc), or half as many.",
         lower_bound=1,
     )
     flags.DEFINE_integer("num_inducing", 64, "Inducing points.", lower_bound=1)

@@ -39,8 +39,8 @@ class Imputer:
     :param model: ``"lmc"``, coregionalised GPs: an autoencoder with a linear decoder whose codes
         are integrated out (:mod:`~gpflow_bae.impute.coregionalisation`); ``"sgp_vae"``, fitted by
         variational inference; or ``"sgp_bae"``, sampled.
-    :param latent_dim: latent channels; if None as many as outputs, at most ten, for ``"lmc"``, and
-        half as many for the others.
+    :param latent_dim: latent channels; if None as many as outputs, at most twenty, for ``"lmc"``,
+        and half as many for the others.
     :param num_inducing: inducing points of the GP; ``"lmc"`` has none.
     :param num_steps: of L-BFGS for ``"lmc"``, 40 if None; else Adam steps, 1500 if None.
     :param seed: of everything random.

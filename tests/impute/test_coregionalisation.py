@@ -194,13 +194,14 @@ def test_blocks_that_hold_everything_are_exact(
     """And blocks of a tenth of that are near: the rest is too far away to matter."""
     _, posterior = fitted
     table, _ = coupled(120, seed=5)
-    task = dataclasses.replace(posterior, variance_scale=np.ones(4))
+    one = {"models": posterior.models[:1], "weight": np.ones(4)}
+    task = dataclasses.replace(posterior, variance_scale=np.ones(4), **one)
     whole = dataclasses.replace(posterior.plan, cells_per_block=10_000)
     exact = dataclasses.replace(task, plan=whole).predict(table, table.Y, where=table.test_mask)
     seen = np.argwhere(table.observed[0])
     asked = np.argwhere(table.test_mask[0])
     row, column = (np.concatenate([seen, asked])[:, i].astype(np.int32) for i in (0, 1))
-    K = posterior.model.covariance(table.X[0], row, column).numpy()
+    K = posterior.models[0].covariance(table.X[0], row, column).numpy()
     n = len(seen)
     residual = table.Y[0][tuple(seen.T)] - posterior.coefficients[0, seen[:, 1]]
     expected = K[n:, :n] @ np.linalg.solve(K[:n, :n], residual)
@@ -227,11 +228,36 @@ def test_equal_seeds_give_equal_fits_and_a_saved_one_comes_back(
             np.testing.assert_allclose(moment, known, rtol=1e-10)
 
 
+def test_several_fits_predict_their_mixture(tmp_path: pathlib.Path) -> None:
+    """Means are averaged; variances too, and the variance of the means is added."""
+    table, _ = coupled(60)
+    plan = dataclasses.replace(plan_of(table), num_fits=2, num_steps=3)
+    posterior = coregionalisation.fit(plan, table, table.Y, progress=False)
+    assert len(posterior.models) == 2
+    alone = [
+        dataclasses.replace(posterior, models=(model,), variance_scale=np.ones(4)).predict(
+            table, table.Y, where=table.test_mask
+        )
+        for model in posterior.models
+    ]
+    means, variances = (np.stack(part)[:, table.test_mask] for part in zip(*alone, strict=True))
+    assert np.abs(means[0] - means[1]).max() > 1e-3
+    posterior.save(tmp_path / "fit.npz")
+    loaded = CoregionalisationPosterior.load(tmp_path / "fit.npz", plan)
+    mean, variance = loaded.predict(table, table.Y, where=table.test_mask)
+    np.testing.assert_allclose(mean[table.test_mask], means.mean(0), rtol=1e-10)
+    scale = np.broadcast_to(posterior.variance_scale, table.Y.shape)[table.test_mask]
+    expected = scale * (np.mean(variances + means**2, axis=0) - means.mean(0) ** 2)
+    np.testing.assert_allclose(variance[table.test_mask], expected, rtol=1e-8)
+
+
 def test_settings_that_there_are_not_are_refused() -> None:
     with pytest.raises(ValueError, match=r"'lmc' has no setting \['nugget'\]"):
         coregionalisation.plan_of_table(3, nugget=0.1)
     with pytest.raises(ValueError, match="latent_dim is 0"):
         coregionalisation.plan_of_table(3, 0)
+    with pytest.raises(ValueError, match="num_fits is 0"):
+        coregionalisation.plan_of_table(3, num_fits=0)
     table, _ = coupled(60)
     with pytest.raises(ValueError, match="latent_dim is 5 for 4 outputs"):
         plan = dataclasses.replace(plan_of(table), latent_dim=5)

@@ -1,0 +1,105 @@
+"""A Gaussian of single rows: what the cells of a row tell of each other, and of nothing else.
+
+It is what chained linear regressions converge to. It knows no neighbouring rows, and in exchange it
+is learnt from all of them at once, with a covariance of full rank.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from check_shapes import check_shapes
+
+__all__ = ["GaussianRows"]
+
+_PSEUDO_ROWS = 3.0  # of independent columns of unit variance, which keep the covariance definite
+_MOST_ROUNDS = 60
+_CONVERGED = 1e-3  # largest change of a covariance between rounds
+_BATCH = 4096  # patterns of missing cells that are solved for at once
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianRows:
+    """Mean [P + D] and covariance [P + D, P + D] of a row's outputs and inputs.
+
+    Fitted by EM (Little and Rubin 2002, section 11.2) under a weak inverse Wishart prior.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+    @classmethod
+    @check_shapes("X: [n, D]", "Z: [n, P]")
+    def fit(cls, X: np.ndarray, Z: np.ndarray) -> GaussianRows:
+        """
+        :param X: inputs, complete.
+        :param Z: outputs, about standardised; NaN where missing.
+        """
+        values = np.concatenate([Z, X], axis=-1)
+        shown = ~np.isnan(values)
+        mean, width = np.nanmean(values, axis=0), values.shape[1]
+        covariance = np.eye(width)
+        for _ in range(_MOST_ROUNDS):
+            filled, spread = _conditional(mean, covariance, values, shown)
+            new_mean = filled.mean(0)
+            centred = filled - new_mean
+            total = centred.T @ centred + spread + _PSEUDO_ROWS * np.eye(width)
+            new = total / (len(values) + _PSEUDO_ROWS)
+            change = np.abs(new - covariance).max()
+            mean, covariance = new_mean, new
+            if change < _CONVERGED:
+                break
+        return cls(mean, covariance)
+
+    @check_shapes("X: [n, D]", "Z: [n, P]", "return[0]: [n, P]", "return[1]: [n, P]")
+    def predict(self, X: np.ndarray, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances of all cells given those of their row; observed ones are certain."""
+        values = np.concatenate([Z, X], axis=-1)
+        shown = ~np.isnan(values)
+        filled = np.empty_like(values)
+        variance = np.empty_like(values)
+        for rows, gain, left in _patterns(self.covariance, shown):
+            filled[rows] = self.mean + _centred(values[rows], shown[rows], self.mean) @ gain.T
+            variance[rows] = np.maximum(np.diagonal(left), 0.0)
+        P = Z.shape[1]
+        return np.where(shown, values, filled)[:, :P], np.where(shown, 0.0, variance)[:, :P]
+
+
+def _conditional(
+    mean: np.ndarray, covariance: np.ndarray, values: np.ndarray, shown: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows with their holes filled in, and the summed covariance of what was filled."""
+    filled = np.empty_like(values)
+    total = np.zeros_like(covariance)
+    for rows, gain, left in _patterns(covariance, shown):
+        filled[rows] = mean + _centred(values[rows], shown[rows], mean) @ gain.T
+        total += len(rows) * left
+    return np.where(shown, values, filled), total
+
+
+def _centred(values: np.ndarray, shown: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    return np.where(shown, values - mean, 0.0)
+
+
+def _patterns(
+    covariance: np.ndarray, shown: np.ndarray
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Of each pattern of observed columns: its rows, the regression on what is observed, and the
+    covariance that is left of what is not.
+    """
+    patterns, of_row = np.unique(shown, axis=0, return_inverse=True)
+    order = np.argsort(of_row.ravel(), kind="stable")
+    rows = np.split(order, np.cumsum(np.bincount(of_row.ravel()))[:-1])
+    found = []
+    for first in range(0, len(patterns), _BATCH):
+        known = patterns[first : first + _BATCH].astype(float)
+        both = known[:, :, None] * known[:, None, :]
+        # Missing columns are made independent, with nothing to say.
+        observed = both * covariance + (1.0 - known)[:, :, None] * np.eye(len(covariance))
+        cross = known[:, :, None] * covariance
+        gains = np.swapaxes(np.linalg.solve(observed, cross), 1, 2)
+        left = covariance - gains @ cross
+        hidden = (1.0 - known)[:, :, None] * (1.0 - known)[:, None, :]
+        found += list(zip(rows[first : first + _BATCH], gains, hidden * left, strict=True))
+    return found
