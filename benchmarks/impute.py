@@ -231,7 +231,7 @@ def _write(record: dict[str, Any], path: pathlib.Path) -> None:
         "",
         "Written by `python -m benchmarks.impute`; what is compared, and how, is in its docstring.",
         "Errors are in standard deviations. The IterativeImputer's is its best over numbers of",
-        "rounds and inputs, chosen by the hidden cells themselves; in brackets over logarithms too.",
+        "rounds and inputs, chosen by the hidden cells; in brackets over logarithms as well.",
         "",
         "| table | rows | columns | imputer | IterativeImputer | coverage of 90 % | seconds "
         "| CPU seconds | GB |",
