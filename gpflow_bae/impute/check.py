@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 from ..data import MultiOutputTable, Standardiser
 from .baselines import gp_fitting, independent_gps, iterative_imputer, linear_interpolation, mean
 from .check_result import CheckResult
+from .columns import ColumnKind
 from .coregionalisation import calendar_features, visible_periods
 from .fits import Fit
 from .gaps import HiddenGaps, hide_gaps
@@ -87,7 +88,7 @@ def check(
         )
         run("linear interpolation", lambda: linear_interpolation.fit_predict(seen, seed))
         run("column means", lambda: mean.fit_predict(seen, seed))
-    result = _scored(gaps, scale, moments, seconds, seed)
+    result = _scored(gaps, user.kinds, scale, moments, seconds, seed)
     words = [f"Hidden: {gaps.describe()}.", f"Independent GPs had {limit:.0f} s to fit."]
     hidden = " ".join([*words, *([absent] if absent else [])])
     return dataclasses.replace(result, hidden=hidden), fitted
@@ -109,6 +110,7 @@ def standardised(table: MultiOutputTable, scale: Standardiser) -> MultiOutputTab
 
 def _scored(
     gaps: HiddenGaps,
+    kinds: Sequence[ColumnKind],
     scale: Standardiser,
     moments: dict[str, _Moments],
     seconds: dict[str, float],
@@ -125,9 +127,14 @@ def _scored(
         # Where nothing was hidden a prediction may be missing.
         centre = np.where(mask, found_mean, 0.0)
         variance = np.where(mask, found_variance, 1.0)
-        predicted, _ = scale.inverse_moments(centre, variance)
+        cells = [
+            *scale.inverse_moments(centre, variance),
+            *(scale.inverse_quantile(centre, variance, q) for q in (0.05, 0.95)),
+        ]
+        # What is filled in is what a column of the kind can have, and so are the interval's ends.
+        settled = [kind.settle(*(c[..., p] for c in cells)) for p, kind in enumerate(kinds)]
+        predicted, _, low, high = (np.stack(part, -1) for part in zip(*settled, strict=True))
         density = scale.log_density(np.where(mask, table.truth, np.nan), centre, variance)
-        low, high = (scale.inverse_quantile(centre, variance, q) for q in (0.05, 0.95))
         squares = np.square((predicted - table.truth) / units)
         inside = (table.truth >= low) & (table.truth <= high)
         per_column[name] = {

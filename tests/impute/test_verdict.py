@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpflow_bae.data import MultiOutputTable, Standardiser
+from gpflow_bae.impute.check import _scored
+from gpflow_bae.impute.columns import ColumnKind
+from gpflow_bae.impute.gaps import hide_gaps
 from gpflow_bae.impute.verdict import GapErrors, decide
 
 
@@ -76,3 +80,23 @@ def test_resampled_errors_are_those_of_the_gaps_that_are_drawn() -> None:
 def test_intervals_that_hold_too_few_or_many_cells_are_named(coverage: float, word: str) -> None:
     verdict = told(model=(0.3, 0.3), means=(1.0, 1.0), coverage=coverage)
     assert f"too {word}" in verdict.words
+
+
+def test_counts_are_scored_by_the_whole_numbers_that_would_be_filled_in() -> None:
+    """A Poisson of mean 0.1 is 0 or 1 in 99.5 % of the cells; its Gaussian interval ends at 0.62,
+    and only when that is rounded outwards, as the filled table has it, does it hold them.
+    """
+    counts = np.random.default_rng(0).poisson(0.1, (1, 4000, 1)).astype(float)
+    table = MultiOutputTable(X=np.arange(4000.0)[None, :, None], Y=counts)
+    gaps = hide_gaps(table, 0.2, 0)
+    scale = Standardiser.fit(table.Y)
+    methods = ("coregionalised GPs", "column means")
+    moments = dict.fromkeys(methods, (np.zeros(counts.shape), np.ones(counts.shape)))
+    covered = {}
+    for kind in ("count", "continuous"):
+        kinds = [ColumnKind("y", kind, lower=0.0 if kind == "count" else -np.inf)]
+        result = _scored(gaps, kinds, scale, moments, dict.fromkeys(methods, 0.0), 0)
+        covered[kind] = result.summary["column means"]["coverage_90"]
+    hidden = counts[gaps.table.test_mask]
+    assert covered["count"] == np.mean(hidden <= 1.0) > 0.98
+    assert covered["continuous"] == np.mean(hidden == 0.0) < 0.95
