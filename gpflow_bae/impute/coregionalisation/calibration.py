@@ -14,6 +14,7 @@ __all__ = ["Trial", "calibrate", "stacked"]
 
 _INTERVAL = 1.6448536269514722
 _TRUST = 10.0  # gaps of a column from which its own calibration weighs as much as everybody's
+_SHARES = 101  # of the Gaussian of rows, that are tried
 _LEAST, _MOST = 0.25, 16.0  # of what variances are multiplied by
 
 
@@ -42,7 +43,7 @@ def calibrate(
     """
     if not trials:
         return np.ones(Z.shape[-1]), np.ones(Z.shape[-1]), np.nan
-    weight = _weights(trials, truth)
+    weight = np.full(Z.shape[-1], _weight(trials, truth))
     missed, ratios, total, spread = [], [], 0.0, 0.0
     for trial in trials:
         mean, variance = stacked(weight, trial.smooth, trial.of_rows)
@@ -59,23 +60,38 @@ def calibrate(
     return weight, np.clip(found, _LEAST, _MOST), error
 
 
-def _weights(trials: Sequence[Trial], truth: np.ndarray) -> np.ndarray:
-    """Of the models [P]: those with the least squared error, in [0, 1] (Breiman 1996)."""
-    pairs = [np.stack([t.smooth[0] - t.of_rows[0], truth - t.of_rows[0]], axis=-1) for t in trials]
+def _weight(trials: Sequence[Trial], truth: np.ndarray) -> float:
+    """Of the models: as much as is not worse beyond doubt than the least squared error.
 
-    def least_squares(values: list[np.ndarray]) -> float:
-        apart, missed = np.concatenate(values).T
-        squares = float(np.sum(np.square(apart)))
-        return float(np.sum(apart * missed)) / squares if squares > 0.0 else 1.0
-
-    return np.clip(_by_column(trials, pairs, least_squares), 0.0, 1.0)
+    That is the rule of one standard error (Hastie et al. 2009, section 7.10), with differences
+    paired by gap, because cells of a gap are wrong together: a few long gaps must not hand the
+    table to the rows alone.
+    """
+    moved, left = [], []  # summed by gap: (m - n)^2 and (m - n)(y - m)
+    for trial in trials:
+        gap = trial.gaps.gap[trial.mask]
+        apart = (trial.smooth[0] - trial.of_rows[0])[trial.mask]
+        missed = (truth - trial.smooth[0])[trial.mask]
+        moved.append(np.bincount(gap, np.square(apart)))
+        left.append(np.bincount(gap, apart * missed))
+    squares, products = np.concatenate(moved), np.concatenate(left)
+    # With weight 1 - r the squared error of a gap is that of the models, and 2 r (m - n)(y - m)
+    # + r^2 (m - n)^2: of all gaps least at r*.
+    if not squares.sum() > 0.0:
+        return 1.0
+    shares = np.linspace(0.0, 1.0, _SHARES)[:, None]
+    errors = 2.0 * shares * products + np.square(shares) * squares  # [shares, gaps]
+    least = int(np.argmin(errors.sum(1)))
+    worse = errors - errors[least]
+    doubt = worse.std(axis=1) * np.sqrt(len(squares))
+    return 1.0 - float(shares[np.argmax(worse.sum(1) <= doubt), 0])
 
 
 def _by_column(trials, values, estimate):  # type: ignore[no-untyped-def]
     """An estimate from the hidden cells of each column [P], drawn towards that from all cells.
 
-    :param values: of each trial [T, N, P] or [T, N, P, k].
-    :param estimate: a number of a list of arrays [cells] or [cells, k].
+    :param values: of each trial [T, N, P].
+    :param estimate: a number of a list of arrays [cells].
     """
     everybody = estimate([v[trial.mask] for trial, v in zip(trials, values, strict=True)])
     found = []
