@@ -12,6 +12,7 @@ __all__ = [
     "Plan",
     "chain_curves",
     "chain_figure",
+    "chain_temperatures",
     "count",
     "encode_and_decode",
     "prior_level",
@@ -69,6 +70,19 @@ def chain_curves(posterior: Any) -> dict[str, list[float]]:
     if posterior.warm_start_losses is not None:
         curves["variational_loss"] = posterior.warm_start_losses.tolist()
     return curves
+
+
+def chain_temperatures(posterior: Any) -> dict[str, float]:
+    """Least and greatest kinetic temperature over blocks, means over rounds and chains.
+
+    See :func:`gpflow_bae.inference.block_temperatures`; none where that knows none.
+    """
+    from gpflow_bae import inference
+
+    found = [float(v.mean()) for v in inference.block_temperatures(posterior).values()]
+    if not found:
+        return {}
+    return {"kinetic_temperature_min": min(found), "kinetic_temperature_max": max(found)}
 
 
 def prior_level(model: Any) -> float | None:

@@ -73,7 +73,7 @@ def run(
     losses = posterior.warm_start_losses
     objective = float("nan") if losses is None else float(np.mean(losses[-len(losses) // 10 :]))
     return Outcome(
-        metrics=values,
+        metrics=values | plans.chain_temperatures(posterior),
         num_parameters=plans.count(posterior.model.trainable_parameters),
         curves=plans.chain_curves(posterior),
         posterior=posterior,

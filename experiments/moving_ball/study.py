@@ -189,7 +189,7 @@ def evaluate(
             scores |= {f"{name}_q025": low, f"{name}_median": middle, f"{name}_q975": high}
     curves = {"rmse_per_sample": [float(v) for v in per_sample], **plans.chain_curves(posterior)}
     outcome = Outcome(
-        metrics={k: float(v) for k, v in scores.items()},
+        metrics={k: float(v) for k, v in scores.items()} | plans.chain_temperatures(posterior),
         num_parameters=posterior.model.sampled.num_scalars,
         curves=curves,
         seconds=posterior.seconds,

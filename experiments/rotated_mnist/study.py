@@ -209,6 +209,7 @@ def _outcome(
         for path, samples in posterior.hyperparameters().items():
             if samples.ndim == 1:
                 values[_short(path) + "_median"] = float(np.median(samples))
+        values |= plans.chain_temperatures(posterior)
     outcome = Outcome(
         metrics=values,
         num_parameters=count,

@@ -26,6 +26,7 @@ def to_inference_data(
     chains: bool = False,
     sample_stats: Mapping[str, np.ndarray] | None = None,
     step_stats: Mapping[str, np.ndarray] | None = None,
+    round_stats: Mapping[str, np.ndarray] | None = None,
 ) -> Any:
     """ArviZ ``InferenceData`` of one chain or of several.
 
@@ -43,6 +44,7 @@ def to_inference_data(
         (``accepted``, ``swap_rate``, ``temperature``, ...) are kept as they are.
     :param step_stats: the same of every step [C, steps, ...], burn-in and thinned draws included;
         they become a group of this name, for they outnumber the samples.
+    :param round_stats: further statistics of every round [C, rounds, ...], beside ``history``.
     :raises ImportError: without the extra ``diagnostics``.
     :raises ValueError: if variables, chains or statistics do not fit together.
     """
@@ -69,6 +71,7 @@ def to_inference_data(
                 "the chains first."
             )
         data.add_groups({"step_stats": arviz.convert_to_dataset(renamed)})
+    by_name = {name: np.asarray(values) for name, values in (round_stats or {}).items()}
     if history is not None and np.size(history):
         rounds = np.asarray(history) if several else np.asarray(history)[None]
         expected = leading[0] if leading else len(rounds)
@@ -76,7 +79,8 @@ def to_inference_data(
             layout = f"[{expected}, rounds, 3]" if several else "[rounds, 3]"
             raise ValueError(f"history must have shape {layout}, got {np.shape(history)}.")
         names = ("log_prior", "log_likelihood", "encoder_loss")
-        by_name = {name: rounds[..., i] for i, name in enumerate(names)}
+        by_name |= {name: rounds[..., i] for i, name in enumerate(names)}
+    if by_name:
         data.add_groups({"round_stats": arviz.convert_to_dataset(by_name)})
     return data
 

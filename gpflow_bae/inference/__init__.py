@@ -13,6 +13,7 @@ from .sampling import sample_amortized, sampling_algorithm
 from .seeding import seed_networks
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
 from .starts import PriorMeanStart, WarmStart, default_start, smoothest_projections
+from .temperature_check import block_temperatures, blocks_off_temperature
 from .tempered import TemperedChain, TemperedSampling, TemperedTrace
 from .tempered_sampling import sample_tempered
 from .tempered_settings import METHODS as TEMPERED_METHODS
@@ -44,6 +45,8 @@ __all__ = [
     "WarmStart",
     "WeightSampling",
     "amortized_preset",
+    "block_temperatures",
+    "blocks_off_temperature",
     "default_start",
     "encoder_loss",
     "fit",

@@ -49,6 +49,7 @@ class RoundStatistics(NamedTuple):
     log_likelihood: tf.Tensor  # of codes and observations, times N/B
     encoder_loss: tf.Tensor  # mean over the round's Adam steps
     finite: tf.Tensor  # bool, one for each leaf of position and elements
+    kinetic_temperature: tf.Tensor  # of each leaf of the position; none where the sampler has none
 
 
 class ChainSampling(Algorithm):
@@ -191,13 +192,20 @@ class ChainSampling(Algorithm):
         specification = tf.nest.map_structure(lambda v: tf.TensorSpec(v.shape[1:], v.dtype), chains)
         number = tf.TensorSpec([], gpflow.default_float())
         count = len(tf.nest.flatten((chains.sampler.position, chains.sampler.elements)))
-        statistics = RoundStatistics(number, number, number, tf.TensorSpec([count], tf.bool))
+        blocks = tf.TensorSpec([self._count_temperatures(chains.sampler)], number.dtype)
+        finite = tf.TensorSpec([count], tf.bool)
+        statistics = RoundStatistics(number, number, number, finite, blocks)
         return map_chains(
             lambda chain, seed: self._round(chain, seed, first, adapt),
             (chains, seeds),
             (specification, statistics),
             self.settings.vectorize_chains,
         )
+
+    def _count_temperatures(self, state: State) -> int:
+        """Of how many leaves the sampler knows the temperature: all or none."""
+        found = self.sampler.temperatures(state)
+        return 0 if found is None else len(tf.nest.flatten(found))
 
     def round(self, chains: Chain, number: int) -> tuple[Chain, RoundStatistics]:
         """Round ``number`` of all chains."""
@@ -237,8 +245,14 @@ class ChainSampling(Algorithm):
         held = tf.nest.flatten((state.position, state.elements))
         finite = tf.stack([tf.reduce_all(tf.math.is_finite(v)) for v in held])
         dtype = gpflow.default_float()
+        found = self.sampler.temperatures(state)
+        kinetic = [] if found is None else [tf.cast(t, dtype) for t in tf.nest.flatten(found)]
         return RoundStatistics(
-            tf.cast(log_prior, dtype), tf.cast(log_likelihood, dtype), tf.cast(loss, dtype), finite
+            tf.cast(log_prior, dtype),
+            tf.cast(log_likelihood, dtype),
+            tf.cast(loss, dtype),
+            finite,
+            tf.stack(kinetic) if kinetic else tf.zeros([0], dtype),
         )
 
     # What a run asks.
@@ -280,10 +294,17 @@ class ChainSampling(Algorithm):
         )
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
-        """Burn-in or sampling, and the chains' mean log likelihood per point, in nats."""
+        """Burn-in or sampling, and of the chains at the moment the log likelihood per point, in
+        nats, and the kinetic temperature, a mean over all parameters.
+        """
         likelihood = float(np.mean(trace["log_likelihood"][-1])) / self.data.num_points
         phase = "burn-in" if number <= self.settings.burnin_rounds else "sampling"
-        return phase, {"log_likelihood": f"{likelihood:.4g}"}
+        numbers = {"log_likelihood": f"{likelihood:.4g}"}
+        blocks = trace["kinetic_temperature"][-1].mean(0)[: len(self.sampled.paths)]
+        if blocks.size:
+            sizes = [np.prod(p.unconstrained_variable.shape) for p in self.sampled.parameters]
+            numbers["temperature"] = f"{np.average(blocks, weights=sizes):.3g}"
+        return phase, numbers
 
     def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor | None:
         """One chain's codes [T, N, L] of all points; None where they are not sampled.

@@ -25,6 +25,7 @@ from .run import Run, Trace, run
 from .seeding import seed_networks
 from .settings import AmortizedSettings, amortized_preset
 from .starts import PriorMeanStart, WarmStart, default_start
+from .temperature_check import warn_of_temperature
 from .weight_sampling import WeightSampling
 
 __all__ = ["sample_amortized", "sampling_algorithm"]
@@ -152,6 +153,7 @@ def sample_amortized(
     posterior = _posterior(algorithm, observations, found, seconds, losses)
     if isinstance(posterior, Posterior):
         warn_of_useless_fit(posterior)
+        warn_of_temperature(posterior)
     return posterior
 
 
@@ -251,7 +253,11 @@ def _posterior(
 ) -> Posterior | TemperedPosterior:
     """The bank of a run; draws [C, S, ...]."""
     model = algorithm.model
-    traces = {f"trace/{k}": np.moveaxis(v, 0, 1) for k, v in found.trace.items() if k != "finite"}
+    traces = {
+        f"trace/{k}": np.moveaxis(v, 0, 1)
+        for k, v in found.trace.items()
+        if k != "finite" and v.size
+    }
     if losses and len({len(loss) for loss in losses}) == 1:  # a trace is [C, steps]
         traces["trace/warm_start_loss"] = np.stack(losses)
     temperature = algorithm.sampler.settings.get("temperature", 1.0)

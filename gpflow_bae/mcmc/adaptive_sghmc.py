@@ -57,7 +57,7 @@ from gpflow.base import TensorType
 
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings, Step, Target
 from gpflow_bae.mcmc.algorithm import State as ChainState
-from gpflow_bae.mcmc.building import build_sampler, kinetic_temperature
+from gpflow_bae.mcmc.building import build_sampler, kinetic_temperature, kinetic_temperatures
 from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
 from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import leaf_temperatures, map_leaves, when
@@ -197,7 +197,9 @@ def build(
     :func:`largest_valid_step_size` on the way so far, and ``diagnose`` compares the step size,
     unless that is a schedule.
     """
-    sampler = build_sampler("adaptive_sghmc", State, init, update, locals(), info=_info)
+    sampler = build_sampler(
+        "adaptive_sghmc", State, init, update, locals(), info=_info, temperatures=_temperatures
+    )
     if not subtract_gradient_noise:
         return sampler
     settings = Settings(momentum_decay=momentum_decay, temperature=temperature, jitter=jitter)
@@ -240,14 +242,28 @@ def build(
 
 
 def _info(state: ChainState) -> dict[str, tf.Tensor]:
-    if not {"step_size", "jitter"} <= state.shared.keys():
+    momentum = _velocities(state)
+    if momentum is None:
         return {}
+    return {"kinetic_temperature": kinetic_temperature(momentum, state.shared["step_size"])}
+
+
+def _temperatures(state: ChainState) -> Position | None:
+    momentum = _velocities(state)
+    if momentum is None:
+        return None
+    return kinetic_temperatures(momentum, state.shared["step_size"])
+
+
+def _velocities(state: ChainState) -> Position | None:
+    """Momenta over the root of their preconditioner; None where a schedule keeps what it needs."""
+    if not {"step_size", "jitter"} <= state.shared.keys():
+        return None
     jitter = state.shared["jitter"]
 
     def scaled(r: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
         return r * tf.sqrt(tf.sqrt(v + tf.cast(jitter, v.dtype)))  # over sqrt(P)
 
-    momentum = tf.nest.map_structure(
+    return tf.nest.map_structure(
         scaled, state.elements["momentum"], state.elements["mean_square_gradient"]
     )
-    return {"kinetic_temperature": kinetic_temperature(momentum, state.shared["step_size"])}

@@ -78,6 +78,10 @@ def _no_info(state: State) -> dict[str, tf.Tensor]:
     return {}
 
 
+def _no_temperatures(state: State) -> Position | None:
+    return None
+
+
 def _no_diagnosis(state: State) -> str | None:
     return None
 
@@ -92,6 +96,9 @@ class SamplingAlgorithm(NamedTuple):
     """The state after one step; the seed is two integers, used once."""
     info: Callable[[State], dict[str, tf.Tensor]] = _no_info
     """Statistics of a state by name, such as its kinetic temperature or acceptance rate."""
+    temperatures: Callable[[State], Position | None] = _no_temperatures
+    """The kinetic temperature of each leaf of the position, float64; None for a sampler without
+    momenta, or where a schedule keeps what they are compared with."""
     diagnose: Callable[[State], str | None] = _no_diagnosis
     """Why a state became non-finite, in words, if the sampler knows; reads values."""
     needs: Literal["gradient", "evaluate"] = "gradient"

@@ -14,7 +14,14 @@ from gpflow_bae.mcmc.integrators import check_integrator
 from gpflow_bae.mcmc.noise import check_noise
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, validate
 
-__all__ = ["build_calibrated", "build_sampler", "kinetic_info", "kinetic_temperature"]
+__all__ = [
+    "build_calibrated",
+    "build_sampler",
+    "kinetic_info",
+    "kinetic_temperature",
+    "kinetic_temperatures",
+    "momentum_temperatures",
+]
 
 # What is not a number: the same in every step, and part of its trace.
 _CHOICES = ("noise", "integrator", "subtract_gradient_noise", "max_leapfrog_steps")
@@ -31,6 +38,7 @@ def build_sampler(
     shared: tuple[str, ...] = (),
     init_settings: tuple[str, ...] = (),
     info: Callable[[State], dict[str, tf.Tensor]] = lambda state: {},
+    temperatures: Callable[[State], Position | None] = lambda state: None,
 ) -> SamplingAlgorithm:
     """The functions of a module, with their settings in the state.
 
@@ -83,7 +91,13 @@ def build_sampler(
         return packed(update(inner, argument, seed, **used), state.shared)
 
     return SamplingAlgorithm(
-        name, first, step, info, needs=needs, settings={**settings.describe(), **choices}
+        name,
+        first,
+        step,
+        info,
+        temperatures,
+        needs=needs,
+        settings={**settings.describe(), **choices},
     )
 
 
@@ -112,6 +126,24 @@ def kinetic_temperature(momentum: Position, step_size: Scalar) -> tf.Tensor:
     squares = tf.add_n([tf.reduce_sum(tf.cast(r, tf.float64) ** 2) for r in leaves])
     count = tf.add_n([tf.size(r, tf.float64) for r in leaves])
     return squares / count / tf.cast(step_size, tf.float64) ** 2
+
+
+def kinetic_temperatures(momentum: Position, step_size: Scalar) -> Position:
+    """Of each leaf, the mean of its momentum^2 / h^2, float64: T for velocities that are N(0, T).
+
+    A step of the Euler scheme makes it T / (1 - a / 2) of a free particle with friction a.
+    """
+    h = tf.cast(step_size, tf.float64)
+    return tf.nest.map_structure(
+        lambda r: tf.reduce_mean(tf.cast(r, tf.float64) ** 2) / h**2, momentum
+    )
+
+
+def momentum_temperatures(state: State) -> Position | None:
+    """Those of a sampler without preconditioner; None where h has a schedule."""
+    if "step_size" not in state.shared:
+        return None
+    return kinetic_temperatures(state.elements["momentum"], state.shared["step_size"])
 
 
 def kinetic_info(state: State) -> dict[str, tf.Tensor]:

@@ -43,7 +43,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
-from gpflow_bae.mcmc.building import build_sampler, kinetic_info
+from gpflow_bae.mcmc.building import build_sampler, kinetic_info, momentum_temperatures
 from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
 from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import leaf_temperatures, map_leaves
@@ -113,4 +113,12 @@ def build(
     integrator: str = "euler",
 ) -> SamplingAlgorithm:
     """The sampler as one object: settings of :func:`update`, or schedules of the step."""
-    return build_sampler("sghmc", State, init, update, locals(), info=kinetic_info)
+    return build_sampler(
+        "sghmc",
+        State,
+        init,
+        update,
+        locals(),
+        info=kinetic_info,
+        temperatures=momentum_temperatures,
+    )

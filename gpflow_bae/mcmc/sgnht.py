@@ -39,7 +39,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
-from gpflow_bae.mcmc.building import build_sampler, kinetic_info
+from gpflow_bae.mcmc.building import build_sampler, kinetic_info, momentum_temperatures
 from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import map_leaves
 from gpflow_bae.mcmc.targets import chain_broadcast, chain_sum
@@ -143,4 +143,5 @@ def build(
         shared=("thermostat",),
         init_settings=("momentum_decay",),
         info=lambda s: {**kinetic_info(s), "thermostat": s.shared["thermostat"]},
+        temperatures=momentum_temperatures,
     )

@@ -143,6 +143,23 @@ class Posterior(FunctionPredictions):
         return self._of_chains(np.stack([self.bank.trace[name] for name in HISTORY], -1))
 
     @property
+    def kinetic_temperatures(self) -> dict[str, np.ndarray]:
+        """Mean kinetic temperature after burn-in of each block of the chains: [C] by path.
+
+        A block is a parameter of ``model.sampled.paths``, or the codes, ``"codes"``. It is what the
+        momenta say of the temperature that is sampled at: 1 for the posterior, more where noise of
+        minibatches heats a block. Empty where the sampler has no momenta, or the bank no trace.
+        """
+        found = self.bank.trace.get("kinetic_temperature")
+        if found is None:
+            return {}
+        sampling = found[:, int(self.bank.settings.get("burnin_rounds", 0)) :]
+        if not sampling.shape[1]:
+            return {}
+        names = (*self.model.sampled.paths, "codes")
+        return dict(zip(names, sampling.mean(1).T, strict=False))
+
+    @property
     def warm_start_losses(self) -> np.ndarray | None:
         """Losses of the warm start [steps], of several chains [C, steps]; None without one."""
         found = self.bank.trace.get("warm_start_loss")
@@ -304,7 +321,9 @@ class Posterior(FunctionPredictions):
         history = (
             None if self.history is None else self.history.reshape(self.bank.num_chains, -1, 3)
         )
-        return self._inference_data(include_decoder, history=history)
+        kinetic = self.bank.trace.get("kinetic_temperature")
+        rounds = {} if kinetic is None else {"kinetic_temperature": kinetic}
+        return self._inference_data(include_decoder, history=history, round_stats=rounds)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {k: np.asarray(v) for k, v in self.data._asdict().items() if v is not None}

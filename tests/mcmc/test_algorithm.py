@@ -240,6 +240,13 @@ def test_the_kinetic_temperature_is_that_of_the_velocities(name: str) -> None:
     assert abs(info["kinetic_temperature"] - 1.7) < 5 * 1.7 * np.sqrt(1e-6)
     if name == "sgnht":
         assert info["thermostat"] == np.float64(0.05)
+    # Of single leaves: b has half the velocity, so a quarter of the temperature.
+    momentum = state.elements["momentum"]
+    state.elements["momentum"] = momentum | {"b": 0.5 * momentum["b"]}
+    found = sampler.temperatures(state)
+    np.testing.assert_allclose([found["a"], found["b"]], [1.7, 1.7 / 4], rtol=5 * np.sqrt(2e-6))
+    by_schedule = getattr(mcmc, name).build(step_size=lambda number: 0.02)
+    assert by_schedule.temperatures(by_schedule.init(position, None)) is None
 
 
 def test_the_smallest_valid_step_size_on_the_way_is_remembered() -> None:

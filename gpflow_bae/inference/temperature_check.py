@@ -1,0 +1,92 @@
+"""Whether chains were at the temperature that was asked for, and what to do where they were not."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from ..posteriors import Posterior
+
+__all__ = ["block_temperatures", "blocks_off_temperature", "warn_of_temperature"]
+
+_TOLERANCE = 0.1  # relative, of a block's kinetic temperature
+_SURE = 3.0  # standard errors by which it must be off
+_BATCHES = 8  # parts of a chain, whose means give the standard error
+_SHOWN = 4
+
+
+def block_temperatures(posterior: Posterior) -> dict[str, np.ndarray]:
+    """Kinetic temperatures [C, rounds] after burn-in of the blocks that are sampled, by path.
+
+    Left out are parameters at temperature 0 (point estimates), and codes that each round redraws
+    from the encoder, whose momenta start at rest every time.
+
+    :return: empty without a trace, and for a run of fewer than sixteen rounds after burn-in, which
+        says too little.
+    """
+    found, settings = posterior.kinetic_temperatures, posterior.bank.settings
+    if not found or posterior.temperature <= 0.0:
+        return {}
+    rounds = posterior.bank.trace["kinetic_temperature"][:, int(settings.get("burnin_rounds", 0)) :]
+    if rounds.shape[1] < 2 * _BATCHES:
+        return {}
+    left_out = tuple(settings.get("point_estimates") or ())
+    left_out += ("codes",) if settings.get("codes") == "encoder" else ()
+    return {name: rounds[..., k] for k, name in enumerate(found) if not name.startswith(left_out)}
+
+
+def blocks_off_temperature(posterior: Posterior) -> dict[str, float]:
+    """Kinetic temperatures of blocks that are off by more than a tenth, over what was asked for.
+
+    Only those that are so beyond doubt: by more than three standard errors, from the means of
+    eighths of the chains after burn-in.
+
+    :return: of :func:`block_temperatures`, by path; the one that is furthest off first.
+    """
+    off = {}
+    for name, rounds in block_temperatures(posterior).items():
+        relative = rounds / posterior.temperature
+        parts = np.array([p.mean(1) for p in np.array_split(relative, _BATCHES, axis=1)])
+        error = parts.std(ddof=1) / np.sqrt(parts.size)
+        if abs(parts.mean() - 1.0) > max(_TOLERANCE, _SURE * error):
+            off[name] = float(parts.mean())
+    return dict(sorted(off.items(), key=lambda item: -abs(np.log(max(item[1], 1e-12)))))
+
+
+def warn_of_temperature(posterior: Posterior) -> None:
+    """Say so where blocks of the chains were not at their temperature, and what to try.
+
+    :warns UserWarning: if :func:`blocks_off_temperature` finds any.
+    """
+    off = blocks_off_temperature(posterior)
+    if not off:
+        return
+    shown = ", ".join(f"{name} {value:.3g}" for name, value in list(off.items())[:_SHOWN])
+    more = f", and {len(off) - _SHOWN} others" if len(off) > _SHOWN else ""
+    asked = posterior.temperature
+    batch = posterior.bank.settings.get("batch_size")
+    minibatches = batch is not None and batch < posterior.data.num_items
+    hot = max(off.values()) > 1.0
+    if hot and minibatches:
+        remedy = (
+            f"Noise of minibatch gradients heats a chain: take a larger batch_size than {batch} "
+            "(None for all data), or a smaller step_size together with a larger momentum_decay."
+        )
+    elif hot:
+        remedy = "Steps are too large for the curvature there: take a smaller step_size."
+    else:
+        remedy = (
+            "Momenta that are too slow come from subtracted gradient noise that was not there, or "
+            "from a chain that had no time to warm up: set subtract_gradient_noise=False, or run "
+            "longer."
+        )
+    times = "" if asked == 1.0 else f" times the temperature {asked:g} that was asked for"
+    warnings.warn(
+        f"The chains were not at their temperature: of {len(posterior.kinetic_temperatures)} "
+        f"blocks {len(off)} had a kinetic temperature more than 10 % off: {shown}{more}{times}. So "
+        f"their samples are not those of the posterior at temperature {asked:g}. {remedy} "
+        "posterior.kinetic_temperatures has all of them.",
+        UserWarning,
+        stacklevel=3,
+    )
