@@ -203,8 +203,11 @@ class ChainSampling(Algorithm):
         )
 
     def _count_temperatures(self, state: State) -> int:
-        """Of how many leaves the sampler knows the temperature: all or none."""
-        found = self.sampler.temperatures(state)
+        """Of how many leaves the sampler knows the temperature: all or none.
+
+        :param state: of all chains.
+        """
+        found = self.sampler.temperatures(of_chain(state, 0))
         return 0 if found is None else len(tf.nest.flatten(found))
 
     def round(self, chains: Chain, number: int) -> tuple[Chain, RoundStatistics]:
