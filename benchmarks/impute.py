@@ -250,7 +250,7 @@ def _write(record: dict[str, Any], path: pathlib.Path) -> None:
     lines += [
         "",
         f"The imputer's error is the lower one on {won} of {len(errors)} tables, and its intervals",
-        f"hold 88 to 92 % of the hidden cells on {held} of them. Cells of a gap are wrong together:",
+        f"hold 88 to 92 % of the hidden cells on {held} of them. Cells of a gap go together:",
         "a table with a single long gap, as the EEG's are, tells little of a coverage.",
     ]
     agreed = sum(run["agrees"] for run in record["verdicts"].values())
