@@ -266,7 +266,7 @@ def _posterior(
         type(model).__name__,
         traces,
         temperature=temperature if isinstance(temperature, float) else 1.0,
-        settings=_record(algorithm, [None]),
+        settings=_record(algorithm, [None]) | {"burnin_rounds": algorithm.settings.burnin_rounds},
         seconds=seconds,
     )
     if isinstance(model, TemperedBAE):

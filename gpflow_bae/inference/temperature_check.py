@@ -25,15 +25,12 @@ def block_temperatures(posterior: Posterior) -> dict[str, np.ndarray]:
     :return: empty without a trace, and for a run of fewer than sixteen rounds after burn-in, which
         says too little.
     """
-    found, settings = posterior.kinetic_temperatures, posterior.bank.settings
-    if not found or posterior.temperature <= 0.0:
-        return {}
-    rounds = posterior.bank.trace["kinetic_temperature"][:, int(settings.get("burnin_rounds", 0)) :]
-    if rounds.shape[1] < 2 * _BATCHES:
+    found, settings = posterior.kinetic_temperature_rounds, posterior.bank.settings
+    if posterior.temperature <= 0.0 or any(v.shape[1] < 2 * _BATCHES for v in found.values()):
         return {}
     left_out = tuple(settings.get("point_estimates") or ())
     left_out += ("codes",) if settings.get("codes") == "encoder" else ()
-    return {name: rounds[..., k] for k, name in enumerate(found) if not name.startswith(left_out)}
+    return {name: rounds for name, rounds in found.items() if not name.startswith(left_out)}
 
 
 def blocks_off_temperature(posterior: Posterior) -> dict[str, float]:

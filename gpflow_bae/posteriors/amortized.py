@@ -150,14 +150,21 @@ class Posterior(FunctionPredictions):
         momenta say of the temperature that is sampled at: 1 for the posterior, more where noise of
         minibatches heats a block. Empty where the sampler has no momenta, or the bank no trace.
         """
+        return {name: v.mean(1) for name, v in self.kinetic_temperature_rounds.items()}
+
+    @property
+    def kinetic_temperature_rounds(self) -> dict[str, np.ndarray]:
+        """The same at the end of every round after burn-in: [C, rounds] by path."""
         found = self.bank.trace.get("kinetic_temperature")
         if found is None:
             return {}
-        sampling = found[:, int(self.bank.settings.get("burnin_rounds", 0)) :]
+        burnin = int(np.max(self.bank.settings["burnin_rounds"]))  # pooled banks may differ
+        sampling = found[:, burnin:]
         if not sampling.shape[1]:
             return {}
         names = (*self.model.sampled.paths, "codes")
-        return dict(zip(names, sampling.mean(1).T, strict=False))
+        by_block = np.moveaxis(sampling, -1, 0)
+        return dict(zip(names, by_block, strict=False))  # codes are not always sampled
 
     @property
     def warm_start_losses(self) -> np.ndarray | None:

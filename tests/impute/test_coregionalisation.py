@@ -194,7 +194,7 @@ def test_blocks_that_hold_everything_are_exact(
     """And blocks of a tenth of that are near: the rest is too far away to matter."""
     _, posterior = fitted
     table, _ = coupled(120, seed=5)
-    one = {"models": posterior.models[:1], "weight": np.ones(4)}
+    one = {"models": posterior.models[:1], "weight": 1.0}
     task = dataclasses.replace(posterior, variance_scale=np.ones(4), **one)
     whole = dataclasses.replace(posterior.plan, cells_per_block=10_000)
     exact = dataclasses.replace(task, plan=whole).predict(table, table.Y, where=table.test_mask)

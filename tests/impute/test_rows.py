@@ -82,7 +82,7 @@ def test_weights_and_variances_are_those_that_made_the_gaps(weight: float) -> No
     spread = np.full(shape, 0.25**2)
     trial = Trial(gaps, (m, spread), (n, spread))
     found, _, error = calibrate([trial], truth, truth)
-    np.testing.assert_allclose(found, weight, atol=0.05)
+    assert found == pytest.approx(weight, abs=0.05)
     assert error == pytest.approx(0.5 / np.sqrt(np.mean(truth**2)), rel=0.05)
     # Where both predictions agree nothing but their own variance is left to be scaled.
     agreed = Trial(gaps, (m, spread), (m, spread))
@@ -93,4 +93,4 @@ def test_weights_and_variances_are_those_that_made_the_gaps(weight: float) -> No
 def test_without_gaps_models_stand_alone() -> None:
     Z = rows(30)[None]
     weight, scale, error = calibrate([], Z, Z)
-    assert (weight == 1.0).all() and (scale == 1.0).all() and np.isnan(error)
+    assert weight == 1.0 and (scale == 1.0).all() and np.isnan(error)

@@ -1,4 +1,4 @@
-"""Weights and variances by how well gaps were predicted that nobody had seen."""
+"""A weight and variances by how well gaps were predicted that nobody had seen."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class Trial(NamedTuple):
         return self.gaps.table.test_mask
 
 
-@check_shapes("truth: [T, N, P]", "Z: [T, N, P]", "return[0]: [P]", "return[1]: [P]")
+@check_shapes("truth: [T, N, P]", "Z: [T, N, P]", "return[1]: [P]")
 def calibrate(
     trials: Sequence[Trial], truth: np.ndarray, Z: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, float]:
-    """Weights of the models, what variances are multiplied by, and the error that is left.
+) -> tuple[float, np.ndarray, float]:
+    """The weight of the models, what variances are multiplied by, and the error that is left.
 
     :param truth: the values that trials predict.
     :param Z: the same before the trend was taken away, about which column means are zero.
-    :return: without trials ones, ones and NaN. The error is a share of that of column means.
+    :return: without trials 1, ones and NaN. The error is a share of that of column means.
     """
     if not trials:
-        return np.ones(Z.shape[-1]), np.ones(Z.shape[-1]), np.nan
-    weight = np.full(Z.shape[-1], _weight(trials, truth))
+        return 1.0, np.ones(Z.shape[-1]), np.nan
+    weight = _weight(trials, truth)
     missed, ratios, total, spread = [], [], 0.0, 0.0
     for trial in trials:
         mean, variance = stacked(weight, trial.smooth, trial.of_rows)
@@ -105,13 +105,15 @@ def _by_column(trials, values, estimate):  # type: ignore[no-untyped-def]
     return np.array(found)
 
 
-@check_shapes("weight: [broadcast T, broadcast N, P]")
 def stacked(
-    weight: np.ndarray,
+    weight: float | np.ndarray,
     smooth: tuple[np.ndarray, np.ndarray],
     of_rows: tuple[np.ndarray, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Moments [T, N, P] of the mixture of two predictions, the first with this weight."""
+    """Moments [T, N, P] of the mixture of two predictions, the first with this weight.
+
+    :param weight: in [0, 1], or one for each cell.
+    """
     (m, v), (n, u) = smooth, of_rows
     rest = 1.0 - weight
     mean = np.where(rest > 0.0, weight * m + rest * n, m)

@@ -40,12 +40,12 @@ class CoregionalisationPosterior:
     """Fitted models: what they need to predict the cells of any table of the same columns.
 
     A hole is predicted by a mixture: of the models, so that where they disagree the table is taken
-    as uncertain, and of a Gaussian of single rows, with weights by how well each did on gaps that
+    as uncertain, and of a Gaussian of single rows, with a weight by how well each did on gaps that
     it had not seen (stacking: Wolpert 1992; Breiman 1996).
 
     * models: at least one.
     * of_rows: the Gaussian of single rows, of residuals from the trend.
-    * weight [P]: of the models; that of the Gaussian of rows is the rest.
+    * weight: of the models, in [0, 1]; that of the Gaussian of rows is the rest.
     * coefficients [F + 1, P]: of the constant and the calendar's features, shared by all rows.
     * variance_scale [P]: what variances are multiplied by, so that 90 % intervals held nine of ten
       cells of gaps that the fit did not see.
@@ -56,7 +56,7 @@ class CoregionalisationPosterior:
     plan: CoregionalisationPlan
     models: tuple[LinearCoregionalisation, ...]
     of_rows: GaussianRows
-    weight: np.ndarray
+    weight: float
     coefficients: np.ndarray
     variance_scale: np.ndarray
     gap_error: float = np.nan
@@ -93,7 +93,7 @@ class CoregionalisationPosterior:
             for i, model in enumerate(self.models)
             for name, parameter in gpflow.utilities.parameter_dict(model).items()
         }
-        arrays |= {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
         arrays |= {f"of_rows.{name}": value for name, value in vars(self.of_rows).items()}
         write_archive(path, {"kind": "coregionalisation"}, arrays)
 
@@ -106,6 +106,8 @@ class CoregionalisationPosterior:
         header, arrays = read_archive(path)
         if header.get("kind") != "coregionalisation":
             raise ValueError(f"{path} is not of the model 'lmc'.")
+        if "of_rows.mean" not in arrays:
+            raise ValueError(f"{path} was written by an earlier version: fit the table again.")
         rows = GaussianRows(arrays["of_rows.mean"], arrays["of_rows.covariance"])
         weight, coefficients, scale = (arrays[name] for name in _ARRAYS)
         models: list[LinearCoregionalisation] = []
@@ -114,9 +116,9 @@ class CoregionalisationPosterior:
             values = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
             width = np.size(values[".kernels[0].lengthscales"])
             box = np.stack([np.zeros(width), np.ones(width)])
-            models.append(blank_model(box, np.zeros((2, len(weight))), plan, 0))
+            models.append(blank_model(box, np.zeros((2, coefficients.shape[1])), plan, 0))
             gpflow.utilities.multiple_assign(models[-1], values)
-        return cls(plan, tuple(models), rows, weight, coefficients, scale)
+        return cls(plan, tuple(models), rows, float(weight), coefficients, scale)
 
 
 def blank_model(
