@@ -13,6 +13,8 @@ from ..gaps import HiddenGaps
 __all__ = ["Trial", "calibrate", "stacked"]
 
 _INTERVAL = 1.6448536269514722
+_LEVEL = 0.9  # of the intervals
+_HIGHEST = 0.95  # quantile of the errors that is asked of few gaps
 _TRUST = 10.0  # gaps of a column from which its own calibration weighs as much as everybody's
 _SHARES = 101  # of the Gaussian of rows, that are tried
 _LEAST, _MOST = 0.25, 16.0  # of what variances are multiplied by
@@ -52,12 +54,24 @@ def calibrate(
         total += float(np.sum(np.square(missed[-1][trial.mask])))
         spread += float(np.sum(np.square(Z[trial.mask])))
 
+    level = _quantile_level(sum(trial.gaps.num_gaps for trial in trials))
+
     def scale(values: list[np.ndarray]) -> float:
-        return 2.0 * float(np.log(np.quantile(np.concatenate(values), 0.9) / _INTERVAL + 1e-12))
+        return 2.0 * float(np.log(np.quantile(np.concatenate(values), level) / _INTERVAL + 1e-12))
 
     found = np.exp(_by_column(trials, ratios, scale))
     error = float(np.sqrt(total / spread)) if spread > 0.0 else np.nan
     return weight, np.clip(found, _LEAST, _MOST), error
+
+
+def _quantile_level(num_gaps: int) -> float:
+    """Of the errors in hidden gaps, such that another gap's cells are held nine times out of ten.
+
+    The level of split conformal prediction (Vovk et al. 2005; Lei et al. 2018, section 2.2), with
+    gaps in the place of cells, because cells of a gap are wrong together. For fewer than nine gaps
+    that would be the whole line: it stops at a quantile that some cells still tell of.
+    """
+    return min(_LEVEL * (num_gaps + 1) / num_gaps, _HIGHEST)
 
 
 def _weight(trials: Sequence[Trial], truth: np.ndarray) -> float:

@@ -32,7 +32,7 @@ _RIDGE = 3.0  # pseudo-observations of zero for each calendar feature
 _LEAST_GAPS = 20  # with fewer to spare, calibration is on gaps in what the fit has seen
 _FITS_OF_SMALL = 3  # that are averaged
 _HIDDEN = 0.1  # share of the cells, from each of several fits
-_MASKS = 8  # different gaps that a fit, or a calibration, sees of a table
+_MASKS = 4  # different gaps that a fit, or a calibration, sees of a table
 
 
 @check_shapes("table.X: [T, N, D]", "Z: [T, N, P]", "times: [T, N]")

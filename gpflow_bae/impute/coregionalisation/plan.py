@@ -37,7 +37,7 @@ class CoregionalisationPlan:
     deviation: float = 0.0
     num_steps: int = 40
     cells_per_fit_block: int = 350
-    cells_in_fit: int = 10_000
+    cells_in_fit: int = 8_000
     cells_per_block: int = 900
     calibration: float = 0.06
     num_fits: int | None = None
