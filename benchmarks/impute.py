@@ -39,7 +39,7 @@ def define_flags() -> None:
     flags.DEFINE_string("data_dir", None, "Folder of EEG and Jura; they are left out if None.")
     flags.DEFINE_list("tables", None, "Those to run, by name; all if not given.")
     flags.DEFINE_integer("seed", 0, "Of the tables and fits.", lower_bound=0)
-    flags.DEFINE_integer("made_draws", 3, "Tables of each made kind.", lower_bound=1)
+    flags.DEFINE_integer("made_draws", 1, "Tables of each made kind.", lower_bound=1)
     flags.DEFINE_string("out_file", "docs/results/impute.json", "JSON to write, or add to.")
     flags.DEFINE_string("page", "docs/guides/filled_tables.md", "Page to write.")
     flags.DEFINE_string("one", None, "Run this table here, and print its record; for the command.")
