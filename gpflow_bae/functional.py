@@ -23,6 +23,7 @@ __all__ = [
     "functional_call",
     "functional_copy",
     "log_prior_density",
+    "prior_parents",
     "unconstrained_values",
     "unflatten",
 ]
@@ -108,6 +109,7 @@ def log_prior_density(
     :raises ValueError: if a parameter has no prior.
     """
     total: tf.Tensor | float = 0.0
+    place = {id(parameter): i for i, parameter in enumerate(parameters)}
     for parameter, value in zip(parameters, values, strict=True):
         value = tf.identity(value)  # as in constrain
         if parameter.prior is None:
@@ -116,23 +118,54 @@ def log_prior_density(
                 "no prior; set `parameter.prior` to a tfp distribution, or keep it fixed with "
                 "gpflow.set_trainable(parameter, False)."
             )
+        prior = parameter.prior
+        if hasattr(prior, "given"):  # a prior given another parameter
+            if chain_ndims:
+                raise ValueError(
+                    f"The prior of {parameter.name} depends on another parameter, which is not "
+                    "there for several chains at once; take a prior of fixed scale."
+                )
+            prior = _given(prior, place, parameters, values)
         transform = parameter.transform
         on_unconstrained = parameter.prior_on == gpflow.base.PriorOn.UNCONSTRAINED
         point = value if transform is None or on_unconstrained else transform.forward(value)
-        point = tf.cast(point, parameter.prior.dtype)  # a network may be in double precision
+        point = tf.cast(point, prior.dtype)  # a network may be in double precision
         identity = transform is None or isinstance(transform, tfp.bijectors.Identity)
-        if identity and _is_scalar_normal(parameter.prior):
-            log_prob = _scalar_normal_sum(parameter.prior, point, chain_ndims)
+        if identity and _is_scalar_normal(prior):
+            log_prob = _scalar_normal_sum(prior, point, chain_ndims)
             total += tf.cast(log_prob, gpflow.default_float())
             continue
         # tfd broadcasts a scalar prior over the parameter, and a joint one has summed already.
-        log_prob = parameter.prior.log_prob(point)
+        log_prob = prior.log_prob(point)
         log_prob = tf.reduce_sum(log_prob, list(range(chain_ndims, log_prob.shape.rank)))
         if transform is not None and not on_unconstrained:
             event_ndims = value.shape.rank - chain_ndims
             log_prob += transform.forward_log_det_jacobian(value, event_ndims=event_ndims)
         total += tf.cast(log_prob, gpflow.default_float())
     return tf.convert_to_tensor(total, dtype=gpflow.default_float())
+
+
+def prior_parents(parameters: Sequence[Parameter]) -> list[Parameter]:
+    """The parameters that priors of others depend on, such as variances of a network's layers.
+
+    Together with what depends on them they have no joint mode: a density of weights grows without
+    bound as their variance goes to zero with them.
+    """
+    parents = [getattr(p.prior, "parent", None) for p in parameters]
+    return list({id(p): p for p in parents if p is not None}.values())
+
+
+def _given(
+    prior: Any,
+    place: Mapping[int, int],
+    parameters: Sequence[Parameter],
+    values: Sequence[TensorType],
+) -> Any:
+    """A conditional prior at the value of its parent: among ``values``, or as it stands."""
+    i = place.get(id(prior.parent))
+    if i is None:
+        return prior.given(prior.parent)
+    return prior.given(*constrain([parameters[i]], [values[i]]))
 
 
 def _is_scalar_normal(prior: Any) -> bool:

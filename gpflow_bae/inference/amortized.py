@@ -19,12 +19,16 @@ from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
 from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
+from .coordinates import check_coordinates, prior_coordinates, target_in
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
 from .loops import repeat
+from .moves import build_moves
+from .moves.base import Moved
 
 __all__ = ["AmortizedSampling"]
 
+_MOVES = 0x30  # folded into the seed of a round
 _PRIOR_DRAWS = 0x9D  # seeds of the draws of a prior over codes, folded into those of a step
 
 
@@ -36,13 +40,23 @@ class AmortizedSampling(ChainSampling):
     def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
 
-        :raises ValueError: for an encoder, a loss or whitened codes that the settings do not allow.
+        :raises ValueError: for an encoder, a loss, moves, coordinates or whitened codes that do not
+            go together.
         """
         super().__init__(model, *arguments, **options)
+        self._moves = build_moves(self.settings.moves, model)
         check_encoder_loss(self.settings.encoder_loss, model.encoder)
         if model.whitened_codes and self.settings.codes != "carried":
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
         self.encoder_fit = EncoderFit(model.encoder, self.settings)
+        if self.settings.coordinates == "none":
+            return
+        if self.sampler.needs == "evaluate":
+            raise ValueError(
+                f'coordinates="prior" are for samplers of gradients, and {self.sampler.name} '
+                'accepts or rejects: set coordinates="none".'
+            )
+        check_coordinates(model, self.data, self.settings.batch_size, self.owned)
 
     def _check_sampler(self) -> None:
         super()._check_sampler()
@@ -52,6 +66,10 @@ class AmortizedSampling(ChainSampling):
                 f"{self.model.latent_prior_name} estimates its own with fresh draws: take a "
                 "stochastic-gradient sampler such as gpflow_bae.mcmc.sghmc."
             )
+
+    @property
+    def owned(self) -> tuple[str, ...]:
+        return tuple(path for move in self._moves for path in move.owned)
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At the model's present values; codes at ``latents``, or drawn by the encoder."""
@@ -108,6 +126,14 @@ class AmortizedSampling(ChainSampling):
             objective = batch.scale * self.model.log_likelihood(state, batch, seed)
             objective += self.model.log_prior(state)
         gradient = tape.gradient(objective, position)
+        if self._moves:
+            owned = self.owned
+            gradient = gradient._replace(
+                parameters=tuple(
+                    tf.zeros_like(g) if path in owned else g
+                    for path, g in zip(self.sampled.paths, gradient.parameters, strict=True)
+                )
+            )
         if self.settings.scale_codes:
             return gradient
         return gradient._replace(codes=gradient.codes / tf.cast(batch.scale, gradient.codes.dtype))
@@ -127,6 +153,9 @@ class AmortizedSampling(ChainSampling):
                 state = self._redraw_codes(chain, state, data.gather(indices), seeds[1])
             steps = settings.num_sampler_steps
             state = self._steps(state, data.gather(indices), seeds[2], first, adapt, steps)
+        if self._moves:
+            chain = self._moved(Chain(self._scatter(store, state, indices), chain.encoder), seed)
+            store, state = chain.sampler, self._gather(chain.sampler, indices)
         batch = data.gather(indices)
         prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
         position = state.position
@@ -143,6 +172,20 @@ class AmortizedSampling(ChainSampling):
             loss,
         )
         return Chain(self._scatter(store, state, indices), encoder), statistics
+
+    def _moved(self, chain: Chain, seed: tf.Tensor) -> Chain:
+        """All moves, one after the other. Momenta stay: they are independent of positions."""
+        state = chain.sampler
+        position = state.position
+        moved = Moved(position.parameters, position.codes, chain.encoder.weights)
+        seeds = tf.random.split(
+            tf.random.fold_in(seed, _MOVES, alg="philox"), len(self._moves), alg="philox"
+        )
+        for move, own_seed in zip(self._moves, tf.unstack(seeds), strict=True):
+            moved = move(moved, self.data.X, own_seed)
+        position = Point(moved.parameters, tf.ensure_shape(moved.codes, state.position.codes.shape))
+        encoder = chain.encoder._replace(weights=moved.encoder)
+        return Chain(state._replace(position=position), encoder)
 
     def _redraw_codes(self, chain: Chain, state: State, batch: Batch, seed: tf.Tensor) -> State:
         """Codes at draws of the encoder, at rest; what else the sampler knows of them stays."""
@@ -166,12 +209,20 @@ class AmortizedSampling(ChainSampling):
     ) -> State:
         """Steps of the sampler on one batch."""
         target = self.target(batch)
+        coordinates = None
+        if self.settings.coordinates == "prior":
+            coordinates = prior_coordinates(self.model, state.position.parameters, batch.X)
+            target = target_in(coordinates, target)
+            state = state._replace(position=coordinates.from_natural(state.position))
 
         def body(i: tf.Tensor, state: State) -> State:
             step_seed = tf.random.fold_in(seed, i, alg="philox")
             return self.sampler.step(state, target, step_seed, Step(first + i, adapt))
 
-        return repeat(num_steps, body, state)
+        state = repeat(num_steps, body, state)
+        if coordinates is None:
+            return state
+        return state._replace(position=coordinates.to_natural(state.position))
 
     def _on_fresh_batches(
         self, state: State, seeds: list[tf.Tensor], first: tf.Tensor, adapt: tf.Tensor

@@ -146,21 +146,27 @@ class ChainSampling(Algorithm):
             ]
         )
 
+    @property
+    def owned(self) -> tuple[str, ...]:
+        """Paths of parameters that the sampler does not move: something else does."""
+        return ()
+
     def _sampler_state(self, position: Point) -> State:
-        """The sampler at a position, with point estimates at temperature 0."""
+        """The sampler at a position, with what it shall not sample at temperature 0."""
         state = self.sampler.init(position, self._target_at_start())
-        cold = self.settings.point_estimates
-        if not cold:
+        cold, owned = self.settings.point_estimates, self.owned
+        if not cold and not owned:
             return state
         temperature = state.shared.get("temperature")
         if not isinstance(temperature, Point):
+            who = "point_estimates" if cold else f"moves={self.settings.moves!r}"
             raise ValueError(
-                f"point_estimates need a sampler with a temperature for each parameter, and "
+                f"{who} need a sampler with a temperature for each parameter, and "
                 f"{self.sampler.name} has none; use sghmc, adaptive_sghmc, sgld or "
                 "preconditioned_sgld with a number as its temperature."
             )
         of_parameters = tuple(
-            tf.zeros_like(t) if path.startswith(cold) else t
+            tf.zeros_like(t) if path.startswith(cold) or path in owned else t
             for path, t in zip(self.sampled.paths, temperature.parameters, strict=True)
         )
         temperature = temperature._replace(parameters=of_parameters)
@@ -304,9 +310,10 @@ class ChainSampling(Algorithm):
         phase = "burn-in" if number <= self.settings.burnin_rounds else "sampling"
         numbers = {"log_likelihood": f"{likelihood:.4g}"}
         blocks = trace["kinetic_temperature"][-1].mean(0)[: len(self.sampled.paths)]
-        if blocks.size:
-            sizes = [np.prod(p.unconstrained_variable.shape) for p in self.sampled.parameters]
-            numbers["temperature"] = f"{np.average(blocks, weights=sizes):.3g}"
+        sizes = [np.prod(p.unconstrained_variable.shape) for p in self.sampled.parameters]
+        if blocks.any():
+            weights = np.where(blocks > 0.0, sizes, 0.0)  # those at rest have no temperature
+            numbers["temperature"] = f"{np.average(blocks, weights=weights):.3g}"
         return phase, numbers
 
     def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor | None:

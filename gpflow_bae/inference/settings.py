@@ -99,6 +99,12 @@ class AmortizedSettings:
     """SG-MCMC steps on one minibatch; None for a whole round on it, as published. The noise of a
     gradient that stays the same for many steps heats the chain many times as much as that of fresh
     minibatches (by the sum of its autocorrelation), so 1 samples best; it needs carried codes."""
+    coordinates: Literal["none", "prior"] = "none"
+    """What the sampler's steps are made in: the model's own values, or values whitened by their
+    priors, see :mod:`gpflow_bae.inference.coordinates`. For plain samplers such as
+    :mod:`~gpflow_bae.mcmc.sghmc`; the adaptive ones learn scales of their own."""
+    moves: tuple[str, ...] = ()
+    """Beside the steps, after each round: names among :data:`gpflow_bae.inference.moves.MOVES`."""
     encoder_loss: Literal["energy", "nll", "mse"] = "energy"
     encoder_learning_rate: float = 1e-3
     encoder_batch_size: int | None = None
@@ -132,6 +138,12 @@ class AmortizedSettings:
                     "steps_per_batch must be a positive divisor of num_sampler_steps = "
                     f"{self.num_sampler_steps}, got {self.steps_per_batch}."
                 )
+        if self.coordinates not in ("none", "prior"):
+            raise ValueError(f'coordinates must be "none" or "prior", got {self.coordinates!r}.')
+        if self.moves and self.codes != "carried":
+            raise ValueError(
+                f'moves need codes="carried", a state of the chain to move; got {self.codes!r}.'
+            )
         if self.codes not in ("encoder", "carried"):
             raise ValueError(f'codes must be "encoder" or "carried", got {self.codes!r}.')
 

@@ -19,8 +19,9 @@ _SHOWN = 4
 def block_temperatures(posterior: Posterior) -> dict[str, np.ndarray]:
     """Kinetic temperatures [C, rounds] after burn-in of the blocks that are sampled, by path.
 
-    Left out are parameters at temperature 0 (point estimates), and codes that each round redraws
-    from the encoder, whose momenta start at rest every time.
+    Left out are parameters at temperature 0 (point estimates), those that stay at rest because a
+    move draws them instead, and codes that each round redraws from the encoder, whose momenta start
+    at rest every time.
 
     :return: empty without a trace, and for a run of fewer than sixteen rounds after burn-in, which
         says too little.
@@ -30,7 +31,11 @@ def block_temperatures(posterior: Posterior) -> dict[str, np.ndarray]:
         return {}
     left_out = tuple(settings.get("point_estimates") or ())
     left_out += ("codes",) if settings.get("codes") == "encoder" else ()
-    return {name: rounds for name, rounds in found.items() if not name.startswith(left_out)}
+    return {
+        name: rounds
+        for name, rounds in found.items()
+        if rounds.any() and not name.startswith(left_out)
+    }
 
 
 def blocks_off_temperature(posterior: Posterior) -> dict[str, float]:

@@ -42,7 +42,10 @@ class VariationalFit(Optimisation):
         """
         self.model, self.data, self.settings = model, data, settings
         self._natural = self._natural_gradients()
-        trained = list(model.trainable_variables)
+        # What has no joint mode with its children stays where it is.
+        parents = functional.prior_parents(model.prior_parameters)
+        fixed = {id(p.unconstrained_variable) for p in parents}
+        trained = [v for v in model.trainable_variables if id(v) not in fixed]
         natural = {id(p.unconstrained_variable) for pair in self._natural_pairs for p in pair}
         rows = self._row_optimizer(trained)
         apart = natural | {id(v) for v in rows.variables}

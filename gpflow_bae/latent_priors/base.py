@@ -144,6 +144,14 @@ class GaussianLatentPrior(LatentProcess):
         quadratic = self.precision_diagonal(X, tf.shape(mean)) * variance
         return self.log_prob(X, mean) - 0.5 * tf.reduce_sum(quadratic, axis=[-2, -1])
 
+    def code_covariance(self, X: TensorType) -> tf.Tensor | None:
+        """Prior covariance of the codes of each task: [batch..., C, N, N], noise included.
+
+        C is 1 where channels share a kernel. None for a prior whose codes are independent, or that
+        has none without more that is sampled.
+        """
+        return None
+
     def precision_diagonal(self, X: TensorType | None, shape: TensorType) -> tf.Tensor:
         """Diagonal of the precision of the codes; broadcasts to ``shape = [batch..., N, L]``.
 

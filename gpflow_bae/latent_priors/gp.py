@@ -27,8 +27,7 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
 
     def _factor(self, X: TensorType, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Code covariance [..., C, N, N], and chol of it plus pseudo-noise [..., L, N, N]."""
-        covariance = self._covariance(X)
-        code = tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self._noise())
+        code = self.code_covariance(X)
         total = code + tf.linalg.diag(channels_first(variance))
         return code, cholesky(total, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
 
@@ -55,18 +54,20 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
     def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
         """Log density of the codes; one factorisation where channels and tasks share inputs."""
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
-        covariance = self._covariance(X)
-        total = tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self._noise())
-        L = cholesky(total, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
+        covariance = self.code_covariance(X)
+        L = cholesky(covariance, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
         if self.shares_kernel:
             return self._evidence(L, tf.linalg.triangular_solve(L, latents[..., None, :, :]))
         target = channels_first(latents)[..., None]
         return self._evidence(L, tf.linalg.triangular_solve(L, target))
 
-    def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
+    def code_covariance(self, X: TensorType) -> tf.Tensor:
         covariance = self._covariance(X)
-        total = tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self._noise())
-        L = cholesky(total, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
+        return tf.linalg.set_diag(covariance, tf.linalg.diag_part(covariance) + self._noise())
+
+    def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
+        covariance = self.code_covariance(X)
+        L = cholesky(covariance, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
         inverse = tf.linalg.triangular_solve(L, tf.eye(tf.shape(L)[-1], dtype=L.dtype))
         return channels_first(tf.reduce_sum(tf.square(inverse), axis=-2))
 

@@ -116,6 +116,13 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
         noise = self._residual_noise(left)
         return self._regress(features, noise, channels_first(latents)).log_marginal
 
+    def code_covariance(self, X: TensorType) -> tf.Tensor | None:
+        if self.whitened_inducing is not None:
+            return None
+        features, left = self._features(X)
+        covariance = tf.linalg.matmul(features, features, transpose_a=True)
+        return covariance + tf.linalg.diag(self._residual_noise(left))
+
     def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
         features, left = self._features(X)
         noise = self._residual_noise(left)

@@ -68,6 +68,7 @@ def _decay(value: float) -> bool:
 _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "step_size": (_positive, "must be positive and finite, got {}."),
     "noise_scale": (_positive, "must be positive and finite, got {}."),
+    "width": (_positive, "must be positive and finite, got {}."),
     "learning_rate": (_not_negative, "must be finite and not negative, got {}."),
     "inverse_temperature": (_not_negative, "must be finite and not negative, got {}."),
     "jitter": (_not_negative, "must be finite and not negative, got {}."),

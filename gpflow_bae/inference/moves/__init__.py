@@ -1,0 +1,36 @@
+"""Moves of a chain beside the steps of its sampler, each of which leaves the posterior as it is.
+
+Gradients take a chain where the density goes up. They do not take it along exact symmetries, which
+cost nothing, nor do they suit a handful of scalars whose scales nobody knows. After each round a
+move draws some coordinates anew from their conditional distribution given the others, so that the
+chain's stationary distribution stays the posterior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...models import BayesianAutoencoder
+from .base import Move
+from .code_scale import CodeScale
+from .layer_variances import LayerVariances
+from .prior_parameters import PriorParameters
+
+__all__ = ["MOVES", "CodeScale", "LayerVariances", "Move", "PriorParameters", "build_moves"]
+
+#: By the name that settings have.
+MOVES: dict[str, type[Move]] = {
+    "layer_variances": LayerVariances,
+    "code_scale": CodeScale,
+    "prior_parameters": PriorParameters,
+}
+
+
+def build_moves(names: Sequence[str], model: BayesianAutoencoder) -> tuple[Move, ...]:
+    """The moves of a run, in their order.
+
+    :raises ValueError: for a name that there is not, or a move that the model does not allow.
+    """
+    if unknown := [name for name in names if name not in MOVES]:
+        raise ValueError(f"moves holds {unknown[0]!r}; expected names among {tuple(MOVES)}.")
+    return tuple(MOVES[name](model) for name in names)

@@ -1,0 +1,102 @@
+"""Coordinates in which the prior is a standard normal, against dense algebra."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae import decoders, inference, latent_priors, mcmc
+from gpflow_bae.data import prepare_data
+from gpflow_bae.inference.amortized import AmortizedSampling
+from gpflow_bae.inference.chain_sampling import Point
+from gpflow_bae.inference.coordinates import prior_coordinates, target_in
+from gpflow_bae.mcmc import Target
+from tests.inference.amortized_models import L, P, network, random_data, sgp_bae
+
+X = np.random.default_rng(0).uniform(-2.0, 2.0, (3, 5, 1))
+
+
+@pytest.mark.parametrize("num_kernels", [1, L])
+@pytest.mark.parametrize("kind", ["exact", "sparse"])
+def test_codes_are_white_under_their_prior(kind: str, num_kernels: int) -> None:
+    """log N(F u; 0, F F^T) = log N(u; 0, I) - log |F|: so the gradient by u is -u, exactly. The
+    jitter of 1e-6 in the covariance is all that rounding has to do with.
+    """
+    kernels = [gpflow.kernels.Matern32(lengthscales=1.0 + i) for i in range(num_kernels)]
+    model = sgp_bae()
+    if kind == "exact":
+        model.latent_prior = latent_priors.GP(kernels, L, 0.05)
+    else:
+        model.latent_prior = latent_priors.SparseGP(
+            kernels, model.latent_prior.inducing_variable, L, 0.05
+        )
+    coordinates = prior_coordinates(model, model.sampled.values(), tf.constant(X))
+    u = tf.constant(np.random.default_rng(1).standard_normal((3, 5, L)))
+    point = Point(tuple(tf.zeros_like(v) for v in model.sampled.values()), u)
+    natural = coordinates.to_natural(point)
+    with tf.GradientTape() as tape:
+        tape.watch(natural.codes)
+        density = tf.reduce_sum(model.latent_prior.log_prob(X, natural.codes))
+    slope = Point(point.parameters, tape.gradient(density, natural.codes))
+    np.testing.assert_allclose(coordinates.gradient(slope).codes, -u, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(coordinates.from_natural(natural).codes, u, rtol=1e-8, atol=1e-9)
+
+
+def test_weights_are_in_units_of_their_prior_at_the_values_that_are_given() -> None:
+    model = sgp_bae()
+    model.decoder = decoders.HierarchicalDecoder(network(L, P))
+    sampled = model.sampled
+    values = list(sampled.values())
+    place = sampled.paths.index(".decoder.layer_variances[2]")
+    values[place] = sampled.parameters[place].transform.inverse(tf.constant(0.36, tf.float64))
+    coordinates = prior_coordinates(model, values, None)
+    scales = dict(zip(sampled.paths, coordinates.scales, strict=True))
+    np.testing.assert_allclose(scales[".decoder.weights[2]"], 0.6 / np.sqrt(4), rtol=1e-6)
+    np.testing.assert_allclose(scales[".decoder.weights[1]"], 1.0, rtol=1e-6)
+    assert float(scales[".latent_prior.kernels[0].variance"]) == 1.0
+
+
+def test_a_sampler_sees_the_gradient_of_its_own_coordinates() -> None:
+    """By the chain rule, which automatic differentiation knows."""
+    model = sgp_bae()
+    values = model.sampled.values()
+    coordinates = prior_coordinates(model, values, tf.constant(X))
+    rng = np.random.default_rng(2)
+    u = Point(
+        tuple(tf.constant(rng.standard_normal(v.shape), v.dtype) for v in values),
+        tf.constant(rng.standard_normal((3, 5, L))),
+    )
+
+    def density(point: Point) -> tf.Tensor:
+        leaves = tf.nest.flatten(point)
+        return tf.add_n([tf.reduce_sum(tf.cast(tf.sin(v), tf.float64)) for v in leaves])
+
+    def slope(point: Point, seed: object) -> Point:
+        return tf.nest.map_structure(tf.cos, point)
+
+    found = target_in(coordinates, Target(slope)).gradient(u, None)
+    with tf.GradientTape() as tape:
+        tape.watch(u)
+        value = density(coordinates.to_natural(u))
+    expected = tape.gradient(value, u)
+    for a, b in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_coordinates_that_steps_would_change_are_refused() -> None:
+    model = sgp_bae()
+    data = prepare_data(model, random_data(3, 5), None)
+
+    def build(sampler: mcmc.SamplingAlgorithm, **changes: object) -> AmortizedSampling:
+        settings = inference.AmortizedSettings(coordinates="prior", **changes)  # type: ignore[arg-type]
+        return AmortizedSampling(model, data, settings, sampler)
+
+    with pytest.raises(ValueError, match=r"depend on \.latent_prior\.kernels"):
+        build(mcmc.sghmc.build())
+    build(mcmc.sghmc.build(), moves=("prior_parameters",))
+    with pytest.raises(ValueError, match="accepts or rejects"):
+        build(mcmc.random_walk.build(0.1), moves=("prior_parameters",))
+    with pytest.raises(ValueError, match="coordinates must be"):
+        inference.AmortizedSettings(coordinates="posterior")  # type: ignore[arg-type]

@@ -1,0 +1,221 @@
+"""Moves leave the joint density invariant, and the function that data see as it is.
+
+Draws of the joint prior, moved once, are draws of the joint prior: each statistic of moved draws
+has the distribution that it has over draws left alone (a two-sample Kolmogorov-Smirnov test; the
+statistics are chosen so that a forgotten Jacobian, or a prior left out, shifts one of them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow_probability as tfp
+from scipy import stats
+
+from gpflow_bae import decoders, inference, mcmc, models
+from gpflow_bae.inference.moves import MOVES, build_moves
+from gpflow_bae.inference.moves.base import Moved
+from tests.inference.amortized_models import L, P, network, random_data, sgp_bae, whitened
+
+DRAWS = 800
+X = np.random.default_rng(0).uniform(-2.0, 2.0, (2, 6, 1))
+LIMIT = 1e-3  # of p-values; seeds are fixed
+
+
+def model_with(decoder: decoders.KerasDecoder) -> models.SGPBAE:
+    model = sgp_bae()
+    return models.SGPBAE(
+        gpflow.kernels.SquaredExponential(),
+        model.latent_prior.inducing_variable,
+        decoder,
+        model.encoder,
+        model.likelihood,
+        L,
+        code_noise_variance=0.1,
+    )
+
+
+def plain() -> models.SGPBAE:
+    return model_with(decoders.KerasDecoder(network(L, P), decoders.fan_in_prior(1.0)))
+
+
+def hierarchical() -> models.SGPBAE:
+    # Variances with enough moments for means to say something.
+    return model_with(decoders.HierarchicalDecoder(network(L, P), 5.0, 4.0))
+
+
+def prior_draws(model: models.SGPBAE) -> Moved:
+    """[DRAWS, ...] of parameters, codes given them, and the encoder's weights as they are."""
+    values: list[tf.Tensor] = []
+    parameters = model.sampled.parameters
+    # The standard normal of a weight whose variance is another parameter is scaled afterwards.
+    one = tfp.distributions.Normal(np.float32(0.0), np.float32(1.0))
+    for number, parameter in enumerate(parameters):
+        like, prior = parameter.unconstrained_variable, parameter.prior
+        prior = one if hasattr(prior, "given") else prior
+        missing = len(parameter.shape) - len(prior.batch_shape) - len(prior.event_shape)
+        shape = [DRAWS, *parameter.shape[:missing]]
+        drawn = prior.sample(shape, seed=tf.constant([3, number]))
+        drawn = tf.cast(drawn, like.dtype)
+        inverse = parameter.transform.inverse if parameter.transform is not None else tf.identity
+        values.append(inverse(drawn))
+    for number, parameter in enumerate(parameters):
+        if hasattr(parameter.prior, "given"):
+            parent = next(i for i, p in enumerate(parameters) if p is parameter.prior.parent)
+            variance = parameters[parent].transform.forward(values[parent])
+            scale = parameter.prior.base_scale * np.sqrt(variance)
+            values[number] *= scale.reshape(-1, *[1] * len(parameter.shape)).astype(np.float32)
+
+    def codes(parameters):  # type: ignore[no-untyped-def]
+        *own, number = parameters
+        prior = model.bind(own).latent_prior
+        factor = tf.linalg.cholesky(prior.code_covariance(X)[:, 0])
+        seed = tf.random.fold_in(tf.constant([9, 1]), number, alg="philox")
+        noise = mcmc.noise.standard_noise([len(X), X.shape[1], L], seed, tf.float64)
+        return tf.linalg.matmul(factor, noise)
+
+    numbers = tf.range(DRAWS)
+    latents = tf.function(
+        lambda: tf.map_fn(codes, (*values, numbers), fn_output_signature=tf.float64)
+    )()
+    encoder = tuple(tf.stack([v] * DRAWS) for v in model.amortized.values())
+    return Moved(tuple(values), latents, encoder)
+
+
+def moved(model: models.SGPBAE, name: str, before: Moved) -> Moved:
+    (move,) = build_moves([name], model)
+
+    def one(state):  # type: ignore[no-untyped-def]
+        inner, number = state
+        seed = tf.random.fold_in(tf.constant([4, 2]), number, alg="philox")
+        return move(inner, tf.constant(X), seed)
+
+    signature = tf.nest.map_structure(lambda v: tf.TensorSpec(v.shape[1:], v.dtype), before)
+    return tf.function(
+        lambda: tf.map_fn(one, (before, tf.range(DRAWS)), fn_output_signature=signature)
+    )()
+
+
+def statistics_of(model: models.SGPBAE, state: Moved) -> dict[str, np.ndarray]:
+    """Of each draw: logarithms of what has a scale, and the log density of the codes."""
+    found = {}
+    for path, parameter, value in zip(
+        model.sampled.paths, model.sampled.parameters, state.parameters, strict=True
+    ):
+        squares = tf.square(tf.reshape(tf.cast(value, tf.float64), [DRAWS, -1]))
+        positive = parameter.transform is not None and len(parameter.shape) == 0
+        forward = parameter.transform.forward if positive else None
+        found[path] = np.log(forward(value) if forward else tf.reduce_sum(squares, 1))
+    found["codes"] = np.log(tf.reduce_sum(tf.square(state.codes), [1, 2, 3]))
+
+    def density(draw):  # type: ignore[no-untyped-def]
+        *own, codes = draw
+        return tf.reduce_sum(model.bind(own).latent_prior.log_prob(X, codes))
+
+    inputs = (*state.parameters, state.codes)
+    compiled = tf.function(lambda: tf.map_fn(density, inputs, fn_output_signature=tf.float64))
+    found["density of codes"] = compiled().numpy()
+    return found
+
+
+def functions(model: models.SGPBAE, state: Moved) -> np.ndarray:
+    """What the likelihood sees of the first draws."""
+    return np.stack(
+        [
+            model.bind([v[i] for v in state.parameters]).decoder(state.codes[i]).numpy()
+            for i in range(5)
+        ]
+    )
+
+
+CASES = [
+    ("layer_variances", hierarchical),
+    ("code_scale", plain),
+    ("code_scale", hierarchical),
+    ("prior_parameters", plain),
+]
+
+
+@pytest.mark.parametrize("name, build", CASES)
+def test_draws_of_the_joint_prior_stay_that(name: str, build: Callable[[], models.SGPBAE]) -> None:
+    model = build()
+    before = prior_draws(model)
+    after = moved(model, name, before)
+    old, new = statistics_of(model, before), statistics_of(model, after)
+    half = DRAWS // 2
+    changed = [key for key in old if not np.allclose(old[key], new[key])]
+    assert changed
+    for key in changed:  # the halves are independent of each other
+        assert stats.ks_2samp(old[key][:half], new[key][half:]).pvalue > LIMIT, key
+    np.testing.assert_allclose(functions(model, after), functions(model, before), rtol=2e-4)
+
+
+def test_an_encoder_goes_along_with_the_scale_of_its_codes() -> None:
+    """Its draws are those of before, times the factor of the codes."""
+    model = plain()
+    (move,) = build_moves(["code_scale"], model)
+    codes = tf.constant(np.random.default_rng(1).standard_normal((2, 6, L)))
+    state = Moved(model.sampled.values(), codes, model.amortized.values())
+    after = move(state, tf.constant(X), tf.constant([1, 5]))
+    factor = (after.codes / codes).numpy()
+    assert abs(np.log(factor[0, 0, 0])) > 0.01
+    np.testing.assert_allclose(factor, factor[0, 0, 0], rtol=1e-12)
+    Y, seed = np.ones((4, P), np.float32), tf.constant([0, 1])
+    draws = [
+        model.bind(state.parameters, weights).encoder.sample(Y, seed).numpy()
+        for weights in (state.encoder, after.encoder)
+    ]
+    np.testing.assert_allclose(draws[1], factor[0, 0, 0] * draws[0], rtol=1e-5)
+
+
+def test_a_chain_with_moves_and_coordinates_samples_what_a_chain_without_does() -> None:
+    """The decoder's function of fixed codes, its scale, and the kernel's parameters: means over two
+    runs of the same posterior agree within five standard errors of a mean of batches.
+    """
+    data = random_data(3, 5)
+    found = []
+    for changes in (
+        {},
+        {"coordinates": "prior", "moves": ("layer_variances", "code_scale", "prior_parameters")},
+    ):
+        settings = inference.AmortizedSettings(
+            num_sampler_steps=20,
+            num_encoder_steps=1,
+            burnin=2000,
+            num_samples=800,
+            thinning=20,
+            **changes,
+        )
+        posterior = inference.sample_amortized(
+            hierarchical(),
+            data,
+            settings,
+            sampler=mcmc.sghmc.build(step_size=0.1, momentum_decay=0.1, integrator="baoab"),
+            warm_start=None,
+            progress=False,
+        )
+        bank = posterior.bank
+        kernel = bank.parameters[".latent_prior.kernels[0].variance"][0]
+        likelihood = bank.trace["log_likelihood"][0, -800:]
+        prior = bank.trace["log_prior"][0, -800:]
+        found.append([kernel, likelihood, prior])
+    for first, second in zip(*found, strict=True):
+        parts = [np.array([p.mean() for p in np.array_split(v, 20)]) for v in (first, second)]
+        error = np.hypot(*(p.std(ddof=1) / np.sqrt(20) for p in parts))
+        assert abs(parts[0].mean() - parts[1].mean()) < 5.0 * error
+
+
+def test_moves_that_a_model_does_not_allow_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected names among"):
+        build_moves(["jump"], plain())
+    with pytest.raises(ValueError, match="not a HierarchicalDecoder"):
+        build_moves(["layer_variances"], plain())
+    for name in ("code_scale", "prior_parameters"):
+        with pytest.raises(ValueError, match=name):
+            build_moves([name], whitened())
+    with pytest.raises(ValueError, match='moves need codes="carried"'):
+        inference.AmortizedSettings(moves=tuple(MOVES), codes="encoder")
