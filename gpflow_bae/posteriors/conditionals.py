@@ -138,10 +138,16 @@ def log_density_of(
     if add_code_noise:
         variance += bound.latent_prior.code_noise
     draws = gaussian_draws(mean, variance, num_codes, False, seed)
-    if of_cells:
-        found = bound.log_prob_of_cells(X, draws, Y)
-    else:
-        found = bound.log_prob_of_draws(X, draws, Y, mask)
+
+    def of_draw(codes: tf.Tensor) -> tf.Tensor:
+        if of_cells:
+            return bound.log_prob_of_cells(X, codes[None], Y)[0]
+        return bound.log_prob_of_draws(X, codes[None], Y, mask)[0]
+
+    # One after another: what a decoder holds of all draws at once may be more than memory.
+    found = tf.map_fn(
+        of_draw, draws, fn_output_signature=gpflow.default_float(), parallel_iterations=1
+    )
     return tf.reduce_logsumexp(found, 0) - np.log(num_codes)
 
 
