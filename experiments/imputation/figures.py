@@ -36,7 +36,9 @@ def draw_initialisations(runs: Sequence[Mapping[str, Any]]) -> Figure:
         shown = [
             run
             for run in runs
-            if run["model"] == f"{table}/sgp_vae" and "objective" in run.get("curves", {})
+            # Rows of before the median was scored have errors of another name on logarithms.
+            if run["model"] == f"{table}/sgp_vae"
+            and {"objective", metric} <= set(run.get("curves", {}))
         ]
         for i, run in enumerate(shown):
             objective, score = (np.array(run["curves"][name]) for name in ("objective", metric))
