@@ -36,9 +36,7 @@ def draw_initialisations(runs: Sequence[Mapping[str, Any]]) -> Figure:
         shown = [
             run
             for run in runs
-            # Rows of before the median was scored have errors of another name on logarithms.
-            if run["model"] == f"{table}/sgp_vae"
-            and {"objective", metric} <= set(run.get("curves", {}))
+            if run["model"] == f"{table}/sgp_vae" and "objective" in run.get("curves", {})
         ]
         for i, run in enumerate(shown):
             objective, score = (np.array(run["curves"][name]) for name in ("objective", metric))
