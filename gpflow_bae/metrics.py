@@ -1,10 +1,10 @@
 """Scores of predictions, in NumPy.
 
-``rmse``, ``mae``, ``smse``, ``nll`` and the two coverages treat the last axis as columns (outputs)
-and every other axis as points: they score each column over its points, then average over columns,
-as the experiments of Ashman et al. (2020) report them. Entries where the truth is NaN are missing
-and are skipped; a column of which every entry is missing is an error. ``rmse`` and ``mae`` are in
-the unit of the truth, ``nll`` is in nats per observed entry, the others have no unit.
+``rmse``, ``mae``, ``smse``, the two ``nll`` and the three coverages treat the last axis as columns
+(outputs) and every other axis as points: they score each column over its points, then average over
+columns, as the experiments of Ashman et al. (2020) report them. Entries where the truth is NaN are
+missing and are skipped; a column of which every entry is missing is an error. ``rmse`` and ``mae``
+are in the unit of the truth, ``nll`` is in nats per observed entry, the others have no unit.
 
 Trajectories are scored up to an affine map, as latent coordinates have no scale or axes of their
 own: see :func:`aligned_trajectory_rmse`.
@@ -20,10 +20,12 @@ __all__ = [
     "Affine",
     "aligned_trajectory_rmse",
     "coverage",
+    "coverage_from_intervals",
     "coverage_from_samples",
     "fit_affine",
     "mae",
     "nll",
+    "nll_from_log_density",
     "rmse",
     "smse",
 ]
@@ -93,6 +95,20 @@ def nll(truth: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> float:
     return float(np.mean(np.nanmean(entries, axis=0)))
 
 
+@check_shapes("truth: [points..., P]", "log_density: [points..., P]", "return: []")
+def nll_from_log_density(truth: np.ndarray, log_density: np.ndarray) -> float:
+    """Negative log density of any prediction, per observed entry, averaged over columns.
+
+    :func:`nll` is that of a Gaussian one.
+
+    :param truth: Observations; NaN = missing.
+    :param log_density: Of each observed entry under its prediction, in nats; finite there.
+    :raises ValueError: If a column has no observed entry, or a log density is not finite.
+    """
+    entries = _predicted("log_density", log_density, _columns(truth))
+    return -float(np.mean(np.nanmean(entries, axis=0)))
+
+
 @check_shapes(
     "truth: [points..., P]", "mean: [points..., P]", "variance: [points..., P]", "return: []"
 )
@@ -114,6 +130,22 @@ def coverage(
         _predicted_variance(variance, truth)
     )
     return _share(np.abs(truth - mean) <= half_width, truth)
+
+
+@check_shapes(
+    "truth: [points..., P]", "lower: [points..., P]", "upper: [points..., P]", "return: []"
+)
+def coverage_from_intervals(truth: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> float:
+    """Fraction of the truth inside intervals, their ends included.
+
+    :param truth: Observations; NaN = missing.
+    :param lower, upper: Ends of each entry's interval, such as two quantiles of its prediction;
+        finite wherever the truth is observed.
+    :raises ValueError: If a column has no observed entry, or an end is not finite.
+    """
+    truth = _columns(truth)
+    lower, upper = (_predicted(n, v, truth) for n, v in (("lower", lower), ("upper", upper)))
+    return _share((lower <= truth) & (truth <= upper), truth)
 
 
 @check_shapes("truth: [points..., P]", "samples: [S, points..., P]", "return: []")

@@ -38,6 +38,24 @@ def test_nll_is_scipys() -> None:
     assert metrics.nll(TRUTH, PREDICTION, variance) == pytest.approx(expected, rel=1e-14)
 
 
+def test_nll_of_a_gaussians_log_density_is_nll() -> None:
+    """And NaN is left out, of the truth and of what is said there."""
+    variance = np.array([[0.5, 2.0], [1.5, NAN], [3.0, 10.0]])
+    entries = stats.norm.logpdf(TRUTH, PREDICTION, np.sqrt(variance))
+    expected = metrics.nll(TRUTH, PREDICTION, variance)
+    assert metrics.nll_from_log_density(TRUTH, entries) == pytest.approx(expected, rel=1e-14)
+
+
+def test_coverage_from_intervals_counts_both_ends() -> None:
+    truth = np.array([[1.0], [2.0], [3.0], [4.0], [NAN]])
+    lower, upper = np.full((5, 1), 2.0), np.full((5, 1), 3.5)
+    assert metrics.coverage_from_intervals(truth, lower, upper) == 0.5
+    quantiles = (stats.norm.ppf(q) * np.ones((5, 1)) for q in (0.05, 0.95))
+    assert metrics.coverage_from_intervals(truth, *quantiles) == metrics.coverage(
+        truth, np.zeros((5, 1)), np.ones((5, 1))
+    )
+
+
 def test_nll_of_the_true_density_is_its_entropy() -> None:
     truth = np.random.default_rng(1).normal(2.0, 3.0, size=(20_000, 1))
     nll = metrics.nll(truth, np.full_like(truth, 2.0), np.full_like(truth, 9.0))
@@ -80,7 +98,9 @@ def test_coverage_interval_is_central() -> None:
         metrics.mae,
         metrics.smse,
         lambda truth, mean: metrics.nll(truth, mean, np.ones_like(mean)),
+        metrics.nll_from_log_density,
         lambda truth, mean: metrics.coverage(truth, mean, np.ones_like(mean)),
+        lambda truth, mean: metrics.coverage_from_intervals(truth, mean - 1.0, mean + 1.0),
         lambda truth, mean: metrics.coverage_from_samples(truth, np.stack([mean, mean + 1.0])),
     ],
 )

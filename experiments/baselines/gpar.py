@@ -8,17 +8,18 @@ so are those before it; hence outputs come in the order of how often they are mi
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
 from gpflow_bae.data import MultiOutputTable, Standardiser
+from gpflow_bae.impute import scores
 from gpflow_bae.impute.baselines import gp_fitting
 from gpflow_bae.impute.user_table import input_scaling
 
-__all__ = ["SETTINGS", "fit_predict"]
+__all__ = ["SETTINGS", "fit_predict", "predict"]
 
 #: For the data sets of the paper. Small EEG: of both kernels, with and without the linear part,
 #: the one with the highest marginal likelihood of the training cells (1011 nats; the others 977,
@@ -40,6 +41,15 @@ _START_INPUTS, _START_OUTPUTS, _START_LINEAR = 0.3, 2.0, 0.1
 
 @check_shapes("table.Y: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
 def fit_predict(
+    table: MultiOutputTable, seed: int = 0, **how: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances of :func:`predict`, whose arguments it takes."""
+    prediction = predict(table, seed, **how)
+    return prediction.mean, prediction.variance
+
+
+@check_shapes("table.Y: [T, N, P]")
+def predict(
     table: MultiOutputTable,
     seed: int = 0,
     *,
@@ -48,19 +58,21 @@ def fit_predict(
     log_outputs: bool = False,
     num_samples: int = 100,
     settings: gp_fitting.FitSettings | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> scores.TablePrediction:
     """Fits the chain output by output, least often missing first, and predicts by its samples.
 
     A row in which an earlier output is missing enters the fit of a later one with the predictive
     mean in its place (the paper's imputation). In a prediction the missing earlier outputs are
     drawn from their predictive distributions, noise included, as later outputs have seen noisy
-    ones; observed outputs stay what they are. Moments are those of the mixture over samples.
+    ones; observed outputs stay what they are. The prediction is the mixture over samples.
+
+    The truth of the test cells enters the density that the prediction has of it, and nothing else.
 
     :param seed: Of the restarts and the samples.
     :param kernel: Over the inputs, and over the earlier outputs.
     :param linear: Whether the kernel over the earlier outputs has a linear part too.
     :param log_outputs: Whether the chain is one of log outputs, as in the paper's Jura experiment;
-        moments are those of the lognormal distributions.
+        samples are then lognormal distributions.
     :param num_samples: Samples of the chain.
     :param settings: Of the fits.
     :raises ValueError: If an output is never observed or constant, an argument is unknown, or
@@ -75,8 +87,12 @@ def fit_predict(
     chain = _Chain(table, Y, kernel, linear, num_samples, seed, settings)
     for p in np.argsort(np.isnan(table.Y[table.rows]).sum(0), kind="stable"):  # ties as they come
         chain.extend(p, chain.fit(p))
-    means, variances = scale.inverse_moments(chain.means, chain.variances)  # [S, T, N, P]
-    return means.mean(0), variances.mean(0) + means.var(0)
+    return scores.TablePrediction.mixture(
+        [
+            scores.TablePrediction.gaussian(table, *moments, scale)
+            for moments in zip(chain.means, chain.variances, strict=True)
+        ]
+    )
 
 
 class _Chain:

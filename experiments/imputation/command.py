@@ -130,7 +130,7 @@ def runs(name: str) -> Iterator[driver.Run]:
         more = tables.errors_ahead if name == "bouncing_ball" else None
         outcome = study.run_several(planned, table, test, options, number, keep, more)
         scored = table if test is None else test
-        outcome.figures |= run_figures.draw(name, scored, outcome.mean, outcome.variance)
+        outcome.figures |= run_figures.draw(name, scored, outcome.prediction)
         outcome.figures |= run_figures.fit(planned, outcome.posterior)
         return outcome
 
@@ -162,11 +162,15 @@ def _run_baseline(name: str, table: Any) -> driver.Outcome:
     from gpflow_bae.impute import scores
     from gpflow_bae.impute.baselines import independent_gps, mean
 
-    module = {"mean": mean, "igp": independent_gps, "gpar": gpar}[FLAGS.model]
-    settings = gpar.SETTINGS.get(name, {}) if FLAGS.model == "gpar" else {}
-    moments = module.fit_predict(table, seed=FLAGS.seed, **settings)
+    if FLAGS.model == "gpar":
+        settings = gpar.SETTINGS.get(name, {})
+        prediction = gpar.predict(table, seed=FLAGS.seed, **settings)
+    else:
+        module = {"mean": mean, "igp": independent_gps}[FLAGS.model]
+        moments = module.fit_predict(table, seed=FLAGS.seed)
+        prediction = scores.TablePrediction.gaussian(table, *moments)
     return driver.Outcome(
-        metrics=scores.score(table, *moments),
+        metrics=scores.score_prediction(table, prediction),
         num_parameters=0,
-        figures=run_figures.draw(name, table, *moments),
+        figures=run_figures.draw(name, table, prediction),
     )

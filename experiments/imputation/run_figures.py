@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 from experiments.common import plans
 from gpflow_bae import plotting
 from gpflow_bae.data import MultiOutputTable
+from gpflow_bae.impute.scores import TablePrediction
 
 __all__ = ["calibration", "draw", "fit", "frames", "maps", "series"]
 
@@ -20,23 +20,21 @@ _FRAMES = 60  # of a sequence that are drawn
 UNITS = {"jura": "ppm", "eeg": "µV", "eeg_large": "µV", "japan_weather": "°C"}
 
 
-def draw(
-    name: str, table: MultiOutputTable, mean: np.ndarray, variance: np.ndarray
-) -> dict[str, Figure]:
+def draw(name: str, table: MultiOutputTable, prediction: TablePrediction) -> dict[str, Figure]:
     """The figures of a table, by name.
 
+    Points and maps are of medians, and bands and intervals of quantiles, as the scores are.
+
     :param table: with the test cells that were predicted.
-    :param mean: predictive means [T, N, P], in the units of the outputs.
-    :param variance: predictive variances [T, N, P], noise included.
     """
-    deviation, unit = np.sqrt(variance), UNITS.get(name, "")
-    figures = {"calibration": calibration(table, mean, deviation, unit)}
+    unit = UNITS.get(name, "")
+    figures = {"calibration": calibration(table, prediction, unit)}
     if name == "jura":
-        figures["map"] = maps(table, mean, unit)
+        figures["map"] = maps(table, prediction.quantile(0.5), unit)
     elif name == "bouncing_ball":
-        figures["frames"] = frames(table, mean)
+        figures["frames"] = frames(table, prediction.mean)
     elif table.X.shape[-1] == 1:
-        figures["series"] = series(table, mean, deviation, unit)
+        figures["series"] = series(table, prediction, unit)
     return figures
 
 
@@ -49,56 +47,58 @@ def _with_unit(text: str, unit: str) -> str:
     return f"{text} ({unit})" if unit else text
 
 
-def calibration(
-    table: MultiOutputTable, mean: np.ndarray, deviation: np.ndarray, unit: str = ""
-) -> Figure:
+def calibration(table: MultiOutputTable, prediction: TablePrediction, unit: str = "") -> Figure:
     """Predictions of the test cells against the truth, and coverage of intervals of all levels."""
     figure = Figure(figsize=(9.6, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
-    width = statistics.NormalDist().inv_cdf(0.95)
+    low, middle, high = (prediction.quantile(q) for q in (0.05, 0.5, 0.95))
     for i, p in enumerate(_tested(table)[:3]):
         cells = table.test_mask[..., p]
-        truth, predicted, spread = (v[..., p][cells] for v in (table.truth, mean, deviation))
+        truth, lower, predicted, upper = (
+            v[..., p][cells] for v in (table.truth, low, middle, high)
+        )
         shown = np.linspace(0, len(truth) - 1, min(200, len(truth))).astype(int)
         left.errorbar(
             truth[shown],
             predicted[shown],
-            width * spread[shown],
+            [(predicted - lower)[shown], (upper - predicted)[shown]],
             fmt="o",
             markersize=3,
             color=plotting.CYCLE[i],
             ecolor=(plotting.CYCLE[i], 0.3),
             label=table.output_names[p],
         )
-    low, high = (f(table.truth[table.test_mask]) for f in (np.min, np.max))
-    left.plot([low, high], [low, high], color=plotting.GREY, ls="--", lw=1.0, label="exact")
+    mask = table.test_mask
+    truth = table.truth[mask]
+    ends = [truth.min(), truth.max()]
+    left.plot(ends, ends, color=plotting.GREY, ls="--", lw=1.0, label="exact")
     left.set(
         xlabel=_with_unit("truth", unit),
         ylabel=_with_unit("prediction, with its central 90 %", unit),
     )
     left.set_title("hidden cells", fontsize="medium")
     left.legend(frameon=False, fontsize="small")
-    mask = table.test_mask
-    scores = np.abs(table.truth[mask] - mean[mask]) / deviation[mask]
-    halves = [statistics.NormalDist().inv_cdf(0.5 + level / 2.0) for level in _LEVELS]
-    covered = [float(np.mean(scores <= half)) for half in halves]
+    covered = []
+    for level in _LEVELS:
+        lower, upper = (prediction.quantile(0.5 + sign * level / 2.0)[mask] for sign in (-1, 1))
+        covered.append(float(np.mean((lower <= truth) & (truth <= upper))))
     right.plot([0, 1], [0, 1], color=plotting.GREY, ls="--", lw=1.0, label="calibrated")
     right.plot(_LEVELS, covered, color=plotting.BLUE, marker=".", label="this run")
-    at_90 = float(np.mean(scores <= width))
+    at_90 = float(np.mean((low[mask] <= truth) & (truth <= high[mask])))
     right.set(xlabel="probability of a central interval", ylabel="share of hidden cells in it")
     right.set_title(
-        f"90 % intervals hold {100 * at_90:.0f} % of {scores.size} hidden cells", fontsize="medium"
+        f"90 % intervals hold {100 * at_90:.0f} % of {truth.size} hidden cells", fontsize="medium"
     )
     right.legend(frameon=False, fontsize="small")
     return figure
 
 
-def maps(table: MultiOutputTable, mean: np.ndarray, unit: str = "") -> Figure:
+def maps(table: MultiOutputTable, median: np.ndarray, unit: str = "") -> Figure:
     """Sites in the plane: an output as predicted where it was hidden, as it is, and the error."""
     (p, *_) = _tested(table)
     name, cells = table.output_names[p], table.test_mask[0, :, p]
     sites, seen = table.X[0, cells], table.X[0, ~np.isnan(table.Y[0, :, p])]
-    truth, predicted = table.truth[0, cells, p], mean[0, cells, p]
+    truth, predicted = table.truth[0, cells, p], median[0, cells, p]
     figure = Figure(figsize=(12.6, 4.3), layout="constrained")
     panels = figure.subplots(1, 3, sharex=True, sharey=True)
     span = {"vmin": 0.0, "vmax": float(truth.max()), "cmap": "viridis"}
@@ -122,9 +122,7 @@ def maps(table: MultiOutputTable, mean: np.ndarray, unit: str = "") -> Figure:
     return figure
 
 
-def series(
-    table: MultiOutputTable, mean: np.ndarray, deviation: np.ndarray, unit: str = ""
-) -> Figure:
+def series(table: MultiOutputTable, prediction: TablePrediction, unit: str = "") -> Figure:
     """The three outputs with most test cells of a task: seen, hidden, and predicted with a band."""
     counts = table.test_mask.sum(1)  # [T, P]
     task = int(np.argmax(counts.sum(1)))
@@ -132,13 +130,13 @@ def series(
     rows = slice(0, int(table.lengths[task]))
     x = table.X[task, rows, 0]
     order = np.argsort(x)
-    width = statistics.NormalDist().inv_cdf(0.95)
+    quantiles = [prediction.quantile(q)[task, rows] for q in (0.05, 0.5, 0.95)]
     figure = Figure(figsize=(10.0, 2.3 * len(outputs) + 0.7), layout="constrained")
     panels = figure.subplots(len(outputs), 1, sharex=True, squeeze=False)[:, 0]
     for axis, p in zip(panels, sorted(outputs), strict=True):
-        middle, half = mean[task, rows, p][order], width * deviation[task, rows, p][order]
+        lower, middle, upper = (values[order, p] for values in quantiles)
         band = {"color": plotting.VERMILION, "alpha": 0.25, "linewidth": 0}
-        axis.fill_between(x[order], middle - half, middle + half, label="its central 90 %", **band)
+        axis.fill_between(x[order], lower, upper, label="its central 90 %", **band)
         axis.plot(x[order], middle, color=plotting.VERMILION, ls="--", label="predicted")
         hidden = np.where(table.test_mask[task, rows, p], table.truth[task, rows, p], np.nan)
         seen = table.Y[task, rows, p]

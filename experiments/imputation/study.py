@@ -11,12 +11,14 @@ import numpy as np
 
 from experiments.common import driver, plans
 from gpflow_bae.data import MultiOutputTable, Standardiser
-from gpflow_bae.impute import scores
-from gpflow_bae.impute.fitting import NUM_CODES, fit, predict
+from gpflow_bae.impute import fitting, scores
+from gpflow_bae.impute.fitting import NUM_CODES, fit
 from gpflow_bae.impute.plans import Plan
 from gpflow_bae.posteriors import Posterior
 
-__all__ = ["Outcome", "encoder_only", "mixture_scores", "run", "run_several"]
+__all__ = ["Outcome", "encoder_only", "mixture_scores", "predict", "run", "run_several"]
+
+SHOWN = ("smse", "mae", "nll", "nll_moments")  # of predictions beside the one that is scored
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -26,8 +28,7 @@ class Outcome(driver.Outcome):
     objective: the training objective per point at the end, in nats: lower is better.
     """
 
-    mean: np.ndarray  # [T, N, P]
-    variance: np.ndarray  # [T, N, P], noise included
+    prediction: scores.TablePrediction
     objective: float
 
 
@@ -37,9 +38,31 @@ def encoder_only(
     given: tuple[np.ndarray, np.ndarray] | None = None,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions from draws of the encoder alone, without the prior; ``given`` as in predict."""
+    """Moments of standardised outputs by draws of the encoder alone, without the prior.
+
+    :param given: as in :func:`gpflow_bae.impute.fitting.predict`.
+    """
     Y = posterior.data.to_numpy()[1] if given is None else standardiser.transform(given[1])
-    return standardiser.inverse_moments(*plans.encode_and_decode(posterior, Y, NUM_CODES, seed))
+    return plans.encode_and_decode(posterior, Y, NUM_CODES, seed)
+
+
+def predict(
+    posterior: Posterior,
+    standardiser: Standardiser,
+    table: MultiOutputTable,
+    given: tuple[np.ndarray, np.ndarray] | None = None,
+    seed: int = 0,
+    **how: Any,
+) -> scores.TablePrediction:
+    """What a posterior says of a table, with the density of the mixture over its samples.
+
+    :param table: that is predicted, with its truth.
+    :param given, how: as in :func:`gpflow_bae.impute.fitting.predict`.
+    """
+    arguments = (posterior, standardiser)
+    moments = fitting.predict_standardised(*arguments, given, seed, **how)
+    density = fitting.cell_log_density(*arguments, table.test_truth, given, seed, **how)
+    return scores.TablePrediction.gaussian(table, *moments, standardiser, density)
 
 
 def run(
@@ -60,16 +83,16 @@ def run(
     posterior = fit(plan, table, standardiser, seed=seed, **how)
     given = None if test is None else (test.X, test.Y)
     scored = table if test is None else test
-    mean, variance = predict(posterior, standardiser, given, seed)
-    values = scores.score(scored, mean, variance)
-    beside = {}
-    if plan.net != "free":
-        beside["encoder_only"] = encoder_only(posterior, standardiser, given, seed)
+    prediction = predict(posterior, standardiser, scored, given, seed)
+    values = scores.score_prediction(scored, prediction)
     if plan.sampler is not None and given is None:
-        beside["codes_of_chain"] = predict(posterior, standardiser, None, seed, codes_of_chain=True)
-    for words, moments in beside.items():
-        other = scores.score(scored, *moments)
-        values |= {f"{name}_{words}": other[name] for name in ("smse", "mae", "nll")}
+        chain = predict(posterior, standardiser, scored, seed=seed, codes_of_chain=True)
+        values |= _beside(scored, chain, "codes_of_chain", SHOWN)
+    if plan.net != "free":
+        moments = encoder_only(posterior, standardiser, given, seed)
+        alone = scores.TablePrediction.gaussian(scored, *moments, standardiser)
+        # Of its draws there are moments alone, so no density of their mixture.
+        values |= _beside(scored, alone, "encoder_only", [n for n in SHOWN if n != "nll"])
     losses = posterior.warm_start_losses
     objective = float("nan") if losses is None else float(np.mean(losses[-len(losses) // 10 :]))
     return Outcome(
@@ -78,13 +101,12 @@ def run(
         curves=plans.chain_curves(posterior),
         posterior=posterior,
         arrays={
-            "mean": mean,
-            "variance": variance,
+            "mean": prediction.mean,
+            "variance": prediction.variance,
             "standardiser_mean": standardiser.mean,
             "standardiser_std": standardiser.std,
         },
-        mean=mean,
-        variance=variance,
+        prediction=prediction,
         objective=objective,
     )
 
@@ -112,23 +134,29 @@ def run_several(
             how["out_dir"] = options.out_dir / f"initialisation_{i}"
         outcomes.append(run(plan, table, test, **how))
         if test is not None and more is not None:
-            outcomes[-1].metrics |= more(outcomes[-1].mean, test)
+            outcomes[-1].metrics |= more(outcomes[-1].prediction.mean, test)
     best = sorted(outcomes, key=lambda outcome: outcome.objective)[:keep]
     metrics = {n: statistics.fmean(o.metrics[n] for o in best) for n in best[0].metrics}
-    shown = ("smse", "mae", "nll")
     if keep > 1:
-        metrics |= {f"{n}_deviation": statistics.stdev(o.metrics[n] for o in best) for n in shown}
+        metrics |= {f"{n}_deviation": statistics.stdev(o.metrics[n] for o in best) for n in SHOWN}
         mixture = mixture_scores(best, table if test is None else test)
         metrics |= {f"{n}_mixture": value for n, value in mixture.items() if n != "rmse"}
     curves = dict(best[0].curves)
     if number > 1:
         curves["objective"] = [o.objective for o in outcomes]
-        curves |= {n: [o.metrics[n] for o in outcomes] for n in shown}
+        curves |= {n: [o.metrics[n] for o in outcomes] for n in SHOWN}
     return dataclasses.replace(best[0], metrics=metrics, curves=curves)
 
 
 def mixture_scores(outcomes: Sequence[Outcome], table: MultiOutputTable) -> dict[str, float]:
-    """Scores of the equal mixture of several runs' predictions, by its first two moments."""
-    means = np.stack([outcome.mean for outcome in outcomes])
-    variance = np.mean([outcome.variance for outcome in outcomes], 0) + means.var(0)
-    return scores.score(table, means.mean(0), variance)
+    """Scores of the equal mixture of several runs' predictions."""
+    mixture = scores.TablePrediction.mixture([outcome.prediction for outcome in outcomes])
+    return scores.score_prediction(table, mixture)
+
+
+def _beside(
+    table: MultiOutputTable, prediction: scores.TablePrediction, words: str, names: Sequence[str]
+) -> dict[str, float]:
+    """Some scores of another prediction of the same posterior, named by its words."""
+    found = scores.score_prediction(table, prediction)
+    return {f"{name}_{words}": found[name] for name in names}

@@ -8,6 +8,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
+from scipy.special import logsumexp
 
 from experiments.common import plans
 from experiments.rotated_mnist.models import Plan
@@ -34,13 +35,22 @@ def mean_squared_error(predicted: np.ndarray, truth: np.ndarray) -> float:
     return float(np.mean(np.square(predicted - truth)))
 
 
-def test_scores(prediction: Prediction, truth: np.ndarray) -> dict[str, float]:
-    """Per-pixel error, coverage of 90 % intervals, and the parts of the predictive variance."""
+def test_scores(
+    prediction: Prediction, log_density: np.ndarray, truth: np.ndarray
+) -> dict[str, float]:
+    """Per-pixel error, coverage of 90 % intervals, and the parts of the predictive variance.
+
+    ``nll`` is of the mixture over samples and codes; ``nll_moments`` and the intervals are of the
+    Gaussian with its mean and variance.
+
+    :param log_density: of the pixels [1, N, P] under the mixture.
+    """
     mean, variance = prediction.mean[0], prediction.variance[0]
     return {
         "mse": mean_squared_error(mean, truth),
         "coverage_90": metrics.coverage(truth, mean, variance, level=0.9),
-        "nll": metrics.nll(truth, mean, variance),
+        "nll": metrics.nll_from_log_density(truth, log_density[0]),
+        "nll_moments": metrics.nll(truth, mean, variance),
         "epistemic_variance": float(prediction.epistemic_variance.mean()),
     }
 
@@ -52,10 +62,14 @@ def quick_mse(model: Any, data: RotatedMNIST) -> float:
 
 def _decode(model: Any, data: RotatedMNIST, codes: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Mean and noise variance of the test images, [N, P] each, at their codes [1, N, L]."""
-    conditional = isinstance(model, models.CVAE)
-    F = model.decode(data.test.X[None], codes) if conditional else model.decoder(codes)
-    mean, noise = model.observation_likelihood.moments(F)
+    mean, noise = model.observation_likelihood.moments(_function(model, data, codes))
     return mean.numpy()[0], noise.numpy()[0]
+
+
+def _function(model: Any, data: RotatedMNIST, codes: tf.Tensor) -> tf.Tensor:
+    """What the decoder says of the test images [1, N, P], for the likelihood."""
+    conditional = isinstance(model, models.CVAE)
+    return model.decode(data.test.X[None], codes) if conditional else model.decoder(codes)
 
 
 def _draw_codes(model: Any, data: RotatedMNIST, seed: int, number: int) -> Iterator[tf.Tensor]:
@@ -95,11 +109,19 @@ def _mean_codes_by_object(
     return tf.gather(codes, wanted)[None], tf.gather(spread, wanted)[None]
 
 
-def predict_point(model: Any, data: RotatedMNIST, seed: int = 0) -> Prediction:
-    """Test predictions of a point-estimate model, averaged over draws of the codes."""
-    decoded = [_decode(model, data, draw) for draw in _draw_codes(model, data, seed, 4 * NUM_CODES)]
-    means, noises = (np.stack(values)[:, None] for values in zip(*decoded, strict=True))
-    return Prediction(means.mean(0), noises.mean(0), means.var(0))
+def predict_point(model: Any, data: RotatedMNIST, seed: int = 0) -> tuple[Prediction, np.ndarray]:
+    """Test predictions of a point-estimate model, averaged over draws of the codes.
+
+    :return: moments, and the log density of the test images [1, N, P] under the mixture of draws.
+    """
+    likelihood, draws = model.observation_likelihood, []
+    for codes in _draw_codes(model, data, seed, 4 * NUM_CODES):
+        F = _function(model, data, codes)
+        density = likelihood.log_prob_of_cells(F, data.test.Y[None])
+        draws.append([v.numpy() for v in (*likelihood.moments(F), density)])
+    means, noises, densities = (np.stack(values) for values in zip(*draws, strict=True))
+    prediction = Prediction(means.mean(0), noises.mean(0), means.var(0))
+    return prediction, logsumexp(densities, axis=0) - np.log(len(densities))
 
 
 def decode_one_draw(

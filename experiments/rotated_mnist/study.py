@@ -190,12 +190,15 @@ def _outcome(
     prediction, one_draw = None, None
     if plan.model not in ("vae", "bae"):
         if plan.sampler is None:
-            prediction = scores.predict_point(model, data)
+            prediction, log_density = scores.predict_point(model, data)
         else:
             assert posterior is not None
-            prediction = posterior.predict(data.test.X[None], num_codes=scores.NUM_CODES)
+            images, how = data.test, {"num_codes": scores.NUM_CODES}
+            prediction = posterior.predict(images.X[None], **how)
+            pair = (images.X[None], images.Y[None])
+            log_density = posterior.predict_cell_log_density(pair, **how)
             curves |= _along_the_chain(plan, posterior, data, curves)
-        values = scores.test_scores(prediction, data.test.Y)
+        values = scores.test_scores(prediction, log_density, data.test.Y)
         one_draw = scores.decode_one_draw(plan, model, posterior, data)
         values["mse_one_draw"] = scores.mean_squared_error(one_draw, data.test.Y)
     if posterior is not None and plan.model != "cvae":

@@ -148,8 +148,19 @@ class Standardiser:
         gaussian = -0.5 * (
             np.log(2.0 * np.pi * variance) + np.square(self.transform(Y) - mean) / variance
         )
+        return gaussian + self.log_jacobian(Y)
+
+    @check_shapes("Y: [batch..., P]", "return: [batch..., P]")
+    def log_jacobian(self, Y: np.ndarray) -> np.ndarray:
+        """Logarithm of the derivative of :meth:`transform`, in nats; NaN where ``Y`` is.
+
+        Added to a log density of standardised outputs, it makes one of outputs in their own units.
+
+        :param Y: outputs in their own units.
+        """
+        Y = np.asarray(Y, dtype=np.float64)
         slopes = [t.log_jacobian(Y[..., p]) for p, t in enumerate(self.transforms)]
-        return gaussian + np.stack(slopes, axis=-1) - np.log(self.std)
+        return np.where(np.isnan(Y), np.nan, np.stack(slopes, axis=-1) - np.log(self.std))
 
     def _unscaled(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         mean = np.asarray(mean, dtype=np.float64) * self.std + self.mean

@@ -16,7 +16,14 @@ from ..data import MultiOutputTable, Standardiser, prepare_data
 from ..posteriors import Posterior
 from .plans import Plan, build_model, gaussian_encoder
 
-__all__ = ["NUM_CODES", "fit", "predict", "predict_standardised", "warm_start"]
+__all__ = [
+    "NUM_CODES",
+    "cell_log_density",
+    "fit",
+    "predict",
+    "predict_standardised",
+    "warm_start",
+]
 
 NUM_CODES = 20  # draws of the codes for each posterior sample
 
@@ -120,10 +127,45 @@ def predict_standardised(
 
     What quantiles and densities of outputs in their own units follow from.
     """
-    if given is not None:
-        given = (given[0], standardiser.transform(given[1]))
-    elif not codes_of_chain:
-        bank = dataclasses.replace(posterior.bank, latents=None)
-        posterior = Posterior(posterior.model, bank, posterior.data)
+    posterior, given = _conditioned(posterior, standardiser, given, codes_of_chain)
     prediction = posterior.predict(None, given, num_codes=NUM_CODES, seed=seed)
     return prediction.mean, prediction.variance
+
+
+@check_shapes("truth: [T, N, P]", "return: [T, N, P]")
+def cell_log_density(
+    posterior: Posterior,
+    standardiser: Standardiser,
+    truth: np.ndarray,
+    given: tuple[np.ndarray, np.ndarray] | None = None,
+    seed: int = 0,
+    *,
+    codes_of_chain: bool = False,
+) -> np.ndarray:
+    """Log density of cells in the units of the outputs, in nats; arguments as in :func:`predict`.
+
+    Of the mixture over posterior samples and draws of the codes; of outputs that are modelled as
+    logarithms it is one of lognormal densities.
+
+    :param truth: of the cells, in the units of the outputs; NaN where none is wanted.
+    """
+    posterior, given = _conditioned(posterior, standardiser, given, codes_of_chain)
+    density = posterior.predict_cell_log_density(
+        (None, standardiser.transform(truth)), given=given, num_codes=NUM_CODES, seed=seed
+    )
+    return density + standardiser.log_jacobian(truth)
+
+
+def _conditioned(
+    posterior: Posterior,
+    standardiser: Standardiser,
+    given: tuple[np.ndarray, np.ndarray] | None,
+    codes_of_chain: bool,
+) -> tuple[Posterior, tuple[np.ndarray, np.ndarray] | None]:
+    """The posterior whose codes predictions take, and standardised ``given``."""
+    if given is not None:
+        return posterior, (given[0], standardiser.transform(given[1]))
+    if codes_of_chain:
+        return posterior, None
+    bank = dataclasses.replace(posterior.bank, latents=None)
+    return Posterior(posterior.model, bank, posterior.data), None

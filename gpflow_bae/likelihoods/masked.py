@@ -53,6 +53,15 @@ class MaskedLikelihood(gpflow.Module):
         entries = self._entry_log_prob(safe_F, safe_Y)
         return tf.reduce_sum(tf.where(mask, entries, tf.zeros_like(entries)), -1)
 
+    @check_shapes("F: [batch..., N, P]", "Y: [batch..., N, P]", "return: [batch..., N, P]")
+    def log_prob_of_cells(self, F: TensorType, Y: TensorType) -> tf.Tensor:
+        """log p(y_np | f_np) of each entry apart, in the type of ``F``.
+
+        ``Y`` must be finite everywhere; what it says of missing entries is the caller's to drop.
+        """
+        F = tf.convert_to_tensor(F)
+        return self._entry_log_prob(F, tf.cast(Y, F.dtype))
+
     @check_shapes(
         "F: [batch..., N, P]", "return[0]: [batch..., N, P]", "return[1]: [batch..., N, P]"
     )

@@ -169,6 +169,18 @@ class Autoencoder(gpflow.Module):
         log_prob = self.likelihood.masked_log_prob(F, Y, mask)
         return tf.cast(log_prob, gpflow.default_float())
 
+    def log_prob_of_cells(
+        self, X: TensorType | None, latents: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        """log p(Y_np | latents_n) of each output of each row apart [draws, batch..., N, P].
+
+        :param latents: [draws, batch..., N, L].
+        :param Y: [batch..., N, P], finite where it is missing too.
+        """
+        F = self.decode(X, latents)
+        cells = self.likelihood.log_prob_of_cells(F, tf.broadcast_to(Y, tf.shape(F)))
+        return tf.cast(cells, gpflow.default_float())
+
     @property
     def sampled(self) -> ParameterSet:
         """The parameters that have a posterior: trainable, and not the guide's.

@@ -20,12 +20,12 @@ from ..models.gpflow_interface import gaussian_draws
 
 __all__ = [
     "decode_draws",
-    "density_of_rows",
     "encoder_draws",
     "function_draw",
     "function_second_moments",
     "latent_given_codes",
     "latent_given_pseudo",
+    "log_density_of",
 ]
 
 
@@ -115,7 +115,7 @@ def function_draw(model: Autoencoder, *arguments: Any, num_draws: int, full_cov:
     return gaussian_draws(*moments, 1, full_cov, seed)[0]
 
 
-def density_of_rows(
+def log_density_of(
     model: Autoencoder,
     values: list[tf.Tensor],
     encoder_values: list[tf.Tensor],
@@ -126,18 +126,29 @@ def density_of_rows(
     mask: tf.Tensor,
     num_codes: int,
     add_code_noise: bool,
+    of_cells: bool,
 ) -> tf.Tensor:
-    """log p(Y_n) [T, N'] of each row, averaged over draws of the codes.
+    """log p(Y_n) [T, N'] of each row, its density averaged over draws of the codes.
 
     :param moments: of the codes.
+    :param of_cells: whether outputs are taken apart: log p(Y_np) [T, N', P], whatever the mask.
     """
     bound = model.bind(values, encoder_values or None)
     mean, variance = moments
     if add_code_noise:
         variance += bound.latent_prior.code_noise
     draws = gaussian_draws(mean, variance, num_codes, False, seed)
-    rows = bound.log_prob_of_draws(X, draws, Y, mask)
-    return tf.reduce_logsumexp(rows, 0) - np.log(num_codes)
+
+    def of_draw(codes: tf.Tensor) -> tf.Tensor:
+        if of_cells:
+            return bound.log_prob_of_cells(X, codes[None], Y)[0]
+        return bound.log_prob_of_draws(X, codes[None], Y, mask)[0]
+
+    # One after another: what a decoder holds of all draws at once may be more than memory.
+    found = tf.map_fn(
+        of_draw, draws, fn_output_signature=gpflow.default_float(), parallel_iterations=1
+    )
+    return tf.reduce_logsumexp(found, 0) - np.log(num_codes)
 
 
 def decode_draws(

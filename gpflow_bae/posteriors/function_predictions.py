@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 import gpflow
 import numpy as np
-import scipy.special
 import tensorflow as tf
 from gpflow.base import TensorType
 
@@ -16,7 +15,7 @@ from ..data import as_inputs, mask_missing
 from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
 from .base import BankPosterior
-from .conditionals import density_of_rows, function_draw, function_second_moments
+from .conditionals import function_draw, function_second_moments, log_density_of
 from .predictions import LatentSamples
 from .sample_loop import SampleLoop
 
@@ -27,6 +26,8 @@ Given: TypeAlias = tuple[TensorType | None, TensorType] | None
 
 class FunctionPredictions(BankPosterior):
     """``predict_f``, ``predict_f_samples`` and ``predict_log_density``, as in GPflow's models.
+
+    Beside them ``predict_cell_log_density``, by which held-out cells are scored.
 
     f is the latent function of each code channel, whose inputs are X. Results have no axis of tasks
     where neither the data nor ``Xnew`` have one.
@@ -164,6 +165,41 @@ class FunctionPredictions(BankPosterior):
         :param num_codes: draws of the codes for each posterior sample.
         :raises ValueError: for shapes that do not fit the model or each other.
         """
+        density, _ = self._log_density(data, given, num_draws, num_codes, seed, of_cells=False)
+        return density
+
+    def predict_cell_log_density(
+        self,
+        data: tuple[TensorType | None, TensorType],
+        *,
+        given: Given = None,
+        num_draws: int = 16,
+        num_codes: int = 16,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Log predictive density of each cell of new observations, in nats: [T, N', P].
+
+        Of each output of each row apart, log of the mean over posterior samples and draws of the
+        codes of p(y | f): the density of the mixture that the prediction is, not of a Gaussian with
+        its moments. Arguments as in :meth:`predict_log_density`.
+
+        :return: NaN where Ynew is missing. An estimate of a logarithm, so below the truth on
+            average, by less with more draws.
+        :raises ValueError: for shapes that do not fit the model or each other.
+        """
+        density, seen = self._log_density(data, given, num_draws, num_codes, seed, of_cells=True)
+        return np.where(seen, density, np.nan)
+
+    def _log_density(
+        self,
+        data: tuple[TensorType | None, TensorType],
+        given: Given,
+        num_draws: int,
+        num_codes: int,
+        seed: int,
+        of_cells: bool,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Of rows or of cells, and which cells were observed."""
         Xnew, Ynew = data
         Ynew = np.asarray(Ynew, np.float32)
         single = self._single(Xnew, given)
@@ -177,15 +213,16 @@ class FunctionPredictions(BankPosterior):
                 f"the data, got {Ynew.shape}."
             )
         parameters, encoder, _, seeds = self._samples(given, seed + 1)
-        loop = SampleLoop(functools.partial(density_of_rows, self.model))
-        rows = loop.map(
+        loop = SampleLoop(functools.partial(log_density_of, self.model))
+        total = loop.log_sum_exp(
             (parameters, encoder, tuple(latents), seeds),
             X,
             tf.constant(values),
             tf.constant(seen),
-            dtypes=gpflow.default_float(),
+            like=np.zeros(expected if of_cells else expected[:-1], gpflow.default_float()),
             num_codes=num_codes,
             add_code_noise=Xnew is not None,
+            of_cells=of_cells,
         )
-        density = scipy.special.logsumexp(rows, axis=0) - np.log(len(rows))
-        return density[0] if single else density
+        density = total - np.log(self.num_samples)
+        return (density[0], seen[0]) if single else (density, seen)

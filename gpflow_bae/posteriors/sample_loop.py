@@ -21,10 +21,10 @@ MEMORY_PER_CALL = 2**28
 class SampleLoop:
     """``function(*sample, *shared, **options)`` at one posterior sample after another.
 
-    :meth:`map` stacks the results on the host, :meth:`sum` adds them up on the device. Both are
-    compiled once for samples of some shape, and samples are cut into chunks of equal length, so
-    that the last one is not another shape. A chunk has as many samples as keep their values and
-    results within :data:`MEMORY_PER_CALL`.
+    :meth:`map` stacks the results on the host, :meth:`sum` and :meth:`log_sum_exp` add them up on
+    the device. Each is compiled once for samples of some shape, and samples are cut into chunks of
+    equal length, so that the last one is not another shape. A chunk has as many samples as keep
+    their values and results within :data:`MEMORY_PER_CALL`.
 
     It can be pickled if the function can; what was compiled stays behind and is compiled anew.
     """
@@ -42,7 +42,7 @@ class SampleLoop:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._function = state["_function"]
         self._map = compiled(self._mapped)
-        self._sum = compiled(self._added)
+        self._joined = compiled(self._join)
 
     def map(
         self, samples: Any, *shared: Any, dtypes: Any, result_bytes: int = 0, **options: Any
@@ -65,9 +65,22 @@ class SampleLoop:
         :param samples: as in :meth:`map`.
         :param zeros: arrays of the results' shapes and types, where the sum starts.
         """
-        total = tf.nest.map_structure(tf.constant, zeros)
+        return self._fold(tf.add, zeros, samples, shared, options)
+
+    def log_sum_exp(self, samples: Any, *shared: Any, like: Any, **options: Any) -> Any:
+        """Logarithm of the sum of the results' exponentials over samples, as arrays.
+
+        :param samples: as in :meth:`map`.
+        :param like: arrays of the results' shapes and types.
+        """
+        empty = tf.nest.map_structure(lambda v: np.full_like(v, -np.inf), like)
+        return self._fold(_log_add_exp, empty, samples, shared, options)
+
+    def _fold(self, join: Any, start: Any, samples: Any, shared: Any, options: Any) -> Any:
+        total = tf.nest.map_structure(tf.constant, start)
         for rows, count in _chunks(samples):
-            total = self._sum(total, tf.constant(count), _take(samples, rows), shared, options)
+            part = _take(samples, rows)
+            total = self._joined(join, total, tf.constant(count), part, shared, options)
         return tf.nest.map_structure(lambda v: v.numpy(), total)
 
     def _mapped(self, samples: Any, shared: Any, dtypes: Any, options: Any) -> Any:
@@ -78,14 +91,26 @@ class SampleLoop:
             parallel_iterations=1,
         )
 
-    def _added(self, total: Any, count: tf.Tensor, samples: Any, shared: Any, options: Any) -> Any:
+    def _join(
+        self,
+        join: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+        total: Any,
+        count: tf.Tensor,
+        samples: Any,
+        shared: Any,
+        options: Any,
+    ) -> Any:
         def body(i: tf.Tensor, total: Any) -> tuple[tf.Tensor, Any]:
             sample = tf.nest.map_structure(lambda v: v[i], samples)
             result = self._function(*sample, *shared, **options)
-            return i + 1, tf.nest.map_structure(tf.add, total, result)
+            return i + 1, tf.nest.map_structure(join, total, result)
 
         start = (tf.constant(0), total)
         return tf.while_loop(lambda i, _: i < count, body, start, parallel_iterations=1)[1]
+
+
+def _log_add_exp(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_logsumexp(tf.stack([one, other]), 0)
 
 
 def _chunks(samples: Any, result_bytes: int = 0) -> Iterator[tuple[np.ndarray, int]]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from gpflow_bae.data import MultiOutputTable, Standardiser, hold_out, pad_tasks
+from gpflow_bae.output_transforms import Identity, Log, Logit
 
 NAN = np.nan
 
@@ -140,6 +141,17 @@ def test_log_outputs_come_back_as_lognormal_moments() -> None:
     np.testing.assert_allclose(variance, direct.var(0), rtol=3e-2)
     with pytest.raises(ValueError, match=r"log_outputs needs positive outputs; \['cadmium'\]"):
         Standardiser.fit(Y - 1.5, ("cadmium",), log_outputs=True)
+
+
+def test_the_log_jacobian_is_the_slope_of_the_transform() -> None:
+    """By central differences, for each kind of transform; what is missing has none."""
+    transforms = (Identity(), Log(), Log(0.5), Logit(0.0, 9.0))
+    rng = np.random.default_rng(3)
+    Y = rng.uniform(1.0, 8.0, (40, 4))
+    scale = Standardiser.fit(Y, transforms=transforms)
+    Y[0] = NAN
+    slope = (scale.transform(Y + 1e-5) - scale.transform(Y - 1e-5)) / 2e-5
+    np.testing.assert_allclose(scale.log_jacobian(Y), np.log(slope), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from experiments.baselines import gpar
 from gpflow_bae.data import MultiOutputTable
@@ -48,9 +49,8 @@ def linear_gaussian(seed: int = 0) -> MultiOutputTable:
 @pytest.mark.parametrize("linear", [True, False])
 def test_the_exact_conditional_is_found(linear: bool) -> None:
     table = linear_gaussian()
-    mean, variance = gpar.fit_predict(
-        table, settings=ONE_RUN, num_samples=500, linear=linear, seed=3
-    )
+    prediction = gpar.predict(table, settings=ONE_RUN, num_samples=500, linear=linear, seed=3)
+    mean, variance = prediction.mean, prediction.variance
     first, hidden = table.truth[0, :, 0], table.test_mask[0]
     given = hidden[:, 1] & ~hidden[:, 0]
     # E[y2 | y1] = 2 y1: the slope is estimated with standard error 0.5 / sqrt(120) = 0.05 and the
@@ -66,7 +66,7 @@ def test_the_exact_conditional_is_found(linear: bool) -> None:
     # Its mean is that of the y2 seen and of the samples: sqrt(4.25 / 120 + 4.25 / 500) = 0.21.
     assert np.max(np.abs(mean[0, both, 1])) < 0.75
     # The whole is calibrated: 60 test cells, a standard error of 0.04.
-    assert abs(scores.score_outputs(table, mean, variance)["y1"]["coverage_90"] - 0.9) < 0.12
+    assert abs(scores.score_outputs(table, prediction)["y1"]["coverage_90"] - 0.9) < 0.12
 
 
 def test_missing_earlier_outputs_are_filled_by_their_predictive_mean() -> None:
@@ -100,13 +100,21 @@ def test_outputs_come_by_how_often_they_are_missing() -> None:
     np.testing.assert_allclose(other[1], variance, rtol=1e-6)
 
 
-def test_logarithms_have_lognormal_moments() -> None:
+def test_a_chain_of_one_on_logarithms_is_a_lognormal_distribution() -> None:
     table = waves(num_rows=20)
     logs = make_table(np.log(table.truth), table.test_mask)
     m, v = independent_gps.fit_predict(logs, settings=SHORT_RUN)
-    mean, variance = gpar.fit_predict(table, settings=SHORT_RUN, num_samples=2, log_outputs=True)
-    np.testing.assert_allclose(mean, np.exp(m + v / 2), rtol=1e-6)
-    np.testing.assert_allclose(variance, (np.exp(v) - 1) * np.exp(2 * m + v), rtol=1e-5)
+    found = gpar.predict(table, settings=SHORT_RUN, num_samples=2, log_outputs=True)
+    lognormal = stats.lognorm(np.sqrt(v), scale=np.exp(m))
+    np.testing.assert_allclose(found.mean, lognormal.mean(), rtol=1e-6)
+    np.testing.assert_allclose(found.variance, lognormal.var(), rtol=1e-5)
+    for probability in (0.05, 0.5, 0.95):
+        expected = lognormal.ppf(probability)
+        np.testing.assert_allclose(found.quantile(probability), expected, rtol=1e-5)
+    density = lognormal.logpdf(table.test_truth)
+    np.testing.assert_allclose(found.log_density, density, rtol=1e-5)  # NaN but in test cells
+    moments = gpar.fit_predict(table, settings=SHORT_RUN, num_samples=2, log_outputs=True)
+    np.testing.assert_array_equal(moments, (found.mean, found.variance))
     with pytest.raises(ValueError, match=r"positive outputs; \['y0', 'y1'\]"):
         gpar.fit_predict(linear_gaussian(), log_outputs=True)
 

@@ -8,6 +8,7 @@ import types
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from experiments.imputation import command, plans, run_figures, study, tables
 from gpflow_bae.data import MultiOutputTable, Standardiser
@@ -35,7 +36,7 @@ def test_what_is_hidden_is_not_seen(net: str) -> None:
         "sgp_vae", "quick", net=net, num_steps=20, latent_dim=1, num_inducing=6, lengthscale=0.3
     )
     one, two = (study.run(plan, t, seed=0, progress=False) for t in (data, other))
-    np.testing.assert_array_equal(one.mean, two.mean)
+    np.testing.assert_array_equal(one.prediction.mean, two.prediction.mean)
     assert one.metrics["mae"] != two.metrics["mae"]
     assert ("mae_encoder_only" in one.metrics) == (net != "free")
 
@@ -48,29 +49,61 @@ def test_holes_of_tasks_that_the_fit_saw_and_of_one_that_it_never_saw() -> None:
     )
     seen, unseen = tasks.select([0, 1, 2]), tasks.select([3])
     outcome = study.run(plan, seen, unseen, seed=0, progress=False)
-    assert outcome.mean.shape == unseen.Y.shape
+    assert outcome.prediction.mean.shape == unseen.Y.shape
     assert outcome.metrics["smse"] < 0.3
     moments = fitting.predict(outcome.posterior, Standardiser.fit(seen.Y, seen.output_names))
     assert scores.score(seen, *moments)["smse"] < 0.2
 
 
-def test_a_mixture_of_runs_has_the_moments_of_its_draws() -> None:
-    """Two runs that disagree: the mean between them, and a variance that says so."""
+def test_a_mixture_of_runs_is_the_mixture_of_their_densities() -> None:
+    """Two runs that disagree: the mean between them, a variance that says so, and two modes."""
     data = table()
+    gaussians = ((1.0, 0.2), (4.0, 0.6))
     runs = [
-        types.SimpleNamespace(mean=np.full(data.Y.shape, m), variance=np.full(data.Y.shape, v))
-        for m, v in ((1.0, 0.2), (4.0, 0.6))
+        types.SimpleNamespace(
+            prediction=scores.TablePrediction.gaussian(
+                data, np.full(data.Y.shape, m), np.full(data.Y.shape, v)
+            )
+        )
+        for m, v in gaussians
     ]
     rng = np.random.default_rng(1)
-    draws = np.concatenate(
-        [rng.normal(r.mean[0, 0, 0], r.variance[0, 0, 0] ** 0.5, 10**6) for r in runs]
-    )
+    draws = np.concatenate([rng.normal(m, np.sqrt(v), 10**6) for m, v in gaussians])
     expected = scores.score(
         data, np.full(data.Y.shape, draws.mean()), np.full(data.Y.shape, draws.var())
     )
-    for name, value in study.mixture_scores(runs, data).items():
+    found = study.mixture_scores(runs, data)
+    density = np.mean([stats.norm.pdf(data.test_truth, m, np.sqrt(v)) for m, v in gaussians], 0)
+    nll = -scores_of_outputs(data, np.log(density))
+    assert found.pop("nll") == pytest.approx(nll, rel=1e-12)
+    for name, value in found.items():
         # A million draws of standard deviation 1.6: errors of the moments are about 2e-3.
         assert value == pytest.approx(expected[name], rel=1e-2), name
+
+
+def test_logarithms_are_scored_by_their_own_density_and_median() -> None:
+    """A run on logarithms against SciPy's lognormal mixture, over its own draws of the codes."""
+    data = table()
+    positive = dataclasses.replace(data, Y=np.exp(data.Y), truth=np.exp(data.truth))
+    plan = plans.default_plan(
+        "sgp_vae", "quick", num_steps=5, latent_dim=1, num_inducing=4, log_outputs=True
+    )
+    outcome = study.run(plan, positive, seed=0, progress=False)
+    logs = study.run(dataclasses.replace(plan, log_outputs=False), data, seed=0, progress=False)
+    # Of y = exp(z) the density is that of z less z: means over test cells, then over outputs.
+    jacobian = scores_of_outputs(data, data.test_truth)
+    assert outcome.metrics["nll"] == pytest.approx(logs.metrics["nll"] + jacobian, rel=1e-5)
+    median = np.exp(logs.prediction.mean)
+    error = scores_of_outputs(data, np.abs(positive.test_truth - median))
+    assert outcome.metrics["mae"] == pytest.approx(error, rel=1e-5)
+    assert outcome.metrics["coverage_90"] == logs.metrics["coverage_90"]
+    assert "nll_encoder_only" not in outcome.metrics
+    assert {"mae_encoder_only", "nll_moments_encoder_only"} <= set(outcome.metrics)
+
+
+def scores_of_outputs(data: MultiOutputTable, cells: np.ndarray) -> float:
+    """The mean over the test cells of each output, and over the outputs that have some."""
+    return float(np.mean(np.nanmean(cells[..., data.test_mask.any((0, 1))], axis=(0, 1))))
 
 
 def test_the_commands_know_the_models_of_the_package() -> None:
@@ -101,11 +134,14 @@ def test_coverage_of_the_figure_is_that_of_the_score() -> None:
     truth = rng.standard_normal(hidden.shape)
     X = np.arange(4000.0)[None, :, None]
     data = MultiOutputTable(X, np.full(hidden.shape, np.nan), truth, hidden)
-    figure = run_figures.calibration(data, np.zeros(hidden.shape), np.ones(hidden.shape), "m")
+    prediction = scores.TablePrediction.gaussian(
+        data, np.zeros(hidden.shape), np.ones(hidden.shape)
+    )
+    figure = run_figures.calibration(data, prediction, "m")
     levels, covered = figure.axes[1].lines[1].get_data()
     error = 4.0 * np.sqrt(levels * (1.0 - levels) / 4000)
     assert (np.abs(covered - levels) < error).all()
-    at_90 = scores.score(data, np.zeros(hidden.shape), np.ones(hidden.shape))["coverage_90"]
+    at_90 = scores.score_prediction(data, prediction)["coverage_90"]
     assert f"hold {100 * at_90:.0f} % of 4000" in figure.axes[1].get_title()
 
 
@@ -117,12 +153,13 @@ def test_a_map_and_frames_show_what_was_hidden() -> None:
     X = rng.standard_normal((1, 9, 2))
     data = MultiOutputTable(X, np.where(hidden, np.nan, truth), truth, hidden)
     mean = truth + 0.5
-    found = run_figures.draw("jura", data, mean, np.ones_like(mean))
+    prediction = scores.TablePrediction.gaussian(data, mean, np.ones_like(mean))
+    found = run_figures.draw("jura", data, prediction)
     assert set(found) == {"calibration", "map"}
     sites = found["map"].axes[2].collections[1]
     np.testing.assert_allclose(sites.get_offsets(), X[0, 5:])
     np.testing.assert_allclose(sites.get_array(), 0.5)
-    found = run_figures.draw("bouncing_ball", data, mean, np.ones_like(mean))
+    found = run_figures.draw("bouncing_ball", data, prediction)
     seen, predicted, whole = (axis.images[0].get_array() for axis in found["frames"].axes[:3])
     np.testing.assert_array_equal(seen.mask, hidden[0].T)
     np.testing.assert_allclose(predicted - whole, 0.5)

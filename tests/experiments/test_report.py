@@ -208,6 +208,18 @@ def test_pages_of_the_project_are_what_their_runs_render() -> None:
             assert rendered(*arguments) == text, f"python -m experiments.report --experiment={name}"
 
 
+def test_stored_log_densities_say_what_they_are_of() -> None:
+    """``nll`` never stands alone, and is that of the moments where one Gaussian is predicted."""
+    for path in (ROOT / "docs" / "results").glob("*.json"):
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        for row in rows if isinstance(rows, list) else []:
+            scores = row.get("metrics", {})
+            for name in (n for n in scores if n.startswith("nll") and "moments" not in n):
+                beside = scores[name.replace("nll", "nll_moments")]
+                if row["model"].endswith(("/igp", "/mean")):
+                    assert scores[name] == pytest.approx(beside, rel=1e-9)
+
+
 def test_nothing_to_render_is_an_error(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match="does not exist.*--collect"):
         report.render("ball", tmp_path)

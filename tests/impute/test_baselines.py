@@ -61,7 +61,8 @@ def test_scores_are_averages_over_tested_outputs() -> None:
     table = make_table(truth, hidden, output_names=("a", "b", "c"))
     mean, variance = truth + rng.standard_normal(truth.shape), np.full(truth.shape, 1.5)
     mean[~hidden] = NAN  # nobody looks there
-    per_output = scores.score_outputs(table, mean, variance)
+    prediction = scores.TablePrediction.gaussian(table, mean, variance)
+    per_output = scores.score_outputs(table, prediction)
     assert list(per_output) == ["a", "c"]
     for name, column in (("a", 0), ("c", 2)):
         where = hidden[..., column]
@@ -71,6 +72,7 @@ def test_scores_are_averages_over_tested_outputs() -> None:
             "mae": np.mean(np.abs(y - m)),
             "rmse": np.sqrt(np.mean((y - m) ** 2)),
             "nll": np.mean(0.5 * np.log(2 * np.pi * 1.5) + (y - m) ** 2 / 3.0),
+            "nll_moments": np.mean(0.5 * np.log(2 * np.pi * 1.5) + (y - m) ** 2 / 3.0),
             "coverage_90": np.mean(np.abs(y - m) < 1.6448536 * np.sqrt(1.5)),
         }
         assert per_output[name] == pytest.approx(expected, rel=1e-6)

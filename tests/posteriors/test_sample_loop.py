@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import special, stats
 
 from gpflow_bae.mcmc.noise import split, standard_noise
 from gpflow_bae.posteriors import LatentSamples, Posterior, sample_loop
@@ -107,6 +108,38 @@ def test_predictions_are_those_of_a_loop(
     assert_close(prediction, predict_by_loop(posterior, Xnew, seed=5))
 
 
+@pytest.mark.parametrize("kind", ["posterior", "with_codes"])
+@pytest.mark.parametrize("Xnew", [None, small.X_NEW[None]], ids=["train", "new"])
+def test_log_densities_are_those_of_a_mixture(
+    kind: str, Xnew: Any, memory: str, request: pytest.FixtureRequest
+) -> None:
+    """SciPy's Gaussians around what each sample decodes from its draws of the codes, averaged."""
+    posterior: Posterior = request.getfixturevalue(kind)
+    latents = latent_by_loop(posterior, Xnew, seed=5)
+    Y = np.random.default_rng(3).standard_normal((small.T, latents.mean.shape[2], small.P))
+    Y[0, 1, 2] = Y[2, 0] = np.nan
+    parts = []
+    for s, model in enumerate(bound_models(posterior)):
+        variance = latents.variance[s]
+        if Xnew is not None:
+            variance = variance + model.latent_prior.code_noise.numpy()
+        shape = (NUM_CODES, *variance.shape)
+        noise = standard_noise(shape, tf.constant([6, s]), tf.float64).numpy()
+        F = model.decode(posterior.X, latents.mean[s] + np.sqrt(variance) * noise).numpy()
+        deviation = np.sqrt(model.likelihood.variance.numpy())
+        parts.append(stats.norm.logpdf(Y, F.astype(float), deviation))
+    parts = np.concatenate(parts)  # [6 NUM_CODES, T, N, P]
+    options: dict[str, Any] = {"num_draws": NUM_DRAWS, "num_codes": NUM_CODES, "seed": 5}
+    # Decoders are of float32, and errors are squared over a noise of 0.2.
+    close = {"rtol": 1e-4, "atol": 1e-4}
+    cells = posterior.predict_cell_log_density((Xnew, Y), **options)
+    expected = special.logsumexp(parts, axis=0) - np.log(len(parts))
+    np.testing.assert_allclose(cells, expected, **close)  # NaN where Y is
+    rows = posterior.predict_log_density((Xnew, Y), **options)
+    expected = special.logsumexp(np.nansum(parts, axis=-1), axis=0) - np.log(len(parts))
+    np.testing.assert_allclose(rows, expected, **close)
+
+
 def test_codes_are_those_of_a_loop(posterior: Posterior, memory: str) -> None:
     _, Y = small.data()
     draws = posterior.encode(Y, num_draws=NUM_DRAWS, seed=2)
@@ -186,3 +219,11 @@ def test_a_loop_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         assert loop.sum((values,), zeros=np.zeros(())) == 42.0
     assert len(traced) == 2
+    # Beyond what a float64 can hold, were it not kept as a logarithm: log of the sum of exp(2 v).
+    values = np.arange(1000.0, 1007.0)
+    for _ in range(2):
+        found = loop.log_sum_exp((values,), like=np.zeros(()))
+        np.testing.assert_allclose(found, special.logsumexp(2.0 * values), rtol=1e-15)
+    assert len(traced) == 3
+    nothing = np.full(7, -np.inf)  # a density of zero under every sample
+    assert loop.log_sum_exp((nothing,), like=np.zeros(())) == -np.inf
