@@ -181,8 +181,9 @@ class AmortizedSampling(ChainSampling):
         seeds = tf.random.split(
             tf.random.fold_in(seed, _MOVES, alg="philox"), len(self._moves), alg="philox"
         )
+        batch = self.data.gather(None)
         for move, own_seed in zip(self._moves, tf.unstack(seeds), strict=True):
-            moved = move(moved, self.data.X, own_seed)
+            moved = move(moved, batch, own_seed)
         position = Point(moved.parameters, tf.ensure_shape(moved.codes, state.position.codes.shape))
         encoder = chain.encoder._replace(weights=moved.encoder)
         return Chain(state._replace(position=position), encoder)

@@ -1,8 +1,9 @@
 """Moves leave the joint density invariant, and the function that data see as it is.
 
-Draws of the joint prior, moved once, are draws of the joint prior: each statistic of moved draws
-has the distribution that it has over draws left alone (a two-sample Kolmogorov-Smirnov test; the
-statistics are chosen so that a forgotten Jacobian, or a prior left out, shifts one of them).
+Draws of parameters, codes and data, moved once, are draws of the same joint (Geweke 2004). So the
+mean change of a statistic, and of its square, is zero within four standard errors, and moved draws
+have the distribution of others that were left alone (a two-sample Kolmogorov-Smirnov test). The
+statistics are chosen so that a forgotten Jacobian, or a prior left out, shifts one of them.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ import tensorflow_probability as tfp
 from scipy import stats
 
 from gpflow_bae import decoders, inference, mcmc, models
+from gpflow_bae.base import Batch
 from gpflow_bae.inference.moves import MOVES, build_moves
 from gpflow_bae.inference.moves.base import Moved
 from tests.inference.amortized_models import L, P, network, random_data, sgp_bae, whitened
 
 DRAWS = 800
 X = np.random.default_rng(0).uniform(-2.0, 2.0, (2, 6, 1))
-LIMIT = 1e-3  # of p-values; seeds are fixed
+BATCH = Batch(tf.constant(X), tf.zeros([2, 6, P]), None)
+LIMIT = 1e-4  # of p-values; seeds are fixed
 
 
 def model_with(decoder: decoders.KerasDecoder) -> models.SGPBAE:
@@ -91,8 +94,15 @@ def moved(model: models.SGPBAE, name: str, before: Moved) -> Moved:
 
     def one(state):  # type: ignore[no-untyped-def]
         inner, number = state
-        seed = tf.random.fold_in(tf.constant([4, 2]), number, alg="philox")
-        return move(inner, tf.constant(X), seed)
+        seeds = tf.random.split(
+            tf.random.fold_in(tf.constant([4, 2]), number, alg="philox"), alg="philox"
+        )
+        # Data of the model, so that what is moved is a draw of the posterior given those.
+        bound = model.bind(inner.parameters)
+        F = bound.decoder(inner.codes)
+        noise = mcmc.noise.standard_noise(F.shape, seeds[1], F.dtype)
+        Y = F + tf.sqrt(bound.likelihood.moments(F)[1]) * noise
+        return move(inner, BATCH._replace(Y=Y), seeds[0])
 
     signature = tf.nest.map_structure(lambda v: tf.TensorSpec(v.shape[1:], v.dtype), before)
     return tf.function(
@@ -134,6 +144,7 @@ def functions(model: models.SGPBAE, state: Moved) -> np.ndarray:
 
 CASES = [
     ("layer_variances", hierarchical),
+    ("layer_scales", hierarchical),
     ("code_scale", plain),
     ("code_scale", hierarchical),
     ("prior_parameters", plain),
@@ -149,9 +160,15 @@ def test_draws_of_the_joint_prior_stay_that(name: str, build: Callable[[], model
     half = DRAWS // 2
     changed = [key for key in old if not np.allclose(old[key], new[key])]
     assert changed
-    for key in changed:  # the halves are independent of each other
+    for key in changed:
+        for power in (1, 2):
+            change = new[key] ** power - old[key] ** power
+            assert abs(change.mean()) < 4.0 * change.std() / np.sqrt(DRAWS), key
+        # The halves are independent of each other.
         assert stats.ks_2samp(old[key][:half], new[key][half:]).pvalue > LIMIT, key
-    np.testing.assert_allclose(functions(model, after), functions(model, before), rtol=2e-4)
+    if name != "layer_scales":  # which asks the data
+        F, G = functions(model, before), functions(model, after)
+        np.testing.assert_allclose(G, F, rtol=2e-4, atol=2e-4 * np.abs(F).max())
 
 
 def test_an_encoder_goes_along_with_the_scale_of_its_codes() -> None:
@@ -160,7 +177,7 @@ def test_an_encoder_goes_along_with_the_scale_of_its_codes() -> None:
     (move,) = build_moves(["code_scale"], model)
     codes = tf.constant(np.random.default_rng(1).standard_normal((2, 6, L)))
     state = Moved(model.sampled.values(), codes, model.amortized.values())
-    after = move(state, tf.constant(X), tf.constant([1, 5]))
+    after = move(state, BATCH, tf.constant([1, 5]))
     factor = (after.codes / codes).numpy()
     assert abs(np.log(factor[0, 0, 0])) > 0.01
     np.testing.assert_allclose(factor, factor[0, 0, 0], rtol=1e-12)
@@ -180,7 +197,7 @@ def test_a_chain_with_moves_and_coordinates_samples_what_a_chain_without_does() 
     found = []
     for changes in (
         {},
-        {"coordinates": "prior", "moves": ("layer_variances", "code_scale", "prior_parameters")},
+        {"coordinates": "prior", "moves": tuple(MOVES)},
     ):
         settings = inference.AmortizedSettings(
             num_sampler_steps=20,

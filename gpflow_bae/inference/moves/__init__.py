@@ -13,14 +13,24 @@ from collections.abc import Sequence
 from ...models import BayesianAutoencoder
 from .base import Move
 from .code_scale import CodeScale
+from .layer_scales import LayerScales
 from .layer_variances import LayerVariances
 from .prior_parameters import PriorParameters
 
-__all__ = ["MOVES", "CodeScale", "LayerVariances", "Move", "PriorParameters", "build_moves"]
+__all__ = [
+    "MOVES",
+    "CodeScale",
+    "LayerScales",
+    "LayerVariances",
+    "Move",
+    "PriorParameters",
+    "build_moves",
+]
 
 #: By the name that settings have.
 MOVES: dict[str, type[Move]] = {
     "layer_variances": LayerVariances,
+    "layer_scales": LayerScales,
     "code_scale": CodeScale,
     "prior_parameters": PriorParameters,
 }

@@ -11,6 +11,7 @@ import tensorflow as tf
 from gpflow.base import Parameter
 
 from ... import functional
+from ...base import Batch
 from ...models import BayesianAutoencoder
 
 __all__ = ["Move", "Moved", "number_of"]
@@ -43,10 +44,10 @@ class Move(ABC):
         return ()
 
     @abstractmethod
-    def __call__(self, state: Moved, X: Any, seed: tf.Tensor) -> Moved:
+    def __call__(self, state: Moved, batch: Batch, seed: tf.Tensor) -> Moved:
         """The state after the move.
 
-        :param X: inputs of all points [T, N, D]; None for a prior without.
+        :param batch: all points.
         :param seed: two integers, to be used once.
         """
 

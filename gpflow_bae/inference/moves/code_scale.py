@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 
+from ...base import Batch
 from ...decoders import HierarchicalDecoder
 from ...encoders import StochasticEncoder
 from ...keras_module import KerasModule
@@ -100,7 +100,7 @@ class CodeScale(Move):
         first = [] if self._first is None else [self._first]
         return [i for i, _ in self._powers] + first
 
-    def __call__(self, state: Moved, X: Any, seed: tf.Tensor) -> Moved:
+    def __call__(self, state: Moved, batch: Batch, seed: tf.Tensor) -> Moved:
         count = tf.size(state.codes, state.codes.dtype)
 
         def log_density(log_c: tf.Tensor) -> tf.Tensor:
@@ -108,7 +108,7 @@ class CodeScale(Move):
             parameters, jacobian = self._scaled(state.parameters, log_c)
             codes = tf.exp(log_c) * state.codes
             found = self._log_prior_of(self._changed, parameters) + jacobian + count * log_c
-            found += self._log_prior_of_codes(parameters, codes, X)
+            found += self._log_prior_of_codes(parameters, codes, batch.X)
             return tf.cast(found, tf.float64)
 
         log_c = tf.cast(slice_step(log_density, seed, width=_WIDTH), state.codes.dtype)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from ...base import Batch
 from ...decoders import HierarchicalDecoder
 from ...models import BayesianAutoencoder
 from .base import Move, Moved, number_of
@@ -44,7 +43,7 @@ class LayerVariances(Move):
     def owned(self) -> tuple[str, ...]:
         return tuple(self.sampled.paths[i] for i, _ in self._pairs)
 
-    def __call__(self, state: Moved, X: Any, seed: tf.Tensor) -> Moved:
+    def __call__(self, state: Moved, batch: Batch, seed: tf.Tensor) -> Moved:
         parameters = list(state.parameters)
         decoder = self.model.decoder
         seeds = tf.unstack(tf.random.split(seed, len(self._pairs), alg="philox"))

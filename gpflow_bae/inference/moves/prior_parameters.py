@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gpflow
 import numpy as np
 import tensorflow as tf
 
+from ...base import Batch
 from ...mcmc.noise import standard_noise
 from ...mcmc.slice_sampling import slice_step
 from ...models import BayesianAutoencoder
@@ -58,7 +57,7 @@ class PriorParameters(Move):
     def owned(self) -> tuple[str, ...]:
         return tuple(self.sampled.paths[i] for i in self._numbers)
 
-    def __call__(self, state: Moved, X: Any, seed: tf.Tensor) -> Moved:
+    def __call__(self, state: Moved, batch: Batch, seed: tf.Tensor) -> Moved:
         dtype = gpflow.default_float()
         values = [state.parameters[i] for i in self._numbers]
         sizes = [int(np.prod(v.shape)) for v in values]
@@ -75,7 +74,7 @@ class PriorParameters(Move):
         def log_density(flat: tf.Tensor) -> tf.Tensor:
             parameters = unpacked(flat)
             found = self._log_prior_of(self._numbers, parameters)
-            found += self._log_prior_of_codes(parameters, state.codes, X)
+            found += self._log_prior_of_codes(parameters, state.codes, batch.X)
             return tf.cast(found, tf.float64)
 
         def update(i: tf.Tensor, flat: tf.Tensor) -> tf.Tensor:
