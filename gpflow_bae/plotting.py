@@ -185,7 +185,7 @@ def plot_lengthscale_posteriors(
     return figure
 
 
-@check_shapes("steps: [R]", "log_likelihood: [R]", "log_prior: [R]")
+@check_shapes("steps: [R]", "log_likelihood: [chains..., R]", "log_prior: [chains..., R]")
 def plot_chain(
     steps: Sequence[float] | np.ndarray,
     log_likelihood: np.ndarray,
@@ -194,7 +194,7 @@ def plot_chain(
     prior_level: float | None = None,
     is_warm: bool = False,
 ) -> Figure:
-    """Both parts of a chain's log density along its steps, burn-in shaded.
+    """Both parts of the log density of a chain, or several, along its steps, burn-in shaded.
 
     A chain is not an optimiser: from a mode, where a warm start ends, the prior density falls until
     the parameters are where a posterior has its mass. What to look for is that both level off.
@@ -220,7 +220,10 @@ def plot_chain(
     ):
         if num_burnin:
             axis.axvspan(0.0, num_burnin, color=GREY, alpha=0.15, linewidth=0, label="burn-in")
-        axis.plot(steps, values, color=BLUE, marker="." if len(steps) < 50 else None)
+        chains = np.atleast_2d(values)
+        for number, of_chain in enumerate(chains):
+            color = BLUE if len(chains) == 1 else f"C{number}"
+            axis.plot(steps, of_chain, color=color, marker="." if len(steps) < 50 else None)
         axis.set(xlabel="step of the sampler", ylabel=unit)
         axis.set_title(title, fontsize="medium")
         axis.set_xlim(left=0.0)

@@ -62,13 +62,18 @@ def unfinished(found: int, planned: int, what: str = "samples") -> str:
 
 
 def chain_curves(posterior: Any) -> dict[str, list[float]]:
-    """Log density and encoder loss along a chain, and the losses of the fit before it."""
+    """Log density and encoder loss along a chain, and the losses of the fit before it.
+
+    Of several chains, their means.
+    """
     curves = {}
     if posterior.history is not None:
-        curves["log_density"] = (posterior.history[:, 0] + posterior.history[:, 1]).tolist()
-        curves["encoder_loss"] = posterior.history[:, 2].tolist()
-    if posterior.warm_start_losses is not None:
-        curves["variational_loss"] = posterior.warm_start_losses.tolist()
+        history = posterior.history.reshape(-1, *posterior.history.shape[-2:]).mean(0)
+        curves["log_density"] = (history[:, 0] + history[:, 1]).tolist()
+        curves["encoder_loss"] = history[:, 2].tolist()
+    losses = posterior.warm_start_losses
+    if losses is not None:
+        curves["variational_loss"] = losses.reshape(-1, losses.shape[-1]).mean(0).tolist()
     return curves
 
 
@@ -101,14 +106,14 @@ def prior_level(model: Any) -> float | None:
 
 
 def chain_figure(posterior: Any, schedule: Any, is_warm: bool = True) -> Any:
-    """Log likelihood and log prior along one chain (:func:`gpflow_bae.plotting.plot_chain`)."""
+    """Log likelihood and log prior along chains (:func:`gpflow_bae.plotting.plot_chain`)."""
     from gpflow_bae import plotting
 
     history, steps = posterior.history, schedule.num_sampler_steps
     return plotting.plot_chain(
-        steps * np.arange(1, len(history) + 1),
-        history[:, 1] / posterior.data.num_points,
-        history[:, 0] / posterior.model.sampled.num_scalars,
+        steps * np.arange(1, history.shape[-2] + 1),
+        history[..., 1] / posterior.data.num_points,
+        history[..., 0] / posterior.model.sampled.num_scalars,
         steps * schedule.burnin_rounds,
         prior_level(posterior.model),
         is_warm,

@@ -56,9 +56,22 @@ def define_flags() -> None:
         lower_bound=1,
     )
     flags.DEFINE_alias("num_steps", "num_variational_steps")
-    flags.DEFINE_boolean(
-        "fan_in_prior", False, "Scale the decoder's weight prior by fan-in; else N(0, scale^2)."
+    flags.DEFINE_enum(
+        "weight_prior",
+        "normal",
+        ["normal", "fan_in", "hierarchical"],
+        "Of the decoder: N(0, scale^2), N(0, scale^2 / fan-in), or a variance for each layer that "
+        "is sampled.",
     )
+    flags.DEFINE_boolean("fan_in_prior", False, "The same as --weight_prior=fan_in.")
+    flags.DEFINE_enum(
+        "sampler",
+        "adaptive_sghmc",
+        ["adaptive_sghmc", "sghmc"],
+        "adaptive_sghmc, as published, or sghmc: BAOAB steps in coordinates of the priors, with "
+        "moves along symmetries and for layers and kernels.",
+    )
+    flags.DEFINE_integer("num_chains", 1, "Chains, each from a start of its own.", 1)
     flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior.")
     flags.DEFINE_integer(
         "max_samples",
@@ -78,17 +91,20 @@ def runs() -> Iterator[driver.Run]:
     points = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
     if any(points.values()):
         schedule["point_estimates"] = tuple(path for path, chosen in points.items() if chosen)
+    weight_prior = "fan_in" if FLAGS.fan_in_prior else FLAGS.weight_prior
     for model in MODELS[:-1] if FLAGS.model == "all" else [FLAGS.model]:
         plan = plans.make_plan(
             model,
             FLAGS.preset,
             schedule=schedule,
+            sampler_name=FLAGS.sampler,
             sampler=common_flags.overrides(_SAMPLER),
+            weight_prior=weight_prior,
             **common_flags.values(
                 "num_inducing",
                 "warm_start",
                 "warm_start_prior",
-                "fan_in_prior",
+                "num_chains",
                 "weight_prior_scale",
                 "num_variational_steps",
                 "parameters",

@@ -7,11 +7,13 @@ from typing import Any
 
 from experiments.common import plans
 from gpflow_bae import inference
-from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc
+from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 
 __all__ = ["VARIATIONAL", "Plan", "make_plan"]
 
 VARIATIONAL = ("vae", "gp_vae", "svgp_vae")
+
+_SGHMC = {"step_size": 0.002, "momentum_decay": 0.015, "integrator": "baoab"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +26,9 @@ class Plan(plans.Plan):
     sampler: SamplingAlgorithm
     num_inducing: int = 10
     warm_start: bool = True
-    fan_in_prior: bool = False
+    weight_prior: str = "normal"
     weight_prior_scale: float = 1.0
+    num_chains: int = 1
     initial_lengthscale: float = 1.0
     num_warm_encoder_steps: int = 600
     warm_start_prior: str = "exact"  # or "own": a sparse prior's chart is more bent where it ends
@@ -60,6 +63,8 @@ class Plan(plans.Plan):
             other |= {"num_inducing"}
         if self.model != "sgp_bae":
             other |= {"warm_start_prior"}
+        if self.weight_prior == "hierarchical":
+            other |= {"weight_prior_scale"}
         if self.model in ("vae", "bae"):
             other |= {"initial_lengthscale"}
         return {name: value for name, value in super().describe().items() if name not in other}
@@ -69,11 +74,22 @@ class Plan(plans.Plan):
         return dataclasses.asdict(objective)
 
 
+def _converging(model: str, preset: str, weight_prior: str) -> dict[str, Any]:
+    """Rounds of a chain that is meant to reach its stationary distribution, and stay there."""
+    moves = ["layer_variances", "layer_scales"] if weight_prior == "hierarchical" else []
+    moves += ["code_scale"] + (["prior_parameters"] if model != "bae" else [])
+    settings = {"coordinates": "prior", "moves": tuple(moves), "num_encoder_steps": 10}
+    if preset == "quick":
+        return settings | {"burnin": 4000, "num_samples": 20, "thinning": 50}
+    return settings | {"burnin": 10_000, "num_samples": 200, "thinning": 100}
+
+
 def make_plan(
     model: str,
     preset: str,
     *,
     num_variational_steps: int | None = None,
+    sampler_name: str = "adaptive_sghmc",
     schedule: dict[str, Any] | None = None,
     sampler: dict[str, Any] | None = None,
     **changes: Any,
@@ -81,7 +97,9 @@ def make_plan(
     """A preset with some settings replaced; the choices are explained in the results page.
 
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
-    :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`.
+    :param sampler_name: "adaptive_sghmc", as published, or "sghmc": BAOAB steps in coordinates of
+        the priors, and moves for everything that such steps do not suit.
+    :param sampler: arguments of its ``build``.
     :param changes: fields of :class:`Plan`.
     """
     chain: dict[str, Any] = {"encoder_batch_size": 256}
@@ -94,6 +112,11 @@ def make_plan(
     variational = inference.VariationalSettings(
         num_steps=num_variational_steps or steps, batch_size=12, prior_learning_rate=1e-2
     )
+    settings = {"noise": "binomial"} | (sampler or {})
+    if sampler_name == "sghmc":
+        chain |= _converging(model, preset, changes.get("weight_prior", "normal"))
+        built = sghmc.build(**(_SGHMC | settings))
+    else:
+        built = adaptive_sghmc.build(**settings)
     rounds = inference.AmortizedSettings(**(chain | (schedule or {})))
-    built = adaptive_sghmc.build(**({"noise": "binomial"} | (sampler or {})))
     return Plan(model, variational, rounds, built, **changes)

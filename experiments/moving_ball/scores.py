@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import statistics
+from typing import Any
 
 import numpy as np
 
-from gpflow_bae import metrics
-from gpflow_bae.posteriors import LatentSamples
+from gpflow_bae import diagnostics, metrics
+from gpflow_bae.posteriors import LatentSamples, Posterior
 
-__all__ = ["aligned_moments", "trajectories"]
+__all__ = ["aligned_moments", "convergence", "trajectories"]
 
 
 def aligned_moments(
@@ -43,3 +44,41 @@ def trajectories(
     chart = np.maximum(np.quantile(wanted, 0.9, axis=(0, 1)), 0.0)
     mean, variance = aligned_moments(train, latents, truth)
     return mean, variance + chart
+
+
+def convergence(posterior: Posterior) -> dict[str, float]:
+    """How well several chains agree: rank-normalised split R-hat of functions of the samples.
+
+    Of the pixels' probabilities at the training frames (95 % of those that vary have no larger
+    one), of the log likelihood and of the log prior. Nothing for a single chain. The best log
+    likelihood of a round says which chain found the most.
+    """
+    trace = posterior.bank.trace
+    if "log_likelihood" not in trace:
+        return {}
+    rounds = posterior.bank.settings.get("burnin_rounds", 0)
+    likelihood, prior = (trace[k][:, rounds:] for k in ("log_likelihood", "log_prior"))
+    found = {"log_likelihood_best": float(likelihood.max())}
+    if len(likelihood) < 2 or posterior.latents is None:
+        return found
+    probabilities = np.stack(
+        [
+            _probabilities(posterior.model, values, codes)
+            for *values, codes in zip(*posterior.parameters, posterior.latents, strict=True)
+        ]
+    )
+    by_chain = probabilities.reshape(*posterior.bank.latents.shape[:2], -1)
+    agreement = diagnostics.function_space_diagnostics(by_chain)
+    numbers = {"log_likelihood": likelihood, "log_prior": prior}
+    found |= {
+        f"rhat_{name}": float(diagnostics.rank_normalised_rhat(values[..., None])[0])
+        for name, values in numbers.items()
+    }
+    return found | {"rhat_median": agreement.rhat_median, "rhat_q95": agreement.rhat_q95}
+
+
+def _probabilities(model: Any, values: list[np.ndarray], codes: np.ndarray) -> np.ndarray:
+    """Of the pixels of the training frames, decoded from the chain's own codes: no fresh noise."""
+    bound = model.bind(values)
+    mean, _ = bound.likelihood.moments(bound.decode(None, codes))
+    return mean.numpy()

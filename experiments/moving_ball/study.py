@@ -13,7 +13,7 @@ from experiments.common import plans
 from experiments.common.driver import Options, Outcome
 from experiments.moving_ball import figures
 from experiments.moving_ball.plans import VARIATIONAL, Plan
-from experiments.moving_ball.scores import trajectories
+from experiments.moving_ball.scores import convergence, trajectories
 from gpflow_bae import (
     decoders,
     encoders,
@@ -42,14 +42,18 @@ def _network(num_inputs: int, num_outputs: int) -> keras.Model:
     )
 
 
+def _decoder(plan: Plan, network: keras.Model) -> decoders.KerasDecoder:
+    if plan.weight_prior == "hierarchical":
+        return decoders.HierarchicalDecoder(network)
+    prior = decoders.fan_in_prior if plan.weight_prior == "fan_in" else decoders.normal_prior
+    return decoders.KerasDecoder(network, prior(plan.weight_prior_scale))
+
+
 def build_model(plan: Plan, train: moving_ball.MovingBall) -> models.BayesianAutoencoder:
     """The model of a plan, at its initial values."""
     num_pixels = train.Y.shape[-1]
-    prior = decoders.fan_in_prior if plan.fan_in_prior else decoders.normal_prior
     common: dict[str, Any] = {
-        "decoder": decoders.KerasDecoder(
-            _network(LATENT_DIM, num_pixels), prior(plan.weight_prior_scale)
-        ),
+        "decoder": _decoder(plan, _network(LATENT_DIM, num_pixels)),
         "likelihood": likelihoods.Bernoulli(),
         "latent_dim": LATENT_DIM,
     }
@@ -100,6 +104,7 @@ def run(plan: Plan, options: Options, max_samples: int | None = None) -> Outcome
             data,
             plan.schedule,
             sampler=plan.sampler,
+            num_chains=plan.num_chains,
             warm_start=_warm_start(plan, model, train),
             max_samples=max_samples,
             **options.arguments("chain"),
@@ -189,7 +194,9 @@ def evaluate(
             scores |= {f"{name}_q025": low, f"{name}_median": middle, f"{name}_q975": high}
     curves = {"rmse_per_sample": [float(v) for v in per_sample], **plans.chain_curves(posterior)}
     outcome = Outcome(
-        metrics={k: float(v) for k, v in scores.items()} | plans.chain_temperatures(posterior),
+        metrics={k: float(v) for k, v in scores.items()}
+        | plans.chain_temperatures(posterior)
+        | convergence(posterior),
         num_parameters=posterior.model.sampled.num_scalars,
         curves=curves,
         seconds=posterior.seconds,

@@ -55,6 +55,22 @@ def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
     }
 
 
+def test_moving_ball_of_several_chains_with_moves(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ball_study, "WIDTH", 4)
+    kept = outcomes(monkeypatch)
+    chain = ("--burnin=50", "--num_samples=4", "--thinning=50", "--nowarm_start")
+    own = ("--sampler=sghmc", "--weight_prior=hierarchical", "--num_chains=2", "--num_inducing=4")
+    found = call(moving_ball.STUDY, tmp_path, *own, *chain)
+    assert found["settings"]["weight_prior"] == "hierarchical"
+    assert found["settings"]["sampler"]["integrator"] == "baoab"
+    assert "layer_scales" in found["settings"]["sampler"]["moves"]
+    names = {"rhat_q95", "rhat_log_likelihood", "rhat_log_prior", "log_likelihood_best"}
+    assert names <= set(found["metrics"])
+    goes_round(tmp_path, kept[0].posterior, True)
+
+
 @pytest.mark.parametrize("method", ["adam", "adapt_lg_star"])
 def test_tabular(tmp_path: pathlib.Path, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = outcomes(monkeypatch)
