@@ -2,7 +2,8 @@
 
 from .amortized import AmortizedSampling
 from .bound_sampling import BoundSampling
-from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
+from .chain_sampling import ChainSampling
+from .chain_state import Chain, Point, RoundStatistics
 from .encoder_losses import encoder_loss
 from .fit import fit
 from .fit_check import share_explained

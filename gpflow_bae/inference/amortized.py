@@ -18,12 +18,13 @@ from ..data import draw_indices
 from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
-from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
+from .chain_sampling import ChainSampling
+from .chain_state import Chain, Point, RoundStatistics
 from .coordinates import check_coordinates, prior_coordinates, target_in
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
 from .loops import repeat
-from .moves import build_moves
+from .moves import Move, build_moves
 from .moves.base import Moved
 
 __all__ = ["AmortizedSampling"]
@@ -36,6 +37,7 @@ class AmortizedSampling(ChainSampling):
     """Chains of codes, parameters and encoders."""
 
     model: BayesianAutoencoder
+    takes_moves = True
 
     def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
@@ -44,7 +46,7 @@ class AmortizedSampling(ChainSampling):
             go together.
         """
         super().__init__(model, *arguments, **options)
-        self._moves = build_moves(self.settings.moves, model)
+        self._moves = self._checked_moves()
         check_encoder_loss(self.settings.encoder_loss, model.encoder)
         if model.whitened_codes and self.settings.codes != "carried":
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
@@ -66,6 +68,21 @@ class AmortizedSampling(ChainSampling):
                 f"{self.model.latent_prior_name} estimates its own with fresh draws: take a "
                 "stochastic-gradient sampler such as gpflow_bae.mcmc.sghmc."
             )
+
+    def _checked_moves(self) -> tuple[Move, ...]:
+        settings = self.settings
+        temperature = self.sampler.settings.get("temperature", 1.0)
+        if settings.moves and (settings.point_estimates or temperature != 1.0):
+            what = (
+                f"point_estimates={settings.point_estimates!r}"
+                if settings.point_estimates
+                else f"temperature {temperature!r}"
+            )
+            raise ValueError(
+                f"moves draw from the posterior at temperature 1, which a chain with {what} does "
+                "not sample: leave one of them out."
+            )
+        return build_moves(settings.moves, self.model)
 
     @property
     def owned(self) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ import tensorflow as tf
 from ..base import Batch
 from ..mcmc import State, Step, Target
 from ..models import VariationalAutoencoder, set_default_kernel_priors
-from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
+from .chain_sampling import ChainSampling
+from .chain_state import Chain, Point, RoundStatistics
 from .encoder_fit import EncoderFit, EncoderState
 from .loops import repeat
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -20,36 +20,13 @@ from ..mcmc import State, adaptive_sghmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..parameter_set import ParameterSet
 from ..tracing import compiled
+from .chain_state import Chain, Point, RoundStatistics
 from .chains import chain_seeds, map_chains, of_chain, stack_chains
 from .naming import from_arrays, leaf_names, to_arrays
 from .run import Algorithm, Trace
 from .settings import AmortizedSettings
 
-__all__ = ["Chain", "ChainSampling", "Point", "RoundStatistics"]
-
-
-class Point(NamedTuple):
-    """A position of the sampler."""
-
-    parameters: tuple[tf.Tensor, ...]  # unconstrained, in the order of model.sampled.paths
-    codes: Any  # [T, N, L]; () where codes are not sampled
-
-
-class Chain(NamedTuple):
-    """Where one chain is; with a leading axis of chains in every leaf, where all are."""
-
-    sampler: State  # its structures are Points
-    encoder: Any  # an EncoderState; () where nothing is amortised
-
-
-class RoundStatistics(NamedTuple):
-    """What a round reports."""
-
-    log_prior: tf.Tensor  # of the parameters, at the end of the round
-    log_likelihood: tf.Tensor  # of codes and observations, times N/B
-    encoder_loss: tf.Tensor  # mean over the round's Adam steps
-    finite: tf.Tensor  # bool, one for each leaf of position and elements
-    kinetic_temperature: tf.Tensor  # of each leaf of the position; none where the sampler has none
+__all__ = ["ChainSampling"]
 
 
 class ChainSampling(Algorithm):
@@ -59,6 +36,7 @@ class ChainSampling(Algorithm):
     """
 
     label = "sampling"
+    takes_moves = False  # whether settings may have moves, and coordinates of their own
 
     def __init__(
         self,
@@ -104,6 +82,11 @@ class ChainSampling(Algorithm):
                     f"point_estimates holds {start!r}, with which no sampled parameter's path "
                     f"begins; paths are such as {paths[0]!r} and {paths[-1]!r}."
                 )
+        if not self.takes_moves and (settings.moves or settings.coordinates != "none"):
+            raise ValueError(
+                "moves and coordinates are for models whose codes are sampled, such as SGPBAE, "
+                f"not {type(self.model).__name__}: leave them out."
+            )
         if settings.point_estimates and sampler.settings.get("subtract_gradient_noise"):
             raise ValueError(
                 "point_estimates have no noise from which subtract_gradient_noise could take some; "

@@ -27,7 +27,7 @@ from ..decoders import NormalGivenVariance
 from ..linalg import cholesky
 from ..mcmc import Target
 from ..models import BayesianAutoencoder
-from .chain_sampling import Point
+from .chain_state import Point
 
 __all__ = ["Coordinates", "check_coordinates", "prior_coordinates", "target_in"]
 

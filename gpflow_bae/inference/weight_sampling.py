@@ -7,7 +7,8 @@ import tensorflow as tf
 from ..base import Batch
 from ..mcmc import State, Step, Target, targets
 from ..models import TemperedBAE
-from .chain_sampling import Chain, ChainSampling, Point, RoundStatistics
+from .chain_sampling import ChainSampling
+from .chain_state import Chain, Point, RoundStatistics
 from .loops import repeat
 
 __all__ = ["WeightSampling"]

@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow_bae import decoders, inference, latent_priors, mcmc
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.amortized import AmortizedSampling
-from gpflow_bae.inference.chain_sampling import Point
+from gpflow_bae.inference.chain_state import Point
 from gpflow_bae.inference.coordinates import prior_coordinates, target_in
 from gpflow_bae.mcmc import Target
 from tests.inference.amortized_models import L, P, network, random_data, sgp_bae

@@ -17,7 +17,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import stats
 
-from gpflow_bae import decoders, inference, mcmc, models
+from gpflow_bae import decoders, encoders, inference, likelihoods, mcmc, models
 from gpflow_bae.base import Batch
 from gpflow_bae.inference.moves import MOVES, build_moves
 from gpflow_bae.inference.moves.base import Moved
@@ -234,5 +234,17 @@ def test_moves_that_a_model_does_not_allow_are_refused() -> None:
     for name in ("code_scale", "prior_parameters"):
         with pytest.raises(ValueError, match=name):
             build_moves([name], whitened())
+    for options, sampler in (
+        ({"point_estimates": (".decoder",)}, mcmc.sghmc.build()),
+        ({}, mcmc.sghmc.build(temperature=0.5)),
+    ):
+        settings = inference.AmortizedSettings(moves=("code_scale",), **options)
+        with pytest.raises(ValueError, match="temperature 1"):
+            inference.sample_amortized(plain(), random_data(2, 4), settings, sampler=sampler)
+    with pytest.raises(ValueError, match="models whose codes are sampled"):
+        encoder = encoders.GaussianEncoder(network(P, 2 * L))
+        vae = models.VAE(decoders.KerasDecoder(network(L, P)), encoder, likelihoods.Gaussian(), L)
+        settings = inference.AmortizedSettings(moves=("code_scale",))
+        inference.sample_amortized(vae, (None, np.zeros((4, 1, P))), settings)
     with pytest.raises(ValueError, match='moves need codes="carried"'):
         inference.AmortizedSettings(moves=tuple(MOVES), codes="encoder")
