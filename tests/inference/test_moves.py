@@ -148,6 +148,7 @@ CASES = [
     ("code_scale", plain),
     ("code_scale", hierarchical),
     ("prior_parameters", plain),
+    ("likelihood_parameters", plain),
 ]
 
 

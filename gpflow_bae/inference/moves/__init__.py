@@ -15,6 +15,7 @@ from .base import Move
 from .code_scale import CodeScale
 from .layer_scales import LayerScales
 from .layer_variances import LayerVariances
+from .likelihood_parameters import LikelihoodParameters
 from .prior_parameters import PriorParameters
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "CodeScale",
     "LayerScales",
     "LayerVariances",
+    "LikelihoodParameters",
     "Move",
     "PriorParameters",
     "build_moves",
@@ -33,6 +35,7 @@ MOVES: dict[str, type[Move]] = {
     "layer_scales": LayerScales,
     "code_scale": CodeScale,
     "prior_parameters": PriorParameters,
+    "likelihood_parameters": LikelihoodParameters,
 }
 
 
