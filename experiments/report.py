@@ -175,7 +175,7 @@ def _summary_table(runs: Sequence[Result]) -> str:
             [
                 f"`{first['model']}`",
                 _label(first, runs),
-                _temperature(first),
+                _temperature(members),
                 ", ".join(str(run["seed"]) for run in members),
                 *(_mean_and_std(members, name) for name in metrics),
             ]
@@ -193,7 +193,7 @@ def _run_table(runs: Sequence[Result]) -> str:
                 run["preset"],
                 f"`{run['model']}`",
                 _label(run, same_preset),
-                _temperature(run),
+                _temperature([run]),
                 str(run["seed"]),
                 *(_number(run["metrics"].get(name)) for name in metrics),
                 str(run["num_parameters"]),
@@ -281,8 +281,18 @@ def _number(value: float | None) -> str:
     return _NONE if value is None else f"{value:.4g}"
 
 
-def _temperature(run: Result) -> str:
-    return _NONE if run["temperature"] is None else f"{run['temperature']:g}"
+def _temperature(runs: Sequence[Result]) -> str:
+    """The temperature that was asked for, and what it was where a block was a tenth or more off."""
+    asked = runs[0]["temperature"]
+    if asked is None:
+        return _NONE
+    low, high = (
+        choose(run["metrics"].get(f"kinetic_temperature_{end}", asked) for run in runs)
+        for choose, end in ((min, "min"), (max, "max"))
+    )
+    if max(abs(low - asked), abs(high - asked)) <= 0.1 * asked:
+        return f"{asked:g}"
+    return f"not {asked:g}: {low:.2g} to {high:.2g}"
 
 
 def _seconds(seconds: dict[str, float]) -> str:

@@ -53,7 +53,7 @@ class AmortizedSampling(ChainSampling):
         self.encoder_fit = EncoderFit(model.encoder, self.settings)
         if self.settings.coordinates == "none":
             return
-        if self.sampler.needs == "evaluate":
+        if self.sampler.needs == "evaluate":  # of a model whose coordinates depend on nothing
             raise ValueError(
                 f'coordinates="prior" are for samplers of gradients, and {self.sampler.name} '
                 'accepts or rejects: set coordinates="none".'
@@ -81,6 +81,12 @@ class AmortizedSampling(ChainSampling):
             raise ValueError(
                 f"moves draw from the posterior at temperature 1, which a chain with {what} does "
                 "not sample: leave one of them out."
+            )
+        if settings.moves and self.sampler.needs == "evaluate":
+            raise ValueError(
+                f"The sampler {self.sampler.name} remembers the density where it stands, which "
+                "moves change: leave moves out, or take a sampler of gradients such as "
+                "gpflow_bae.mcmc.sghmc."
             )
         return build_moves(settings.moves, self.model)
 

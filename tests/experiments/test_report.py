@@ -277,3 +277,15 @@ def test_command_line(tmp_path: pathlib.Path) -> None:
         run_report(f"--results_dir={docs}", "--experiment=other")
     with pytest.raises(app.UsageError, match="add --collect"):
         run_report(f"--results_dir={docs}", str(tmp_path))
+
+
+def test_runs_that_were_not_at_their_temperature_are_not_called_so(tmp_path: pathlib.Path) -> None:
+    """A block that was more than a tenth off, in one of two seeds, is enough."""
+    measured = [
+        {"rmse": 0.1, "kinetic_temperature_min": 0.98, "kinetic_temperature_max": high}
+        for high in (1.02, 2.5)
+    ]
+    runs = [make_result(seed=i, metrics=metrics) for i, metrics in enumerate(measured)]
+    assert "| not 1" not in page(tmp_path, runs[0])
+    # The row of both, and that of the second one alone.
+    assert page(tmp_path, runs[1]).count("| not 1: 0.98 to 2.5 |") == 2

@@ -232,7 +232,7 @@ def test_moves_that_a_model_does_not_allow_are_refused() -> None:
         build_moves(["jump"], plain())
     with pytest.raises(ValueError, match="not a HierarchicalDecoder"):
         build_moves(["layer_variances"], plain())
-    for name in ("code_scale", "prior_parameters"):
+    for name in ("code_scale", "prior_parameters", "likelihood_parameters"):
         with pytest.raises(ValueError, match=name):
             build_moves([name], whitened())
     for options, sampler in (

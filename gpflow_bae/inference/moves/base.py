@@ -14,7 +14,7 @@ from ... import functional
 from ...base import Batch
 from ...models import BayesianAutoencoder
 
-__all__ = ["Move", "Moved", "number_of"]
+__all__ = ["Move", "Moved", "number_of", "scaled"]
 
 
 class Moved(NamedTuple):
@@ -55,6 +55,11 @@ class Move(ABC):
         return ValueError(
             f"moves holds {self.name!r}, which this model does not allow: {why} Leave it out."
         )
+
+    def _check_codes(self) -> None:
+        """Refuse a model that samples something else in the place of codes."""
+        if self.model.whitened_codes:
+            raise self._refuse("it samples whitened_codes, and the move is for codes themselves.")
 
     def _log_prior_of_codes(
         self, parameters: Sequence[tf.Tensor], codes: tf.Tensor, X: Any

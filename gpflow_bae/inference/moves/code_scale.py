@@ -52,7 +52,7 @@ class CodeScale(Move):
         variances = [p for kernel in prior.kernels for p in _variances(kernel)]
         noise = getattr(prior, "code_noise_variance", None)
         variances += [] if noise is None else [noise]
-        #: Place and exponent of c of parameters on the real line's logarithm.
+        #: Places of positive parameters, and the power of c that they are multiplied by.
         shared = dict.fromkeys(place[id(p)] for p in variances if id(p) in place)
         self._powers = [(i, 2.0) for i in shared]
         self._first: int | None = None

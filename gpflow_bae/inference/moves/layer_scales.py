@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from ...base import Batch
 from ...mcmc.slice_sampling import slice_step
+from ...models import BayesianAutoencoder
 from .base import Moved
 from .layer_variances import LayerVariances
 
@@ -25,6 +26,10 @@ class LayerScales(LayerVariances):
     """
 
     name = "layer_scales"
+
+    def __init__(self, model: BayesianAutoencoder):
+        super().__init__(model)
+        self._check_codes()
 
     def __call__(self, state: Moved, batch: Batch, seed: tf.Tensor) -> Moved:
         parameters = list(state.parameters)

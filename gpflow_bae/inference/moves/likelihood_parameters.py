@@ -26,6 +26,7 @@ class LikelihoodParameters(SlicedParameters):
 
     def __init__(self, model: BayesianAutoencoder):
         super().__init__(model)
+        self._check_codes()
         own = {id(p) for p in model.likelihood.parameters}
         self._numbers = [i for i, p in enumerate(self.sampled.parameters) if id(p) in own]
         if not self._numbers:

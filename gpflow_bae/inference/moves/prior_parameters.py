@@ -26,10 +26,7 @@ class PriorParameters(SlicedParameters):
     def __init__(self, model: BayesianAutoencoder):
         super().__init__(model)
         prior = model.latent_prior
-        if model.whitened_codes:
-            raise self._refuse(
-                "it samples whitened_codes, so its codes change with the prior's parameters."
-            )
+        self._check_codes()
         if prior.draws:
             raise self._refuse(
                 f"{model.latent_prior_name} estimates its density with fresh draws, and a slice "
