@@ -139,8 +139,9 @@ def coverage_from_intervals(truth: np.ndarray, lower: np.ndarray, upper: np.ndar
     """Fraction of the truth inside intervals, their ends included.
 
     :param truth: Observations; NaN = missing.
-    :param lower, upper: Ends of each entry's interval, such as two quantiles of its prediction;
-        finite wherever the truth is observed.
+    :param lower: Lower end of each entry's interval, such as a quantile of its prediction; finite
+        wherever the truth is observed.
+    :param upper: Upper end, likewise.
     :raises ValueError: If a column has no observed entry, or an end is not finite.
     """
     truth = _columns(truth)
