@@ -17,8 +17,8 @@ class LayerVariances(Move):
     r"""Conjugate draws of the variances of a :class:`~gpflow_bae.decoders.HierarchicalDecoder`.
 
     Given the n weights w of a tensor, :math:`1 / v \sim Gamma(a + n / 2, b + |w|^2 / (2 s^2))`
-    (Neal 1996, section 3.2). The sampler leaves v alone. In a tensor of many weights v follows their mean
-    square closely, which changes no faster than the weights.
+    (Neal 1996, section 3.2). The sampler leaves v alone. In a tensor of many weights v follows
+    their mean square closely, which changes no faster than the weights.
     """
 
     name = "layer_variances"
