@@ -261,7 +261,8 @@ def _write(record: dict[str, Any], path: pathlib.Path) -> None:
     agreed: dict[str, list[bool]] = {}
     for name, run in record["verdicts"].items():
         agreed.setdefault(name.partition(_DRAW)[2] or "0", []).append(run["agrees"])
-    by_draw = ", ".join(f"{sum(of_draw)} of {len(of_draw)}" for of_draw in agreed.values())
+    by_draw = ", ".join(str(sum(of_draw)) for of_draw in agreed.values())
+    by_draw = f" ({by_draw} by draw)" if len(agreed) > 1 else ""
     number = sum(sum(of_draw) for of_draw in agreed.values())
     lines += [
         "",
@@ -270,7 +271,7 @@ def _write(record: dict[str, Any], path: pathlib.Path) -> None:
         "## The check's advice, and what is best on the real gaps",
         "",
         f"The advised method is the best, or within five per cent of it, on {number} of "
-        f"{len(record['verdicts'])} made tables ({by_draw} by draw).",
+        f"{len(record['verdicts'])} made tables{by_draw}.",
         "",
         "| table | advised | its error | best on the real gaps | its error | coverage of 90 % |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -9,7 +9,7 @@ true trajectories with an affine map fitted on the training videos.
 
 from collections.abc import Iterator
 
-from absl import flags
+from absl import app, flags
 
 from experiments.common import driver
 from experiments.common import flags as common_flags
@@ -91,6 +91,8 @@ def runs() -> Iterator[driver.Run]:
     points = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
     if any(points.values()):
         schedule["point_estimates"] = tuple(path for path, chosen in points.items() if chosen)
+    if FLAGS.fan_in_prior and FLAGS.weight_prior == "hierarchical":
+        raise app.UsageError("--fan_in_prior is --weight_prior=fan_in: leave one of them out.")
     weight_prior = "fan_in" if FLAGS.fan_in_prior else FLAGS.weight_prior
     for model in MODELS[:-1] if FLAGS.model == "all" else [FLAGS.model]:
         plan = plans.make_plan(

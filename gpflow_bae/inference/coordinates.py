@@ -77,9 +77,12 @@ def check_coordinates(
     :raises ValueError: saying which, and what to set instead.
     """
     sampled = model.sampled
+    prior = model.latent_prior
+    # Else codes stay what they are, see prior_coordinates.
+    of_codes = bool(prior.kernels) and prior.whitened_inducing is None and not model.whitened_codes
     used = {id(p) for p in functional.prior_parents(sampled.parameters)}
-    if not model.whitened_codes and model.latent_prior.whitened_inducing is None:
-        used |= {id(p) for p in model.latent_prior.parameters}
+    if of_codes:
+        used |= {id(p) for p in prior.parameters}
     moved = [
         path
         for path, p in zip(sampled.paths, sampled.parameters, strict=True)
@@ -91,7 +94,7 @@ def check_coordinates(
             'change: let moves draw them, moves=("layer_variances", "code_scale", '
             '"prior_parameters") as far as the model allows them, or set coordinates="none".'
         )
-    if data.X is None:
+    if data.X is None or not of_codes:
         return
     if data.axis == 1 and batch_size is not None:
         raise ValueError(
@@ -99,12 +102,11 @@ def check_coordinates(
             f'batch_size={batch_size} see some: set batch_size=None, or coordinates="none".'
         )
     T, N = data.X.shape[:2]
-    channels = max(1, len(model.latent_prior.kernels))
+    channels = len(prior.kernels)
     if T * channels * N * N > _MOST_NUMBERS:
         raise ValueError(
             f'coordinates="prior" factorise the covariance of the codes of each task, and {T} tasks'
-            f' of {N} points are too many numbers for that: set coordinates="none", or '
-            "whitened_codes=True for a model that has them."
+            f' of {N} points are too many numbers for that: set coordinates="none".'
         )
 
 

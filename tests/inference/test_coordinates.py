@@ -96,6 +96,15 @@ def test_coordinates_that_steps_would_change_are_refused() -> None:
     with pytest.raises(ValueError, match=r"depend on \.latent_prior\.kernels"):
         build(mcmc.sghmc.build())
     build(mcmc.sghmc.build(), moves=("prior_parameters",))
+    long = prepare_data(sgp_bae(inducing_outputs="sampled"), random_data(1, 60), 20)
+    settings = inference.AmortizedSettings(
+        coordinates="prior", moves=("prior_parameters",), batch_size=20
+    )
+    with pytest.raises(ValueError, match="mix the codes of all points"):
+        AmortizedSampling(sgp_bae(), long, settings, mcmc.sghmc.build())
+    # Given inducing outputs codes have no covariance to be whitened by, and points may be few.
+    split = sgp_bae(inducing_outputs="sampled")
+    AmortizedSampling(split, long, settings, mcmc.sghmc.build())
     with pytest.raises(ValueError, match="remembers the density"):
         build(mcmc.random_walk.build(0.1), moves=("prior_parameters",))
     with pytest.raises(ValueError, match="coordinates must be"):
