@@ -8,7 +8,7 @@ which can carry priors and be sampled, and it is called through ``stateless_call
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gpflow
@@ -19,8 +19,9 @@ from gpflow.base import Parameter, TensorType
 
 __all__ = ["KerasModule", "WeightPrior", "check_keras_model"]
 
-# (shape of one weight tensor) -> its prior distribution, in float32, broadcast over the tensor.
-WeightPrior = Callable[[tuple[int, ...]], Any]
+# (shape of one weight tensor) -> its prior distribution, in float32, broadcast over the tensor; or
+# such functions, one for each layer that has weights.
+WeightPrior = Callable[[tuple[int, ...]], Any] | Sequence[Callable[[tuple[int, ...]], Any]]
 
 
 class _Template:
@@ -96,6 +97,35 @@ def _reseeded(initializer: Any, seed: list[int]) -> Any | None:
     return type(initializer).from_config(config)
 
 
+def _layers_with_weights(layer: keras.Layer) -> Iterator[keras.Layer]:
+    """The innermost layers that have trainable weights, in their order."""
+    inner = [found for part in getattr(layer, "layers", ()) for found in _layers_with_weights(part)]
+    if inner:
+        yield from inner
+    elif layer.trainable_variables:
+        yield layer
+
+
+def _priors(model: keras.Model, prior: WeightPrior | None, argument: str) -> list[Any]:
+    """The prior of each trainable weight tensor, None for those of a network without."""
+    variables = model.trainable_variables
+    if prior is None:
+        return [None] * len(variables)
+    if callable(prior):
+        return [prior(tuple(v.shape)) for v in variables]
+    layers = list(_layers_with_weights(model))
+    if len(prior) != len(layers):
+        raise ValueError(
+            f"weight_prior of {argument} is a list of {len(prior)}, and the network has "
+            f"{len(layers)} layers with weights ({', '.join(layer.name for layer in layers)}): "
+            "give one prior for each of them, in this order, or a single one for all."
+        )
+    of_layer = {
+        id(v): own for layer, own in zip(layers, prior, strict=True) for v in layer.variables
+    }
+    return [of_layer[id(v)](tuple(v.shape)) for v in variables]
+
+
 class KerasModule(gpflow.Module):
     """A Keras 3 network whose weights are each a ``gpflow.Parameter``."""
 
@@ -104,19 +134,19 @@ class KerasModule(gpflow.Module):
     ):
         """
         :param model: a built Keras 3 model; it is never changed.
-        :param prior: prior of each weight tensor; None for a network that is only optimised.
+        :param prior: prior of each weight tensor, or one for each layer; None for a network that is
+            only optimised.
         :param argument: the caller's name for ``model`` in errors.
+        :raises ValueError: for a list of priors that is not as long as there are layers.
         """
         super().__init__(name=None)
         model = check_keras_model(model, argument)
         self._template = _Template(model)
         self.weights = [
-            Parameter(
-                v.value,
-                dtype=tf.as_dtype(v.dtype),
-                prior=None if prior is None else prior(tuple(v.shape)),
+            Parameter(v.value, dtype=tf.as_dtype(v.dtype), prior=own)
+            for v, own in zip(
+                model.trainable_variables, _priors(model, prior, argument), strict=True
             )
-            for v in model.trainable_variables
         ]
 
     @property

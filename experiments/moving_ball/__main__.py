@@ -68,11 +68,15 @@ def define_flags() -> None:
         "sampler",
         "adaptive_sghmc",
         ["adaptive_sghmc", "sghmc"],
-        "adaptive_sghmc, as published, or sghmc: BAOAB steps in coordinates of the priors, with "
-        "moves along symmetries and for layers and kernels.",
+        "adaptive_sghmc, as published, or sghmc: BAOAB steps in coordinates of the priors, as "
+        "large as the curvature allows, with moves along symmetries and for layers and kernels.",
     )
     flags.DEFINE_integer("num_chains", 1, "Chains, each from a start of its own.", 1)
-    flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior.")
+    flags.DEFINE_list(
+        "weight_prior_scale",
+        ["1.0"],
+        "Scale of the decoder's weight prior, or one for each of its three layers: 2,3,20.",
+    )
     flags.DEFINE_integer(
         "max_samples",
         None,
@@ -80,6 +84,19 @@ def define_flags() -> None:
         lower_bound=1,
     )
     common_flags.define_overrides(_SCHEDULE | _SAMPLER)
+
+
+def _scales() -> float | tuple[float, ...]:
+    try:
+        scales = tuple(float(text) for text in FLAGS.weight_prior_scale)
+    except ValueError:
+        scales = ()
+    if len(scales) not in (1, 3) or not all(s > 0 for s in scales):
+        raise app.UsageError(
+            "--weight_prior_scale is a positive number, or three of them (one for each layer, with "
+            f"commas), got {','.join(FLAGS.weight_prior_scale)!r}."
+        )
+    return scales if len(scales) > 1 else scales[0]
 
 
 def runs() -> Iterator[driver.Run]:
@@ -102,12 +119,12 @@ def runs() -> Iterator[driver.Run]:
             sampler_name=FLAGS.sampler,
             sampler=common_flags.overrides(_SAMPLER),
             weight_prior=weight_prior,
+            weight_prior_scale=_scales(),
             **common_flags.values(
                 "num_inducing",
                 "warm_start",
                 "warm_start_prior",
                 "num_chains",
-                "weight_prior_scale",
                 "num_variational_steps",
                 "parameters",
             ),

@@ -8,12 +8,14 @@ from typing import Any
 from experiments.common import plans
 from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
+from gpflow_bae.mcmc.step_size import from_curvature
 
 __all__ = ["VARIATIONAL", "Plan", "make_plan"]
 
 VARIATIONAL = ("vae", "gp_vae", "svgp_vae")
 
-_SGHMC = {"step_size": 0.002, "momentum_decay": 0.015, "integrator": "baoab"}
+# Where the search for a step size begins, and critical damping of what only the prior informs.
+_SGHMC = {"step_size": 0.003, "momentum_decay": 0.006, "integrator": "baoab"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Plan(plans.Plan):
     num_inducing: int = 10
     warm_start: bool = True
     weight_prior: str = "normal"
-    weight_prior_scale: float = 1.0
+    weight_prior_scale: float | tuple[float, ...] = 1.0  # or one for each layer
     num_chains: int = 1
     initial_lengthscale: float = 1.0
     num_warm_encoder_steps: int = 600
@@ -81,7 +83,7 @@ def _converging(model: str, preset: str, weight_prior: str) -> dict[str, Any]:
     settings = {"coordinates": "prior", "moves": tuple(moves), "num_encoder_steps": 10}
     if preset == "quick":
         return settings | {"burnin": 4000, "num_samples": 20, "thinning": 50}
-    return settings | {"burnin": 10_000, "num_samples": 200, "thinning": 100}
+    return settings | {"burnin": 10_000, "num_samples": 100, "thinning": 200}
 
 
 def make_plan(
@@ -98,8 +100,9 @@ def make_plan(
 
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
     :param sampler_name: "adaptive_sghmc", as published, or "sghmc": BAOAB steps in coordinates of
-        the priors, and moves for everything that such steps do not suit.
-    :param sampler: arguments of its ``build``.
+        the priors, as large as the curvature allows, and moves for everything that such steps do
+        not suit.
+    :param sampler: arguments of its ``build``; with a ``step_size`` that is the step size.
     :param changes: fields of :class:`Plan`.
     """
     chain: dict[str, Any] = {"encoder_batch_size": 256}
@@ -116,6 +119,8 @@ def make_plan(
     if sampler_name == "sghmc":
         chain |= _converging(model, preset, changes.get("weight_prior", "normal"))
         built = sghmc.build(**(_SGHMC | settings))
+        if "step_size" not in settings:
+            built = from_curvature(built)
     else:
         built = adaptive_sghmc.build(**settings)
     rounds = inference.AmortizedSettings(**(chain | (schedule or {})))

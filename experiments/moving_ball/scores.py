@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from typing import Any
 
 import numpy as np
 
@@ -49,8 +48,11 @@ def trajectories(
 def convergence(posterior: Posterior) -> dict[str, float]:
     """How well several chains agree: rank-normalised split R-hat of functions of the samples.
 
-    Of the pixels' probabilities at the training frames (95 % of those that vary have no larger
-    one), of the log likelihood and of the log prior. Nothing for a single chain. The best log
+    ``rhat_q95`` is of the pixels' probabilities halfway between the training frames, which no chain
+    has seen, decoded from the conditional means of the codes there (95 % of those that vary have no
+    larger one); ``rhat_training_q95`` is of those at the training frames, ``rhat_chainwise_q95`` of
+    the halves of each chain, the worst chain's. Further the log likelihood and the log prior of all
+    rounds, and the worst log prior of a weight tensor. No R-hat for a single chain. The best log
     likelihood of a round says which chain found the most.
     """
     trace = posterior.bank.trace
@@ -61,24 +63,60 @@ def convergence(posterior: Posterior) -> dict[str, float]:
     found = {"log_likelihood_best": float(likelihood.max())}
     if len(likelihood) < 2 or posterior.latents is None:
         return found
-    probabilities = np.stack(
-        [
-            _probabilities(posterior.model, values, codes)
-            for *values, codes in zip(*posterior.parameters, posterior.latents, strict=True)
-        ]
-    )
-    by_chain = probabilities.reshape(*posterior.bank.latents.shape[:2], -1)
-    agreement = diagnostics.function_space_diagnostics(by_chain)
-    numbers = {"log_likelihood": likelihood, "log_prior": prior}
+    numbers = {
+        "log_likelihood": likelihood[..., None],
+        "log_prior": prior[..., None],
+        "log_prior_layers": _layer_log_priors(posterior),
+    }
     found |= {
-        f"rhat_{name}": float(diagnostics.rank_normalised_rhat(values[..., None])[0])
+        f"rhat_{name}": float(np.max(diagnostics.rank_normalised_rhat(values)))
         for name, values in numbers.items()
     }
-    return found | {"rhat_median": agreement.rhat_median, "rhat_q95": agreement.rhat_q95}
+    at_training_frames = diagnostics.function_space_diagnostics(
+        _probabilities(posterior, posterior.latents)
+    )
+    found["rhat_training_q95"] = at_training_frames.rhat_q95
+    if posterior.data.X is None:
+        return found
+    X = posterior.data.X.numpy()
+    between = posterior.latent_samples((X[:, 1:] + X[:, :-1]) / 2.0).mean
+    held_out = _probabilities(posterior, between)
+    agreement = diagnostics.function_space_diagnostics(held_out)
+    found |= {"rhat_median": agreement.rhat_median, "rhat_q95": agreement.rhat_q95}
+    half = held_out.shape[1] // 2
+    by_chain = [
+        diagnostics.function_space_diagnostics(np.stack([chain[:half], chain[-half:]])).rhat_q95
+        for chain in held_out
+    ]
+    return found | {"rhat_chainwise_q95": max(by_chain)}
 
 
-def _probabilities(model: Any, values: list[np.ndarray], codes: np.ndarray) -> np.ndarray:
-    """Of the pixels of the training frames, decoded from the chain's own codes: no fresh noise."""
-    bound = model.bind(values)
-    mean, _ = bound.likelihood.moments(bound.decode(None, codes))
-    return mean.numpy()
+def _layer_log_priors(posterior: Posterior) -> np.ndarray:
+    """Of each weight tensor, up to a constant, in every sample: [C, S, tensors]."""
+    sampled, draws = posterior.model.sampled, posterior.bank.parameters
+    path_of = {id(p): q for q, p in zip(sampled.paths, sampled.parameters, strict=True)}
+    shape = posterior.bank.latents.shape[:2]
+    columns = []
+    for path, parameter in zip(sampled.paths, sampled.parameters, strict=True):
+        if not path.startswith(".decoder.weights"):
+            continue
+        parent = getattr(parameter.prior, "parent", None)
+        if parent is None:
+            variance = np.full(shape, float(parameter.prior.scale) ** 2)
+        else:
+            variance = parent.transform.forward(draws[path_of[id(parent)]]).numpy()
+            variance = variance * parameter.prior.base_scale**2
+        squares = np.square(draws[path], dtype=np.float64).reshape(*shape, -1).sum(-1)
+        count = np.prod(draws[path].shape[2:])
+        columns.append(-0.5 * (squares / variance + count * np.log(variance)))
+    return np.stack(columns, -1)
+
+
+def _probabilities(posterior: Posterior, codes: np.ndarray) -> np.ndarray:
+    """Of all pixels [C, S, pixels] at a code for each frame and sample [C S, T, N, L]."""
+    found = []
+    for *values, latents in zip(*posterior.parameters, codes, strict=True):
+        bound = posterior.model.bind(values)
+        mean, _ = bound.likelihood.moments(bound.decode(None, latents))
+        found.append(mean.numpy().ravel())
+    return np.stack(found).reshape(*posterior.bank.latents.shape[:2], -1)

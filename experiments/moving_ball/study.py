@@ -46,7 +46,9 @@ def _decoder(plan: Plan, network: keras.Model) -> decoders.KerasDecoder:
     if plan.weight_prior == "hierarchical":
         return decoders.HierarchicalDecoder(network)
     prior = decoders.fan_in_prior if plan.weight_prior == "fan_in" else decoders.normal_prior
-    return decoders.KerasDecoder(network, prior(plan.weight_prior_scale))
+    scale = plan.weight_prior_scale
+    by_layer = [prior(s) for s in scale] if isinstance(scale, tuple) else prior(scale)
+    return decoders.KerasDecoder(network, by_layer)
 
 
 def build_model(plan: Plan, train: moving_ball.MovingBall) -> models.BayesianAutoencoder:

@@ -55,7 +55,10 @@ class KerasDecoder(KerasModule):
         """
         :param model: maps ``[rows, L]`` to ``[rows, P]`` (image outputs are flattened to P).
         :param weight_prior: prior per weight tensor, given its shape; default N(0, 1) on each
-            weight (Tran et al. 2023). See :func:`normal_prior` and :func:`fan_in_prior`.
+            weight (Tran et al. 2023). See :func:`normal_prior` and :func:`fan_in_prior`. Or a list
+            of such priors, one for each layer that has weights: a layer's own says how far its
+            outputs spread, which for the last layer is how far the likelihood's parameters do, and
+            for the others how sharply the network bends.
         """
         super().__init__(model, weight_prior or normal_prior(), argument="decoder")
 

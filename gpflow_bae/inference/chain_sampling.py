@@ -183,7 +183,9 @@ class ChainSampling(Algorithm):
         count = len(tf.nest.flatten((chains.sampler.position, chains.sampler.elements)))
         blocks = tf.TensorSpec([self._count_temperatures(chains.sampler)], number.dtype)
         finite = tf.TensorSpec([count], tf.bool)
-        statistics = RoundStatistics(number, number, number, finite, blocks)
+        said = "step_size" in self.sampler.info(of_chain(chains.sampler, 0))
+        step_size = tf.TensorSpec([int(said)], number.dtype)
+        statistics = RoundStatistics(number, number, number, finite, blocks, step_size)
         return map_chains(
             lambda chain, seed: self._round(chain, seed, first, adapt),
             (chains, seeds),
@@ -239,12 +241,14 @@ class ChainSampling(Algorithm):
         dtype = gpflow.default_float()
         found = self.sampler.temperatures(state)
         kinetic = [] if found is None else [tf.cast(t, dtype) for t in tf.nest.flatten(found)]
+        step_size = self.sampler.info(state).get("step_size")
         return RoundStatistics(
             tf.cast(log_prior, dtype),
             tf.cast(log_likelihood, dtype),
             tf.cast(loss, dtype),
             finite,
             tf.stack(kinetic) if kinetic else tf.zeros([0], dtype),
+            tf.zeros([0], dtype) if step_size is None else tf.cast(step_size, dtype)[None],
         )
 
     # What a run asks.
@@ -297,6 +301,8 @@ class ChainSampling(Algorithm):
         if blocks.any():
             weights = np.where(blocks > 0.0, sizes, 0.0)  # those at rest have no temperature
             numbers["temperature"] = f"{np.average(blocks, weights=weights):.3g}"
+        if trace["step_size"].size:
+            numbers["step_size"] = f"{np.mean(trace['step_size'][-1]):.2g}"
         return phase, numbers
 
     def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor | None:

@@ -33,3 +33,4 @@ class RoundStatistics(NamedTuple):
     encoder_loss: tf.Tensor  # mean over the round's Adam steps
     finite: tf.Tensor  # bool, one for each leaf of position and elements
     kinetic_temperature: tf.Tensor  # of each leaf of the position; none where the sampler has none
+    step_size: tf.Tensor  # [1] of a sampler that says it in its info, [0] of others

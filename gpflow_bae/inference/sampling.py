@@ -254,7 +254,7 @@ def _posterior(
     """The bank of a run; draws [C, S, ...]."""
     model = algorithm.model
     traces = {
-        f"trace/{k}": np.moveaxis(v, 0, 1)
+        f"trace/{k}": np.moveaxis(v[..., 0] if k == "step_size" else v, 0, 1)
         for k, v in found.trace.items()
         if k != "finite" and v.size
     }
