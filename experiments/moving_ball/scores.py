@@ -84,6 +84,8 @@ def convergence(posterior: Posterior) -> dict[str, float]:
     agreement = diagnostics.function_space_diagnostics(held_out)
     found |= {"rhat_median": agreement.rhat_median, "rhat_q95": agreement.rhat_q95}
     half = held_out.shape[1] // 2
+    if half < 4:  # too few draws for an R-hat
+        return found
     by_chain = [
         diagnostics.function_space_diagnostics(np.stack([chain[:half], chain[-half:]])).rhat_q95
         for chain in held_out

@@ -47,7 +47,7 @@ def _decoder(plan: Plan, network: keras.Model) -> decoders.KerasDecoder:
         return decoders.HierarchicalDecoder(network)
     prior = decoders.fan_in_prior if plan.weight_prior == "fan_in" else decoders.normal_prior
     scale = plan.weight_prior_scale
-    by_layer = [prior(s) for s in scale] if isinstance(scale, tuple) else prior(scale)
+    by_layer = prior(scale) if isinstance(scale, float) else [prior(s) for s in scale]
     return decoders.KerasDecoder(network, by_layer)
 
 

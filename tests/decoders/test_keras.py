@@ -71,6 +71,18 @@ def test_fan_in_prior_scales() -> None:
     np.testing.assert_allclose(convolution.stddev(), 2 / np.sqrt(36), rtol=1e-6)
 
 
+def test_priors_by_layer_go_to_the_weights_of_each() -> None:
+    """Nested networks and layers without weights do not count; a layer's tensors share its own."""
+    inner = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4), keras.layers.Dropout(0.1)])
+    normalised = keras.layers.BatchNormalization()  # has weights that are not trainable, too
+    network = keras.Sequential([keras.Input((2,)), keras.layers.Dense(5), inner, normalised])
+    decoder = KerasDecoder(network, [fan_in_prior(2.0), normal_prior(3.0), normal_prior(0.1)])
+    scales = [float(w.prior.stddev()) for w in decoder.weights]
+    np.testing.assert_allclose(scales, [2 / np.sqrt(2), 2, 3, 3, 0.1, 0.1], rtol=1e-6)
+    with pytest.raises(ValueError, match=r"list of 2, and the network has 3 layers .*one prior"):
+        KerasDecoder(network, [normal_prior(), normal_prior()])
+
+
 @pytest.mark.parametrize("width", [10, 1000])
 def test_fan_in_prior_keeps_the_spread_of_wide_layers(width: int) -> None:
     """A linear unit on ``width`` inputs of size 1 has prior variance 1 (kernel) + 1 (bias) = 2.

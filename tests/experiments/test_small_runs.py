@@ -29,6 +29,7 @@ def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
     kept = outcomes(monkeypatch)
     chain = ("--burnin=50", "--num_samples=3", "--thinning=50", "--max_samples=2")
     own = ("--model=sgp_bae", "--num_inducing=4", "--point_decoder", "--nowarm_start")
+    own += ("--weight_prior=fan_in", "--weight_prior_scale=2,3,20")
     found = call(moving_ball.STUDY, tmp_path / "a", *own, *chain, "--batch_size=2")
     assert found["variant"] == "first 2 of 3 samples" and not found["complete"]
     assert found["temperature"] == 1.0
@@ -66,8 +67,9 @@ def test_moving_ball_of_several_chains_with_moves(
     assert found["settings"]["weight_prior"] == "hierarchical"
     assert found["settings"]["sampler"]["integrator"] == "baoab"
     assert "layer_scales" in found["settings"]["sampler"]["moves"]
-    names = {"rhat_q95", "rhat_log_likelihood", "rhat_log_prior", "log_likelihood_best"}
-    assert names <= set(found["metrics"])
+    names = {"rhat_q95", "rhat_training_q95", "rhat_log_likelihood", "rhat_log_prior_layers"}
+    assert names | {"rhat_log_prior", "log_likelihood_best"} <= set(found["metrics"])
+    assert (kept[0].posterior.bank.trace["step_size"][:, -1] > 0).all()
     goes_round(tmp_path, kept[0].posterior, True)
 
 
