@@ -19,8 +19,10 @@ from scipy import stats
 
 from gpflow_bae import decoders, encoders, inference, likelihoods, mcmc, models
 from gpflow_bae.base import Batch
+from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.moves import MOVES, build_moves
 from gpflow_bae.inference.moves.base import Moved
+from gpflow_bae.models import State
 from tests.inference.amortized_models import L, P, network, random_data, sgp_bae, whitened
 
 DRAWS = 800
@@ -227,12 +229,31 @@ def test_a_chain_with_moves_and_coordinates_samples_what_a_chain_without_does() 
         assert abs(parts[0].mean() - parts[1].mean()) < 5.0 * error
 
 
+def test_the_likelihood_is_weighed_by_the_observations_where_codes_are_whitened() -> None:
+    """Up to what does not depend on it, by the same density that the chain's steps follow."""
+    model = whitened()
+    data = prepare_data(model, random_data(1, 6), None)
+    batch = data.gather(None)
+    codes = tf.constant(np.random.default_rng(3).normal(size=(1, 6, L)))
+    (move,) = build_moves(["likelihood_parameters"], model)
+    place = model.sampled.paths.index(move.owned[0])
+    found, expected = [], []
+    for value in (-1.0, 0.5):
+        parameters = list(model.sampled.values())
+        weigh = move._log_likelihood(Moved(tuple(parameters), codes, ()), batch)
+        parameters[place] = tf.constant(value, tf.float64)
+        found.append(weigh(tuple(parameters)))
+        expected.append(model.log_likelihood(State(tuple(parameters), codes), batch))
+    assert abs(found[1] - found[0]) > 1.0
+    np.testing.assert_allclose(found[1] - found[0], expected[1] - expected[0], rtol=1e-10)
+
+
 def test_moves_that_a_model_does_not_allow_are_refused() -> None:
     with pytest.raises(ValueError, match="expected names among"):
         build_moves(["jump"], plain())
     with pytest.raises(ValueError, match="not a HierarchicalDecoder"):
         build_moves(["layer_variances"], plain())
-    for name in ("code_scale", "prior_parameters", "likelihood_parameters"):
+    for name in ("code_scale", "prior_parameters"):
         with pytest.raises(ValueError, match=name):
             build_moves([name], whitened())
     for options, sampler in (

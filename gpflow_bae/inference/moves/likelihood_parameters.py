@@ -26,7 +26,8 @@ class LikelihoodParameters(SlicedParameters):
 
     def __init__(self, model: BayesianAutoencoder):
         super().__init__(model)
-        self._check_codes()
+        if model.whitened_codes and model.latent_prior.draws:
+            raise self._refuse("its codes are whitened by fresh draws of the prior.")
         own = {id(p) for p in model.likelihood.parameters}
         self._numbers = [i for i, p in enumerate(self.sampled.parameters) if id(p) in own]
         if not self._numbers:
@@ -35,7 +36,8 @@ class LikelihoodParameters(SlicedParameters):
     def _log_likelihood(
         self, state: Moved, batch: Batch
     ) -> Callable[[tuple[tf.Tensor, ...]], tf.Tensor]:
-        F = self.model.bind(state.parameters).decode(batch.X, state.codes)
+        bound = self.model.bind(state.parameters)
+        F = bound.decode(batch.X, bound.from_whitened(batch.X, state.codes))
 
         def of_observations(parameters: tuple[tf.Tensor, ...]) -> tf.Tensor:
             likelihood = self.model.bind(parameters).likelihood
