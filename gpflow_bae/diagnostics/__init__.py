@@ -1,4 +1,4 @@
-"""Posterior samples in ArviZ's form, convergence in function and weight space, and plots."""
+"""Samples in ArviZ's form, convergence in function and weight space, stacking, and plots."""
 
 from .convergence import (
     ConvergenceDiagnostics,
@@ -9,6 +9,7 @@ from .convergence import (
 )
 from .inference_data import to_inference_data
 from .plots import rank_plot, trace_plot
+from .stacking import stacking_weights
 
 __all__ = [
     "ConvergenceDiagnostics",
@@ -16,6 +17,7 @@ __all__ = [
     "function_space_diagnostics",
     "rank_normalised_rhat",
     "rank_plot",
+    "stacking_weights",
     "to_inference_data",
     "trace_plot",
     "weight_space_diagnostics",

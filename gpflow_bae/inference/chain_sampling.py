@@ -141,11 +141,11 @@ class ChainSampling(Algorithm):
         if not cold and not owned:
             return state
         temperature = state.shared.get("temperature")
-        if not isinstance(temperature, Point):
+        if not isinstance(temperature, Point) or (cold and self.sampler.rests_when_cold):
             who = "point_estimates" if cold else f"moves={self.settings.moves!r}"
             raise ValueError(
-                f"{who} need a sampler with a temperature for each parameter, and "
-                f"{self.sampler.name} has none; use sghmc, adaptive_sghmc, sgld or "
+                f"{who} need a sampler with a temperature for each parameter that descends at 0, "
+                f"and {self.sampler.name} is none; use sghmc, adaptive_sghmc, sgld or "
                 "preconditioned_sgld with a number as its temperature."
             )
         of_parameters = tuple(

@@ -105,6 +105,8 @@ class SamplingAlgorithm(NamedTuple):
     """Which part of the target it uses. ``"evaluate"`` takes the whole data in every step."""
     settings: Mapping[str, Any] = {}
     """As they were given, for records of a run."""
+    rests_when_cold: bool = False
+    """Whether a leaf at temperature 0 stays where it is, instead of being optimised."""
 
 
 class Settings:
