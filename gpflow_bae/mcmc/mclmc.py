@@ -20,8 +20,9 @@ the mean square h^2, so that step sizes compare with those of SGHMC whatever d i
     A      position <- position + momentum
 
 with both turns at one gradient; positions are those of the published scheme (B/2 A B/2, then O).
-A turn is exact: with e = g / |g|, z = exp(-h d^1/2 |g| / (2 (d - 1))) and c = u^T e,
+A turn is exact::
 
+    e = g / |g|,    z = exp(-h d^1/2 |g| / (2 (d - 1))),    c = u^T e
     u <- [2 z u + (1 - z) (1 + z + c (1 - z)) e] / |...|
 
 O leaves (1 - a) of u's direction on average in many dimensions, as it leaves 1 - a of SGHMC's

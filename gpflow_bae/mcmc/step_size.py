@@ -5,8 +5,8 @@ the log density) while h^2 A is below a limit: 4 for the splitting schemes
 (:mod:`gpflow_bae.mcmc.integrators`). A chain breaks where the stiffest direction passes it, however
 few its directions of that kind are, and no other number says how near it is.
 
-:func:`from_curvature` follows that direction by power iteration, w <- H v and v <- w / |w|, with
-the products H v from two gradients::
+:func:`from_curvature` follows that direction by power iteration, w <- H v and v <- w over
+its length, with the products H v from two gradients::
 
     H v = (g(q - e v) - g(q + e v)) / (2 e),    e = A^-1/2
 
@@ -136,7 +136,7 @@ def _with_step_size(state: State, step_size: tf.Tensor) -> State:
 def _largest_curvature(
     gradient: Any, state: State, iterations: tf.Tensor
 ) -> tuple[Position, tf.Tensor]:
-    """The direction after some power iterations, and |H v| of the last of them.
+    """The direction after some power iterations, and the length of H v of the last of them.
 
     Where gradients are not finite the direction stays, and the curvature is taken for 4 times as
     large: half the step.
