@@ -113,6 +113,12 @@ def _priors(model: keras.Model, prior: WeightPrior | None, argument: str) -> lis
         return [None] * len(variables)
     if callable(prior):
         return [prior(tuple(v.shape)) for v in variables]
+    if not isinstance(prior, Sequence) or not all(map(callable, prior)):
+        raise TypeError(
+            f"weight_prior of {argument} must be a function of a weight tensor's shape, such as "
+            "gpflow_bae.decoders.fan_in_prior(1.0) makes, or a list of them, one for each layer; "
+            f"got {prior!r}."
+        )
     layers = list(_layers_with_weights(model))
     if len(prior) != len(layers):
         raise ValueError(
@@ -137,6 +143,7 @@ class KerasModule(gpflow.Module):
         :param prior: prior of each weight tensor, or one for each layer; None for a network that is
             only optimised.
         :param argument: the caller's name for ``model`` in errors.
+        :raises TypeError: for priors that are not functions of a shape.
         :raises ValueError: for a list of priors that is not as long as there are layers.
         """
         super().__init__(name=None)

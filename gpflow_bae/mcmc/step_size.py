@@ -84,7 +84,8 @@ def from_curvature(
 
     def step(state: State, target: Target, seed: Seed, at: Step) -> State:
         gradient = target.gradient
-        assert gradient is not None  # or the sampler would have refused
+        if gradient is None:
+            return sampler.step(state, target, seed, at)  # which says what it misses
 
         def adapted() -> State:
             direction, found = _largest_curvature(
@@ -142,6 +143,7 @@ def _largest_curvature(
     large: half the step.
     """
     position = state.position
+    first, _ = _normalised(state.elements["direction"])  # of some items only, in a minibatch
 
     def at(direction: Position, distance: tf.Tensor) -> Position:
         return gradient(
@@ -166,7 +168,7 @@ def _largest_curvature(
     _, direction, curvature = tf.while_loop(
         lambda i, *_: i < iterations,
         body,
-        (tf.constant(0), state.elements["direction"], state.shared["curvature"]),
+        (tf.constant(0), first, state.shared["curvature"]),
         parallel_iterations=1,
     )
     return direction, curvature

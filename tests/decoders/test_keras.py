@@ -81,6 +81,9 @@ def test_priors_by_layer_go_to_the_weights_of_each() -> None:
     np.testing.assert_allclose(scales, [2 / np.sqrt(2), 2, 3, 3, 0.1, 0.1], rtol=1e-6)
     with pytest.raises(ValueError, match=r"list of 2, and the network has 3 layers .*one prior"):
         KerasDecoder(network, [normal_prior(), normal_prior()])
+    for wrong in (3.0, [tfp.distributions.Normal(0.0, 1.0)] * 3):
+        with pytest.raises(TypeError, match="function of a weight tensor's shape"):
+            KerasDecoder(network, wrong)
 
 
 @pytest.mark.parametrize("width", [10, 1000])
