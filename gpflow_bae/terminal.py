@@ -38,7 +38,8 @@ def quiet_tensorflow() -> None:
     if os.environ.get(LEVEL_VARIABLE) in ("0", "1"):
         return
     os.environ[LEVEL_VARIABLE] = "3"
-    if "tensorflow" not in sys.modules:
+    waiting = any(isinstance(finder, _QuietImport) for finder in sys.meta_path)
+    if "tensorflow" not in sys.modules and not waiting:
         sys.meta_path.insert(0, _QuietImport())
 
 
