@@ -74,13 +74,6 @@ def define_flags() -> None:
         ["svgp_vae", "mode"],
         "Where the chain of sgp_bae starts: an SVGP-VAE with its kernel, or a joint mode.",
     )
-    flags.DEFINE_enum(
-        "sampler",
-        "adaptive_sghmc",
-        ["adaptive_sghmc", "sghmc"],
-        "adaptive_sghmc on minibatches, as published, or sghmc: BAOAB steps on all images, as "
-        "large as the curvature allows.",
-    )
     flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
     flags.DEFINE_float("code_noise_variance", 1e-5, "Variance of codes around the GP (sgp_bae).")
     flags.DEFINE_boolean("learn_code_noise", False, "Sample it, instead of fixing it (sgp_bae).")
@@ -130,7 +123,6 @@ def _plan(model: str) -> Any:
         | ({"batch_size": None} if FLAGS.elbo == "SVGPVAE_Titsias" else {}),
         schedule=common_flags.overrides(_SCHEDULE),
         sampler=common_flags.overrides(common_flags.SAMPLER),
-        sampler_name=FLAGS.sampler,
         **changes,
     )
 

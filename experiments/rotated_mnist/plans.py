@@ -7,8 +7,7 @@ from typing import Any
 
 from experiments.rotated_mnist.models import Plan
 from gpflow_bae import inference
-from gpflow_bae.mcmc import adaptive_sghmc, sghmc
-from gpflow_bae.mcmc.step_size import from_curvature
+from gpflow_bae.mcmc import adaptive_sghmc
 
 __all__ = ["ELBO_MODELS", "make_objective", "make_plan", "parse_regime"]
 
@@ -78,7 +77,6 @@ def make_plan(
     fit: dict[str, Any] | None = None,
     schedule: dict[str, Any] | None = None,
     sampler: dict[str, Any] | None = None,
-    sampler_name: str = "adaptive_sghmc",
     **changes: Any,
 ) -> Plan:
     """A preset with some settings replaced.
@@ -89,9 +87,7 @@ def make_plan(
     :param fit: fields of :class:`~gpflow_bae.inference.VariationalSettings`; a ``batch_size`` of
         None there takes all points in every step, so that the bound is Titsias's.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
-    :param sampler: arguments of its ``build``; with a ``step_size`` that is the step size.
-    :param sampler_name: "adaptive_sghmc" on minibatches, as published, or "sghmc": BAOAB steps on
-        all images, as large as the curvature allows, and the pixel noise in updates of its own.
+    :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`.
     :param changes: fields of :class:`Plan`.
     """
     epochs = _EPOCHS[model][preset == "paper"]
@@ -104,9 +100,7 @@ def make_plan(
         "objective": objective or make_objective(model),
     }
     variational = inference.VariationalSettings(**(chosen | (fit or {})))
-    if sampled and sampler_name == "sghmc":
-        changes |= _full_batch(preset, batch_size, schedule or {}, sampler or {})
-    elif sampled:
+    if sampled:
         quick = {"burnin": 1000, "num_samples": 40, "thinning": 50}
         paper = {"burnin": 1500, "num_samples": 200, "thinning": 800}
         common = {
@@ -122,20 +116,3 @@ def make_plan(
         # Every view with eight object vectors spans the kernel, and FITC leaves no residual.
         changes = {"inducing_per_view": 8} | changes
     return Plan(model, parse_regime(regime or epochs.split()), variational, **changes)
-
-
-def _full_batch(
-    preset: str, batch_size: int | None, schedule: dict[str, Any], sampler: dict[str, Any]
-) -> dict[str, Any]:
-    """Rounds and steps of a chain that noise of minibatches does not heat."""
-    rounds = {"burnin": 1000, "num_samples": 20, "thinning": 50}
-    if preset == "paper":
-        rounds = {"burnin": 5000, "num_samples": 100, "thinning": 100}
-    rounds |= {"batch_size": batch_size, "encoder_batch_size": 256, "num_encoder_steps": 10}
-    rounds |= {"moves": ("likelihood_parameters",)}
-    steps = {"step_size": 0.002, "momentum_decay": 0.004, "noise": "binomial"}
-    built = sghmc.build(**(steps | {"integrator": "baoab"} | sampler))
-    return {
-        "schedule": inference.AmortizedSettings(**(rounds | schedule)),
-        "sampler": built if "step_size" in sampler else from_curvature(built),
-    }
