@@ -14,6 +14,7 @@ import gpflow
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from gpflow_bae import inference, likelihoods, mcmc, models
 from gpflow_bae.data import prepare_data
@@ -31,6 +32,11 @@ SAMPLERS: dict[str, Build] = {
     "sghmc_baoab": lambda: mcmc.sghmc.build(step_size=0.1, momentum_decay=0.1, integrator="baoab"),
     "adaptive_sghmc": lambda: mcmc.adaptive_sghmc.build(step_size=0.15, momentum_decay=0.1),
     "sgnht": lambda: mcmc.sgnht.build(step_size=0.08, momentum_decay=0.05),
+    "mclmc": lambda: mcmc.mclmc.build(step_size=0.08, momentum_decay=0.1),
+    # Half of the largest stable step: 1 / 12.5^1/2, where BAOAB is exact on a Gaussian.
+    "from_curvature": lambda: mcmc.step_size.from_curvature(
+        mcmc.sghmc.build(step_size=0.05, momentum_decay=0.05, integrator="baoab")
+    ),
     # Exact at any step size; this one accepts about half of the proposals in 1,600 dimensions.
     "langevin": lambda: mcmc.langevin.build(noise_scale=0.15),
 }
@@ -154,3 +160,43 @@ def test_all_weights_of_a_tempered_autoencoder() -> None:
     )
     assert (posterior.bank.num_chains, posterior.bank.num_samples) == (2, 3)
     assert posterior.reconstruct(data[1]).mean.shape == data[1].shape
+
+
+@pytest.mark.usefixtures("untraced")
+def test_a_step_size_from_curvature_is_fixed_after_burn_in_and_part_of_a_checkpoint() -> None:
+    """The search is in the chain's state, which checkpoints keep whole."""
+    model = sgp_bae()
+    settings = dataclasses.replace(FEW, num_sampler_steps=1, burnin=1, num_samples=1, thinning=1)
+    algorithm = inference.AmortizedSampling(
+        model, prepare_data(model, random_data(2, 4)), settings, SAMPLERS["from_curvature"]()
+    )
+    state, found = algorithm.initial(), []
+    for number in range(3):
+        state, statistics = algorithm.round(state, number)
+        found.append(statistics.step_size.numpy().item())
+    assert found[0] != 0.05 and len(set(found)) == 1
+    again = algorithm.restore(algorithm.arrays(state))
+    for one, other in zip(tf.nest.flatten(state), tf.nest.flatten(again), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert again.sampler.shared["curvature"] > 0.0
+
+
+@pytest.mark.usefixtures("untraced")
+def test_what_a_move_owns_is_at_rest_under_mclmc_and_nothing_is_optimised() -> None:
+    """Its directions are of the other parameters alone: at temperature 0 a leaf stays."""
+    sampler = SAMPLERS["mclmc"]()
+    settings = dataclasses.replace(FEW, moves=("likelihood_parameters",))
+    model = sgp_bae()
+    algorithm = inference.AmortizedSampling(
+        model, prepare_data(model, random_data(2, 4)), settings, sampler
+    )
+    (path,) = algorithm.owned
+    state, trace = algorithm.round(algorithm.initial(), 0)
+    place = model.sampled.paths.index(path)
+    momentum = state.sampler.elements["momentum"].parameters
+    assert not np.any(momentum[place]) and np.any(momentum[place - 1])
+    settings = dataclasses.replace(FEW, point_estimates=(".decoder",))
+    with pytest.raises(ValueError, match="descends at 0, and mclmc is none"):
+        inference.sample_amortized(
+            sgp_bae(), random_data(2, 3), settings, sampler=sampler, warm_start=None
+        )
