@@ -53,7 +53,10 @@ def from_curvature(
 ) -> SamplingAlgorithm:
     """A sampler that chooses its step size during burn-in, by the curvature it meets.
 
-    >>> sampler = from_curvature(mcmc.sghmc.build(0.01, 0.02, integrator="baoab"))
+    >>> from gpflow_bae.mcmc import sghmc
+    >>> sampler = from_curvature(sghmc.build(0.01, 0.02, integrator="baoab"))
+    >>> sampler.settings["step_size"]
+    'from_curvature, fraction 0.5'
 
     The step size that ``sampler`` was built with is only where the search begins, and the scale of
     its friction: a ``momentum_decay`` of twice the step size is the critical damping of directions
