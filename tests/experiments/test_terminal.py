@@ -44,6 +44,12 @@ def test_importing_tensorflow_shows_what_is_not_its_log(tmp_path: pathlib.Path) 
     assert (found.stdout, found.stderr) == ("0\n", NOISE + "a warning\n")
 
 
+def test_quiet_may_be_asked_for_twice(tmp_path: pathlib.Path) -> None:
+    twice = "from gpflow_bae.terminal import quiet_tensorflow as quiet; quiet(); quiet(); "
+    found = run(tmp_path, twice + "import tensorflow")
+    assert (found.returncode, found.stderr) == (0, "a warning\n")
+
+
 def test_an_import_that_fails_fails_as_ever(tmp_path: pathlib.Path) -> None:
     found = run(tmp_path, "import experiments, tensorflow.missing")
     assert found.returncode != 0 and "port.cc" not in found.stderr
