@@ -96,6 +96,10 @@ def _scales() -> float | tuple[float, ...]:
             "--weight_prior_scale is a positive number, or three of them (one for each layer, with "
             f"commas), got {','.join(FLAGS.weight_prior_scale)!r}."
         )
+    if FLAGS.weight_prior == "hierarchical" and scales != (1.0,):
+        raise app.UsageError(
+            "--weight_prior=hierarchical samples the scales: no --weight_prior_scale."
+        )
     return scales if len(scales) > 1 else scales[0]
 
 

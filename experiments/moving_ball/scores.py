@@ -94,7 +94,7 @@ def convergence(posterior: Posterior) -> dict[str, float]:
 
 
 def _layer_log_priors(posterior: Posterior) -> np.ndarray:
-    """Of each weight tensor, up to a constant, in every sample: [C, S, tensors]."""
+    """Of each weight tensor in every sample: [C, S, tensors]."""
     sampled, draws = posterior.model.sampled, posterior.bank.parameters
     path_of = {id(p): q for q, p in zip(sampled.paths, sampled.parameters, strict=True)}
     shape = posterior.bank.latents.shape[:2]
@@ -102,15 +102,13 @@ def _layer_log_priors(posterior: Posterior) -> np.ndarray:
     for path, parameter in zip(sampled.paths, sampled.parameters, strict=True):
         if not path.startswith(".decoder.weights"):
             continue
-        parent = getattr(parameter.prior, "parent", None)
-        if parent is None:
-            variance = np.full(shape, float(parameter.prior.scale) ** 2)
-        else:
-            variance = parent.transform.forward(draws[path_of[id(parent)]]).numpy()
-            variance = variance * parameter.prior.base_scale**2
-        squares = np.square(draws[path], dtype=np.float64).reshape(*shape, -1).sum(-1)
-        count = np.prod(draws[path].shape[2:])
-        columns.append(-0.5 * (squares / variance + count * np.log(variance)))
+        found, parent = np.zeros(shape), getattr(parameter.prior, "parent", None)
+        for index in np.ndindex(*shape):
+            prior = parameter.prior
+            if parent is not None:
+                prior = prior.given(parent.transform.forward(draws[path_of[id(parent)]][index]))
+            found[index] = prior.log_prob(draws[path][index]).numpy().sum(dtype=np.float64)
+        columns.append(found)
     return np.stack(columns, -1)
 
 

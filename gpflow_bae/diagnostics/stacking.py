@@ -24,14 +24,14 @@ def stacking_weights(
 
     The maximum is of a concave function. It is found by expectation maximisation, each step of
     which increases it, and left where no weight could still gain more than ``tolerance`` nats a
-    point. Where members are equally good on all points there is no single maximum, and the weights
-    stay as near to equal as the data allow.
+    point. Where members predict alike there is no single maximum; the one that is found from equal
+    weights is returned.
 
     >>> stacking_weights(np.log([[0.9, 0.8], [0.1, 0.2]])).round(3)
     array([1., 0.])
 
     :param log_density: in nats, of N held-out points (not of those of training) under each of K
-        members, such as ``posterior.select(...)``'s of every chain.
+        members: of chains, what ``predict_cell_log_density`` of each one's samples says.
     :param tolerance: in nats, of the mean over points.
     :param max_iterations: after which the weights are returned as they are.
     :raises ValueError: if a density is NaN or infinite, or a point has none under all members.

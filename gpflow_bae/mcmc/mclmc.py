@@ -29,7 +29,9 @@ O leaves (1 - a) of u's direction on average in many dimensions, as it leaves 1 
 momentum.
 
 **Step-size bias**: of second order in h. Nothing is accepted or rejected. Gradient noise is not
-forgiven either: it turns u more, and biases positions as it does in SGHMC.
+forgiven either: it turns u more, and spreads positions as it does in SGHMC. But here no kinetic
+temperature shows it: that of all elements together is 1 by construction, and those of single leaves
+say only whether they share alike. So this is a sampler for full batches.
 
 **One chain**: the length of u is over all elements of the position, so leading dimensions are not
 chains here. Engines call a step for one chain at a time.
@@ -112,11 +114,7 @@ def update(
     ]
     # At rest, before the first step, the noise alone gives a direction.
     length = _norm(u)
-    u = [
-        tf.where(length > 0.0, r / tf.maximum(length, 1e-300), x)
-        for r, x in zip(u, xi, strict=True)
-    ]
-    u = _unit(u)
+    u = _unit([tf.where(length > 0.0, r, x) for r, x in zip(u, xi, strict=True)])
     turn = h * tf.sqrt(d) / (2.0 * (d - 1.0))
     u = _turned(u, pull, turn)
     nu = tf.sqrt((1.0 / (1.0 - a) ** 2 - 1.0) / d)

@@ -20,8 +20,8 @@ estimates: stiff places count for longer than the others, since they decide.
 
 That is too careful where a chain meets walls that are stiffer than all else by orders of magnitude,
 such as a standard deviation that a network predicts and that tends to 0: h becomes that of the
-wall. Such a parameter is better drawn by a move of its own, or the density by
-:mod:`gpflow_bae.mcmc.mclmc` or :mod:`gpflow_bae.mcmc.hmc`.
+wall, and the chain hardly moves. Such a target wants other coordinates, or a move of its own for
+what is stiff.
 
 Momenta are rescaled with h, so that velocities stay what they are, and so does the friction: the
 momentum that is left after a unit of time, (1 - a)^(1 / h).
