@@ -69,14 +69,29 @@ def define_flags() -> None:
         "test images: for choosing settings.",
     )
     flags.DEFINE_enum(
+        "sampler",
+        None,
+        ["sghmc", "adaptive_sghmc"],
+        "sghmc: BAOAB steps on all images, in coordinates of the Fisher information, as large as "
+        "the curvature allows. adaptive_sghmc, as published: minibatches, which heat the chain. "
+        "Default: sghmc, but for bae.",
+    )
+    flags.DEFINE_enum(
         "start",
-        "svgp_vae",
-        ["svgp_vae", "mode"],
-        "Where the chain of sgp_bae starts: an SVGP-VAE with its kernel, or a joint mode.",
+        None,
+        ["svgp_vae", "mode", "svgp_vae_mode"],
+        "Where the chain of sgp_bae starts: an SVGP-VAE with its kernel, a joint mode, or a joint "
+        "mode near an SVGP-VAE. Default: the last for sghmc, the first for adaptive_sghmc.",
+    )
+    flags.DEFINE_integer(
+        "mode_epochs", None, "Epochs towards a mode near an SVGP-VAE. Default: the preset's.", 1
     )
     flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
     flags.DEFINE_float("code_noise_variance", 1e-5, "Variance of codes around the GP (sgp_bae).")
     flags.DEFINE_boolean("learn_code_noise", False, "Sample it, instead of fixing it (sgp_bae).")
+    flags.DEFINE_integer(
+        "num_members", 1, "Fits of a variational model, with a seed each, that predict together.", 1
+    )
     flags.DEFINE_integer("max_samples", None, "Stop and score after this many samples.", 1)
     common_flags.define_overrides(_SCHEDULE | common_flags.SAMPLER)
 
@@ -92,6 +107,12 @@ def _regime() -> list[str] | None:
 def _plan(model: str) -> Any:
     from experiments.rotated_mnist import plans
 
+    if FLAGS.num_members > 1 and model not in ("cvae", "gppvae", "svgp_vae"):
+        raise app.UsageError(
+            f"--num_members={FLAGS.num_members} is for fits that predict from an angle alone: cvae,"
+            f" gppvae and svgp_vae, not {model}."
+        )
+
     published = {
         "latent_dim": "L",
         "object_dim": "M",
@@ -103,13 +124,17 @@ def _plan(model: str) -> Any:
         "clip_encoder": "clip_qs",
     }
     changes = {field: FLAGS[flag].value for field, flag in published.items()}
-    own = ("weight_prior_scale", "code_noise_variance", "learn_code_noise", "start")
+    own = ("weight_prior_scale", "code_noise_variance", "learn_code_noise", "num_members")
     changes |= common_flags.values(*own)
     if FLAGS.nr_inducing_points is not None:
         changes["inducing_per_view"] = FLAGS.nr_inducing_points
+    if FLAGS.mode_epochs is not None:
+        changes["mode_epochs"] = FLAGS.mode_epochs
     return plans.make_plan(
         model,
         FLAGS.preset,
+        sampler_name=FLAGS.sampler,
+        start=FLAGS.start,
         regime=_regime(),
         objective=plans.make_objective(
             model, FLAGS.GECO, FLAGS.kappa_squared, FLAGS.alpha, FLAGS.beta
@@ -157,6 +182,7 @@ def runs() -> Iterator[driver.Run]:
             words=[
                 "" if view is None else f"validation view {view}",
                 "" if digits == "3" else f"digits {digits}",
+                "" if FLAGS.num_members == 1 else f"ensemble of {FLAGS.num_members}",
             ],
             folder=model if name == "all" else "",
         )

@@ -55,7 +55,9 @@ class Plan(plans.Plan):
     learn_code_noise: bool = False
     noise_variance: float = 0.05
     weight_prior_scale: float = 1.0
-    start: str = "svgp_vae"  # of the chain of sgp_bae; or "mode"
+    start: str = "svgp_vae"  # of the chain of sgp_bae; or "mode", or "svgp_vae_mode": near it
+    mode_epochs: int = 0  # of a mode near an SVGP-VAE
+    num_members: int = 1  # of an ensemble of point estimates
 
     @property
     def num_epochs(self) -> int:

@@ -7,7 +7,8 @@ from typing import Any
 
 from experiments.rotated_mnist.models import Plan
 from gpflow_bae import inference
-from gpflow_bae.mcmc import adaptive_sghmc
+from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
+from gpflow_bae.mcmc.step_size import from_curvature
 
 __all__ = ["ELBO_MODELS", "make_objective", "make_plan", "parse_regime"]
 
@@ -32,6 +33,7 @@ _EPOCHS = {
     "sgp_bae": ("joint-100", "joint-150"),
     "bae": ("joint-60", "joint-60"),
 }
+_MODE_EPOCHS = (400, 1500)
 
 
 def parse_regime(words: Sequence[str]) -> tuple[tuple[str, int], ...]:
@@ -67,6 +69,44 @@ def make_objective(
     return inference.EvidenceLowerBound(beta)
 
 
+def _all_images(
+    preset: str, batch_size: int | None, sampler: dict[str, Any]
+) -> tuple[dict[str, Any], SamplingAlgorithm]:
+    """A chain at temperature 1: no noise of minibatches."""
+    lengths = {
+        "quick": {"burnin": 1200, "num_samples": 30, "thinning": 40},
+        "paper": {"burnin": 4000, "num_samples": 100, "thinning": 40},
+    }
+    rounds = {
+        "num_sampler_steps": 40,
+        "num_encoder_steps": 10,
+        "encoder_batch_size": 256,
+        "coordinates": "fisher",
+        "moves": ("likelihood_parameters",),
+    }
+    # Where the search for a step size begins, and critical damping of what is scaled right.
+    steps = {"step_size": 0.01, "momentum_decay": 0.02, "integrator": "baoab"}
+    built = sghmc.build(**(steps | sampler))
+    if "step_size" not in sampler:
+        built = from_curvature(built)
+    return rounds | lengths[preset], built
+
+
+def _minibatches(
+    preset: str, batch_size: int | None, sampler: dict[str, Any]
+) -> tuple[dict[str, Any], SamplingAlgorithm]:
+    lengths = {
+        "quick": {"burnin": 1000, "num_samples": 40, "thinning": 50},
+        "paper": {"burnin": 1500, "num_samples": 200, "thinning": 800},
+    }
+    rounds = {"batch_size": batch_size or 512, "encoder_batch_size": 256, "steps_per_batch": 1}
+    steps = {"step_size": 0.01, "momentum_decay": 0.01, "noise": "binomial"}
+    return rounds | lengths[preset], adaptive_sghmc.build(**(steps | sampler))
+
+
+_CHAINS = {"sghmc": _all_images, "adaptive_sghmc": _minibatches}
+
+
 def make_plan(
     model: str,
     preset: str,
@@ -75,19 +115,25 @@ def make_plan(
     objective: inference.Objective | None = None,
     batch_size: int | None = None,
     fit: dict[str, Any] | None = None,
+    sampler_name: str | None = None,
     schedule: dict[str, Any] | None = None,
     sampler: dict[str, Any] | None = None,
+    start: str | None = None,
     **changes: Any,
 ) -> Plan:
     """A preset with some settings replaced.
 
     :param regime: phases; the preset's where None.
     :param objective: as published for the model where None.
-    :param batch_size: of the fit and of the chain.
+    :param batch_size: of the fit, and of a chain of adaptive SGHMC.
     :param fit: fields of :class:`~gpflow_bae.inference.VariationalSettings`; a ``batch_size`` of
         None there takes all points in every step, so that the bound is Titsias's.
+    :param sampler_name: "sghmc", BAOAB steps on all images in coordinates of the Fisher
+        information, as large as the curvature allows; or "adaptive_sghmc", as published, on
+        minibatches. The former by default, but for "bae", whose codes have no such coordinates.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
-    :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`.
+    :param sampler: arguments of the sampler's ``build``; with a ``step_size`` that is it.
+    :param start: of the chain of sgp_bae, see :class:`Plan`; None for the sampler's own.
     :param changes: fields of :class:`Plan`.
     """
     epochs = _EPOCHS[model][preset == "paper"]
@@ -101,17 +147,13 @@ def make_plan(
     }
     variational = inference.VariationalSettings(**(chosen | (fit or {})))
     if sampled:
-        quick = {"burnin": 1000, "num_samples": 40, "thinning": 50}
-        paper = {"burnin": 1500, "num_samples": 200, "thinning": 800}
-        common = {
-            "batch_size": batch_size or 512,
-            "encoder_batch_size": 256,
-            "steps_per_batch": 1,
-        }
-        chosen = common | (paper if preset == "paper" else quick) | (schedule or {})
-        changes["schedule"] = inference.AmortizedSettings(**chosen)
-        steps = {"step_size": 0.01, "momentum_decay": 0.01, "noise": "binomial"}
-        changes["sampler"] = adaptive_sghmc.build(**(steps | (sampler or {})))
+        name = sampler_name or ("sghmc" if model == "sgp_bae" else "adaptive_sghmc")
+        rounds, changes["sampler"] = _CHAINS[name](preset, batch_size, sampler or {})
+        changes["schedule"] = inference.AmortizedSettings(**(rounds | (schedule or {})))
+        start = start or ("svgp_vae_mode" if name == "sghmc" else "svgp_vae")
+        if start == "svgp_vae_mode":
+            changes = {"mode_epochs": _MODE_EPOCHS[preset == "paper"]} | changes
+        changes["start"] = start
     if model == "sgp_bae":
         # Every view with eight object vectors spans the kernel, and FITC leaves no residual.
         changes = {"inducing_per_view": 8} | changes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gpflow
@@ -21,6 +21,7 @@ __all__ = [
     "decode_one_draw",
     "latent_moments",
     "mean_squared_error",
+    "mixture",
     "predict_point",
     "quick_mse",
     "reconstruction_error",
@@ -122,6 +123,16 @@ def predict_point(model: Any, data: RotatedMNIST, seed: int = 0) -> tuple[Predic
     means, noises, densities = (np.stack(values) for values in zip(*draws, strict=True))
     prediction = Prediction(means.mean(0), noises.mean(0), means.var(0))
     return prediction, logsumexp(densities, axis=0) - np.log(len(densities))
+
+
+def mixture(parts: Sequence[tuple[Prediction, np.ndarray]]) -> tuple[Prediction, np.ndarray]:
+    """What an ensemble predicts whose members say ``parts``: moments, and log density."""
+    means, noises, spreads = (
+        np.stack([getattr(prediction, name) for prediction, _ in parts])
+        for name in ("mean", "noise_variance", "epistemic_variance")
+    )
+    density = logsumexp([density for _, density in parts], axis=0) - np.log(len(parts))
+    return Prediction(means.mean(0), noises.mean(0), spreads.mean(0) + means.var(0)), density
 
 
 def decode_one_draw(

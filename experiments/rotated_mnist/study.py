@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import gpflow
 import keras
@@ -24,7 +25,7 @@ from gpflow_bae import inference, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import rotated_mnist
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
-from gpflow_bae.posteriors import FittedModel, Posterior
+from gpflow_bae.posteriors import FittedModel, Posterior, Prediction
 
 
 def load(
@@ -74,10 +75,28 @@ def run(
     model = build_model(plan, data)
     if plan.sampler is None:
         posterior, seconds, curves = _fit(plan, model, data, options)
-    else:
-        posterior, curves = _sample(plan, model, data, options, max_samples)
-        seconds = posterior.seconds
-    return _outcome(plan, model, posterior, data, dict(seconds), curves)
+        others = [_member(plan, data, options, number) for number in range(1, plan.num_members)]
+        seconds["variational"] += sum(member.seconds for member in others)
+        predictions = [member.prediction for member in others]
+        return _outcome(plan, model, posterior, data, seconds, curves, predictions)
+    posterior, curves = _sample(plan, model, data, options, max_samples)
+    return _outcome(plan, model, posterior, data, dict(posterior.seconds), curves)
+
+
+class Member(NamedTuple):
+    """Another fit of an ensemble: what it says of the test images, and what it cost."""
+
+    prediction: tuple[Prediction, np.ndarray]
+    seconds: float
+
+
+def _member(plan: Plan, data: RotatedMNIST, options: Options, number: int) -> Member:
+    folder = None if options.out_dir is None else options.out_dir / f"member_{number}"
+    options = dataclasses.replace(options, seed=options.seed + number, out_dir=folder)
+    keras.utils.set_random_seed(options.seed)
+    model = build_model(plan, data)
+    _, seconds, _ = _fit(plan, model, data, options)
+    return Member(scores.predict_point(model, data), seconds["variational"])
 
 
 def _train_arrays(data: RotatedMNIST) -> tuple[np.ndarray, np.ndarray]:
@@ -166,6 +185,13 @@ def _sample(
         warm_start = inference.WarmStart(
             encoder, settings, latent_prior=prior, num_initial_steps=0, callback=curve
         )
+        if plan.start == "svgp_vae_mode":
+            steps = num_steps(plan, len(data.train.Y), plan.mode_epochs)
+            settings = dataclasses.replace(
+                settings, num_steps=steps, objective=inference.EvidenceLowerBound()
+            )
+            first = dataclasses.replace(warm_start, num_encoder_steps=0)
+            warm_start = inference.PriorMeanStart(settings, first=first)
     posterior = inference.sample_amortized(
         model,
         _train_arrays(data),
@@ -185,12 +211,16 @@ def _outcome(
     data: RotatedMNIST,
     seconds: dict[str, float],
     curves: dict[str, list[float]],
+    others: Sequence[tuple[Prediction, np.ndarray]] = (),
 ) -> Outcome:
+    """
+    :param others: predictions of the other fits of an ensemble.
+    """
     values: dict[str, float] = {}
     prediction, one_draw = None, None
     if plan.model not in ("vae", "bae"):
         if plan.sampler is None:
-            prediction, log_density = scores.predict_point(model, data)
+            prediction, log_density = scores.mixture([scores.predict_point(model, data), *others])
         else:
             assert posterior is not None
             images, how = data.test, {"num_codes": scores.NUM_CODES}

@@ -18,11 +18,21 @@ from ..data import draw_indices
 from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
+from ..tracing import compiled
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
-from .coordinates import check_coordinates, prior_coordinates, target_in
+from .chains import map_chains
+from .coordinates import (
+    Coordinates,
+    check_coordinates,
+    code_factors,
+    prior_factors,
+    target_in,
+)
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
+from .fisher_metric import FisherMetric
+from .kronecker import Factor
 from .loops import repeat
 from .moves import Move, build_moves
 from .moves.base import Moved
@@ -30,6 +40,9 @@ from .moves.base import Moved
 __all__ = ["AmortizedSampling"]
 
 _MOVES = 0x30  # folded into the seed of a round
+_METRIC = 0x3E  # likewise
+# Where in burn-in coordinates are fitted: at its start, and again on the way to where it stays.
+_FITS = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 _PRIOR_DRAWS = 0x9D  # seeds of the draws of a prior over codes, folded into those of a step
 
 
@@ -51,14 +64,19 @@ class AmortizedSampling(ChainSampling):
         if model.whitened_codes and self.settings.codes != "carried":
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
         self.encoder_fit = EncoderFit(model.encoder, self.settings)
-        if self.settings.coordinates == "none":
+        self._metric: FisherMetric | None = None
+        kind = self.settings.coordinates
+        if kind == "none":
             return
         if self.sampler.needs == "evaluate":  # of a model whose coordinates depend on nothing
             raise ValueError(
-                f'coordinates="prior" are for samplers of gradients, and {self.sampler.name} '
+                f'coordinates="{kind}" are for samplers of gradients, and {self.sampler.name} '
                 'accepts or rejects: set coordinates="none".'
             )
-        check_coordinates(model, self.data, self.settings.batch_size, self.owned)
+        check_coordinates(model, self.data, kind, self.settings.batch_size, self.owned)
+        if kind == "fisher":
+            self._metric = FisherMetric(model, self.data)
+            self._refit = compiled(self._with_metric)
 
     def _check_sampler(self) -> None:
         super()._check_sampler()
@@ -100,8 +118,36 @@ class AmortizedSampling(ChainSampling):
             latents = self._draw_codes(self.model.encoder, self.data.gather(None), seed)
         latents = tf.cast(latents, gpflow.default_float())
         latents = self.model.to_whitened(self.data.X, latents)
-        values = self.sampled.values()
-        return Chain(self._sampler_state(Point(values, latents)), self.encoder_fit.initial_state())
+        state = self._sampler_state(Point(self.sampled.values(), latents))
+        metric = () if self._metric is None else self._metric.identity()
+        return Chain(state, self.encoder_fit.initial_state(), metric)
+
+    def round(self, chains: Chain, number: int) -> tuple[Chain, RoundStatistics]:
+        """Round ``number`` of all chains; before some of burn-in, coordinates are fitted anew."""
+        if self._metric is not None and number in self._rounds_of_fits:
+            seeds = [self.seed_of(c, number) for c in range(self.num_chains)]
+            chains = self._refit(chains, tf.stack(seeds))
+        return super().round(chains, number)
+
+    @property
+    def _rounds_of_fits(self) -> set[int]:
+        """More often at first, where a chain moves fast; the second half of burn-in is left to the
+        step size.
+        """
+        return {int(share * self.settings.burnin_rounds) for share in _FITS}
+
+    def _with_metric(self, chains: Chain, seeds: tf.Tensor) -> Chain:
+        """All chains in coordinates of where they are, at rest."""
+        metric = self._metric
+        assert metric is not None
+
+        def fitted(chain: Chain, seed: tf.Tensor) -> Chain:
+            position = chain.sampler.position
+            factors = metric.fit(position, tf.random.fold_in(seed, _METRIC, alg="philox"))
+            return chain._replace(sampler=self._sampler_state(position), metric=factors)
+
+        specification = tf.nest.map_structure(lambda v: tf.TensorSpec(v.shape[1:], v.dtype), chains)
+        return map_chains(fitted, (chains, seeds), specification)
 
     def _target_at_start(self) -> Target:
         return self.target(self.data.gather(None))
@@ -169,15 +215,17 @@ class AmortizedSampling(ChainSampling):
         fresh = settings.steps_per_batch is not None
         indices = draw_indices(data.num_items, settings.batch_size, seeds[0])
         if fresh and indices is not None:
-            store, state, indices = self._on_fresh_batches(chain.sampler, seeds, first, adapt)
+            store, state, indices = self._on_fresh_batches(chain, seeds, first, adapt)
         else:
             store, state = chain.sampler, self._gather(chain.sampler, indices)
             if settings.codes == "encoder":
                 state = self._redraw_codes(chain, state, data.gather(indices), seeds[1])
             steps = settings.num_sampler_steps
-            state = self._steps(state, data.gather(indices), seeds[2], first, adapt, steps)
+            batch = data.gather(indices)
+            state = self._steps(state, chain.metric, batch, seeds[2], first, adapt, steps)
         if self._moves:
-            chain = self._moved(Chain(self._scatter(store, state, indices), chain.encoder), seed)
+            chain = chain._replace(sampler=self._scatter(store, state, indices))
+            chain = self._moved(chain, seed)
             store, state = chain.sampler, self._gather(chain.sampler, indices)
         batch = data.gather(indices)
         prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
@@ -194,7 +242,8 @@ class AmortizedSampling(ChainSampling):
             batch.scale * self.model.log_likelihood(point, batch, prior_seed),
             loss,
         )
-        return Chain(self._scatter(store, state, indices), encoder), statistics
+        state = self._scatter(store, state, indices)
+        return chain._replace(sampler=state, encoder=encoder), statistics
 
     def _moved(self, chain: Chain, seed: tf.Tensor) -> Chain:
         """All moves, one after the other. Momenta stay: they are independent of positions."""
@@ -209,7 +258,7 @@ class AmortizedSampling(ChainSampling):
             moved = move(moved, batch, own_seed)
         position = Point(moved.parameters, tf.ensure_shape(moved.codes, state.position.codes.shape))
         encoder = chain.encoder._replace(weights=moved.encoder)
-        return Chain(state._replace(position=position), encoder)
+        return chain._replace(sampler=state._replace(position=position), encoder=encoder)
 
     def _redraw_codes(self, chain: Chain, state: State, batch: Batch, seed: tf.Tensor) -> State:
         """Codes at draws of the encoder, at rest; what else the sampler knows of them stays."""
@@ -225,6 +274,7 @@ class AmortizedSampling(ChainSampling):
     def _steps(
         self,
         state: State,
+        metric: tuple[Factor, ...],
         batch: Batch,
         seed: tf.Tensor,
         first: tf.Tensor,
@@ -234,8 +284,10 @@ class AmortizedSampling(ChainSampling):
         """Steps of the sampler on one batch."""
         target = self.target(batch)
         coordinates = None
-        if self.settings.coordinates == "prior":
-            coordinates = prior_coordinates(self.model, state.position.parameters, batch.X)
+        if self.settings.coordinates != "none":
+            values = state.position.parameters
+            factors = metric if self._metric else prior_factors(self.model, values)
+            coordinates = Coordinates(factors, code_factors(self.model, values, batch.X))
             target = target_in(coordinates, target)
             state = state._replace(position=coordinates.from_natural(state.position))
 
@@ -249,7 +301,7 @@ class AmortizedSampling(ChainSampling):
         return state._replace(position=coordinates.to_natural(state.position))
 
     def _on_fresh_batches(
-        self, state: State, seeds: list[tf.Tensor], first: tf.Tensor, adapt: tf.Tensor
+        self, chain: Chain, seeds: list[tf.Tensor], first: tf.Tensor, adapt: tf.Tensor
     ) -> tuple[State, State, tf.Tensor]:
         """K steps, a few on each minibatch: all codes, those of the last batch, and its items."""
         settings, data = self.settings, self.data
@@ -263,11 +315,11 @@ class AmortizedSampling(ChainSampling):
             indices = indices_of(i)
             seed = tf.random.fold_in(seeds[2], i, alg="philox")
             state, batch = self._gather(store, indices), data.gather(indices)
-            state = self._steps(state, batch, seed, first + i * size, adapt, size)
+            state = self._steps(state, chain.metric, batch, seed, first + i * size, adapt, size)
             return self._scatter(store, state, indices)
 
         count = settings.num_sampler_steps // size
-        store, last = repeat(count, body, state), indices_of(tf.constant(count - 1))
+        store, last = repeat(count, body, chain.sampler), indices_of(tf.constant(count - 1))
         return store, self._gather(store, last), last
 
     def _gather(self, state: State, indices: tf.Tensor | None) -> State:

@@ -18,6 +18,7 @@ from ..base import Batch
 from ..data import Observations, draw_indices
 from ..mcmc import State, adaptive_sghmc
 from ..mcmc.algorithm import SamplingAlgorithm
+from ..mcmc.mean_temperatures import with_mean_temperatures
 from ..parameter_set import ParameterSet
 from ..tracing import compiled
 from .chain_state import Chain, Point, RoundStatistics
@@ -65,6 +66,8 @@ class ChainSampling(Algorithm):
         self.num_steps = settings.num_rounds
         self.sampled: ParameterSet = model.sampled
         self._check_sampler()
+        # Rounds report the mean over their steps.
+        self.sampler = with_mean_temperatures(self.sampler, settings.num_sampler_steps)
         seeds = [[s, 0] for s in chain_seeds(seed, self.num_chains)]
         self._base_seeds = tf.constant(seeds, tf.int32)  # [C, 2]
         self._compiled = compiled(self._all_chains, jit_compile=jit_compile)
@@ -344,8 +347,12 @@ class ChainSampling(Algorithm):
     @property
     def _names(self) -> Mapping[str, Sequence[str]]:
         weights = self.model.amortized.paths
-        names = ("parameters", "weights", "first", "second")  # Adam's moments are of the weights
-        return dict(zip(names, (self.sampled.paths, weights, weights, weights), strict=True))
+        sampled = self.sampled.paths
+        return {
+            "parameters": sampled,
+            "metric": sampled,
+            **dict.fromkeys(("weights", "first", "second"), weights),  # of Adam's moments, too
+        }
 
     def arrays(self, state: Chain) -> dict[str, np.ndarray]:
         """Every leaf by name."""

@@ -23,6 +23,7 @@ class Chain(NamedTuple):
 
     sampler: State  # its structures are Points
     encoder: Any  # an EncoderState; () where nothing is amortised
+    metric: Any = ()  # a Factor for each parameter, where coordinates are fitted to the chain
 
 
 class RoundStatistics(NamedTuple):
@@ -32,5 +33,5 @@ class RoundStatistics(NamedTuple):
     log_likelihood: tf.Tensor  # of codes and observations, times N/B
     encoder_loss: tf.Tensor  # mean over the round's Adam steps
     finite: tf.Tensor  # bool, one for each leaf of position and elements
-    kinetic_temperature: tf.Tensor  # of each leaf of the position; none where the sampler has none
+    kinetic_temperature: tf.Tensor  # of each leaf, a mean over the round's steps; [0] of no momenta
     step_size: tf.Tensor  # [1] of a sampler that says it in its info, [0] of others

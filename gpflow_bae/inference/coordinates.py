@@ -1,10 +1,12 @@
-r"""Linear coordinates for a sampler's steps, from the priors.
+r"""Linear coordinates for a sampler's steps, from priors or from the Fisher information.
 
 A sampler with unit mass moves every coordinate as far as the stiffest of them allows. Codes under a
 smooth GP are stiff: across a video they may hardly differ from one frame to the next, by the code
 noise, and yet move by a prior standard deviation together. Their prior covariance is known, so
 steps are made in whitened coordinates, codes = F u with F F^T = K(X, X) + noise, and in weights
-divided by their prior standard deviations.
+divided by their prior standard deviations; or, where the data say more of them than the prior does,
+in the layerwise coordinates of :mod:`gpflow_bae.inference.fisher_metric`, which are fitted during
+burn-in and stay what they are.
 
 The map is linear, and depends on nothing that the steps change: kernel parameters, code noise,
 inducing inputs and variances of layers are drawn by moves between rounds
@@ -28,31 +30,42 @@ from ..linalg import cholesky
 from ..mcmc import Target
 from ..models import BayesianAutoencoder
 from .chain_state import Point
+from .kronecker import Factor
 
-__all__ = ["Coordinates", "check_coordinates", "prior_coordinates", "target_in"]
+__all__ = [
+    "Coordinates",
+    "check_coordinates",
+    "code_factors",
+    "prior_coordinates",
+    "prior_factors",
+    "target_in",
+]
 
 _MOST_NUMBERS = 50_000_000  # of all factors of codes
 
 
 class Coordinates(NamedTuple):
-    """position = coordinates times scales, codes = factors times coordinates."""
+    """A factor for each parameter, and codes = factors times coordinates."""
 
-    scales: tuple[tf.Tensor, ...]  # of the parameters, broadcast over each
+    parameters: tuple[Factor, ...]
     factors: Any  # [T, C, N, N] lower triangular, C = 1 or L; () where codes stay what they are
 
     def to_natural(self, point: Point) -> Point:
         """Values of the model."""
-        parameters = tuple(s * v for s, v in zip(self.scales, point.parameters, strict=True))
+        pairs = zip(self.parameters, point.parameters, strict=True)
+        parameters = tuple(factor.to_value(u) for factor, u in pairs)
         return Point(parameters, self._of_codes(point.codes, tf.linalg.matmul))
 
     def from_natural(self, point: Point) -> Point:
         """The inverse of :meth:`to_natural`."""
-        parameters = tuple(v / s for s, v in zip(self.scales, point.parameters, strict=True))
+        pairs = zip(self.parameters, point.parameters, strict=True)
+        parameters = tuple(factor.from_value(v) for factor, v in pairs)
         return Point(parameters, self._of_codes(point.codes, tf.linalg.triangular_solve))
 
     def gradient(self, natural: Point) -> Point:
         """The gradient by coordinates, given that by the model's values."""
-        parameters = tuple(s * g for s, g in zip(self.scales, natural.parameters, strict=True))
+        pairs = zip(self.parameters, natural.parameters, strict=True)
+        parameters = tuple(factor.gradient(g) for factor, g in pairs)
 
         def transposed(factor: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
             return tf.linalg.matmul(factor, codes, transpose_a=True)
@@ -69,18 +82,25 @@ class Coordinates(NamedTuple):
 
 
 def check_coordinates(
-    model: BayesianAutoencoder, data: Observations, batch_size: int | None, owned: Sequence[str]
+    model: BayesianAutoencoder,
+    data: Observations,
+    kind: str,
+    batch_size: int | None,
+    owned: Sequence[str],
 ) -> None:
-    """Refuse :func:`prior_coordinates` that steps would change, or that do not fit into memory.
+    """Refuse coordinates that steps would change, or that do not fit into memory.
 
+    :param kind: ``"prior"`` or ``"fisher"``.
     :param owned: paths of the parameters that steps do not move.
     :raises ValueError: saying which, and what to set instead.
     """
     sampled = model.sampled
     prior = model.latent_prior
-    # Else codes stay what they are, see prior_coordinates.
+    # Else codes stay what they are, see code_factors.
     of_codes = bool(prior.kernels) and prior.whitened_inducing is None and not model.whitened_codes
-    used = {id(p) for p in functional.prior_parents(sampled.parameters)}
+    used = set()
+    if kind == "prior":
+        used = {id(p) for p in functional.prior_parents(sampled.parameters)}
     if of_codes:
         used |= {id(p) for p in prior.parameters}
     moved = [
@@ -90,7 +110,7 @@ def check_coordinates(
     ]
     if moved:
         raise ValueError(
-            f'coordinates="prior" depend on {", ".join(moved[:3])}, which the sampler\'s steps '
+            f'coordinates="{kind}" depend on {", ".join(moved[:3])}, which the sampler\'s steps '
             'change: let moves draw them, moves=("layer_variances", "code_scale", '
             '"prior_parameters") as far as the model allows them, or set coordinates="none".'
         )
@@ -98,32 +118,30 @@ def check_coordinates(
         return
     if data.axis == 1 and batch_size is not None:
         raise ValueError(
-            'coordinates="prior" mix the codes of all points of a task, of which minibatches of '
+            f'coordinates="{kind}" mix the codes of all points of a task, of which minibatches of '
             f'batch_size={batch_size} see some: set batch_size=None, or coordinates="none".'
         )
     T, N = data.X.shape[:2]
     channels = len(prior.kernels)
     if T * channels * N * N > _MOST_NUMBERS:
         raise ValueError(
-            f'coordinates="prior" factorise the covariance of the codes of each task, and {T} tasks'
-            f' of {N} points are too many numbers for that: set coordinates="none".'
+            f'coordinates="{kind}" factorise the covariance of the codes of each task, and {T} '
+            f'tasks of {N} points are too many numbers for that: set coordinates="none".'
         )
 
 
-def prior_coordinates(
-    model: BayesianAutoencoder, parameters: Sequence[tf.Tensor], X: tf.Tensor | None
-) -> Coordinates:
-    """Coordinates in which the prior is about standard normal.
+def prior_factors(
+    model: BayesianAutoencoder, parameters: Sequence[tf.Tensor]
+) -> tuple[Factor, ...]:
+    """Standard deviations of the parameters' priors.
 
-    Parameters with a normal prior on the real line are divided by its standard deviation; others
-    stay as they are, and so do codes under a prior without a covariance of their own.
+    That is, of those with a normal prior on the real line; others stay as they are.
 
     :param parameters: unconstrained values, in the order of ``model.sampled.paths``.
-    :param X: inputs of the tasks [T, N, D].
     """
     values = model.sampled.constrained(parameters)
     path_of = {id(p): q for q, p in zip(values, model.sampled.parameters, strict=True)}
-    scales = []
+    factors = []
     for parameter, value in zip(model.sampled.parameters, parameters, strict=True):
         prior, transform = parameter.prior, parameter.transform
         if isinstance(prior, NormalGivenVariance):
@@ -131,13 +149,28 @@ def prior_coordinates(
             prior = prior.given(prior.parent if path is None else values[path])
         plain = transform is None or isinstance(transform, tfp.bijectors.Identity)
         is_normal = isinstance(prior, tfp.distributions.Normal) and plain
-        scales.append(tf.cast(prior.scale if is_normal else 1.0, value.dtype))
+        factors.append(Factor(tf.cast(prior.scale if is_normal else 1.0, value.dtype)))
+    return tuple(factors)
+
+
+def code_factors(
+    model: BayesianAutoencoder, parameters: Sequence[tf.Tensor], X: tf.Tensor | None
+) -> Any:
+    """Cholesky factors of the codes' prior covariance; () under a prior that gives them none.
+
+    :param X: inputs of the tasks [T, N, D].
+    """
     covariance = None
     if X is not None and not model.whitened_codes:
         covariance = model.bind(parameters).latent_prior.code_covariance(X)
-    if covariance is None:
-        return Coordinates(tuple(scales), ())
-    return Coordinates(tuple(scales), cholesky(covariance, "the prior covariance of the codes"))
+    return () if covariance is None else cholesky(covariance, "the prior covariance of the codes")
+
+
+def prior_coordinates(
+    model: BayesianAutoencoder, parameters: Sequence[tf.Tensor], X: tf.Tensor | None
+) -> Coordinates:
+    """Coordinates in which the prior is about standard normal; arguments as above."""
+    return Coordinates(prior_factors(model, parameters), code_factors(model, parameters, X))
 
 
 def target_in(coordinates: Coordinates, target: Target) -> Target:

@@ -99,9 +99,11 @@ class AmortizedSettings:
     """SG-MCMC steps on one minibatch; None for a whole round on it, as published. The noise of a
     gradient that stays the same for many steps heats the chain many times as much as that of fresh
     minibatches (by the sum of its autocorrelation), so 1 samples best; it needs carried codes."""
-    coordinates: Literal["none", "prior"] = "none"
-    """What the sampler's steps are made in: the model's own values, or values whitened by their
-    priors, see :mod:`gpflow_bae.inference.coordinates`. For plain samplers such as
+    coordinates: Literal["none", "prior", "fisher"] = "none"
+    """What the sampler's steps are made in: the model's own values, values whitened by their
+    priors (:mod:`gpflow_bae.inference.coordinates`), or by what the data say of them, layer by
+    layer, at the chain's state at the start and at a sixteenth, an eighth, a quarter and half of
+    burn-in (:mod:`gpflow_bae.inference.fisher_metric`). For plain samplers such as
     :mod:`~gpflow_bae.mcmc.sghmc`; the adaptive ones learn scales of their own."""
     moves: tuple[str, ...] = ()
     """Beside the steps, after each round: names among :data:`gpflow_bae.inference.moves.MOVES`."""
@@ -138,8 +140,10 @@ class AmortizedSettings:
                     "steps_per_batch must be a positive divisor of num_sampler_steps = "
                     f"{self.num_sampler_steps}, got {self.steps_per_batch}."
                 )
-        if self.coordinates not in ("none", "prior"):
-            raise ValueError(f'coordinates must be "none" or "prior", got {self.coordinates!r}.')
+        if self.coordinates not in ("none", "prior", "fisher"):
+            raise ValueError(
+                f'coordinates must be "none", "prior" or "fisher", got {self.coordinates!r}.'
+            )
         if self.moves and self.codes != "carried":
             raise ValueError(
                 f'moves need codes="carried", a state of the chain to move; got {self.codes!r}.'

@@ -23,6 +23,7 @@ from ..data import Observations
 from ..mcmc.noise import split, standard_noise
 from ..models import TemperedBAE
 from ..tracing import compiled
+from .kronecker import Factor, fisher_factors, matrix_sides, prior_precision
 
 __all__ = ["KINDS", "Whitening", "fit"]
 
@@ -67,14 +68,17 @@ class Whitening:
             pieces = tf.split(flat, sizes, axis=1)
             moved = [tf.reshape(x, tf.shape(u)) for x, u in zip(pieces, position, strict=True)]
         else:
-            factors, moved = iter(self.factors), []
-            for u in position:
-                u = next(factors) * u
-                if u.shape.rank == 3:
-                    left, right = next(factors), next(factors)
-                    u = tf.linalg.matmul(tf.linalg.matmul(left, u), right, transpose_b=True)
-                moved.append(u)
+            moved = [f.to_value(u) for f, u in zip(self._by_parameter(), position, strict=True)]
         return tuple(v + tf.cast(x, v.dtype) for v, x in zip(self.start, moved, strict=True))
+
+    def _by_parameter(self) -> list[Factor]:
+        """Of Kronecker coordinates: a scale, and two bases for what is a matrix without chains."""
+        found, tensors = [], list(self.factors)
+        while tensors:
+            count = 1 if matrix_sides(tensors[0].shape) is None else 3
+            found.append(Factor(tensors[0], tuple(tensors[1:count])))
+            del tensors[:count]
+        return found
 
 
 def fit(
@@ -90,9 +94,7 @@ def fit(
     """Coordinates around ``start``, whitened at the first replica's.
 
     ``"dense"`` takes all correlations into account, for up to a few thousand scalars.
-    ``"kronecker"`` takes, for each weight matrix, the eigenvectors of the mean of G G^T and of
-    G^T G, where G is its gradient, and scales in their product basis (George et al. 2018); vectors
-    are scaled one by one.
+    ``"kronecker"`` takes each parameter by itself (:mod:`gpflow_bae.inference.kronecker`).
 
     :param start: unconstrained values [R, ...] of the replicas.
     :param num_draws: of simulated data; ``"dense"`` wants a few for each scalar.
@@ -109,46 +111,17 @@ def fit(
             f'above {_LARGEST_DENSE} take "kronecker".'
         )
     first = tuple(v[0] for v in start)
-    draw, precision = _score(model, data, first), _prior_precision(model, first, damping)
-    seeds = tf.unstack(split(tf.constant([seed, 0xF15], tf.int32), num_draws))
+    draw = _score(model, data, first)
+    precision = tuple(p + damping for p in prior_precision(model.sampled, first))
+    seeds = split(tf.constant([seed, 0xF15], tf.int32), num_draws)
     if kind == "dense":
-        scores = np.stack([functional.flatten(draw(s)).numpy() for s in seeds])
+        scores = np.stack([functional.flatten(draw(s)).numpy() for s in tf.unstack(seeds)])
         fisher = scores.T @ scores / num_draws
         total = fisher + np.diag(functional.flatten(precision).numpy())
         inverse = np.linalg.inv(np.linalg.cholesky(total))
         return Whitening(kind, start, (tf.constant(inverse.T),))  # L L^T = total^-1
-    return Whitening(kind, start, _kronecker(draw, seeds, precision))
-
-
-def _kronecker(
-    draw: tf.types.experimental.PolymorphicFunction, seeds: list[tf.Tensor], precision: Values
-) -> tuple[tf.Tensor, ...]:
-    is_matrix = [p.shape.rank == 2 for p in precision]
-    left: list[tf.Tensor | float] = [0.0] * len(precision)
-    right: list[tf.Tensor | float] = [0.0] * len(precision)
-    for seed in seeds:
-        for i, g in enumerate(draw(seed)):
-            if is_matrix[i]:
-                left[i] += tf.linalg.matmul(g, g, transpose_b=True)
-                right[i] += tf.linalg.matmul(g, g, transpose_a=True)
-    bases = [
-        (tf.linalg.eigh(left[i])[1], tf.linalg.eigh(right[i])[1]) if is_matrix[i] else None
-        for i in range(len(precision))
-    ]
-    # A second pass over the same draws measures the scale along each product of eigenvectors.
-    squares: list[tf.Tensor | float] = [0.0] * len(precision)
-    for seed in seeds:
-        for i, g in enumerate(draw(seed)):
-            basis = bases[i]
-            if basis is not None:
-                g = tf.linalg.matmul(tf.linalg.matmul(basis[0], g, transpose_a=True), basis[1])
-            squares[i] += tf.square(g)
-    factors = []
-    for square, prior, basis in zip(squares, precision, bases, strict=True):
-        # The prior is isotropic within a tensor in every case of use; its mean stands for it.
-        factors.append(tf.math.rsqrt(square / len(seeds) + tf.reduce_mean(prior)))
-        factors.extend(basis or ())
-    return tuple(factors)
+    factors = fisher_factors(draw, seeds, precision)
+    return Whitening(kind, start, tuple(t for f in factors for t in (f.scale, *f.bases)))
 
 
 def _score(
@@ -170,16 +143,3 @@ def _score(
         return tape.gradient(log_likelihood, values)
 
     return draw
-
-
-def _prior_precision(model: TemperedBAE, values: Values, damping: float) -> Values:
-    """Minus the second derivative of the log prior, which factorises over scalars; damped."""
-    with tf.GradientTape(watch_accessed_variables=False) as outer:
-        outer.watch(values)
-        with tf.GradientTape(watch_accessed_variables=False) as inner:
-            inner.watch(values)
-            log_prior = model.sampled.log_prior(values)
-        slopes = inner.gradient(log_prior, values)
-        total = tf.add_n([tf.cast(tf.reduce_sum(s), tf.float64) for s in slopes])
-    curvature = outer.gradient(total, values)
-    return tuple(tf.maximum(-c, 1e-8) + damping for c in curvature)

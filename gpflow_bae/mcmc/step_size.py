@@ -42,7 +42,7 @@ from gpflow_bae.mcmc.types import Position, Seed, cast_scalar
 
 __all__ = ["from_curvature"]
 
-_FIRST_ITERATIONS = 30  # before the first step
+_FIRST_ITERATIONS = 30  # of the first estimate
 _MEMORY = 100.0  # estimates over which a larger curvature of the past is forgotten
 _SEED = (0x57, 0xE9)  # of the first direction
 _LIMIT = 2.0  # h A^1/2 at which splitting schemes cease to be stable
@@ -87,7 +87,11 @@ def from_curvature(
         h = state.shared["step_size"]
         return state._replace(
             elements={**state.elements, "direction": direction},
-            shared={**state.shared, "curvature": tf.square(_LIMIT * fraction / h)},
+            shared={
+                **state.shared,
+                "curvature": tf.square(_LIMIT * fraction / h),
+                "estimates": tf.constant(0),
+            },
         )
 
     def step(state: State, target: Target, seed: Seed, at: Step) -> State:
@@ -95,23 +99,25 @@ def from_curvature(
         if gradient is None:
             return sampler.step(state, target, seed, at)  # which says what it misses
 
+        estimates = state.shared["estimates"]
+        is_first = tf.equal(estimates, 0)
+
         def adapted() -> State:
             direction, found = _largest_curvature(
                 lambda position: gradient(position, seed),
                 state,
-                tf.where(tf.equal(at.number, 0), _FIRST_ITERATIONS, 1),
+                tf.where(is_first, _FIRST_ITERATIONS, 1),
             )
             before = state.shared["curvature"]
             forgotten = before * (found / before) ** (1.0 / _MEMORY)
-            first = tf.equal(at.number, 0)
-            curvature = tf.where(first | (found > before), found, forgotten)
+            curvature = tf.where(is_first | (found > before), found, forgotten)
             changed = _with_step_size(state, _LIMIT * fraction / tf.sqrt(curvature))
             return changed._replace(
                 elements={**changed.elements, "direction": direction},
-                shared={**changed.shared, "curvature": curvature},
+                shared={**changed.shared, "curvature": curvature, "estimates": estimates + 1},
             )
 
-        due = tf.equal(tf.math.floormod(at.number, every), 0) & at.adapt
+        due = (is_first | tf.equal(tf.math.floormod(at.number, every), 0)) & at.adapt
         state = when(due, adapted, state)
         inner = state._replace(elements={"momentum": state.elements["momentum"]})
         inner = sampler.step(inner, target, seed, at)

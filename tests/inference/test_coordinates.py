@@ -52,7 +52,7 @@ def test_weights_are_in_units_of_their_prior_at_the_values_that_are_given() -> N
     place = sampled.paths.index(".decoder.layer_variances[2]")
     values[place] = sampled.parameters[place].transform.inverse(tf.constant(0.36, tf.float64))
     coordinates = prior_coordinates(model, values, None)
-    scales = dict(zip(sampled.paths, coordinates.scales, strict=True))
+    scales = {q: f.scale for q, f in zip(sampled.paths, coordinates.parameters, strict=True)}
     np.testing.assert_allclose(scales[".decoder.weights[2]"], 0.6 / np.sqrt(4), rtol=1e-6)
     np.testing.assert_allclose(scales[".decoder.weights[1]"], 1.0, rtol=1e-6)
     assert float(scales[".latent_prior.kernels[0].variance"]) == 1.0

@@ -86,6 +86,8 @@ def test_stationary_covariance_of_a_gaussian_is_the_closed_form(
     covariance = np.linalg.solve(lyapunov, np.outer(b, b).reshape(-1)).reshape(2, 2)
     expected = 1 / (k * (1 - k / 4)) if integrator == "obabo" else 1 / k
     np.testing.assert_allclose(covariance[0, 0], expected, rtol=1e-9)
+    if integrator == "baoab":
+        np.testing.assert_allclose(covariance[1, 1], 1.0, rtol=1e-9)  # a kinetic temperature of T
     assert np.abs(np.linalg.eigvals(linear_map(integrator, 4.1, a)[0])).max() > 1
 
 

@@ -17,6 +17,7 @@ from gpflow.base import Parameter, TensorType
 
 from ...base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ...data import Observations
+from ...encoders import GaussianEncoder
 from ...latent_priors import DeepSparseGP, SparseGP
 from ...models import BayesianAutoencoder
 from ..checkpoints import RunDirectory
@@ -82,13 +83,23 @@ class PriorMeanStart:
     encoder_loss: str = "energy"
     initial_inducing_scale: float = 1.0
     """Standard deviation of the whitened inducing outputs that the fit starts from."""
+    first: WarmStart | None = None
+    """A start before this one, where the fit then begins: so it ends at a mode near that of a
+    variational fit, which has learnt a lengthscale that generalises. A mode found from nothing
+    keeps the shorter one that it found first (rotated MNIST: 0.6 for 1.4)."""
     callback: Callable[[int, float], None] | None = None
     """Called with (steps done, mean loss) during the fit."""
 
+    @property
+    def encoder(self) -> GaussianEncoder | None:
+        """The encoder that is trained besides the model's own, if there is one."""
+        return None if self.first is None else self.first.encoder
+
     def describe(self) -> dict[str, object]:
         """The settings as plain values, for records of a run."""
-        values = dataclasses.asdict(dataclasses.replace(self, callback=None))
-        return values | {"kind": "prior mean"}
+        values = dataclasses.asdict(dataclasses.replace(self, first=None, callback=None))
+        first = None if self.first is None else self.first.describe()
+        return values | {"kind": "prior mean", "first": first}
 
     def run(
         self,
@@ -104,7 +115,7 @@ class PriorMeanStart:
 
         :param directory: where every part of the fit keeps its checkpoints; a start that was
             killed goes on from them.
-        :return: initial codes [T, N, L], the prior means, and the losses.
+        :return: initial codes [T, N, L], the prior means, and the losses of the fit itself.
         :raises ValueError: for a model with another prior.
         """
         prior = model.latent_prior
@@ -113,9 +124,22 @@ class PriorMeanStart:
                 "PriorMeanStart needs a SparseGP latent prior with inducing_outputs="
                 f'"sampled", or a DeepSparseGP, got {model.latent_prior_name}; use WarmStart.'
             )
-        shape = tuple(prior.whitened_inducing.shape)
-        draws = np.random.default_rng(seed).normal(0.0, self.initial_inducing_scale, shape)
-        prior.whitened_inducing.assign(draws)
+        if self.first is not None:
+            folder = None
+            if directory is not None:
+                folder = directory.child("first", {"start": self.first.describe(), "seed": seed})
+            self.first.run(
+                model,
+                data,
+                seed=seed,
+                jit_compile=jit_compile,
+                progress=progress,
+                directory=folder,
+            )
+        else:
+            shape = tuple(prior.whitened_inducing.shape)
+            draws = np.random.default_rng(seed).normal(0.0, self.initial_inducing_scale, shape)
+            prior.whitened_inducing.assign(draws)
         losses = fit_variational(
             _AtPriorMean(model),
             data,

@@ -1,0 +1,60 @@
+"""Kinetic temperatures as means over steps, instead of at one of them.
+
+The temperature of a single number at a single step is a chi-squared variable of one degree of
+freedom, whose standard deviation is 1.4 times its mean. A mean over all steps says as much as so
+many independent draws as momenta are forgotten: after 1 / a steps with friction a.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
+from gpflow_bae.mcmc.types import Position, Seed
+
+__all__ = ["with_mean_temperatures"]
+
+_SUM, _COUNT = "temperature_sum", "temperature_count"
+
+
+def with_mean_temperatures(sampler: SamplingAlgorithm, period: int) -> SamplingAlgorithm:
+    """A sampler whose temperatures are means over the steps since the last multiple of ``period``.
+
+    One without temperatures stays what it is.
+
+    >>> from gpflow_bae.mcmc import sghmc
+    >>> sampler = with_mean_temperatures(sghmc.build(0.1, 0.2, integrator="baoab"), period=500)
+    >>> state, target = sampler.init(tf.zeros([]), Target()), Target(lambda q, seed: -q)
+    >>> for i in range(500):
+    ...     state = sampler.step(state, target, tf.constant([0, i]), Step(tf.constant(i), False))
+    >>> bool(abs(sampler.temperatures(state) - 1.0) < 0.6)  # a = 0.2: of about a hundred draws
+    True
+    """
+
+    def init(position: Position, target: Target) -> State:
+        state = sampler.init(position, target)
+        found = sampler.temperatures(state)
+        if found is None:
+            return state
+        nothing = tf.nest.map_structure(tf.zeros_like, found)
+        return state._replace(shared={**state.shared, _SUM: nothing, _COUNT: tf.constant(0)})
+
+    def step(state: State, target: Target, seed: Seed, at: Step) -> State:
+        state = sampler.step(state, target, seed, at)
+        if _SUM not in state.shared:
+            return state
+        count = tf.math.floormod(at.number, period)
+        total = tf.nest.map_structure(
+            lambda before, now: tf.where(tf.equal(count, 0), now, before + now),
+            state.shared[_SUM],
+            sampler.temperatures(state),
+        )
+        return state._replace(shared={**state.shared, _SUM: total, _COUNT: count + 1})
+
+    def temperatures(state: State) -> Position | None:
+        if _SUM not in state.shared:
+            return sampler.temperatures(state)
+        count = tf.cast(state.shared[_COUNT], tf.float64)
+        return tf.nest.map_structure(lambda t: tf.math.divide_no_nan(t, count), state.shared[_SUM])
+
+    return sampler._replace(init=init, step=step, temperatures=temperatures)

@@ -1,0 +1,106 @@
+"""Layerwise coordinates: linear algebra of NumPy, and a covariance that is a Kronecker product."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae import decoders, models
+from gpflow_bae.inference.kronecker import Factor, fisher_factors, matrix_sides, prior_precision
+from gpflow_bae.tracing import compiled
+from tests.inference.amortized_models import L, P, network
+
+SHAPE = (2, 3, 4)  # a matrix of 6 x 4, and 24 numbers
+
+
+def orthogonal(size: int, seed: int) -> tf.Tensor:
+    return tf.constant(np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))[0])
+
+
+def some_factor() -> Factor:
+    scale = np.random.default_rng(0).uniform(0.5, 2.0, SHAPE)
+    return Factor(tf.constant(scale), (orthogonal(6, 1), orthogonal(4, 2)))
+
+
+def matrix_of(factor: Factor) -> np.ndarray:
+    """The map from coordinates to values, as a matrix of 24 x 24."""
+    units = tf.reshape(tf.eye(24, dtype=tf.float64), [24, *SHAPE])
+    return tf.reshape(factor.to_value(units), [24, 24]).numpy().T
+
+
+@pytest.mark.parametrize("chains", [(), (5,)])
+def test_values_and_gradients_are_those_of_a_matrix(chains: tuple[int, ...]) -> None:
+    factor = some_factor()
+    matrix = matrix_of(factor)
+    u = np.random.default_rng(3).normal(size=(*chains, *SHAPE))
+    value = factor.to_value(tf.constant(u))
+    flat = u.reshape(*chains, 24)
+    np.testing.assert_allclose(np.reshape(value, flat.shape), flat @ matrix.T, atol=1e-12)
+    np.testing.assert_allclose(factor.from_value(value), u, atol=1e-12)
+    slopes = factor.gradient(tf.constant(u))
+    np.testing.assert_allclose(np.reshape(slopes, flat.shape), flat @ matrix, atol=1e-12)
+
+
+def drawn_factors(prior: float, relative_damping: float) -> tuple[tuple[Factor, ...], np.ndarray]:
+    """Of gradients left^1/2 E right^1/2, whose covariance is the product of left and right."""
+    a, b = (
+        q @ np.diag(v) @ q.T
+        for q, v in zip(
+            (orthogonal(6, 5).numpy(), orthogonal(4, 6).numpy()),
+            (np.geomspace(0.1, 100.0, 6), np.geomspace(1.0, 50.0, 4)),
+            strict=True,
+        )
+    )
+    roots = [tf.constant(np.linalg.cholesky(m)) for m in (a, b)]
+
+    def draw(seed: tf.Tensor) -> list[tf.Tensor]:
+        noise = tf.random.stateless_normal([6, 4], seed, dtype=tf.float64)
+        return [tf.reshape(roots[0] @ noise @ tf.transpose(roots[1]), SHAPE)]
+
+    seeds = tf.constant([[7, i] for i in range(20_000)])
+    precision = [prior * tf.ones(SHAPE, tf.float64)]
+    found = compiled(lambda: fisher_factors(draw, seeds, precision, relative_damping))()
+    return found, np.kron(a, b)
+
+
+def test_coordinates_whiten_a_posterior_whose_information_is_a_kronecker_product() -> None:
+    """L L^T = (F + prior)^-1. Variances of 20,000 draws are known to 1 per cent."""
+    (factor,), fisher = drawn_factors(prior=2.0, relative_damping=0.0)
+    matrix = matrix_of(factor)
+    whitened = matrix.T @ (fisher + 2.0 * np.eye(24)) @ matrix
+    np.testing.assert_allclose(np.diag(whitened), 1.0, rtol=0.06)
+    np.testing.assert_allclose(whitened, np.eye(24), atol=0.08)
+
+
+def test_damping_is_a_share_of_the_mean_information() -> None:
+    (factor,), fisher = drawn_factors(prior=1e-9, relative_damping=0.1)
+    mean = np.trace(fisher) / 24
+    assert np.max(factor.scale) <= (0.1 * 0.97 * mean) ** -0.5
+    least = np.linalg.eigvalsh(fisher)[0]
+    assert least < 0.01 * mean  # else the bound above would say nothing
+
+
+def test_vectors_and_sides_too_large_have_no_bases() -> None:
+    assert matrix_sides(tf.TensorShape([5])) is None
+    assert matrix_sides(tf.TensorShape([])) is None
+    assert matrix_sides(tf.TensorShape([3, 3, 8, 16])) == (72, 16)
+    assert matrix_sides(tf.TensorShape([3000, 4])) is None
+
+
+def test_the_precision_of_priors() -> None:
+    """1 / scale^2 of normal ones; the least where a log density is convex (a log-normal far out)."""
+    model = models.TemperedBAE(
+        network(P, L), network(L, P), weight_prior=decoders.normal_prior(0.5)
+    )
+    model.likelihood.variance.assign(30.0)
+    precision = dict(
+        zip(
+            model.sampled.paths,
+            prior_precision(model.sampled, model.sampled.values(), 0.125),
+            strict=True,
+        )
+    )
+    np.testing.assert_allclose(precision[".decoder.weights[0]"], 4.0, rtol=1e-6)
+    assert precision[".decoder.weights[0]"].shape == (L, 4)
+    assert float(precision[".likelihood.variance"]) == 0.125
