@@ -174,6 +174,7 @@ def runs() -> Iterator[driver.Run]:
     view, digits = FLAGS.holdout_view, _digits()
     for model in [m for m in MODELS if m not in ("vae", "bae", "all")] if name == "all" else [name]:
         plan = _plan(model)
+        sampled = plan.sampler is not None and FLAGS.sampler != plans.default_sampler(model)
         yield driver.Run(
             model=model,
             plan=plan,
@@ -183,6 +184,8 @@ def runs() -> Iterator[driver.Run]:
                 "" if view is None else f"validation view {view}",
                 "" if digits == "3" else f"digits {digits}",
                 "" if FLAGS.num_members == 1 else f"ensemble of {FLAGS.num_members}",
+                # Rows of one variant are averaged, and samplers are not one; --variant says more.
+                "" if FLAGS.variant or not sampled else FLAGS.sampler or "",
             ],
             folder=model if name == "all" else "",
         )

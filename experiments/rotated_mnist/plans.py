@@ -10,7 +10,7 @@ from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
-__all__ = ["ELBO_MODELS", "make_objective", "make_plan", "parse_regime"]
+__all__ = ["ELBO_MODELS", "default_sampler", "make_objective", "make_plan", "parse_regime"]
 
 # --elbo of the released commands, as --model of ours.
 ELBO_MODELS = {
@@ -107,6 +107,11 @@ def _minibatches(
 _CHAINS = {"sghmc": _all_images, "adaptive_sghmc": _minibatches}
 
 
+def default_sampler(model: str) -> str:
+    """Of the chain of a model: "bae" has codes that the coordinates of "sghmc" do not suit."""
+    return "sghmc" if model == "sgp_bae" else "adaptive_sghmc"
+
+
 def make_plan(
     model: str,
     preset: str,
@@ -147,7 +152,7 @@ def make_plan(
     }
     variational = inference.VariationalSettings(**(chosen | (fit or {})))
     if sampled:
-        name = sampler_name or ("sghmc" if model == "sgp_bae" else "adaptive_sghmc")
+        name = sampler_name or default_sampler(model)
         rounds, changes["sampler"] = _CHAINS[name](preset, batch_size, sampler or {})
         changes["schedule"] = inference.AmortizedSettings(**(rounds | (schedule or {})))
         start = start or ("svgp_vae_mode" if name == "sghmc" else "svgp_vae")

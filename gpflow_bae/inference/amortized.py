@@ -18,10 +18,8 @@ from ..data import draw_indices
 from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
-from ..tracing import compiled
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
-from .chains import map_chains
 from .coordinates import (
     Coordinates,
     check_coordinates,
@@ -31,7 +29,6 @@ from .coordinates import (
 )
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
-from .fisher_metric import FisherMetric
 from .kronecker import Factor
 from .loops import repeat
 from .moves import Move, build_moves
@@ -40,9 +37,6 @@ from .moves.base import Moved
 __all__ = ["AmortizedSampling"]
 
 _MOVES = 0x30  # folded into the seed of a round
-_METRIC = 0x3E  # likewise
-# Where in burn-in coordinates are fitted: at its start, and again on the way to where it stays.
-_FITS = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 _PRIOR_DRAWS = 0x9D  # seeds of the draws of a prior over codes, folded into those of a step
 
 
@@ -51,6 +45,7 @@ class AmortizedSampling(ChainSampling):
 
     model: BayesianAutoencoder
     takes_moves = True
+    takes_coordinates = ("prior", "fisher")
 
     def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
@@ -64,7 +59,6 @@ class AmortizedSampling(ChainSampling):
         if model.whitened_codes and self.settings.codes != "carried":
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
         self.encoder_fit = EncoderFit(model.encoder, self.settings)
-        self._metric: FisherMetric | None = None
         kind = self.settings.coordinates
         if kind == "none":
             return
@@ -75,8 +69,7 @@ class AmortizedSampling(ChainSampling):
             )
         check_coordinates(model, self.data, kind, self.settings.batch_size, self.owned)
         if kind == "fisher":
-            self._metric = FisherMetric(model, self.data)
-            self._refit = compiled(self._with_metric)
+            self._fit_metric()
 
     def _check_sampler(self) -> None:
         super()._check_sampler()
@@ -119,35 +112,7 @@ class AmortizedSampling(ChainSampling):
         latents = tf.cast(latents, gpflow.default_float())
         latents = self.model.to_whitened(self.data.X, latents)
         state = self._sampler_state(Point(self.sampled.values(), latents))
-        metric = () if self._metric is None else self._metric.identity()
-        return Chain(state, self.encoder_fit.initial_state(), metric)
-
-    def round(self, chains: Chain, number: int) -> tuple[Chain, RoundStatistics]:
-        """Round ``number`` of all chains; before some of burn-in, coordinates are fitted anew."""
-        if self._metric is not None and number in self._rounds_of_fits:
-            seeds = [self.seed_of(c, number) for c in range(self.num_chains)]
-            chains = self._refit(chains, tf.stack(seeds))
-        return super().round(chains, number)
-
-    @property
-    def _rounds_of_fits(self) -> set[int]:
-        """More often at first, where a chain moves fast; the second half of burn-in is left to the
-        step size.
-        """
-        return {int(share * self.settings.burnin_rounds) for share in _FITS}
-
-    def _with_metric(self, chains: Chain, seeds: tf.Tensor) -> Chain:
-        """All chains in coordinates of where they are, at rest."""
-        metric = self._metric
-        assert metric is not None
-
-        def fitted(chain: Chain, seed: tf.Tensor) -> Chain:
-            position = chain.sampler.position
-            factors = metric.fit(position, tf.random.fold_in(seed, _METRIC, alg="philox"))
-            return chain._replace(sampler=self._sampler_state(position), metric=factors)
-
-        specification = tf.nest.map_structure(lambda v: tf.TensorSpec(v.shape[1:], v.dtype), chains)
-        return map_chains(fitted, (chains, seeds), specification)
+        return Chain(state, self.encoder_fit.initial_state(), self._initial_metric())
 
     def _target_at_start(self) -> Target:
         return self.target(self.data.gather(None))
@@ -286,7 +251,7 @@ class AmortizedSampling(ChainSampling):
         coordinates = None
         if self.settings.coordinates != "none":
             values = state.position.parameters
-            factors = metric if self._metric else prior_factors(self.model, values)
+            factors = metric or prior_factors(self.model, values)
             coordinates = Coordinates(factors, code_factors(self.model, values, batch.X))
             target = target_in(coordinates, target)
             state = state._replace(position=coordinates.from_natural(state.position))

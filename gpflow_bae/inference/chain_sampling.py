@@ -23,6 +23,8 @@ from ..parameter_set import ParameterSet
 from ..tracing import compiled
 from .chain_state import Chain, Point, RoundStatistics
 from .chains import chain_seeds, map_chains, of_chain, stack_chains
+from .divergence import against_divergence, what_diverged
+from .fisher_metric import FisherMetric
 from .naming import from_arrays, leaf_names, to_arrays
 from .run import Algorithm, Trace
 from .settings import AmortizedSettings
@@ -37,7 +39,8 @@ class ChainSampling(Algorithm):
     """
 
     label = "sampling"
-    takes_moves = False  # whether settings may have moves, and coordinates of their own
+    takes_moves = False  # whether settings may have moves
+    takes_coordinates: tuple[str, ...] = ()  # which they may have, besides "none"
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class ChainSampling(Algorithm):
         self.num_steps = settings.num_rounds
         self.sampled: ParameterSet = model.sampled
         self._check_sampler()
+        self._metric: FisherMetric | None = None
         # Rounds report the mean over their steps.
         self.sampler = with_mean_temperatures(self.sampler, settings.num_sampler_steps)
         seeds = [[s, 0] for s in chain_seeds(seed, self.num_chains)]
@@ -85,10 +89,16 @@ class ChainSampling(Algorithm):
                     f"point_estimates holds {start!r}, with which no sampled parameter's path "
                     f"begins; paths are such as {paths[0]!r} and {paths[-1]!r}."
                 )
-        if not self.takes_moves and (settings.moves or settings.coordinates != "none"):
+        if settings.moves and not self.takes_moves:
             raise ValueError(
-                "moves and coordinates are for models whose codes are sampled, such as SGPBAE, "
-                f"not {type(self.model).__name__}: leave them out."
+                "moves are for models whose codes are sampled, such as SGPBAE, not "
+                f"{type(self.model).__name__}: leave them out."
+            )
+        if settings.coordinates not in ("none", *self.takes_coordinates):
+            names = ", ".join(f'"{name}"' for name in ("none", *self.takes_coordinates))
+            raise ValueError(
+                f'coordinates="{settings.coordinates}" are not for a {type(self.model).__name__}, '
+                f"which has {names}."
             )
         if settings.point_estimates and sampler.settings.get("subtract_gradient_noise"):
             raise ValueError(
@@ -158,6 +168,15 @@ class ChainSampling(Algorithm):
         temperature = temperature._replace(parameters=of_parameters)
         return state._replace(shared=state.shared | {"temperature": temperature})
 
+    def _fit_metric(self) -> None:
+        """From now on coordinates are those of the Fisher information."""
+        rounds = self.settings.burnin_rounds
+        self._metric = FisherMetric(self.model, self.data, rounds, self._sampler_state)
+
+    def _initial_metric(self) -> Any:
+        """What a chain holds of it before the first fit."""
+        return () if self._metric is None else self._metric.identity()
+
     def _target_at_start(self) -> Any:
         """What a sampler may ask of the target before its first step."""
         return None
@@ -205,8 +224,10 @@ class ChainSampling(Algorithm):
         return 0 if found is None else len(tf.nest.flatten(found))
 
     def round(self, chains: Chain, number: int) -> tuple[Chain, RoundStatistics]:
-        """Round ``number`` of all chains."""
+        """Round ``number`` of all chains; in new coordinates, where they are fitted before it."""
         seeds = tf.stack([self.seed_of(c, number) for c in range(self.num_chains)])
+        if self._metric is not None:
+            chains = self._metric.before_round(chains, number, seeds)
         first = tf.constant(number * self.settings.num_sampler_steps)
         adapt = tf.constant(number < self.settings.burnin_rounds)
         return self.advance(chains, seeds, first, adapt)
@@ -272,24 +293,11 @@ class ChainSampling(Algorithm):
         leaves = leaf_names(held, {"parameters": self.sampled.paths})
         bad = [n.rsplit("/", 1)[-1] for n, ok in zip(leaves, finite[chain], strict=True) if not ok]
         names = list(dict.fromkeys("the latent codes" if n == "codes" else n for n in bad))
-        if names:
-            more = " and others" if len(names) > 5 else ""
-            what = f"{', '.join(names[:5])}{more} became non-finite"
-        elif not np.isfinite(density[chain]):
-            what = (
-                f"the log density became {density[chain]} "
-                "(often a Cholesky decomposition that failed)"
-            )
-        else:
-            what = "the encoder's loss became non-finite"
         who = "The chain" if self.num_chains == 1 else f"Chain {chain}"
         given = self.sampler.settings
-        now = {k: f" (now {given[k]})" if k in given else "" for k in ("step_size",)}
-        decay = f" (now {given['momentum_decay']})" if "momentum_decay" in given else ""
-        raise_decay = f", raise momentum_decay{decay}" if decay else ""
         return FloatingPointError(
-            f"{who} diverged in round {number + 1}: {what}. The last good state is that of round "
-            f"{number}{saved}. Lower step_size{now['step_size']}{raise_decay} or raise the jitter."
+            f"{who} diverged in round {number + 1}: {what_diverged(names, density[chain])}. The "
+            f"last good state is that of round {number}{saved}. {against_divergence(given)}"
         )
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:

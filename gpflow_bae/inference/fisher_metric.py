@@ -10,20 +10,24 @@ the Fisher information). See :mod:`gpflow_bae.inference.kronecker` for what beco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from ..base import Batch
 from ..data import Observations, draw_indices
+from ..mcmc import State
 from ..mcmc.noise import split, standard_noise
-from ..models import BayesianAutoencoder
-from .chain_state import Point
+from ..models import BayesianAutoencoder, TemperedBAE
+from ..tracing import compiled
+from .chain_state import Chain, Point
+from .chains import map_chains
 from .kronecker import Factor, fisher_factors, matrix_sides, prior_precision
 
 __all__ = ["FisherMetric", "cell_information"]
 
+_SEED = 0x3E  # folded into that of a round
 _DRAWS = 300
 _POINTS = 128  # of a draw, or the points of one task where that has more
 _LEAST_PRECISION = 0.01  # of a prior: no coordinate is longer than 10
@@ -33,11 +37,28 @@ _LEAST_PRECISION = 0.01  # of a prior: no coordinate is longer than 10
 _RELATIVE_DAMPING = 1e-3
 
 
-class FisherMetric:
-    """Fits coordinates of a model's sampled parameters to the state of a chain."""
+# Where in burn-in coordinates are fitted: at its start, and again on the way to where it stays. The
+# second half is left to the step size.
+_FITS = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 
-    def __init__(self, model: BayesianAutoencoder, data: Observations):
+
+class FisherMetric:
+    """Fits coordinates of a model's sampled parameters to the states of chains."""
+
+    def __init__(
+        self,
+        model: BayesianAutoencoder | TemperedBAE,
+        data: Observations,
+        burnin_rounds: int,
+        restart: Callable[[Point], State],
+    ):
+        """
+        :param restart: a sampler's state at a position, at rest: how a chain goes on after a fit.
+        """
         self.model, self.data = model, data
+        self._rounds = {int(share * burnin_rounds) for share in _FITS}
+        self._restart = restart
+        self._compiled = compiled(self._with_new_coordinates)
         points = 1 if data.axis == 1 else int(data.Y.shape[1])
         self._size = min(data.num_items, -(-_POINTS // points))
         own = {id(p) for p in model.likelihood.parameters}
@@ -53,6 +74,22 @@ class FisherMetric:
             for v in self.model.sampled.values()
         )
 
+    def before_round(self, chains: Chain, number: int, seeds: tf.Tensor) -> Chain:
+        """Chains as they go into a round of this number: in new coordinates, where it is time.
+
+        :param seeds: one for each chain [C, 2].
+        """
+        return self._compiled(chains, seeds) if number in self._rounds else chains
+
+    def _with_new_coordinates(self, chains: Chain, seeds: tf.Tensor) -> Chain:
+        def fitted(chain: Chain, seed: tf.Tensor) -> Chain:
+            position = chain.sampler.position
+            factors = self.fit(position, tf.random.fold_in(seed, _SEED, alg="philox"))
+            return chain._replace(sampler=self._restart(position), metric=factors)
+
+        specification = tf.nest.map_structure(lambda v: tf.TensorSpec(v.shape[1:], v.dtype), chains)
+        return map_chains(fitted, (chains, seeds), specification)
+
     def fit(self, position: Point, seed: tf.Tensor) -> tuple[Factor, ...]:
         """Coordinates at a chain's position; a pure function, to be compiled."""
         values = position.parameters
@@ -64,8 +101,11 @@ class FisherMetric:
 
         return fisher_factors(draw, split(seed, _DRAWS), precision, _RELATIVE_DAMPING)
 
-    def _decoded(self, values: Sequence[tf.Tensor], codes: tf.Tensor, batch: Batch) -> Any:
+    def _decoded(self, values: Sequence[tf.Tensor], codes: Any, batch: Batch) -> Any:
+        """The likelihood, and what it is given [T, N, P]."""
         bound = self.model.bind(values)
+        if isinstance(bound, TemperedBAE):
+            return bound.likelihood, bound.reconstruct(batch.Y)
         return bound.likelihood, bound.decode(batch.X, bound.from_whitened(batch.X, codes))
 
     def _gradient(self, position: Point, seed: tf.Tensor) -> Sequence[tf.Tensor]:
@@ -73,7 +113,7 @@ class FisherMetric:
         which, noisy = tf.unstack(split(seed, 2))
         indices = draw_indices(self.data.num_items, self._size, which)
         batch, codes = self.data.gather(indices), position.codes
-        if indices is not None:
+        if indices is not None and tf.is_tensor(codes):
             codes = tf.gather(codes, indices, axis=self.data.axis)
         values = position.parameters
         with tf.GradientTape(watch_accessed_variables=False) as tape:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 
 from ..base import Batch
@@ -9,6 +11,7 @@ from ..mcmc import State, Step, Target, targets
 from ..models import TemperedBAE
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
+from .coordinates import Coordinates, target_in
 from .loops import repeat
 
 __all__ = ["WeightSampling"]
@@ -22,11 +25,18 @@ class WeightSampling(ChainSampling):
     """
 
     model: TemperedBAE
+    takes_coordinates = ("fisher",)
+
+    def __init__(self, model: TemperedBAE, *arguments: Any, **options: Any):
+        """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`."""
+        super().__init__(model, *arguments, **options)
+        if self.settings.coordinates == "fisher":
+            self._fit_metric()
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At the model's present values."""
         values = self.sampled.values()
-        return Chain(self._sampler_state(Point(values, ())), ())
+        return Chain(self._sampler_state(Point(values, ())), (), self._initial_metric())
 
     def _target_at_start(self) -> Target:
         return self.target(self.data.gather(None))
@@ -64,11 +74,19 @@ class WeightSampling(ChainSampling):
         def body(i: tf.Tensor, state: State) -> State:
             step_seed = tf.random.fold_in(seeds[1], i, alg="philox")
             target = self.target(self.fresh_batch(seeds[0], i))
+            if chain.metric:
+                target = target_in(coordinates, target)
             return self.sampler.step(state, target, step_seed, Step(first + i, adapt))
 
-        state = repeat(num_steps, body, chain.sampler)
+        coordinates, state = Coordinates(chain.metric, ()), chain.sampler
+        if chain.metric:
+            state = state._replace(position=coordinates.from_natural(state.position))
+        state = repeat(num_steps, body, state)
+        if chain.metric:
+            state = state._replace(position=coordinates.to_natural(state.position))
         batch = self.fresh_batch(seeds[0], tf.constant(num_steps - 1))
         log_likelihood = batch.scale * self.log_likelihood(state.position, batch)
         log_prior = self.log_prior(state.position)
         nothing = tf.zeros_like(log_prior)
-        return Chain(state, ()), self.statistics(state, log_prior, log_likelihood, nothing)
+        statistics = self.statistics(state, log_prior, log_likelihood, nothing)
+        return chain._replace(sampler=state), statistics

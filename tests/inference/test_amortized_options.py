@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pathlib
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import functional, inference, models
+from gpflow_bae import encoders, functional, inference, latent_priors, models
 from gpflow_bae.data import prepare_data
+from gpflow_bae.inference.checkpoints import RunDirectory
 from tests.inference.amortized_models import (
     L,
+    P,
     advance,
     bae,
     compiled_round,
+    network,
     random_data,
     sgp_bae,
     whitened,
@@ -129,6 +135,33 @@ def test_prior_mean_start_fits_the_mode_and_starts_there() -> None:
     np.testing.assert_array_equal(latents, mean)
     with pytest.raises(ValueError, match="PriorMeanStart needs a SparseGP latent prior"):
         start.run(bae(), prepare_data(bae(), (None, Y)), seed=0, progress=False)
+
+
+def test_a_mode_near_a_warm_start_begins_where_that_one_ends(tmp_path: pathlib.Path) -> None:
+    """A step of Adam moves no number by more than the learning rate; one call makes 50 of 1e-8."""
+    model = whitened()
+    data = prepare_data(model, random_data(1, 8))
+    encoder = encoders.GaussianEncoder(network(P, 2 * L))
+    settings = inference.VariationalSettings(num_steps=20)
+    points = model.latent_prior.inducing_variable
+    prior = latent_priors.TitsiasGP(model.latent_prior.kernels, points, L)
+    first = inference.WarmStart(encoder, settings, prior, num_encoder_steps=0, num_initial_steps=0)
+    short = dataclasses.replace(settings, num_steps=1, learning_rate=1e-8)
+    start = inference.PriorMeanStart(short, num_encoder_steps=0, first=first)
+    assert start.encoder is encoder  # so that each of several chains has it as it was
+    before = [tf.identity(v) for v in (*model.variables, *encoder.variables)]
+
+    def reset() -> None:
+        for variable, value in zip((*model.variables, *encoder.variables), before, strict=True):
+            variable.assign(value)
+
+    first.run(model, data, seed=0, progress=False)
+    expected = model.sampled.values()
+    reset()
+    start.run(model, data, seed=0, progress=False, directory=RunDirectory(tmp_path, {}, False))
+    for a, b in zip(model.sampled.values(), expected, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+    assert start.describe()["first"] == first.describe()
 
 
 @pytest.mark.usefixtures("untraced")

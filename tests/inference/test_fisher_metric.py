@@ -18,6 +18,7 @@ from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.amortized import AmortizedSampling
 from gpflow_bae.inference.chain_state import Point
 from gpflow_bae.inference.fisher_metric import FisherMetric, cell_information
+from gpflow_bae.tracing import compiled
 from tests.inference.amortized_models import SETTINGS, L, P, random_data, whitened
 
 DATA = random_data(1, 60)
@@ -32,12 +33,16 @@ def linear_model() -> Any:
     return model
 
 
+def no_restart(position: Point) -> Any:
+    raise AssertionError
+
+
 def fitted(model: Any) -> tuple[dict[str, Any], Point, Any]:
     """Coordinates by path, where they are those of, and the data."""
     data = prepare_data(model, DATA, None)
     codes = tf.constant(np.random.default_rng(1).standard_normal((1, 60, L)))
     position = Point(model.sampled.values(), codes)
-    factors = tf.function(FisherMetric(model, data).fit)(position, tf.constant([0, 1]))
+    factors = compiled(FisherMetric(model, data, 0, no_restart).fit)(position, tf.constant([0, 1]))
     return dict(zip(model.sampled.paths, factors, strict=True)), position, data
 
 
@@ -126,7 +131,8 @@ def test_coordinates_are_fitted_in_burn_in_and_stay() -> None:
         )
         assert changed == (number in (0, 1, 2, 4)), number
         before = after
-    refitted = chain._refit(before, tf.constant([[3, 4]]))
+    assert chain._metric is not None
+    refitted = chain._metric.before_round(before, 0, tf.constant([[3, 4]]))
     tf.nest.map_structure(
         np.testing.assert_array_equal, before.sampler.position, refitted.sampler.position
     )

@@ -89,7 +89,7 @@ def test_vectors_and_sides_too_large_have_no_bases() -> None:
 
 
 def test_the_precision_of_priors() -> None:
-    """1 / scale^2 of normal ones; the least where a log density is convex (a log-normal far out)."""
+    """1 / scale^2 of normal ones; the least where a log density is convex: a log-normal far out."""
     model = models.TemperedBAE(
         network(P, L), network(L, P), weight_prior=decoders.normal_prior(0.5)
     )

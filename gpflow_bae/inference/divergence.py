@@ -1,0 +1,37 @@
+"""What became of a chain that diverged, and what to do, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["against_divergence", "what_diverged"]
+
+_NAMES = 5  # of parameters that are shown
+
+
+def what_diverged(names: Sequence[str], log_density: float) -> str:
+    """
+    :param names: of the parameters that are not finite.
+    :param log_density: of the chain, in nats.
+    """
+    if names:
+        more = " and others" if len(names) > _NAMES else ""
+        return f"{', '.join(names[:_NAMES])}{more} became non-finite"
+    if not np.isfinite(log_density):
+        return f"the log density became {log_density} (often a Cholesky decomposition that failed)"
+    return "the encoder's loss became non-finite"
+
+
+def against_divergence(settings: Mapping[str, Any]) -> str:
+    """What to set otherwise.
+
+    :param settings: of the sampler.
+    """
+    now = f" (now {settings['step_size']})" if "step_size" in settings else ""
+    decay = ""
+    if "momentum_decay" in settings:
+        decay = f", raise momentum_decay (now {settings['momentum_decay']})"
+    return f"Lower step_size{now}{decay} or raise the jitter."
