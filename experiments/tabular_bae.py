@@ -5,7 +5,8 @@ python -m experiments.tabular_bae --dataset=swiss_roll --method=adapt_lg_star --
 
 ``swiss_roll`` is generated; ``madelon`` and ``coil2000`` are read from --data_dir. --setting is
 ``published`` (networks, proposals and prior as in the paper) or ``tuned`` (ours: the same networks,
-prior and likelihood, started near a mode and sampled in whitened coordinates).
+prior and likelihood, started near a mode and sampled in whitened coordinates). --method=sghmc is
+ours: four chains at temperature 1 from the best of many modes.
 """
 
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from experiments.common import driver
 from experiments.common import flags as common_flags
 
 DATASETS = ["swiss_roll", "madelon", "coil2000"]
-METHODS = ["adam", "sgd", "random_walk", "lg", "adapt_lg", "adapt_lg_star", "hmc"]
+METHODS = ["adam", "sgd", "random_walk", "lg", "adapt_lg", "adapt_lg_star", "hmc", "sghmc"]
 FLAGS = common_flags.FLAGS
 
 # Flags that replace one setting of the preset when given; None keeps the preset's.

@@ -42,7 +42,12 @@ def define_flags() -> None:
     flags.DEFINE_float("beta", 1.0, "Weight of the divergence, without GECO.")
     flags.DEFINE_boolean("clip_qs", True, "Clip the encoder's variance to [1e-3, 10].")
     flags.DEFINE_boolean("GP_joint", True, "Learn the kernel's hyperparameters.")
-    flags.DEFINE_boolean("ip_joint", True, "Learn the inducing inputs.")
+    flags.DEFINE_boolean(
+        "ip_joint",
+        None,
+        "Learn the inducing inputs. Default: yes, but for a chain of sghmc, where they span the "
+        "kernel wherever they are.",
+    )
     flags.DEFINE_boolean("ov_joint", True, "Learn the object vectors.")
     flags.DEFINE_boolean("PCA", True, "Start the object vectors at principal components.")
     flags.DEFINE_boolean("object_kernel_normalize", False, "Normalise the object kernel.")
@@ -119,7 +124,6 @@ def _plan(model: str) -> Any:
         "normalize_objects": "object_kernel_normalize",
         "principal_components": "PCA",
         "learn_kernel": "GP_joint",
-        "learn_inducing": "ip_joint",
         "learn_objects": "ov_joint",
         "clip_encoder": "clip_qs",
     }
@@ -130,6 +134,8 @@ def _plan(model: str) -> Any:
         changes["inducing_per_view"] = FLAGS.nr_inducing_points
     if FLAGS.mode_epochs is not None:
         changes["mode_epochs"] = FLAGS.mode_epochs
+    if FLAGS.ip_joint is not None:
+        changes["learn_inducing"] = FLAGS.ip_joint
     return plans.make_plan(
         model,
         FLAGS.preset,

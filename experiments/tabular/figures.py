@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.common.driver import Outcome
-from experiments.tabular.plans import Plan
+from experiments.tabular.plans import ChainPlan, Plan
 from gpflow_bae import plotting
 from gpflow_bae.datasets import tabular
 
@@ -19,10 +19,12 @@ def draw(
     table: tabular.Table,
     codes: np.ndarray,
     reconstruction: np.ndarray,
+    num_burnin: int = 0,
 ) -> None:
     """The figures of one run.
 
     :param codes: Of the test rows [Ntest, L], averaged over samples; and what is made of them.
+    :param num_burnin: Rows of the trace before the first sample.
     """
     figures = outcome.figures
     if plan.dataset == "swiss_roll":
@@ -34,8 +36,9 @@ def draw(
         figures["training"] = found
     if plan.sampler is not None:
         trace, posterior = outcome.posterior.trace, outcome.posterior
+        what = "round" if isinstance(plan, ChainPlan) else "step"
         figures["log_likelihood"] = _traces(
-            trace["log_likelihood"], "step", "log likelihood (nats)", plan.sampler.num_burnin
+            trace["log_likelihood"], what, "log likelihood (nats)", num_burnin
         )
         figures["mse"] = _traces(
             posterior.squared_errors(table.test).T, "posterior sample", "test MSE"
@@ -71,7 +74,7 @@ def _traces(values: np.ndarray, xlabel: str, ylabel: str, num_burnin: int = 0) -
         axes.plot(np.arange(len(line))[::stride], line[::stride], lw=0.7, label=str(replica))
     if num_burnin:
         axes.axvline(num_burnin, color=plotting.GREY, ls="--", lw=1.0)
-        axes.set_title("dashed: from here on all at temperature 1", fontsize="small")
+        axes.set_title("dashed: from here on samples at temperature 1", fontsize="small")
         # The first steps span nearly the whole range; what matters comes later.
         later = values[len(values) // 20 :]
         margin = 0.05 * (later.max() - later.min()) + 1e-12

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 import numpy as np
 
-__all__ = ["SIZES", "build"]
+__all__ = ["SIZES", "build", "draw_weights"]
 
 # Widths from the data to the code; decoders mirror them (Chandra et al. 2022, table 1).
 SIZES = {
@@ -16,7 +16,7 @@ SIZES = {
 
 
 def build(
-    dataset: str, rows: np.ndarray, initial: str, seed: int
+    dataset: str, rows: np.ndarray, initial: str, seed: int, dtype: str = "float32"
 ) -> tuple[keras.Model, keras.Model]:
     """Encoder and decoder, sigmoid in every layer, codes and outputs included, as published.
 
@@ -27,10 +27,11 @@ def build(
     :param initial: ``"glorot"``, the networks' usual initialisation, with which six sigmoid layers
         start as a constant; ``"isometric"``, orthogonal kernels that undo a sigmoid's slope of a
         quarter; or ``"spectral"``, principal components, see :func:`_spectral`.
+    :param dtype: float64 for networks that L-BFGS climbs to the end.
     """
     sizes = SIZES[dataset]
     keras.utils.set_random_seed(seed)
-    encoder, decoder = _network(sizes), _network(sizes[::-1])
+    encoder, decoder = _network(sizes, dtype), _network(sizes[::-1], dtype)
     if initial == "isometric":
         for network in (encoder, decoder):
             for layer in network.layers:
@@ -44,9 +45,23 @@ def build(
     return encoder, decoder
 
 
-def _network(sizes: tuple[int, ...]) -> keras.Model:
-    layers = [keras.layers.Dense(width, activation="sigmoid") for width in sizes[1:]]
-    return keras.Sequential([keras.Input((sizes[0],)), *layers])
+def _network(sizes: tuple[int, ...], dtype: str) -> keras.Model:
+    layers = [keras.layers.Dense(n, activation="sigmoid", dtype=dtype) for n in sizes[1:]]
+    return keras.Sequential([keras.Input((sizes[0],), dtype=dtype), *layers])
+
+
+def draw_weights(dataset: str, seed: int, gain: float = 3.0) -> list[np.ndarray]:
+    """Fresh kernels and biases of both networks, encoder first, whose units are in use.
+
+    Kernels are normal, at ``gain`` times Glorot's scale, which makes up for a sigmoid's slope of a
+    quarter; biases put the middle of a unit's inputs, 1/2 each, near the middle of its sigmoid.
+    """
+    rng, weights = np.random.default_rng(seed), []
+    sizes = [*SIZES[dataset], *SIZES[dataset][-2::-1]]
+    for rows, columns in zip(sizes, sizes[1:], strict=False):
+        kernel = rng.normal(0.0, gain * np.sqrt(2.0 / (rows + columns)), (rows, columns))
+        weights += [kernel, -0.5 * kernel.sum(0) + rng.normal(size=columns)]
+    return weights
 
 
 def _spectral(

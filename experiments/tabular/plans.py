@@ -7,8 +7,10 @@ from typing import Any
 
 from experiments.common import plans
 from gpflow_bae import inference
+from gpflow_bae.mcmc import SamplingAlgorithm, sghmc
+from gpflow_bae.mcmc.step_size import from_curvature
 
-__all__ = ["Plan", "make_plan"]
+__all__ = ["ChainPlan", "Plan", "make_plan"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +20,17 @@ class Plan(plans.Plan):
     dataset: str
     method: str
     initial: str
-    sampler: inference.TemperedSettings | None
+    sampler: inference.TemperedSettings | SamplingAlgorithm | None
     num_epochs: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChainPlan(Plan):
+    """Chains at temperature 1 throughout, from the best of many modes."""
+
+    schedule: inference.AmortizedSettings
+    num_restarts: int
+    num_chains: int = 4
 
 
 # Of the point estimates, until their training error has levelled off.
@@ -62,8 +73,14 @@ def make_plan(
 ) -> Plan:
     """A preset (its length) at a setting: ``"published"`` or ``"tuned"``, which is ours.
 
-    :param sampler: fields of :class:`~gpflow_bae.inference.TemperedSettings`.
+    :param sampler: fields of :class:`~gpflow_bae.inference.TemperedSettings`; of ``"sghmc"`` it has
+        a setting of its own, which none of them changes.
+    :raises ValueError: for changes to the latter.
     """
+    if method == "sghmc":
+        if sampler:
+            raise ValueError(f"sghmc has no {', '.join(sampler)}.")
+        return _best_mode(dataset, preset)
     initial = "glorot" if setting == "published" else _TUNED_INITIAL[dataset]
     if method in ("adam", "sgd"):
         return Plan(dataset, method, initial, None, 20 if preset == "quick" else _EPOCHS[dataset])
@@ -75,3 +92,23 @@ def make_plan(
             chosen["target_acceptance"] = {"random_walk": 0.234, "hmc": 0.8}[method]
     chosen |= sampler or {}
     return Plan(dataset, method, initial, inference.TemperedSettings(method=method, **chosen))
+
+
+def _best_mode(dataset: str, preset: str) -> ChainPlan:
+    """SGHMC on all rows in coordinates of the Fisher information; the step size is found."""
+    restarts, burnin, samples, thinning = {
+        "quick": (6, 2000, 40, 100),
+        "paper": (30, 10_000, 200, 250),
+    }[preset]
+    schedule = inference.AmortizedSettings(
+        num_sampler_steps=50,
+        num_encoder_steps=0,
+        burnin=burnin,
+        num_samples=samples,
+        thinning=thinning,
+        coordinates="fisher",
+    )
+    sampler = from_curvature(sghmc.build(0.01, 0.02, integrator="baoab"))
+    return ChainPlan(
+        dataset, "sghmc", "restarts", sampler, schedule=schedule, num_restarts=restarts
+    )

@@ -13,9 +13,10 @@ import sklearn.svm
 from experiments.common import plans
 from experiments.common.driver import Options, Outcome
 from experiments.tabular import figures, networks
-from experiments.tabular.plans import Plan
+from experiments.tabular.plans import ChainPlan, Plan
 from gpflow_bae import diagnostics, inference, metrics, models
 from gpflow_bae.datasets import tabular
+from gpflow_bae.files import write_atomically
 from gpflow_bae.inference.progress import Progress
 from gpflow_bae.inference.run import report
 from gpflow_bae.posteriors import Bank, TemperedPosterior
@@ -32,6 +33,8 @@ def run(
     plan: Plan, table: tabular.Table, options: Options, max_steps: int | None = None
 ) -> Outcome:
     """Train or sample, score on rows that no network saw, and draw the figures."""
+    if isinstance(plan, ChainPlan):
+        return _sample_best_mode(plan, table, options, max_steps)
     encoder, decoder = networks.build(plan.dataset, table.train, plan.initial, options.seed)
     if plan.sampler is None:
         return _fit_point(plan, table, encoder, decoder, options.progress)
@@ -43,6 +46,69 @@ def run(
         **options.arguments("chain"),
     )
     return _evaluate(plan, table, posterior)
+
+
+def _sample_best_mode(
+    plan: ChainPlan, table: tabular.Table, options: Options, max_steps: int | None
+) -> Outcome:
+    """Chains in the basin of the best of many modes; what the others had is in the curves."""
+    encoder, decoder = networks.build(plan.dataset, table.train, "glorot", options.seed, "float64")
+    model = models.TemperedBAE(encoder, decoder)
+    started = time.perf_counter()
+    restarts = _restarts(plan, model, table, options)
+    seconds = time.perf_counter() - started
+    print(restarts)
+    max_samples = None
+    if max_steps is not None:
+        max_samples = max(1, (max_steps - plan.schedule.burnin) // plan.schedule.thinning)
+    posterior = inference.sample_amortized(
+        model,
+        (None, table.train),
+        plan.schedule,
+        sampler=plan.sampler,
+        num_chains=plan.num_chains,
+        warm_start=None,
+        max_samples=max_samples,
+        **options.arguments("chain"),
+    )
+    outcome = _evaluate_chains(plan, table, posterior)
+    outcome.seconds = {"restarts": seconds, **outcome.seconds}
+    order = np.argsort(-restarts.log_posterior)
+    outcome.curves["restarts_log_posterior"] = restarts.log_posterior[order].tolist()
+    outcome.curves["restarts_log_likelihood"] = restarts.log_likelihood[order].tolist()
+    return outcome
+
+
+def _restarts(
+    plan: ChainPlan, model: models.TemperedBAE, table: tabular.Table, options: Options
+) -> inference.Restarts:
+    """The best of many modes, once for a run: a resumed one has them from its folder."""
+    file = None if options.out_dir is None else options.out_dir / "restarts.npz"
+    if file is not None and options.resume and file.exists():
+        with np.load(file) as stored:
+            model.sampled.assign([stored[path] for path in model.sampled.paths])
+            names = inference.Restarts._fields
+            return inference.Restarts(*(stored[f"restarts/{name}"] for name in names))
+    others = model.sampled.values()[len(model.encoder.weights) + len(model.decoder.weights) :]
+
+    def draw(number: int) -> list[Any]:
+        return [*networks.draw_weights(plan.dataset, number), *others]
+
+    found = inference.best_restart(
+        model,
+        (None, table.train),
+        plan.num_restarts,
+        draw=draw,
+        seed=1000 * options.seed,
+        progress=options.progress,
+    )
+    if file is not None:
+        values = zip(model.sampled.paths, model.sampled.values(), strict=True)
+        arrays = {path: value.numpy() for path, value in values}
+        arrays |= {f"restarts/{k}": np.asarray(v) for k, v in found._asdict().items()}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, lambda f: np.savez(f, **arrays))
+    return found
 
 
 def _fit_point(
@@ -114,11 +180,63 @@ def classify(plan: Plan, table: tabular.Table, encode: Any) -> dict[str, float]:
 
 
 def _evaluate(plan: Plan, table: tabular.Table, posterior: TemperedPosterior) -> Outcome:
-    assert plan.sampler is not None
-    errors = posterior.squared_errors(table.test)  # [R, S]
-    prediction = posterior.reconstruct(table.test)
+    assert isinstance(plan.sampler, inference.TemperedSettings)
     accepted = posterior.trace["is_accepted"]
     num_burnin = plan.sampler.num_burnin
+    own = {
+        "acceptance_burnin": accepted[:num_burnin].mean(),
+        "acceptance": accepted[num_burnin:].mean(),
+        "swap_rate": np.nanmean(posterior.swap_rate),
+        "noise_scale": posterior.trace["noise_scale"][-1].mean(),
+        "step_ms": 1e3 * posterior.seconds["sampling"] / len(accepted),
+    }
+    unfinished = plans.unfinished(len(accepted), plan.num_samples, "steps")
+    return _outcome(plan, table, posterior, own, unfinished, num_burnin)
+
+
+def _evaluate_chains(
+    plan: ChainPlan, table: tabular.Table, posterior: TemperedPosterior
+) -> Outcome:
+    burnin = plan.schedule.burnin_rounds
+    likelihood = posterior.trace["log_likelihood"]
+    sampled = likelihood[burnin:]
+    chains = posterior.reconstructions(table.test[:200]).reshape(plan.num_chains, -1, 200, 3)
+    half = chains.shape[1] // 2
+    chainwise = [
+        diagnostics.function_space_diagnostics(np.stack([c[:half], c[-half:]]), max_outputs=1000)
+        for c in chains
+    ]
+    own = {
+        "log_likelihood_mean": sampled.mean(),
+        "log_likelihood_min": sampled.min(),
+        "log_likelihood_best": sampled.max(),
+        "rhat_log_likelihood": diagnostics.rank_normalised_rhat(sampled.T[..., None]).max(),
+        "rhat_chainwise_q95": max(found.rhat_q95 for found in chainwise),
+        "step_size": posterior.trace["step_size"][-1].mean(),
+        "step_ms": 1e3
+        * posterior.seconds["sampling"]
+        / (len(likelihood) * plan.schedule.num_sampler_steps),
+    } | plans.chain_temperatures(posterior)
+    found = posterior.num_samples // plan.num_chains
+    unfinished = plans.unfinished(found, plan.schedule.num_samples)
+    return _outcome(plan, table, posterior, own, unfinished, burnin)
+
+
+def _outcome(
+    plan: Plan,
+    table: tabular.Table,
+    posterior: TemperedPosterior,
+    own: dict[str, Any],
+    unfinished: str,
+    num_burnin: int,
+) -> Outcome:
+    """Scores that every sampler has, and figures.
+
+    :param own: further scores, of this kind of sampler.
+    :param num_burnin: rows of the trace before the first sample.
+    """
+    errors = posterior.squared_errors(table.test)  # [R, S]
+    prediction = posterior.reconstruct(table.test)
     convergence = posterior.function_space_diagnostics(table.test[:200], max_outputs=1000)
     weights = diagnostics.weight_space_diagnostics(
         posterior.hyperparameters(include_weights=True), max_outputs=1000
@@ -132,17 +250,11 @@ def _evaluate(plan: Plan, table: tabular.Table, posterior: TemperedPosterior) ->
         "rhat_q95": convergence.rhat_q95,
         "weight_rhat_median": weights.rhat_median,
         "ess_bulk_median": convergence.ess_bulk_median,
-        "acceptance_burnin": accepted[:num_burnin].mean(),
-        "acceptance": accepted[num_burnin:].mean(),
-        "swap_rate": np.nanmean(posterior.swap_rate),
-        "noise_scale": posterior.trace["noise_scale"][-1].mean(),
-        "step_ms": 1e3 * posterior.seconds["sampling"] / len(accepted),
-    }
+    } | own
     scores |= classify(plan, table, lambda rows: posterior.encode(rows).mean(0))
+    likelihood = posterior.trace["log_likelihood"].mean(1)
     curves = {
-        "log_likelihood": posterior.trace["log_likelihood"].mean(1)[
-            :: max(1, len(accepted) // 500)
-        ],
+        "log_likelihood": likelihood[:: max(1, len(likelihood) // 500)],
         "mse_per_sample": errors.mean(0),
     }
     outcome = Outcome(
@@ -152,7 +264,8 @@ def _evaluate(plan: Plan, table: tabular.Table, posterior: TemperedPosterior) ->
         curves={k: [float(v) for v in values] for k, values in curves.items()},
         seconds=posterior.seconds,
         posterior=posterior,
-        unfinished=plans.unfinished(len(accepted), plan.num_samples, "steps"),
+        unfinished=unfinished,
     )
-    figures.draw(plan, outcome, table, posterior.encode(table.test).mean(0), prediction.mean)
+    encoded = posterior.encode(table.test).mean(0)
+    figures.draw(plan, outcome, table, encoded, prediction.mean, num_burnin)
     return outcome

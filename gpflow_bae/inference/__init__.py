@@ -13,7 +13,14 @@ from .run import Algorithm, Run, run
 from .sampling import sample_amortized, sampling_algorithm
 from .seeding import seed_networks
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
-from .starts import PriorMeanStart, WarmStart, default_start, smoothest_projections
+from .starts import (
+    PriorMeanStart,
+    Restarts,
+    WarmStart,
+    best_restart,
+    default_start,
+    smoothest_projections,
+)
 from .temperature_check import block_temperatures, blocks_off_temperature
 from .tempered import TemperedChain, TemperedSampling, TemperedTrace
 from .tempered_sampling import sample_tempered
@@ -35,6 +42,7 @@ __all__ = [
     "Objective",
     "Point",
     "PriorMeanStart",
+    "Restarts",
     "RoundStatistics",
     "Run",
     "TemperedChain",
@@ -46,6 +54,7 @@ __all__ = [
     "WarmStart",
     "WeightSampling",
     "amortized_preset",
+    "best_restart",
     "block_temperatures",
     "blocks_off_temperature",
     "default_start",

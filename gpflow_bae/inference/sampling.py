@@ -153,7 +153,7 @@ def sample_amortized(
     posterior = _posterior(algorithm, observations, found, seconds, losses)
     if isinstance(posterior, Posterior):
         warn_of_useless_fit(posterior)
-        warn_of_temperature(posterior)
+    warn_of_temperature(posterior)
     return posterior
 
 

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from ..posteriors import Posterior
+from ..posteriors import Posterior, TemperedPosterior
 
 __all__ = ["block_temperatures", "blocks_off_temperature", "warn_of_temperature"]
 
@@ -16,7 +16,7 @@ _BATCHES = 8  # parts of a chain, whose means give the standard error
 _SHOWN = 4
 
 
-def block_temperatures(posterior: Posterior) -> dict[str, np.ndarray]:
+def block_temperatures(posterior: Posterior | TemperedPosterior) -> dict[str, np.ndarray]:
     """Kinetic temperatures [C, rounds] after burn-in of the blocks that are sampled, by path.
 
     Left out are parameters at temperature 0 (point estimates), those that stay at rest because a
@@ -38,7 +38,7 @@ def block_temperatures(posterior: Posterior) -> dict[str, np.ndarray]:
     }
 
 
-def blocks_off_temperature(posterior: Posterior) -> dict[str, float]:
+def blocks_off_temperature(posterior: Posterior | TemperedPosterior) -> dict[str, float]:
     """Kinetic temperatures of blocks that are off by more than a tenth, over what was asked for.
 
     Only those that are so beyond doubt: by more than three standard errors, from the means of
@@ -56,7 +56,7 @@ def blocks_off_temperature(posterior: Posterior) -> dict[str, float]:
     return dict(sorted(off.items(), key=lambda item: -abs(np.log(max(item[1], 1e-12)))))
 
 
-def warn_of_temperature(posterior: Posterior) -> None:
+def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
     """Say so where blocks of the chains were not at their temperature, and what to try.
 
     :warns UserWarning: if :func:`blocks_off_temperature` finds any.
@@ -68,7 +68,9 @@ def warn_of_temperature(posterior: Posterior) -> None:
     more = f", and {len(off) - _SHOWN} others" if len(off) > _SHOWN else ""
     asked = posterior.temperature
     batch = posterior.bank.settings.get("batch_size")
-    minibatches = batch is not None and batch < posterior.data.num_items
+    minibatches = batch is not None
+    if isinstance(posterior, Posterior):
+        minibatches = minibatches and batch < posterior.data.num_items
     hot = max(off.values()) > 1.0
     if hot and minibatches:
         remedy = (

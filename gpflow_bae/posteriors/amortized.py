@@ -129,11 +129,6 @@ class Posterior(FunctionPredictions):
         return self.data.mask
 
     @property
-    def temperature(self) -> float:
-        """Of the chains; 1 is the posterior."""
-        return self.bank.temperature
-
-    @property
     def history(self) -> np.ndarray | None:
         """Log prior, log likelihood and encoder loss of each round: [rounds, 3], of several
         chains [C, rounds, 3]; None where the bank has no trace of them.
@@ -141,30 +136,6 @@ class Posterior(FunctionPredictions):
         if not set(HISTORY) <= set(self.bank.trace):
             return None
         return self._of_chains(np.stack([self.bank.trace[name] for name in HISTORY], -1))
-
-    @property
-    def kinetic_temperatures(self) -> dict[str, np.ndarray]:
-        """Mean kinetic temperature after burn-in of each block of the chains: [C] by path.
-
-        A block is a parameter of ``model.sampled.paths``, or the codes, ``"codes"``. It is what the
-        momenta say of the temperature that is sampled at: 1 for the posterior, more where noise of
-        minibatches heats a block. Empty where the sampler has no momenta, or the bank no trace.
-        """
-        return {name: v.mean(1) for name, v in self.kinetic_temperature_rounds.items()}
-
-    @property
-    def kinetic_temperature_rounds(self) -> dict[str, np.ndarray]:
-        """The same at the end of every round after burn-in: [C, rounds] by path."""
-        found = self.bank.trace.get("kinetic_temperature")
-        if found is None:
-            return {}
-        burnin = int(np.max(self.bank.settings["burnin_rounds"]))  # pooled banks may differ
-        sampling = found[:, burnin:]
-        if not sampling.shape[1]:
-            return {}
-        names = (*self.model.sampled.paths, "codes")
-        by_block = np.moveaxis(sampling, -1, 0)
-        return dict(zip(names, by_block, strict=False))  # codes are not always sampled
 
     @property
     def warm_start_losses(self) -> np.ndarray | None:

@@ -15,7 +15,7 @@ from ..optimisation import Optimisation, cosine_decay
 from ..run import run
 from ..tempered_settings import TemperedSettings
 
-__all__ = ["initial_values"]
+__all__ = ["fresh_values", "initial_values"]
 
 Values = tuple[tf.Tensor, ...]
 
@@ -40,16 +40,20 @@ def initial_values(
     """
     given = model.sampled.values()
     starts = [given]
-    for _ in range(1, settings.num_starts):
-        fresh = _fresh_weights(model)
-        pairs = zip(model.sampled.parameters, given, strict=True)
-        starts.append(tuple(fresh.get(id(parameter), value) for parameter, value in pairs))
+    starts += [fresh_values(model, given) for _ in range(1, settings.num_starts)]
     values = tuple(tf.stack(parts) for parts in zip(*starts, strict=True))
     losses = np.zeros(0)
     if settings.num_start_steps:
         values, losses = _climb(model, data, settings, values, seed, progress, directory)
     order = np.arange(settings.num_replicas) % settings.num_starts
     return tuple(tf.gather(v, order) for v in values), losses
+
+
+def fresh_values(model: TemperedBAE, given: Values) -> Values:
+    """``given``, with all weights as Keras initialises them anew."""
+    fresh = _fresh_weights(model)
+    pairs = zip(model.sampled.parameters, given, strict=True)
+    return tuple(fresh.get(id(parameter), value) for parameter, value in pairs)
 
 
 def _fresh_weights(model: TemperedBAE) -> dict[int, tf.Tensor]:

@@ -1,0 +1,128 @@
+"""Many cheap climbs, compared by their log posteriors: where a chain should begin.
+
+A network's posterior has many modes, whose masses differ by hundreds of nats; a chain stays in the
+basin where it begins. So the basin is looked for first, by L-BFGS on all data from fresh weights,
+and what was not chosen is reported with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import scipy.optimize
+import tensorflow as tf
+
+from ... import functional
+from ...data import prepare_data
+from ...models import TemperedBAE
+from ...tracing import compiled
+from ..progress import Progress
+from .posterior_mode import fresh_values
+
+__all__ = ["Restarts", "best_restart"]
+
+_SMALL = 5000
+
+
+class Restarts(NamedTuple):
+    """What was found, in the order of the restarts; nats, of all data."""
+
+    log_posterior: np.ndarray  # [R], in unconstrained space
+    log_likelihood: np.ndarray  # [R]
+    best: int
+
+    def __str__(self) -> str:
+        order = np.argsort(-self.log_posterior)
+        behind = self.log_posterior[order[0]] - self.log_posterior[order[1:]]
+        others = f"; the others are behind by {behind[0]:.0f} to {behind[-1]:.0f}" * bool(
+            len(behind)
+        )
+        return (
+            f"Best of {len(order)} restarts: log posterior {self.log_posterior[order[0]]:.1f}, log "
+            f"likelihood {self.log_likelihood[order[0]]:.1f} nats{others}."
+        )
+
+
+def best_restart(
+    model: TemperedBAE,
+    data: Any,
+    num_restarts: int = 30,
+    max_iterations: int = 10_000,
+    *,
+    draw: Callable[[int], Sequence[Any]] | None = None,
+    seed: int = 0,
+    jit_compile: bool | None = None,
+    progress: bool = True,
+) -> Restarts:
+    """Climb the log posterior from fresh weights again and again; leave the model at the best.
+
+    Chains that ``sample_amortized(..., warm_start=None, num_chains=4)`` starts there explore its
+    basin. Networks of float64 can be climbed to the end; in float32 a line search stops early.
+
+    :param data: ``(None, Y)``, rows ``Y [N, P]``, NaN where missing.
+    :param draw: the number of a restart (``seed``, ``seed + 1``, ...) -> unconstrained values, in
+        the order of ``model.sampled.paths``; by default what Keras's initialisers give, and the
+        other parameters as they are.
+    :param jit_compile: compile with XLA; by default for small networks, of up to 5000 numbers,
+        whose steps would be all overhead without it.
+    :return: log posterior and log likelihood of every mode.
+    :raises TypeError: for another model.
+    :raises ValueError: for less than one restart, or if none ended at a finite density.
+    """
+    if not isinstance(model, TemperedBAE):
+        raise TypeError(f"best_restart takes a TemperedBAE, got {type(model).__name__}.")
+    if num_restarts < 1:
+        raise ValueError(f"num_restarts must be at least 1, got {num_restarts}.")
+    batch = prepare_data(model, data).gather(None)
+    like = model.sampled.values()
+
+    def densities(values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+        lifted = [v[tf.newaxis] for v in values]
+        return model.log_likelihood(lifted, batch)[0], model.sampled.log_prior(values)
+
+    if jit_compile is None:
+        jit_compile = model.sampled.num_scalars <= _SMALL
+
+    def evaluate(vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(vector)
+            loss = -tf.add_n(densities(functional.unflatten(vector, like)))
+        return loss, tape.gradient(loss, vector)
+
+    loss_and_gradient = compiled(evaluate, jit_compile=jit_compile)
+
+    def objective(vector: np.ndarray) -> tuple[float, np.ndarray]:
+        loss, gradient = loss_and_gradient(tf.constant(vector))
+        return float(loss), gradient.numpy()
+
+    found, likelihoods = [], []
+    with Progress("restarts", num_restarts, shown=progress) as shown:
+        for number in range(seed, seed + num_restarts):
+            if draw is None:
+                keras.utils.set_random_seed(number)
+                start = fresh_values(model, like)
+            else:
+                start = tuple(tf.convert_to_tensor(v) for v in draw(number))
+            mode = scipy.optimize.minimize(
+                objective,
+                functional.flatten(start).numpy(),
+                jac=True,
+                method="L-BFGS-B",
+                options={"maxiter": max_iterations, "maxfun": 2 * max_iterations, "maxcor": 30},
+            )
+            found.append(mode)
+            values = functional.unflatten(tf.constant(mode.x), like)
+            likelihoods.append(float(densities(values)[0]))
+            shown.update(1, "restarts", {"log_posterior": f"{-mode.fun:.5g}"})
+    posterior = np.array([-float(mode.fun) for mode in found])
+    if not np.isfinite(posterior).any():
+        raise ValueError(
+            f"None of {num_restarts} restarts ended at a finite log posterior: does draw return "
+            "weights at which the networks are finite?"
+        )
+    best = int(np.nanargmax(np.where(np.isfinite(posterior), posterior, -np.inf)))
+    model.sampled.assign(functional.unflatten(tf.constant(found[best].x), like))
+    return Restarts(posterior, np.array(likelihoods), best)
