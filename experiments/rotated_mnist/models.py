@@ -104,7 +104,8 @@ def _kernel_and_points(
 
 def start_prior(plan: Plan, model: models.SGPBAE, data: RotatedMNIST) -> latent_priors.TitsiasGP:
     """What the warm start of ``sgp_bae`` is fitted under: its kernel, on the published points."""
-    _, points = _kernel_and_points(dataclasses.replace(plan, inducing_per_view=2), data)
+    own = dataclasses.replace(plan, inducing_per_view=2, learn_inducing=True)  # two span nothing
+    _, points = _kernel_and_points(own, data)
     return latent_priors.TitsiasGP(model.latent_prior.kernels, points, model.latent_dim)
 
 
