@@ -358,7 +358,7 @@ class ChainSampling(Algorithm):
         sampled = self.sampled.paths
         return {
             "parameters": sampled,
-            "metric": sampled,
+            **({} if self._metric is None else {"metric": sampled}),
             **dict.fromkeys(("weights", "first", "second"), weights),  # of Adam's moments, too
         }
 

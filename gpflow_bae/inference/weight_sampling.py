@@ -47,8 +47,8 @@ class WeightSampling(ChainSampling):
 
     def log_likelihood(self, position: Point, batch: Batch) -> tf.Tensor:
         """log p(Y | parameters) of one chain, summed over the batch."""
-        values = [v[tf.newaxis] for v in position.parameters]
-        return self.model.log_likelihood(values, batch)[0]
+        # Not vectorised over a chain: XLA compiles gradients of vectorised maps in every call.
+        return self.model.bind(position.parameters).data_log_likelihood(batch)
 
     def target(self, batch: Batch) -> Target:
         """What a sampler may ask while it sees ``batch``."""

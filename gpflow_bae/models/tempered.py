@@ -144,13 +144,13 @@ class TemperedBAE(gpflow.Module):
         """Log prior [R] of unconstrained ``values``, [R, ...] each, Jacobians included."""
         return self.sampled.log_prior(values, chain_ndims=1)
 
+    def data_log_likelihood(self, batch: Batch) -> tf.Tensor:
+        """log p(Y | parameters) at their present values, summed over the batch."""
+        F = self.reconstruct(batch.Y)
+        rows = self.likelihood.masked_log_prob(F, batch.Y, batch.mask)
+        # A million float32 terms leave a tenth of a nat of rounding in an acceptance ratio.
+        return tf.reduce_sum(tf.cast(rows, gpflow.default_float()))
+
     def log_likelihood(self, values: Sequence[TensorType], batch: Batch) -> tf.Tensor:
         """log p(Y | values), summed over the batch: [R]."""
-
-        def one(bound: TemperedBAE) -> tf.Tensor:
-            F = bound.reconstruct(batch.Y)
-            rows = bound.likelihood.masked_log_prob(F, batch.Y, batch.mask)
-            # A million float32 terms leave a tenth of a nat of rounding in an acceptance ratio.
-            return tf.reduce_sum(tf.cast(rows, gpflow.default_float()))
-
-        return self.map_samples(one, values)
+        return self.map_samples(lambda bound: bound.data_log_likelihood(batch), values)

@@ -80,8 +80,8 @@ def best_restart(
     like = model.sampled.values()
 
     def densities(values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
-        lifted = [v[tf.newaxis] for v in values]
-        return model.log_likelihood(lifted, batch)[0], model.sampled.log_prior(values)
+        # Not vectorised over one start: XLA compiles gradients of vectorised maps in every call.
+        return model.bind(values).data_log_likelihood(batch), model.sampled.log_prior(values)
 
     if jit_compile is None:
         jit_compile = model.sampled.num_scalars <= _SMALL

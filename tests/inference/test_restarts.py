@@ -1,0 +1,71 @@
+"""Many climbs: a posterior with one mode in closed form, and one with several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae import inference
+from gpflow_bae.data import prepare_data
+from tests.inference.amortized_models import bae
+from tests.inference.test_tempered import linear_regression, rows, small_model
+
+
+def log_posterior(model: Any, Y: np.ndarray) -> float:
+    batch = prepare_data(model, (None, Y)).gather(None)
+    values = model.sampled.values()
+    lifted = [v[tf.newaxis] for v in values]
+    return float(model.log_likelihood(lifted, batch)[0] + model.sampled.log_prior(values))
+
+
+def test_every_climb_of_a_posterior_with_one_mode_ends_there() -> None:
+    """Bayesian linear regression: its mode is its mean, in float32 to about 1e-4."""
+    model, mean, _ = linear_regression()
+    found = inference.best_restart(model, (None, rows()), 3, 500, progress=False)
+    kernel, bias = (p.numpy() for p in model.sampled.parameters)
+    np.testing.assert_allclose(np.vstack([kernel, bias]), mean, atol=2e-3)
+    np.testing.assert_allclose(found.log_posterior, found.log_posterior[0], atol=0.01)
+
+
+def test_the_best_of_several_modes_is_kept_and_the_others_are_reported() -> None:
+    keras.utils.set_random_seed(0)
+    model = small_model()
+    found = inference.best_restart(model, (None, rows()), 4, 60, seed=5, progress=False)
+    assert found.log_posterior.shape == found.log_likelihood.shape == (4,)
+    assert np.ptp(found.log_posterior) > 1.0  # or there would be nothing to choose
+    assert found.best == np.argmax(found.log_posterior)
+    np.testing.assert_allclose(
+        log_posterior(model, rows()), found.log_posterior[found.best], rtol=1e-5
+    )
+    assert f"{found.log_posterior.max():.1f}" in str(found) and "behind" in str(found)
+
+
+def test_restarts_from_draws_of_ones_own() -> None:
+    """Each is given its number, and one without iterations stays where it was drawn."""
+    model = small_model()
+    seen: list[int] = []
+
+    def draw(number: int) -> tuple[tf.Tensor, ...]:
+        seen.append(number)
+        return tuple(v + 0.01 * number for v in model.sampled.values())
+
+    inference.best_restart(model, (None, rows()), 2, 1, draw=draw, seed=7, progress=False)
+    assert seen == [7, 8]
+
+
+def test_what_cannot_be_climbed_is_refused() -> None:
+    with pytest.raises(TypeError, match="takes a TemperedBAE, got BAE"):
+        inference.best_restart(bae(), (None, rows()))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="num_restarts must be at least 1, got 0"):
+        inference.best_restart(small_model(), (None, rows()), 0)
+    model = small_model()
+
+    def nowhere(number: int) -> list[tf.Tensor]:
+        return [tf.fill(v.shape, tf.cast(np.nan, v.dtype)) for v in model.sampled.values()]
+
+    with pytest.raises(ValueError, match="None of 1 restarts ended at a finite log posterior"):
+        inference.best_restart(model, (None, rows()), 1, 5, draw=nowhere, progress=False)
