@@ -211,8 +211,10 @@ def _tabular(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str
     from experiments.tabular import networks
     from gpflow_bae.models import TemperedBAE
 
-    dataset, _ = config["model"].split("/")
-    return TemperedBAE(*networks.build(dataset, np.zeros((0, 0)), "glorot", config["seed"]))
+    dataset, method = config["model"].split("/")
+    dtype = "float64" if method == "sghmc" else "float32"
+    rows = np.zeros((0, 0))
+    return TemperedBAE(*networks.build(dataset, rows, "glorot", config["seed"], dtype))
 
 
 def _gplvm(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None) -> Any:

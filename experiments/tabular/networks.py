@@ -50,13 +50,14 @@ def _network(sizes: tuple[int, ...], dtype: str) -> keras.Model:
     return keras.Sequential([keras.Input((sizes[0],), dtype=dtype), *layers])
 
 
-def draw_weights(dataset: str, seed: int, gain: float = 3.0) -> list[np.ndarray]:
+def draw_weights(dataset: str, seed: int) -> list[np.ndarray]:
     """Fresh kernels and biases of both networks, encoder first, whose units are in use.
 
-    Kernels are normal, at ``gain`` times Glorot's scale, which makes up for a sigmoid's slope of a
+    Kernels are normal, at 3 to 8 times Glorot's scale, which makes up for a sigmoid's slope of a
     quarter; biases put the middle of a unit's inputs, 1/2 each, near the middle of its sigmoid.
     """
     rng, weights = np.random.default_rng(seed), []
+    gain = np.exp(rng.uniform(np.log(3.0), np.log(8.0)))
     sizes = [*SIZES[dataset], *SIZES[dataset][-2::-1]]
     for rows, columns in zip(sizes, sizes[1:], strict=False):
         kernel = rng.normal(0.0, gain * np.sqrt(2.0 / (rows + columns)), (rows, columns))

@@ -30,6 +30,7 @@ class ChainPlan(Plan):
 
     schedule: inference.AmortizedSettings
     num_restarts: int
+    num_iterations: int  # of L-BFGS, at most, in each
     num_chains: int = 4
 
 
@@ -94,12 +95,13 @@ def make_plan(
     return Plan(dataset, method, initial, inference.TemperedSettings(method=method, **chosen))
 
 
+# Restarts, iterations in each, burn-in, samples of each chain, steps between them.
+_LENGTHS = {"quick": (6, 2000, 2000, 40, 100), "paper": (30, 8000, 10_000, 200, 250)}
+
+
 def _best_mode(dataset: str, preset: str) -> ChainPlan:
     """SGHMC on all rows in coordinates of the Fisher information; the step size is found."""
-    restarts, burnin, samples, thinning = {
-        "quick": (6, 2000, 40, 100),
-        "paper": (30, 10_000, 200, 250),
-    }[preset]
+    restarts, iterations, burnin, samples, thinning = _LENGTHS[preset]
     schedule = inference.AmortizedSettings(
         num_sampler_steps=50,
         num_encoder_steps=0,
@@ -110,5 +112,11 @@ def _best_mode(dataset: str, preset: str) -> ChainPlan:
     )
     sampler = from_curvature(sghmc.build(0.01, 0.02, integrator="baoab"))
     return ChainPlan(
-        dataset, "sghmc", "restarts", sampler, schedule=schedule, num_restarts=restarts
+        dataset,
+        "sghmc",
+        "restarts",
+        sampler,
+        schedule=schedule,
+        num_restarts=restarts,
+        num_iterations=iterations,
     )

@@ -98,6 +98,7 @@ def _restarts(
         model,
         (None, table.train),
         plan.num_restarts,
+        plan.num_iterations,
         draw=draw,
         seed=1000 * options.seed,
         progress=options.progress,

@@ -17,6 +17,8 @@ from experiments.rotated_mnist import figures as digit_figures
 from experiments.rotated_mnist import scores as digit_scores
 from experiments.rotated_mnist import study as digits
 from experiments.rotated_mnist.plans import make_plan
+from experiments.tabular import plans as tabular_plans
+from gpflow_bae import inference
 from gpflow_bae.datasets.rotated_mnist import Images, RotatedMNIST
 from tests.experiments.commands import call, goes_round, outcomes
 
@@ -96,6 +98,24 @@ def test_tabular(tmp_path: pathlib.Path, method: str, monkeypatch: pytest.Monkey
     posterior = goes_round(tmp_path, kept[0].posterior, is_exported=not sampled).posterior
     rows = np.random.default_rng(0).random((5, 3))
     np.testing.assert_array_equal(posterior.encode(rows), kept[0].posterior.encode(rows))
+
+
+def test_tabular_from_the_best_of_many_modes(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Restarts that a resumed run has from its folder, and the chains that begin at the best."""
+    monkeypatch.setitem(tabular_plans._LENGTHS, "quick", (2, 5, 50, 8, 50))
+    kept = outcomes(monkeypatch)
+    found = call(tabular_bae.STUDY, tmp_path, "--method=sghmc", "--max_steps=300")
+    assert found["variant"] == "tuned first 5 of 8 samples" and found["temperature"] == 1.0
+    assert len(found["curves"]["restarts_log_posterior"]) == 2
+    monkeypatch.setattr(inference, "best_restart", None)
+    found = call(tabular_bae.STUDY, tmp_path, "--method=sghmc", "--resume")
+    names = {"rhat_q95", "rhat_chainwise_q95", "log_likelihood_best", "kinetic_temperature_max"}
+    assert names <= set(found["metrics"]) and found["variant"] == "tuned"
+    goes_round(tmp_path, kept[-1].posterior)
+    with pytest.raises(ValueError, match="sghmc has no thinning"):
+        tabular_plans.make_plan("swiss_roll", "sghmc", "quick", "tuned", {"thinning": 3})
 
 
 def images(seed: int = 0) -> RotatedMNIST:
