@@ -203,16 +203,16 @@ def _evaluate_chains(
     sampled = likelihood[burnin:]
     chains = posterior.reconstructions(table.test[:200]).reshape(plan.num_chains, -1, 200, 3)
     half = chains.shape[1] // 2
+    pairs = [np.stack([c[:half], c[-half:]]) for c in chains if half >= 4]  # enough for an R-hat
     chainwise = [
-        diagnostics.function_space_diagnostics(np.stack([c[:half], c[-half:]]), max_outputs=1000)
-        for c in chains
+        diagnostics.function_space_diagnostics(pair, max_outputs=1000).rhat_q95 for pair in pairs
     ]
     own = {
         "log_likelihood_mean": sampled.mean(),
         "log_likelihood_min": sampled.min(),
         "log_likelihood_best": sampled.max(),
         "rhat_log_likelihood": diagnostics.rank_normalised_rhat(sampled.T[..., None]).max(),
-        "rhat_chainwise_q95": max(found.rhat_q95 for found in chainwise),
+        "rhat_chainwise_q95": max(chainwise, default=np.nan),
         "step_size": posterior.trace["step_size"][-1].mean(),
         "step_ms": 1e3
         * posterior.seconds["sampling"]

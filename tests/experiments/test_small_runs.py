@@ -111,7 +111,7 @@ def test_tabular_from_the_best_of_many_modes(
     assert len(found["curves"]["restarts_log_posterior"]) == 2
     monkeypatch.setattr(inference, "best_restart", None)
     found = call(tabular_bae.STUDY, tmp_path, "--method=sghmc", "--resume")
-    names = {"rhat_q95", "rhat_chainwise_q95", "log_likelihood_best", "kinetic_temperature_max"}
+    names = {"rhat_q95", "rhat_chainwise_q95", "log_likelihood_best", "step_size"}
     assert names <= set(found["metrics"]) and found["variant"] == "tuned"
     goes_round(tmp_path, kept[-1].posterior)
     with pytest.raises(ValueError, match="sghmc has no thinning"):
