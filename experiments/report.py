@@ -282,10 +282,17 @@ def _number(value: float | None) -> str:
 
 
 def _temperature(runs: Sequence[Result]) -> str:
-    """The temperature that was asked for, and what it was where a block was a tenth or more off."""
+    """The temperature that was asked for, and what it was where a block was a tenth or more off.
+
+    Samplers that accept or reject have none but the one asked for; of the others, runs made before
+    temperatures were measured say so.
+    """
     asked = runs[0]["temperature"]
     if asked is None:
         return _NONE
+    known = {"kinetic_temperature_max", "acceptance"}
+    if not all(known & run["metrics"].keys() for run in runs):
+        return f"{asked:g}, not measured"
     low, high = (
         choose(run["metrics"].get(f"kinetic_temperature_{end}", asked) for run in runs)
         for choose, end in ((min, "min"), (max, "max"))

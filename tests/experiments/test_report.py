@@ -58,7 +58,7 @@ def test_summary_has_mean_and_std_over_seeds(tmp_path: pathlib.Path) -> None:
     mean, std = statistics.fmean(values), statistics.stdev(values)
     assert rows(text, "## Preset `quick`") == [
         ["model", "variant", "temperature", "seeds", "rmse", "nll"],
-        ["`sgp_bae`", "–", "1", "0, 1, 2", f"{mean:.4g} ± {std:.2g}", "–"],
+        ["`sgp_bae`", "–", "1, not measured", "0, 1, 2", f"{mean:.4g} ± {std:.2g}", "–"],
         ["`vae`", "–", "–", "0", "0.75", "-1.5"],
     ]
 
@@ -73,7 +73,9 @@ def test_scores_of_held_out_training_cells_are_not_beside_test_scores(
     )
     assert [row[4] for row in rows(text, "## Preset `quick`")[1:]] == ["0.5"]
     validation = rows(text, "## Preset `quick`: validation")[1:]
-    assert [row[1:] for row in validation] == [["wide validation, blocks of 20", "1", "0", "0.1"]]
+    assert [row[1:] for row in validation] == [
+        ["wide validation, blocks of 20", "1, not measured", "0", "0.1"]
+    ]
 
 
 def test_a_metric_that_a_seed_lacks_is_said(tmp_path: pathlib.Path) -> None:
@@ -115,7 +117,8 @@ def test_variants_are_told_apart_by_what_differs(tmp_path: pathlib.Path) -> None
         make_result(settings={"M": 5, "width": 500}, variant="cold start", temperature=0.5),
     )
     labels = [(row[1], row[2]) for row in rows(text, "## Preset `quick`")[1:]]
-    assert sorted(labels) == [("M=15", "1"), ("M=5", "1"), ("cold start", "0.5")]
+    asked = "1, not measured"
+    assert sorted(labels) == [("M=15", asked), ("M=5", asked), ("cold start", "0.5, not measured")]
 
 
 def test_nested_settings_tell_runs_apart_and_new_ones_do_not(tmp_path: pathlib.Path) -> None:
@@ -289,3 +292,16 @@ def test_runs_that_were_not_at_their_temperature_are_not_called_so(tmp_path: pat
     assert "| not 1" not in page(tmp_path, runs[0])
     # The row of both, and that of the second one alone.
     assert page(tmp_path, runs[1]).count("| not 1: 0.98 to 2.5 |") == 2
+
+
+def test_a_temperature_that_nothing_shows_is_called_so(tmp_path: pathlib.Path) -> None:
+    """A sampler that accepts or rejects has no other than the one asked for."""
+    runs = [
+        make_result(model=name, seed=0, metrics={"rmse": 0.1} | metrics)
+        for name, metrics in (("old", {}), ("exact", {"acceptance": 0.6}))
+    ]
+    page(tmp_path, runs[0])
+    lines = page(tmp_path, runs[1]).splitlines()
+    for name, words in (("old", "| 1, not measured |"), ("exact", "| 1 |")):
+        found = [line for line in lines if f"`{name}`" in line]
+        assert found and all(words in line for line in found), name
