@@ -55,6 +55,15 @@ def baoab(**settings: Any) -> SamplingAlgorithm:
     )
 
 
+def test_a_search_begins_with_the_first_step_whatever_its_number() -> None:
+    """As where an engine begins anew, in other coordinates; number 3 is no multiple of ten."""
+    target = gaussian(precision(1, largest=900.0))
+    sampler = from_curvature(baoab())
+    state = advance(sampler, start(sampler, target), target, range(3, 4), adapt=True)
+    np.testing.assert_allclose(state.shared["step_size"], 2 * 0.5 / 30.0, rtol=0.05)
+    assert int(state.shared["estimates"]) == 1
+
+
 @pytest.mark.parametrize("fraction", [0.25, 0.5])
 def test_the_step_size_is_that_of_the_largest_eigenvalue(fraction: float) -> None:
     matrix = precision(1, largest=900.0)
