@@ -30,7 +30,8 @@ class ChainPlan(Plan):
 
     schedule: inference.AmortizedSettings
     num_restarts: int
-    num_iterations: int  # of L-BFGS, at most, in each
+    num_iterations: int  # of L-BFGS, in each at first
+    num_finalists: int = 5  # that are climbed on
     num_chains: int = 4
 
 
@@ -96,7 +97,7 @@ def make_plan(
 
 
 # Restarts, iterations in each, burn-in, samples of each chain, steps between them.
-_LENGTHS = {"quick": (6, 2000, 2000, 40, 100), "paper": (30, 8000, 10_000, 200, 250)}
+_LENGTHS = {"quick": (6, 1000, 2000, 40, 100), "paper": (30, 5000, 10_000, 200, 250)}
 
 
 def _best_mode(dataset: str, preset: str) -> ChainPlan:

@@ -99,6 +99,7 @@ def _restarts(
         (None, table.train),
         plan.num_restarts,
         plan.num_iterations,
+        plan.num_finalists,
         draw=draw,
         seed=1000 * options.seed,
         progress=options.progress,
