@@ -160,6 +160,7 @@ def test_rotated_mnist(tmp_path: pathlib.Path, model: str, monkeypatch: pytest.M
         schedule=chain | {"num_encoder_steps": 1},
         latent_dim=2,
         object_dim=3,
+        mode_epochs=1,
     )
     outcome = digits.run(plan, images(), driver.Options(0, tmp_path, progress=False))
     driver.write_figures(outcome, tmp_path)
