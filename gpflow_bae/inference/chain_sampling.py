@@ -169,7 +169,15 @@ class ChainSampling(Algorithm):
         return state._replace(shared=state.shared | {"temperature": temperature})
 
     def _fit_metric(self) -> None:
-        """From now on coordinates are those of the Fisher information."""
+        """From now on coordinates are those of the Fisher information.
+
+        :raises ValueError: for a sampler that could not go on in them.
+        """
+        if self.sampler.needs == "evaluate":
+            raise ValueError(
+                f'coordinates="fisher" are for samplers of gradients, and {self.sampler.name} '
+                'accepts or rejects: set coordinates="none".'
+            )
         rounds = self.settings.burnin_rounds
         self._metric = FisherMetric(self.model, self.data, rounds, self._sampler_state)
 

@@ -35,8 +35,6 @@ _LEAST_PRECISION = 0.01  # of a prior: no coordinate is longer than 10
 # yet. Longer coordinates than this share of the mean information allows have made step sizes
 # collapse (rotated MNIST: 0.003 instead of 0.14).
 _RELATIVE_DAMPING = 1e-3
-
-
 # Where in burn-in coordinates are fitted: at its start, and again on the way to where it stays. The
 # second half is left to the step size.
 _FITS = (0.0, 1 / 16, 1 / 8, 1 / 4, 1 / 2)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import decoders, inference, likelihoods, mcmc
+from gpflow_bae import decoders, inference, likelihoods, mcmc, models
 from gpflow_bae.base import Batch
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.amortized import AmortizedSampling
 from gpflow_bae.inference.chain_state import Point
 from gpflow_bae.inference.fisher_metric import FisherMetric, cell_information
 from gpflow_bae.tracing import compiled
-from tests.inference.amortized_models import SETTINGS, L, P, random_data, whitened
+from tests.inference.amortized_models import SETTINGS, L, P, network, random_data, whitened
 
 DATA = random_data(1, 60)
 
@@ -175,3 +175,10 @@ def test_coordinates_that_steps_would_change_are_refused() -> None:
         AmortizedSampling(model, data, settings, mcmc.sghmc.build())
     moved = dataclasses.replace(settings, moves=("prior_parameters",))
     AmortizedSampling(model, data, moved, mcmc.sghmc.build())
+    with pytest.raises(ValueError, match='"fisher" are for samplers of gradients, and hmc'):
+        inference.sample_amortized(
+            models.TemperedBAE(network(P, L), network(L, P)),
+            (None, DATA[1][0]),
+            settings,
+            sampler=mcmc.hmc.build(0.1, 3),
+        )
