@@ -97,7 +97,7 @@ def make_plan(
 
 
 # Restarts, iterations in each, burn-in, samples of each chain, steps between them.
-_LENGTHS = {"quick": (6, 1000, 2000, 40, 100), "paper": (30, 5000, 10_000, 200, 250)}
+_LENGTHS = {"quick": (6, 1000, 2000, 40, 100), "paper": (30, 5000, 10_000, 200, 1500)}
 
 
 def _best_mode(dataset: str, preset: str) -> ChainPlan:
