@@ -43,12 +43,15 @@ def with_mean_temperatures(sampler: SamplingAlgorithm, period: int) -> SamplingA
         state = sampler.step(state, target, seed, at)
         if _SUM not in state.shared:
             return state
-        count = tf.math.floormod(at.number, period)
+        begins = tf.equal(tf.math.floormod(at.number, period), 0)
         total = tf.nest.map_structure(
-            lambda before, now: tf.where(tf.equal(count, 0), now, before + now),
+            lambda before, now: tf.where(begins, now, before + now),
             state.shared[_SUM],
             sampler.temperatures(state),
         )
+        # From the state's own, not from the step's number: a vectorised loop wants all that it
+        # carries to be each chain's.
+        count = tf.where(begins, 0, state.shared[_COUNT])
         return state._replace(shared={**state.shared, _SUM: total, _COUNT: count + 1})
 
     def temperatures(state: State) -> Position | None:

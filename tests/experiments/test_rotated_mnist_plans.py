@@ -73,5 +73,11 @@ def test_flags_replace_settings() -> None:
     plan = make_plan("svgp_vae", "quick", regime=["joint-3"], objective=objective, fit=full_batch)
     assert plan.regime == (("joint", 3),) and plan.variational.batch_size is None
     assert plan.variational.objective == inference.EvidenceLowerBound(2.0)
-    plan = make_plan("sgp_bae", "quick", sampler={"temperature": 0.5}, batch_size=64)
+    chain = {"sampler": {"temperature": 0.5}, "batch_size": 64}
+    plan = make_plan("sgp_bae", "quick", sampler_name="adaptive_sghmc", **chain)
     assert plan.temperature == 0.5 and plan.schedule.batch_size == 64
+    assert plan.start == "svgp_vae" and plan.learn_inducing
+    plan = make_plan("sgp_bae", "quick", **chain)  # whose steps see all images
+    assert plan.temperature == 0.5 and plan.schedule.batch_size is None
+    assert plan.start == "svgp_vae_mode" and not plan.learn_inducing
+    assert make_plan("bae", "quick").sampler.name == "adaptive_sghmc"
