@@ -202,7 +202,8 @@ def _evaluate_chains(
     burnin = plan.schedule.burnin_rounds
     likelihood = posterior.trace["log_likelihood"]
     sampled = likelihood[burnin:]
-    chains = posterior.reconstructions(table.test[:200]).reshape(plan.num_chains, -1, 200, 3)
+    rows = table.test[:200]
+    chains = posterior.reconstructions(rows).reshape(plan.num_chains, -1, *rows.shape)
     half = chains.shape[1] // 2
     pairs = [np.stack([c[:half], c[-half:]]) for c in chains if half >= 4]  # enough for an R-hat
     chainwise = [

@@ -62,11 +62,6 @@ class AmortizedSampling(ChainSampling):
         kind = self.settings.coordinates
         if kind == "none":
             return
-        if self.sampler.needs == "evaluate":  # of a model whose coordinates depend on nothing
-            raise ValueError(
-                f'coordinates="{kind}" are for samplers of gradients, and {self.sampler.name} '
-                'accepts or rejects: set coordinates="none".'
-            )
         check_coordinates(model, self.data, kind, self.settings.batch_size, self.owned)
         if kind == "fisher":
             self._fit_metric()

@@ -107,6 +107,11 @@ class ChainSampling(Algorithm):
             )
         if sampler.needs != "evaluate":
             return
+        if settings.coordinates != "none":
+            raise ValueError(
+                f'coordinates="{settings.coordinates}" are for samplers of gradients, and '
+                f'{sampler.name} accepts or rejects: set coordinates="none".'
+            )
         whole = settings.batch_size in (None, self.data.num_items)
         if not whole:
             raise ValueError(
@@ -169,15 +174,7 @@ class ChainSampling(Algorithm):
         return state._replace(shared=state.shared | {"temperature": temperature})
 
     def _fit_metric(self) -> None:
-        """From now on coordinates are those of the Fisher information.
-
-        :raises ValueError: for a sampler that could not go on in them.
-        """
-        if self.sampler.needs == "evaluate":
-            raise ValueError(
-                f'coordinates="fisher" are for samplers of gradients, and {self.sampler.name} '
-                'accepts or rejects: set coordinates="none".'
-            )
+        """From now on coordinates are those of the Fisher information."""
         rounds = self.settings.burnin_rounds
         self._metric = FisherMetric(self.model, self.data, rounds, self._sampler_state)
 
