@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 from experiments.amortisation import problem as problems
 from gpflow_bae import diagnostics, functional, models
 
-__all__ = ["Reference", "sample_reference"]
+__all__ = ["Reference", "sample_reference", "sample_vectors"]
 
 tfm = tfp.mcmc
 MAX_RHAT = 1.02
@@ -53,7 +53,7 @@ def sample_reference(
         with np.load(path) as file:
             vectors, divergent, acceptance = (file[k] for k in ("vectors", "divergent", "accept"))
     else:
-        vectors, divergent, acceptance = _sample(
+        vectors, divergent, acceptance = sample_vectors(
             log_joint, like, num_chains, num_warmup, num_draws, seed
         )
         if path is not None:
@@ -80,7 +80,7 @@ def sample_reference(
     return Reference(draws, found, rhat, ess, int(np.sum(divergent)), float(np.mean(acceptance)))
 
 
-def _sample(
+def sample_vectors(
     log_joint: Any,
     like: list[tf.Tensor],
     num_chains: int,
@@ -88,6 +88,10 @@ def _sample(
     num_draws: int,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Vectors [draws, C, D] of a log density of vectors, divergences and acceptances.
+
+    :param like: tensors that have the sizes of a vector's pieces, and the values chains start near.
+    """
     start_seed, chain_seed = np.array([seed, 0], np.int32), np.array([seed, 1], np.int32)
     noise = tf.random.stateless_normal(
         [num_chains, int(sum(np.prod(v.shape) for v in like))],

@@ -55,6 +55,12 @@ ABOUT = {
         " the first, in standard deviations of the second.",
         "amortisation_bias",
     ),
+    "certificates": About(
+        "Certificates of the sampled models",
+        "On problems small enough to know the answer: are truths among posterior draws as"
+        " often as they should be, and do chains agree with NUTS and with each other?",
+        "certificates_ranks_sgp_bae",
+    ),
 }
 
 

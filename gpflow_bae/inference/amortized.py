@@ -20,16 +20,9 @@ from ..models import BayesianAutoencoder
 from ..models import State as ModelState
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
-from .coordinates import (
-    Coordinates,
-    check_coordinates,
-    code_factors,
-    prior_factors,
-    target_in,
-)
+from .coordinates import check_coordinates, coordinates_of, of_items, target_in
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
-from .kronecker import Factor
 from .loops import repeat
 from .moves import Move, build_moves
 from .moves.base import Moved
@@ -182,7 +175,8 @@ class AmortizedSampling(ChainSampling):
                 state = self._redraw_codes(chain, state, data.gather(indices), seeds[1])
             steps = settings.num_sampler_steps
             batch = data.gather(indices)
-            state = self._steps(state, chain.metric, batch, seeds[2], first, adapt, steps)
+            metric = of_items(chain.metric, indices)
+            state = self._steps(state, metric, batch, seeds[2], first, adapt, steps)
         if self._moves:
             chain = chain._replace(sampler=self._scatter(store, state, indices))
             chain = self._moved(chain, seed)
@@ -234,7 +228,7 @@ class AmortizedSampling(ChainSampling):
     def _steps(
         self,
         state: State,
-        metric: tuple[Factor, ...],
+        metric: Any,
         batch: Batch,
         seed: tf.Tensor,
         first: tf.Tensor,
@@ -246,8 +240,7 @@ class AmortizedSampling(ChainSampling):
         coordinates = None
         if self.settings.coordinates != "none":
             values = state.position.parameters
-            factors = metric or prior_factors(self.model, values)
-            coordinates = Coordinates(factors, code_factors(self.model, values, batch.X))
+            coordinates = coordinates_of(self.model, values, batch.X, metric)
             target = target_in(coordinates, target)
             state = state._replace(position=coordinates.from_natural(state.position))
 
@@ -275,7 +268,8 @@ class AmortizedSampling(ChainSampling):
             indices = indices_of(i)
             seed = tf.random.fold_in(seeds[2], i, alg="philox")
             state, batch = self._gather(store, indices), data.gather(indices)
-            state = self._steps(state, chain.metric, batch, seed, first + i * size, adapt, size)
+            metric = of_items(chain.metric, indices)
+            state = self._steps(state, metric, batch, seed, first + i * size, adapt, size)
             return self._scatter(store, state, indices)
 
         count = settings.num_sampler_steps // size

@@ -363,7 +363,6 @@ class ChainSampling(Algorithm):
         sampled = self.sampled.paths
         return {
             "parameters": sampled,
-            **({} if self._metric is None else {"metric": sampled}),
             **dict.fromkeys(("weights", "first", "second"), weights),  # of Adam's moments, too
         }
 

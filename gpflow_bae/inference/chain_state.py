@@ -23,7 +23,7 @@ class Chain(NamedTuple):
 
     sampler: State  # its structures are Points
     encoder: Any  # an EncoderState; () where nothing is amortised
-    metric: Any = ()  # a Factor for each parameter, where coordinates are fitted to the chain
+    metric: Any = ()  # a Metric, where coordinates are fitted to the chain
 
 
 class RoundStatistics(NamedTuple):

@@ -5,8 +5,8 @@ smooth GP are stiff: across a video they may hardly differ from one frame to the
 noise, and yet move by a prior standard deviation together. Their prior covariance is known, so
 steps are made in whitened coordinates, codes = F u with F F^T = K(X, X) + noise, and in weights
 divided by their prior standard deviations; or, where the data say more of them than the prior does,
-in the layerwise coordinates of :mod:`gpflow_bae.inference.fisher_metric`, which are fitted during
-burn-in and stay what they are.
+in the coordinates of :mod:`gpflow_bae.inference.fisher_metric`, which add to the precision of the
+prior the information of the data, as it was at a state of burn-in.
 
 The map is linear, and depends on nothing that the steps change: kernel parameters, code noise,
 inducing inputs and variances of layers are drawn by moves between rounds
@@ -17,7 +17,7 @@ posterior invariant, and the next round has the map of the new values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -26,17 +26,19 @@ import tensorflow_probability as tfp
 from .. import functional
 from ..data import Observations
 from ..decoders import NormalGivenVariance
-from ..linalg import cholesky
 from ..mcmc import Target
 from ..models import BayesianAutoencoder
 from .chain_state import Point
+from .code_coordinates import CodeCoordinates, code_coordinates
 from .kronecker import Factor
 
 __all__ = [
     "Coordinates",
+    "Metric",
     "check_coordinates",
-    "code_factors",
-    "prior_coordinates",
+    "coordinates_of",
+    "has_code_coordinates",
+    "of_items",
     "prior_factors",
     "target_in",
 ]
@@ -45,40 +47,53 @@ _MOST_NUMBERS = 50_000_000  # of all factors of codes
 
 
 class Coordinates(NamedTuple):
-    """A factor for each parameter, and codes = factors times coordinates."""
+    """Maps of parameters, one by one, and of codes."""
 
     parameters: tuple[Factor, ...]
-    factors: Any  # [T, C, N, N] lower triangular, C = 1 or L; () where codes stay what they are
+    codes: CodeCoordinates | None  # None where codes stay what they are
 
     def to_natural(self, point: Point) -> Point:
         """Values of the model."""
         pairs = zip(self.parameters, point.parameters, strict=True)
         parameters = tuple(factor.to_value(u) for factor, u in pairs)
-        return Point(parameters, self._of_codes(point.codes, tf.linalg.matmul))
+        codes = point.codes if self.codes is None else self.codes.to_value(point.codes)
+        return Point(parameters, codes)
 
     def from_natural(self, point: Point) -> Point:
         """The inverse of :meth:`to_natural`."""
         pairs = zip(self.parameters, point.parameters, strict=True)
         parameters = tuple(factor.from_value(v) for factor, v in pairs)
-        return Point(parameters, self._of_codes(point.codes, tf.linalg.triangular_solve))
+        codes = point.codes if self.codes is None else self.codes.from_value(point.codes)
+        return Point(parameters, codes)
 
     def gradient(self, natural: Point) -> Point:
         """The gradient by coordinates, given that by the model's values."""
         pairs = zip(self.parameters, natural.parameters, strict=True)
         parameters = tuple(factor.gradient(g) for factor, g in pairs)
+        codes = natural.codes if self.codes is None else self.codes.gradient(natural.codes)
+        return Point(parameters, codes)
 
-        def transposed(factor: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
-            return tf.linalg.matmul(factor, codes, transpose_a=True)
 
-        return Point(parameters, self._of_codes(natural.codes, transposed))
+class Metric(NamedTuple):
+    """What is fitted to a chain, and part of its state."""
 
-    def _of_codes(self, codes: tf.Tensor, function: Callable[..., tf.Tensor]) -> tf.Tensor:
-        if isinstance(self.factors, tuple):
-            return codes
-        by_channel = tf.linalg.matrix_transpose(codes)[..., None]  # [T, L, N, 1]
-        if self.factors.shape[-3] == 1:  # one product for all channels
-            return function(self.factors[..., 0, :, :], codes)
-        return tf.linalg.matrix_transpose(function(self.factors, by_channel)[..., 0])
+    parameters: tuple[Factor, ...]
+    information: Any = ()  # on each code [T, N, L, L]; () where codes stay what they are
+    squares: tuple[tf.Tensor, ...] = ()  # of draws of it along the bases, while they are averaged
+
+
+def of_items(metric: Any, indices: tf.Tensor | None) -> Any:
+    """A :class:`Metric` of some tasks alone, or of all for None; () stays what it is."""
+    if indices is None or not metric or not tf.is_tensor(metric.information):
+        return metric
+    return metric._replace(information=tf.gather(metric.information, indices))
+
+
+def has_code_coordinates(model: BayesianAutoencoder, data: Observations) -> bool:
+    """Whether codes have a prior covariance to be whitened by."""
+    prior = model.latent_prior
+    covariance = bool(prior.kernels) and prior.whitened_inducing is None
+    return covariance and not model.whitened_codes and data.X is not None
 
 
 def check_coordinates(
@@ -96,8 +111,7 @@ def check_coordinates(
     """
     sampled = model.sampled
     prior = model.latent_prior
-    # Else codes stay what they are, see code_factors.
-    of_codes = bool(prior.kernels) and prior.whitened_inducing is None and not model.whitened_codes
+    of_codes = has_code_coordinates(model, data)
     used = set()
     if kind == "prior":
         used = {id(p) for p in functional.prior_parents(sampled.parameters)}
@@ -114,15 +128,15 @@ def check_coordinates(
             'change: let moves draw them, moves=("layer_variances", "code_scale", '
             '"prior_parameters") as far as the model allows them, or set coordinates="none".'
         )
-    if data.X is None or not of_codes:
+    if not of_codes:
         return
     if data.axis == 1 and batch_size is not None:
         raise ValueError(
             f'coordinates="{kind}" mix the codes of all points of a task, of which minibatches of '
             f'batch_size={batch_size} see some: set batch_size=None, or coordinates="none".'
         )
-    T, N = data.X.shape[:2]
-    channels = len(prior.kernels)
+    T, N = data.Y.shape[:2]
+    channels = prior.latent_dim**2 if kind == "fisher" else len(prior.kernels)
     if T * channels * N * N > _MOST_NUMBERS:
         raise ValueError(
             f'coordinates="{kind}" factorise the covariance of the codes of each task, and {T} '
@@ -153,24 +167,22 @@ def prior_factors(
     return tuple(factors)
 
 
-def code_factors(
-    model: BayesianAutoencoder, parameters: Sequence[tf.Tensor], X: tf.Tensor | None
-) -> Any:
-    """Cholesky factors of the codes' prior covariance; () under a prior that gives them none.
-
-    :param X: inputs of the tasks [T, N, D].
-    """
-    covariance = None
-    if X is not None and not model.whitened_codes:
-        covariance = model.bind(parameters).latent_prior.code_covariance(X)
-    return () if covariance is None else cholesky(covariance, "the prior covariance of the codes")
-
-
-def prior_coordinates(
-    model: BayesianAutoencoder, parameters: Sequence[tf.Tensor], X: tf.Tensor | None
+def coordinates_of(
+    model: BayesianAutoencoder,
+    parameters: Sequence[tf.Tensor],
+    X: tf.Tensor | None,
+    metric: Any = (),
 ) -> Coordinates:
-    """Coordinates in which the prior is about standard normal; arguments as above."""
-    return Coordinates(prior_factors(model, parameters), code_factors(model, parameters, X))
+    """Coordinates in which the prior is about standard normal, or the posterior given a metric.
+
+    :param parameters: unconstrained values, in the order of ``model.sampled.paths``.
+    :param X: inputs of the tasks [T, N, D].
+    :param metric: a :class:`Metric`; () for the prior alone.
+    """
+    if not metric:
+        return Coordinates(prior_factors(model, parameters), code_coordinates(model, parameters, X))
+    codes = code_coordinates(model, parameters, X, metric.information)
+    return Coordinates(metric.parameters, codes)
 
 
 def target_in(coordinates: Coordinates, target: Target) -> Target:

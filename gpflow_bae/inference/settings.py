@@ -102,9 +102,9 @@ class AmortizedSettings:
     coordinates: Literal["none", "prior", "fisher"] = "none"
     """What the sampler's steps are made in: the model's own values, values whitened by their
     priors (:mod:`gpflow_bae.inference.coordinates`), or by what the data say of them, layer by
-    layer, at the chain's state at the start and at a sixteenth, an eighth, a quarter and half of
-    burn-in (:mod:`gpflow_bae.inference.fisher_metric`). For plain samplers such as
-    :mod:`~gpflow_bae.mcmc.sghmc`; the adaptive ones learn scales of their own."""
+    layer: at the chain's state at the start and at a sixteenth, an eighth and a quarter of burn-in,
+    and from there to its half on average (:mod:`gpflow_bae.inference.fisher_metric`). For plain
+    samplers such as :mod:`~gpflow_bae.mcmc.sghmc`; the adaptive ones learn scales of their own."""
     moves: tuple[str, ...] = ()
     """Beside the steps, after each round: names among :data:`gpflow_bae.inference.moves.MOVES`."""
     encoder_loss: Literal["energy", "nll", "mse"] = "energy"

@@ -78,8 +78,9 @@ class WeightSampling(ChainSampling):
                 target = target_in(coordinates, target)
             return self.sampler.step(state, target, step_seed, Step(first + i, adapt))
 
-        coordinates, state = Coordinates(chain.metric, ()), chain.sampler
+        state = chain.sampler
         if chain.metric:
+            coordinates = Coordinates(chain.metric.parameters, None)
             state = state._replace(position=coordinates.from_natural(state.position))
         state = repeat(num_steps, body, state)
         if chain.metric:

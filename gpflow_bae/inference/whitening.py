@@ -23,7 +23,7 @@ from ..data import Observations
 from ..mcmc.noise import split, standard_noise
 from ..models import TemperedBAE
 from ..tracing import compiled
-from .kronecker import Factor, fisher_factors, matrix_sides, prior_precision
+from .kronecker import Factor, basis_sizes, fisher_factors, prior_precision
 
 __all__ = ["KINDS", "Whitening", "fit"]
 
@@ -72,12 +72,12 @@ class Whitening:
         return tuple(v + tf.cast(x, v.dtype) for v, x in zip(self.start, moved, strict=True))
 
     def _by_parameter(self) -> list[Factor]:
-        """Of Kronecker coordinates: a scale, and two bases for what is a matrix without chains."""
+        """Of Kronecker coordinates: a scale, and the bases of what is a matrix without chains."""
         found, tensors = [], list(self.factors)
         while tensors:
-            count = 1 if matrix_sides(tensors[0].shape) is None else 3
-            found.append(Factor(tensors[0], tuple(tensors[1:count])))
-            del tensors[:count]
+            scale = tensors.pop(0)
+            bases = tf.nest.map_structure(lambda _: tensors.pop(0), basis_sizes(scale.shape))
+            found.append(Factor(scale, *bases))
         return found
 
 
@@ -121,7 +121,7 @@ def fit(
         inverse = np.linalg.inv(np.linalg.cholesky(total))
         return Whitening(kind, start, (tf.constant(inverse.T),))  # L L^T = total^-1
     factors = fisher_factors(draw, seeds, precision)
-    return Whitening(kind, start, tuple(t for f in factors for t in (f.scale, *f.bases)))
+    return Whitening(kind, start, tuple(tf.nest.flatten(factors)))
 
 
 def _score(

@@ -24,6 +24,7 @@ PAGES = ("README.md", "Makefile", "docs/*.md", "docs/guides/*.md", "docs/results
 STUDIES = {
     *TABLES,
     "amortisation",
+    "certificates",
     "missing_mnist",
     "movielens",
     "moving_ball",

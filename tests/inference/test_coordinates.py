@@ -11,7 +11,8 @@ from gpflow_bae import decoders, inference, latent_priors, mcmc
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.amortized import AmortizedSampling
 from gpflow_bae.inference.chain_state import Point
-from gpflow_bae.inference.coordinates import prior_coordinates, target_in
+from gpflow_bae.inference.coordinates import Metric, coordinates_of, of_items, target_in
+from gpflow_bae.inference.kronecker import Factor
 from gpflow_bae.mcmc import Target
 from tests.inference.amortized_models import L, P, network, random_data, sgp_bae
 
@@ -32,7 +33,7 @@ def test_codes_are_white_under_their_prior(kind: str, num_kernels: int) -> None:
         model.latent_prior = latent_priors.SparseGP(
             kernels, model.latent_prior.inducing_variable, L, 0.05
         )
-    coordinates = prior_coordinates(model, model.sampled.values(), tf.constant(X))
+    coordinates = coordinates_of(model, model.sampled.values(), tf.constant(X))
     u = tf.constant(np.random.default_rng(1).standard_normal((3, 5, L)))
     point = Point(tuple(tf.zeros_like(v) for v in model.sampled.values()), u)
     natural = coordinates.to_natural(point)
@@ -51,7 +52,7 @@ def test_weights_are_in_units_of_their_prior_at_the_values_that_are_given() -> N
     values = list(sampled.values())
     place = sampled.paths.index(".decoder.layer_variances[2]")
     values[place] = sampled.parameters[place].transform.inverse(tf.constant(0.36, tf.float64))
-    coordinates = prior_coordinates(model, values, None)
+    coordinates = coordinates_of(model, values, None)
     scales = {q: f.scale for q, f in zip(sampled.paths, coordinates.parameters, strict=True)}
     np.testing.assert_allclose(scales[".decoder.weights[2]"], 0.6 / np.sqrt(4), rtol=1e-6)
     np.testing.assert_allclose(scales[".decoder.weights[1]"], 1.0, rtol=1e-6)
@@ -62,7 +63,7 @@ def test_a_sampler_sees_the_gradient_of_its_own_coordinates() -> None:
     """By the chain rule, which automatic differentiation knows."""
     model = sgp_bae()
     values = model.sampled.values()
-    coordinates = prior_coordinates(model, values, tf.constant(X))
+    coordinates = coordinates_of(model, values, tf.constant(X))
     rng = np.random.default_rng(2)
     u = Point(
         tuple(tf.constant(rng.standard_normal(v.shape), v.dtype) for v in values),
@@ -109,3 +110,32 @@ def test_coordinates_that_steps_would_change_are_refused() -> None:
         build(mcmc.random_walk.build(0.1), moves=("prior_parameters",))
     with pytest.raises(ValueError, match="coordinates must be"):
         inference.AmortizedSettings(coordinates="posterior")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("num_kernels", [1, L])
+def test_codes_are_white_under_their_posterior(num_kernels: int) -> None:
+    """The gradient of log N(Z; 0, K) - Z^T D Z / 2, D = blockdiag(D_n), is -u in coordinates that
+    whiten K^-1 + D; the jitter of 1e-6 in K is all that rounding has to do with.
+    """
+    kernels = [gpflow.kernels.Matern32(lengthscales=1.0 + i) for i in range(num_kernels)]
+    model = sgp_bae()
+    model.latent_prior = latent_priors.GP(kernels, L, 0.05)
+    rng = np.random.default_rng(4)
+    roots = rng.standard_normal((3, 5, L, L)) * np.geomspace(1e-2, 1e2, 3)[:, None, None, None]
+    information = tf.constant(roots @ np.swapaxes(roots, -1, -2))
+    values = model.sampled.values()
+    factors = tuple(Factor(tf.ones_like(v)) for v in values)
+    metric = Metric(factors, information)
+    coordinates = coordinates_of(model, values, tf.constant(X), metric)
+    u = tf.constant(rng.standard_normal((3, 5, L)))
+    natural = coordinates.to_natural(Point(values, u))
+    with tf.GradientTape() as tape:
+        tape.watch(natural.codes)
+        Z = natural.codes[..., None]
+        informed = tf.reduce_sum(tf.linalg.matmul(Z, information @ Z, transpose_a=True))
+        density = tf.reduce_sum(model.latent_prior.log_prob(X, natural.codes)) - informed / 2.0
+    slope = Point(values, tape.gradient(density, natural.codes))
+    np.testing.assert_allclose(coordinates.gradient(slope).codes, -u, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(coordinates.from_natural(natural).codes, u, rtol=1e-6, atol=1e-7)
+    some = of_items(metric, tf.constant([2, 0]))
+    np.testing.assert_array_equal(some.information, information.numpy()[[2, 0]])

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from gpflow_bae import decoders, models
-from gpflow_bae.inference.kronecker import Factor, fisher_factors, matrix_sides, prior_precision
+from gpflow_bae.inference import kronecker
+from gpflow_bae.inference.kronecker import Factor, basis_sizes, fisher_factors, prior_precision
 from gpflow_bae.tracing import compiled
 from tests.inference.amortized_models import L, P, network
 
 SHAPE = (2, 3, 4)  # a matrix of 6 x 4, and 24 numbers
+
+
+@pytest.fixture
+def small_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """24 numbers are not taken as one column."""
+    monkeypatch.setattr(kronecker, "_LARGEST_SIDE", 10)
 
 
 def orthogonal(size: int, seed: int) -> tf.Tensor:
@@ -20,7 +29,7 @@ def orthogonal(size: int, seed: int) -> tf.Tensor:
 
 def some_factor() -> Factor:
     scale = np.random.default_rng(0).uniform(0.5, 2.0, SHAPE)
-    return Factor(tf.constant(scale), (orthogonal(6, 1), orthogonal(4, 2)))
+    return Factor(tf.constant(scale), (orthogonal(6, 1),), (orthogonal(4, 2),))
 
 
 def matrix_of(factor: Factor) -> np.ndarray:
@@ -29,6 +38,7 @@ def matrix_of(factor: Factor) -> np.ndarray:
     return tf.reshape(factor.to_value(units), [24, 24]).numpy().T
 
 
+@pytest.mark.usefixtures("small_sides")
 @pytest.mark.parametrize("chains", [(), (5,)])
 def test_values_and_gradients_are_those_of_a_matrix(chains: tuple[int, ...]) -> None:
     factor = some_factor()
@@ -64,6 +74,7 @@ def drawn_factors(prior: float, relative_damping: float) -> tuple[tuple[Factor, 
     return found, np.kron(a, b)
 
 
+@pytest.mark.usefixtures("small_sides")
 def test_coordinates_whiten_a_posterior_whose_information_is_a_kronecker_product() -> None:
     """L L^T = (F + prior)^-1. Variances of 20,000 draws are known to 1 per cent."""
     (factor,), fisher = drawn_factors(prior=2.0, relative_damping=0.0)
@@ -81,11 +92,59 @@ def test_damping_is_a_share_of_the_mean_information() -> None:
     assert least < 0.01 * mean  # else the bound above would say nothing
 
 
-def test_vectors_and_sides_too_large_have_no_bases() -> None:
-    assert matrix_sides(tf.TensorShape([5])) is None
-    assert matrix_sides(tf.TensorShape([])) is None
-    assert matrix_sides(tf.TensorShape([3, 3, 8, 16])) == (72, 16)
-    assert matrix_sides(tf.TensorShape([3000, 4])) is None
+def test_few_numbers_have_a_basis_of_their_own() -> None:
+    """Of F + prior, whatever F is and however precise the prior is of each number."""
+    rng = np.random.default_rng(8)
+    root = rng.normal(size=(6, 6)) * np.geomspace(0.1, 10.0, 6)
+    prior = np.geomspace(0.1, 10.0, 6).reshape(2, 3)
+
+    def draw(seed: tf.Tensor) -> list[tf.Tensor]:
+        noise = tf.random.stateless_normal([6, 1], seed, dtype=tf.float64)
+        return [tf.reshape(tf.constant(root) @ noise, [2, 3])]
+
+    seeds = tf.constant([[7, i] for i in range(20_000)])
+    (factor,) = compiled(lambda: fisher_factors(draw, seeds, [tf.constant(prior)]))()
+    matrix = tf.reshape(factor.to_value(tf.reshape(tf.eye(6, dtype=tf.float64), [6, 2, 3])), [6, 6])
+    whitened = matrix @ (root @ root.T + np.diag(prior.ravel())) @ tf.transpose(matrix)
+    np.testing.assert_allclose(whitened, np.eye(6), atol=0.06)  # errors of 1 per cent
+
+
+@pytest.mark.parametrize(
+    ("shape", "sizes"),
+    [
+        ((), ((), ())),
+        ((1,), ((), ())),
+        ((5,), ((5,), ())),
+        ((1200,), ((), ())),
+        ((5, 200), ((1000,), ())),
+        ((3, 3, 8, 16), ((72,), (16,))),
+        ((500, 1024), ((500,), ())),
+        ((3000, 4), ((), (4,))),
+    ],
+)
+def test_vectors_and_sides_too_large_have_no_bases(shape: tuple[int, ...], sizes: Any) -> None:
+    assert basis_sizes(tf.TensorShape(shape)) == sizes
+
+
+def test_a_side_without_a_basis_is_scaled_as_it_is() -> None:
+    """Gradients whose rows are correlated and whose 1,200 columns are not, as of a layer whose
+    outputs have noise of their own: white all the same, with variances of 2,000 draws (3 %).
+    """
+    root = np.linalg.cholesky(np.array([[4.0, 1.8], [1.8, 1.0]]))
+    columns = np.geomspace(0.1, 10.0, 1200)
+
+    def draw(seed: tf.Tensor) -> list[tf.Tensor]:
+        noise = tf.random.stateless_normal([2, 1200], seed, dtype=tf.float64)
+        return [tf.constant(root) @ noise * np.sqrt(columns)]
+
+    seeds = tf.constant([[7, i] for i in range(2000)])
+    precision = [tf.fill([2, 1200], tf.constant(1e-3, tf.float64))]
+    (factor,) = compiled(lambda: fisher_factors(draw, seeds, precision))()
+    assert not factor.right
+    gradients = tf.stack([factor.gradient(draw(seed)[0]) for seed in tf.unstack(seeds[:500])])
+    np.testing.assert_allclose(np.mean(np.square(gradients), 0), 1.0, atol=0.4)  # 6 errors of 6 %
+    crossed = np.mean(gradients[:, 0] * gradients[:, 1])
+    np.testing.assert_allclose(crossed, 0.0, atol=0.02)  # 1.8 / 2 before
 
 
 def test_the_precision_of_priors() -> None:

@@ -1,0 +1,1 @@
+"""Whether each sampled model samples its posterior: calibration, NUTS, temperature, convergence."""
