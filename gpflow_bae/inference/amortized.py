@@ -124,13 +124,12 @@ class AmortizedSampling(ChainSampling):
             prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
             return self.log_density_gradient(position, batch, prior_seed)
 
-        return Target(
-            gradient,
-            targets.target(
-                lambda position: self.model.log_likelihood(ModelState(*position), batch),
-                lambda position: self.model.log_prior(ModelState(*position)),
-            ),
+        evaluate = targets.target(
+            lambda position: self.model.log_likelihood(ModelState(*position), batch),
+            lambda position: self.model.log_prior(ModelState(*position)),
         )
+        # Of a minibatch there is no density of all data.
+        return Target(gradient, evaluate if batch.scale == 1.0 else None)
 
     def log_density_gradient(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None

@@ -27,6 +27,7 @@ from .. import functional
 from ..data import Observations
 from ..decoders import NormalGivenVariance
 from ..mcmc import Target
+from ..mcmc.targets import Evaluation
 from ..models import BayesianAutoencoder
 from .chain_state import Point
 from .code_coordinates import CodeCoordinates, code_coordinates
@@ -186,11 +187,21 @@ def coordinates_of(
 
 
 def target_in(coordinates: Coordinates, target: Target) -> Target:
-    """What a sampler of gradients may ask of these coordinates."""
-    natural = target.gradient
+    """What a sampler may ask of these coordinates; densities lack a constant of a round."""
+    natural, density = target.gradient, target.evaluate
     assert natural is not None
 
     def gradient(point: Point, seed: Any) -> Point:
         return coordinates.gradient(natural(coordinates.to_natural(point), seed))
 
-    return Target(gradient)
+    if density is None:
+        return Target(gradient)
+
+    def evaluate(point: Point) -> Evaluation:
+        found = density(coordinates.to_natural(point))
+        return found._replace(
+            tempered_gradient=coordinates.gradient(found.tempered_gradient),
+            untempered_gradient=coordinates.gradient(found.untempered_gradient),
+        )
+
+    return Target(gradient, evaluate)

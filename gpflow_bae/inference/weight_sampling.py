@@ -63,7 +63,8 @@ class WeightSampling(ChainSampling):
         evaluate = targets.target(
             lambda position: self.log_likelihood(position, batch), self.log_prior
         )
-        return Target(gradient, evaluate)
+        # Of a minibatch there is no density of all data.
+        return Target(gradient, evaluate if batch.scale == 1.0 else None)
 
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor

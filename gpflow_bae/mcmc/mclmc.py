@@ -158,7 +158,7 @@ def build(
 ) -> SamplingAlgorithm:
     """The sampler as one object: settings of :func:`update`, or schedules of the step.
 
-    :func:`gpflow_bae.mcmc.step_size.from_curvature` finds a step size for it.
+    :func:`gpflow_bae.mcmc.energy_variance.from_energy_variance` finds a step size for it.
     """
     return build_sampler(
         "mclmc",

@@ -40,7 +40,7 @@ from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import when
 from gpflow_bae.mcmc.types import Position, Seed, cast_scalar
 
-__all__ = ["from_curvature"]
+__all__ = ["from_curvature", "with_step_size"]
 
 _FIRST_ITERATIONS = 30  # of the first estimate
 _MEMORY = 100.0  # estimates over which a larger curvature of the past is forgotten
@@ -111,7 +111,7 @@ def from_curvature(
             before = state.shared["curvature"]
             forgotten = before * (found / before) ** (1.0 / _MEMORY)
             curvature = tf.where(is_first | (found > before), found, forgotten)
-            changed = _with_step_size(state, _LIMIT * fraction / tf.sqrt(curvature))
+            changed = with_step_size(state, _LIMIT * fraction / tf.sqrt(curvature))
             return changed._replace(
                 elements={**changed.elements, "direction": direction},
                 shared={**changed.shared, "curvature": curvature, "estimates": estimates + 1},
@@ -136,7 +136,7 @@ def from_curvature(
     )
 
 
-def _with_step_size(state: State, step_size: tf.Tensor) -> State:
+def with_step_size(state: State, step_size: tf.Tensor) -> State:
     """Another h at the same velocities, and at the same friction per unit of time."""
     ratio = step_size / state.shared["step_size"]
     momentum = tf.nest.map_structure(

@@ -37,6 +37,9 @@ SAMPLERS: dict[str, Build] = {
     "from_curvature": lambda: mcmc.step_size.from_curvature(
         mcmc.sghmc.build(step_size=0.05, momentum_decay=0.05, integrator="baoab")
     ),
+    "from_energy_variance": lambda: mcmc.energy_variance.from_energy_variance(
+        mcmc.mclmc.build(step_size=0.02, momentum_decay=0.025)
+    ),
     # Exact at any step size; this one accepts about half of the proposals in 1,600 dimensions.
     "langevin": lambda: mcmc.langevin.build(noise_scale=0.15),
 }

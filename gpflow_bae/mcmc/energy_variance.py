@@ -1,0 +1,167 @@
+r"""A step size for microcanonical Langevin from the variance of its energy error.
+
+With velocities of fixed length (:mod:`gpflow_bae.mcmc.mclmc`) the energy, minus the log density
+plus the work of the turns, is constant along exact dynamics, and its error in a step says how far
+the step is from it. Positions are biased by as much as its variance per dimension allows, whatever
+the dimension and the target (Robnik and Seljak 2024, section 4): 5e-4 for expectations of smooth
+targets, 0.1 and more for ensembles of networks, where the bias is small beside what chains do not
+explore (Sommer et al. 2025). Walls are no obstacle: where a step is too large for a place of high
+curvature the chain turns back, and one such step in many adds little to the variance, while a step
+size from the largest curvature (:mod:`gpflow_bae.mcmc.step_size`) becomes that of the wall.
+
+The error of a step between positions q and q', with half a turn at either end::
+
+    dE = log p(q) - log p(q') + (d - 1) [log(cosh s' + c' sinh s') - log(cosh s - c sinh s)],
+    s = h d^1/2 |g| / (2 (d - 1)),    c = u^T g / |g|
+
+is of third order in h. So dE^2 / (d h^6), averaged over the steps of burn-in with more weight on
+the last few hundred, gives the h at which the mean of dE^2 / d is what is asked for.
+
+References: as in :mod:`gpflow_bae.mcmc.mclmc`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
+from gpflow_bae.mcmc.step_size import with_step_size
+from gpflow_bae.mcmc.structures import leaf_temperatures, when
+from gpflow_bae.mcmc.types import Position, Seed
+
+__all__ = ["energy_error", "from_energy_variance"]
+
+_MEMORY = 100.0  # estimates that count
+_MOST = 1.5  # by which one estimate may change the step size
+
+
+def from_energy_variance(
+    sampler: SamplingAlgorithm, desired: float = 5e-4, every: int = 5
+) -> SamplingAlgorithm:
+    """``mclmc`` with a step size at which the energy error has this variance per dimension.
+
+    >>> from gpflow_bae.mcmc import mclmc
+    >>> sampler = from_energy_variance(mclmc.build(0.01, 0.05))
+    >>> sampler.settings["step_size"]
+    'from_energy_variance, desired 0.0005'
+
+    It is found during burn-in and then stays. The step size that ``sampler`` was built with is
+    where the search begins, and what it forgets of its direction it forgets over the same distance
+    with every step size. ``sampler.info`` gains ``step_size`` and
+    ``energy_variance``, the mean of dE^2 / d over the last estimates, scaled to the step size.
+
+    :param sampler: made by :func:`gpflow_bae.mcmc.mclmc.build`, with a number as its step size.
+    :param desired: variance of the energy error of a step, divided by the dimension.
+    :param every: steps between two estimates, each of two gradients and two densities.
+    :raises ValueError: if an argument is out of its range, for another sampler, or, when it is run,
+        without the density of all data.
+    """
+    if not desired > 0.0:
+        raise ValueError(f"desired variance of the energy error must be positive, got {desired}.")
+    if every < 1:
+        raise ValueError(f"every, in steps, must be at least 1, got {every}.")
+    if sampler.name != "mclmc" or callable(sampler.settings.get("step_size")):
+        raise ValueError(
+            f"from_energy_variance is for mclmc, whose energy is known; {sampler.name} takes "
+            "gpflow_bae.mcmc.step_size.from_curvature."
+        )
+
+    def init(position: Position, target: Target) -> State:
+        state = sampler.init(position, target)
+        if "step_size" not in state.shared:
+            raise ValueError("from_energy_variance needs a number as the step_size of mclmc.")
+        zero = tf.constant(0.0, tf.float64)
+        return state._replace(shared={**state.shared, "error": zero, "estimates": zero})
+
+    def step(state: State, target: Target, seed: Seed, at: Step) -> State:
+        if target.evaluate is None:
+            raise ValueError(
+                "from_energy_variance needs the log density of all data: take full batches, or a "
+                "number as the step_size of mclmc."
+            )
+        after = sampler.step(state, target, seed, at)
+
+        def adapted() -> State:
+            return _adapted(state, after, target, seed, desired)
+
+        due = tf.equal(tf.math.floormod(at.number, every), 0) & at.adapt
+        return when(due, adapted, after)
+
+    def info(state: State) -> dict[str, tf.Tensor]:
+        h = state.shared["step_size"]
+        return {
+            **sampler.info(state),
+            "step_size": h,
+            "energy_variance": state.shared["error"] * h**6,
+        }
+
+    chosen = {
+        "step_size": f"from_energy_variance, desired {desired:g}",
+        "initial_step_size": sampler.settings.get("step_size"),
+    }
+    return sampler._replace(
+        init=init, step=step, info=info, settings={**sampler.settings, **chosen}
+    )
+
+
+def _adapted(before: State, after: State, target: Target, seed: Seed, desired: float) -> State:
+    """``after`` with the step size that this step asks for; ``before``, where it was not finite."""
+    h = before.shared["step_size"]
+    error, d = energy_error(before, after, target, seed)
+    good = tf.math.is_finite(error)
+    seen = before.shared["estimates"]
+    share = 1.0 / tf.minimum(seen + 1.0, _MEMORY)
+    found = (1.0 - share) * before.shared["error"] + share * tf.square(error) / (d * h**6)
+    found = tf.where(good, found, before.shared["error"])
+    wanted = (desired / tf.maximum(found, 1e-300)) ** (1.0 / 6.0)
+    wanted = tf.where(good, tf.clip_by_value(wanted, h / _MOST, h * _MOST), h / _MOST)
+    kept = tf.nest.map_structure(lambda new, old: tf.where(good, new, old), after, before)
+    changed = with_step_size(kept, wanted)
+    return changed._replace(
+        shared={**changed.shared, "error": found, "estimates": seen + tf.cast(good, seen.dtype)}
+    )
+
+
+def energy_error(
+    before: State, after: State, target: Target, seed: Seed
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Of the step between two states of ``mclmc``, in nats, and the number of dimensions, float64.
+
+    :param target: with a gradient and a density; see :class:`gpflow_bae.mcmc.algorithm.Target`.
+    """
+    gradient, evaluate = target.gradient, target.evaluate
+    assert gradient is not None and evaluate is not None
+    temperatures = leaf_temperatures(after.shared.get("temperature", 1.0), after.position)
+    moving = _flat(
+        tf.nest.map_structure(
+            lambda t, q: tf.fill(tf.shape(q), tf.cast(tf.cast(t, tf.float64) > 0.0, tf.float64)),
+            temperatures,
+            after.position,
+        )
+    )
+    momentum = _flat(after.elements["momentum"])
+    d = tf.reduce_sum(moving)
+    length = tf.norm(momentum)  # h d^1/2
+
+    def turned(position: Position, sign: float) -> tf.Tensor:
+        """sign times the work of half a turn that ends (-1) or begins (1) with this direction."""
+        g = moving * _flat(gradient(position, seed))
+        size = tf.norm(g)
+        s = length * size / (2.0 * (d - 1.0))
+        c = sign * tf.reduce_sum(momentum * g) / tf.maximum(length * size, 1e-300)
+        # log(cosh s + c sinh s), whose terms overflow where s is large.
+        return sign * (s + tf.math.log((1.0 + c) / 2.0 + (1.0 - c) / 2.0 * tf.exp(-2.0 * s)))
+
+    def density(position: Position) -> tf.Tensor:
+        found = evaluate(position)
+        return tf.cast(found.tempered + found.untempered, tf.float64)
+
+    work = (d - 1.0) * (turned(before.position, -1.0) + turned(after.position, 1.0))
+    return density(before.position) - density(after.position) + work, d
+
+
+def _flat(structure: Any) -> tf.Tensor:
+    leaves = [tf.reshape(tf.cast(v, tf.float64), [-1]) for v in tf.nest.flatten(structure)]
+    return tf.concat(leaves, 0)

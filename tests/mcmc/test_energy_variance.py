@@ -1,0 +1,143 @@
+"""Energy errors of microcanonical Langevin: their order, their variance, and who may ask for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae.mcmc import Step, Target, mclmc, sghmc, targets
+from gpflow_bae.mcmc.algorithm import State
+from gpflow_bae.mcmc.energy_variance import energy_error, from_energy_variance
+from gpflow_bae.tracing import compiled
+
+D = 40
+PRECISION = np.geomspace(1.0, 30.0, D)
+
+
+def quartic(position: Any) -> tf.Tensor:
+    """Not Gaussian, so that no error is small by chance; the position is a pair."""
+    q = tf.concat([position[0], tf.reshape(position[1], [-1])], 0)
+    return -tf.reduce_sum(0.5 * PRECISION * q**2 + 0.1 * q**4)
+
+
+def target() -> Target:
+    evaluate = targets.target(quartic)
+
+    def gradient(position: Any, seed: Any) -> Any:
+        return evaluate(position).tempered_gradient
+
+    return Target(gradient, evaluate)
+
+
+def start(sampler: Any) -> State:
+    q = np.random.default_rng(0).normal(size=D) / np.sqrt(PRECISION)
+    return sampler.init((tf.constant(q[:10]), tf.constant(q[10:].reshape(3, 10))), target())
+
+
+def steps(sampler: Any, state: State, number: int, adapt: bool, first: int = 0) -> Any:
+    """The state after some steps, and (dE)^2 / d of each."""
+
+    @compiled
+    def run(state: State) -> Any:
+        errors = tf.TensorArray(tf.float64, number)
+
+        def body(i: tf.Tensor, state: State, errors: tf.TensorArray) -> Any:
+            seed = tf.stack([5, i])
+            at = Step(first + i, tf.constant(adapt))
+            after = sampler.step(state, target(), seed, at)
+            error, d = energy_error(state, after, target(), seed)
+            return i + 1, after, errors.write(i, error**2 / d)
+
+        loop = (tf.constant(0), state, errors)
+        _, state, errors = tf.while_loop(lambda i, *_: i < number, body, loop)
+        return state, errors.stack()
+
+    return run(state)
+
+
+def test_the_error_of_a_step_is_of_third_order() -> None:
+    """Half the step, an eighth of the error; without noise the path is that of the dynamics."""
+    found = []
+    for h in (0.02, 0.01):
+        sampler = mclmc.build(h, 1e-12)
+        state = start(sampler)
+        # The same direction for both.
+        noise = np.random.default_rng(1).normal(size=D)
+        momentum = h * np.sqrt(D) * noise / np.linalg.norm(noise)
+        pieces = (tf.constant(momentum[:10]), tf.constant(momentum[10:].reshape(3, 10)))
+        state = state._replace(elements={**state.elements, "momentum": pieces})
+        after = sampler.step(state, target(), tf.constant([1, 2]), Step(tf.constant(0), False))
+        error, d = energy_error(state, after, target(), tf.constant([1, 2]))
+        assert float(d) == D
+        found.append(float(error))
+    np.testing.assert_allclose(found[0] / found[1], 8.0, rtol=0.1)
+
+
+@pytest.mark.parametrize("desired", [1e-3, 0.1])
+def test_the_variance_of_the_error_becomes_what_was_asked_for(desired: float) -> None:
+    """After burn-in, with the step size that stays; a mean of 2,000 correlated squares."""
+    sampler = from_energy_variance(mclmc.build(0.001, 0.01), desired, every=1)
+    state, _ = steps(sampler, start(sampler), 1500, adapt=True)
+    h = float(state.shared["step_size"])
+    assert 0.005 < h < 1.0
+    after, errors = steps(sampler, state, 2000, adapt=False, first=1500)
+    assert float(after.shared["step_size"]) == h
+    np.testing.assert_allclose(np.mean(errors), desired, rtol=0.35)
+    np.testing.assert_allclose(sampler.info(after)["energy_variance"], desired, rtol=0.05)
+
+
+def test_leaves_at_rest_are_no_dimensions() -> None:
+    """With the second leaf at temperature 0 the error is that of the first alone."""
+    sampler = mclmc.build(0.1, 0.1)
+    state = start(sampler)
+    cold = (tf.constant(1.0, tf.float64), tf.constant(0.0, tf.float64))
+    state = state._replace(shared={**state.shared, "temperature": cold})
+    seed = tf.constant([3, 4])
+    after = sampler.step(state, target(), seed, Step(tf.constant(0), False))
+    error, d = energy_error(state, after, target(), seed)
+
+    def alone(position: Any) -> tf.Tensor:
+        return -tf.reduce_sum(0.5 * PRECISION[:10] * position**2 + 0.1 * position**4)
+
+    evaluate = targets.target(alone)
+    own = Target(lambda position, _: evaluate(position).tempered_gradient, evaluate)
+    first = lambda s: State(s.position[0], {"momentum": s.elements["momentum"][0]}, {})  # noqa: E731
+    expected, size = energy_error(first(state), first(after), own, seed)
+    assert (float(d), float(size)) == (10.0, 10.0)
+    np.testing.assert_allclose(float(error), float(expected), rtol=1e-10)
+
+
+def test_a_step_that_is_not_finite_is_taken_back_with_a_smaller_one() -> None:
+    """A wall where the density ends: the chain stays on its side."""
+
+    def density(position: Any) -> tf.Tensor:
+        return tf.reduce_sum(tf.math.log(position) - position)
+
+    evaluate = targets.target(density)
+    walled = Target(lambda position, _: evaluate(position).tempered_gradient, evaluate)
+    sampler = from_energy_variance(mclmc.build(3.0, 0.1), 0.01, every=1)
+    state = sampler.init(tf.ones([20], tf.float64), walled)
+    sizes = []
+    for i in range(12):
+        state = sampler.step(state, walled, tf.constant([2, i]), Step(tf.constant(i), True))
+        assert np.all(np.isfinite(state.position)) and np.all(state.position > 0.0)
+        sizes.append(float(state.shared["step_size"]))
+    assert sizes[0] == pytest.approx(2.0) and sizes[-1] < 0.5
+
+
+def test_who_may_ask() -> None:
+    with pytest.raises(ValueError, match="for mclmc, whose energy is known; sghmc takes"):
+        from_energy_variance(sghmc.build(0.1, 0.1))
+    with pytest.raises(ValueError, match="must be positive"):
+        from_energy_variance(mclmc.build(), -1.0)
+    with pytest.raises(ValueError, match="every, in steps"):
+        from_energy_variance(mclmc.build(), every=0)
+    sampler = from_energy_variance(mclmc.build(0.1))
+    state = sampler.init(tf.zeros([3]), target())
+    with pytest.raises(ValueError, match="density of all data: take full batches"):
+        sampler.step(
+            state, Target(lambda q, _: -q), tf.constant([0, 0]), Step(tf.constant(0), True)
+        )
