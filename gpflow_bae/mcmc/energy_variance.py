@@ -5,17 +5,18 @@ plus the work of the turns, is constant along exact dynamics, and its error in a
 the step is from it. Positions are biased by as much as its variance per dimension allows, whatever
 the dimension and the target (Robnik and Seljak 2024, section 4): 5e-4 for expectations of smooth
 targets, 0.1 and more for ensembles of networks, where the bias is small beside what chains do not
-explore (Sommer et al. 2025). Walls are no obstacle: where a step is too large for a place of high
-curvature the chain turns back, and one such step in many adds little to the variance, while a step
-size from the largest curvature (:mod:`gpflow_bae.mcmc.step_size`) becomes that of the wall.
+explore (Sommer et al. 2025).
 
 The error of a step between positions q and q', with half a turn at either end::
 
     dE = log p(q) - log p(q') + (d - 1) [log(cosh s' + c' sinh s') - log(cosh s - c sinh s)],
     s = h d^1/2 |g| / (2 (d - 1)),    c = u^T g / |g|
 
-is of third order in h. So dE^2 / (d h^6), averaged over the steps of burn-in with more weight on
-the last few hundred, gives the h at which the mean of dE^2 / d is what is asked for.
+is of third order in h. So the mean of log(dE^2 / (d h^6)) over the steps of burn-in, with more
+weight on the last few hundred, gives the h at which dE has the variance that is asked for, were it
+Gaussian. A mean of logarithms, because at walls errors are larger by orders of magnitude: there the
+chain turns back, and a few such steps shall not decide. (A step size from the largest curvature,
+:mod:`gpflow_bae.mcmc.step_size`, becomes that of the wall.)
 
 References: as in :mod:`gpflow_bae.mcmc.mclmc`.
 """
@@ -35,6 +36,7 @@ __all__ = ["energy_error", "from_energy_variance"]
 
 _MEMORY = 100.0  # estimates that count
 _MOST = 1.5  # by which one estimate may change the step size
+_OF_GAUSSIAN = 1.2703628  # log E[x^2] - E[log x^2] of a Gaussian x: log 2 plus Euler's constant
 
 
 def from_energy_variance(
@@ -50,7 +52,7 @@ def from_energy_variance(
     It is found during burn-in and then stays. The step size that ``sampler`` was built with is
     where the search begins, and what it forgets of its direction it forgets over the same distance
     with every step size. ``sampler.info`` gains ``step_size`` and
-    ``energy_variance``, the mean of dE^2 / d over the last estimates, scaled to the step size.
+    ``energy_variance``, what this step size is expected to have.
 
     :param sampler: made by :func:`gpflow_bae.mcmc.mclmc.build`, with a number as its step size.
     :param desired: variance of the energy error of a step, divided by the dimension.
@@ -94,7 +96,7 @@ def from_energy_variance(
         return {
             **sampler.info(state),
             "step_size": h,
-            "energy_variance": state.shared["error"] * h**6,
+            "energy_variance": tf.exp(state.shared["error"]) * h**6,
         }
 
     chosen = {
@@ -113,9 +115,10 @@ def _adapted(before: State, after: State, target: Target, seed: Seed, desired: f
     good = tf.math.is_finite(error)
     seen = before.shared["estimates"]
     share = 1.0 / tf.minimum(seen + 1.0, _MEMORY)
-    found = (1.0 - share) * before.shared["error"] + share * tf.square(error) / (d * h**6)
+    one = tf.math.log(tf.square(error) / (d * h**6) + 1e-300) + _OF_GAUSSIAN
+    found = (1.0 - share) * before.shared["error"] + share * one
     found = tf.where(good, found, before.shared["error"])
-    wanted = (desired / tf.maximum(found, 1e-300)) ** (1.0 / 6.0)
+    wanted = tf.exp((tf.math.log(tf.constant(desired, tf.float64)) - found) / 6.0)
     wanted = tf.where(good, tf.clip_by_value(wanted, h / _MOST, h * _MOST), h / _MOST)
     kept = tf.nest.map_structure(lambda new, old: tf.where(good, new, old), after, before)
     changed = with_step_size(kept, wanted)
