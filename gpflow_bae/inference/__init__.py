@@ -14,6 +14,7 @@ from .sampling import sample_amortized, sampling_algorithm
 from .seeding import seed_networks
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
 from .starts import (
+    ModeStart,
     PriorMeanStart,
     Restarts,
     WarmStart,
@@ -39,6 +40,7 @@ __all__ = [
     "Chain",
     "ChainSampling",
     "EvidenceLowerBound",
+    "ModeStart",
     "Objective",
     "Point",
     "PriorMeanStart",

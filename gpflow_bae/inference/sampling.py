@@ -77,7 +77,7 @@ def sample_amortized(
     :param data: ``(X, Y)``: inputs ``[T, N, D]`` (or ``[N, D]``; None for models without inputs)
         and observations ``[T, N, P]`` (or ``[N, P]``), NaN where missing.
     :param settings: the schedule of rounds, an :class:`AmortizedSettings`, or the preset
-        ``"quick"`` or ``"paper"``.
+        ``"quick"``, ``"paper"`` or ``"ensemble"``.
     :param sampler: any sampler of :mod:`gpflow_bae.mcmc`, such as ``mcmc.sghmc.build(...)``, or one
         of your own; None for the preset's, or the published one, ``adaptive_sghmc.build()``.
     :param num_chains: C chains in one program, each with a start, a seed and an encoder of its own.

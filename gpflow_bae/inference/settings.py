@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from ..mcmc import adaptive_sghmc
+from ..mcmc import adaptive_sghmc, mclmc
 from ..mcmc.algorithm import SamplingAlgorithm
+from ..mcmc.energy_variance import from_energy_variance
 from .encoder_losses import ENCODER_LOSSES
 from .objectives import EvidenceLowerBound, Objective
 
@@ -170,6 +171,11 @@ class AmortizedSettings:
 def amortized_preset(name: str) -> tuple[AmortizedSettings, SamplingAlgorithm]:
     """``"paper"``: the moving-ball settings of Tran et al. (2023). ``"quick"``: minutes.
 
+    ``"ensemble"``: chains of microcanonical Langevin on full batches, as Sommer et al. (2025) run
+    them on networks: a large variance of the energy error, and a few thousand steps from a mode.
+    For many chains with starts of their own (``num_chains=8, warm_start=ModeStart()`` for a
+    ``TemperedBAE``), weighted by :func:`gpflow_bae.diagnostics.stacking_weights`.
+
     :return: the schedule of rounds, and the sampler.
     :raises ValueError: for another name.
     """
@@ -180,4 +186,7 @@ def amortized_preset(name: str) -> tuple[AmortizedSettings, SamplingAlgorithm]:
             burnin=1000, num_samples=40, thinning=50, encoder_batch_size=256
         )
         return settings, adaptive_sghmc.build(noise="binomial")
-    raise ValueError(f'The presets are "quick" and "paper", got {name!r}.')
+    if name == "ensemble":
+        settings = AmortizedSettings(burnin=2500, num_samples=50, thinning=100)
+        return settings, from_energy_variance(mclmc.build(0.005, 0.005), 0.5)
+    raise ValueError(f'The presets are "quick", "paper" and "ensemble", got {name!r}.')

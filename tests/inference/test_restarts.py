@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -74,3 +75,40 @@ def test_what_cannot_be_climbed_is_refused() -> None:
 
     with pytest.raises(ValueError, match="None of 1 restarts ended at a finite log posterior"):
         inference.best_restart(model, (None, rows()), 1, 5, draw=nowhere, progress=False)
+
+
+def test_chains_of_an_ensemble_start_at_modes_of_their_own() -> None:
+    """Chain c is that of one chain with seed + c, from the climb with that number; what it begins
+    at is found again by the climb alone.
+    """
+    start = inference.ModeStart(max_iterations=50)
+    settings, sampler = inference.amortized_preset("ensemble")
+    settings = dataclasses.replace(settings, burnin=50, num_samples=2, thinning=50)
+    options: Any = {"sampler": sampler, "warm_start": start, "progress": False}
+    model = small_model()
+    before = [v.numpy() for v in model.sampled.values()]
+    several = inference.sample_amortized(
+        model, (None, rows()), settings, num_chains=2, seed=3, **options
+    )
+    assert several.bank.trace["step_size"].shape[0] == 2
+    losses = several.bank.trace["warm_start_loss"]
+    assert losses.shape == (2, 1) and losses[0] != losses[1]
+    for c in range(2):
+        alone = small_model()
+        alone.sampled.assign([tf.constant(v) for v in before])
+        found = inference.sample_amortized(
+            alone, (None, rows()), settings, num_chains=1, seed=3 + c, **options
+        )
+        for path, draws in several.bank.parameters.items():
+            np.testing.assert_array_equal(draws[c], found.bank.parameters[path][0])
+        mode = inference.best_restart(
+            small_model(), (None, rows()), 1, 50, 0, seed=3 + c, progress=False
+        )
+        np.testing.assert_allclose(-losses[c], mode.log_posterior, rtol=1e-5)
+
+
+def test_modes_are_for_models_of_weights_alone() -> None:
+    with pytest.raises(TypeError, match="ModeStart is for a TemperedBAE, got BAE"):
+        inference.ModeStart().run(bae(), prepare_data(bae(), (None, rows())), seed=0)
+    with pytest.raises(ValueError, match="num_restarts must be positive"):
+        inference.ModeStart(num_restarts=0)

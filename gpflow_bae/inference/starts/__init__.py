@@ -4,10 +4,11 @@ from .default_start import default_start
 from .initial_codes import smoothest_projections
 from .posterior_mode import initial_values
 from .prior_mean_start import PriorMeanStart
-from .restarts import Restarts, best_restart
+from .restarts import ModeStart, Restarts, best_restart
 from .warm_start import WarmStart
 
 __all__ = [
+    "ModeStart",
     "PriorMeanStart",
     "Restarts",
     "WarmStart",

@@ -7,6 +7,7 @@ and what was not chosen is reported with it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,13 +17,15 @@ import scipy.optimize
 import tensorflow as tf
 
 from ... import functional
-from ...data import prepare_data
+from ...data import Observations, prepare_data
 from ...models import TemperedBAE
 from ...tracing import compiled
+from ..checkpoints import RunDirectory
 from ..progress import Progress
+from ..settings import check_positive
 from .posterior_mode import fresh_values
 
-__all__ = ["Restarts", "best_restart"]
+__all__ = ["ModeStart", "Restarts", "best_restart"]
 
 _SMALL = 5000
 _FURTHER = 5  # times as many iterations of a finalist
@@ -82,8 +85,88 @@ def best_restart(
         raise TypeError(f"best_restart takes a TemperedBAE, got {type(model).__name__}.")
     if num_restarts < 1:
         raise ValueError(f"num_restarts must be at least 1, got {num_restarts}.")
+    observations = prepare_data(model, data)
+    return _best(
+        model,
+        observations,
+        num_restarts,
+        max_iterations,
+        num_finalists,
+        draw=draw,
+        seed=seed,
+        jit_compile=jit_compile,
+        progress=progress,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ModeStart:
+    """Starts chains of a :class:`~gpflow_bae.models.TemperedBAE` at modes, each at one of its own.
+
+    For ``sample_amortized(model, data, "ensemble", num_chains=8, warm_start=ModeStart())``: chains
+    that stand in different basins, to be weighted by what they predict
+    (:func:`gpflow_bae.diagnostics.stacking_weights`), not to agree.
+    """
+
+    num_restarts: int = 1
+    """Climbs for each chain, of which it starts at the best; see :func:`best_restart`."""
+    max_iterations: int = 1000
+    """Of L-BFGS, in each climb."""
+
+    def __post_init__(self) -> None:
+        check_positive(self, "num_restarts", "max_iterations")
+
+    def describe(self) -> dict[str, object]:
+        """The settings as plain values, for records of a run."""
+        return dataclasses.asdict(self) | {"kind": "mode"}
+
+    def run(
+        self,
+        model: TemperedBAE,
+        data: Observations,
+        *,
+        seed: int,
+        jit_compile: bool = False,
+        progress: bool = True,
+        directory: RunDirectory | None = None,
+    ) -> tuple[None, np.ndarray]:
+        """Leave the model at a mode.
+
+        :param directory: not needed: climbs are short.
+        :return: no codes, and minus the log posterior of each climb.
+        :raises TypeError: for another model.
+        """
+        if not isinstance(model, TemperedBAE):
+            raise TypeError(f"ModeStart is for a TemperedBAE, got {type(model).__name__}.")
+        found = _best(
+            model,
+            data,
+            self.num_restarts,
+            self.max_iterations,
+            0,
+            draw=None,
+            seed=seed * self.num_restarts,  # no two chains have a climb in common
+            jit_compile=jit_compile or None,
+            progress=progress,
+        )
+        return None, -found.log_posterior
+
+
+def _best(
+    model: TemperedBAE,
+    data: Observations,
+    num_restarts: int,
+    max_iterations: int,
+    num_finalists: int,
+    *,
+    draw: Callable[[int], Sequence[Any]] | None,
+    seed: int,
+    jit_compile: bool | None,
+    progress: bool,
+) -> Restarts:
+    """As :func:`best_restart` says it."""
     num_finalists = min(num_finalists, num_restarts)
-    batch = prepare_data(model, data).gather(None)
+    batch = data.gather(None)
     like = model.sampled.values()
 
     def densities(values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
