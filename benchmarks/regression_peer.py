@@ -39,7 +39,7 @@ def define_flags() -> None:
     flags.DEFINE_integer("epochs", 1000, "Of Adam, before chains.", lower_bound=1)
     flags.DEFINE_integer("warmup", 5000, "Steps that adapt, of the peer.", lower_bound=1)
     flags.DEFINE_integer("thinning", 20, "Steps between the peer's draws.", lower_bound=1)
-    flags.DEFINE_float("desired", 0.5, "Our variance of the energy error per dimension.")
+    flags.DEFINE_float("desired", 2.0, "Our variance of the energy error per dimension.")
     flags.DEFINE_string("peer", None, "What --method=peer wrote: its seconds are ours.")
     flags.DEFINE_string("out", None, "JSON file to write.", required=True)
 
@@ -190,7 +190,7 @@ def ours(split: int, budget: float) -> dict[str, Any]:
         return tf.while_loop(lambda i, *_: i < FLAGS.epochs, body, loop)[1]
 
     target = Target(gradient, evaluate)
-    sampler = from_energy_variance(mclmc.build(0.005, 0.005), FLAGS.desired, every=2)
+    sampler = from_energy_variance(mclmc.build(0.005, 0.002), FLAGS.desired, every=2)
 
     @tf.function(jit_compile=True, autograph=False)
     def block(states: Any, seeds: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor) -> Any:
