@@ -16,6 +16,7 @@ _MAX_POINTS = 20_000  # of the training data that are looked at
 _MAX_SAMPLES = 8
 _USEFUL = 0.1
 _COLLAPSE = 0.5  # nats per observed cell, from one round to the next
+_UNUSUAL = 10.0  # times the median change of a round: of few cells chance alone makes up the above
 
 
 def share_explained(posterior: Posterior) -> float:
@@ -55,7 +56,8 @@ def largest_fall(posterior: Posterior) -> float:
 
     A chain that moves about its posterior rises and falls by fractions of a nat per cell; one whose
     steps have become too large for the curvature is thrown out and falls by several. 0 where there
-    is no trace.
+    is no trace, or where it fell no further than ten times what a round changes in the median: over
+    few cells the log likelihood of a sound chain moves by as much.
     """
     trace = posterior.bank.trace.get("log_likelihood")
     if trace is None or trace.shape[1] < 2:
@@ -64,7 +66,10 @@ def largest_fall(posterior: Posterior) -> float:
     cells = data.Y.shape.num_elements()
     if data.mask is not None:
         cells = int(np.count_nonzero(data.mask))
-    return float(np.max(-np.diff(trace, axis=1)) / cells)
+    changes = np.diff(trace, axis=1)
+    usual = np.median(np.abs(changes), axis=1, keepdims=True)
+    falls = np.where(-changes > _UNUSUAL * usual, -changes, 0.0)
+    return float(np.max(falls) / cells)
 
 
 def warn_of_useless_fit(posterior: Posterior) -> None:
