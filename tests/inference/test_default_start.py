@@ -181,8 +181,8 @@ def test_the_share_explained_is_one_less_the_error_over_the_variance() -> None:
 
 
 def test_a_chain_that_broke_is_reported() -> None:
-    """From a trace: what fell, per observed cell, and nothing of one that rises, or that moves by as
-    much in every round.
+    """From a trace: what fell, per observed cell, and nothing of one that rises, or that moves by
+    as much in every round.
     """
     Y = np.random.default_rng(2).normal(3.0, 2.0, (8, L))
     Y[0, 0] = np.nan
