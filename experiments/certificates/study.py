@@ -258,7 +258,7 @@ def _against_nuts(plan: Plan, options: Options, posterior: Any) -> tuple[dict[st
 
 def _draw_ranks(ranks: np.ndarray, names: Sequence[str], num_draws: int) -> Any:
     """Distribution functions of the ranks, less the uniform one, with its 95 % band."""
-    figure, axes = plt.subplots(figsize=(5.0, 3.2), layout="constrained")
+    figure, axes = plt.subplots(figsize=(5.5, 4.0), layout="constrained")
     at = np.arange(num_draws + 1)
     uniform = (at + 1) / (num_draws + 1)
     band = 1.36 / np.sqrt(len(ranks))  # Kolmogorov-Smirnov, 5 per cent
@@ -266,5 +266,5 @@ def _draw_ranks(ranks: np.ndarray, names: Sequence[str], num_draws: int) -> Any:
     for name, found in zip(names, ranks.T, strict=True):
         axes.step(at, np.mean(found[:, None] <= at, 0) - uniform, where="mid", label=name)
     axes.set(xlabel="rank of the truth among the draws", ylabel="share below, less the uniform")
-    axes.legend(fontsize="x-small", ncols=2)
+    figure.legend(loc="outside lower center", fontsize="x-small", ncols=2)
     return figure
