@@ -235,7 +235,7 @@ def main(argv: list[str]) -> None:
     """Run every split, print, and write."""
     del argv
     budgets = [60.0] * FLAGS.splits
-    record: dict[str, Any] = {"command": "python -m benchmarks.regression_peer"}
+    record: dict[str, Any] = {}
     if FLAGS.peer is not None:
         record["peer"] = json.loads(pathlib.Path(FLAGS.peer).read_text(encoding="utf-8"))
         budgets = [row["seconds"] for row in record["peer"]["rows"]]
