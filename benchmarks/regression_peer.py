@@ -27,7 +27,7 @@ from absl import app, flags
 
 FLAGS = flags.FLAGS
 CHAINS, HIDDEN = 8, (16, 16)
-DRAWS = 500  # of each chain, kept for scores
+DRAWS = 500  # of each of the peer's chains; ours are as many as the seconds allow
 MIN_SCALE = 1e-6
 
 
@@ -243,7 +243,8 @@ def main(argv: list[str]) -> None:
     for split in range(FLAGS.splits):
         rows.append(peer(split) if FLAGS.method == "peer" else ours(split, budgets[split]))
         print(f"{FLAGS.method}, split {split}: {rows[-1]}", flush=True)
-    names = ("activation", "epochs", "warmup", "thinning", "desired")
+    own = {"ours": "desired", "peer": "warmup"}[FLAGS.method]
+    names = ("activation", "epochs", "thinning", own)
     record |= {"method": FLAGS.method, "settings": {n: FLAGS[n].value for n in names}, "rows": rows}
     if FLAGS.method == "ours":
         from experiments.common import provenance

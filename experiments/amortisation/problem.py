@@ -7,7 +7,6 @@ only, the sign of the codes, so a reference sampler can be trusted with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import gpflow
@@ -16,8 +15,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_bae import decoders, encoders, functional, likelihoods, models
-from gpflow_bae.base import Batch
+from gpflow_bae import decoders, encoders, likelihoods, models
 
 __all__ = ["Draws", "Problem", "Quantities", "build_model", "generate", "quantities"]
 
@@ -119,25 +117,6 @@ def build_model(problem: Problem, encoder_loss: str = "energy", seed: int = 0) -
     gpflow.set_trainable(model.latent_prior.code_noise_variance, False)
     gpflow.set_trainable(model.latent_prior.kernels[0].variance, False)
     return model
-
-
-def flat_log_joint(model: models.SGPBAE, problem: Problem) -> tuple[Any, Sequence[tf.Tensor]]:
-    """log p(parameters, latents, Y) of vectors [C, D], and pieces with the shapes of one state."""
-    like = [
-        *model.sampled.values(),
-        tf.zeros([*problem.Y.shape[:-1], model.latent_dim], tf.float64),
-    ]
-    batch = Batch(tf.constant(problem.X), tf.constant(problem.Y), None)
-
-    def one(vector: tf.Tensor) -> tf.Tensor:
-        *parameters, latents = functional.unflatten(vector, like)
-        state = models.State(tuple(parameters), latents)
-        return model.log_prior(state) + model.log_likelihood(state, batch)
-
-    def log_joint(vectors: tf.Tensor) -> tf.Tensor:
-        return tf.vectorized_map(one, vectors, fallback_to_while_loop=False)
-
-    return log_joint, like
 
 
 def quantities(model: models.SGPBAE, problem: Problem, draws: Draws) -> Quantities:

@@ -12,10 +12,8 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
-from experiments.amortisation.problem import Problem, flat_log_joint
-from experiments.amortisation.reference import sample_vectors
 from experiments.certificates.problem import Truth, build_model, draw_from_prior, inputs
-from experiments.common import plans
+from experiments.common import nuts, plans
 from experiments.common.driver import Options, Outcome
 from gpflow_bae import diagnostics, inference
 from gpflow_bae.data import prepare_data
@@ -39,9 +37,8 @@ class Plan(plans.Plan):
     num_warmup: int = 1000  # of NUTS
 
 
-def make_plan(model: str, preset: str) -> Plan:
+def make_plan(model: str) -> Plan:
     """Full batches, a step size from the curvature, and nothing else: plain SGHMC."""
-    replicates, draws = {"quick": (100, 1000), "paper": (500, 4000)}[preset]
     schedule = inference.AmortizedSettings(
         num_sampler_steps=100,
         num_encoder_steps=0,
@@ -50,7 +47,7 @@ def make_plan(model: str, preset: str) -> Plan:
         thinning=100,
     )
     sampler = from_curvature(sghmc.build(0.01, 0.02, integrator="baoab"))
-    return Plan(model, schedule, sampler, replicates, draws)
+    return Plan(model, schedule, sampler, num_replicates=100, num_draws=1000)
 
 
 def run(plan: Plan, options: Options) -> Outcome:
@@ -79,6 +76,11 @@ def run(plan: Plan, options: Options) -> Outcome:
         figures={"ranks": _draw_ranks(ranks, names, plan.schedule.num_samples)},
         arrays={"ranks": ranks, "p_values": np.array(p_values)},
     )
+
+
+def _number(plan: Plan, options: Options, replicate: int) -> int:
+    """Of a draw of the prior, and the next is where the chain starts; seeds share none."""
+    return 2 * (options.seed * plan.num_replicates + replicate)
 
 
 def _scores(model: Any, values: Sequence[Any], codes: Any, Y: Any) -> dict[str, Any]:
@@ -111,7 +113,8 @@ def _calibration(plan: Plan, options: Options) -> tuple[np.ndarray, float, list[
     these data from another draw of the prior: from anywhere.
     """
     model = build_model(plan.model, options.seed)
-    truths = [draw_from_prior(model, 2 * i) for i in range(plan.num_replicates)]
+    numbers = [_number(plan, options, i) for i in range(plan.num_replicates)]
+    truths = [draw_from_prior(model, number) for number in numbers]
     data = prepare_data(model, (inputs(), truths[0].Y))
     # A variable, so that one compiled round serves all data sets.
     data = data._replace(Y=tf.Variable(data.Y))
@@ -139,7 +142,7 @@ def _calibration(plan: Plan, options: Options) -> tuple[np.ndarray, float, list[
     ranks, covered = [], []
     for i, truth in enumerate(truths):
         data.Y.assign(truth.Y)
-        draws = _draws(algorithm, model, draw_from_prior(model, 2 * i + 1))
+        draws = _draws(algorithm, model, draw_from_prior(model, numbers[i] + 1))
         values, F = scored(*draws, truth.Y)
         of_truth = [tuple(p[None] for p in truth.parameters), truth.codes[None]]
         true_values, true_F = scored(*of_truth, truth.Y)
@@ -191,9 +194,9 @@ def _outputs(model: Any, parameters: Sequence[Any], codes: Any) -> np.ndarray:
 
 
 def _chains(plan: Plan, options: Options) -> tuple[Any, dict[str, float]]:
-    """Four long chains on one data set, each from codes of its own."""
+    """Four long chains on one data set, from the same parameters and codes of their own."""
     model = build_model(plan.model, options.seed)
-    truth = draw_from_prior(model, 2 * options.seed)
+    truth = draw_from_prior(model, _number(plan, options, 0))
     schedule = dataclasses.replace(plan.schedule, num_samples=plan.num_draws)
     posterior = inference.sample_amortized(
         model,
@@ -224,19 +227,14 @@ def _chains(plan: Plan, options: Options) -> tuple[Any, dict[str, float]]:
 def _against_nuts(plan: Plan, options: Options, posterior: Any) -> tuple[dict[str, float], float]:
     """Outputs' means and spreads beside those of NUTS on the same density, and its seconds."""
     model = build_model(plan.model, options.seed)
-    truth = draw_from_prior(model, 2 * options.seed)
-    problem = Problem(inputs(), truth.Y, inputs(), np.empty(0))
-    log_joint, like = flat_log_joint(model, problem)
+    truth = draw_from_prior(model, _number(plan, options, 0))
+    log_joint, like = nuts.flat_log_joint(model, inputs(), truth.Y)
     started = time.perf_counter()
-    vectors, _, _ = sample_vectors(
+    vectors, _, _ = nuts.sample_vectors(
         log_joint, like, 4, plan.num_warmup, plan.num_draws, options.seed
     )
     seconds = time.perf_counter() - started
-    flat = np.reshape(np.swapaxes(vectors, 0, 1), [-1, vectors.shape[-1]])
-    pieces = np.split(flat, np.cumsum([int(np.prod(v.shape)) for v in like])[:-1], axis=1)
-    *parameters, codes = (
-        np.reshape(piece, [-1, *v.shape]) for piece, v in zip(pieces, like, strict=True)
-    )
+    *parameters, codes = nuts.unpacked(vectors, like)
     if model.whitened_codes:
         codes = np.stack(
             [

@@ -111,9 +111,7 @@ def _best_mode(dataset: str, preset: str) -> ChainPlan:
         thinning=thinning,
         coordinates="fisher",
     )
-    # A quarter of critical damping: what one layer says of another is not in the coordinates, and
-    # leaves directions of small curvature.
-    sampler = from_curvature(sghmc.build(0.01, 0.005, integrator="baoab"))
+    sampler = from_curvature(sghmc.build(0.01, 0.02, integrator="baoab"))
     return ChainPlan(
         dataset,
         "sghmc",

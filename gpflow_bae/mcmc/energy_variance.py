@@ -64,16 +64,25 @@ def from_energy_variance(
         raise ValueError(f"desired variance of the energy error must be positive, got {desired}.")
     if every < 1:
         raise ValueError(f"every, in steps, must be at least 1, got {every}.")
-    if sampler.name != "mclmc" or callable(sampler.settings.get("step_size")):
+    if sampler.name != "mclmc":
         raise ValueError(
             f"from_energy_variance is for mclmc, whose energy is known; {sampler.name} takes "
             "gpflow_bae.mcmc.step_size.from_curvature."
         )
 
+    if not isinstance(sampler.settings.get("step_size"), float):
+        raise ValueError(
+            "from_energy_variance needs a number as the step_size of mclmc, where its search "
+            f"begins, got {sampler.settings.get('step_size')!r}."
+        )
+    if sampler.settings.get("temperature", 1.0) != 1.0:
+        raise ValueError(
+            "from_energy_variance knows the energy at temperature 1 alone, got a sampler with "
+            f"temperature {sampler.settings['temperature']!r}: give it a step_size of its own."
+        )
+
     def init(position: Position, target: Target) -> State:
         state = sampler.init(position, target)
-        if "step_size" not in state.shared:
-            raise ValueError("from_energy_variance needs a number as the step_size of mclmc.")
         zero = tf.constant(0.0, tf.float64)
         return state._replace(shared={**state.shared, "error": zero, "estimates": zero})
 

@@ -47,7 +47,7 @@ def test_observations_are_outputs_and_noise(name: str) -> None:
 
 def test_calibration_sees_a_temperature_that_is_not_1() -> None:
     """At temperature 4 posteriors are twice as wide, and the truth is never in their tails."""
-    plan = dataclasses.replace(study.make_plan("bae", "quick"), num_replicates=24)
+    plan = dataclasses.replace(study.make_plan("bae"), num_replicates=24)
     hot = from_curvature(sghmc.build(0.01, 0.02, temperature=4.0, integrator="baoab"))
     for sampler, least, most in ((plan.sampler, 0.01, 1.0), (hot, 0.0, 1e-3)):
         ranks, coverage, names = study._calibration(

@@ -131,6 +131,10 @@ def test_a_step_that_is_not_finite_is_taken_back_with_a_smaller_one() -> None:
 def test_who_may_ask() -> None:
     with pytest.raises(ValueError, match="for mclmc, whose energy is known; sghmc takes"):
         from_energy_variance(sghmc.build(0.1, 0.1))
+    with pytest.raises(ValueError, match="temperature 1 alone, got a sampler with temperature 0.5"):
+        from_energy_variance(mclmc.build(temperature=0.5))
+    with pytest.raises(ValueError, match="needs a number as the step_size of mclmc"):
+        from_energy_variance(mclmc.build(step_size=lambda number: 0.1))
     with pytest.raises(ValueError, match="must be positive"):
         from_energy_variance(mclmc.build(), -1.0)
     with pytest.raises(ValueError, match="every, in steps"):

@@ -146,7 +146,7 @@ class ModeStart:
             0,
             draw=None,
             seed=seed * self.num_restarts,  # no two chains have a climb in common
-            jit_compile=jit_compile or None,
+            jit_compile=jit_compile or None,  # if not asked for, small networks all the same
             progress=progress,
         )
         return None, -found.log_posterior

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from experiments.amortisation import problem as problems
 from experiments.amortisation import reference as references
+from experiments.common import nuts
 
 STORED = pathlib.Path(__file__).parent / "nuts_reference.npz"
 GROUPS = ("train", "new")
@@ -23,7 +24,7 @@ GROUPS = ("train", "new")
 def density_at_fixed_points() -> np.ndarray:
     """By which the file knows the problem that it is the answer to."""
     problem = problems.generate(0)
-    log_joint, like = problems.flat_log_joint(problems.build_model(problem), problem)
+    log_joint, like = nuts.flat_log_joint(problems.build_model(problem), problem.X, problem.Y)
     size = sum(int(np.prod(v.shape)) for v in like)
     points = np.random.default_rng(0).standard_normal((3, size))
     return np.asarray(log_joint(tf.constant(points)))

@@ -1,0 +1,93 @@
+"""TFP's No-U-Turn sampler on a model's own joint density of parameters and codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from gpflow_bae import functional, models
+from gpflow_bae.base import Batch
+
+__all__ = ["flat_log_joint", "sample_vectors", "unpacked"]
+
+tfm = tfp.mcmc
+
+
+def flat_log_joint(
+    model: models.BayesianAutoencoder, X: np.ndarray, Y: np.ndarray
+) -> tuple[Any, list[tf.Tensor]]:
+    """log p(parameters, latents, Y) of vectors [C, D], and pieces with the shapes of one state.
+
+    :param X: inputs [T, N, D].
+    :param Y: observations [T, N, P], none of them missing.
+    """
+    like = [*model.sampled.values(), tf.zeros([*Y.shape[:-1], model.latent_dim], tf.float64)]
+    batch = Batch(tf.constant(X), tf.constant(Y), None)
+
+    def one(vector: tf.Tensor) -> tf.Tensor:
+        *parameters, latents = functional.unflatten(vector, like)
+        state = models.State(tuple(parameters), latents)
+        return model.log_prior(state) + model.log_likelihood(state, batch)
+
+    def log_joint(vectors: tf.Tensor) -> tf.Tensor:
+        return tf.vectorized_map(one, vectors, fallback_to_while_loop=False)
+
+    return log_joint, like
+
+
+def unpacked(vectors: np.ndarray, like: Sequence[tf.Tensor]) -> list[np.ndarray]:
+    """The pieces [C S, ...] of what :func:`sample_vectors` drew, chain after chain."""
+    flat = np.reshape(np.swapaxes(vectors, 0, 1), [-1, vectors.shape[-1]])
+    pieces = np.split(flat, np.cumsum([int(np.prod(v.shape)) for v in like])[:-1], axis=1)
+    return [np.reshape(piece, [-1, *v.shape]) for piece, v in zip(pieces, like, strict=True)]
+
+
+def sample_vectors(
+    log_joint: Any,
+    like: list[tf.Tensor],
+    num_chains: int,
+    num_warmup: int,
+    num_draws: int,
+    seed: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Vectors [draws, C, D] of a log density of vectors, divergences and acceptances.
+
+    :param like: tensors that have the sizes of a vector's pieces, and the values chains start near.
+    """
+    start_seed, chain_seed = np.array([seed, 0], np.int32), np.array([seed, 1], np.int32)
+    noise = tf.random.stateless_normal(
+        [num_chains, int(sum(np.prod(v.shape) for v in like))],
+        start_seed,
+        dtype=tf.float64,
+        alg="philox",
+    )
+    start = functional.flatten(like) + 0.3 * noise
+    kernel = tfm.DualAveragingStepSizeAdaptation(
+        tfm.NoUTurnSampler(log_joint, step_size=np.float64(0.1), max_tree_depth=7),
+        num_adaptation_steps=int(0.8 * num_warmup),
+        target_accept_prob=np.float64(0.85),
+    )
+
+    def trace(_: tf.Tensor, results: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        inner = results.inner_results
+        return inner.has_divergence, tf.exp(tf.minimum(inner.log_accept_ratio, 0.0))
+
+    # XLA: leapfrog steps of thirty scalars are all overhead otherwise.
+    run = tf.function(
+        lambda: tfm.sample_chain(
+            num_draws,
+            start,
+            kernel=kernel,
+            num_burnin_steps=num_warmup,
+            trace_fn=trace,
+            seed=chain_seed,
+        ),
+        autograph=False,
+        jit_compile=True,
+    )
+    vectors, (divergent, acceptance) = run()
+    return vectors.numpy(), divergent.numpy(), acceptance.numpy()
