@@ -30,7 +30,7 @@ $(STAMP): setup.py pyproject.toml gpflow_bae/versions.py
 	@touch $@
 
 demo: $(STAMP) ## Recover moving-ball trajectories from pixels (SGP-BAE and VAE, quick preset).
-	$(PY) -m experiments.moving_ball --model=sgp_bae --preset=quick --seed=0 --num_inducing=15 --sampler=sghmc --weight_prior=fan_in --weight_prior_scale=2,3,20 --out_dir=$(DEMO_DIR)/sgp_bae
+	$(PY) -m experiments.moving_ball --model=sgp_bae --preset=quick --seed=0 --num_inducing=15 --out_dir=$(DEMO_DIR)/sgp_bae
 	$(PY) -m experiments.moving_ball --model=vae --preset=quick --seed=0 --out_dir=$(DEMO_DIR)/vae
 	@echo "Results: $(DEMO_DIR)/sgp_bae/results.json and $(DEMO_DIR)/vae/results.json"
 	@echo "Figures:"

@@ -58,24 +58,26 @@ def define_flags() -> None:
     flags.DEFINE_alias("num_steps", "num_variational_steps")
     flags.DEFINE_enum(
         "weight_prior",
-        "normal",
+        None,
         ["normal", "fan_in", "hierarchical"],
         "Of the decoder: N(0, scale^2), N(0, scale^2 / fan-in), or a variance for each layer that "
-        "is sampled.",
+        "is sampled. Default: fan_in with scales of 2,3,20 for chains of sghmc, else normal.",
     )
     flags.DEFINE_boolean("fan_in_prior", False, "The same as --weight_prior=fan_in.")
     flags.DEFINE_enum(
         "sampler",
-        "adaptive_sghmc",
-        ["adaptive_sghmc", "sghmc"],
-        "adaptive_sghmc, as published, or sghmc: BAOAB steps in coordinates of the priors, as "
-        "large as the curvature allows, with moves along symmetries and for layers and kernels.",
+        None,
+        ["sghmc", "adaptive_sghmc"],
+        "sghmc: BAOAB steps in coordinates of the priors, as large as the curvature allows, with "
+        "moves along symmetries and for layers and kernels. adaptive_sghmc, as published. "
+        "Default: sghmc where the posterior of everything is sampled.",
     )
     flags.DEFINE_integer("num_chains", 1, "Chains, each from a start of its own.", 1)
     flags.DEFINE_list(
         "weight_prior_scale",
-        ["1.0"],
-        "Scale of the decoder's weight prior, or one for each of its three layers: 2,3,20.",
+        None,
+        "Scale of the decoder's weight prior, or one for each of its three layers: 2,3,20. "
+        "Default: the prior's, or 1 where --weight_prior is given.",
     )
     flags.DEFINE_integer(
         "max_samples",
@@ -86,7 +88,9 @@ def define_flags() -> None:
     common_flags.define_overrides(_SCHEDULE | _SAMPLER)
 
 
-def _scales() -> float | tuple[float, ...]:
+def _scales() -> float | tuple[float, ...] | None:
+    if FLAGS.weight_prior_scale is None:
+        return None
     try:
         scales = tuple(float(text) for text in FLAGS.weight_prior_scale)
     except ValueError:
@@ -96,7 +100,7 @@ def _scales() -> float | tuple[float, ...]:
             "--weight_prior_scale is a positive number, or three of them (one for each layer, with "
             f"commas), got {','.join(FLAGS.weight_prior_scale)!r}."
         )
-    if FLAGS.weight_prior == "hierarchical" and scales != (1.0,):
+    if FLAGS.weight_prior == "hierarchical":
         raise app.UsageError(
             "--weight_prior=hierarchical samples the scales: no --weight_prior_scale."
         )
@@ -133,10 +137,13 @@ def runs() -> Iterator[driver.Run]:
                 "parameters",
             ),
         )
+        is_other = plan.is_sampled and FLAGS.sampler not in (None, plans.default_sampler(model))
         yield driver.Run(
             model=model,
             plan=plan,
             execute=lambda options, plan=plan: study.run(plan, options, FLAGS.max_samples),
+            # Rows of one variant are averaged, and samplers are not one; --variant says more.
+            words=["" if FLAGS.variant or not is_other else FLAGS.sampler],
             folder=model if FLAGS.model == "all" else "",
         )
 

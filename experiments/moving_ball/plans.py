@@ -10,7 +10,7 @@ from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
-__all__ = ["VARIATIONAL", "Plan", "make_plan"]
+__all__ = ["VARIATIONAL", "Plan", "default_sampler", "default_weight_prior", "make_plan"]
 
 VARIATIONAL = ("vae", "gp_vae", "svgp_vae")
 
@@ -76,6 +76,30 @@ class Plan(plans.Plan):
         return dataclasses.asdict(objective)
 
 
+def default_sampler(
+    model: str, schedule: dict[str, Any] | None = None, sampler: dict[str, Any] | None = None
+) -> str:
+    """Of the chain of a model: "sghmc" where it samples the posterior of everything.
+
+    Not so a chain on a variational model's bound, one with point estimates, or one at another
+    temperature, for which there are no moves: they have the published sampler.
+    """
+    all_sampled = not (schedule or {}).get("point_estimates")
+    is_posterior = all_sampled and (sampler or {}).get("temperature", 1.0) == 1.0
+    return "sghmc" if model not in VARIATIONAL and is_posterior else "adaptive_sghmc"
+
+
+def default_weight_prior(model: str, sampler_name: str) -> tuple[str, float | tuple[float, ...]]:
+    """The weight prior, by name, and its scale or scales.
+
+    Chains of "sghmc" have the one under which they settle and fit; "adaptive_sghmc" and point
+    estimates the published N(0, 1), under which point estimates recover the paths better.
+    """
+    if model in VARIATIONAL or sampler_name != "sghmc":
+        return "normal", 1.0
+    return "fan_in", (2.0, 3.0, 20.0)
+
+
 def _converging(model: str, preset: str, weight_prior: str) -> dict[str, Any]:
     """Rounds of a chain that is meant to reach its stationary distribution, and stay there."""
     moves = ["layer_variances", "layer_scales"] if weight_prior == "hierarchical" else []
@@ -91,7 +115,9 @@ def make_plan(
     preset: str,
     *,
     num_variational_steps: int | None = None,
-    sampler_name: str = "adaptive_sghmc",
+    sampler_name: str | None = None,
+    weight_prior: str | None = None,
+    weight_prior_scale: float | tuple[float, ...] | None = None,
     schedule: dict[str, Any] | None = None,
     sampler: dict[str, Any] | None = None,
     **changes: Any,
@@ -101,10 +127,16 @@ def make_plan(
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
     :param sampler_name: "adaptive_sghmc", as published, or "sghmc": BAOAB steps in coordinates of
         the priors, as large as the curvature allows, and moves for everything that such steps do
-        not suit.
+        not suit; default: :func:`default_sampler`.
+    :param weight_prior: default: :func:`default_weight_prior`, with its scales.
+    :param weight_prior_scale: 1 where only the prior is given.
     :param sampler: arguments of its ``build``; with a ``step_size`` that is the step size.
     :param changes: fields of :class:`Plan`.
     """
+    name = sampler_name or default_sampler(model, schedule, sampler)
+    prior, scale = default_weight_prior(model, name)
+    if weight_prior is not None or weight_prior_scale is not None:
+        prior, scale = weight_prior or "normal", weight_prior_scale or 1.0
     chain: dict[str, Any] = {"encoder_batch_size": 256}
     if preset == "quick":
         # Where a chain goes on the bound stops early; the peers get the chain's time as well.
@@ -116,12 +148,13 @@ def make_plan(
         num_steps=num_variational_steps or steps, batch_size=12, prior_learning_rate=1e-2
     )
     settings = {"noise": "binomial"} | (sampler or {})
-    if sampler_name == "sghmc":
-        chain |= _converging(model, preset, changes.get("weight_prior", "normal"))
+    if name == "sghmc":
+        chain |= _converging(model, preset, prior)
         built = sghmc.build(**(_SGHMC | settings))
         if "step_size" not in settings:
             built = from_curvature(built)
     else:
         built = adaptive_sghmc.build(**settings)
     rounds = inference.AmortizedSettings(**(chain | (schedule or {})))
-    return Plan(model, variational, rounds, built, **changes)
+    priors = {"weight_prior": prior, "weight_prior_scale": scale}
+    return Plan(model, variational, rounds, built, **priors, **changes)

@@ -12,6 +12,7 @@ from experiments import tabular_bae
 from experiments.common import driver, pages, results
 from experiments.moving_ball import __main__ as moving_ball
 from experiments.moving_ball import figures as ball_figures
+from experiments.moving_ball import plans as ball_plans
 from experiments.moving_ball import study as ball_study
 from experiments.rotated_mnist import figures as digit_figures
 from experiments.rotated_mnist import scores as digit_scores
@@ -58,13 +59,31 @@ def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
     }
 
 
+def test_the_published_chain_of_the_moving_ball() -> None:
+    """Settings that nothing asks for go with the sampler; what is asked for holds."""
+    published = ball_plans.make_plan("sgp_bae", "quick", sampler_name="adaptive_sghmc")
+    assert (published.weight_prior, published.weight_prior_scale) == ("normal", 1.0)
+    assert published.sampler.name == "adaptive_sghmc" and not published.schedule.moves
+    ours = ball_plans.make_plan("sgp_bae", "quick")
+    assert (ours.weight_prior, ours.weight_prior_scale) == ("fan_in", (2.0, 3.0, 20.0))
+    assert "code_scale" in ours.schedule.moves
+    for other in (
+        {"schedule": {"point_estimates": (".decoder",)}},
+        {"sampler": {"temperature": 0}},
+    ):
+        assert ball_plans.make_plan("sgp_bae", "quick", **other).sampler.name == "adaptive_sghmc"
+    unit = ball_plans.make_plan("sgp_bae", "quick", weight_prior="fan_in")
+    assert unit.weight_prior_scale == 1.0
+    assert ball_plans.make_plan("gp_vae", "quick").weight_prior == "normal"
+
+
 def test_moving_ball_of_several_chains_with_moves(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ball_study, "WIDTH", 4)
     kept = outcomes(monkeypatch)
     chain = ("--burnin=50", "--num_samples=4", "--thinning=50", "--nowarm_start")
-    own = ("--sampler=sghmc", "--weight_prior=hierarchical", "--num_chains=2", "--num_inducing=4")
+    own = ("--weight_prior=hierarchical", "--num_chains=2", "--num_inducing=4")
     found = call(moving_ball.STUDY, tmp_path, *own, *chain)
     assert found["settings"]["weight_prior"] == "hierarchical"
     assert found["settings"]["sampler"]["integrator"] == "baoab"
@@ -104,7 +123,8 @@ def test_tabular_from_the_best_of_many_modes(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Restarts that a resumed run has from its folder, and the chains that begin at the best."""
-    monkeypatch.setitem(tabular_plans._LENGTHS, "quick", (2, 5, 50, 8, 50))
+    lengths = tabular_plans._Lengths(2, 5, 1, 50, 8, 50)
+    monkeypatch.setitem(tabular_plans._LENGTHS, ("swiss_roll", "quick"), lengths)
     kept = outcomes(monkeypatch)
     found = call(tabular_bae.STUDY, tmp_path, "--method=sghmc", "--max_steps=300")
     assert found["variant"] == "tuned first 5 of 8 samples" and found["temperature"] == 1.0
