@@ -4,6 +4,7 @@ from .base import GaussianLatentPrior, LatentProcess
 from .deep_gp import DeepSparseGP
 from .gp import GP
 from .inducing import InducingLatentPrior, InducingPosterior
+from .markov_gp import MarkovGP
 from .sparse_gp import SparseGP
 from .standard import StandardNormal
 from .titsias_gp import TitsiasGP
@@ -15,6 +16,7 @@ __all__ = [
     "InducingLatentPrior",
     "InducingPosterior",
     "LatentProcess",
+    "MarkovGP",
     "SparseGP",
     "StandardNormal",
     "TitsiasGP",

@@ -1,0 +1,213 @@
+"""The exact GP prior over codes along time, at a cost of N instead of N^3 per task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import gpflow
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+from gpflow.mean_functions import MeanFunction
+
+from ..base import LatentPosterior
+from . import kalman
+from .base import KernelLike, channels_first, gaussian_log_density
+from .gp import GP
+from .state_space import StateSpace, check_state_space, harmonics_of, state_space
+
+__all__ = ["MarkovGP"]
+
+
+class _Chain(NamedTuple):
+    """Times in order, and the process of some channels between them."""
+
+    process: StateSpace
+    A: tf.Tensor  # [xbatch..., 1, N, d, d]
+    Q: tf.Tensor
+
+
+class MarkovGP(GP):
+    """The prior of :class:`GP`, for kernels over time that have a state-space form.
+
+    Hartikainen and Särkkä (2010). Density, conditionals and predictions are those of ``GP`` with
+    the same kernel, by a Kalman filter and smoother: cost N d^3 for N points and d states (1 to 3
+    for a Matérn kernel), irregular and repeated times in any order included. Filter and smoother
+    are parallel scans (Särkkä and García-Fernández 2021), and so are their gradients.
+
+    Covariances between points (``code_covariance``, ``predict_full_cov``) are the dense ones of
+    ``GP``, at its cost.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelLike,
+        latent_dim: int,
+        code_noise_variance: float | None = 1e-3,
+        mean_function: MeanFunction | None = None,
+        parallel: bool = True,
+    ):
+        """
+        :param kernel: of one input; Matern12, Matern32, Matern52, Exponential, Cosine, Constant,
+            Periodic over SquaredExponential, sums and products; one, or one for each channel.
+        :param parallel: False for filters and smoothers that go step by step, which is slower.
+        :raises ValueError: for a kernel without a state-space form, or no code noise; names it.
+        """
+        super().__init__(kernel, latent_dim, code_noise_variance, mean_function)
+        for found in self.kernels:
+            check_state_space(found)
+        self._harmonics = max(harmonics_of(found) for found in self.kernels)
+        self.parallel = bool(parallel)
+
+    def _channels(self) -> Iterator[tuple[StateSpace, slice]]:
+        """Processes, and which channels have them."""
+        for i, kernel in enumerate(self.kernels):
+            process = state_space(kernel, self._harmonics)
+            yield process, slice(None) if self.shares_kernel else slice(i, i + 1)
+
+    def _chain(self, process: StateSpace, times: tf.Tensor) -> _Chain:
+        """:param times: in order, [xbatch..., N]."""
+        gaps = times[..., 1:] - times[..., :-1]
+        first = tf.zeros_like(times[..., :1])
+        A = process.transition(tf.concat([first, gaps], axis=-1))
+        Q = process.noise(A)
+        start = tf.broadcast_to(process.covariance, tf.shape(Q[..., :1, :, :]))
+        Q = tf.concat([start, Q[..., 1:, :, :]], axis=-3)
+        return _Chain(process, A[..., None, :, :, :], Q[..., None, :, :, :])
+
+    def _filtered(self, chain: _Chain, y: tf.Tensor, precision: tf.Tensor) -> kalman.Filtered:
+        H = chain.process.projection
+        return kalman.filtered(chain.A, chain.Q, H, y, precision, parallel=self.parallel)
+
+    def _function(
+        self, chain: _Chain, y: tf.Tensor, precision: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, kalman.Filtered]:
+        """Posterior moments of the latent function [batch..., channels, N], and the filter's.
+
+        :param y: [batch..., channels, N], and so is ``precision``.
+        """
+        found = self._filtered(chain, y[..., None], precision)
+        mean, covariance = kalman.smoothed(found, chain.A, chain.Q, parallel=self.parallel)
+        H = chain.process.projection
+        return (
+            tf.einsum("d,...dc->...", H, mean),
+            tf.einsum("d,...de,e->...", H, covariance, H),
+            found,
+        )
+
+    @check_shapes(
+        "X: [xbatch..., N, 1]",
+        "mean: [batch..., N, L]",
+        "variance: [batch..., N, L]",
+    )
+    def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
+        order, times = _in_order(X)
+        target = _take(channels_first(self.centred(mean, X)), order)  # [batch..., L, N]
+        pseudo = _take(channels_first(variance), order)
+        noise = self._noise()
+        total = noise + pseudo
+        means, variances, evidence = [], [], tf.zeros([], target.dtype)
+        for process, which in self._channels():
+            y, R = target[..., which, :], total[..., which, :]
+            f_mean, f_variance, found = self._function(self._chain(process, times), y, 1.0 / R)
+            densities = gaussian_log_density(
+                y - found.predicted_mean[..., 0], found.predicted_variance + R
+            )
+            evidence += tf.reduce_sum(densities, axis=[-2, -1])
+            # A code is the function and noise, of which the pseudo-observation says a share.
+            rest = pseudo[..., which, :] / R
+            means.append(rest * f_mean + (1.0 - rest) * y)
+            variances.append(noise * rest + tf.square(rest) * f_variance)
+        back = tf.argsort(order, axis=-1)
+        posterior_mean = channels_first(_take(tf.concat(means, -2), back))
+        return LatentPosterior(
+            self.shifted(posterior_mean, X),
+            channels_first(_take(tf.concat(variances, -2), back)),
+            evidence,
+        )
+
+    @check_shapes("X: [xbatch..., N, 1]", "latents: [batch..., N, L]", "return: [batch...]")
+    def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
+        """Log density of the codes; one filter where channels share a kernel."""
+        latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
+        order, times = _in_order(X)
+        target = _take(channels_first(latents), order)
+        noise = self._noise()
+        evidence = tf.zeros([], target.dtype)
+        for process, which in self._channels():
+            y = channels_first(target[..., which, :])[..., None, :, :]  # [batch..., 1, N, columns]
+            precision = tf.fill(tf.shape(times[..., None, :]), 1.0 / noise)
+            found = self._filtered(self._chain(process, times), y, precision)
+            densities = gaussian_log_density(
+                y - found.predicted_mean, found.predicted_variance[..., None] + noise
+            )
+            evidence += tf.reduce_sum(densities, axis=[-3, -2, -1])
+        return evidence
+
+    def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
+        """By the variance of f given all codes: (K + s I)^-1 = I / s - Cov(f | codes) / s^2."""
+        order, times = _in_order(X)
+        noise = self._noise()
+        found = []
+        for process, _ in self._channels():
+            y = tf.zeros_like(times)[..., None, :]
+            chain = self._chain(process, times)
+            _, variance, _ = self._function(chain, y, tf.zeros_like(y) + 1.0 / noise)
+            found.append((1.0 - variance / noise) / noise)
+        return channels_first(_take(tf.concat(found, -2), tf.argsort(order, axis=-1)))
+
+    @check_shapes(
+        "Xnew: [newbatch..., Nnew, 1]",
+        "X: [xbatch..., N, 1]",
+        "mean: [batch..., N, L]",
+        "variance: [batch..., N, L]",
+    )
+    def predict(
+        self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """New times are times without an observation."""
+        lead = tf.shape(mean)[:-2]
+        for inputs in (X, Xnew):
+            lead = tf.broadcast_dynamic_shape(lead, tf.shape(inputs)[:-2])
+        given, number = tf.shape(mean)[-2], tf.shape(Xnew)[-2]
+        both = tf.concat([_spread(X, lead), _spread(Xnew, lead)], axis=-2)
+        order, times = _in_order(both)
+        target = _spread(self.centred(mean, X), lead)
+        precision = 1.0 / (_spread(variance, lead) + self._noise())
+        nothing = tf.zeros(tf.concat([lead, [number, self.latent_dim]], 0), target.dtype)
+        target = _take(channels_first(tf.concat([target, nothing], -2)), order)
+        precision = _take(channels_first(tf.concat([precision, nothing], -2)), order)
+        means, variances = [], []
+        for process, which in self._channels():
+            f_mean, f_variance, _ = self._function(
+                self._chain(process, times), target[..., which, :], precision[..., which, :]
+            )
+            means.append(f_mean)
+            variances.append(f_variance)
+        back = tf.argsort(order, axis=-1)[..., given:]
+        new_mean = channels_first(_take(tf.concat(means, -2), back))
+        new_variance = channels_first(_take(tf.concat(variances, -2), back))
+        return self.shifted(new_mean, Xnew), new_variance
+
+
+def _in_order(X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+    """Which place is when, and the times in order: [xbatch..., N]."""
+    times = tf.cast(X, gpflow.default_float())[..., 0]
+    order = tf.argsort(times, axis=-1, stable=True)
+    return order, tf.gather(times, order, axis=-1, batch_dims=times.shape.rank - 1)
+
+
+def _take(values: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
+    """Entries of ``values [batch..., L, N]`` at ``order [xbatch..., K]``: [batch..., L, K]."""
+    number = tf.shape(order)[-1:]
+    lead = tf.broadcast_dynamic_shape(tf.shape(values)[:-1], tf.shape(order[..., None, :])[:-1])
+    places = tf.broadcast_to(order[..., None, :], tf.concat([lead, number], 0))
+    values = tf.broadcast_to(values, tf.concat([lead, tf.shape(values)[-1:]], 0))
+    return tf.gather(values, places, axis=-1, batch_dims=places.shape.rank - 1)
+
+
+def _spread(values: TensorType, lead: tf.Tensor) -> tf.Tensor:
+    """``values [batch..., N, K]`` for every task of ``lead``."""
+    values = tf.cast(values, gpflow.default_float())
+    return tf.broadcast_to(values, tf.concat([lead, tf.shape(values)[-2:]], 0))
