@@ -18,7 +18,7 @@ import tensorflow_probability as tfp
 
 from gpflow_bae import decoders, encoders, likelihoods, models
 
-__all__ = ["MODELS", "Truth", "build_model", "draw_from_prior", "inputs"]
+__all__ = ["MODELS", "Truth", "build_model", "draw_from_prior", "inputs", "standard_normal"]
 
 NUM_POINTS, NUM_OUTPUTS, NUM_INDUCING = 12, 3, 5
 CODE_NOISE = 0.05
@@ -38,7 +38,8 @@ def inputs() -> np.ndarray:
     return np.linspace(0.0, 5.0, NUM_POINTS)[None, :, None]
 
 
-def _normal(shape: tuple[int, ...]) -> Any:
+def standard_normal(shape: tuple[int, ...]) -> Any:
+    """The prior of weights."""
     # Of a shape, because the fused density of a scalar normal has no rule for vectorized_map.
     return tfp.distributions.Normal(np.zeros(shape), np.ones(shape))
 
@@ -65,7 +66,7 @@ def build_model(name: str, seed: int = 0) -> models.BayesianAutoencoder:
     likelihood = likelihoods.Gaussian(0.1)
     likelihood.variance.prior = tfp.distributions.LogNormal(np.log(0.1), np.array(0.5, np.float64))
     common: dict[str, Any] = {
-        "decoder": decoders.KerasDecoder(decoder, _normal),
+        "decoder": decoders.KerasDecoder(decoder, standard_normal),
         "encoder": encoders.StochasticEncoder(encoder),
         "likelihood": likelihood,
         "latent_dim": 1,
@@ -90,7 +91,7 @@ def build_model(name: str, seed: int = 0) -> models.BayesianAutoencoder:
             gpflow.set_trainable(parameter, False)
     inducing = model.latent_prior.whitened_inducing
     if inducing is not None:
-        inducing.prior = _normal(tuple(inducing.shape))
+        inducing.prior = standard_normal(tuple(inducing.shape))
     return model
 
 

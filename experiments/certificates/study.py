@@ -22,7 +22,7 @@ from gpflow_bae.inference.chains import of_chain
 from gpflow_bae.mcmc import SamplingAlgorithm, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
-__all__ = ["Plan", "make_plan", "run"]
+__all__ = ["Plan", "agreement", "beside_nuts", "make_plan", "run"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,17 +218,34 @@ def _chains(plan: Plan, options: Options) -> tuple[Any, dict[str, float]]:
         progress=options.progress,
     )
     outputs = _outputs(model, posterior.parameters, posterior.latents)
-    chains = outputs.reshape(4, plan.num_draws, -1)
-    agreement = diagnostics.function_space_diagnostics(chains)
-    half = plan.num_draws // 2
+    return posterior, plans.chain_temperatures(posterior) | agreement(outputs)
+
+
+def agreement(outputs: np.ndarray) -> dict[str, float]:
+    """Of four chains, whose draws of outputs [4 S, ...] come one chain after the other."""
+    chains = outputs.reshape(4, len(outputs) // 4, -1)
+    found = diagnostics.function_space_diagnostics(chains)
+    half = chains.shape[1] // 2
     chainwise = [
         diagnostics.function_space_diagnostics(np.stack([c[:half], c[-half:]])).rhat_q95
         for c in chains
     ]
-    return posterior, plans.chain_temperatures(posterior) | {
-        "rhat_q95": agreement.rhat_q95,
+    return {
+        "rhat_q95": found.rhat_q95,
         "rhat_chainwise_q95": max(chainwise),
-        "ess": agreement.ess_bulk_median,
+        "ess": found.ess_bulk_median,
+    }
+
+
+def beside_nuts(own: np.ndarray, reference: np.ndarray, seconds: float) -> dict[str, float]:
+    """Means and spreads of outputs [4 S, K], both from four chains, in units of NUTS's spreads."""
+    spread = reference.std(0)
+    chains = diagnostics.function_space_diagnostics(reference.reshape(4, -1, reference.shape[-1]))
+    return {
+        "nuts_bias": float(np.sqrt(np.mean(((own.mean(0) - reference.mean(0)) / spread) ** 2))),
+        "nuts_spread_ratio": float(np.mean(own.std(0) / spread)),
+        "nuts_rhat_q95": chains.rhat_q95,
+        "nuts_ess_per_second": chains.ess_bulk_median / seconds,
     }
 
 
@@ -251,15 +268,8 @@ def _against_nuts(plan: Plan, options: Options, posterior: Any) -> tuple[dict[st
             ]
         )
     reference = _outputs(model, parameters, codes)
-    chains = diagnostics.function_space_diagnostics(reference.reshape(4, plan.num_draws, -1))
     own = _outputs(posterior.model, posterior.parameters, posterior.latents)
-    spread = reference.std(0)
-    return {
-        "nuts_bias": float(np.sqrt(np.mean(((own.mean(0) - reference.mean(0)) / spread) ** 2))),
-        "nuts_spread_ratio": float(np.mean(own.std(0) / spread)),
-        "nuts_rhat_q95": chains.rhat_q95,
-        "nuts_ess_per_second": chains.ess_bulk_median / seconds,
-    }, seconds
+    return beside_nuts(own, reference, seconds), seconds
 
 
 def _draw_ranks(ranks: np.ndarray, names: Sequence[str], num_draws: int) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 from gpflow_bae import functional, models
 from gpflow_bae.base import Batch
 
-__all__ = ["flat_log_joint", "sample_vectors", "unpacked"]
+__all__ = ["flat", "flat_log_joint", "sample_vectors", "unpacked"]
 
 tfm = tfp.mcmc
 
@@ -28,15 +28,27 @@ def flat_log_joint(
     like = [*model.sampled.values(), tf.zeros([*Y.shape[:-1], model.latent_dim], tf.float64)]
     batch = Batch(tf.constant(X), tf.constant(Y), None)
 
-    def one(vector: tf.Tensor) -> tf.Tensor:
-        *parameters, latents = functional.unflatten(vector, like)
+    def one(values: Sequence[tf.Tensor]) -> tf.Tensor:
+        *parameters, latents = values
         state = models.State(tuple(parameters), latents)
         return model.log_prior(state) + model.log_likelihood(state, batch)
 
-    def log_joint(vectors: tf.Tensor) -> tf.Tensor:
-        return tf.vectorized_map(one, vectors, fallback_to_while_loop=False)
+    return flat(one, like)
 
-    return log_joint, like
+
+def flat(
+    log_density: Callable[[Sequence[tf.Tensor]], tf.Tensor], like: list[tf.Tensor]
+) -> tuple[Any, list[tf.Tensor]]:
+    """A log density of pieces, such as ``like``, as one of vectors [C, D]; and ``like``."""
+
+    def densities(vectors: tf.Tensor) -> tf.Tensor:
+        return tf.vectorized_map(
+            lambda vector: log_density(functional.unflatten(vector, like)),
+            vectors,
+            fallback_to_while_loop=False,
+        )
+
+    return densities, like
 
 
 def unpacked(vectors: np.ndarray, like: Sequence[tf.Tensor]) -> list[np.ndarray]:

@@ -7,9 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
-from experiments.certificates import problem, study
+from experiments.certificates import problem, study, tempered
 from experiments.common.driver import Options
+from gpflow_bae import functional
 from gpflow_bae.mcmc import sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
@@ -63,3 +65,16 @@ def test_p_values_are_those_of_uniform_ranks() -> None:
     """Of 50 ranks five go into each of ten bins."""
     assert study._p_value(np.arange(50), 49) == 1.0
     assert study._p_value(np.repeat([24, 25], 25), 49) < 1e-6
+
+
+def test_nuts_sees_the_density_of_a_tempered_bae() -> None:
+    """Rows given their own codes, by NumPy, and the model's prior."""
+    model, Y = tempered.build_model(0), tempered.rows(0)
+    density, like = tempered.log_joint(model, Y)
+    values = [v + 0.1 for v in like]
+    constrained = model.sampled.constrained(values)
+    w, b, v, c, variance = (np.asarray(constrained[path]) for path in model.sampled.paths)
+    F = np.tanh(Y @ w + b) @ v + c
+    expected = stats.norm.logpdf(Y, F, np.sqrt(variance)).sum() + model.sampled.log_prior(values)
+    vector = functional.flatten(values)
+    np.testing.assert_allclose(density(vector[None]), [expected], rtol=1e-10)
