@@ -56,7 +56,7 @@ ABOUT = {
         "amortisation_bias",
     ),
     "certificates": About(
-        "Certificates of the models with sampled codes",
+        "Certificates of the sampled models",
         "On problems small enough to know the answer: are truths among posterior draws as"
         " often as they should be, and do chains agree with NUTS and with each other?",
         "certificates_ranks_sgp_bae",
