@@ -48,6 +48,8 @@ def test_the_best_of_several_modes_is_kept_and_the_others_are_reported() -> None
         log_posterior(model, rows()), found.log_posterior[found.best], rtol=1e-5
     )
     assert f"{found.log_posterior.max():.1f}" in str(found) and "behind" in str(found)
+    alone = inference.Restarts(np.array([1.0]), np.array([2.0]), 0)
+    assert str(alone).endswith("log posterior 1.0, log likelihood 2.0 nats.")
 
 
 def test_restarts_from_draws_of_ones_own() -> None:

@@ -41,9 +41,9 @@ class Restarts(NamedTuple):
     def __str__(self) -> str:
         order = np.argsort(-self.log_posterior)
         behind = self.log_posterior[order[0]] - self.log_posterior[order[1:]]
-        others = f"; the others are behind by {behind[0]:.0f} to {behind[-1]:.0f}" * bool(
-            len(behind)
-        )
+        others = ""
+        if len(behind):
+            others = f"; the others are behind by {behind[0]:.0f} to {behind[-1]:.0f}"
         return (
             f"Best of {len(order)} restarts: log posterior {self.log_posterior[order[0]]:.1f}, log "
             f"likelihood {self.log_likelihood[order[0]]:.1f} nats{others}."
