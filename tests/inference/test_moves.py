@@ -205,8 +205,8 @@ def test_a_chain_with_moves_and_coordinates_samples_what_a_chain_without_does() 
         settings = inference.AmortizedSettings(
             num_sampler_steps=20,
             num_encoder_steps=1,
-            burnin=2000,
-            num_samples=800,
+            burnin=1000,
+            num_samples=400,
             thinning=20,
             **changes,
         )
@@ -220,8 +220,8 @@ def test_a_chain_with_moves_and_coordinates_samples_what_a_chain_without_does() 
         )
         bank = posterior.bank
         kernel = bank.parameters[".latent_prior.kernels[0].variance"][0]
-        likelihood = bank.trace["log_likelihood"][0, -800:]
-        prior = bank.trace["log_prior"][0, -800:]
+        likelihood = bank.trace["log_likelihood"][0, -400:]
+        prior = bank.trace["log_prior"][0, -400:]
         found.append([kernel, likelihood, prior])
     for first, second in zip(*found, strict=True):
         parts = [np.array([p.mean() for p in np.array_split(v, 20)]) for v in (first, second)]
