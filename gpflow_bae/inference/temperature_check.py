@@ -78,7 +78,10 @@ def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
             "(None for all data), or a smaller step_size together with a larger momentum_decay."
         )
     elif hot:
-        remedy = "Steps are too large for the curvature there: take a smaller step_size."
+        remedy = (
+            "Steps are too large for the curvature there: take a smaller step_size. Or, where the "
+            "log likelihood still rises, the chain is on its way: take a longer burnin."
+        )
     else:
         remedy = (
             "Momenta that are too slow come from subtracted gradient noise that was not there, or "
