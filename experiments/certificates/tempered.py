@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -36,15 +38,14 @@ def build_model(seed: int) -> models.TemperedBAE:
     return models.TemperedBAE(encoder, decoder, weight_prior=standard_normal)
 
 
-def log_joint(model: models.TemperedBAE, Y: np.ndarray) -> tuple[object, list[tf.Tensor]]:
+def log_joint(model: models.TemperedBAE, Y: np.ndarray) -> tuple[Any, list[tf.Tensor]]:
     """log p(parameters, Y) of vectors [C, D], and pieces with the shapes of one state."""
-    return nuts.flat(
-        lambda values: (
-            model.sampled.log_prior(values)
-            + model.bind(values).data_log_likelihood(Batch(None, tf.constant(Y), None))
-        ),
-        list(model.sampled.values()),
-    )
+    like, batch = list(model.sampled.values()), Batch(None, tf.constant(Y), None)
+
+    def one(values: Sequence[tf.Tensor]) -> tf.Tensor:
+        return model.sampled.log_prior(values) + model.bind(values).data_log_likelihood(batch)
+
+    return nuts.flat(one, like), like
 
 
 def run(plan: Plan, options: Options) -> Outcome:

@@ -33,13 +33,13 @@ def flat_log_joint(
         state = models.State(tuple(parameters), latents)
         return model.log_prior(state) + model.log_likelihood(state, batch)
 
-    return flat(one, like)
+    return flat(one, like), like
 
 
 def flat(
     log_density: Callable[[Sequence[tf.Tensor]], tf.Tensor], like: list[tf.Tensor]
-) -> tuple[Any, list[tf.Tensor]]:
-    """A log density of pieces, such as ``like``, as one of vectors [C, D]; and ``like``."""
+) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A log density of pieces, such as ``like``, as one of vectors [C, D]."""
 
     def densities(vectors: tf.Tensor) -> tf.Tensor:
         return tf.vectorized_map(
@@ -48,7 +48,7 @@ def flat(
             fallback_to_while_loop=False,
         )
 
-    return densities, like
+    return densities
 
 
 def unpacked(vectors: np.ndarray, like: Sequence[tf.Tensor]) -> list[np.ndarray]:

@@ -135,8 +135,9 @@ def make_plan(
     """
     name = sampler_name or default_sampler(model, schedule, sampler)
     prior, scale = default_weight_prior(model, name)
-    if weight_prior is not None or weight_prior_scale is not None:
-        prior, scale = weight_prior or "normal", weight_prior_scale or 1.0
+    if weight_prior is not None:
+        prior, scale = weight_prior, 1.0
+    scale = scale if weight_prior_scale is None else weight_prior_scale
     chain: dict[str, Any] = {"encoder_batch_size": 256}
     if preset == "quick":
         # Where a chain goes on the bound stops early; the peers get the chain's time as well.

@@ -108,7 +108,8 @@ class _Lengths:
     thinning: int
 
 
-# A step on Coil 2000 takes 30 times as long as on the Swiss roll, on Madelon 500 times.
+# As long as steps on two cores allow: milliseconds on the Swiss roll, a tenth of a second
+# and more on Coil 2000, seconds on Madelon.
 _LENGTHS = {
     ("swiss_roll", "quick"): _Lengths(6, 1000, 5, 2000, 40, 100),
     ("swiss_roll", "paper"): _Lengths(30, 5000, 5, 60_000, 200, 1500),
@@ -131,7 +132,7 @@ def _best_mode(dataset: str, preset: str) -> ChainPlan:
         coordinates="fisher",
     )
     # Half of the usual step: at half of the largest stable one chains met walls after burn-in,
-    # where a hidden unit saturates, that threw them down by hundreds of nats.
+    # that threw them down by hundreds of nats.
     sampler = from_curvature(sghmc.build(0.01, 0.02, integrator="baoab"), fraction=0.25)
     return ChainPlan(
         dataset,

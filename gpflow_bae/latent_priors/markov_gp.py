@@ -51,8 +51,8 @@ class MarkovGP(GP):
         """
         :param kernel: of one input; Matern12, Matern32, Matern52, Exponential, Cosine, Constant,
             Periodic over SquaredExponential, sums and products; one, or one for each channel.
-        :param parallel: False for filters and smoothers that go step by step, which is slower.
-        :raises ValueError: for a kernel without a state-space form, or no code noise; names it.
+        :param parallel: False for filters and smoothers that go step by step.
+        :raises ValueError: for a kernel without a state-space form; names it.
         """
         super().__init__(kernel, latent_dim, code_noise_variance, mean_function)
         for found in self.kernels:

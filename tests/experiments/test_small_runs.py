@@ -74,6 +74,8 @@ def test_the_published_chain_of_the_moving_ball() -> None:
         assert ball_plans.make_plan("sgp_bae", "quick", **other).sampler.name == "adaptive_sghmc"
     unit = ball_plans.make_plan("sgp_bae", "quick", weight_prior="fan_in")
     assert unit.weight_prior_scale == 1.0
+    wider = ball_plans.make_plan("sgp_bae", "quick", weight_prior_scale=3.0)
+    assert (wider.weight_prior, wider.weight_prior_scale) == ("fan_in", 3.0)
     assert ball_plans.make_plan("gp_vae", "quick").weight_prior == "normal"
 
 

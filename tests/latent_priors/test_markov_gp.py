@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from check_shapes.exceptions import ShapeMismatchError
 
 from gpflow_bae.latent_priors import GP, MarkovGP
 
@@ -59,7 +60,7 @@ def test_it_is_the_dense_prior(kernel: Any, parallel: bool, data: dict[str, np.n
 def test_its_gradients_are_those_of_the_dense_prior(
     kernel: Any, data: dict[str, np.ndarray]
 ) -> None:
-    """By kernels, noise, times and pseudo-observations, through moments and evidence."""
+    """By kernels, noise and pseudo-observations, through moments and evidence."""
     found = []
     for prior in (GP(kernel, 2), MarkovGP(kernel, 2)):
         inputs = [tf.constant(data[name]) for name in ("mean", "variance")]
@@ -83,8 +84,9 @@ def test_a_long_series_is_stable() -> None:
     N, noise = 100_000, 1e-2
     t = np.sort(rng.uniform(0.0, 2000.0, N))
     t[1::1000] = t[::1000] + 1e-7
+    t.sort()
     kernel = k.Matern12(lengthscales=3.0)
-    decay = np.exp(-np.diff(np.sort(t)) / 3.0)
+    decay = np.exp(-np.diff(t) / 3.0)
     f = np.empty(N)
     f[0], steps = rng.normal(), rng.normal(size=N)
     for i, a in enumerate(decay):
@@ -92,7 +94,7 @@ def test_a_long_series_is_stable() -> None:
     y = (f + np.sqrt(noise) * rng.normal(size=N))[:, None]
     shuffled = rng.permutation(N)
     prior = MarkovGP(kernel, 1, code_noise_variance=noise)
-    at = np.sort(t)[:, None]
+    at = t[:, None]
     log_prob = prior.log_prob(at, y)
     np.testing.assert_allclose(prior.log_prob(at[shuffled], y[shuffled]), log_prob, rtol=1e-10)
     # The entropy from the innovations' variances, step by step in NumPy.
@@ -106,8 +108,17 @@ def test_a_long_series_is_stable() -> None:
     assert abs(float(log_prob) - expected) < 4.0 * np.sqrt(N / 2.0)
 
 
+def test_a_single_point() -> None:
+    """No gap, no step: the prior's variance against the pseudo-observation's."""
+    point = (np.zeros((1, 1)), np.ones((1, 2)), np.full((1, 2), 0.3))
+    for dense, markov in zip(
+        GP(SHARED, 2).condition(*point), MarkovGP(SHARED, 2).condition(*point), strict=True
+    ):
+        np.testing.assert_allclose(markov, dense, rtol=1e-10)
+
+
 def test_it_wants_one_input_and_a_kernel_over_time() -> None:
     with pytest.raises(ValueError, match="SquaredExponential has no state-space form"):
         MarkovGP(k.SquaredExponential(), 2)
-    with pytest.raises(Exception, match="N, 1"):
+    with pytest.raises(ShapeMismatchError, match="N, 1"):
         MarkovGP(SHARED, 1).log_prob(np.zeros((5, 2)), np.zeros((5, 1)))
