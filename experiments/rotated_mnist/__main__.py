@@ -29,6 +29,7 @@ FLAGS = common_flags.FLAGS
 
 _SCHEDULE = common_flags.SCHEDULE | {
     "steps_per_batch": (flags.DEFINE_integer, "SG-MCMC steps on one minibatch."),
+    "gradients": (flags.DEFINE_string, "minibatch, or control_variates."),
 }
 
 
@@ -60,6 +61,12 @@ def define_flags() -> None:
     flags.DEFINE_integer("nr_epochs", None, "Epochs, instead of --opt_regime.", lower_bound=1)
     flags.DEFINE_integer("nr_inducing_points", None, "Inducing points per angle.", lower_bound=1)
     flags.DEFINE_integer("batch_size", None, "Images per step.", lower_bound=1)
+    flags.DEFINE_integer(
+        "chain_batch_size",
+        None,
+        "Images per step of a chain. Default: all, but for adaptive_sghmc.",
+        lower_bound=1,
+    )
     flags.DEFINE_float("lr", 4e-3, "Learning rate of Adam (published: 1e-3, which did not decay).")
     flags.DEFINE_float("lr_decay", 0.02, "It decays to this fraction along a cosine; 1 for none.")
     flags.DEFINE_float("natural_gradient", None, "Step size of natural gradients (deep_svigp).")
@@ -76,9 +83,10 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "sampler",
         None,
-        ["sghmc", "adaptive_sghmc"],
+        ["sghmc", "sgnht", "adaptive_sghmc"],
         "sghmc: BAOAB steps on all images, in coordinates of the Fisher information, as large as "
-        "the curvature allows. adaptive_sghmc, as published: minibatches, which heat the chain. "
+        "the curvature allows. sgnht: a thermostat for each tensor, against the heat of minibatches"
+        " (--chain_batch_size). adaptive_sghmc, as published: minibatches, which heat the chain. "
         "Default: sghmc, but for bae.",
     )
     flags.DEFINE_enum(
@@ -146,6 +154,7 @@ def _plan(model: str) -> Any:
             model, FLAGS.GECO, FLAGS.kappa_squared, FLAGS.alpha, FLAGS.beta
         ),
         batch_size=FLAGS.batch_size,
+        chain_batch_size=FLAGS.chain_batch_size,
         fit={
             "learning_rate": FLAGS.lr,
             "final_learning_rate_fraction": FLAGS.lr_decay,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from experiments.rotated_mnist.models import Plan
 from gpflow_bae import inference
-from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
+from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc, sgnht
 from gpflow_bae.mcmc.step_size import from_curvature
 
 __all__ = ["ELBO_MODELS", "default_sampler", "make_objective", "make_plan", "parse_regime"]
@@ -70,9 +71,12 @@ def make_objective(
 
 
 def _all_images(
-    preset: str, batch_size: int | None, sampler: dict[str, Any]
+    preset: str, batch_size: int | None, sampler: dict[str, Any], thermostats: bool = False
 ) -> tuple[dict[str, Any], SamplingAlgorithm]:
-    """A chain at temperature 1: no noise of minibatches."""
+    """A chain at temperature 1: no noise of minibatches, unless ``batch_size`` asks for some.
+
+    :param thermostats: one for each tensor, which take the heat of such noise away.
+    """
     lengths = {
         "quick": {"burnin": 1200, "num_samples": 30, "thinning": 40},
         "paper": {"burnin": 2000, "num_samples": 100, "thinning": 40},
@@ -84,9 +88,14 @@ def _all_images(
         "coordinates": "fisher",
         "moves": ("likelihood_parameters",),
     }
+    if batch_size is not None:
+        rounds |= {"batch_size": batch_size, "steps_per_batch": 1}
     # Where the search for a step size begins, and critical damping of what is scaled right.
-    steps = {"step_size": 0.01, "momentum_decay": 0.02, "integrator": "baoab"}
-    built = sghmc.build(**(steps | sampler))
+    steps = {"step_size": 0.01, "momentum_decay": 0.02}
+    if thermostats:
+        built = sgnht.build(**(steps | {"thermostats": "leaf"} | sampler))
+    else:
+        built = sghmc.build(**(steps | {"integrator": "baoab"} | sampler))
     if "step_size" not in sampler:
         built = from_curvature(built, 0.35)
     return rounds | lengths[preset], built
@@ -99,12 +108,17 @@ def _minibatches(
         "quick": {"burnin": 1000, "num_samples": 40, "thinning": 50},
         "paper": {"burnin": 1500, "num_samples": 200, "thinning": 800},
     }
-    rounds = {"batch_size": batch_size or 512, "encoder_batch_size": 256, "steps_per_batch": 1}
+    batch_size = batch_size or 512
+    rounds = {"batch_size": batch_size, "encoder_batch_size": 256, "steps_per_batch": 1}
     steps = {"step_size": 0.01, "momentum_decay": 0.01, "noise": "binomial"}
     return rounds | lengths[preset], adaptive_sghmc.build(**(steps | sampler))
 
 
-_CHAINS = {"sghmc": _all_images, "adaptive_sghmc": _minibatches}
+_CHAINS = {
+    "sghmc": _all_images,
+    "sgnht": functools.partial(_all_images, thermostats=True),
+    "adaptive_sghmc": _minibatches,
+}
 
 
 def default_sampler(model: str) -> str:
@@ -119,6 +133,7 @@ def make_plan(
     regime: Sequence[str] | None = None,
     objective: inference.Objective | None = None,
     batch_size: int | None = None,
+    chain_batch_size: int | None = None,
     fit: dict[str, Any] | None = None,
     sampler_name: str | None = None,
     schedule: dict[str, Any] | None = None,
@@ -131,11 +146,13 @@ def make_plan(
     :param regime: phases; the preset's where None.
     :param objective: as published for the model where None.
     :param batch_size: of the fit, and of a chain of adaptive SGHMC.
+    :param chain_batch_size: of the chain alone; None for all images, but for adaptive SGHMC.
     :param fit: fields of :class:`~gpflow_bae.inference.VariationalSettings`; a ``batch_size`` of
         None there takes all points in every step, so that the bound is Titsias's.
     :param sampler_name: "sghmc", BAOAB steps on all images in coordinates of the Fisher
-        information, as large as the curvature allows; or "adaptive_sghmc", as published, on
-        minibatches. The former by default, but for "bae", whose codes have no such coordinates.
+        information, as large as the curvature allows; "sgnht", the same with a thermostat for each
+        tensor; or "adaptive_sghmc", as published, on minibatches. The first by default, but for
+        "bae", whose codes have no such coordinates.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
     :param sampler: arguments of the sampler's ``build``; with a ``step_size`` that is it.
     :param start: of the chain of sgp_bae, see :class:`Plan`; None for the sampler's own.
@@ -153,12 +170,14 @@ def make_plan(
     variational = inference.VariationalSettings(**(chosen | (fit or {})))
     if sampled:
         name = sampler_name or default_sampler(model)
-        rounds, changes["sampler"] = _CHAINS[name](preset, batch_size, sampler or {})
+        in_coordinates = name != "adaptive_sghmc"
+        size = chain_batch_size or (None if in_coordinates else batch_size)
+        rounds, changes["sampler"] = _CHAINS[name](preset, size, sampler or {})
         changes["schedule"] = inference.AmortizedSettings(**(rounds | (schedule or {})))
-        start = start or ("svgp_vae_mode" if name == "sghmc" else "svgp_vae")
+        start = start or ("svgp_vae_mode" if in_coordinates else "svgp_vae")
         if start == "svgp_vae_mode":
             changes = {"mode_epochs": _MODE_EPOCHS[preset == "paper"]} | changes
-        if name == "sghmc":
+        if in_coordinates:
             # Eight points per angle span the kernel wherever they are, so that to move them says
             # nothing new; and the curvature along them grows without bound as they come together,
             # by which a chain that moved them was heated (docs/results/rotated_mnist.notes.md).

@@ -18,8 +18,10 @@ from ..data import draw_indices
 from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
+from .chain_checks import Takes
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
+from .control_variates import Reference, controlled
 from .coordinates import check_coordinates, coordinates_of, of_items, target_in
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
@@ -37,8 +39,7 @@ class AmortizedSampling(ChainSampling):
     """Chains of codes, parameters and encoders."""
 
     model: BayesianAutoencoder
-    takes_moves = True
-    takes_coordinates = ("prior", "fisher")
+    takes = Takes(moves=True, coordinates=("prior", "fisher"), control_variates=True)
 
     def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
@@ -117,12 +118,16 @@ class AmortizedSampling(ChainSampling):
         bound = self.model.bind(position.parameters, seed=seed)
         return bound.from_whitened(self.data.X, position.codes)
 
-    def target(self, batch: Batch) -> Target:
-        """What a sampler may ask while it sees ``batch``."""
+    def target(self, batch: Batch, reference: Reference | None = None) -> Target:
+        """What a sampler may ask while it sees ``batch``, with control variates or without."""
 
         def gradient(position: Point, seed: tf.Tensor) -> Point:
             prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
-            return self.log_density_gradient(position, batch, prior_seed)
+            here = self.log_density_gradient(position, batch, prior_seed)
+            if reference is None:
+                return here
+            there = self.log_density_gradient(reference.position, batch, prior_seed)
+            return controlled(here, there, reference)
 
         evaluate = targets.target(
             lambda position: self.model.log_likelihood(ModelState(*position), batch),
@@ -233,9 +238,10 @@ class AmortizedSampling(ChainSampling):
         first: tf.Tensor,
         adapt: tf.Tensor,
         num_steps: int,
+        reference: Reference | None = None,
     ) -> State:
         """Steps of the sampler on one batch."""
-        target = self.target(batch)
+        target = self.target(batch, reference)
         coordinates = None
         if self.settings.coordinates != "none":
             values = state.position.parameters
@@ -268,9 +274,18 @@ class AmortizedSampling(ChainSampling):
             seed = tf.random.fold_in(seeds[2], i, alg="philox")
             state, batch = self._gather(store, indices), data.gather(indices)
             metric = of_items(chain.metric, indices)
-            state = self._steps(state, metric, batch, seed, first + i * size, adapt, size)
+            own = reference
+            if reference is not None:
+                codes = tf.gather(reference.position.codes, indices, axis=data.axis)
+                own = reference._replace(position=reference.position._replace(codes=codes))
+            state = self._steps(state, metric, batch, seed, first + i * size, adapt, size, own)
             return self._scatter(store, state, indices)
 
+        reference = None
+        if settings.gradients == "control_variates":
+            position, own_seed = chain.sampler.position, tf.random.fold_in(seeds[2], -1, "philox")
+            full = self.log_density_gradient(position, data.gather(None), own_seed)
+            reference = Reference(position, full.parameters)
         count = settings.num_sampler_steps // size
         store, last = repeat(count, body, chain.sampler), indices_of(tf.constant(count - 1))
         return store, self._gather(store, last), last

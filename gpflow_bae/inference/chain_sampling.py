@@ -21,6 +21,7 @@ from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.mean_temperatures import with_mean_temperatures
 from ..parameter_set import ParameterSet
 from ..tracing import compiled
+from .chain_checks import Takes, check_chain
 from .chain_state import Chain, Point, RoundStatistics
 from .chains import chain_seeds, map_chains, of_chain, stack_chains
 from .divergence import against_divergence, what_diverged
@@ -39,8 +40,7 @@ class ChainSampling(Algorithm):
     """
 
     label = "sampling"
-    takes_moves = False  # whether settings may have moves
-    takes_coordinates: tuple[str, ...] = ()  # which they may have, besides "none"
+    takes = Takes()  # what settings may have
 
     def __init__(
         self,
@@ -77,55 +77,7 @@ class ChainSampling(Algorithm):
         self._compiled = compiled(self._all_chains, jit_compile=jit_compile)
 
     def _check_sampler(self) -> None:
-        settings, sampler, paths = self.settings, self.sampler, self.sampled.paths
-        if not isinstance(sampler, SamplingAlgorithm):
-            raise TypeError(
-                "sampler must be a SamplingAlgorithm, which a sampler's build makes, such as "
-                f"gpflow_bae.mcmc.sghmc.build(step_size=0.01); got {sampler!r}."
-            )
-        for start in settings.point_estimates:
-            if not any(path.startswith(start) for path in paths):
-                raise ValueError(
-                    f"point_estimates holds {start!r}, with which no sampled parameter's path "
-                    f"begins; paths are such as {paths[0]!r} and {paths[-1]!r}."
-                )
-        if settings.moves and not self.takes_moves:
-            raise ValueError(
-                "moves are for models whose codes are sampled, such as SGPBAE, not "
-                f"{type(self.model).__name__}: leave them out."
-            )
-        if settings.coordinates not in ("none", *self.takes_coordinates):
-            names = ", ".join(f'"{name}"' for name in ("none", *self.takes_coordinates))
-            raise ValueError(
-                f'coordinates="{settings.coordinates}" are not for a {type(self.model).__name__}, '
-                f"which has {names}."
-            )
-        if settings.point_estimates and sampler.settings.get("subtract_gradient_noise"):
-            raise ValueError(
-                "point_estimates have no noise from which subtract_gradient_noise could take some; "
-                "set one of them only."
-            )
-        if sampler.needs != "evaluate":
-            return
-        if settings.coordinates != "none":
-            raise ValueError(
-                f'coordinates="{settings.coordinates}" are for samplers of gradients, and '
-                f'{sampler.name} accepts or rejects: set coordinates="none".'
-            )
-        whole = settings.batch_size in (None, self.data.num_items)
-        if not whole:
-            raise ValueError(
-                f"The sampler {sampler.name} accepts or rejects by the density of all data and "
-                f"needs full batches, got batch_size={settings.batch_size} of "
-                f"{self.data.num_items}: set batch_size=None, or take a stochastic-gradient "
-                "sampler such as gpflow_bae.mcmc.sghmc."
-            )
-        if settings.codes != "carried":
-            raise ValueError(
-                f"The sampler {sampler.name} accepts or rejects, so its codes must be its own: "
-                f'set codes="carried" instead of {settings.codes!r}, which redraws them from the '
-                "encoder."
-            )
+        check_chain(self.model, self.data, self.settings, self.sampler, self.takes)
 
     @property
     def tracing_count(self) -> int:

@@ -100,6 +100,10 @@ class AmortizedSettings:
     """SG-MCMC steps on one minibatch; None for a whole round on it, as published. The noise of a
     gradient that stays the same for many steps heats the chain many times as much as that of fresh
     minibatches (by the sum of its autocorrelation), so 1 samples best; it needs carried codes."""
+    gradients: Literal["minibatch", "control_variates"] = "minibatch"
+    """How a minibatch estimates the gradient of parameters: as it is, or less its error where the
+    round began (:mod:`gpflow_bae.inference.control_variates`), which heats the chain less and takes
+    two gradients for every step; with ``steps_per_batch``."""
     coordinates: Literal["none", "prior", "fisher"] = "none"
     """What the sampler's steps are made in: the model's own values, values whitened by their
     priors (:mod:`gpflow_bae.inference.coordinates`), or by what the data say of them, layer by
@@ -141,6 +145,15 @@ class AmortizedSettings:
                     "steps_per_batch must be a positive divisor of num_sampler_steps = "
                     f"{self.num_sampler_steps}, got {self.steps_per_batch}."
                 )
+        if self.gradients not in ("minibatch", "control_variates"):
+            raise ValueError(
+                f'gradients must be "minibatch" or "control_variates", got {self.gradients!r}.'
+            )
+        if self.gradients == "control_variates" and self.steps_per_batch is None:
+            raise ValueError(
+                'gradients="control_variates" need fresh minibatches within a round: set '
+                "steps_per_batch=1."
+            )
         if self.coordinates not in ("none", "prior", "fisher"):
             raise ValueError(
                 f'coordinates must be "none", "prior" or "fisher", got {self.coordinates!r}.'

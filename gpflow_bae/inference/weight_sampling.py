@@ -9,8 +9,10 @@ import tensorflow as tf
 from ..base import Batch
 from ..mcmc import State, Step, Target, targets
 from ..models import TemperedBAE
+from .chain_checks import Takes
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
+from .control_variates import Reference, controlled
 from .coordinates import Coordinates, target_in
 from .loops import repeat
 
@@ -25,7 +27,7 @@ class WeightSampling(ChainSampling):
     """
 
     model: TemperedBAE
-    takes_coordinates = ("fisher",)
+    takes = Takes(coordinates=("fisher",), control_variates=True)
 
     def __init__(self, model: TemperedBAE, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`."""
@@ -50,15 +52,23 @@ class WeightSampling(ChainSampling):
         # Not vectorised over a chain: XLA compiles gradients of vectorised maps in every call.
         return self.model.bind(position.parameters).data_log_likelihood(batch)
 
-    def target(self, batch: Batch) -> Target:
-        """What a sampler may ask while it sees ``batch``."""
+    def log_density_gradient(self, position: Point, batch: Batch) -> Point:
+        """Gradient of the log posterior of one chain, estimated from ``batch``."""
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(position)
+            density = batch.scale * self.log_likelihood(position, batch)
+            density += self.log_prior(position)
+        return tape.gradient(density, position)
+
+    def target(self, batch: Batch, reference: Reference | None = None) -> Target:
+        """What a sampler may ask while it sees ``batch``, with control variates or without."""
 
         def gradient(position: Point, seed: tf.Tensor) -> Point:
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch(position)
-                density = batch.scale * self.log_likelihood(position, batch)
-                density += self.log_prior(position)
-            return tape.gradient(density, position)
+            here = self.log_density_gradient(position, batch)
+            if reference is None:
+                return here
+            there = self.log_density_gradient(reference.position, batch)
+            return controlled(here, there, reference)
 
         evaluate = targets.target(
             lambda position: self.log_likelihood(position, batch), self.log_prior
@@ -71,10 +81,15 @@ class WeightSampling(ChainSampling):
     ) -> tuple[Chain, RoundStatistics]:
         seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
         num_steps = self.settings.num_sampler_steps
+        reference = None
+        if self.settings.gradients == "control_variates":
+            position = chain.sampler.position
+            full = self.log_density_gradient(position, self.data.gather(None))
+            reference = Reference(position, full.parameters)
 
         def body(i: tf.Tensor, state: State) -> State:
             step_seed = tf.random.fold_in(seeds[1], i, alg="philox")
-            target = self.target(self.fresh_batch(seeds[0], i))
+            target = self.target(self.fresh_batch(seeds[0], i), reference)
             if chain.metric:
                 target = target_in(coordinates, target)
             return self.sampler.step(state, target, step_seed, Step(first + i, adapt))

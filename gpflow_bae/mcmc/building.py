@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 # What is not a number: the same in every step, and part of its trace.
-_CHOICES = ("noise", "integrator", "subtract_gradient_noise", "max_leapfrog_steps")
+_CHOICES = ("noise", "integrator", "subtract_gradient_noise", "max_leapfrog_steps", "thermostats")
 
 
 def build_sampler(
@@ -39,6 +39,7 @@ def build_sampler(
     init_settings: tuple[str, ...] = (),
     info: Callable[[State], dict[str, tf.Tensor]] = lambda state: {},
     temperatures: Callable[[State], Position | None] = lambda state: None,
+    temperature_of_leaves: bool | None = None,
 ) -> SamplingAlgorithm:
     """The functions of a module, with their settings in the state.
 
@@ -50,6 +51,8 @@ def build_sampler(
         temperature that is a number becomes one for each leaf of the position, so that single
         leaves may be given another; not where something of the state is shared by the leaves.
     :param shared: the fields of the module's state that are not like the position.
+    :param temperature_of_leaves: whether leaves may have temperatures of their own; None for yes
+        where nothing is shared.
     :param init_settings: settings that ``init`` takes, by name.
     :raises ValueError: if an argument is out of its range.
     """
@@ -74,7 +77,8 @@ def build_sampler(
         at = settings.at(State(position, {}, values), Step(tf.constant(0), False))
         part = () if needs == "gradient" else (_evaluate(name, target),)
         inner = init(position, *part, **{k: at[k] for k in init_settings})
-        if "temperature" in values and not shared:
+        of_leaves = not shared if temperature_of_leaves is None else temperature_of_leaves
+        if "temperature" in values and of_leaves:
             temperature = values["temperature"]
             values["temperature"] = tf.nest.map_structure(lambda _: temperature, inner.position)
         return packed(inner, values)
@@ -84,7 +88,7 @@ def build_sampler(
         inner = state_type(state.position, **state.elements, **{k: state.shared[k] for k in shared})
         used = {
             **settings.at(state, at),
-            **choices,
+            **{k: v for k, v in choices.items() if k in taken},
             **({"adapt": at.adapt} if "adapt" in taken else {}),
         }
         argument = part(state.position, seed) if needs == "gradient" else part

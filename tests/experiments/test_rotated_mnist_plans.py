@@ -81,3 +81,8 @@ def test_flags_replace_settings() -> None:
     assert plan.temperature == 0.5 and plan.schedule.batch_size is None
     assert plan.start == "svgp_vae_mode" and not plan.learn_inducing
     assert make_plan("bae", "quick").sampler.name == "adaptive_sghmc"
+    # Remedies for the heat of minibatches, from the default's own start.
+    plan = make_plan("sgp_bae", "quick", sampler_name="sgnht", chain_batch_size=128, **chain)
+    assert plan.sampler.settings["thermostats"] == "leaf" and plan.start == "svgp_vae_mode"
+    assert plan.schedule.batch_size == 128 and plan.schedule.steps_per_batch == 1
+    assert plan.variational.batch_size == 64

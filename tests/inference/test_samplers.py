@@ -32,6 +32,7 @@ SAMPLERS: dict[str, Build] = {
     "sghmc_baoab": lambda: mcmc.sghmc.build(step_size=0.1, momentum_decay=0.1, integrator="baoab"),
     "adaptive_sghmc": lambda: mcmc.adaptive_sghmc.build(step_size=0.15, momentum_decay=0.1),
     "sgnht": lambda: mcmc.sgnht.build(step_size=0.08, momentum_decay=0.05),
+    "sgnht_leaves": lambda: mcmc.sgnht.build(0.08, 0.05, thermostats="leaf"),
     "mclmc": lambda: mcmc.mclmc.build(step_size=0.08, momentum_decay=0.1),
     # Half of the largest stable step: 1 / 12.5^1/2, where BAOAB is exact on a Gaussian.
     "from_curvature": lambda: mcmc.step_size.from_curvature(
@@ -80,7 +81,7 @@ def cases() -> dict[str, Callable[[], tuple[Any, Any, dict[str, Any]]]]:
 
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("model", ["SGPBAE", "GPBAE", "DSGPBAE", "TemperedBAE"])
-@pytest.mark.parametrize("sampler", ["sgld", "preconditioned_sgld", "sghmc", "sgnht"])
+@pytest.mark.parametrize("sampler", ["sgld", "preconditioned_sgld", "sghmc", "sgnht_leaves"])
 def test_a_round_moves_what_it_saw(sampler: str, model: str) -> None:
     """All parameters move; of the codes those in a batch, and only those.
 

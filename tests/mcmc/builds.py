@@ -67,11 +67,12 @@ class Row:
 
     def init(self, momentum_decay: Any = None) -> Any:
         if self.module is sgnht:
-            return sgnht.init(POSITION, momentum_decay=momentum_decay)
+            return sgnht.init(POSITION, momentum_decay=momentum_decay, **self.choices)
         return self.module.init(POSITION, *([EVALUATE] if self.calibrated else []))
 
     def update(self, state: Any, seed: tf.Tensor, adapt: Any, **numbers: Any) -> Any:
-        used = {**self.numbers, **numbers, **self.choices}
+        choices = {} if self.module is sgnht else self.choices  # which its state remembers
+        used = {**self.numbers, **numbers, **choices}
         part = EVALUATE if self.calibrated else noisy_gradient(state.position, seed)
         return self.module.update(state, part, seed, **used, **self.adapting(adapt))
 
@@ -121,6 +122,7 @@ ROWS = [
         per_leaf=True,
     ),
     Row("sgnht", sgnht, HAMILTONIAN),
+    Row("sgnht, leaves", sgnht, HAMILTONIAN, {"thermostats": "leaf"}, per_leaf=True),
     Row("random_walk", random_walk, WALK),
     Row("mala", langevin, WALK),
     Row("langevin", langevin, DRIFT),

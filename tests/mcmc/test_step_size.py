@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.mcmc import adaptive_sghmc, schedules, sghmc
+from gpflow_bae.mcmc import adaptive_sghmc, schedules, sghmc, sgnht
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
-from gpflow_bae.mcmc.step_size import from_curvature
+from gpflow_bae.mcmc.step_size import from_curvature, with_step_size
 
 D = 12
 
@@ -97,6 +97,17 @@ def test_velocities_and_friction_stay_what_they_are() -> None:
     np.testing.assert_allclose(float(after.shared["momentum_decay"]), 1 - 0.98**2, rtol=1e-3)
     expected = 0.98**2 * (0.06 - 0.02**2 * curvature * state.position[0].numpy())
     np.testing.assert_allclose(after.elements["momentum"][0], expected, rtol=1e-3)
+
+
+def test_thermostats_are_frictions_too() -> None:
+    """At twice the step they begin at twice what they were; then they follow their leaves."""
+    target = gaussian(2500.0 * np.eye(D))
+    sampler = from_curvature(sgnht.build(0.01, 0.02, thermostats="leaf"), every=1)
+    changed = with_step_size(start(sampler, target), tf.constant(0.02, tf.float64))
+    for thermostat in tf.nest.flatten(changed.shared["thermostat"]):
+        np.testing.assert_allclose(thermostat, 0.04, rtol=1e-6)
+    state = advance(sampler, start(sampler, target), target, range(2), adapt=True)
+    np.testing.assert_allclose(float(state.shared["step_size"]), 0.02, rtol=1e-4)
 
 
 @pytest.mark.parametrize("adapted_steps", [0, 7])
