@@ -17,6 +17,7 @@ __all__ = [
     "Batch",
     "Cells",
     "LatentPosterior",
+    "Neighbours",
     "Snapshot",
     "TensorType",
     "VariationalModel",
@@ -29,6 +30,16 @@ class Cells(NamedTuple):
 
     columns: tf.Tensor  # [E], or [B, E] for each point's own: the outputs in Y
     weights: tf.Tensor  # how many entries each of Y stands for, broadcasts to it
+
+
+class Neighbours(NamedTuple):
+    """The points that those of a batch are conditioned on, m for each of B, one after the other."""
+
+    X: tf.Tensor  # [1, B m, D]
+    Y: tf.Tensor  # [1, B m, P], zeros where missing
+    mask: tf.Tensor | None  # [1, B m, P]
+    indices: tf.Tensor  # [B m], which points of the data these are
+    present: tf.Tensor  # [B, m], False where a point has fewer than m
 
 
 class Batch(NamedTuple):
@@ -45,6 +56,7 @@ class Batch(NamedTuple):
     point_scale: float = 1.0  # the same where the items are points of a single task, else 1
     indices: tf.Tensor | None = None  # [B], which items of the data these are; None for all
     cells: Cells | None = None  # None where all outputs are there
+    neighbours: Neighbours | None = None  # where the prior asks for them, of some points
 
 
 class Snapshot(NamedTuple):
@@ -134,6 +146,14 @@ class VariationalModel(ABC):
     def latent_prior_name(self) -> str:
         """What errors call the prior over codes."""
         return type(self).__name__
+
+    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
+        """Which points [N, m] those of a single task are conditioned on, -1 for none.
+
+        :param X: all inputs [1, N, D].
+        :return: None where minibatches need not bring other points with them.
+        """
+        return None
 
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..base import Batch, Cells
+from ..base import Batch, Cells, Neighbours
 from .sparse_table import SparseTable
 
 __all__ = ["Observations", "check_columns", "mask_missing", "prepare_data"]
@@ -26,6 +26,7 @@ class Observations(NamedTuple):
     Y: tf.Tensor  # [T, N, P], zeros where missing
     mask: tf.Tensor | None  # [T, N, P]; None where nothing is missing, which saves work
     has_tasks: bool = True  # False where they came as [N, P], and predictions go as they came
+    neighbours: tf.Tensor | None = None  # [N, m], points that minibatches bring with them; -1: none
 
     @property
     def axis(self) -> int:
@@ -77,7 +78,18 @@ class Observations(NamedTuple):
         Y = tf.gather(self.Y, indices, axis=self.axis)
         mask = None if self.mask is None else tf.gather(self.mask, indices, axis=self.axis)
         scale = self.num_items / indices.shape[0]
-        return Batch(X, Y, mask, scale, scale if self.axis == 1 else 1.0, indices)
+        near = self._neighbours(indices)
+        return Batch(X, Y, mask, scale, scale if self.axis == 1 else 1.0, indices, neighbours=near)
+
+    def _neighbours(self, indices: tf.Tensor) -> Neighbours | None:
+        """What points ``indices [B]`` are conditioned on."""
+        if self.neighbours is None or self.X is None:
+            return None
+        rows = tf.gather(self.neighbours, indices)
+        flat = tf.reshape(tf.maximum(rows, 0), [-1])
+        X, Y = (tf.gather(values, flat, axis=1) for values in (self.X, self.Y))
+        mask = None if self.mask is None else tf.gather(self.mask, flat, axis=1)
+        return Neighbours(X, Y, mask, flat, rows >= 0)
 
     def to_numpy(self) -> tuple[np.ndarray | None, np.ndarray]:
         """``(X, Y)`` as they came in, NaN where missing."""
@@ -207,11 +219,16 @@ def prepare_data(
             f"decoder returns {width} outputs per point, but Y has P = {Y.shape[-1]} columns; "
             "change the width of the decoder's last layer."
         )
+    inputs = None if X is None else tf.constant(X, gpflow.default_float())
+    neighbours = None
+    if inputs is not None and len(Y) == 1 and model.needs_inputs:
+        neighbours = model.neighbours_of(inputs)
     result = Observations(
-        None if X is None else tf.constant(X, gpflow.default_float()),
+        inputs,
         tf.constant(Y),
         None if mask.all() else tf.constant(mask),
         has_tasks,
+        neighbours,
     )
     _check_batch_size(model, result, batch_size)
     return result

@@ -24,6 +24,7 @@ class SparseTable:
     """
 
     X = None
+    neighbours = None
     axis = 1  # points of a single task, as the engine calls rows
 
     def __init__(

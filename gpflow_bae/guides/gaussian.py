@@ -133,7 +133,7 @@ class MeanFieldGuide(GaussianGuide):
 
     def snapshot(self, data: Any) -> Snapshot | None:
         """The codes of all points as they are now; None where minibatches are of whole tasks."""
-        if data.axis == 0:
+        if data.axis == 0 or data.neighbours is not None:
             return None
         mean, _ = self.encode(data.gather(None))
         return Snapshot(data.X, tf.stop_gradient(mean))
@@ -152,11 +152,24 @@ class MeanFieldGuide(GaussianGuide):
             )
         mean, variance = self.encode(batch)
         entropy = 0.5 * tf.reduce_sum(tf.math.log(variance) + 1.0 + LOG_2PI)
-        if snapshot is None or batch.indices is None:
+        if batch.neighbours is not None:
+            expected = self._expected_given_neighbours(prior, batch, mean, variance)
+        elif snapshot is None or batch.indices is None:
             expected = prior.expected_log_prob(batch.X, mean, variance)
         else:
             expected = _expected_given_snapshot(prior, snapshot, batch, mean, variance)
         return CodePosterior(mean, variance, -tf.reduce_sum(expected) - entropy)
+
+    def _expected_given_neighbours(
+        self, prior: GaussianLatentPrior, batch: Batch, mean: tf.Tensor, variance: tf.Tensor
+    ) -> tf.Tensor:
+        """The batch's terms of E_q[log p(latents | X)], each given the codes of a few others."""
+        near = batch.neighbours
+        assert near is not None
+        others = self.encode(Batch(near.X, near.Y, near.mask, indices=near.indices))
+        return prior.expected_log_conditionals(
+            (batch.X, mean, variance), (near.X, *others), near.present
+        )
 
 
 def _expected_given_snapshot(

@@ -5,6 +5,7 @@ from .deep_gp import DeepSparseGP
 from .gp import GP
 from .inducing import InducingLatentPrior, InducingPosterior
 from .markov_gp import MarkovGP
+from .nearest_neighbour_gp import NearestNeighbourGP
 from .sparse_gp import SparseGP
 from .standard import StandardNormal
 from .titsias_gp import TitsiasGP
@@ -17,6 +18,7 @@ __all__ = [
     "InducingPosterior",
     "LatentProcess",
     "MarkovGP",
+    "NearestNeighbourGP",
     "SparseGP",
     "StandardNormal",
     "TitsiasGP",

@@ -78,6 +78,14 @@ class LatentProcess(gpflow.Module, ABC):
         """Whether the points of one task may be taken in minibatches."""
         return not self.needs_inputs
 
+    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
+        """Which points [N, m] those of a single task are conditioned on, -1 for none.
+
+        :param X: all inputs [1, N, D].
+        :return: None where minibatches need not bring other points with them.
+        """
+        return None
+
     @property
     def code_noise(self) -> tf.Tensor:
         """Variance of a code around the latent function that :meth:`predict` returns."""
@@ -143,6 +151,24 @@ class GaussianLatentPrior(LatentProcess):
         """
         quadratic = self.precision_diagonal(X, tf.shape(mean)) * variance
         return self.log_prob(X, mean) - 0.5 * tf.reduce_sum(quadratic, axis=[-2, -1])
+
+    def expected_log_conditionals(
+        self,
+        points: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+        neighbours: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+        present: tf.Tensor,
+    ) -> tf.Tensor:
+        """Of some points, E[log p(latent | latents of its neighbours)], summed: [1].
+
+        For independent codes with a mean and a variance, of a prior whose
+        :meth:`neighbours_of` names neighbours.
+
+        :param points: inputs [1, B, D], means and variances [1, B, L].
+        :param neighbours: the same of m neighbours of each, [1, B m, ...].
+        :param present: [B, m], False where there are fewer than m.
+        :raises NotImplementedError: for other priors.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no neighbours.")
 
     def code_covariance(self, X: TensorType) -> tf.Tensor | None:
         """Prior covariance of the codes of each task: [batch..., C, N, N], noise included.

@@ -141,6 +141,10 @@ class Autoencoder(gpflow.Module):
         """What to take instead where minibatches of points are wanted and cannot be."""
         return 'take a prior that splits, as SGPBAE(..., inducing_outputs="sampled") has it'
 
+    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
+        """Which points minibatches bring with them, see the latent prior's."""
+        return self.latent_prior.neighbours_of(X)
+
     @property
     def latent_prior_name(self) -> str:
         """What errors call the prior over codes."""

@@ -69,6 +69,10 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
         """Whether the points of a single task may be taken in minibatches."""
         return self.model.splits_over_points
 
+    def neighbours_of(self, X: tf.Tensor) -> tf.Tensor | None:
+        """The model's."""
+        return self.model.neighbours_of(X)
+
     @property
     def latent_prior_name(self) -> str:
         """What errors call the prior over codes."""

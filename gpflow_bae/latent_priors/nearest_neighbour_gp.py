@@ -1,0 +1,323 @@
+"""The GP prior over codes by nearest neighbours (Vecchia): cost N m^3 for m neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+from gpflow.mean_functions import MeanFunction
+
+from ..base import LatentPosterior
+from ..linalg import cholesky
+from .base import KernelLike, channels_first, gaussian_log_density
+from .gp import GP
+from .neighbours import Neighbourhoods, Ordering
+
+__all__ = ["NearestNeighbourGP"]
+
+
+class NearestNeighbourGP(GP):
+    r"""Each code given those of m near places that come before it in an order.
+
+    Vecchia (1988), Datta et al. (2016):
+
+    .. math:: p(latents) = \prod_n p(latent_n | latents_{N(n)})
+
+    with the conditionals of :class:`GP` with the same kernel. A proper density, whose precision is
+    sparse, and that of ``GP`` where every point has all those before it as neighbours. Codes under
+    it have the marginal of ``GP`` up to an error that falls with m.
+
+    Posterior and predictions (:meth:`condition`, :meth:`predict`) are those of ``GP`` given the
+    m nearest pseudo-observations and no others, and the evidence is Vecchia's of the
+    pseudo-observations. A model with mean-field codes
+    (:class:`~gpflow_bae.guides.MeanFieldGuide`) has an exact bound under this prior; one with
+    :class:`~gpflow_bae.guides.GaussianGuide` has one up to the neighbours that are left out.
+
+    Dense covariances (``code_covariance``, ``predict_full_cov``) are those of ``GP``, at its cost.
+    """
+
+    def __init__(
+        self,
+        kernel: KernelLike,
+        inputs: TensorType,
+        latent_dim: int,
+        num_neighbours: int = 20,
+        code_noise_variance: float | None = 1e-3,
+        mean_function: MeanFunction | None = None,
+        *,
+        ordering: Ordering = "maximin",
+        scales: Sequence[float] | None = None,
+    ):
+        """
+        :param inputs: of all points, those that data will have: ``[N, D]``, or ``[T, N, D]`` for
+            tasks with inputs of their own. Neighbours are of the same task. Inputs may repeat.
+        :param num_neighbours: m; with fewer points than that, all of them.
+        :param ordering: ``"maximin"``, from coarse to fine, or ``"coordinate"``, by the sum of
+            the coordinates.
+        :param scales: lengths [D] in which distances are measured for the search; None for the
+            kernel's lengthscales as they are now, where it has one for each input, else equal.
+        :raises ValueError: for inputs that are not finite or of another shape, for fewer than one
+            neighbour, another ordering, or scales that are not positive.
+        """
+        super().__init__(kernel, latent_dim, code_noise_variance, mean_function)
+        if num_neighbours < 1:
+            raise ValueError(f"num_neighbours must be at least 1, got {num_neighbours}.")
+        if ordering not in ("maximin", "coordinate"):
+            raise ValueError(f'ordering must be "maximin" or "coordinate", got {ordering!r}.')
+        self.num_neighbours, self.ordering = int(num_neighbours), ordering
+        X = _checked(inputs)
+        self.scales = self._search_scales(scales, X.shape[-1])
+        self._neighbourhoods = Neighbourhoods(X, self.scales, self.num_neighbours, ordering)
+
+    def _search_scales(self, scales: Sequence[float] | None, D: int) -> np.ndarray:
+        if scales is None:
+            found = getattr(self.kernels[0], "lengthscales", None)
+            lengths = np.ones(D) if found is None or np.size(found) != D else np.ravel(found)
+        else:
+            lengths = np.asarray(scales, np.float64)
+        if lengths.shape != (D,) or not np.all(lengths > 0.0):
+            raise ValueError(
+                f"scales must be {D} positive lengths, one for each input, got {lengths.tolist()}."
+            )
+        return lengths
+
+    @property
+    def _earlier(self) -> tf.Tensor:
+        return self._neighbourhoods.earlier
+
+    def _of_points(self, X: TensorType) -> tf.Tensor:
+        """``X``, if these are the points of which the neighbours are known.
+
+        :raises ValueError: for others.
+        """
+        X = tf.cast(X, gpflow.default_float())
+        known, own = self._neighbourhoods.X.shape, tuple(X.shape)
+        fits = own[-2:] == known[-2:] and (len(known) == 2 or own == known)
+        values = tf.get_static_value(X) if fits else None
+        if not fits:
+            raise ValueError(
+                f"X has shape {own}, and NearestNeighbourGP was made for inputs of shape {known}. "
+                "Neighbours belong to points, so it takes all points of all tasks together: make a "
+                "prior of these inputs, and leave batch_size out."
+            )
+        if values is not None and not np.allclose(values, self._neighbourhoods.X):
+            raise ValueError(
+                "X has other values than the inputs that NearestNeighbourGP was made for, in the "
+                "same or another order, and its neighbours are those of the latter: make a prior "
+                "of X."
+            )
+        return X
+
+    def _among(self, values: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+        """Rows of ``values [batch..., N, K]`` at a table [(T,) N, m]: [batch..., N, m, K]."""
+        table = tf.maximum(table, 0)
+        if table.shape.rank == 2:
+            return tf.gather(values, table, axis=-2)
+        tasks = tf.shape(table)[:1]
+        values = tf.broadcast_to(values, tf.concat([tasks, tf.shape(values)[-2:]], 0))
+        return tf.gather(values, table, axis=1, batch_dims=1)
+
+    def _covariances(self, places: tf.Tensor) -> tf.Tensor:
+        """Of each point's neighbours ``places [batch..., N, m, D]``: [batch..., C, N, m, m]."""
+        return tf.stack([k(places) for k in self.kernels], axis=-4)
+
+    def _conditionals(self, X: tf.Tensor, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Of each point given its neighbours: weights [batch..., N, m, K], variance [..., N, K].
+
+        :param noise: [batch..., N, K], where K is 1 for all channels, or L.
+        """
+        table = self._earlier
+        own = tf.broadcast_to(tf.range(table.shape[-2])[:, None], [*table.shape[:-1], 1])
+        table = tf.concat([table, own], axis=-1)  # itself last
+        places, noises = self._among(X, table), self._among(noise, table)
+        return self._last_given_others(places, noises, table >= 0)
+
+    def _last_given_others(
+        self, places: tf.Tensor, noise: tf.Tensor, present: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """The last of m + 1 places given the others, results as above.
+
+        :param places: [batch..., N, m + 1, D].
+        :param noise: [batch..., N, m + 1, K].
+        :param present: [batch..., N, m + 1].
+        """
+        total = self._covariances(places) + tf.linalg.diag(_channels_out(noise))
+        pairs = (present[..., :, None] & present[..., None, :])[..., None, :, :, :]
+        # What is not there is independent of all else.
+        total = tf.where(pairs, total, tf.eye(tf.shape(present)[-1], dtype=total.dtype))
+        L = cholesky(total, f"K + noise among neighbours ({self._kernel_names()})")
+        row = L[..., -1, :-1, None]
+        weights = tf.linalg.triangular_solve(L[..., :-1, :-1], row, adjoint=True)[..., 0]
+        return _channels_in(weights), channels_first(tf.square(L[..., -1, -1]))
+
+    def _density(self, X: tf.Tensor, values: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
+        """Vecchia's, of centred values [batch..., N, L]: [batch...]."""
+        weights, variance = self._conditionals(X, noise)
+        expected = tf.reduce_sum(weights * self._among(values, self._earlier), axis=-2)
+        return tf.reduce_sum(gaussian_log_density(values - expected, variance), axis=[-2, -1])
+
+    def _of_codes(self) -> tf.Tensor:
+        """The noise of codes alone, for all points [N, 1]."""
+        return tf.fill([self._earlier.shape[-2], 1], self._noise())
+
+    @check_shapes("X: [xbatch..., N, D]", "latents: [batch..., N, L]", "return: [batch...]")
+    def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
+        """Log density of the codes."""
+        X = self._of_points(X)
+        latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
+        return self._density(X, latents, self._of_codes())
+
+    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
+        self._of_points(X)
+        return self._earlier if self._earlier.shape.rank == 2 else None
+
+    def expected_log_conditionals(
+        self,
+        points: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+        neighbours: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+        present: tf.Tensor,
+    ) -> tf.Tensor:
+        X, mean, variance = points
+        number, m = tf.shape(mean)[-2], tf.shape(present)[-1]
+
+        def split(values: tf.Tensor) -> tf.Tensor:
+            return tf.reshape(values, [1, number, m, values.shape[-1]])
+
+        near = split(neighbours[0])
+        near_mean, near_variance = (
+            split(v) for v in (self.centred(neighbours[1], neighbours[0]), neighbours[2])
+        )
+        places = tf.concat([near, X[..., None, :]], axis=-2)
+        present = tf.concat([present[None], tf.ones([1, number, 1], tf.bool)], axis=-1)
+        noise = tf.fill([1, number, m + 1, 1], self._noise())
+        weights, left = self._last_given_others(places, noise, present)
+        residual = self.centred(mean, X) - tf.reduce_sum(weights * near_mean, axis=-2)
+        # The expectation of the square, beyond the square of the mean.
+        spread = variance + tf.reduce_sum(tf.square(weights) * near_variance, axis=-2)
+        terms = gaussian_log_density(residual, left) - 0.5 * spread / left
+        return tf.reduce_sum(terms, axis=[-2, -1])
+
+    def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
+        """1 / v of a point, and w^2 / v of each that has it as a neighbour with the weight w."""
+        weights, variance = self._conditionals(self._of_points(X), self._of_codes())
+        parts = tf.square(weights) / variance[..., None, :]  # [(T,) N, m, C]
+        lead, number = tf.shape(variance)[:-2], tf.shape(variance)[-2]
+        tasks = tf.reduce_prod(lead)
+        table = tf.broadcast_to(tf.maximum(self._earlier, 0), tf.shape(parts)[:-1])
+        table = tf.reshape(table, [tasks, -1]) + number * tf.range(tasks)[:, None]
+        from_others = tf.math.unsorted_segment_sum(
+            tf.reshape(parts, [-1, parts.shape[-1]]), tf.reshape(table, [-1]), tasks * number
+        )
+        return 1.0 / variance + tf.reshape(from_others, tf.shape(variance))
+
+    @check_shapes(
+        "X: [xbatch..., N, D]",
+        "mean: [batch..., N, L]",
+        "variance: [batch..., N, L]",
+    )
+    def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
+        X = self._of_points(X)
+        y, total = self.centred(mean, X), variance + self._noise()
+        near = self._neighbourhoods.near  # itself first
+        covariance = self._covariances(self._among(X, near))
+        noise = _channels_out(self._among(total, near))
+        f_mean, explained = _regressed(
+            covariance, covariance[..., 0, :], noise, self._among(y, near)
+        )
+        f_variance = channels_first(self._variances(X)) - explained
+        # A code is the function and noise, of which the pseudo-observation says a share.
+        rest = variance / total
+        return LatentPosterior(
+            self.shifted(rest * f_mean + (1.0 - rest) * y, X),
+            self._noise() * rest + tf.square(rest) * f_variance,
+            self._density(X, y, total),
+        )
+
+    @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
+    def predict(
+        self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Given the nearest of the pseudo-observations of the same task."""
+        X = self._of_points(X)
+        Xnew, y = tf.cast(Xnew, X.dtype), self.centred(mean, X)
+        known = X[0] if X.shape.rank == 3 and X.shape[0] == 1 else X
+        table = self._nearest_known(Xnew, known)
+        near = self._among(known, table)
+        new = tf.broadcast_to(Xnew[..., None, :], tf.shape(near[..., :1, :]))
+        places = tf.concat([new, near], axis=-2)
+        covariance = self._covariances(places)
+        noise = _channels_out(self._among(variance + self._noise(), table))
+        f_mean, explained = _regressed(
+            covariance[..., 1:, 1:], covariance[..., 0, 1:], noise, self._among(y, table)
+        )
+        return self.shifted(f_mean, Xnew), channels_first(self._variances(Xnew)) - explained
+
+    def _nearest_known(self, Xnew: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
+        """Places in ``known [(T,) N, D]`` nearest to each of ``Xnew [(T,) Nnew, D]``.
+
+        [(T,) Nnew, m], by all distances, since a tree is no part of a graph.
+        """
+        count = min(self.num_neighbours + 1, int(self._earlier.shape[-2]))
+
+        def of_task(task: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+            new, old = (places / self.scales for places in task)
+
+            def of_one(x: tf.Tensor) -> tf.Tensor:
+                distances = tf.reduce_sum(tf.square(old - x), axis=-1)
+                return tf.math.top_k(-distances, count).indices
+
+            return tf.map_fn(of_one, new, fn_output_signature=tf.int32)
+
+        if Xnew.shape.rank == 2 and known.shape.rank == 2:
+            return of_task((Xnew, known))
+        tasks = tf.broadcast_dynamic_shape(tf.shape(Xnew)[:-2], tf.shape(known)[:-2])
+        both = tuple(
+            tf.broadcast_to(places, tf.concat([tasks, tf.shape(places)[-2:]], 0))
+            for places in (Xnew, known)
+        )
+        return tf.map_fn(of_task, both, fn_output_signature=tf.int32)
+
+
+def _regressed(
+    covariance: tf.Tensor, cross: tf.Tensor, noise: tf.Tensor, y: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """The mean of a function given noisy values of it, and the variance that they explain.
+
+    :param covariance: of the m places with each other [batch..., C, N, m, m].
+    :param cross: with the place that is asked for [batch..., C, N, m].
+    :param noise: [batch..., L, N, m].
+    :param y: [batch..., N, m, L].
+    :return: both [batch..., N, L].
+    """
+    L = cholesky(covariance + tf.linalg.diag(noise), "K + noise among the nearest neighbours")
+    cross = tf.broadcast_to(cross, tf.shape(L)[:-1])[..., None]
+    half = tf.linalg.triangular_solve(L, cross)
+    weights = tf.linalg.triangular_solve(L, half, adjoint=True)[..., 0]
+    mean = tf.reduce_sum(_channels_in(weights) * y, axis=-2)
+    return mean, channels_first(tf.reduce_sum(tf.square(half[..., 0]), axis=-1))
+
+
+def _checked(inputs: TensorType) -> np.ndarray:
+    """Inputs [N, D] or [T, N, D]; tasks that share them have them once."""
+    X = np.asarray(inputs, np.float64)
+    if X.ndim not in (2, 3) or X.shape[-2] < 1 or X.shape[-1] < 1:
+        raise ValueError(f"inputs must have shape [N, D] or [T, N, D], got {X.shape}.")
+    if not np.isfinite(X).all():
+        raise ValueError("inputs hold NaN or infinity; every point needs a place.")
+    return X[0] if X.ndim == 3 and (X == X[:1]).all() else X
+
+
+def _channels_out(values: tf.Tensor) -> tf.Tensor:
+    """[..., N, m, L] to [..., L, N, m]."""
+    rank = values.shape.rank
+    return tf.transpose(values, [*range(rank - 3), rank - 1, rank - 3, rank - 2])
+
+
+def _channels_in(values: tf.Tensor) -> tf.Tensor:
+    """The inverse of :func:`_channels_out`."""
+    rank = values.shape.rank
+    return tf.transpose(values, [*range(rank - 3), rank - 2, rank - 1, rank - 3])
