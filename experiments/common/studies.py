@@ -61,6 +61,12 @@ ABOUT = {
         " often as they should be, and do chains agree with NUTS and with each other?",
         "certificates_ranks_sgp_bae",
     ),
+    "priors": About(
+        "Latent priors for a million points",
+        "A field at ten thousand to a million places, with known truth: what nearest neighbours"
+        " cost and how close they come, beside inducing points.",
+        "priors_field_nearest_neighbours",
+    ),
 }
 
 

@@ -25,6 +25,7 @@ STUDIES = {
     *TABLES,
     "amortisation",
     "certificates",
+    "large_spatial",
     "missing_mnist",
     "movielens",
     "moving_ball",
