@@ -74,8 +74,9 @@ def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
     hot = max(off.values()) > 1.0
     if hot and minibatches:
         remedy = (
-            f"Noise of minibatch gradients heats a chain: take a larger batch_size than {batch} "
-            "(None for all data), or a smaller step_size together with a larger momentum_decay."
+            'Noise of minibatch gradients heats a chain: take gradients="control_variates" with '
+            f"steps_per_batch=1, or a larger batch_size than {batch} (None for all data), or a "
+            "smaller step_size together with a larger momentum_decay."
         )
     elif hot:
         remedy = (

@@ -103,7 +103,9 @@ def test_full_batches_of_small_steps_are_at_temperature_one() -> None:
 
 
 def test_minibatches_that_heat_a_chain_are_named_with_a_remedy() -> None:
-    with pytest.warns(UserWarning, match="take a larger batch_size than 3 .*larger momentum_decay"):
+    with pytest.warns(
+        UserWarning, match="control_variates.*a larger batch_size than 3 .*larger momentum_decay"
+    ):
         posterior = sampled(3, 0.02)
     off = inference.blocks_off_temperature(posterior)
     assert off and max(off.values()) > 1.5
