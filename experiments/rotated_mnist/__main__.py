@@ -29,7 +29,7 @@ FLAGS = common_flags.FLAGS
 
 _SCHEDULE = common_flags.SCHEDULE | {
     "steps_per_batch": (flags.DEFINE_integer, "SG-MCMC steps on one minibatch."),
-    "gradients": (flags.DEFINE_string, "minibatch, or control_variates."),
+    "gradients": (flags.DEFINE_string, "Of a chain: minibatch, or control_variates."),
 }
 
 
@@ -64,8 +64,8 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "chain_batch_size",
         None,
-        "Images per step of a chain. Default: all, but for adaptive_sghmc.",
-        lower_bound=1,
+        "Images per step of a chain; 0 for all, at a step size that the chain finds. Default: 512.",
+        lower_bound=0,
     )
     flags.DEFINE_float("lr", 4e-3, "Learning rate of Adam (published: 1e-3, which did not decay).")
     flags.DEFINE_float("lr_decay", 0.02, "It decays to this fraction along a cosine; 1 for none.")
@@ -84,10 +84,10 @@ def define_flags() -> None:
         "sampler",
         None,
         ["sghmc", "sgnht", "adaptive_sghmc"],
-        "sghmc: BAOAB steps on all images, in coordinates of the Fisher information, as large as "
-        "the curvature allows. sgnht: a thermostat for each tensor, against the heat of minibatches"
-        " (--chain_batch_size). adaptive_sghmc, as published: minibatches, which heat the chain. "
-        "Default: sghmc, but for bae.",
+        "sghmc: BAOAB steps in coordinates of the Fisher information, on minibatches with control "
+        "variates against their heat. sgnht: with a thermostat for each tensor in their place. "
+        "adaptive_sghmc, as published: minibatches, which heat the chain. Default: sghmc, but for "
+        "bae.",
     )
     flags.DEFINE_enum(
         "start",

@@ -70,16 +70,21 @@ def make_objective(
     return inference.EvidenceLowerBound(beta)
 
 
-def _all_images(
+# Of the chain in Fisher coordinates: images per step, with control variates.
+_CHAIN_BATCH_SIZE = 512
+
+
+def _in_coordinates(
     preset: str, batch_size: int | None, sampler: dict[str, Any], thermostats: bool = False
 ) -> tuple[dict[str, Any], SamplingAlgorithm]:
-    """A chain at temperature 1: no noise of minibatches, unless ``batch_size`` asks for some.
+    """A chain at temperature 1: all images in every step, or minibatches and what cools them.
 
-    :param thermostats: one for each tensor, which take the heat of such noise away.
+    :param batch_size: 0 for all images.
+    :param thermostats: one for each tensor, instead of control variates.
     """
     lengths = {
-        "quick": {"burnin": 1200, "num_samples": 30, "thinning": 40},
-        "paper": {"burnin": 2000, "num_samples": 100, "thinning": 40},
+        "quick": {"burnin": 1600, "num_samples": 20, "thinning": 160},
+        "paper": {"burnin": 4000, "num_samples": 100, "thinning": 80},
     }
     rounds = {
         "num_sampler_steps": 40,
@@ -88,15 +93,23 @@ def _all_images(
         "coordinates": "fisher",
         "moves": ("likelihood_parameters",),
     }
-    if batch_size is not None:
+    batch_size = _CHAIN_BATCH_SIZE if batch_size is None else batch_size
+    steps: dict[str, Any] = {"step_size": 0.1, "momentum_decay": 0.3}
+    if batch_size:
         rounds |= {"batch_size": batch_size, "steps_per_batch": 1}
-    # Where the search for a step size begins, and critical damping of what is scaled right.
-    steps = {"step_size": 0.01, "momentum_decay": 0.02}
+        rounds |= {} if thermostats else {"gradients": "control_variates"}
+    else:
+        lengths = {
+            "quick": {"burnin": 1200, "num_samples": 30, "thinning": 40},
+            "paper": {"burnin": 2000, "num_samples": 100, "thinning": 40},
+        }
+        # Where the search for a step size begins, and critical damping of what is scaled right.
+        steps = {"step_size": 0.01, "momentum_decay": 0.02}
     if thermostats:
         built = sgnht.build(**(steps | {"thermostats": "leaf"} | sampler))
     else:
         built = sghmc.build(**(steps | {"integrator": "baoab"} | sampler))
-    if "step_size" not in sampler:
+    if not batch_size and "step_size" not in sampler:
         built = from_curvature(built, 0.35)
     return rounds | lengths[preset], built
 
@@ -115,8 +128,8 @@ def _minibatches(
 
 
 _CHAINS = {
-    "sghmc": _all_images,
-    "sgnht": functools.partial(_all_images, thermostats=True),
+    "sghmc": _in_coordinates,
+    "sgnht": functools.partial(_in_coordinates, thermostats=True),
     "adaptive_sghmc": _minibatches,
 }
 
@@ -146,13 +159,14 @@ def make_plan(
     :param regime: phases; the preset's where None.
     :param objective: as published for the model where None.
     :param batch_size: of the fit, and of a chain of adaptive SGHMC.
-    :param chain_batch_size: of the chain alone; None for all images, but for adaptive SGHMC.
+    :param chain_batch_size: of the chain alone; 0 for all images, which then finds its own step
+        size; None for 512, or ``batch_size`` for adaptive SGHMC.
     :param fit: fields of :class:`~gpflow_bae.inference.VariationalSettings`; a ``batch_size`` of
         None there takes all points in every step, so that the bound is Titsias's.
-    :param sampler_name: "sghmc", BAOAB steps on all images in coordinates of the Fisher
-        information, as large as the curvature allows; "sgnht", the same with a thermostat for each
-        tensor; or "adaptive_sghmc", as published, on minibatches. The first by default, but for
-        "bae", whose codes have no such coordinates.
+    :param sampler_name: "sghmc", BAOAB steps in coordinates of the Fisher information, on
+        minibatches with control variates; "sgnht", with a thermostat for each tensor instead of
+        those; or "adaptive_sghmc", as published. The first by default, but for "bae", whose codes
+        have no such coordinates.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
     :param sampler: arguments of the sampler's ``build``; with a ``step_size`` that is it.
     :param start: of the chain of sgp_bae, see :class:`Plan`; None for the sampler's own.
@@ -171,7 +185,9 @@ def make_plan(
     if sampled:
         name = sampler_name or default_sampler(model)
         in_coordinates = name != "adaptive_sghmc"
-        size = chain_batch_size or (None if in_coordinates else batch_size)
+        size = chain_batch_size
+        if size is None and not in_coordinates:
+            size = batch_size
         rounds, changes["sampler"] = _CHAINS[name](preset, size, sampler or {})
         changes["schedule"] = inference.AmortizedSettings(**(rounds | (schedule or {})))
         start = start or ("svgp_vae_mode" if in_coordinates else "svgp_vae")

@@ -192,10 +192,14 @@ def _sample(
             )
             first = dataclasses.replace(warm_start, num_encoder_steps=0)
             warm_start = inference.PriorMeanStart(settings, first=first)
+    schedule = plan.schedule
+    assert schedule is not None
+    if (schedule.batch_size or 0) >= len(data.train.Y):  # of few images all are seen anyway
+        schedule = dataclasses.replace(schedule, batch_size=None, gradients="minibatch")
     posterior = inference.sample_amortized(
         model,
         _train_arrays(data),
-        plan.schedule,
+        schedule,
         sampler=plan.sampler,
         warm_start=warm_start,
         max_samples=max_samples,

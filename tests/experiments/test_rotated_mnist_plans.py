@@ -77,11 +77,15 @@ def test_flags_replace_settings() -> None:
     plan = make_plan("sgp_bae", "quick", sampler_name="adaptive_sghmc", **chain)
     assert plan.temperature == 0.5 and plan.schedule.batch_size == 64
     assert plan.start == "svgp_vae" and plan.learn_inducing
-    plan = make_plan("sgp_bae", "quick", **chain)  # whose steps see all images
-    assert plan.temperature == 0.5 and plan.schedule.batch_size is None
+    plan = make_plan("sgp_bae", "quick", **chain)
+    assert plan.temperature == 0.5 and plan.schedule.gradients == "control_variates"
+    assert plan.schedule.batch_size == 512 and plan.variational.batch_size == 64
     assert plan.start == "svgp_vae_mode" and not plan.learn_inducing
     assert make_plan("bae", "quick").sampler.name == "adaptive_sghmc"
     # Remedies for the heat of minibatches, from the default's own start.
+    plan = make_plan("sgp_bae", "quick", chain_batch_size=0)  # all images in every step
+    assert plan.schedule.batch_size is None and plan.schedule.gradients == "minibatch"
+    assert "from_curvature" in plan.sampler.settings["step_size"]
     plan = make_plan("sgp_bae", "quick", sampler_name="sgnht", chain_batch_size=128, **chain)
     assert plan.sampler.settings["thermostats"] == "leaf" and plan.start == "svgp_vae_mode"
     assert plan.schedule.batch_size == 128 and plan.schedule.steps_per_batch == 1

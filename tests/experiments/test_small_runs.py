@@ -179,6 +179,7 @@ def test_rotated_mnist(tmp_path: pathlib.Path, model: str, monkeypatch: pytest.M
         "quick",
         regime=regime,
         batch_size=9,
+        chain_batch_size=9,
         schedule=chain | {"num_encoder_steps": 1},
         latent_dim=2,
         object_dim=3,
