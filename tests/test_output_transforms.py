@@ -52,7 +52,9 @@ def test_values_never_leave_the_range_and_bounds_have_a_place(transform: OutputT
     far = transform.inverse(np.array([-50.0, 50.0]))
     assert far[0] == transform.lower and far[1] <= transform.upper
     certain = transform.moments(np.array([-50.0, 0.3]), np.zeros(2))
-    np.testing.assert_array_equal(certain[0], transform.inverse(np.array([-50.0, 0.3])))
+    # NumPy's exponential of few numbers and of many may differ in the last bit.
+    expected = transform.inverse(np.array([-50.0, 0.3]))
+    np.testing.assert_allclose(certain[0], expected, rtol=1e-15)
     np.testing.assert_array_equal(certain[1], 0.0)
 
 

@@ -187,7 +187,7 @@ def prepare_data(
         return data
     if isinstance(data, Observations):
         _check_batch_size(model, data, batch_size)
-        return data
+        return _with_neighbours(model, data)
     X, Y = data
     Y = np.asarray(Y, dtype=np.float32)
     has_tasks = Y.ndim != 2
@@ -219,19 +219,22 @@ def prepare_data(
             f"decoder returns {width} outputs per point, but Y has P = {Y.shape[-1]} columns; "
             "change the width of the decoder's last layer."
         )
-    inputs = None if X is None else tf.constant(X, gpflow.default_float())
-    neighbours = None
-    if inputs is not None and len(Y) == 1 and model.needs_inputs:
-        neighbours = model.neighbours_of(inputs)
     result = Observations(
-        inputs,
+        None if X is None else tf.constant(X, gpflow.default_float()),
         tf.constant(Y),
         None if mask.all() else tf.constant(mask),
         has_tasks,
-        neighbours,
     )
     _check_batch_size(model, result, batch_size)
-    return result
+    return _with_neighbours(model, result)
+
+
+def _with_neighbours(model: Any, data: Observations) -> Observations:
+    """The same, whose minibatches bring the points with them that this model's prior asks for."""
+    neighbours = None
+    if data.X is not None and data.axis == 1 and model.needs_inputs:
+        neighbours = model.neighbours_of(data.X)
+    return data._replace(neighbours=neighbours)
 
 
 def _check_batch_size(model: Any, data: Observations, batch_size: int | None) -> None:

@@ -304,13 +304,17 @@ class Posterior(FunctionPredictions):
         return self._inference_data(include_decoder, history=history, round_stats=rounds)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return {k: np.asarray(v) for k, v in self.data._asdict().items() if v is not None}
+        # Neighbours are the prior's, which finds them again.
+        held = self.data._replace(neighbours=None)._asdict().items()
+        return {k: np.asarray(v) for k, v in held if v is not None}
 
     @classmethod
     def _restored(cls, model: Autoencoder, bank: Bank, arrays: dict[str, np.ndarray]) -> Posterior:
         stored = {name: arrays.get(name) for name in Observations._fields}
         has_tasks = stored.pop("has_tasks")  # files of before it was there have none
-        X, Y, mask = (None if v is None else tf.constant(v) for v in stored.values())
+        X, Y, mask = (
+            None if stored[k] is None else tf.constant(stored[k]) for k in ("X", "Y", "mask")
+        )
         data = Observations(X, Y, mask, True if has_tasks is None else bool(has_tasks))
         return cls(model, bank, data)
 

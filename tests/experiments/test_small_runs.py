@@ -180,6 +180,7 @@ def test_rotated_mnist(tmp_path: pathlib.Path, model: str, monkeypatch: pytest.M
         regime=regime,
         batch_size=9,
         chain_batch_size=9,
+        sampler={"step_size": 1e-3},  # for coordinates of five steps
         schedule=chain | {"num_encoder_steps": 1},
         latent_dim=2,
         object_dim=3,
