@@ -264,6 +264,11 @@ class AmortizedSampling(ChainSampling):
         """K steps, a few on each minibatch: all codes, those of the last batch, and its items."""
         settings, data = self.settings, self.data
         size = settings.steps_per_batch or settings.num_sampler_steps
+        reference = None
+        if settings.gradients == "control_variates":
+            position, own_seed = chain.sampler.position, tf.random.fold_in(seeds[2], -1, "philox")
+            full = self.log_density_gradient(position, data.gather(None), own_seed)
+            reference = Reference(position, full.parameters)
 
         def indices_of(i: tf.Tensor) -> tf.Tensor:
             batch_seed = tf.random.fold_in(seeds[0], i, alg="philox")
@@ -281,11 +286,6 @@ class AmortizedSampling(ChainSampling):
             state = self._steps(state, metric, batch, seed, first + i * size, adapt, size, own)
             return self._scatter(store, state, indices)
 
-        reference = None
-        if settings.gradients == "control_variates":
-            position, own_seed = chain.sampler.position, tf.random.fold_in(seeds[2], -1, "philox")
-            full = self.log_density_gradient(position, data.gather(None), own_seed)
-            reference = Reference(position, full.parameters)
         count = settings.num_sampler_steps // size
         store, last = repeat(count, body, chain.sampler), indices_of(tf.constant(count - 1))
         return store, self._gather(store, last), last

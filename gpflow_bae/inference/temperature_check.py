@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 
+from ..models import VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
 
 __all__ = ["block_temperatures", "blocks_off_temperature", "warn_of_temperature"]
@@ -73,10 +74,14 @@ def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
         minibatches = minibatches and batch < posterior.data.num_items
     hot = max(off.values()) > 1.0
     if hot and minibatches:
+        # Of a bound there are none (bound_sampling), and a second time they do not help.
+        has_codes = not isinstance(posterior.model, VariationalAutoencoder)
+        controlled = posterior.bank.settings.get("gradients") == "control_variates"
+        first = 'gradients="control_variates" with steps_per_batch=1, or '
         remedy = (
-            'Noise of minibatch gradients heats a chain: take gradients="control_variates" with '
-            f"steps_per_batch=1, or a larger batch_size than {batch} (None for all data), or a "
-            "smaller step_size together with a larger momentum_decay."
+            "Noise of minibatch gradients heats a chain: take "
+            f"{first if has_codes and not controlled else ''}a larger batch_size than {batch} "
+            "(None for all data), or a smaller step_size together with a larger momentum_decay."
         )
     elif hot:
         remedy = (

@@ -310,12 +310,9 @@ class Posterior(FunctionPredictions):
 
     @classmethod
     def _restored(cls, model: Autoencoder, bank: Bank, arrays: dict[str, np.ndarray]) -> Posterior:
-        stored = {name: arrays.get(name) for name in Observations._fields}
-        has_tasks = stored.pop("has_tasks")  # files of before it was there have none
-        X, Y, mask = (
-            None if stored[k] is None else tf.constant(stored[k]) for k in ("X", "Y", "mask")
-        )
-        data = Observations(X, Y, mask, True if has_tasks is None else bool(has_tasks))
+        X, Y, mask = (tf.constant(arrays[k]) if k in arrays else None for k in ("X", "Y", "mask"))
+        # Files of before has_tasks was there have none.
+        data = Observations(X, Y, mask, bool(arrays.get("has_tasks", True)))
         return cls(model, bank, data)
 
     def _samples(self, given: Given, seed: int) -> tuple[Any, Any, Any, np.ndarray]:
