@@ -139,7 +139,7 @@ def build_model(plan: Plan, field: Field) -> Any:
     import gpflow
     import keras
 
-    from gpflow_bae import decoders, encoders, guides, latent_priors, likelihoods, models
+    from gpflow_bae import decoders, encoders, latent_priors, likelihoods, models
     from gpflow_bae import inducing_variables as inducing
 
     L, P = plan.latent_dim, plan.num_outputs
@@ -159,8 +159,7 @@ def build_model(plan: Plan, field: Field) -> Any:
     prior = latent_priors.NearestNeighbourGP(
         kernel, field.X, L, plan.num_neighbours, ordering=plan.ordering
     )
-    guide = guides.MeanFieldGuide(encoder)
-    return models.VariationalAutoencoder(prior, decoder, guide, likelihood)
+    return models.VariationalAutoencoder(prior, decoder, encoder, likelihood)
 
 
 def run(plan: Plan, options: driver.Options) -> driver.Outcome:
@@ -168,7 +167,7 @@ def run(plan: Plan, options: driver.Options) -> driver.Outcome:
     import keras
     import numpy as np
 
-    from gpflow_bae import Posterior, inference
+    from gpflow_bae import Posterior, inference, metrics
     from gpflow_bae.data import prepare_data
 
     field = make_field(plan, options.seed)
@@ -191,6 +190,7 @@ def run(plan: Plan, options: driver.Options) -> driver.Outcome:
     scores = {
         "rmse": float(np.sqrt(np.mean((prediction.mean - field.truth) ** 2))),
         "nll": float(-np.mean(density)),
+        "nll_moments": metrics.nll(field.observed, prediction.mean, prediction.variance),
         "coverage_90": float(np.mean(z < 1.6448536)),
         "lengthscale_median": float(np.mean(model.latent_prior.kernels[0].lengthscales.numpy())),
         "likelihood_variance": float(model.likelihood.variance.numpy()),

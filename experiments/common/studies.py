@@ -64,7 +64,9 @@ ABOUT = {
     "priors": About(
         "Latent priors for a million points",
         "A field at ten thousand to a million places, with known truth: what nearest neighbours"
-        " cost and how close they come, beside inducing points.",
+        " cost and how close they come, beside inducing points. And series with holes: one of up to"
+        " a hundred thousand times under an exact prior that costs no more than their number, and"
+        " digits that turn.",
         "priors_field_nearest_neighbours",
     ),
 }

@@ -43,6 +43,14 @@ def define_flags(name: str) -> None:
     )
     flags.DEFINE_float("noise_start", 0.1, "Standard deviation of standardised noise at the start.")
     flags.DEFINE_integer("num_inducing", table.num_inducing, "Inducing points, of each layer.", 1)
+    flags.DEFINE_enum(
+        "kernel", "se", ["se", "matern12", "matern32", "matern52"], "Kernel of each channel."
+    )
+    flags.DEFINE_bool(
+        "coupled",
+        False,
+        "A linear decoder, integrated out with the prior's channels coupled; no inference network.",
+    )
     flags.DEFINE_float("period", None, "Periodic kernels, of this period at the start; else SE.")
     flags.DEFINE_integer("batch_size", None, "Tasks per step; all where not given.", 1)
     common_flags.define_num_steps()
@@ -50,8 +58,9 @@ def define_flags(name: str) -> None:
     flags.DEFINE_bool("log_outputs", False, "Model the logarithms of the (positive) outputs.")
     flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
     flags.DEFINE_float("code_noise_variance", 1e-3, "Variance of codes around the GP (sampled).")
+    flags.DEFINE_integer("num_layers", 2, "Layers of a deep prior; 3 as published.", 1)
     flags.DEFINE_float(
-        "hidden_variance", 0.05, "Variance of a deep prior's hidden layer around its inputs."
+        "hidden_variance", 0.05, "Variance of a deep prior's hidden layers around their inputs."
     )
     flags.DEFINE_float(
         "nugget", None, "Variance of codes around the GP at the start (variational). Default: none."
@@ -95,11 +104,14 @@ def plan() -> Any:
             "noise_start",
             "num_inducing",
             "period",
+            "kernel",
+            "coupled",
             "log_outputs",
             "batch_size",
             "num_steps",
             "weight_prior_scale",
             "code_noise_variance",
+            "num_layers",
             "hidden_variance",
             "nugget",
         ),
@@ -141,12 +153,18 @@ def runs(name: str) -> Iterator[driver.Run]:
         more={"initialisations": number, "keep": keep, "validation": validation},
         words=[
             FLAGS.regime if name == "eeg_large" else "",
-            "" if is_baseline else FLAGS.pinference_net,
+            "" if is_baseline else "coupled" if FLAGS.coupled else FLAGS.pinference_net,
+            _layers() if FLAGS.model == "dsgp_bae" else "",
             "" if number == 1 else f"best {keep} of {number}",
             # Its fold is in the command, and belongs to the seed's column.
             "" if validation is None else f"validation, blocks of {FLAGS.validation_block}",
         ],
     )
+
+
+def _layers() -> str:
+    # In words, since a setting that stored rows of two layers do not know tells nobody apart.
+    return "" if FLAGS.num_layers == 2 else f"{FLAGS.num_layers} layers"
 
 
 def _hide(table: Any, fraction: float, fold: int, block: int) -> Any:

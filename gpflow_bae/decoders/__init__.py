@@ -2,11 +2,13 @@
 
 from .gp import GPDecoder
 from .hierarchical import HierarchicalDecoder, NormalGivenVariance
+from .identity import Identity
 from .keras import KerasDecoder, fan_in_prior, normal_prior
 
 __all__ = [
     "GPDecoder",
     "HierarchicalDecoder",
+    "Identity",
     "KerasDecoder",
     "NormalGivenVariance",
     "fan_in_prior",

@@ -3,6 +3,7 @@
 from .base import DensityEncoder, Encoder, RowCodes
 from .free import FreeFormEncoder
 from .gaussian import BaseGaussianEncoder, GaussianEncoder
+from .likelihood import LikelihoodEncoder
 from .partial import factor_net, index_net, partial_encoder, point_net, zero_imputing
 from .stochastic import StochasticEncoder
 
@@ -12,6 +13,7 @@ __all__ = [
     "Encoder",
     "FreeFormEncoder",
     "GaussianEncoder",
+    "LikelihoodEncoder",
     "RowCodes",
     "StochasticEncoder",
     "factor_net",

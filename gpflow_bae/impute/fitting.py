@@ -25,7 +25,7 @@ __all__ = [
     "warm_start",
 ]
 
-NUM_CODES = 20  # draws of the codes for each posterior sample
+NUM_CODES = 20  # draws of the codes for each of several posterior samples
 
 
 def fit(
@@ -51,14 +51,17 @@ def fit(
     options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
     if plan.schedule is None:
         started = time.perf_counter()
-        losses = inference.fit_variational(
-            model,
-            data,
-            plan.variational,
-            out_dir=None if out_dir is None else out_dir / "fit",
-            resume=resume,
-            **options,
-        )
+        if plan.coupled:
+            losses = inference.maximise_evidence(model, data, plan.variational.num_steps)
+        else:
+            losses = inference.fit_variational(
+                model,
+                data,
+                plan.variational,
+                out_dir=None if out_dir is None else out_dir / "fit",
+                resume=resume,
+                **options,
+            )
         return Posterior.from_point(
             model,
             data,
@@ -128,7 +131,7 @@ def predict_standardised(
     What quantiles and densities of outputs in their own units follow from.
     """
     posterior, given = _conditioned(posterior, standardiser, given, codes_of_chain)
-    prediction = posterior.predict(None, given, num_codes=NUM_CODES, seed=seed)
+    prediction = posterior.predict(None, given, num_codes=_num_codes(posterior), seed=seed)
     return prediction.mean, prediction.variance
 
 
@@ -151,7 +154,10 @@ def cell_log_density(
     """
     posterior, given = _conditioned(posterior, standardiser, given, codes_of_chain)
     density = posterior.predict_cell_log_density(
-        (None, standardiser.transform(truth)), given=given, num_codes=NUM_CODES, seed=seed
+        (None, standardiser.transform(truth)),
+        given=given,
+        num_codes=_num_codes(posterior),
+        seed=seed,
     )
     return density + standardiser.log_jacobian(truth)
 
@@ -169,3 +175,8 @@ def _conditioned(
         return posterior, None
     bank = dataclasses.replace(posterior.bank, latents=None)
     return Posterior(posterior.model, bank, posterior.data), None
+
+
+def _num_codes(posterior: Posterior) -> int | None:
+    """Of a point estimate the draws are all that a mixture has: as many as the posterior takes."""
+    return NUM_CODES if posterior.num_samples > 1 else None

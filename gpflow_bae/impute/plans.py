@@ -37,6 +37,12 @@ __all__ = [
 MODELS = ("sgp_vae", "gp_vae", "sgp_bae", "dsgp_bae")
 NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
 VARIATIONAL = ("sgp_vae", "gp_vae")
+KERNELS = {
+    "se": gpflow.kernels.SquaredExponential,
+    "matern12": gpflow.kernels.Matern12,
+    "matern32": gpflow.kernels.Matern32,
+    "matern52": gpflow.kernels.Matern52,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +59,8 @@ class Plan:
     num_inducing: int = 64
     lengthscale: float = 1.0
     period: float | None = None  # a periodic kernel, where given
+    kernel: str = "se"  # one of KERNELS
+    coupled: bool = False  # a linear decoder, integrated out; takes no inference network
     encoder_widths: tuple[int, ...] = (20,)
     decoder_widths: tuple[int, ...] = (5, 5)
     activation: str = "relu"
@@ -60,19 +68,26 @@ class Plan:
     noise_floor: float = 1e-3
     weight_prior_scale: float = 1.0
     code_noise_variance: float = 1e-3  # of a sampled model
-    hidden_variance: float = 0.05  # of what a deep prior adds to the inputs, in their units squared
+    num_layers: int = 2  # of a deep prior, the last among them; 3 as published
+    hidden_variance: float = 0.05  # of what each hidden layer adds to its inputs, in X's units^2
     nugget: float | None = None  # the same of a variational one; None: none, as published
     variational: inference.VariationalSettings = inference.VariationalSettings()
     schedule: inference.AmortizedSettings | None = None  # of a chain, like its sampler
     sampler: SamplingAlgorithm | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (("model", MODELS), ("net", NETS)):
+        for name, choices in (("model", MODELS), ("net", NETS), ("kernel", tuple(KERNELS))):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {choices}.")
-        for name in ("latent_dim", "num_inducing"):
+        for name in ("latent_dim", "num_inducing", "num_layers"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+        if self.coupled and (self.model != "sgp_vae" or self.decoder_widths or self.nugget is None):
+            raise ValueError(
+                "coupled integrates a linear decoder of an SGP-VAE with a nugget out: it needs "
+                f"model='sgp_vae', no hidden layers of a decoder and a nugget, got {self.model!r}, "
+                f"{self.decoder_widths} and {self.nugget}."
+            )
 
     @property
     def temperature(self) -> float | None:
@@ -174,7 +189,7 @@ def gaussian_encoder(plan: Plan, table: MultiOutputTable) -> Any:
 
 def _kernel(plan: Plan, table: MultiOutputTable) -> gpflow.kernels.Kernel:
     width = table.X.shape[-1]
-    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(width, plan.lengthscale))
+    kernel = KERNELS[plan.kernel](lengthscales=np.full(width, plan.lengthscale))
     if plan.period is None:
         return kernel
     periodic = gpflow.kernels.Periodic(kernel, period=plan.period)
@@ -190,6 +205,22 @@ def inducing_inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
     if len(rows) <= plan.num_inducing:
         return rows
     return inducing_variables.k_means(table.X[table.rows], plan.num_inducing)
+
+
+def _coupled_model(
+    plan: Plan,
+    kernels: list[gpflow.kernels.Kernel],
+    Z: Any,
+    likelihood: likelihoods.Gaussian,
+) -> models.LinearSGPVAE:
+    """A linear decoder as the mixing matrix of the prior: codes are what the outputs are of."""
+    num_outputs = len(likelihood.variance.numpy())
+    for kernel in kernels:  # the mixing matrix scales the same
+        gpflow.set_trainable(kernel.variance, False)
+    start = keras.initializers.RandomNormal(stddev=plan.latent_dim**-0.5)
+    mixing = np.asarray(start((num_outputs, plan.latent_dim)))
+    assert plan.nugget is not None  # the plan has checked that
+    return models.LinearSGPVAE(kernels, Z, mixing, likelihood, nugget_variance=plan.nugget)
 
 
 def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
@@ -208,6 +239,9 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
     }
     # A kernel for each channel, as published: lengthscales differ.
     kernels = [_kernel(plan, table) for _ in range(plan.latent_dim)]
+    if plan.coupled:
+        Z = inducing_inputs(plan, table) if Z is None else Z
+        return _coupled_model(plan, kernels, Z, common["likelihood"])
     if plan.model in VARIATIONAL:
         common["encoder"] = gaussian_encoder(plan, table)
         exact = plan.model == "gp_vae"
@@ -241,9 +275,10 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
         for kernel in kernels:
             models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)
         return models.SGPBAE(kernel=kernels, inducing_variable=Z, **common)
-    hidden = _kernel(plan, table)
-    hidden.variance.assign(plan.hidden_variance)
-    models.set_default_kernel_priors(hidden, plan.lengthscale, variance=plan.hidden_variance)
+    hidden = [_kernel(plan, table) for _ in range(plan.num_layers - 1)]
+    for kernel in hidden:
+        kernel.variance.assign(plan.hidden_variance)
+        models.set_default_kernel_priors(kernel, plan.lengthscale, variance=plan.hidden_variance)
     for kernel in kernels:
         models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)
-    return models.DSGPBAE([hidden, kernels], [Z, Z.copy()], **common)
+    return models.DSGPBAE([*hidden, kernels], [Z.copy() for _ in range(plan.num_layers)], **common)

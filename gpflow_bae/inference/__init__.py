@@ -5,6 +5,7 @@ from .bound_sampling import BoundSampling
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
 from .encoder_losses import encoder_loss
+from .evidence import maximise_evidence
 from .fit import fit
 from .fit_check import share_explained
 from .new_rows import latents_for_new
@@ -64,6 +65,7 @@ __all__ = [
     "fit",
     "fit_variational",
     "latents_for_new",
+    "maximise_evidence",
     "run",
     "sample_amortized",
     "sample_tempered",

@@ -7,10 +7,13 @@ import os
 import time
 from typing import Any
 
-from ..data import prepare_data
+import numpy as np
+
+from ..data import Observations, prepare_data
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
 from .checkpoints import RunDirectory
+from .evidence import has_evidence, maximise_evidence
 from .fit_check import warn_of_useless_fit
 from .sampling import sample_amortized
 from .seeding import seed_networks
@@ -35,7 +38,8 @@ def fit(
 
     A sampled model starts from a variational fit and is sampled for some minutes
     (:func:`sample_amortized` with its defaults); a variational one is fitted from the smoothest
-    projections of the data; a ``TemperedBAE`` is sampled by :func:`sample_tempered`. Those, and
+    projections of the data, one without a network by L-BFGS, which keeps nothing in ``out_dir``
+    (:func:`maximise_evidence`); a ``TemperedBAE`` is sampled by :func:`sample_tempered`. Those, and
     :func:`fit_variational`, take settings of your own.
 
     :param data: ``(X, Y)``: inputs ``[N, D]`` or ``[T, N, D]`` (None for models without inputs) and
@@ -60,6 +64,10 @@ def fit(
         )
     started = time.perf_counter()
     observations = prepare_data(model, data)
+    if has_evidence(model):
+        seed_networks(model, seed)  # of an encoder, where it has one
+        losses = maximise_evidence(model, observations, progress=progress)
+        return _posterior_of(model, observations, losses, started)
     start = default_start(model, observations)
     longer = dataclasses.replace(start.settings, num_steps=_VARIATIONAL_STEPS)
     start = dataclasses.replace(start, settings=longer)
@@ -69,9 +77,15 @@ def fit(
         directory = RunDirectory(out_dir, record, resume)
     seed_networks(model, seed)
     _, losses = start.run(model, observations, directory=directory, **options)
+    return _posterior_of(model, observations, losses, started)
+
+
+def _posterior_of(
+    model: VariationalAutoencoder, data: Observations, losses: np.ndarray, started: float
+) -> Posterior:
     posterior = Posterior.from_point(
         model,
-        observations,
+        data,
         seconds={"variational": time.perf_counter() - started},
         warm_start_losses=losses,
     )

@@ -4,6 +4,7 @@ from .base import GaussianLatentPrior, LatentProcess
 from .deep_gp import DeepSparseGP
 from .gp import GP
 from .inducing import InducingLatentPrior, InducingPosterior
+from .linear_mixture import LinearMixture
 from .markov_gp import MarkovGP
 from .nearest_neighbour_gp import NearestNeighbourGP
 from .sparse_gp import SparseGP
@@ -17,6 +18,7 @@ __all__ = [
     "InducingLatentPrior",
     "InducingPosterior",
     "LatentProcess",
+    "LinearMixture",
     "MarkovGP",
     "NearestNeighbourGP",
     "SparseGP",

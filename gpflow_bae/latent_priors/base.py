@@ -38,8 +38,13 @@ class LatentProcess(gpflow.Module, ABC):
     """Codes as a function of inputs, given Gaussian pseudo-observations of them."""
 
     needs_inputs = True
+    couples_channels = False
+    """Whether the channels of a code depend on each other given pseudo-observations."""
     draws = False
     """Whether the density is an estimate with random draws of its own (:meth:`with_seed`)."""
+    mean_field_by_default = False
+    """Whether codes are independent given Y where a model is told no guide: where conditioning is
+    approximate, or dearer than the density."""
 
     def __init__(self, latent_dim: int):
         super().__init__(name=None)
@@ -208,7 +213,8 @@ def as_kernels(kernel: KernelLike) -> list[gpflow.kernels.Kernel]:
             f"kernel is a {type(kernel).__name__}, which mixes the latent channels; here channels "
             "are independent, and it is the decoder that mixes them. Pass its latent kernels as a "
             "list (kernel.latent_kernels), and let a first dense layer of the decoder, without "
-            "activation, do what its W does."
+            "activation, do what its W does; or, for a linear decoder, take LinearMixture with its "
+            "W as mixing."
         )
     kernels = [kernel] if isinstance(kernel, gpflow.kernels.Kernel) else list(kernel)
     for found in kernels:

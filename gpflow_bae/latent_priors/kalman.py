@@ -108,9 +108,52 @@ def _scanned(combined: Callable[[Any, Any], Any], elements: Any, parallel: bool)
         return tfp.math.scan_associative(combined, elements, axis=axis)
     front = [axis, *(i for i in range(axis + 3) if i != axis)]
     in_front = type(elements)(*(tf.transpose(part, front) for part in elements))
-    found = tf.scan(combined, in_front)
+    found = _one_by_one(combined, in_front)
     back = [*range(1, axis + 1), 0, axis + 1, axis + 2]
     return type(elements)(*(tf.transpose(part, back) for part in found))
+
+
+def _one_by_one(combined: Callable[[Any, Any], Any], elements: Any) -> Any:
+    """All prefixes along the first axis, by a loop forwards, and their gradients by one backwards.
+
+    In TensorFlow's own gradient of a loop, that of what a step reads is a list as long as the loop,
+    and all of these are added: a time that grows with the square of the length. Here a step is
+    differentiated by itself, at what the loop forwards has found: prefix k = combined(prefix k - 1,
+    element k) by the prefix in turn, then by all elements at once.
+    """
+    kind = type(elements)
+
+    def gradients(one: Any, other: Any, upstream: Any, by: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(by)
+            both = combined(one, other)
+        zero = tf.UnconnectedGradients.ZERO
+        return tape.gradient(both, by, upstream, unconnected_gradients=zero)
+
+    @tf.custom_gradient
+    def prefixes(*parts: tf.Tensor) -> tuple[Any, Callable[..., Any]]:
+        found = tf.scan(combined, kind(*parts))
+
+        def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
+            before = kind(*(part[:-1] for part in found))
+            element = kind(*(part[1:] for part in parts))
+            own = kind(*(part[:-1] for part in upstream))
+            last = kind(*(part[-1] for part in upstream))
+
+            def previous(later: Any, now: tuple[Any, Any, Any]) -> Any:
+                one, other, direct = now
+                through = gradients(one, other, later, by=one)
+                return kind(*(tf.add(*pair) for pair in zip(direct, through, strict=True)))
+
+            earlier = tf.scan(previous, (before, element, own), last, reverse=True)
+            total = kind(*(tf.concat([e, v[None]], 0) for e, v in zip(earlier, last, strict=True)))
+            rest = gradients(before, element, kind(*(part[1:] for part in total)), by=element)
+            # The first prefix is the first element.
+            return [tf.concat([t[:1], r], 0) for t, r in zip(total, rest, strict=True)]
+
+        return tuple(found), gradient
+
+    return kind(*prefixes(*elements))
 
 
 def _same_batch(element: Any) -> Any:

@@ -34,11 +34,15 @@ class NearestNeighbourGP(GP):
     Posterior and predictions (:meth:`condition`, :meth:`predict`) are those of ``GP`` given the
     m nearest pseudo-observations and no others, and the evidence is Vecchia's of the
     pseudo-observations. A model with mean-field codes
-    (:class:`~gpflow_bae.guides.MeanFieldGuide`) has an exact bound under this prior; one with
-    :class:`~gpflow_bae.guides.GaussianGuide` has one up to the neighbours that are left out.
+    (:class:`~gpflow_bae.guides.MeanFieldGuide`, the default of a variational model under this
+    prior) has an exact bound, in minibatches too; one with
+    :class:`~gpflow_bae.guides.GaussianGuide` has one up to the neighbours that are left out, needs
+    all points in every step, and suits points without any observation.
 
     Dense covariances (``code_covariance``, ``predict_full_cov``) are those of ``GP``, at its cost.
     """
+
+    mean_field_by_default = True
 
     def __init__(
         self,

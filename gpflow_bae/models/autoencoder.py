@@ -14,12 +14,12 @@ from gpflow.base import TensorType
 
 from .. import functional
 from ..base import Batch
-from ..decoders import KerasDecoder
+from ..decoders import Identity, KerasDecoder
 from ..encoders import Encoder, RowCodes
 from ..encoders.base import Noise
 from ..guides import Guide
 from ..latent_priors import LatentProcess
-from ..likelihoods import MaskedLikelihood, masked
+from ..likelihoods import Gaussian, MaskedLikelihood, masked
 from ..parameter_set import ParameterSet
 
 __all__ = ["Autoencoder", "LikelihoodLike", "Network", "as_decoder", "set_default_kernel_priors"]
@@ -84,7 +84,8 @@ class Autoencoder(gpflow.Module):
             or a :class:`~gpflow_bae.decoders.KerasDecoder` with priors of your own.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
         :param guide: how codes are inferred, one of :mod:`gpflow_bae.guides`.
-        :raises ValueError: if guide, decoder and prior disagree about the number of channels.
+        :raises ValueError: if guide, decoder and prior disagree about the number of channels, and
+            for a network below a prior that couples channels.
         """
         super().__init__(name=None)
         decoder, latent_dim = as_decoder(decoder), latent_prior.latent_dim
@@ -99,6 +100,13 @@ class Autoencoder(gpflow.Module):
             raise ValueError(
                 f"encoder returns {guide.latent_dim} code channels, but the latent prior has "
                 f"latent_dim = {latent_dim}; change the width of the encoder's last layer."
+            )
+        if latent_prior.couples_channels and not isinstance(decoder, Identity):
+            raise ValueError(
+                f"{type(latent_prior).__name__} couples the channels of a code, and draws are made "
+                "of each channel apart: it goes with decoder=gpflow_bae.decoders.Identity(P) only, "
+                f"got {type(decoder).__name__}. For a network take a prior of independent channels "
+                "and let the network mix them."
             )
         self.latent_prior = latent_prior
         self.decoder = decoder
@@ -173,6 +181,24 @@ class Autoencoder(gpflow.Module):
         log_prob = self.likelihood.masked_log_prob(F, Y, mask)
         return tf.cast(log_prob, gpflow.default_float())
 
+    @property
+    def observations_are_gaussian(self) -> bool:
+        """Whether observations given the moments of codes are Gaussian: then nothing is drawn."""
+        return isinstance(self.decoder, Identity) and isinstance(self.likelihood, Gaussian)
+
+    def check_channels_are_apart(self, asked: str) -> None:
+        """Refuse what marginals of single channels do not say where those depend on each other.
+
+        :param asked: what the error says is wanted.
+        :raises NotImplementedError: for a prior that couples channels.
+        """
+        if self.latent_prior.couples_channels:
+            raise NotImplementedError(
+                f"{asked} must know how channels of a {self.latent_prior_name} go together, and "
+                "there are marginals of each: predict_f, predict_y and a posterior's "
+                "predict_cell_log_density are of those."
+            )
+
     def log_prob_of_cells(
         self, X: TensorType | None, latents: TensorType, Y: TensorType
     ) -> tf.Tensor:
@@ -240,7 +266,9 @@ class Autoencoder(gpflow.Module):
         """Codes of each row ``Y [rows, P]`` by itself, as serving needs them.
 
         :param prior_variance: of a code [L], for guides with ``uses_prior_variance``.
+        :raises NotImplementedError: for a prior that couples channels.
         """
+        self.check_channels_are_apart("A code of a row by itself, as serving needs it,")
         return self.guide.codes_of_rows(rows, noise, num_draws, prior_variance)
 
     @property

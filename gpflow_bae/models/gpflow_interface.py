@@ -13,6 +13,7 @@ from gpflow.base import TensorType
 from .. import functional
 from ..base import Batch
 from ..data import as_inputs
+from ..decoders import Identity
 from ..linalg import cholesky
 from ..mcmc.noise import standard_noise
 from .autoencoder import Autoencoder
@@ -162,6 +163,8 @@ class ExternalDataModel(
             axis of tasks in front where the arguments have one.
         :raises ValueError: without ``given``, or for inputs of another width.
         """
+        if full_output_cov:
+            self.check_channels_are_apart("full_output_cov=True")
         batch, Xnew, single = self._prediction_arguments(Xnew, given)
         mean, variance = self.guide.pseudo_observations(self.latent_prior, batch, _SEED)
         prior = self.latent_prior
@@ -189,6 +192,7 @@ class ExternalDataModel(
 
         :param full_cov: whether a draw is a function, or independent at each point.
         """
+        self.check_channels_are_apart("A draw of the function")
         mean, variance = self.predict_f(Xnew, full_cov, given=given)
         draws = gaussian_draws(mean, variance, num_samples or 1, full_cov, [seed, 0xF])
         return draws[0] if num_samples is None else draws
@@ -201,6 +205,9 @@ class ExternalDataModel(
 
         :param num_draws: of the codes, over which decoder and likelihood are averaged.
         """
+        if self.observations_are_gaussian:
+            mean, variance = self._codes(Xnew, given)
+            return mean, variance + self.likelihood.moments(mean)[1]
         F = self.decode(*self._latent_draws(Xnew, given, num_draws))
         mean, noise = (tf.cast(v, gpflow.default_float()) for v in self.likelihood.moments(F))
         centre, spread = tf.nn.moments(mean, [0])
@@ -214,6 +221,7 @@ class ExternalDataModel(
         :param data: ``(Xnew, Ynew)``, Ynew NaN where missing.
         :param given, num_draws: as in :meth:`predict_y`.
         """
+        self.check_channels_are_apart("The density of a row")
         Xnew, Ynew = data
         X, latents = self._latent_draws(Xnew, given, num_draws)
         Ynew = tf.cast(Ynew, tf.float32)
@@ -222,14 +230,18 @@ class ExternalDataModel(
         rows = self.log_prob_of_draws(X, latents, observed, seen)
         return tf.reduce_logsumexp(rows, 0) - np.log(num_draws)
 
+    def _codes(self, Xnew: TensorType | None, given: Data | None) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments of the codes, noise around the latent function included."""
+        mean, variance = self.predict_f(Xnew, given=given)
+        return mean, variance if Xnew is None else variance + self.latent_prior.code_noise
+
     def _latent_draws(
         self, Xnew: TensorType | None, given: Data | None, num_draws: int
     ) -> tuple[tf.Tensor | None, tf.Tensor]:
-        """Inputs, and draws of the codes there [num_draws, ..., N', L]."""
-        mean, variance = self.predict_f(Xnew, given=given)
-        if Xnew is not None:
-            variance += self.latent_prior.code_noise
-        latents = gaussian_draws(mean, variance, num_draws, False, _SEED)
+        """Inputs, and draws of the codes there [num_draws, ..., N', L]; half mirror the others."""
+        mean, variance = self._codes(Xnew, given)
+        draws = gaussian_draws(mean, variance, (num_draws + 1) // 2, False, _SEED)
+        latents = tf.concat([draws, 2.0 * mean - draws], 0)[:num_draws]
         X = (given or (None,))[0] if Xnew is None else Xnew
         return (None if X is None else tf.cast(X, gpflow.default_float())), latents
 
@@ -253,6 +265,9 @@ class ExternalDataModel(
     def _estimate(self, batch: Batch, seed: TensorType, num_draws: int) -> tf.Tensor:
         """The bound of all data from a batch; draws beyond the first are mirrored."""
         q = self.approximate_posterior(batch)
+        if isinstance(self.decoder, Identity):
+            bound = self.expected_log_likelihood(q, batch) - q.divergence
+            return tf.cast(batch.scale, bound.dtype) * bound
         pairs = (num_draws + 1) // 2
         noise = standard_noise(tf.concat([[pairs], tf.shape(q.mean)], 0), seed, q.mean.dtype)
         if num_draws > 1:

@@ -11,8 +11,9 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
 from ..base import Batch, LatentPosterior, Snapshot, VariationalModel, VariationalTerms
+from ..decoders import Identity
 from ..encoders import GaussianEncoder
-from ..guides import CodePosterior, Condition, ConditionalGuide, GaussianGuide
+from ..guides import CodePosterior, Condition, ConditionalGuide, GaussianGuide, MeanFieldGuide
 from ..latent_priors import LatentProcess, StandardNormal
 from .autoencoder import LikelihoodLike, Network
 from .gpflow_interface import ExternalDataModel
@@ -32,8 +33,10 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
 
     By default q is the prior conditioned on the encoder's pseudo-observations
     (:class:`~gpflow_bae.guides.GaussianGuide`); for the standard normal prior this is the plain
-    VAE. Decoder weights and hyperparameters have point estimates; their priors join the bound
-    where the settings of the fit say so.
+    VAE. Under :class:`~gpflow_bae.latent_priors.NearestNeighbourGP` it is the encoder's own
+    Gaussian (:class:`~gpflow_bae.guides.MeanFieldGuide`): the prior's ``mean_field_by_default``.
+    Decoder weights and hyperparameters have point estimates; their priors join the bound where the
+    settings of the fit say so.
     """
 
     guide: GaussianGuide
@@ -51,11 +54,13 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         :param num_data: how many points (tasks, where data have an axis of tasks) there are in all;
             needed for minibatches in a training loop of your own, as in GPflow's ``SVGP``.
         :param encoder: a Gaussian encoder, a built Keras model ``[rows, P] -> [rows, 2 L]`` (means,
-            and logarithms of standard deviations), or a :class:`~gpflow_bae.guides.GaussianGuide`.
+            and logarithms of standard deviations), or a :class:`~gpflow_bae.guides.GaussianGuide`,
+            which stays as it is. An encoder gets the guide that suits the prior.
         """
         guide = encoder
         if not isinstance(guide, GaussianGuide):
-            guide = GaussianGuide(as_gaussian_encoder(encoder))
+            kind = MeanFieldGuide if latent_prior.mean_field_by_default else GaussianGuide
+            guide = kind(as_gaussian_encoder(encoder))
         super().__init__(latent_prior, decoder, likelihood, guide)
         self.num_data = num_data
 
@@ -100,6 +105,14 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         """Moments of q(latents) of a batch, and its share of KL[q || prior]."""
         return self.guide.posterior(self.latent_prior, batch, snapshot)
 
+    def expected_log_likelihood(self, q: CodePosterior, batch: Batch) -> tf.Tensor:
+        """E_q[log p(Y | latents)] of codes that are the likelihood's parameters, in nats."""
+        Y = tf.cast(batch.Y, q.mean.dtype)
+        cells = self.likelihood.expected_log_prob_of_cells(q.mean, q.variance, Y)
+        if batch.mask is not None:
+            cells = tf.where(batch.mask, cells, tf.zeros_like(cells))
+        return tf.reduce_sum(cells)
+
     def snapshot(self, data: Any) -> Snapshot | None:
         """The guide's."""
         return self.guide.snapshot(data)
@@ -107,7 +120,13 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     def terms(
         self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
     ) -> VariationalTerms:
-        """The bound's two terms for a batch of tasks or points, with one draw of the codes."""
+        """The bound's two terms for a batch of tasks or points, with one draw of the codes.
+
+        Without a network (:class:`~gpflow_bae.decoders.Identity`) there is nothing to draw.
+        """
+        if isinstance(self.decoder, Identity):
+            q = self.approximate_posterior(batch, snapshot)
+            return VariationalTerms(self.expected_log_likelihood(q, batch), q.divergence, q.mean)
         latents, divergence = self.guide.draw(self.latent_prior, batch, 1, seed, snapshot)
         F = self.decode(batch.X, latents[0])
         observed = tf.reduce_sum(self.likelihood.masked_log_prob(F, batch.Y, batch.mask))

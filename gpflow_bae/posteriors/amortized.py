@@ -228,7 +228,7 @@ class Posterior(FunctionPredictions):
         given: Given = None,
         *,
         num_draws: int = 16,
-        num_codes: int = 4,
+        num_codes: int | None = None,
         seed: int = 0,
     ) -> Prediction:
         """Predicted observations [T, N, P]: decoder noise and spread over samples and codes, apart.
@@ -236,8 +236,10 @@ class Posterior(FunctionPredictions):
         The code of a new input is the latent function there (:meth:`predict_latent`) plus code
         noise, as in the model's joint density.
 
-        :param num_codes: draws of the codes from each sample's conditional.
+        :param num_codes: draws of the codes from each sample's conditional, in pairs that mirror
+            each other; by default four, or as many as make 128 of all samples.
         """
+        num_codes = self._num_codes(num_codes, 4, 128)
         single = self._single(Xnew, given)
         latents = self._latent_samples(Xnew, given, num_draws, seed)
         X = self._given(given)[0] if Xnew is None else as_inputs(Xnew, self.data.X, "Xnew")

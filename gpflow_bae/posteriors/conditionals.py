@@ -6,7 +6,7 @@ for the model's own, a seed), and then what all samples share.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import gpflow
 import numpy as np
@@ -14,6 +14,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 
 from ..latent_priors import LatentProcess
+from ..latent_priors.base import gaussian_log_density
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..models.gpflow_interface import gaussian_draws
@@ -27,6 +28,9 @@ __all__ = [
     "latent_given_pseudo",
     "log_density_of",
 ]
+
+
+_Sums: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
 
 
 @check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
@@ -137,6 +141,10 @@ def log_density_of(
     mean, variance = moments
     if add_code_noise:
         variance += bound.latent_prior.code_noise
+    if bound.observations_are_gaussian:
+        F, noise = bound.likelihood.moments(mean)
+        cells = gaussian_log_density(tf.cast(Y, F.dtype) - F, variance + noise)
+        return cells if of_cells else tf.reduce_sum(tf.where(mask, cells, tf.zeros_like(cells)), -1)
     draws = gaussian_draws(mean, variance, num_codes, False, seed)
 
     def of_draw(codes: tf.Tensor) -> tf.Tensor:
@@ -163,20 +171,45 @@ def decode_draws(
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Moments of y over draws of the codes: mean, mean square of means, noise variance.
 
+    Draws come in pairs that mirror each other, so of a decoder that is linear the mean is exact; an
+    odd number has one that is not mirrored.
+
     :param moments: of the codes.
     """
     mean, variance = moments
     bound = model.bind(values, encoder_values or None)
     if add_code_noise:
         variance += bound.latent_prior.code_noise
-    total = square = noise_total = tf.zeros([], gpflow.default_float())
-    for draw_seed in tf.unstack(tf.random.split(seed, num_codes, alg="philox")):
-        noise = standard_noise(tf.shape(mean), draw_seed, mean.dtype)
-        F = bound.decode(X, mean + tf.sqrt(variance) * noise)
-        y_mean, y_noise = (tf.cast(m, gpflow.default_float()) for m in bound.likelihood.moments(F))
-        total, square = total + y_mean, square + tf.square(y_mean)
-        noise_total += y_noise
-    return total / num_codes, square / num_codes, noise_total / num_codes
+    if bound.observations_are_gaussian:
+        F, noise = bound.likelihood.moments(mean)
+        return F, tf.square(F) + variance, noise
+    scale, dtype = tf.sqrt(variance), gpflow.default_float()
+    static = mean.shape[:-1].concatenate(model.decoder.output_dim)
+
+    def add(sums: _Sums, noise: tf.Tensor) -> _Sums:
+        F = bound.decode(X, mean + scale * noise)
+        found = bound.likelihood.moments(F)
+        y_mean, y_noise = (tf.ensure_shape(tf.cast(m, dtype), static) for m in found)
+        return sums[0] + y_mean, sums[1] + tf.square(y_mean), sums[2] + y_noise
+
+    def draw(i: tf.Tensor | int) -> tf.Tensor:
+        return standard_noise(tf.shape(mean), tf.random.fold_in(seed, i, alg="philox"), mean.dtype)
+
+    def add_pair(i: tf.Tensor, sums: _Sums) -> tuple[tf.Tensor, _Sums]:
+        noise = draw(i)
+        return i + 1, add(add(sums, noise), -noise)
+
+    num_pairs = num_codes // 2
+    zeros = tf.zeros(tf.concat([tf.shape(mean)[:-1], [model.decoder.output_dim]], 0), dtype)
+    zeros = tf.ensure_shape(zeros, static)
+    sums = (zeros, zeros, zeros)
+    if num_pairs:  # one pair after another: what a decoder holds of all may be more than memory
+        loop: Any = (tf.constant(0), sums)
+        sums = tf.while_loop(lambda i, _: i < num_pairs, add_pair, loop, parallel_iterations=1)[1]
+    if num_codes % 2:
+        sums = add(sums, draw(num_pairs))
+    total, square, noise_total = (v / num_codes for v in sums)
+    return total, square, noise_total
 
 
 def encoder_draws(

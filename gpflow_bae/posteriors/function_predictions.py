@@ -76,6 +76,8 @@ class FunctionPredictions(BankPosterior):
         :raises ValueError: for inputs of another width than in training.
         :raises NotImplementedError: for ``full_cov`` of a prior without covariances.
         """
+        if full_output_cov:
+            self.model.check_channels_are_apart("full_output_cov=True")
         if not full_cov:
             mean, variance = self._latent_samples(Xnew, given, num_draws, seed).moments()
         else:
@@ -127,6 +129,7 @@ class FunctionPredictions(BankPosterior):
 
         :param full_cov: whether a draw is a function, or independent at each point.
         """
+        self.model.check_channels_are_apart("A draw of the function")
         count = 1 if num_samples is None else int(num_samples)
         data = self._given(given)
         at = self._inputs(Xnew, data[0])
@@ -154,7 +157,7 @@ class FunctionPredictions(BankPosterior):
         *,
         given: Given = None,
         num_draws: int = 16,
-        num_codes: int = 16,
+        num_codes: int | None = None,
         seed: int = 0,
     ) -> np.ndarray:
         """Log predictive density of each row of new observations, in nats: [T, N'].
@@ -162,7 +165,8 @@ class FunctionPredictions(BankPosterior):
         The outputs of a row are taken together, rows apart; averaged over samples and codes.
 
         :param data: ``(Xnew, Ynew)``; Ynew [T, N', P] or [N', P] is NaN where missing.
-        :param num_codes: draws of the codes for each posterior sample.
+        :param num_codes: draws of the codes for each posterior sample; by default 16, or as many
+            as make 256 of all samples.
         :raises ValueError: for shapes that do not fit the model or each other.
         """
         density, _ = self._log_density(data, given, num_draws, num_codes, seed, of_cells=False)
@@ -174,7 +178,7 @@ class FunctionPredictions(BankPosterior):
         *,
         given: Given = None,
         num_draws: int = 16,
-        num_codes: int = 16,
+        num_codes: int | None = None,
         seed: int = 0,
     ) -> np.ndarray:
         """Log predictive density of each cell of new observations, in nats: [T, N', P].
@@ -190,16 +194,30 @@ class FunctionPredictions(BankPosterior):
         density, seen = self._log_density(data, given, num_draws, num_codes, seed, of_cells=True)
         return np.where(seen, density, np.nan)
 
+    def _num_codes(self, asked: int | None, least: int, in_all: int) -> int:
+        """Draws of the codes for each sample: those that were asked for, or enough of all samples.
+
+        :raises ValueError: for fewer than one.
+        """
+        if asked is None:
+            return max(least, -(-in_all // self.num_samples))
+        if asked < 1:
+            raise ValueError(f"num_codes must be at least 1, got {asked}.")
+        return int(asked)
+
     def _log_density(
         self,
         data: tuple[TensorType | None, TensorType],
         given: Given,
         num_draws: int,
-        num_codes: int,
+        num_codes: int | None,
         seed: int,
         of_cells: bool,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Of rows or of cells, and which cells were observed."""
+        if not of_cells:
+            self.model.check_channels_are_apart("The density of a row")
+        num_codes = self._num_codes(num_codes, 16, 256)
         Xnew, Ynew = data
         Ynew = np.asarray(Ynew, np.float32)
         single = self._single(Xnew, given)

@@ -26,6 +26,7 @@ STUDIES = {
     "amortisation",
     "certificates",
     "large_spatial",
+    "long_series",
     "missing_mnist",
     "movielens",
     "moving_ball",

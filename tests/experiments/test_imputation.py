@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("untraced_predictions")
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the codes, since each is traced; what is asserted holds for any number."""
     monkeypatch.setattr(study, "NUM_CODES", 4)
-    monkeypatch.setattr(fitting, "NUM_CODES", 4)
+    monkeypatch.setattr(fitting, "_num_codes", lambda posterior: 4)
 
 
 @pytest.mark.parametrize("net", ["indexnet", "free"])
@@ -125,6 +125,24 @@ def test_a_run_leaves_figures_and_its_posterior(
     notes = goes_round(tmp_path, kept[0].posterior).notes
     scale = Standardiser.fit(table(2).Y, table(2).output_names, False)
     assert notes["mean"] == scale.mean.tolist() and not notes["log_outputs"]
+
+
+def test_a_deep_prior_of_three_layers(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row says so in words, since stored rows of two do not know the setting."""
+    monkeypatch.setattr(tables, "load", lambda name: (table(), None))
+    kept = outcomes(monkeypatch)
+    settings = ("--model=dsgp_bae", "--num_layers=3", "--hidden_variance=1e-4", "--epochs=3")
+    settings += ("--num_inducing=4", "--latent_dim=1", "--pinference_net=indexnet")
+    settings += ("--decoder_dims=", "--burnin=50", "--num_samples=2", "--thinning=50")
+    written = call(command.study("eeg"), tmp_path, *settings)
+    assert written["settings"]["num_layers"] == 3
+    assert written["variant"] == "indexnet 3 layers"
+    assert np.isfinite(written["metrics"]["smse"])
+    prior = kept[0].posterior.model.latent_prior
+    assert len(prior.hidden_layers) == 2
+    goes_round(tmp_path, kept[0].posterior)
 
 
 def test_coverage_of_the_figure_is_that_of_the_score() -> None:

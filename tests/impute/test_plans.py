@@ -53,20 +53,28 @@ def test_a_nugget_is_a_code_noise_that_is_fitted(model: str, kind: str) -> None:
     assert any(p is prior.code_noise_variance for p in prior.trainable_parameters)
 
 
-def test_a_deep_chain_starts_as_the_shallow_model() -> None:
+@pytest.mark.parametrize("num_layers", [2, 3])
+def test_a_deep_chain_starts_as_the_shallow_model(num_layers: int) -> None:
     """Hidden layers add what their kernels' priors say, and nothing before the chain runs.
 
     Their variance once started at 1, a warp as wide as the inputs: EEG was filled three times
     worse than by the shallow model.
     """
     plan = plans.make_plan(
-        "dsgp_bae", net="indexnet", latent_dim=1, num_inducing=8, hidden_variance=1e-3
+        "dsgp_bae",
+        net="indexnet",
+        latent_dim=1,
+        num_inducing=8,
+        num_layers=num_layers,
+        hidden_variance=1e-3,
     )
     data = table()
     model = plans.build_model(plan, data)
-    hidden = model.latent_prior.hidden_layers[0]
-    np.testing.assert_allclose(hidden.kernels[0].variance, 1e-3, rtol=1e-6)
-    np.testing.assert_allclose(np.exp(hidden.kernels[0].variance.prior.loc), 1e-3, rtol=1e-6)
+    kernels = [layer.kernels[0] for layer in model.latent_prior.hidden_layers]
+    assert len({id(kernel.variance) for kernel in kernels}) == num_layers - 1
+    for kernel in kernels:
+        np.testing.assert_allclose(kernel.variance, 1e-3, rtol=1e-6)
+        np.testing.assert_allclose(np.exp(kernel.variance.prior.loc), 1e-3, rtol=1e-6)
 
     prior = fitting.warm_start(plan, model, data).latent_prior
     last = model.latent_prior.last_layer
@@ -80,6 +88,7 @@ def test_a_deep_chain_starts_as_the_shallow_model() -> None:
         ({"net": "cnn"}, "net is 'cnn'; expected one of"),
         ({"latent_dim": 0}, "latent_dim is 0; it must be at least 1"),
         ({"num_inducing": 0}, "num_inducing is 0"),
+        ({"num_layers": 0}, "num_layers is 0; it must be at least 1"),
     ],
 )
 def test_a_plan_that_is_none_is_refused(changes: dict, message: str) -> None:
@@ -120,3 +129,39 @@ def test_the_training_table_is_predicted_as_any_other() -> None:
     # Equal codes at all rows decode to equal rows; the encoder's do not.
     np.testing.assert_allclose(of_chain - of_chain[:, :1], 0.0, atol=1e-5)
     assert np.ptp(found[0], axis=1).min() > 1e-3
+
+
+def test_a_coupled_plan_is_fitted_by_its_evidence() -> None:
+    """L-BFGS ends where the gradient of the evidence is small; the hole is filled as above."""
+    data = table()
+    plan = plans.make_plan(
+        "sgp_vae",
+        coupled=True,
+        nugget=0.3,
+        kernel="matern52",
+        decoder_widths=(),
+        latent_dim=1,
+        num_inducing=12,
+        lengthscale=0.3,
+        num_steps=200,
+    )
+    standardiser = Standardiser.fit(data.Y)
+    posterior = fitting.fit(plan, data, standardiser, seed=0, progress=False)
+    model = posterior.model
+    assert isinstance(model, models.LinearSGPVAE)
+    assert not any(kernel.variance.trainable for kernel in model.latent_prior.kernels)
+    losses = posterior.warm_start_losses
+    evidence = model.elbo((data.X, standardiser.transform(data.Y))) / np.prod(data.Y.shape[:2])
+    np.testing.assert_allclose(-losses[-1], evidence, rtol=1e-6)
+    assert np.all(np.diff(losses) < 1e-9)
+    moments = fitting.predict(posterior, standardiser)
+    assert scores.score(data, *moments)["smse"] < 0.2
+
+
+@pytest.mark.parametrize(
+    "change", [{"nugget": None}, {"decoder_widths": (5,)}, {"model": "gp_vae"}]
+)
+def test_what_a_coupled_plan_needs(change: dict[str, object]) -> None:
+    settings = {"model": "sgp_vae", "coupled": True, "nugget": 0.3, "decoder_widths": ()} | change
+    with pytest.raises(ValueError, match="coupled integrates a linear decoder"):
+        plans.Plan(**settings)

@@ -2,7 +2,8 @@
 
 Settings and data are those of ``reference_cases``. A run is a few hundred float32 operations in a
 fixed order; 1e-6 leaves room for another processor's rounding, and for nothing else: one wrong seed
-moves every draw by its standard deviation.
+moves every draw by its standard deviation. Accepted proposals of tempered chains amplify rounding
+(another processor moved HMC's weights by 6e-5), so these have 1e-3, still far below a draw.
 """
 
 from __future__ import annotations
@@ -21,4 +22,5 @@ def test_a_run_is_the_stored_one(name: str) -> None:
     assert found.keys() == stored.keys()
     for key, value in stored.items():
         scale = max(1.0, float(np.max(np.abs(value)))) if value.dtype.kind == "f" else 1.0
-        np.testing.assert_allclose(found[key], value, rtol=1e-6, atol=1e-6 * scale, err_msg=key)
+        close = 1e-3 if name.startswith("tempered") else 1e-6
+        np.testing.assert_allclose(found[key], value, rtol=close, atol=close * scale, err_msg=key)

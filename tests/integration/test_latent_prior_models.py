@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import gpflow
 import keras
@@ -40,9 +41,12 @@ PRIORS: dict[str, Prior] = {
 
 
 def _model(kind: type, prior: Prior) -> models.Autoencoder:
+    """A variational one conditions its prior, whatever the prior's default."""
     keras.utils.set_random_seed(0)
-    inputs, codes = (P, 2 * L) if kind is models.VariationalAutoencoder else (2 * P, L)
-    return kind(prior(), _dense(L, P), _dense(inputs, codes), likelihoods.Gaussian(0.1))
+    decoder, encoder = _dense(L, P), _dense(2 * P, L)
+    if kind is models.VariationalAutoencoder:
+        encoder = guides.GaussianGuide(encoders.GaussianEncoder(_dense(P, 2 * L)))
+    return kind(prior(), decoder, encoder, likelihoods.Gaussian(0.1))
 
 
 @pytest.mark.parametrize("other", list(PRIORS.values()), ids=list(PRIORS))
@@ -71,9 +75,43 @@ def test_bounds_and_densities_are_equal(other: Prior) -> None:
 
 def _with_neighbours(num_neighbours: int) -> models.VariationalAutoencoder:
     keras.utils.set_random_seed(0)
-    guide = guides.MeanFieldGuide(encoders.GaussianEncoder(_dense(P, 2 * L)))
     prior = NearestNeighbourGP(KERNEL, _data()[0], L, num_neighbours, 1e-2)
-    return models.VariationalAutoencoder(prior, _dense(L, P), guide, likelihoods.Gaussian(0.1))
+    encoder = _dense(P, 2 * L)
+    return models.VariationalAutoencoder(prior, _dense(L, P), encoder, likelihoods.Gaussian(0.1))
+
+
+def test_a_prior_says_which_guide_a_variational_model_has_by_default() -> None:
+    """A network or an encoder gets the one that suits the prior; a guide stays as it is."""
+    near, dense, markov = (
+        NearestNeighbourGP(KERNEL, _data()[0], L, 3),
+        GP(KERNEL, L),
+        MarkovGP(KERNEL, L),
+    )
+
+    def guide_of(prior: GaussianLatentPrior, encoder: Any) -> guides.GaussianGuide:
+        return models.VariationalAutoencoder(
+            prior, _dense(L, P), encoder, likelihoods.Gaussian(0.1)
+        ).guide
+
+    for prior, kind in (
+        (near, guides.MeanFieldGuide),
+        (dense, guides.GaussianGuide),
+        (markov, guides.GaussianGuide),
+    ):
+        network = _dense(P, 2 * L)
+        for encoder in (network, encoders.GaussianEncoder(network)):
+            assert type(guide_of(prior, encoder)) is kind
+        for chosen in (guides.GaussianGuide, guides.MeanFieldGuide):
+            own = chosen(encoders.GaussianEncoder(network))
+            assert guide_of(prior, own) is own
+
+
+def test_a_warm_start_conditions_its_prior() -> None:
+    """Also under one whose variational models have mean-field codes."""
+    sampled = _model(models.BayesianAutoencoder, PRIORS["all neighbours"])
+    start = inference.WarmStart(encoders.GaussianEncoder(_dense(P, 2 * L)))
+    fitted = start._variational(sampled, sampled.latent_prior)
+    assert type(fitted.guide) is guides.GaussianGuide and fitted.encoder is start.encoder
 
 
 @pytest.mark.parametrize("num_neighbours", [3, N])

@@ -21,10 +21,11 @@ def _kernel(lengthscale: float = 0.8, variance: float = 1.3) -> gpflow.kernels.K
     return gpflow.kernels.SquaredExponential(lengthscales=lengthscale, variance=variance)
 
 
-def _two_layers(variance: float = 0.3, **changes: Any) -> DeepSparseGP:
+def _two_layers(variance: float = 0.3, num_hidden: int = 1, **changes: Any) -> DeepSparseGP:
     """One input, one hidden output, two channels; inducing outputs from N(0, 1)."""
     settings: dict[str, Any] = {"latent_dim": 2, "code_noise_variance": NOISE} | changes
-    prior = DeepSparseGP([_kernel(0.5, variance), _kernel()], [Z, 1.2 * Z], **settings)
+    hidden = [_kernel(0.5, variance) for _ in range(num_hidden)]
+    prior = DeepSparseGP([*hidden, _kernel()], [*[Z] * num_hidden, 1.2 * Z], **settings)
     rng = np.random.default_rng(0)
     for layer in (*prior.hidden_layers, prior.last_layer):
         layer.whitened_inducing.assign(rng.normal(size=layer.whitened_inducing.shape))
@@ -76,15 +77,16 @@ def test_one_layer_is_a_sparse_gp() -> None:
     assert deep.splits_over_points and deep.needs_inputs
 
 
-def test_a_flat_hidden_layer_leaves_the_last_one() -> None:
+@pytest.mark.parametrize("num_hidden", [1, 2])
+def test_flat_hidden_layers_leave_the_last_one(num_hidden: int) -> None:
     """Hidden variance to zero: h = x by the identity mean, whatever the hidden draws.
 
-    h differs from x by 1e-5 (variance 1e-10, jitter as much); the slopes of means and log
-    densities in h are at most 100 here.
+    In each layer h differs from its input by 1e-5 (variance 1e-10, jitter as much); the slopes of
+    means and log densities in h are at most 100 here.
     """
     X, mean, variance = _data()
     with gpflow.config.as_context(gpflow.config.Config(float=np.float64, jitter=1e-10)):
-        deep = _two_layers(1e-10)
+        deep = _two_layers(1e-10, num_hidden)
         shallow = SparseGP(_kernel(), 1.2 * Z, 2, NOISE, inducing_outputs="sampled")
         shallow.whitened_inducing.assign(deep.whitened_inducing)
         pairs = [(deep.log_prob(X, mean), shallow.log_prob(X, mean))]
@@ -204,6 +206,21 @@ def test_marginal_variance_averages_over_the_hidden_draw() -> None:
     np.testing.assert_allclose(
         prior.marginal_variance(X), 0.7 * squares + NOISE, rtol=5 * np.sqrt(2 / 40000)
     )
+
+
+def test_hidden_layers_far_from_their_inducing_inputs_add_their_variances() -> None:
+    """There h = x + v_1^(1/2) e_1 + v_2^(1/2) e_2, so three layers are two with v_1 + v_2.
+
+    Under a linear last kernel the variance is s^2 (x^2 + v_1 + v_2) + noise; 40,000 draws, five
+    standard errors, of h^2 with a standard deviation of at most sqrt(2) E h^2.
+    """
+    X, far = np.array([[[0.0], [0.4], [-0.9]]]), Z + 100.0
+    kernels = [_kernel(0.5, 0.3), _kernel(0.7, 0.2), gpflow.kernels.Linear(0.7)]
+    prior = DeepSparseGP(kernels, [far, far, Z], 1, None, NOISE, num_prediction_draws=40000)
+    for layer in prior.hidden_layers:
+        layer.whitened_inducing.assign(np.ones((1, 4)))
+    expected = 0.7 * (np.square(X) + 0.3 + 0.2) + NOISE
+    np.testing.assert_allclose(prior.marginal_variance(X), expected, rtol=5 * np.sqrt(2 / 40000))
 
 
 class _DrawnByPlace(DeepSparseGP):

@@ -56,13 +56,14 @@ def test_it_is_the_dense_prior(kernel: Any, parallel: bool, data: dict[str, np.n
         np.testing.assert_allclose(markov[name], expected, rtol=1e-8, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.parametrize("parallel", [True, False])
 @pytest.mark.parametrize("kernel", [SHARED, SEPARATE], ids=["shared", "separate"])
 def test_its_gradients_are_those_of_the_dense_prior(
-    kernel: Any, data: dict[str, np.ndarray]
+    kernel: Any, parallel: bool, data: dict[str, np.ndarray]
 ) -> None:
     """By kernels, noise and pseudo-observations, through moments and evidence."""
     found = []
-    for prior in (GP(kernel, 2), MarkovGP(kernel, 2)):
+    for prior in (GP(kernel, 2), MarkovGP(kernel, 2, parallel=parallel)):
         inputs = [tf.constant(data[name]) for name in ("mean", "variance")]
         with tf.GradientTape() as tape:
             tape.watch(inputs)
@@ -70,6 +71,30 @@ def test_its_gradients_are_those_of_the_dense_prior(
             total = tf.reduce_sum(posterior.log_marginal + prior.log_prob(data["X"], inputs[0]))
             total += tf.reduce_sum(posterior.mean**2) + tf.reduce_sum(posterior.variance**2)
         found.append(tape.gradient(total, [*prior.trainable_variables, *inputs]))
+    for dense, markov in zip(*found, strict=True):
+        np.testing.assert_allclose(markov, dense, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("num_times", [1, 6])
+def test_gradients_of_gradients_step_by_step(num_times: int, data: dict[str, np.ndarray]) -> None:
+    """Those of the dense prior, in a graph: steps have a gradient of our own making."""
+    X, mean, variance = (
+        tf.constant(data[name][:, :num_times]) for name in ("X", "mean", "variance")
+    )
+
+    def second(prior: GP) -> list[tf.Tensor]:
+        with tf.GradientTape() as outer:
+            outer.watch([mean, variance])
+            with tf.GradientTape() as tape:
+                tape.watch(variance)
+                posterior = prior.condition(X, mean, variance)
+                total = tf.reduce_sum(posterior.log_marginal) + tf.reduce_sum(posterior.mean**3)
+            first = tf.reduce_sum(tape.gradient(total, variance) ** 2)
+        sources = [*prior.trainable_variables, mean, variance]
+        return [first, *outer.gradient(first, sources)]
+
+    priors = (GP(SHARED, 2), MarkovGP(SHARED, 2, parallel=False))
+    found = [tf.function(second, autograph=False)(prior) for prior in priors]
     for dense, markov in zip(*found, strict=True):
         np.testing.assert_allclose(markov, dense, rtol=1e-7, atol=1e-7)
 

@@ -14,7 +14,7 @@ from gpflow_bae.mcmc.noise import split, standard_noise
 from gpflow_bae.posteriors import LatentSamples, Posterior, sample_loop
 from tests.posteriors import small
 
-NUM_DRAWS, NUM_CODES = 3, 2
+NUM_DRAWS, NUM_CODES = 3, 3
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,9 @@ def predict_by_loop(posterior: Posterior, Xnew: Any, seed: int) -> tuple[np.ndar
         variance = latents.variance[s]
         if Xnew is not None:
             variance = variance + model.latent_prior.code_noise.numpy()
-        for draw_seed in tf.unstack(split(tf.constant([seed + 1, s]), NUM_CODES)):
-            noise = standard_noise(variance.shape, draw_seed, tf.float64)
+        for draw in range(NUM_CODES):
+            pair = tf.random.fold_in(tf.constant([seed + 1, s]), draw // 2, alg="philox")
+            noise = (-1.0) ** draw * standard_noise(variance.shape, pair, tf.float64)
             F = model.decode(posterior.X, latents.mean[s] + np.sqrt(variance) * noise)
             mean, y_noise = model.likelihood.moments(F)
             means.append(mean.numpy().astype(float))

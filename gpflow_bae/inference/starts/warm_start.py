@@ -18,6 +18,7 @@ import tensorflow as tf
 from ...base import Batch
 from ...data import Observations
 from ...encoders import GaussianEncoder
+from ...guides import GaussianGuide
 from ...latent_priors import DeepSparseGP, SparseGP, TitsiasGP
 from ...latent_priors.base import LatentProcess
 from ...mcmc.noise import standard_noise
@@ -126,7 +127,9 @@ class WarmStart:
         if isinstance(model, VariationalAutoencoder) and self.encoder is model.encoder:
             if latent_prior is model.latent_prior:
                 return model
-        return VariationalAutoencoder(latent_prior, model.decoder, self.encoder, model.likelihood)
+        # Codes and inducing outputs start given pseudo-observations, whatever guide a model has.
+        guide = GaussianGuide(self.encoder)
+        return VariationalAutoencoder(latent_prior, model.decoder, guide, model.likelihood)
 
     @staticmethod
     def _move_inducing_outputs(

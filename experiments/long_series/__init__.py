@@ -1,0 +1,1 @@
+"""Long series and many short ones with holes: filled under priors over time."""
