@@ -16,6 +16,7 @@ from gpflow.base import Parameter, TensorType
 __all__ = [
     "Batch",
     "Cells",
+    "JointLatentPosterior",
     "LatentPosterior",
     "Neighbours",
     "Snapshot",
@@ -79,6 +80,14 @@ class LatentPosterior(NamedTuple):
 
     mean: tf.Tensor  # [batch..., N, L]
     variance: tf.Tensor  # [batch..., N, L]
+    log_marginal: tf.Tensor  # [batch...]
+
+
+class JointLatentPosterior(NamedTuple):
+    """The same with covariances of the channels of the code of each point."""
+
+    mean: tf.Tensor  # [batch..., N, L]
+    covariance: tf.Tensor  # [batch..., N, L, L]
     log_marginal: tf.Tensor  # [batch...]
 
 

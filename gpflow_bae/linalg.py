@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-__all__ = ["add_jitter", "cholesky"]
+__all__ = ["add_jitter", "cholesky", "gaussian_transform", "observed_log_density"]
 
 
 def add_jitter(matrix: TensorType) -> tf.Tensor:
@@ -43,3 +45,44 @@ def cholesky(matrix: TensorType, what: str) -> tf.Tensor:
                 f"{gpflow.default_jitter():g}: {hint}."
             )
     return factor
+
+
+def gaussian_transform(mean: TensorType, spread: TensorType) -> Callable[[tf.Tensor], tf.Tensor]:
+    """The function of standard normals ``[..., N, L]`` whose values are draws of Gaussians.
+
+    :param mean: [..., N, L].
+    :param spread: variances [..., N, L], or covariances [..., N, L, L] of the L numbers of each.
+    :raises ValueError: for covariances that are not positive definite, when run eagerly.
+    """
+    if spread.shape.rank == mean.shape.rank:
+        scale = tf.sqrt(spread)
+        return lambda noise: mean + scale * noise
+    # A few rounding errors of the largest variance, so that one that is all but zero stays above.
+    variance = tf.linalg.diag_part(spread)
+    epsilon = 10.0 * np.finfo(spread.dtype.as_numpy_dtype).eps
+    guarded = variance + epsilon * tf.reduce_max(variance, -1, keepdims=True)
+    root = cholesky(tf.linalg.set_diag(spread, guarded), "the covariance of a code's channels")
+    return lambda noise: mean + tf.linalg.matvec(root, noise)
+
+
+def observed_log_density(
+    residual: TensorType, covariance: TensorType, mask: TensorType | None
+) -> tf.Tensor:
+    """log N(residual; 0, covariance) [...] of those entries of ``residual [..., P]`` that count.
+
+    :param covariance: [..., P, P].
+    :param mask: [..., P], True where an entry counts; None where all do.
+    """
+    count = tf.cast(tf.shape(residual)[-1], residual.dtype)
+    if mask is not None:
+        # Entries that do not count become independent standard normals at zero.
+        seen = tf.cast(mask, residual.dtype)
+        residual = tf.where(mask, residual, tf.zeros_like(residual))
+        covariance = covariance * seen[..., :, None] * seen[..., None, :]
+        covariance += tf.linalg.diag(1.0 - seen)
+        count = tf.reduce_sum(seen, -1)
+    factor = cholesky(covariance, "the covariance of the outputs of a row")
+    half = tf.linalg.triangular_solve(factor, residual[..., None])
+    log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), -1)
+    normaliser = 0.5 * count * float(np.log(2.0 * np.pi))
+    return -0.5 * tf.reduce_sum(tf.square(half), [-2, -1]) - log_det - normaliser

@@ -4,7 +4,15 @@ from .base import DensityEncoder, Encoder, RowCodes
 from .free import FreeFormEncoder
 from .gaussian import BaseGaussianEncoder, GaussianEncoder
 from .likelihood import LikelihoodEncoder
-from .partial import factor_net, index_net, partial_encoder, point_net, zero_imputing
+from .partial import (
+    factor_net,
+    index_net,
+    partial_encoder,
+    point_net,
+    rank_one_factor_net,
+    zero_imputing,
+)
+from .rank_one import RankOneEncoder
 from .stochastic import StochasticEncoder
 
 __all__ = [
@@ -14,11 +22,13 @@ __all__ = [
     "FreeFormEncoder",
     "GaussianEncoder",
     "LikelihoodEncoder",
+    "RankOneEncoder",
     "RowCodes",
     "StochasticEncoder",
     "factor_net",
     "index_net",
     "partial_encoder",
     "point_net",
+    "rank_one_factor_net",
     "zero_imputing",
 ]

@@ -3,7 +3,13 @@
 from .base import BoundGuide, CodeDraws, Guide
 from .conditional import Condition, ConditionalGuide
 from .flows import AmortizedPlanarGuide, FlowGuide, PointEstimate
-from .gaussian import CodePosterior, GaussianGuide, MeanFieldGuide
+from .gaussian import (
+    CodePosterior,
+    GaussianGuide,
+    JointCodePosterior,
+    MeanFieldGuide,
+    RankOneGuide,
+)
 from .implicit import ImplicitGuide
 
 __all__ = [
@@ -17,6 +23,8 @@ __all__ = [
     "GaussianGuide",
     "Guide",
     "ImplicitGuide",
+    "JointCodePosterior",
     "MeanFieldGuide",
     "PointEstimate",
+    "RankOneGuide",
 ]

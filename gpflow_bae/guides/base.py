@@ -45,6 +45,11 @@ def uninformative_where_empty(
 class Guide(gpflow.Module, ABC):
     """How codes are inferred, with an encoder's help. The prior is given to it in every call."""
 
+    couples_channels = False
+    """Whether it draws the channels of a code together where the prior couples them."""
+    needs_projections = False
+    """Whether its pseudo-observations are of projections of codes, which few priors take."""
+
     def __init__(self, encoder: Encoder):
         """
         :raises TypeError: for anything but an encoder.
@@ -80,6 +85,9 @@ class BoundGuide(Guide):
         :raises TypeError: if the encoder is not Gaussian.
         """
         super().__init__(encoder)
+        self._check_encoder(encoder)
+
+    def _check_encoder(self, encoder: Encoder) -> None:
         if not isinstance(encoder, BaseGaussianEncoder):
             raise TypeError(
                 "A bound needs the density of the codes: encoder must be Gaussian, such as "

@@ -9,13 +9,14 @@ import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from ..base import Batch, Snapshot
-from ..encoders import RowCodes
+from ..encoders import Encoder, RankOneEncoder, RowCodes
 from ..encoders.base import Noise
 from ..latent_priors.base import LOG_2PI, GaussianLatentPrior, LatentProcess
+from ..linalg import gaussian_transform
 from ..mcmc.noise import standard_noise
 from .base import BoundGuide, CodeDraws, uninformative_where_empty
 
-__all__ = ["CodePosterior", "GaussianGuide", "MeanFieldGuide"]
+__all__ = ["CodePosterior", "GaussianGuide", "JointCodePosterior", "MeanFieldGuide", "RankOneGuide"]
 
 
 class CodePosterior(NamedTuple):
@@ -24,6 +25,27 @@ class CodePosterior(NamedTuple):
     mean: tf.Tensor  # [T, N, L]
     variance: tf.Tensor  # [T, N, L]
     divergence: tf.Tensor  # [], the batch's share of KL[q || prior], in nats
+
+    def draws(self, noise: tf.Tensor) -> tf.Tensor:
+        """Codes [S, T, N, L] of standard normals."""
+        return gaussian_transform(self.mean, self.variance)(noise)
+
+
+class JointCodePosterior(NamedTuple):
+    """q(latents) of a batch under a prior that couples the channels of a code."""
+
+    mean: tf.Tensor  # [T, N, L]
+    covariance: tf.Tensor  # [T, N, L, L]
+    divergence: tf.Tensor  # []
+
+    @property
+    def variance(self) -> tf.Tensor:
+        """Of each channel [T, N, L]."""
+        return tf.linalg.diag_part(self.covariance)
+
+    def draws(self, noise: tf.Tensor) -> tf.Tensor:
+        """Codes [S, T, N, L] of standard normals, the channels of each together."""
+        return gaussian_transform(self.mean, self.covariance)(noise)
 
 
 class GaussianGuide(BoundGuide):
@@ -39,15 +61,19 @@ class GaussianGuide(BoundGuide):
     than others, has a pseudo-observation that says nothing: the posterior of the other points is
     what it would be without that point, its own is the prior given the others, and its terms of
     the bound cancel.
+
+    Under a prior that couples channels (:class:`~gpflow_bae.latent_priors.LinearMixture`) the
+    channels of a code are drawn together.
     """
 
+    couples_channels = True
     uses_prior_variance = True
     rows_are = (
         "the encoder's pseudo-observation times the prior's marginal, averaged over the training "
         "inputs; other rows of the same task are not looked at"
     )
 
-    def encode(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
+    def encode(self, batch: Batch) -> tuple[tf.Tensor, ...]:
         """Means and variances [T, N, L] of the pseudo-observations.
 
         A point without any observation says nothing of its code, whatever the encoder makes of it.
@@ -56,20 +82,35 @@ class GaussianGuide(BoundGuide):
 
     def pseudo_observations(
         self, prior: LatentProcess, batch: Batch, seed: TensorType, num_draws: int = 16
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, ...]:
         """The encoder's output as it is: it is trained to be a pseudo-observation."""
         return self.encode(batch)
 
     def posterior(
         self, prior: LatentProcess, batch: Batch, snapshot: Snapshot | None = None
-    ) -> CodePosterior:
+    ) -> CodePosterior | JointCodePosterior:
         """Moments of q(latents), and its divergence from the prior."""
+        if prior.couples_channels:
+            return self._joint_posterior(prior, batch)
         mean, variance = self.encode(batch)
         q = prior.condition_batch(batch.X, mean, variance, batch.point_scale)
         pseudo = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(q.mean)
         pseudo -= 0.5 * q.variance / variance  # the expectation over q of the quadratic
         divergence = tf.reduce_sum(pseudo) - tf.reduce_sum(q.log_marginal)
         return CodePosterior(q.mean, q.variance, divergence)
+
+    def _joint_posterior(self, prior: LatentProcess, batch: Batch) -> JointCodePosterior:
+        pseudo = self.encode(batch)
+        q = prior.condition_jointly(batch.X, *pseudo)
+        mean, variance, *projection = pseudo
+        at, spread = q.mean, tf.linalg.diag_part(q.covariance)
+        for A in projection:  # one, or none
+            at = tf.linalg.matvec(A, at)
+            spread = tf.reduce_sum(tf.matmul(A, q.covariance) * A, -1)
+        expected = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(at)
+        expected -= 0.5 * spread / variance
+        divergence = tf.reduce_sum(expected) - tf.reduce_sum(q.log_marginal)
+        return JointCodePosterior(q.mean, q.covariance, divergence)
 
     def draw(
         self,
@@ -79,9 +120,9 @@ class GaussianGuide(BoundGuide):
         seed: TensorType,
         snapshot: Snapshot | None = None,
     ) -> CodeDraws:
-        mean, variance, divergence = self.posterior(prior, batch, snapshot)
-        noise = standard_noise(tf.concat([[num_draws], tf.shape(mean)], 0), seed, mean.dtype)
-        return CodeDraws(mean + tf.sqrt(variance) * noise, divergence)
+        q = self.posterior(prior, batch, snapshot)
+        noise = standard_noise(tf.concat([[num_draws], tf.shape(q.mean)], 0), seed, q.mean.dtype)
+        return CodeDraws(q.draws(noise), q.divergence)
 
     def codes_of_rows(
         self, rows: Batch, noise: Noise, num_draws: int, prior_variance: tf.Tensor | None = None
@@ -97,6 +138,32 @@ class GaussianGuide(BoundGuide):
         return RowCodes.gaussian(mean, variance, noise, num_draws)
 
 
+class RankOneGuide(GaussianGuide):
+    r"""The prior conditioned on what each observed output says of one direction of a code.
+
+    With the factors :math:`N(t_p | a_p^T latent, s_p^2)` of a
+    :class:`~gpflow_bae.encoders.RankOneEncoder` in the place of pseudo-observations of channels,
+    and :math:`Z = \int p(latents) \prod_{n, p} N(t_{np} | a_p^T latent_n, s_{np}^2)`,
+
+    .. math:: KL[q || p] = \sum_{n, p} E_q[\log N(t_{np} | a_p^T latent_n, s_{np}^2)] - \log Z .
+
+    Missing outputs have factors that say nothing, whose terms cancel.
+    """
+
+    needs_projections = True
+
+    def _check_encoder(self, encoder: Encoder) -> None:
+        if not isinstance(encoder, RankOneEncoder):
+            raise TypeError(
+                'encoder must be a RankOneEncoder, such as partial_encoder("rank_one", P, L) '
+                f"makes it, got {type(encoder).__name__}."
+            )
+
+    def encode(self, batch: Batch) -> tuple[tf.Tensor, ...]:
+        """Means and variances [T, N, P] of the factors, and their directions [T, N, P, L]."""
+        return self.moments(batch)
+
+
 class MeanFieldGuide(GaussianGuide):
     r"""q(latents) is the encoder's Gaussian itself, independent over points (Casale et al. 2018).
 
@@ -110,6 +177,7 @@ class MeanFieldGuide(GaussianGuide):
     the bound: a mean-field q cannot say nothing. So leave such points out instead of padding.
     """
 
+    couples_channels = False
     uses_prior_variance = False
     rows_are = "the encoder's Gaussian, which is the variational posterior"
 

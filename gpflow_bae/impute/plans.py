@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MODELS = ("sgp_vae", "gp_vae", "sgp_bae", "dsgp_bae")
-NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
+NETS = ("zeros", "pointnet", "indexnet", "factornet", "rank_one", "free")
 VARIATIONAL = ("sgp_vae", "gp_vae")
 KERNELS = {
     "se": gpflow.kernels.SquaredExponential,
@@ -49,7 +49,8 @@ KERNELS = {
 class Plan:
     """Everything that decides the outcome of a fit, but the table and the seed.
 
-    :raises ValueError: for a model or network that is unknown, or no channel or inducing point.
+    :raises ValueError: for a model or network that is unknown, no channel or inducing point, and
+        settings that do not go together.
     """
 
     model: str = "sgp_vae"
@@ -87,6 +88,12 @@ class Plan:
                 "coupled integrates a linear decoder of an SGP-VAE with a nugget out: it needs "
                 f"model='sgp_vae', no hidden layers of a decoder and a nugget, got {self.model!r}, "
                 f"{self.decoder_widths} and {self.nugget}."
+            )
+        if self.net == "rank_one" and (self.model != "sgp_vae" or self.nugget is None):
+            raise ValueError(
+                "net 'rank_one' conditions all channels of a code at once, under sparse GPs with a "
+                "nugget: it needs model='sgp_vae' and a nugget such as 0.1, got "
+                f"{self.model!r} and {self.nugget}; other models take 'indexnet' or 'factornet'."
             )
 
     @property
@@ -246,6 +253,9 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
         common["encoder"] = gaussian_encoder(plan, table)
         exact = plan.model == "gp_vae"
         Z = None if exact else inducing_inputs(plan, table) if Z is None else Z
+        if plan.net == "rank_one":
+            assert plan.nugget is not None  # the plan has checked that
+            return models.CoupledSGPVAE(kernels, Z, nugget_variance=plan.nugget, **common)
         if plan.nugget is not None:
             del common["latent_dim"]
             prior: Any = (

@@ -19,7 +19,7 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.utilities import positive
 
-from ..base import LatentPosterior
+from ..base import JointLatentPosterior, LatentPosterior
 
 __all__ = ["GaussianLatentPrior", "KernelLatentPrior", "LatentProcess", "gaussian_log_density"]
 
@@ -40,6 +40,8 @@ class LatentProcess(gpflow.Module, ABC):
     needs_inputs = True
     couples_channels = False
     """Whether the channels of a code depend on each other given pseudo-observations."""
+    takes_projections = False
+    """Whether :meth:`condition` and its kin take pseudo-observations of projections of codes."""
     draws = False
     """Whether the density is an estimate with random draws of its own (:meth:`with_seed`)."""
     mean_field_by_default = False
@@ -67,6 +69,13 @@ class LatentProcess(gpflow.Module, ABC):
         over points; one that couples them estimates, or must see all of them.
         """
         return self.condition(X, mean, variance)
+
+    def condition_jointly(
+        self, X: TensorType | None, mean: TensorType, variance: TensorType
+    ) -> JointLatentPosterior:
+        """:meth:`condition` with the covariances of channels at each point."""
+        q = self.condition(X, mean, variance)
+        return JointLatentPosterior(q.mean, tf.linalg.diag(q.variance), q.log_marginal)
 
     @property
     def kernels(self) -> Sequence[gpflow.kernels.Kernel]:
@@ -96,6 +105,11 @@ class LatentProcess(gpflow.Module, ABC):
         """Variance of a code around the latent function that :meth:`predict` returns."""
         return tf.zeros([], gpflow.default_float())
 
+    @property
+    def code_noise_covariance(self) -> tf.Tensor:
+        """:attr:`code_noise` of all channels of a point together [L, L]."""
+        return tf.linalg.diag(tf.broadcast_to(self.code_noise, [self.latent_dim]))
+
     def with_seed(self, seed: TensorType) -> LatentProcess:
         """This prior with the random draws that it makes, if any, made from ``seed``."""
         return self
@@ -121,6 +135,17 @@ class LatentProcess(gpflow.Module, ABC):
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Noise-free latent function at ``Xnew`` given pseudo-observations at ``X``."""
+
+    def predict_jointly(
+        self,
+        Xnew: TensorType | None,
+        X: TensorType | None,
+        mean: TensorType,
+        variance: TensorType,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """:meth:`predict` with covariances of channels at each point, [batch..., Nnew, L, L]."""
+        new_mean, new_variance = self.predict(Xnew, X, mean, variance)
+        return new_mean, tf.linalg.diag(new_variance)
 
     def predict_full_cov(
         self,

@@ -20,6 +20,7 @@ from ..encoders.base import Noise
 from ..guides import Guide
 from ..latent_priors import LatentProcess
 from ..likelihoods import Gaussian, MaskedLikelihood, masked
+from ..linalg import observed_log_density
 from ..parameter_set import ParameterSet
 
 __all__ = ["Autoencoder", "LikelihoodLike", "Network", "as_decoder", "set_default_kernel_priors"]
@@ -84,8 +85,10 @@ class Autoencoder(gpflow.Module):
             or a :class:`~gpflow_bae.decoders.KerasDecoder` with priors of your own.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
         :param guide: how codes are inferred, one of :mod:`gpflow_bae.guides`.
-        :raises ValueError: if guide, decoder and prior disagree about the number of channels, and
-            for a network below a prior that couples channels.
+        :raises ValueError: if guide, decoder and prior disagree about the number of channels, for
+            a prior that couples channels and a guide that draws them apart (unless the decoder is
+            :class:`~gpflow_bae.decoders.Identity`), and for a guide with projections of codes and a
+            prior that takes none.
         """
         super().__init__(name=None)
         decoder, latent_dim = as_decoder(decoder), latent_prior.latent_dim
@@ -101,12 +104,20 @@ class Autoencoder(gpflow.Module):
                 f"encoder returns {guide.latent_dim} code channels, but the latent prior has "
                 f"latent_dim = {latent_dim}; change the width of the encoder's last layer."
             )
-        if latent_prior.couples_channels and not isinstance(decoder, Identity):
+        apart = latent_prior.couples_channels and not guide.couples_channels
+        if apart and not isinstance(decoder, Identity):
             raise ValueError(
-                f"{type(latent_prior).__name__} couples the channels of a code, and draws are made "
-                "of each channel apart: it goes with decoder=gpflow_bae.decoders.Identity(P) only, "
-                f"got {type(decoder).__name__}. For a network take a prior of independent channels "
-                "and let the network mix them."
+                f"{type(latent_prior).__name__} couples the channels of a code, and a "
+                f"{type(guide).__name__} draws each channel apart: together they go with "
+                "decoder=gpflow_bae.decoders.Identity(P) only, got "
+                f"{type(decoder).__name__}. For a network take a GaussianGuide or a RankOneGuide, "
+                "as VariationalAutoencoder does with an encoder, or another prior."
+            )
+        if guide.needs_projections and not latent_prior.takes_projections:
+            raise ValueError(
+                f"{type(guide).__name__} says what outputs tell of directions of a code, and "
+                f"{type(latent_prior).__name__} is conditioned on channels only: take "
+                "latent_priors.LinearMixture, as models.CoupledSGPVAE does, or another encoder."
             )
         self.latent_prior = latent_prior
         self.decoder = decoder
@@ -187,17 +198,31 @@ class Autoencoder(gpflow.Module):
         return isinstance(self.decoder, Identity) and isinstance(self.likelihood, Gaussian)
 
     def check_channels_are_apart(self, asked: str) -> None:
-        """Refuse what marginals of single channels do not say where those depend on each other.
+        """Refuse what channels by themselves do not say where those depend on each other.
 
         :param asked: what the error says is wanted.
         :raises NotImplementedError: for a prior that couples channels.
         """
         if self.latent_prior.couples_channels:
             raise NotImplementedError(
-                f"{asked} must know how channels of a {self.latent_prior_name} go together, and "
-                "there are marginals of each: predict_f, predict_y and a posterior's "
-                "predict_cell_log_density are of those."
+                f"{asked} must know how channels of a {self.latent_prior_name} go together, from "
+                "one point to another and without other rows too. What is known are covariances of "
+                "channels at each point (full_cov=False), and of each channel between points: "
+                "predict_f, predict_y and predict_log_density are of those."
             )
+
+    def log_density_of_rows(
+        self, mean: tf.Tensor, spread: tf.Tensor, Y: TensorType, mask: TensorType | None
+    ) -> tf.Tensor:
+        """log p(Y_n) [batch..., N] where observations given the moments of codes are Gaussian.
+
+        :param mean: [batch..., N, P].
+        :param spread: variances [batch..., N, P], or covariances [batch..., N, P, P].
+        """
+        F, noise = (tf.cast(v, mean.dtype) for v in self.likelihood.moments(mean))
+        covariance = spread if spread.shape.rank > mean.shape.rank else tf.linalg.diag(spread)
+        covariance += tf.linalg.diag(tf.broadcast_to(noise, tf.shape(F)))
+        return observed_log_density(tf.cast(Y, F.dtype) - F, covariance, mask)
 
     def log_prob_of_cells(
         self, X: TensorType | None, latents: TensorType, Y: TensorType
@@ -251,11 +276,13 @@ class Autoencoder(gpflow.Module):
         seed: TensorType,
         num_draws: int = 16,
         mask: TensorType | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
+    ) -> tuple[tf.Tensor, ...]:
         """What the guide makes of ``Y`` alone: Gaussian pseudo-observations of the codes.
 
         :param mask: True where ``Y`` is observed; None where nothing is missing.
-        :return: mean and variance [batch..., N, L], for ``latent_prior.condition``.
+        :return: mean and variance [batch..., N, L], for ``latent_prior.condition``; of a
+            :class:`~gpflow_bae.guides.RankOneGuide` [batch..., N, P], and what they are of,
+            [batch..., N, P, L].
         """
         batch = Batch(X, Y, mask)
         return self.guide.pseudo_observations(self.latent_prior, batch, seed, num_draws)

@@ -14,7 +14,7 @@ from .. import functional
 from ..base import Batch
 from ..data import as_inputs
 from ..decoders import Identity
-from ..linalg import cholesky
+from ..linalg import cholesky, gaussian_transform
 from ..mcmc.noise import standard_noise
 from .autoencoder import Autoencoder
 
@@ -45,12 +45,13 @@ def gaussian_draws(
     """Draws [num_draws, ..., N, L] of Gaussians.
 
     :param mean: [..., N, L].
-    :param variance: [..., N, L], or with ``full_cov`` covariances [..., L, N, N].
+    :param variance: [..., N, L], or covariances of channels [..., N, L, L]; with ``full_cov``
+        covariances of points [..., L, N, N].
     """
     shape = tf.concat([[num_draws], tf.shape(mean)], 0)
     noise = standard_noise(shape, tf.convert_to_tensor(seed, tf.int32), mean.dtype)
     if not full_cov:
-        return mean + tf.sqrt(variance) * noise
+        return gaussian_transform(mean, variance)(noise)
     jitter = gpflow.default_jitter() * tf.eye(tf.shape(mean)[-2], dtype=mean.dtype)
     factor = cholesky(variance + jitter, "the posterior covariance of the latent function")
     noise = tf.linalg.matrix_transpose(noise)  # [..., L, N]
@@ -158,25 +159,28 @@ class ExternalDataModel(
         :param Xnew: inputs ``[N', D]`` or ``[T or 1, N', D]``; None for the codes of ``given``.
         :param given: ``(X, Y)`` to condition on, usually the training data.
         :param full_cov: covariances between points.
-        :param full_output_cov: channels are independent: their covariances are diagonal.
+        :param full_output_cov: covariances between channels, which are diagonal but for priors
+            that couple channels; of those at each point alone, without ``full_cov``.
         :return: mean ``[N', L]`` and variance ``[N', L]``, or covariance ``[L, N', N']``; with an
             axis of tasks in front where the arguments have one.
         :raises ValueError: without ``given``, or for inputs of another width.
         """
-        if full_output_cov:
-            self.check_channels_are_apart("full_output_cov=True")
+        if full_output_cov and full_cov:
+            self.check_channels_are_apart("full_output_cov=True with full_cov=True")
         batch, Xnew, single = self._prediction_arguments(Xnew, given)
-        mean, variance = self.guide.pseudo_observations(self.latent_prior, batch, _SEED)
+        pseudo = self.guide.pseudo_observations(self.latent_prior, batch, _SEED)
         prior = self.latent_prior
         if full_cov:
             at = batch.X if Xnew is None else Xnew
-            f_mean, f_variance = prior.predict_full_cov(at, batch.X, mean, variance)
+            f_mean, f_variance = prior.predict_full_cov(at, batch.X, *pseudo)
+            if full_output_cov:
+                f_variance = full_output_covariance(f_variance, full_cov)
         elif Xnew is None:
-            f_mean, f_variance, _ = prior.condition(batch.X, mean, variance)
+            condition = prior.condition_jointly if full_output_cov else prior.condition
+            f_mean, f_variance, _ = condition(batch.X, *pseudo)
         else:
-            f_mean, f_variance = prior.predict(Xnew, batch.X, mean, variance)
-        if full_output_cov:
-            f_variance = full_output_covariance(f_variance, full_cov)
+            predict = prior.predict_jointly if full_output_cov else prior.predict
+            f_mean, f_variance = predict(Xnew, batch.X, *pseudo)
         return (f_mean[0], f_variance[0]) if single else (f_mean, f_variance)
 
     def predict_f_samples(
@@ -192,8 +196,10 @@ class ExternalDataModel(
 
         :param full_cov: whether a draw is a function, or independent at each point.
         """
-        self.check_channels_are_apart("A draw of the function")
-        mean, variance = self.predict_f(Xnew, full_cov, given=given)
+        if full_cov:
+            self.check_channels_are_apart("A draw of the function (full_cov=True)")
+        joint = self.latent_prior.couples_channels
+        mean, variance = self.predict_f(Xnew, full_cov, joint, given=given)
         draws = gaussian_draws(mean, variance, num_samples or 1, full_cov, [seed, 0xF])
         return draws[0] if num_samples is None else draws
 
@@ -206,7 +212,9 @@ class ExternalDataModel(
         :param num_draws: of the codes, over which decoder and likelihood are averaged.
         """
         if self.observations_are_gaussian:
-            mean, variance = self._codes(Xnew, given)
+            mean, spread = self._codes(Xnew, given)
+            joint = spread.shape.rank > mean.shape.rank
+            variance = tf.linalg.diag_part(spread) if joint else spread
             return mean, variance + self.likelihood.moments(mean)[1]
         F = self.decode(*self._latent_draws(Xnew, given, num_draws))
         mean, noise = (tf.cast(v, gpflow.default_float()) for v in self.likelihood.moments(F))
@@ -221,26 +229,33 @@ class ExternalDataModel(
         :param data: ``(Xnew, Ynew)``, Ynew NaN where missing.
         :param given, num_draws: as in :meth:`predict_y`.
         """
-        self.check_channels_are_apart("The density of a row")
         Xnew, Ynew = data
-        X, latents = self._latent_draws(Xnew, given, num_draws)
         Ynew = tf.cast(Ynew, tf.float32)
         seen = tf.logical_not(tf.math.is_nan(Ynew))
         observed = tf.where(seen, Ynew, tf.zeros_like(Ynew))
+        if self.observations_are_gaussian:
+            return self.log_density_of_rows(*self._codes(Xnew, given), observed, seen)
+        X, latents = self._latent_draws(Xnew, given, num_draws)
         rows = self.log_prob_of_draws(X, latents, observed, seen)
         return tf.reduce_logsumexp(rows, 0) - np.log(num_draws)
 
     def _codes(self, Xnew: TensorType | None, given: Data | None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of the codes, noise around the latent function included."""
-        mean, variance = self.predict_f(Xnew, given=given)
-        return mean, variance if Xnew is None else variance + self.latent_prior.code_noise
+        """Moments of the codes, noise around the latent function included.
+
+        Covariances of channels [..., N', L, L] in the place of variances where they are coupled.
+        """
+        prior = self.latent_prior
+        joint = prior.couples_channels
+        mean, spread = self.predict_f(Xnew, full_output_cov=joint, given=given)
+        noise = prior.code_noise_covariance if joint else prior.code_noise
+        return mean, spread if Xnew is None else spread + noise
 
     def _latent_draws(
         self, Xnew: TensorType | None, given: Data | None, num_draws: int
     ) -> tuple[tf.Tensor | None, tf.Tensor]:
         """Inputs, and draws of the codes there [num_draws, ..., N', L]; half mirror the others."""
-        mean, variance = self._codes(Xnew, given)
-        draws = gaussian_draws(mean, variance, (num_draws + 1) // 2, False, _SEED)
+        mean, spread = self._codes(Xnew, given)
+        draws = gaussian_draws(mean, spread, (num_draws + 1) // 2, False, _SEED)
         latents = tf.concat([draws, 2.0 * mean - draws], 0)[:num_draws]
         X = (given or (None,))[0] if Xnew is None else Xnew
         return (None if X is None else tf.cast(X, gpflow.default_float())), latents
@@ -272,7 +287,7 @@ class ExternalDataModel(
         noise = standard_noise(tf.concat([[pairs], tf.shape(q.mean)], 0), seed, q.mean.dtype)
         if num_draws > 1:
             noise = tf.concat([noise, -noise], 0)
-        latents = q.mean + tf.sqrt(q.variance) * noise
+        latents = q.draws(noise)
         log_prob = self.log_prob_of_draws(batch.X, latents, batch.Y, batch.mask)
         observed = tf.reduce_sum(log_prob) / num_draws
         return tf.cast(batch.scale, observed.dtype) * (observed - q.divergence)

@@ -66,9 +66,10 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         super().__init__()
         if isinstance(guide, BaseGaussianEncoder):
             guide = MeanFieldGuide(guide)
-        if not isinstance(guide, BoundGuide):
+        if not isinstance(guide, BoundGuide) or guide.needs_projections:
             raise TypeError(
-                "guide must be a gpflow_bae.guides.BoundGuide or a Gaussian encoder, got "
+                "guide must be a gpflow_bae.guides.BoundGuide of codes by channel, or a Gaussian "
+                "encoder, got "
                 f"{type(guide).__name__}."
             )
         if guide.latent_dim > output_dim:

@@ -12,8 +12,16 @@ from gpflow.base import Parameter, TensorType
 
 from ..base import Batch, LatentPosterior, Snapshot, VariationalModel, VariationalTerms
 from ..decoders import Identity
-from ..encoders import GaussianEncoder
-from ..guides import CodePosterior, Condition, ConditionalGuide, GaussianGuide, MeanFieldGuide
+from ..encoders import GaussianEncoder, RankOneEncoder
+from ..guides import (
+    CodePosterior,
+    Condition,
+    ConditionalGuide,
+    GaussianGuide,
+    JointCodePosterior,
+    MeanFieldGuide,
+    RankOneGuide,
+)
 from ..latent_priors import LatentProcess, StandardNormal
 from .autoencoder import LikelihoodLike, Network
 from .gpflow_interface import ExternalDataModel
@@ -55,10 +63,12 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
             needed for minibatches in a training loop of your own, as in GPflow's ``SVGP``.
         :param encoder: a Gaussian encoder, a built Keras model ``[rows, P] -> [rows, 2 L]`` (means,
             and logarithms of standard deviations), or a :class:`~gpflow_bae.guides.GaussianGuide`,
-            which stays as it is. An encoder gets the guide that suits the prior.
+            which stays as it is. An encoder gets the guide that suits it and the prior.
         """
         guide = encoder
-        if not isinstance(guide, GaussianGuide):
+        if isinstance(encoder, RankOneEncoder):
+            guide = RankOneGuide(encoder)
+        elif not isinstance(guide, GaussianGuide):
             kind = MeanFieldGuide if latent_prior.mean_field_by_default else GaussianGuide
             guide = kind(as_gaussian_encoder(encoder))
         super().__init__(latent_prior, decoder, likelihood, guide)
@@ -88,8 +98,11 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         Y: TensorType,
         mask: TensorType | None = None,
         indices: TensorType | None = None,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances [batch..., N, L] that the guide gives ``Y`` before the prior."""
+    ) -> tuple[tf.Tensor, ...]:
+        """Means and variances [batch..., N, L] that the guide gives ``Y`` before the prior.
+
+        Of a :class:`~gpflow_bae.guides.RankOneGuide`, those of its factors and their directions.
+        """
         return self.guide.encode(Batch(X, Y, mask, indices=indices))
 
     @check_shapes("Y: [batch..., N, P]", "mask: [batch..., N, P]")
@@ -101,11 +114,13 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
 
     def approximate_posterior(
         self, batch: Batch, snapshot: Snapshot | None = None
-    ) -> CodePosterior:
+    ) -> CodePosterior | JointCodePosterior:
         """Moments of q(latents) of a batch, and its share of KL[q || prior]."""
         return self.guide.posterior(self.latent_prior, batch, snapshot)
 
-    def expected_log_likelihood(self, q: CodePosterior, batch: Batch) -> tf.Tensor:
+    def expected_log_likelihood(
+        self, q: CodePosterior | JointCodePosterior, batch: Batch
+    ) -> tf.Tensor:
         """E_q[log p(Y | latents)] of codes that are the likelihood's parameters, in nats."""
         Y = tf.cast(batch.Y, q.mean.dtype)
         cells = self.likelihood.expected_log_prob_of_cells(q.mean, q.variance, Y)

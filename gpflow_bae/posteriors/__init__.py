@@ -4,13 +4,14 @@ from .amortized import Posterior
 from .bank import Bank
 from .fitted import FittedModel
 from .gplvm import GPLVMPosterior
-from .predictions import LatentSamples, Prediction
+from .predictions import JointLatentSamples, LatentSamples, Prediction
 from .tempered import TemperedPosterior
 
 __all__ = [
     "Bank",
     "FittedModel",
     "GPLVMPosterior",
+    "JointLatentSamples",
     "LatentSamples",
     "Posterior",
     "Prediction",

@@ -20,7 +20,7 @@ from .conditionals import decode_draws, encoder_draws, latent_given_codes, laten
 from .function_predictions import FunctionPredictions, Given
 from .given import check_given
 from .lists import HISTORY, bank_of_lists
-from .predictions import LatentSamples, Prediction
+from .predictions import JointLatentSamples, LatentSamples, Prediction
 from .sample_loop import SampleLoop
 
 __all__ = ["Posterior"]
@@ -163,7 +163,7 @@ class Posterior(FunctionPredictions):
         *,
         num_draws: int = 16,
         seed: int = 0,
-    ) -> LatentSamples:
+    ) -> LatentSamples | JointLatentSamples:
         """The latent function at ``Xnew``, for each posterior sample apart: [S, T, N, L].
 
         As everywhere here, the axis T is left out where neither the data (``given``, else those of
@@ -181,12 +181,12 @@ class Posterior(FunctionPredictions):
         """
         found = self._latent_samples(Xnew, given, num_draws, seed)
         if self._single(Xnew, given):
-            return LatentSamples(*(v[:, 0] for v in found))
+            return type(found)(*(v[:, 0] for v in found))
         return found
 
     def _latent_samples(
         self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int
-    ) -> LatentSamples:
+    ) -> LatentSamples | JointLatentSamples:
         """With the axis of tasks, always."""
         data = self._given(given)
         X, Y, _ = data
@@ -197,16 +197,18 @@ class Posterior(FunctionPredictions):
             if Xnew is None:
                 return LatentSamples(latents, np.zeros_like(latents))
         points = (Y if Xnew is None else Xnew).shape[-2]
+        width, joint = self.model.latent_dim, self.model.latent_prior.couples_channels
         moments: dict[str, Any] = {
             "dtypes": (gpflow.default_float(),) * 2,
-            "result_bytes": 16 * int(Y.shape[0]) * int(points) * self.model.latent_dim,
+            "result_bytes": 16 * int(Y.shape[0]) * int(points) * width * (width if joint else 1),
         }
+        kind: Any = JointLatentSamples if joint else LatentSamples
         if latents is not None:
             known = (self.parameters, latents, self._seeds(seed + 2))
-            return LatentSamples(*self._from_codes.map(known, X, Xnew, **moments))
+            return kind(*self._from_codes.map(known, X, Xnew, **moments))
         samples = (self.parameters, self.encoder, self._seeds(seed))
         found = self._latent.map(samples, data, Xnew, **moments, num_draws=num_draws)
-        return LatentSamples(*found)
+        return kind(*found)
 
     def predict_latent(
         self,

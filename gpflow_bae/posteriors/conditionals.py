@@ -15,6 +15,7 @@ from check_shapes import check_shapes
 
 from ..latent_priors import LatentProcess
 from ..latent_priors.base import gaussian_log_density
+from ..linalg import gaussian_transform
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..models.gpflow_interface import gaussian_draws
@@ -31,9 +32,10 @@ __all__ = [
 
 
 _Sums: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+_Pseudo: TypeAlias = tuple[tf.Tensor, ...]  # what LatentProcess.condition takes
 
 
-@check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
+@check_shapes("return[0]: [batch..., N, L]")
 def latent_given_pseudo(
     model: Autoencoder,
     values: list[tf.Tensor],
@@ -45,16 +47,26 @@ def latent_given_pseudo(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Moments of the latent function at ``Xnew`` (None: of the codes) given what is encoded.
 
+    Variances [batch..., N, L]; covariances of channels [batch..., N, L, L] where the prior couples
+    those.
+
     :param given: X, Y and mask.
     """
-    prior, mean, variance = _conditioned(model, values, encoder_values, [], seed, given, num_draws)
+    prior, pseudo = _conditioned(model, values, encoder_values, [], seed, given, num_draws)
+    return _moments(prior, Xnew, given[0], pseudo)
+
+
+def _moments(
+    prior: LatentProcess, Xnew: tf.Tensor | None, X: tf.Tensor | None, pseudo: _Pseudo
+) -> tuple[tf.Tensor, tf.Tensor]:
+    joint = prior.couples_channels
     if Xnew is None:
-        q = prior.condition(given[0], mean, variance)
-        return q.mean, q.variance
-    return prior.predict(Xnew, given[0], mean, variance)
+        mean, spread, _ = (prior.condition_jointly if joint else prior.condition)(X, *pseudo)
+        return mean, spread
+    return (prior.predict_jointly if joint else prior.predict)(Xnew, X, *pseudo)
 
 
-@check_shapes("return[0]: [batch..., N, L]", "return[1]: [batch..., N, L]")
+@check_shapes("return[0]: [batch..., N, L]")
 def latent_given_codes(
     model: Autoencoder,
     values: list[tf.Tensor],
@@ -65,7 +77,7 @@ def latent_given_codes(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Moments of the latent function at ``Xnew`` given codes [T, N, L] that are known."""
     prior = model.bind(values, seed=seed).latent_prior
-    return prior.predict(Xnew, X, codes, tf.zeros_like(codes))
+    return _moments(prior, Xnew, X, (codes, tf.zeros_like(codes)))
 
 
 def _conditioned(
@@ -76,13 +88,13 @@ def _conditioned(
     seed: tf.Tensor,
     given: tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None],
     num_draws: int,
-) -> tuple[LatentProcess, tf.Tensor, tf.Tensor]:
+) -> tuple[LatentProcess, _Pseudo]:
     """A sample's prior, and what it is given: codes that are known (one), or what is encoded."""
     X, Y, mask = given
     bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
     if codes:
-        return bound.latent_prior, codes[0], tf.zeros_like(codes[0])
-    return bound.latent_prior, *bound.pseudo_observations(X, Y, seed, num_draws, mask)
+        return bound.latent_prior, (codes[0], tf.zeros_like(codes[0]))
+    return bound.latent_prior, bound.pseudo_observations(X, Y, seed, num_draws, mask)
 
 
 def _function_given(
@@ -99,9 +111,10 @@ def _function_given(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The latent function at ``Xnew``; arguments as of :func:`_conditioned`."""
     sample = (model, values, encoder_values, codes, seed, given, num_draws)
-    prior, mean, variance = _conditioned(*sample)
-    predict = prior.predict_full_cov if full_cov else prior.predict
-    return predict(Xnew, given[0], mean, variance)
+    prior, pseudo = _conditioned(*sample)
+    if full_cov:
+        return prior.predict_full_cov(Xnew, given[0], *pseudo)
+    return _moments(prior, Xnew, given[0], pseudo)
 
 
 def function_second_moments(
@@ -134,18 +147,18 @@ def log_density_of(
 ) -> tf.Tensor:
     """log p(Y_n) [T, N'] of each row, its density averaged over draws of the codes.
 
-    :param moments: of the codes.
+    :param moments: of the codes: means, and variances, or covariances of channels.
     :param of_cells: whether outputs are taken apart: log p(Y_np) [T, N', P], whatever the mask.
     """
     bound = model.bind(values, encoder_values or None)
-    mean, variance = moments
-    if add_code_noise:
-        variance += bound.latent_prior.code_noise
+    mean, spread, variance = _of_codes(bound, moments, add_code_noise)
     if bound.observations_are_gaussian:
+        if spread is not variance and not of_cells:
+            return bound.log_density_of_rows(mean, spread, Y, mask)
         F, noise = bound.likelihood.moments(mean)
         cells = gaussian_log_density(tf.cast(Y, F.dtype) - F, variance + noise)
         return cells if of_cells else tf.reduce_sum(tf.where(mask, cells, tf.zeros_like(cells)), -1)
-    draws = gaussian_draws(mean, variance, num_codes, False, seed)
+    draws = gaussian_draws(mean, spread, num_codes, False, seed)
 
     def of_draw(codes: tf.Tensor) -> tf.Tensor:
         if of_cells:
@@ -157,6 +170,17 @@ def log_density_of(
         of_draw, draws, fn_output_signature=gpflow.default_float(), parallel_iterations=1
     )
     return tf.reduce_logsumexp(found, 0) - np.log(num_codes)
+
+
+def _of_codes(
+    bound: Autoencoder, moments: tuple[tf.Tensor, tf.Tensor], add_code_noise: bool
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Means, what draws are made with (variances or covariances of channels), and variances."""
+    mean, spread = moments
+    joint, prior = spread.shape.rank > mean.shape.rank, bound.latent_prior
+    if add_code_noise:
+        spread += prior.code_noise_covariance if joint else prior.code_noise
+    return mean, spread, tf.linalg.diag_part(spread) if joint else spread
 
 
 def decode_draws(
@@ -174,20 +198,18 @@ def decode_draws(
     Draws come in pairs that mirror each other, so of a decoder that is linear the mean is exact; an
     odd number has one that is not mirrored.
 
-    :param moments: of the codes.
+    :param moments: of the codes: means, and variances, or covariances of channels.
     """
-    mean, variance = moments
     bound = model.bind(values, encoder_values or None)
-    if add_code_noise:
-        variance += bound.latent_prior.code_noise
+    mean, spread, variance = _of_codes(bound, moments, add_code_noise)
     if bound.observations_are_gaussian:
         F, noise = bound.likelihood.moments(mean)
         return F, tf.square(F) + variance, noise
-    scale, dtype = tf.sqrt(variance), gpflow.default_float()
+    codes_of, dtype = gaussian_transform(mean, spread), gpflow.default_float()
     static = mean.shape[:-1].concatenate(model.decoder.output_dim)
 
     def add(sums: _Sums, noise: tf.Tensor) -> _Sums:
-        F = bound.decode(X, mean + scale * noise)
+        F = bound.decode(X, codes_of(noise))
         found = bound.likelihood.moments(F)
         y_mean, y_noise = (tf.ensure_shape(tf.cast(m, dtype), static) for m in found)
         return sums[0] + y_mean, sums[1] + tf.square(y_mean), sums[2] + y_noise

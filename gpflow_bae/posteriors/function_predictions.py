@@ -16,7 +16,7 @@ from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
 from .base import BankPosterior
 from .conditionals import function_draw, function_second_moments, log_density_of
-from .predictions import LatentSamples
+from .predictions import JointLatentSamples, LatentSamples
 from .sample_loop import SampleLoop
 
 __all__ = ["FunctionPredictions", "Given"]
@@ -47,7 +47,7 @@ class FunctionPredictions(BankPosterior):
     @abstractmethod
     def _latent_samples(
         self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int
-    ) -> LatentSamples:
+    ) -> LatentSamples | JointLatentSamples:
         """Conditionals of the codes for each sample, with the axis of tasks."""
 
     @abstractmethod
@@ -68,21 +68,26 @@ class FunctionPredictions(BankPosterior):
 
         :param Xnew: inputs [N', D] or [T or 1, N', D].
         :param full_cov: covariances between points.
-        :param full_output_cov: and between channels, whose conditionals are independent; their
-            means are not, over the samples, and that part is left out.
+        :param full_output_cov: and between channels. Of most priors their conditionals are
+            independent; their means are not, over the samples, and that part is left out. Of one
+            that couples channels, the covariances at each point, without ``full_cov``.
         :param given: ``(X, Y)`` to condition on instead of the training data.
         :param num_draws: draws of a stochastic encoder for each point.
         :return: mean [T, N', L] and variance [T, N', L], or covariance [T, L, N', N'].
         :raises ValueError: for inputs of another width than in training.
-        :raises NotImplementedError: for ``full_cov`` of a prior without covariances.
+        :raises NotImplementedError: for ``full_cov`` of a prior without covariances, and with
+            ``full_output_cov`` of one that couples channels.
         """
-        if full_output_cov:
-            self.model.check_channels_are_apart("full_output_cov=True")
-        if not full_cov:
-            mean, variance = self._latent_samples(Xnew, given, num_draws, seed).moments()
-        else:
+        if full_output_cov and full_cov:
+            self.model.check_channels_are_apart("full_output_cov=True with full_cov=True")
+        samples = None if full_cov else self._latent_samples(Xnew, given, num_draws, seed)
+        if samples is None:
             mean, variance = self._full_cov(Xnew, given, num_draws, seed)
-        if full_output_cov:
+        else:
+            mean, variance = samples.moments()
+        if full_output_cov and isinstance(samples, JointLatentSamples):
+            mean, variance = samples.joint_moments()
+        elif full_output_cov:
             variance = full_output_covariance(tf.constant(variance), full_cov).numpy()
         return (mean[0], variance[0]) if self._single(Xnew, given) else (mean, variance)
 
@@ -129,7 +134,8 @@ class FunctionPredictions(BankPosterior):
 
         :param full_cov: whether a draw is a function, or independent at each point.
         """
-        self.model.check_channels_are_apart("A draw of the function")
+        if full_cov:
+            self.model.check_channels_are_apart("A draw of the function (full_cov=True)")
         count = 1 if num_samples is None else int(num_samples)
         data = self._given(given)
         at = self._inputs(Xnew, data[0])
@@ -215,8 +221,6 @@ class FunctionPredictions(BankPosterior):
         of_cells: bool,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Of rows or of cells, and which cells were observed."""
-        if not of_cells:
-            self.model.check_channels_are_apart("The density of a row")
         num_codes = self._num_codes(num_codes, 16, 256)
         Xnew, Ynew = data
         Ynew = np.asarray(Ynew, np.float32)
