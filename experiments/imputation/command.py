@@ -49,7 +49,8 @@ def define_flags(name: str) -> None:
     flags.DEFINE_bool(
         "coupled",
         False,
-        "A linear decoder, integrated out with the prior's channels coupled; no inference network.",
+        "A linear decoder, integrated out with the prior's channels coupled; no inference network. "
+        "sgp_vae fits what is left, sgp_bae samples it.",
     )
     flags.DEFINE_float("period", None, "Periodic kernels, of this period at the start; else SE.")
     flags.DEFINE_integer("batch_size", None, "Tasks per step; all where not given.", 1)

@@ -19,8 +19,8 @@ def default_plan(model: str, preset: str, **changes: Any) -> Plan:
         "quick": (1500, {}),
         "paper": (3000, {"num_samples": 50, "thinning": 180}),
     }[preset]
-    if changes.get("coupled"):  # of L-BFGS, whose steps go further
-        num_steps //= 5
+    if changes.get("coupled"):  # of L-BFGS, whose steps go further, and a chain with its own length
+        num_steps, lengths = num_steps // 5, {}
     return make_plan(
         model,
         num_steps=changes.pop("num_steps", None) or num_steps,

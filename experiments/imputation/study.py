@@ -85,7 +85,7 @@ def run(
     scored = table if test is None else test
     prediction = predict(posterior, standardiser, scored, given, seed)
     values = scores.score_prediction(scored, prediction)
-    if plan.sampler is not None and given is None:
+    if plan.sampler is not None and given is None and not plan.coupled:  # which has no codes
         chain = predict(posterior, standardiser, scored, seed=seed, codes_of_chain=True)
         values |= _beside(scored, chain, "codes_of_chain", SHOWN)
     # Encoders that alone tell nothing of a hole, or of codes.

@@ -73,7 +73,7 @@ def fit(
         data,
         plan.schedule,
         sampler=plan.sampler,
-        warm_start=warm_start(plan, model, table),
+        warm_start="default" if plan.coupled else warm_start(plan, model, table),
         out_dir=None if out_dir is None else out_dir / "chain",
         resume=resume,
         **options,

@@ -6,6 +6,7 @@ from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
 from .encoder_losses import encoder_loss
 from .evidence import maximise_evidence
+from .evidence_sampling import EvidenceSampling
 from .fit import fit
 from .fit_check import share_explained
 from .new_rows import latents_for_new
@@ -15,6 +16,7 @@ from .sampling import sample_amortized, sampling_algorithm
 from .seeding import seed_networks
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
 from .starts import (
+    EvidenceStart,
     ModeStart,
     PriorMeanStart,
     Restarts,
@@ -41,6 +43,8 @@ __all__ = [
     "Chain",
     "ChainSampling",
     "EvidenceLowerBound",
+    "EvidenceSampling",
+    "EvidenceStart",
     "ModeStart",
     "Objective",
     "Point",

@@ -23,7 +23,11 @@ def has_evidence(model: Any) -> bool:
 
 
 def maximise_evidence(
-    model: VariationalAutoencoder, data: Any, num_steps: int = 300, progress: bool = False
+    model: VariationalAutoencoder,
+    data: Any,
+    num_steps: int = 300,
+    progress: bool = False,
+    prior_on_parameters: bool = False,
 ) -> np.ndarray:
     """Fits a model without a network, such as ``LinearSGPVAE``, in place by L-BFGS.
 
@@ -32,6 +36,8 @@ def maximise_evidence(
     :param data: ``(X, Y)`` as in :func:`~gpflow_bae.data.prepare_data`.
     :param num_steps: at most so many.
     :param progress: whether to say at the end how many there were.
+    :param prior_on_parameters: whether to add the log prior of the parameters that have one: the
+        fit ends at a posterior mode.
     :return: losses [steps], in nats for each point, as :func:`fit_variational` has them.
     :raises TypeError: for a model with a network, whose bound is an estimate.
     :raises FloatingPointError: if the evidence is not finite where the fit starts.
@@ -49,7 +55,10 @@ def maximise_evidence(
 
     @compiled
     def loss() -> tf.Tensor:
-        return -model.batch_elbo(batch, seed) / num_points
+        objective = model.batch_elbo(batch, seed)
+        if prior_on_parameters:
+            objective += model.log_prior_density()
+        return -objective / num_points
 
     first = float(loss())
     if not np.isfinite(first):

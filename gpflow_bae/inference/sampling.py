@@ -20,17 +20,19 @@ from .bound_sampling import BoundSampling
 from .chain_sampling import ChainSampling
 from .chains import chain_seeds, stack_chains
 from .checkpoints import RunDirectory
+from .evidence import has_evidence
+from .evidence_sampling import EvidenceSampling
 from .fit_check import warn_of_useless_fit
 from .run import Run, Trace, run
 from .seeding import seed_networks
 from .settings import AmortizedSettings, amortized_preset
-from .starts import PriorMeanStart, WarmStart, default_start
+from .starts import EvidenceStart, PriorMeanStart, WarmStart, default_start
 from .temperature_check import warn_of_temperature
 from .weight_sampling import WeightSampling
 
 __all__ = ["sample_amortized", "sampling_algorithm"]
 
-Start: TypeAlias = WarmStart | PriorMeanStart
+Start: TypeAlias = WarmStart | PriorMeanStart | EvidenceStart
 
 
 def sampling_algorithm(model: Any) -> type[ChainSampling]:
@@ -40,6 +42,8 @@ def sampling_algorithm(model: Any) -> type[ChainSampling]:
     """
     if isinstance(model, BayesianAutoencoder):
         return AmortizedSampling
+    if has_evidence(model):
+        return EvidenceSampling
     if isinstance(model, VariationalAutoencoder):
         return BoundSampling
     if isinstance(model, TemperedBAE):
@@ -70,14 +74,16 @@ def sample_amortized(
     """Sample codes and parameters of ``model`` jointly with Algorithm 1 of Tran et al. (2023).
 
     Of a variational model the parameters alone are sampled, under its bound, while the encoder is
-    optimised on it (:class:`~gpflow_bae.inference.bound_sampling.BoundSampling`); of a
+    optimised on it (:class:`~gpflow_bae.inference.bound_sampling.BoundSampling`), or under its
+    evidence, where that is known
+    (:class:`~gpflow_bae.inference.evidence_sampling.EvidenceSampling`); of a
     :class:`~gpflow_bae.models.TemperedBAE` all weights
     (:class:`~gpflow_bae.inference.weight_sampling.WeightSampling`).
 
     :param data: ``(X, Y)``: inputs ``[T, N, D]`` (or ``[N, D]``; None for models without inputs)
         and observations ``[T, N, P]`` (or ``[N, P]``), NaN where missing.
     :param settings: the schedule of rounds, an :class:`AmortizedSettings`, or the preset
-        ``"quick"``, ``"paper"`` or ``"ensemble"``.
+        ``"quick"``, ``"paper"``, ``"ensemble"`` or ``"evidence"``.
     :param sampler: any sampler of :mod:`gpflow_bae.mcmc`, such as ``mcmc.sghmc.build(...)``, or one
         of your own; None for the preset's, or the published one, ``adaptive_sghmc.build()``.
     :param num_chains: C chains in one program, each with a start, a seed and an encoder of its own.
@@ -162,7 +168,9 @@ def _default_start(name: str, model: Any, data: Observations) -> Start | None:
         raise ValueError(
             f'warm_start must be "default", None, a WarmStart or a PriorMeanStart, got {name!r}.'
         )
-    return None if isinstance(model, TemperedBAE) else default_start(model, data)
+    if isinstance(model, TemperedBAE):
+        return None
+    return EvidenceStart() if has_evidence(model) else default_start(model, data)
 
 
 def _starts(

@@ -238,18 +238,22 @@ class Autoencoder(gpflow.Module):
 
     @property
     def sampled(self) -> ParameterSet:
-        """The parameters that have a posterior: trainable, and not the guide's.
+        """The parameters that have a posterior: trainable, and not the guide's own.
 
         One that modules share is there once, under its first path.
         """
-        amortized = {id(p) for p in self.guide.parameters}
+        amortized = self._of_guide_alone()
         return ParameterSet(self, lambda p: p.trainable and id(p) not in amortized)
 
     @property
     def amortized(self) -> ParameterSet:
-        """The guide's trainable parameters, which are optimised."""
-        amortized = {id(p) for p in self.guide.parameters}
+        """The guide's own trainable parameters, which are optimised."""
+        amortized = self._of_guide_alone()
         return ParameterSet(self, lambda p: p.trainable and id(p) in amortized)
+
+    def _of_guide_alone(self) -> set[int]:
+        """Identities of the guide's parameters, but a noise variance that is the likelihood's."""
+        return {id(p) for p in self.guide.parameters} - {id(p) for p in self.likelihood.parameters}
 
     def bind(
         self: AutoencoderT,

@@ -6,14 +6,16 @@ from typing import Literal
 
 import gpflow
 import numpy as np
+import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 
+from ..base import Batch, Snapshot
 from ..decoders import Identity
 from ..encoders import LikelihoodEncoder
 from ..guides import MeanFieldGuide
 from ..latent_priors import GP, LinearMixture, SparseGP, TitsiasGP
-from ..latent_priors.base import KernelLike
+from ..latent_priors.base import LOG_2PI, KernelLike
 from ..likelihoods import Gaussian
 from .autoencoder import LikelihoodLike, Network
 from .variational import VariationalAutoencoder, as_gaussian_encoder
@@ -187,6 +189,23 @@ class LinearSGPVAE(VariationalAutoencoder):
         )
         encoder = LikelihoodEncoder(likelihood.variance, prior.latent_dim)
         super().__init__(prior, Identity(prior.latent_dim), encoder, likelihood)
+
+    def batch_elbo(
+        self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
+    ) -> tf.Tensor:
+        """Log evidence of the observed cells, in nats, without the posterior of the codes.
+
+        The prior's evidence of pseudo-observations has a factor N(0 | 0, s^2) for each hole, s^2
+        the huge variance that says nothing of it, which is taken off.
+        """
+        mean, variance = self.guide.encode(batch)
+        evidence = self.latent_prior.condition(batch.X, mean, variance).log_marginal
+        evidence = tf.reduce_sum(evidence)
+        if batch.mask is None:
+            return evidence
+        factors = -0.5 * (LOG_2PI + tf.math.log(variance))
+        holes = tf.logical_not(tf.cast(batch.mask, tf.bool))
+        return evidence - tf.reduce_sum(tf.where(holes, factors, tf.zeros_like(factors)))
 
 
 class GPPVAE(VariationalAutoencoder):

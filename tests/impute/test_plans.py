@@ -158,6 +158,31 @@ def test_a_coupled_plan_is_fitted_by_its_evidence() -> None:
     assert scores.score(data, *moments)["smse"] < 0.2
 
 
+def test_a_coupled_chain_samples_what_the_evidence_knows() -> None:
+    """Its samples differ, and fill the hole as the fit does; there are no codes among them."""
+    data = table()
+    plan = plans.make_plan(
+        "sgp_bae",
+        coupled=True,
+        nugget=0.3,
+        decoder_widths=(),
+        latent_dim=1,
+        num_inducing=200,  # more than there are rows: the prior is exact
+        lengthscale=0.3,
+        schedule={"burnin": 50, "num_samples": 10},
+    )
+    assert plan.describe()["sampler"]["coordinates"] == "laplace"
+    standardiser = Standardiser.fit(data.Y)
+    posterior = fitting.fit(plan, data, standardiser, seed=0, progress=False)
+    assert not posterior.model.latent_prior.inducing_variable.Z.trainable
+    assert posterior.num_samples == 10 and posterior.latents is None
+    assert all(np.ptp(v, axis=0).min() > 0.0 for v in posterior.parameters)
+    moments = fitting.predict(posterior, standardiser)
+    assert scores.score(data, *moments)["smse"] < 0.2
+    with pytest.raises(ValueError, match="coupled has a sampler of its own"):
+        plans.make_plan("sgp_bae", coupled=True, sampler={"step_size": 0.1})
+
+
 @pytest.mark.parametrize(
     "change", [{"nugget": None}, {"decoder_widths": (5,)}, {"model": "gp_vae"}]
 )
