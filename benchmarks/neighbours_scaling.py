@@ -66,7 +66,7 @@ class Fit:
         self.settings = settings
         field = large_spatial.make_field(plan, 0)
         started = time.perf_counter()
-        self.model = large_spatial.build_model(plan, field)
+        self.model = large_spatial.build_model(plan, field.X)
         self.data = prepare_data(self.model, (field.X, field.Y))
         self.neighbours_seconds = time.perf_counter() - started
 

@@ -134,8 +134,12 @@ def make_field(plan: Plan, seed: int) -> Field:
     return Field(X, clean, Xnew, truth, truth + noise[1])
 
 
-def build_model(plan: Plan, field: Field) -> Any:
-    """An autoencoder under one of the two priors."""
+def build_model(plan: Any, X: np.ndarray, encoder: Any = None) -> Any:
+    """An autoencoder under one of the two priors.
+
+    :param X: places [N, D].
+    :param encoder: of the codes; a network with one hidden layer if None.
+    """
     import gpflow
     import keras
 
@@ -151,13 +155,14 @@ def build_model(plan: Plan, field: Field) -> Any:
         return keras.Sequential(layers)
 
     decoder = decoders.KerasDecoder(network(L, P))
-    encoder = encoders.GaussianEncoder(network(P, 2 * L))
+    if encoder is None:
+        encoder = encoders.GaussianEncoder(network(P, 2 * L))
     likelihood = likelihoods.Gaussian(0.5)
     if plan.model == "svgp_vae":
-        points = inducing.k_means(field.X[:20_000], plan.num_inducing)
+        points = inducing.k_means(X[:20_000], plan.num_inducing)
         return models.SVGPVAE(kernel, points, decoder, encoder, likelihood, latent_dim=L)
     prior = latent_priors.NearestNeighbourGP(
-        kernel, field.X, L, plan.num_neighbours, ordering=plan.ordering
+        kernel, X, L, plan.num_neighbours, ordering=plan.ordering
     )
     return models.VariationalAutoencoder(prior, decoder, encoder, likelihood)
 
@@ -173,14 +178,14 @@ def run(plan: Plan, options: driver.Options) -> driver.Outcome:
     field = make_field(plan, options.seed)
     started = time.perf_counter()
     keras.utils.set_random_seed(options.seed)
-    model = build_model(plan, field)
+    model = build_model(plan, field.X)
     data = prepare_data(model, (field.X, field.Y))
     seconds = {"neighbours": time.perf_counter() - started}
     started = time.perf_counter()
     losses = inference.fit_variational(model, data, plan.variational, **options.arguments("fit"))
     seconds["variational"] = time.perf_counter() - started
     step = seconds["variational"] / plan.variational.num_steps
-    fitted = _gigabytes()
+    fitted = gigabytes()
     started = time.perf_counter()
     posterior = Posterior.from_point(model, data)
     prediction = posterior.predict(field.Xnew, num_codes=16)
@@ -224,7 +229,7 @@ def _figure(field: Field, mean: np.ndarray) -> Any:
     return figure
 
 
-def _gigabytes() -> float:
+def gigabytes() -> float:
     """The most that this process ever held, 10^9 bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 

@@ -14,6 +14,7 @@ from . import (
     moving_ball,
     oil_flow,
     rotated_mnist,
+    spe10,
     tabular,
 )
 
@@ -31,5 +32,6 @@ __all__ = [
     "moving_ball",
     "oil_flow",
     "rotated_mnist",
+    "spe10",
     "tabular",
 ]

@@ -32,6 +32,7 @@ STUDIES = {
     "moving_ball",
     "oil_flow",
     "rotated_mnist",
+    "spe10",
     "tabular_bae",
 }
 OTHERS = {
