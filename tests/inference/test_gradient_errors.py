@@ -193,9 +193,8 @@ def test_chains_are_at_their_temperature_again() -> None:
         sizes = {".decoder.weights[0]": 8, ".decoder.weights[1]": 4}
         sizes |= {".decoder.weights[2]": 12, ".decoder.weights[3]": 3}
         found.append(sum(size * np.mean(blocks[k]) for k, size in sizes.items()) / 27)
-    print(found)
-    assert found[0] > 1.12
-    assert found[1] == pytest.approx(1.0, abs=0.07)
+    assert found[0] > 1.3
+    assert found[1] == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.parametrize(
