@@ -89,6 +89,12 @@ def define_flags() -> None:
         "adaptive_sghmc, as published: minibatches, which heat the chain. Default: sghmc, but for "
         "bae.",
     )
+    flags.DEFINE_boolean(
+        "subtract_estimated_noise",
+        False,
+        "Of a chain of sghmc in minibatches: estimate the noise of their gradients, and inject so "
+        "much less.",
+    )
     flags.DEFINE_enum(
         "start",
         None,
@@ -148,6 +154,7 @@ def _plan(model: str) -> Any:
         model,
         FLAGS.preset,
         sampler_name=FLAGS.sampler,
+        subtract_estimated_noise=FLAGS.subtract_estimated_noise,
         start=FLAGS.start,
         regime=_regime(),
         objective=plans.make_objective(

@@ -9,6 +9,7 @@ from typing import Any
 from experiments.rotated_mnist.models import Plan
 from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc, sgnht
+from gpflow_bae.mcmc.gradient_noise import with_estimated_noise_subtracted
 from gpflow_bae.mcmc.step_size import from_curvature
 
 __all__ = ["ELBO_MODELS", "default_sampler", "make_objective", "make_plan", "parse_regime"]
@@ -151,6 +152,7 @@ def make_plan(
     sampler_name: str | None = None,
     schedule: dict[str, Any] | None = None,
     sampler: dict[str, Any] | None = None,
+    subtract_estimated_noise: bool = False,
     start: str | None = None,
     **changes: Any,
 ) -> Plan:
@@ -169,8 +171,11 @@ def make_plan(
         have no such coordinates.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
     :param sampler: arguments of the sampler's ``build``; with a ``step_size`` that is it.
+    :param subtract_estimated_noise: whether a chain of "sghmc" injects less noise by what its
+        minibatches bring (:mod:`gpflow_bae.mcmc.gradient_noise`).
     :param start: of the chain of sgp_bae, see :class:`Plan`; None for the sampler's own.
     :param changes: fields of :class:`Plan`.
+    :raises ValueError: if noise is to be subtracted where no chain of "sghmc" sees minibatches.
     """
     epochs = _EPOCHS[model][preset == "paper"]
     sampled = model in ("sgp_bae", "bae")
@@ -188,7 +193,15 @@ def make_plan(
         size = chain_batch_size
         if size is None and not in_coordinates:
             size = batch_size
-        rounds, changes["sampler"] = _CHAINS[name](preset, size, sampler or {})
+        rounds, built = _CHAINS[name](preset, size, sampler or {})
+        changes["sampler"] = built
+        if subtract_estimated_noise:
+            if name != "sghmc" or size == 0:
+                raise ValueError(
+                    "subtract_estimated_noise is for minibatches of sampler=sghmc, got "
+                    f"sampler={name}, chain_batch_size={size}: leave one of them out."
+                )
+            changes["sampler"] = with_estimated_noise_subtracted(built)
         changes["schedule"] = inference.AmortizedSettings(**(rounds | (schedule or {})))
         start = start or ("svgp_vae_mode" if in_coordinates else "svgp_vae")
         if start == "svgp_vae_mode":

@@ -18,10 +18,11 @@ from ..data import draw_indices
 from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
+from .batch_targets import batch_target
 from .chain_checks import Takes
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
-from .control_variates import Reference, controlled
+from .control_variates import Reference
 from .coordinates import check_coordinates, coordinates_of, of_items, target_in
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
@@ -39,7 +40,9 @@ class AmortizedSampling(ChainSampling):
     """Chains of codes, parameters and encoders."""
 
     model: BayesianAutoencoder
-    takes = Takes(moves=True, coordinates=("prior", "fisher"), control_variates=True)
+    takes = Takes(
+        moves=True, coordinates=("prior", "fisher"), control_variates=True, gradient_errors=True
+    )
 
     def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
@@ -121,20 +124,16 @@ class AmortizedSampling(ChainSampling):
     def target(self, batch: Batch, reference: Reference | None = None) -> Target:
         """What a sampler may ask while it sees ``batch``, with control variates or without."""
 
-        def gradient(position: Point, seed: tf.Tensor) -> Point:
+        def gradient(position: Point, batch: Batch, seed: tf.Tensor) -> Point:
             prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
-            here = self.log_density_gradient(position, batch, prior_seed)
-            if reference is None:
-                return here
-            there = self.log_density_gradient(reference.position, batch, prior_seed)
-            return controlled(here, there, reference)
+            return self.log_density_gradient(position, batch, prior_seed)
 
         evaluate = targets.target(
             lambda position: self.model.log_likelihood(ModelState(*position), batch),
             lambda position: self.model.log_prior(ModelState(*position)),
         )
-        # Of a minibatch there is no density of all data.
-        return Target(gradient, evaluate if batch.scale == 1.0 else None)
+        scale_codes = self.settings.scale_codes
+        return batch_target(gradient, evaluate, self.data, batch, reference, scale_codes)
 
     def log_density_gradient(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None

@@ -17,6 +17,7 @@ class Takes(NamedTuple):
     moves: bool = False
     coordinates: tuple[str, ...] = ()  # besides "none"
     control_variates: bool = False
+    gradient_errors: bool = False  # of minibatches, for samplers that take estimated noise off
 
 
 def check_chain(
@@ -68,6 +69,8 @@ def check_chain(
                 f"{asked} take noise out of minibatches, and every step sees all {data.num_items} "
                 'items: set a smaller batch_size, or gradients="minibatch".'
             )
+    if sampler.needs == "gradient_and_error":
+        _check_gradient_errors(name, settings, data.num_items, whole, takes)
     if sampler.needs == "evaluate":
         _check_calibrated(settings, sampler, data.num_items, whole)
 
@@ -93,4 +96,31 @@ def _check_calibrated(
             f"The sampler {sampler.name} accepts or rejects, so its codes must be its own: "
             f'set codes="carried" instead of {settings.codes!r}, which redraws them from the '
             "encoder."
+        )
+
+
+def _check_gradient_errors(
+    name: str, settings: AmortizedSettings, num_items: int, whole: bool, takes: Takes
+) -> None:
+    """Of a sampler that takes off what it injects the estimated noise of minibatches."""
+    who = "A sampler with_estimated_noise_subtracted"
+    if not takes.gradient_errors:
+        raise ValueError(
+            f"{who} asks for gradients with a draw of their error, which the engine of a {name} "
+            "does not have: take the sampler itself."
+        )
+    if whole:
+        raise ValueError(
+            f"{who} is for minibatches, and every step sees all {num_items} items, without noise: "
+            "set a smaller batch_size, or take the sampler itself."
+        )
+    if settings.steps_per_batch != 1:
+        raise ValueError(
+            f"{who} takes noise for independent from step to step, got steps_per_batch="
+            f"{settings.steps_per_batch}: set steps_per_batch=1, a fresh minibatch in every step."
+        )
+    if settings.batch_size is not None and settings.batch_size % 2:
+        raise ValueError(
+            f"{who} compares the halves of each minibatch, got batch_size={settings.batch_size}: "
+            "set an even one."
         )

@@ -194,8 +194,16 @@ def target_in(coordinates: Coordinates, target: Target) -> Target:
     def gradient(point: Point, seed: Any) -> Point:
         return coordinates.gradient(natural(coordinates.to_natural(point), seed))
 
+    noisy = target.gradient_and_error
+
+    def gradient_and_error(point: Point, seed: Any) -> tuple[Point, Point]:
+        assert noisy is not None
+        found, error = noisy(coordinates.to_natural(point), seed)
+        return coordinates.gradient(found), coordinates.gradient(error)  # the map is linear
+
+    target = Target(gradient, None, None if noisy is None else gradient_and_error)
     if density is None:
-        return Target(gradient)
+        return target
 
     def evaluate(point: Point) -> Evaluation:
         found = density(coordinates.to_natural(point))
@@ -204,4 +212,4 @@ def target_in(coordinates: Coordinates, target: Target) -> Target:
             untempered_gradient=coordinates.gradient(found.untempered_gradient),
         )
 
-    return Target(gradient, evaluate)
+    return target._replace(evaluate=evaluate)

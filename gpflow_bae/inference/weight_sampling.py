@@ -9,10 +9,11 @@ import tensorflow as tf
 from ..base import Batch
 from ..mcmc import State, Step, Target, targets
 from ..models import TemperedBAE
+from .batch_targets import batch_target
 from .chain_checks import Takes
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
-from .control_variates import Reference, controlled
+from .control_variates import Reference
 from .coordinates import Coordinates, target_in
 from .loops import repeat
 
@@ -27,7 +28,7 @@ class WeightSampling(ChainSampling):
     """
 
     model: TemperedBAE
-    takes = Takes(coordinates=("fisher",), control_variates=True)
+    takes = Takes(coordinates=("fisher",), control_variates=True, gradient_errors=True)
 
     def __init__(self, model: TemperedBAE, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`."""
@@ -63,18 +64,13 @@ class WeightSampling(ChainSampling):
     def target(self, batch: Batch, reference: Reference | None = None) -> Target:
         """What a sampler may ask while it sees ``batch``, with control variates or without."""
 
-        def gradient(position: Point, seed: tf.Tensor) -> Point:
-            here = self.log_density_gradient(position, batch)
-            if reference is None:
-                return here
-            there = self.log_density_gradient(reference.position, batch)
-            return controlled(here, there, reference)
+        def gradient(position: Point, batch: Batch, seed: tf.Tensor) -> Point:
+            return self.log_density_gradient(position, batch)
 
         evaluate = targets.target(
             lambda position: self.log_likelihood(position, batch), self.log_prior
         )
-        # Of a minibatch there is no density of all data.
-        return Target(gradient, evaluate if batch.scale == 1.0 else None)
+        return batch_target(gradient, evaluate, self.data, batch, reference)
 
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor

@@ -72,6 +72,9 @@ class Target(NamedTuple):
     evaluate: Callable[[Position], Evaluation] | None = None
     """Log likelihood and log prior of all data, and their gradients, with chains as leading
     dimensions: what an accept-reject step needs."""
+    gradient_and_error: Callable[[Position, Seed], tuple[Position, Position]] | None = None
+    """An unbiased estimate of the gradient, and a structure like it with the mean 0 and the
+    variance of the estimate's error, uncorrelated with that: what tells noise from signal."""
 
 
 def _no_info(state: State) -> dict[str, tf.Tensor]:
@@ -101,8 +104,9 @@ class SamplingAlgorithm(NamedTuple):
     momenta, or where a schedule keeps what they are compared with."""
     diagnose: Callable[[State], str | None] = _no_diagnosis
     """Why a state became non-finite, in words, if the sampler knows; reads values."""
-    needs: Literal["gradient", "evaluate"] = "gradient"
-    """Which part of the target it uses. ``"evaluate"`` takes the whole data in every step."""
+    needs: Literal["gradient", "evaluate", "gradient_and_error"] = "gradient"
+    """Which part of the target it uses. ``"evaluate"`` takes the whole data in every step,
+    ``"gradient_and_error"`` a minibatch."""
     settings: Mapping[str, Any] = {}
     """As they were given, for records of a run."""
     rests_when_cold: bool = False

@@ -40,8 +40,11 @@ At a = 1 BAOAB is of fourth order on any smooth target (Leimkuhler and Matthews 
 of high friction. On an anharmonic density on a circle, at h = 0.5 and friction 0.5, the bias of a
 mean was 0.028 for Euler, 0.024 for OBABO and 0.0024 for BAOAB.
 
-Gradient noise of variance v per scalar adds h^4 P^2 v to the noise of a step in all of them;
-against O's 2 a T h^2 P (for small a) it heats as it does SGHMC, and no integrator helps with that.
+Gradient noise of variance v per scalar adds h^4 P^2 v to the noise of a step in all of them. In the
+splitting schemes it acts on positions as a temperature higher by h^2 P v (2 - a) / (4 a), for small
+a as in SGHMC, and no integrator helps with that; :mod:`gpflow_bae.mcmc.gradient_noise` does, where
+v is known. (So it is at every h with ``"obabo"``; with ``"baoab"`` for small h^2 A P, and of that
+heat the momentum that it returns has the fraction 4 (1 - a)^2 / (2 - a)^2.)
 
 With ``"binomial"`` noise, whose kurtosis is 2 per cent short, what is said of a Gaussian still
 holds for means and covariances; the fourth order does not.

@@ -16,6 +16,7 @@ take as much work per step and have other step-size biases: :mod:`gpflow_bae.mcm
 **Stationary distribution.** As h goes to 0 at a fixed a, positions are distributed as
 density ** (1 / T). Noise in the gradient, of variance v per scalar, adds h^4 v to the momentum's
 noise variance 2 a T h^2: it acts as a temperature higher by the factor 1 + h^2 v / (2 a T).
+:mod:`gpflow_bae.mcmc.gradient_noise` estimates v and injects so much less.
 
 **Step-size bias.** On a Gaussian with precision A and mean m the stationary mean is m, exactly,
 and the covariance is T [A - h^2 A^2 / (2 (2 - a))]^-1: too large by the factor
