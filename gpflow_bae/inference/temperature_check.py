@@ -40,21 +40,40 @@ def block_temperatures(posterior: Posterior | TemperedPosterior) -> dict[str, np
 
 
 def blocks_off_temperature(posterior: Posterior | TemperedPosterior) -> dict[str, float]:
-    """Kinetic temperatures of blocks that are off by more than a tenth, over what was asked for.
+    """Temperatures of blocks that are off by more than a tenth, over what was asked for.
 
-    Only those that are so beyond doubt: by more than three standard errors, from the means of
-    eighths of the chains after burn-in.
+    Those of :func:`block_temperatures`; but where ``integrator="baoab"`` sees minibatches, whose
+    noise heats positions more than the momenta that are measured, those of positions
+    (:mod:`gpflow_bae.mcmc.integrators`). Only those that are off beyond doubt: by more than three
+    standard errors, from the means of eighths of the chains after burn-in.
 
-    :return: of :func:`block_temperatures`, by path; the one that is furthest off first.
+    :return: by path; the one that is furthest off first.
     """
     off = {}
+    heat = _heat_of_positions(posterior)
     for name, rounds in block_temperatures(posterior).items():
         relative = rounds / posterior.temperature
         parts = np.array([p.mean(1) for p in np.array_split(relative, _BATCHES, axis=1)])
+        if parts.mean() > 1.0:
+            parts = 1.0 + heat * (parts - 1.0)
         error = parts.std(ddof=1) / np.sqrt(parts.size)
         if abs(parts.mean() - 1.0) > max(_TOLERANCE, _SURE * error):
             off[name] = float(parts.mean())
     return dict(sorted(off.items(), key=lambda item: -abs(np.log(max(item[1], 1e-12)))))
+
+
+def _heat_of_positions(posterior: Posterior | TemperedPosterior) -> float:
+    """What heat of the measured momenta is multiplied with to be that of positions."""
+    settings = posterior.bank.settings
+    sampler, batch = settings.get("sampler_settings", {}), settings.get("batch_size")
+    if isinstance(posterior, Posterior) and batch == posterior.data.num_items:
+        batch = None
+    # With its noise subtracted the sampler itself speaks of positions.
+    of_momenta = sampler.get("integrator") == "baoab" and "estimated_noise_decay" not in sampler
+    decay = sampler.get("momentum_decay")
+    if batch is None or not of_momenta or not isinstance(decay, float) or decay >= 1.0:
+        return 1.0
+    return (2.0 - decay) ** 2 / (2.0 - 2.0 * decay) ** 2
 
 
 def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
@@ -97,7 +116,7 @@ def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
     times = "" if asked == 1.0 else f" times the temperature {asked:g} that was asked for"
     warnings.warn(
         f"The chains were not at their temperature: of {len(posterior.kinetic_temperatures)} "
-        f"blocks {len(off)} had a kinetic temperature more than 10 % off: {shown}{more}{times}. So "
+        f"blocks {len(off)} had a temperature more than 10 % off: {shown}{more}{times}. So "
         f"their samples are not those of the posterior at temperature {asked:g}. {remedy} "
         "posterior.kinetic_temperatures has all of them.",
         UserWarning,

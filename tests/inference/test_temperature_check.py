@@ -111,6 +111,18 @@ def test_minibatches_that_heat_a_chain_are_named_with_a_remedy() -> None:
     assert off and max(off.values()) > 1.5
     temperatures = list(off.values())
     assert temperatures == sorted(temperatures, key=lambda t: -abs(np.log(t)))
+    # Had it been BAOAB, positions would be hotter than its momenta (exactly so of a free particle).
+    momenta = max(off.values())
+    sampler = {"integrator": "baoab", "momentum_decay": 0.5}
+    settings = posterior.bank.settings | {"sampler_settings": sampler}
+    of_baoab = Posterior(
+        posterior.model, dataclasses.replace(posterior.bank, settings=settings), posterior.data
+    )
+    positions = max(inference.blocks_off_temperature(of_baoab).values())
+    np.testing.assert_allclose(positions - 1.0, 2.25 * (momenta - 1.0), rtol=1e-6)
+    for other in ({"estimated_noise_decay": 0.99}, {"integrator": "obabo"}):
+        of_baoab.bank.settings["sampler_settings"] = sampler | other
+        assert max(inference.blocks_off_temperature(of_baoab).values()) == momenta
     # What is meant to be cold, or redrawn in every round, is not looked at.
     first = next(iter(off))
     settings = posterior.bank.settings | {"point_estimates": [first]}
