@@ -25,6 +25,7 @@ from .chain_checks import Takes, check_chain
 from .chain_state import Chain, Point, RoundStatistics
 from .chains import chain_seeds, map_chains, of_chain, stack_chains
 from .divergence import against_divergence, what_diverged
+from .draw_covariance import DrawCovariance
 from .fisher_metric import FisherMetric
 from .naming import from_arrays, leaf_names, to_arrays
 from .run import Algorithm, Trace
@@ -69,7 +70,7 @@ class ChainSampling(Algorithm):
         self.num_steps = settings.num_rounds
         self.sampled: ParameterSet = model.sampled
         self._check_sampler()
-        self._metric: FisherMetric | None = None
+        self._metric: FisherMetric | DrawCovariance | None = None
         # Rounds report the mean over their steps.
         self.sampler = with_mean_temperatures(self.sampler, settings.num_sampler_steps)
         seeds = [[s, 0] for s in chain_seeds(seed, self.num_chains)]
@@ -125,10 +126,17 @@ class ChainSampling(Algorithm):
         temperature = temperature._replace(parameters=of_parameters)
         return state._replace(shared=state.shared | {"temperature": temperature})
 
-    def _fit_metric(self) -> None:
-        """From now on coordinates are those of the Fisher information."""
-        rounds = self.settings.burnin_rounds
-        self._metric = FisherMetric(self.model, self.data, rounds, self._sampler_state)
+    def _fit_metric(self, codes: Any = ()) -> None:
+        """From now on coordinates are fitted to chains, if the settings name such ones.
+
+        :param codes: like those of a position.
+        """
+        rounds, kind = self.settings.burnin_rounds, self.settings.coordinates
+        if kind == "fisher":
+            self._metric = FisherMetric(self.model, self.data, rounds, self._sampler_state)
+        elif kind in ("covariance", "variances"):
+            like = Point(self.sampled.values(), codes)
+            self._metric = DrawCovariance(kind, rounds, like, self._sampler_state)
 
     def _initial_metric(self) -> Any:
         """What a chain holds of it before the first fit."""

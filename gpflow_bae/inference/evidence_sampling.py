@@ -25,6 +25,7 @@ from .chain_checks import Takes
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
 from .coordinates import target_in
+from .draw_covariance import gathered
 from .evidence import has_evidence
 from .loops import repeat
 
@@ -75,7 +76,7 @@ class EvidenceSampling(ChainSampling):
     """
 
     model: VariationalAutoencoder
-    takes = Takes(coordinates=("laplace",))
+    takes = Takes(coordinates=("laplace", "covariance", "variances"))
 
     def __init__(self, model: VariationalAutoencoder, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
@@ -102,17 +103,18 @@ class EvidenceSampling(ChainSampling):
                 "gpflow.set_trainable(model.latent_prior.inducing_variable, False), or set "
                 'coordinates="none".'
             )
+        self._fit_metric()
         self._batch = self.data.gather(None)
         self._gradient = compiled(self._log_density_gradient)
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At a draw of the Laplace approximation where the model is now, with its coordinates.
 
-        Without coordinates at the model's values themselves.
+        With other coordinates, or without, at the model's values themselves.
         """
         values = self.sampled.values()
-        if self.settings.coordinates == "none":
-            return Chain(self._sampler_state(Point(values, ())), ())
+        if self.settings.coordinates != "laplace":
+            return Chain(self._sampler_state(Point(values, ())), (), self._initial_metric())
         metric = self._laplace(values)
         noise = standard_noise([self.sampled.num_scalars], seed, metric.root.dtype)
         drawn = _joined(values) + tf.linalg.matvec(metric.root, noise)
@@ -166,13 +168,16 @@ class EvidenceSampling(ChainSampling):
             target = target_in(chain.metric, target)
             state = state._replace(position=chain.metric.from_natural(state.position))
 
-        def body(i: tf.Tensor, state: State) -> State:
+        def body(i: tf.Tensor, state_and_metric: tuple[State, Any]) -> tuple[State, Any]:
+            state, metric = state_and_metric
             step_seed = tf.random.fold_in(seed, i, alg="philox")
-            return self.sampler.step(state, target, step_seed, Step(first + i, adapt))
+            state = self.sampler.step(state, target, step_seed, Step(first + i, adapt))
+            return state, gathered(metric, state.position, adapt)
 
-        state = repeat(self.settings.num_sampler_steps, body, state)
-        if chain.metric:
-            state = state._replace(position=chain.metric.to_natural(state.position))
+        num_steps = self.settings.num_sampler_steps
+        state, metric = repeat(num_steps, body, (state, chain.metric))
+        if metric:
+            state = state._replace(position=metric.to_natural(state.position))
         terms = self._log_prior(state.position), self._log_evidence(state.position)
         statistics = self.statistics(state, *terms, tf.zeros_like(terms[0]))
-        return chain._replace(sampler=state), statistics
+        return chain._replace(sampler=state, metric=metric), statistics

@@ -105,13 +105,15 @@ class AmortizedSettings:
     """How a minibatch estimates the gradient of parameters: as it is, or less its error where the
     round began (:mod:`gpflow_bae.inference.control_variates`), which heats the chain less and takes
     two gradients for every step; with ``steps_per_batch``."""
-    coordinates: Literal["none", "prior", "fisher", "laplace"] = "none"
+    coordinates: Literal["none", "prior", "fisher", "laplace", "covariance", "variances"] = "none"
     """What the sampler's steps are made in: the model's own values, values whitened by their
     priors (:mod:`gpflow_bae.inference.coordinates`), or by what the data say of them, layer by
     layer: at the chain's state at the start and at a sixteenth, an eighth and a quarter of burn-in,
     and from there to its half on average (:mod:`gpflow_bae.inference.fisher_metric`). ``laplace``,
     of models without a network, are those of the Hessian at the start
-    (:mod:`gpflow_bae.inference.evidence_sampling`). For plain samplers such as
+    (:mod:`gpflow_bae.inference.evidence_sampling`). ``covariance`` and ``variances`` are those of
+    the chain's own draws in windows of burn-in, as Stan adapts a dense or a diagonal metric
+    (:mod:`gpflow_bae.inference.draw_covariance`). For plain samplers such as
     :mod:`~gpflow_bae.mcmc.sghmc`; the adaptive ones learn scales of their own."""
     moves: tuple[str, ...] = ()
     """Beside the steps, after each round: names among :data:`gpflow_bae.inference.moves.MOVES`."""
@@ -157,11 +159,9 @@ class AmortizedSettings:
                 'gradients="control_variates" need fresh minibatches within a round: set '
                 "steps_per_batch=1."
             )
-        if self.coordinates not in ("none", "prior", "fisher", "laplace"):
-            raise ValueError(
-                'coordinates must be "none", "prior", "fisher" or "laplace", got '
-                f"{self.coordinates!r}."
-            )
+        kinds = ("none", "prior", "fisher", "laplace", "covariance", "variances")
+        if self.coordinates not in kinds:
+            raise ValueError(f"coordinates must be one of {kinds}, got {self.coordinates!r}.")
         if self.moves and self.codes != "carried":
             raise ValueError(
                 f'moves need codes="carried", a state of the chain to move; got {self.codes!r}.'

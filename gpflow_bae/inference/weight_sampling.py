@@ -14,7 +14,8 @@ from .chain_checks import Takes
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
 from .control_variates import Reference
-from .coordinates import Coordinates, target_in
+from .coordinates import Coordinates, Metric, target_in
+from .draw_covariance import gathered
 from .loops import repeat
 
 __all__ = ["WeightSampling"]
@@ -28,13 +29,16 @@ class WeightSampling(ChainSampling):
     """
 
     model: TemperedBAE
-    takes = Takes(coordinates=("fisher",), control_variates=True, gradient_errors=True)
+    takes = Takes(
+        coordinates=("fisher", "covariance", "variances"),
+        control_variates=True,
+        gradient_errors=True,
+    )
 
     def __init__(self, model: TemperedBAE, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`."""
         super().__init__(model, *arguments, **options)
-        if self.settings.coordinates == "fisher":
-            self._fit_metric()
+        self._fit_metric()
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At the model's present values."""
@@ -83,23 +87,26 @@ class WeightSampling(ChainSampling):
             full = self.log_density_gradient(position, self.data.gather(None))
             reference = Reference(position, full.parameters)
 
-        def body(i: tf.Tensor, state: State) -> State:
+        def body(i: tf.Tensor, state_and_metric: tuple[State, Any]) -> tuple[State, Any]:
+            state, metric = state_and_metric
             step_seed = tf.random.fold_in(seeds[1], i, alg="philox")
             target = self.target(self.fresh_batch(seeds[0], i), reference)
-            if chain.metric:
+            if metric:
                 target = target_in(coordinates, target)
-            return self.sampler.step(state, target, step_seed, Step(first + i, adapt))
+            state = self.sampler.step(state, target, step_seed, Step(first + i, adapt))
+            return state, gathered(metric, state.position, adapt)
 
-        state = chain.sampler
-        if chain.metric:
-            coordinates = Coordinates(chain.metric.parameters, None)
+        state, metric = chain.sampler, chain.metric
+        if metric:
+            of_fisher = isinstance(metric, Metric)
+            coordinates = Coordinates(metric.parameters, None) if of_fisher else metric
             state = state._replace(position=coordinates.from_natural(state.position))
-        state = repeat(num_steps, body, state)
-        if chain.metric:
+        state, metric = repeat(num_steps, body, (state, metric))
+        if metric:
             state = state._replace(position=coordinates.to_natural(state.position))
         batch = self.fresh_batch(seeds[0], tf.constant(num_steps - 1))
         log_likelihood = batch.scale * self.log_likelihood(state.position, batch)
         log_prior = self.log_prior(state.position)
         nothing = tf.zeros_like(log_prior)
         statistics = self.statistics(state, log_prior, log_likelihood, nothing)
-        return chain._replace(sampler=state), statistics
+        return chain._replace(sampler=state, metric=metric), statistics
