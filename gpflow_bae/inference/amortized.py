@@ -19,7 +19,7 @@ from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
 from .batch_targets import batch_target
-from .chain_checks import Takes
+from .chain_checks import Takes, brings_neighbours, check_neighbours
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
 from .control_variates import Reference
@@ -29,6 +29,7 @@ from .encoder_losses import check_encoder_loss
 from .loops import repeat
 from .moves import Move, build_moves
 from .moves.base import Moved
+from .surroundings import Surroundings
 
 __all__ = ["AmortizedSampling"]
 
@@ -56,6 +57,7 @@ class AmortizedSampling(ChainSampling):
         if model.whitened_codes and self.settings.codes != "carried":
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
         self.encoder_fit = EncoderFit(model.encoder, self.settings)
+        self._surroundings = self._build_surroundings()
         kind = self.settings.coordinates
         if kind == "none":
             return
@@ -65,12 +67,32 @@ class AmortizedSampling(ChainSampling):
 
     def _check_sampler(self) -> None:
         super()._check_sampler()
+        check_neighbours(self.model, self.data, self.settings, self.sampler)
         if self.sampler.needs == "evaluate" and self.model.latent_prior.draws:
             raise ValueError(
                 f"The sampler {self.sampler.name} accepts or rejects by a density, and "
                 f"{self.model.latent_prior_name} estimates its own with fresh draws: take a "
                 "stochastic-gradient sampler such as gpflow_bae.mcmc.sghmc."
             )
+
+    def _build_surroundings(self) -> Surroundings | None:
+        """Tables of the points that codes of a minibatch depend on, where they depend on some."""
+        settings, data = self.settings, self.data
+        if not brings_neighbours(self.model, data, settings):
+            return None
+        assert settings.batch_size is not None
+        return Surroundings(data.neighbours, settings.batch_size, self._fixed_shapes)
+
+    def batch(self, indices: tf.Tensor | None, codes: tf.Tensor) -> Batch:
+        """The items of a minibatch, with the codes that theirs depend on.
+
+        :param codes: of all items [T, N, L].
+        """
+        batch = self.data.gather(indices)
+        if indices is None or self._surroundings is None:
+            return batch
+        near = self._surroundings.conditionals(indices, self.data.X, codes)
+        return batch._replace(neighbours=None, conditionals=near)
 
     def _checked_moves(self) -> tuple[Move, ...]:
         settings = self.settings
@@ -174,17 +196,17 @@ class AmortizedSampling(ChainSampling):
             store, state, indices = self._on_fresh_batches(chain, seeds, first, adapt)
         else:
             store, state = chain.sampler, self._gather(chain.sampler, indices)
+            batch = self.batch(indices, store.position.codes)
             if settings.codes == "encoder":
-                state = self._redraw_codes(chain, state, data.gather(indices), seeds[1])
+                state = self._redraw_codes(chain, state, batch, seeds[1])
             steps = settings.num_sampler_steps
-            batch = data.gather(indices)
             metric = of_items(chain.metric, indices)
             state = self._steps(state, metric, batch, seeds[2], first, adapt, steps)
         if self._moves:
             chain = chain._replace(sampler=self._scatter(store, state, indices))
             chain = self._moved(chain, seed)
             store, state = chain.sampler, self._gather(chain.sampler, indices)
-        batch = data.gather(indices)
+        batch = self.batch(indices, store.position.codes)
         prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
         position = state.position
         latents = position.codes
@@ -276,12 +298,14 @@ class AmortizedSampling(ChainSampling):
         def body(i: tf.Tensor, store: State) -> State:
             indices = indices_of(i)
             seed = tf.random.fold_in(seeds[2], i, alg="philox")
-            state, batch = self._gather(store, indices), data.gather(indices)
+            state, batch = self._gather(store, indices), self.batch(indices, store.position.codes)
             metric = of_items(chain.metric, indices)
             own = reference
             if reference is not None:
-                codes = tf.gather(reference.position.codes, indices, axis=data.axis)
-                own = reference._replace(position=reference.position._replace(codes=codes))
+                there = reference.position.codes
+                codes = tf.gather(there, indices, axis=data.axis)
+                seen = self.batch(indices, there)
+                own = Reference(reference.position._replace(codes=codes), reference.full, seen)
             state = self._steps(state, metric, batch, seed, first + i * size, adapt, size, own)
             return self._scatter(store, state, indices)
 
