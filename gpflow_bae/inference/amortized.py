@@ -324,12 +324,11 @@ class AmortizedSampling(ChainSampling):
         """``state`` with the codes of all items: its own, and those of ``store`` for the others."""
         if indices is None:
             return state
-        where = indices[:, None]
+        of_points = self.data.axis == 1  # of the one task; its values are changed where they are
+        where = tf.stack([tf.zeros_like(indices), indices], 1) if of_points else indices[:, None]
 
         def scatter(new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
-            if self.data.axis == 0:
-                return tf.tensor_scatter_nd_update(old, where, new)
-            return tf.tensor_scatter_nd_update(old[0], where, new[0])[None]
+            return tf.tensor_scatter_nd_update(old, where, new[0] if of_points else new)
 
         return _map_codes(state, scatter, store)
 
