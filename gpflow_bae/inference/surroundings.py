@@ -16,8 +16,13 @@ which is that of the exact conditional of the batch's codes: each conditional th
 is there once, without N/B, a neighbour that is in b where it is now, one outside of it as carried.
 
 A step looks at no other points, so its cost is one of B (1 + children) m^3, however many points
-there are. A point has m children on average; those of a random batch that is a large part of all
-points are nearly all points, and then full batches cost as little.
+there are (codes of all of them are written to after it, which is memory's work). A point has m
+children on average; those of a random batch that is a large part of all points are nearly all
+points, and then full batches cost as little.
+
+With fixed parameters a chain on one batch a round has the bias of its sampler. Momenta of points
+rest while others have their batches; with fresh ones in a round that adds a bias of the order of
+the step size squared.
 """
 
 from __future__ import annotations
