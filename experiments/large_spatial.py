@@ -52,7 +52,7 @@ class Plan(plans.Plan):
     num_neighbours: int
     ordering: str
     num_inducing: int
-    chain: Any  # AmortizedSettings; None where nothing is sampled
+    chain: Any = None  # AmortizedSettings, of what is sampled
 
 
 def define_flags() -> None:
