@@ -5,9 +5,11 @@ python -m experiments.large_spatial --model=nearest_neighbours --preset=quick --
 A few independent Gaussian fields over the unit square, Matern 3/2 with a lengthscale of 0.05 (made
 of random Fourier features), are seen through a random network at ``--num_points`` uniform places,
 with noise. ``nearest_neighbours`` has a latent GP by nearest neighbours under mean-field codes,
-``svgp_vae`` one with inducing points; decoder, encoder, steps and batches are the same. Scored at
-2000 other places: ``rmse`` of the noise-free outputs over their standard deviation, and ``nll`` and
-``coverage_90`` of new observations there. ``--preset=paper`` has a million places.
+``svgp_vae`` one with inducing points; decoder, encoder, steps and batches are the same.
+``nearest_neighbours_sampled`` goes on from the fit of the first: codes and all parameters are
+sampled, in minibatches of ``--chain_batch_size`` places that bring the codes of their neighbours.
+Scored at 2000 other places: ``rmse`` of the noise-free outputs over their standard deviation, and
+``nll`` and ``coverage_90`` of new observations there. ``--preset=paper`` has a million places.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 FLAGS = flags.FLAGS
-MODELS = ["nearest_neighbours", "svgp_vae"]
+SAMPLED = "nearest_neighbours_sampled"
+MODELS = ["nearest_neighbours", "svgp_vae", SAMPLED]
 _NUM_TEST = 2000
 _WIDTH = 64  # of the hidden layers
 _FEATURES = 1000  # random ones, for each field
+_NUM_SAMPLES = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +52,7 @@ class Plan(plans.Plan):
     num_neighbours: int
     ordering: str
     num_inducing: int
+    chain: Any = None  # AmortizedSettings, of what is sampled
 
 
 def define_flags() -> None:
@@ -63,6 +68,10 @@ def define_flags() -> None:
     flags.DEFINE_integer("num_neighbours", 20, "Of nearest_neighbours.", 1)
     flags.DEFINE_enum("ordering", "maximin", ["maximin", "coordinate"], "Of nearest_neighbours.")
     flags.DEFINE_integer("num_inducing", 400, "Inducing points of svgp_vae.", 1)
+    flags.DEFINE_integer("chain_batch_size", 256, f"Places per step of {SAMPLED}.", 1)
+    flags.DEFINE_integer(
+        "chain_steps", None, "Half of them burn-in. Default: 2000; 20,000 for paper.", 40
+    )
 
 
 def make_plan(model: str) -> Plan:
@@ -82,7 +91,24 @@ def make_plan(model: str) -> Plan:
         num_points=FLAGS.num_points or {"quick": 10_000, "paper": 1_000_000}[FLAGS.preset],
         start_lengthscale=0.1,
         num_inducing=FLAGS.num_inducing,
+        chain=_chain_settings() if model == SAMPLED else None,
         **common_flags.values(*names),
+    )
+
+
+def _chain_settings() -> Any:
+    from gpflow_bae import inference
+
+    half = (FLAGS.chain_steps or {"quick": 2000, "paper": 20_000}[FLAGS.preset]) // 2
+    thinning = half // _NUM_SAMPLES
+    return inference.AmortizedSettings(
+        num_sampler_steps=min(50, thinning),
+        num_encoder_steps=1,  # predictions at other places are made of codes
+        burnin=half,
+        num_samples=_NUM_SAMPLES,
+        thinning=thinning,
+        batch_size=FLAGS.chain_batch_size,
+        steps_per_batch=1,
     )
 
 
@@ -155,6 +181,9 @@ def build_model(plan: Any, X: np.ndarray, encoder: Any = None) -> Any:
         return keras.Sequential(layers)
 
     decoder = decoders.KerasDecoder(network(L, P))
+    is_sampled = plan.model == SAMPLED
+    if encoder is None and is_sampled:
+        encoder = encoders.StochasticEncoder(network(2 * P, L))
     if encoder is None:
         encoder = encoders.GaussianEncoder(network(P, 2 * L))
     likelihood = likelihoods.Gaussian(0.5)
@@ -164,7 +193,8 @@ def build_model(plan: Any, X: np.ndarray, encoder: Any = None) -> Any:
     prior = latent_priors.NearestNeighbourGP(
         kernel, X, L, plan.num_neighbours, ordering=plan.ordering
     )
-    return models.VariationalAutoencoder(prior, decoder, encoder, likelihood)
+    kind = models.BayesianAutoencoder if is_sampled else models.VariationalAutoencoder
+    return kind(prior, decoder, encoder, likelihood)
 
 
 def run(plan: Plan, options: driver.Options) -> driver.Outcome:
@@ -182,13 +212,21 @@ def run(plan: Plan, options: driver.Options) -> driver.Outcome:
     data = prepare_data(model, (field.X, field.Y))
     seconds = {"neighbours": time.perf_counter() - started}
     started = time.perf_counter()
-    losses = inference.fit_variational(model, data, plan.variational, **options.arguments("fit"))
-    seconds["variational"] = time.perf_counter() - started
-    step = seconds["variational"] / plan.variational.num_steps
+    if plan.chain is None:
+        losses = inference.fit_variational(
+            model, data, plan.variational, **options.arguments("fit")
+        )
+        posterior = Posterior.from_point(model, data)
+        seconds["variational"] = time.perf_counter() - started
+        step = seconds["variational"] / plan.variational.num_steps
+    else:
+        posterior = sample(model, data, plan, options)
+        losses = posterior.warm_start_losses
+        seconds |= {k: v for k, v in posterior.bank.seconds.items() if v}
+        step = seconds["sampling"] / (2 * plan.chain.burnin)
     fitted = gigabytes()
     started = time.perf_counter()
-    posterior = Posterior.from_point(model, data)
-    prediction = posterior.predict(field.Xnew, num_codes=16)
+    prediction = posterior.predict(field.Xnew, num_codes=16 if plan.chain is None else None)
     seconds["prediction"] = time.perf_counter() - started
     density = posterior.predict_cell_log_density((field.Xnew, field.observed))
     z = np.abs(field.observed - prediction.mean) / np.sqrt(prediction.variance)
@@ -208,6 +246,27 @@ def run(plan: Plan, options: driver.Options) -> driver.Outcome:
         curves={"loss": losses.tolist()},
         seconds=seconds,
         figures={"field": _figure(field, prediction.mean)},
+    )
+
+
+def sample(model: Any, data: Any, plan: Plan, options: driver.Options) -> Any:
+    """Codes and parameters, from a variational fit as it is of the model that is not sampled."""
+    import keras
+
+    from gpflow_bae import encoders, inference, mcmc
+
+    dense = keras.layers.Dense
+    layers = [keras.Input((plan.num_outputs,)), dense(_WIDTH, "tanh"), dense(2 * plan.latent_dim)]
+    encoder = encoders.GaussianEncoder(keras.Sequential(layers))
+    start = inference.WarmStart(encoder, plan.variational, num_encoder_steps=100)
+    sampler = mcmc.adaptive_sghmc.build(noise="binomial")
+    return inference.sample_amortized(
+        model,
+        data,
+        plan.chain,
+        sampler=sampler,
+        warm_start=start,
+        **options.arguments("chain"),
     )
 
 

@@ -16,6 +16,7 @@ from gpflow.base import Parameter, TensorType
 __all__ = [
     "Batch",
     "Cells",
+    "Conditionals",
     "JointLatentPosterior",
     "LatentPosterior",
     "Neighbours",
@@ -43,6 +44,20 @@ class Neighbours(NamedTuple):
     present: tf.Tensor  # [B, m], False where a point has fewer than m
 
 
+class Conditionals(NamedTuple):
+    """All conditionals of a prior by neighbours, p(latent | m others), that hold codes of a batch.
+
+    Of its B points, in their order, and of each other point that has some of them as neighbours,
+    once: F conditionals, of a point (last) given its neighbours.
+    """
+
+    X: tf.Tensor  # [1, F, m + 1, D]
+    codes: tf.Tensor  # [1, F, m + 1, L], those of points outside of the batch
+    places: tf.Tensor  # [F, m + 1], which of the batch's points these are, -1 for none
+    present: tf.Tensor  # [F, m + 1], False where a point has fewer neighbours than m
+    weights: tf.Tensor  # [F], 1; 0 of rows that only fill up a fixed shape
+
+
 class Batch(NamedTuple):
     """What a model sees of the data in one evaluation.
 
@@ -58,6 +73,7 @@ class Batch(NamedTuple):
     indices: tf.Tensor | None = None  # [B], which items of the data these are; None for all
     cells: Cells | None = None  # None where all outputs are there
     neighbours: Neighbours | None = None  # where the prior asks for them, of some points
+    conditionals: Conditionals | None = None  # the same where codes of all points are carried
 
 
 class Snapshot(NamedTuple):

@@ -19,16 +19,18 @@ from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
 from .batch_targets import batch_target
-from .chain_checks import Takes
+from .chain_checks import Takes, brings_neighbours, check_neighbours
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
 from .control_variates import Reference
 from .coordinates import check_coordinates, coordinates_of, of_items, target_in
+from .draw_covariance import DrawCoordinates, gathered
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
 from .loops import repeat
 from .moves import Move, build_moves
 from .moves.base import Moved
+from .surroundings import Surroundings
 
 __all__ = ["AmortizedSampling"]
 
@@ -41,7 +43,10 @@ class AmortizedSampling(ChainSampling):
 
     model: BayesianAutoencoder
     takes = Takes(
-        moves=True, coordinates=("prior", "fisher"), control_variates=True, gradient_errors=True
+        moves=True,
+        coordinates=("prior", "fisher", "covariance", "variances"),
+        control_variates=True,
+        gradient_errors=True,
     )
 
     def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
@@ -56,21 +61,41 @@ class AmortizedSampling(ChainSampling):
         if model.whitened_codes and self.settings.codes != "carried":
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
         self.encoder_fit = EncoderFit(model.encoder, self.settings)
+        self._surroundings = self._build_surroundings()
         kind = self.settings.coordinates
         if kind == "none":
             return
         check_coordinates(model, self.data, kind, self.settings.batch_size, self.owned)
-        if kind == "fisher":
-            self._fit_metric()
+        self._fit_metric(tf.zeros([*self.data.Y.shape[:2], model.latent_dim]))
 
     def _check_sampler(self) -> None:
         super()._check_sampler()
+        check_neighbours(self.model, self.data, self.settings, self.sampler)
         if self.sampler.needs == "evaluate" and self.model.latent_prior.draws:
             raise ValueError(
                 f"The sampler {self.sampler.name} accepts or rejects by a density, and "
                 f"{self.model.latent_prior_name} estimates its own with fresh draws: take a "
                 "stochastic-gradient sampler such as gpflow_bae.mcmc.sghmc."
             )
+
+    def _build_surroundings(self) -> Surroundings | None:
+        """Tables of the points that codes of a minibatch depend on, where they depend on some."""
+        settings, data = self.settings, self.data
+        if not brings_neighbours(self.model, data, settings):
+            return None
+        assert settings.batch_size is not None
+        return Surroundings(data.neighbours, settings.batch_size, self._fixed_shapes)
+
+    def batch(self, indices: tf.Tensor | None, codes: tf.Tensor) -> Batch:
+        """The items of a minibatch, with the codes that theirs depend on.
+
+        :param codes: of all items [T, N, L].
+        """
+        batch = self.data.gather(indices)
+        if indices is None or self._surroundings is None:
+            return batch
+        near = self._surroundings.conditionals(indices, self.data.X, codes)
+        return batch._replace(neighbours=None, conditionals=near)
 
     def _checked_moves(self) -> tuple[Move, ...]:
         settings = self.settings
@@ -174,17 +199,19 @@ class AmortizedSampling(ChainSampling):
             store, state, indices = self._on_fresh_batches(chain, seeds, first, adapt)
         else:
             store, state = chain.sampler, self._gather(chain.sampler, indices)
+            batch = self.batch(indices, store.position.codes)
             if settings.codes == "encoder":
-                state = self._redraw_codes(chain, state, data.gather(indices), seeds[1])
+                state = self._redraw_codes(chain, state, batch, seeds[1])
             steps = settings.num_sampler_steps
-            batch = data.gather(indices)
             metric = of_items(chain.metric, indices)
-            state = self._steps(state, metric, batch, seeds[2], first, adapt, steps)
+            state, metric = self._steps(state, metric, batch, seeds[2], first, adapt, steps)
+            if indices is None:
+                chain = chain._replace(metric=metric)
         if self._moves:
             chain = chain._replace(sampler=self._scatter(store, state, indices))
             chain = self._moved(chain, seed)
             store, state = chain.sampler, self._gather(chain.sampler, indices)
-        batch = data.gather(indices)
+        batch = self.batch(indices, store.position.codes)
         prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
         position = state.position
         latents = position.codes
@@ -238,24 +265,29 @@ class AmortizedSampling(ChainSampling):
         adapt: tf.Tensor,
         num_steps: int,
         reference: Reference | None = None,
-    ) -> State:
-        """Steps of the sampler on one batch."""
+    ) -> tuple[State, Any]:
+        """Steps of the sampler on one batch, and its metric after them."""
         target = self.target(batch, reference)
-        coordinates = None
-        if self.settings.coordinates != "none":
+        coordinates: Any = None
+        if isinstance(metric, DrawCoordinates):
+            coordinates = metric
+        elif self.settings.coordinates != "none":
             values = state.position.parameters
             coordinates = coordinates_of(self.model, values, batch.X, metric)
+        if coordinates is not None:
             target = target_in(coordinates, target)
             state = state._replace(position=coordinates.from_natural(state.position))
 
-        def body(i: tf.Tensor, state: State) -> State:
+        def body(i: tf.Tensor, state_and_metric: tuple[State, Any]) -> tuple[State, Any]:
+            state, metric = state_and_metric
             step_seed = tf.random.fold_in(seed, i, alg="philox")
-            return self.sampler.step(state, target, step_seed, Step(first + i, adapt))
+            state = self.sampler.step(state, target, step_seed, Step(first + i, adapt))
+            return state, gathered(metric, state.position, adapt)
 
-        state = repeat(num_steps, body, state)
-        if coordinates is None:
-            return state
-        return state._replace(position=coordinates.to_natural(state.position))
+        state, metric = repeat(num_steps, body, (state, metric))
+        if coordinates is not None:
+            state = state._replace(position=coordinates.to_natural(state.position))
+        return state, metric
 
     def _on_fresh_batches(
         self, chain: Chain, seeds: list[tf.Tensor], first: tf.Tensor, adapt: tf.Tensor
@@ -276,13 +308,15 @@ class AmortizedSampling(ChainSampling):
         def body(i: tf.Tensor, store: State) -> State:
             indices = indices_of(i)
             seed = tf.random.fold_in(seeds[2], i, alg="philox")
-            state, batch = self._gather(store, indices), data.gather(indices)
+            state, batch = self._gather(store, indices), self.batch(indices, store.position.codes)
             metric = of_items(chain.metric, indices)
             own = reference
             if reference is not None:
-                codes = tf.gather(reference.position.codes, indices, axis=data.axis)
-                own = reference._replace(position=reference.position._replace(codes=codes))
-            state = self._steps(state, metric, batch, seed, first + i * size, adapt, size, own)
+                there = reference.position.codes
+                codes = tf.gather(there, indices, axis=data.axis)
+                seen = self.batch(indices, there)
+                own = Reference(reference.position._replace(codes=codes), reference.full, seen)
+            state, _ = self._steps(state, metric, batch, seed, first + i * size, adapt, size, own)
             return self._scatter(store, state, indices)
 
         count = settings.num_sampler_steps // size
@@ -300,12 +334,11 @@ class AmortizedSampling(ChainSampling):
         """``state`` with the codes of all items: its own, and those of ``store`` for the others."""
         if indices is None:
             return state
-        where = indices[:, None]
+        of_points = self.data.axis == 1  # of the one task; its values are changed where they are
+        where = tf.stack([tf.zeros_like(indices), indices], 1) if of_points else indices[:, None]
 
         def scatter(new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
-            if self.data.axis == 0:
-                return tf.tensor_scatter_nd_update(old, where, new)
-            return tf.tensor_scatter_nd_update(old[0], where, new[0])[None]
+            return tf.tensor_scatter_nd_update(old, where, new[0] if of_points else new)
 
         return _map_codes(state, scatter, store)
 

@@ -52,7 +52,8 @@ def batch_target(
         here = log_density_gradient(position, batch, seed)
         if reference is None:
             return here
-        there = log_density_gradient(reference.position, batch, seed)
+        seen = batch if reference.batch is None else reference.batch
+        there = log_density_gradient(reference.position, seen, seed)
         return controlled(here, there, reference)
 
     def gradient(position: Point, seed: tf.Tensor) -> Point:

@@ -8,7 +8,7 @@ from ..data import Observations
 from ..mcmc.algorithm import SamplingAlgorithm
 from .settings import AmortizedSettings
 
-__all__ = ["Takes", "check_chain"]
+__all__ = ["Takes", "brings_neighbours", "check_chain"]
 
 
 class Takes(NamedTuple):
@@ -18,6 +18,39 @@ class Takes(NamedTuple):
     coordinates: tuple[str, ...] = ()  # besides "none"
     control_variates: bool = False
     gradient_errors: bool = False  # of minibatches, for samplers that take estimated noise off
+
+
+def brings_neighbours(model: Any, data: Observations, settings: AmortizedSettings) -> bool:
+    """Whether minibatches of points need the codes of others (:mod:`.surroundings`)."""
+    whole = settings.batch_size in (None, data.num_items)
+    prior = model.latent_prior
+    return data.neighbours is not None and not (whole or prior.splits_over_points)
+
+
+def check_neighbours(
+    model: Any, data: Observations, settings: AmortizedSettings, sampler: SamplingAlgorithm
+) -> None:
+    """Refuse what minibatches that bring the codes of neighbours do not go with.
+
+    :raises ValueError: saying which, and what to set instead.
+    """
+    if not brings_neighbours(model, data, settings):
+        return
+    who = (
+        f"Minibatches of points (batch_size={settings.batch_size}) under "
+        f"{model.latent_prior_name} bring the codes of neighbours as the chain left them"
+    )
+    if settings.codes != "carried":
+        raise ValueError(
+            f'{who}, and codes="{settings.codes}" leaves none: set codes="carried", or '
+            "batch_size=None."
+        )
+    if sampler.needs == "gradient_and_error":
+        raise ValueError(
+            f"{who}, and with_estimated_noise_subtracted compares halves of a batch that are "
+            "neighbours of each other: take the sampler itself, with "
+            'gradients="control_variates" for less noise, or batch_size=None.'
+        )
 
 
 def check_chain(
@@ -53,6 +86,14 @@ def check_chain(
         names = ", ".join(f'"{kind}"' for kind in ("none", *takes.coordinates))
         raise ValueError(
             f'coordinates="{settings.coordinates}" are not for a {name}, which has {names}.'
+        )
+    if settings.coordinates in ("laplace", "covariance") and (
+        settings.point_estimates or settings.moves
+    ):
+        raise ValueError(
+            f'coordinates="{settings.coordinates}" move all parameters together, and '
+            f"point_estimates={settings.point_estimates!r} and moves={settings.moves!r} hold some: "
+            "leave these out, or set other coordinates."
         )
     if settings.point_estimates and sampler.settings.get("subtract_gradient_noise"):
         raise ValueError(

@@ -70,6 +70,7 @@ class ChainSampling(Algorithm):
         self.num_steps = settings.num_rounds
         self.sampled: ParameterSet = model.sampled
         self._check_sampler()
+        self._fixed_shapes = bool(jit_compile) or settings.vectorize_chains
         self._metric: FisherMetric | DrawCovariance | None = None
         # Rounds report the mean over their steps.
         self.sampler = with_mean_temperatures(self.sampler, settings.num_sampler_steps)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from ..base import Batch
 from .chain_state import Point
 
 __all__ = ["Reference", "controlled"]
@@ -29,6 +30,7 @@ class Reference(NamedTuple):
 
     position: Point  # natural values; codes of all items, or of those of a batch
     full: tuple[tf.Tensor, ...]
+    batch: Batch | None = None  # with the codes of neighbours there, where a batch brings these
 
 
 def controlled(here: Point, there: Point, reference: Reference) -> Point:

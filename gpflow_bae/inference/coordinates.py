@@ -106,10 +106,18 @@ def check_coordinates(
 ) -> None:
     """Refuse coordinates that steps would change, or that do not fit into memory.
 
-    :param kind: ``"prior"`` or ``"fisher"``.
+    :param kind: all but ``"none"`` and ``"laplace"``.
     :param owned: paths of the parameters that steps do not move.
     :raises ValueError: saying which, and what to set instead.
     """
+    if kind in ("covariance", "variances"):
+        if batch_size not in (None, data.num_items):
+            raise ValueError(
+                f'coordinates="{kind}" are of all codes and parameters together, of which '
+                f"minibatches of batch_size={batch_size} see some: set batch_size=None, or "
+                'coordinates="none".'
+            )
+        return
     sampled = model.sampled
     prior = model.latent_prior
     of_codes = has_code_coordinates(model, data)

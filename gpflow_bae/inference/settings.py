@@ -162,6 +162,11 @@ class AmortizedSettings:
         kinds = ("none", "prior", "fisher", "laplace", "covariance", "variances")
         if self.coordinates not in kinds:
             raise ValueError(f"coordinates must be one of {kinds}, got {self.coordinates!r}.")
+        if self.coordinates in ("covariance", "variances") and self.codes != "carried":
+            raise ValueError(
+                f'coordinates="{self.coordinates}" are of codes that a chain carries: set '
+                f'codes="carried", got {self.codes!r}.'
+            )
         if self.moves and self.codes != "carried":
             raise ValueError(
                 f'moves need codes="carried", a state of the chain to move; got {self.codes!r}.'

@@ -44,6 +44,8 @@ class LatentProcess(gpflow.Module, ABC):
     """Whether :meth:`condition` and its kin take pseudo-observations of projections of codes."""
     draws = False
     """Whether the density is an estimate with random draws of its own (:meth:`with_seed`)."""
+    splits_given_neighbours = False
+    """Whether sampled codes may be taken in minibatches of points that bring those of others."""
     mean_field_by_default = False
     """Whether codes are independent given Y where a model is told no guide: where conditioning is
     approximate, or dearer than the density."""
@@ -196,6 +198,18 @@ class GaussianLatentPrior(LatentProcess):
         :param points: inputs [1, B, D], means and variances [1, B, L].
         :param neighbours: the same of m neighbours of each, [1, B m, ...].
         :param present: [B, m], False where there are fewer than m.
+        :raises NotImplementedError: for other priors.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no neighbours.")
+
+    def log_conditionals(
+        self, X: TensorType, latents: TensorType, present: TensorType
+    ) -> tf.Tensor:
+        """log p(latent | latents of its neighbours) of the last of each m + 1 points: [1, F].
+
+        :param X: inputs [1, F, m + 1, D].
+        :param latents: their codes [1, F, m + 1, L].
+        :param present: [F, m + 1], False where there are fewer neighbours than m.
         :raises NotImplementedError: for other priors.
         """
         raise NotImplementedError(f"{type(self).__name__} has no neighbours.")

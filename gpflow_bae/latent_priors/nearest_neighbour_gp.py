@@ -37,12 +37,14 @@ class NearestNeighbourGP(GP):
     (:class:`~gpflow_bae.guides.MeanFieldGuide`, the default of a variational model under this
     prior) has an exact bound, in minibatches too; one with
     :class:`~gpflow_bae.guides.GaussianGuide` has one up to the neighbours that are left out, needs
-    all points in every step, and suits points without any observation.
+    all points in every step, and suits points without any observation. Codes that are sampled
+    take minibatches too: :mod:`gpflow_bae.inference.surroundings` says how, and what they cost.
 
     Dense covariances (``code_covariance``, ``predict_full_cov``) are those of ``GP``, at its cost.
     """
 
     mean_field_by_default = True
+    splits_given_neighbours = True
 
     def __init__(
         self,
@@ -105,8 +107,9 @@ class NearestNeighbourGP(GP):
         if not fits:
             raise ValueError(
                 f"X has shape {own}, and NearestNeighbourGP was made for inputs of shape {known}. "
-                "Neighbours belong to points, so it takes all points of all tasks together: make a "
-                "prior of these inputs, and leave batch_size out."
+                "Neighbours belong to points, so it takes all points of all tasks with inputs of "
+                "their own together: make a prior of these inputs, and for several such tasks "
+                "leave batch_size out."
             )
         if values is not None and not np.allclose(values, self._neighbourhoods.X):
             raise ValueError(
@@ -204,6 +207,22 @@ class NearestNeighbourGP(GP):
         spread = variance + tf.reduce_sum(tf.square(weights) * near_variance, axis=-2)
         terms = gaussian_log_density(residual, left) - 0.5 * spread / left
         return tf.reduce_sum(terms, axis=[-2, -1])
+
+    @check_shapes(
+        "X: [batch..., F, places, D]",
+        "latents: [batch..., F, places, L]",
+        "present: [F, places]",
+        "return: [batch..., F]",
+    )
+    def log_conditionals(
+        self, X: TensorType, latents: TensorType, present: TensorType
+    ) -> tf.Tensor:
+        latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
+        noise = tf.fill([*tf.unstack(tf.shape(X)[:-1]), 1], self._noise())
+        weights, variance = self._last_given_others(X, noise, present)
+        expected = tf.reduce_sum(weights * latents[..., :-1, :], axis=-2)
+        terms = gaussian_log_density(latents[..., -1, :] - expected, variance)
+        return tf.reduce_sum(terms, axis=-1)
 
     def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
         """1 / v of a point, and w^2 / v of each that has it as a neighbour with the weight w."""

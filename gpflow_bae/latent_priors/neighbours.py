@@ -24,6 +24,7 @@ from scipy.spatial import cKDTree
 __all__ = [
     "Neighbourhoods",
     "Ordering",
+    "children_of",
     "coordinate_order",
     "earlier_neighbours",
     "maximin_order",
@@ -176,6 +177,23 @@ def _among_first(ordered: np.ndarray, found: np.ndarray, rows: np.ndarray, stop:
         which, column = np.nonzero(before & (rank <= m) & enough[:, None])
         found[rows[which], rank[which, column] - 1] = near[which, column]
         rows, asked = rows[~enough], 2 * asked
+
+
+def children_of(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each point those that have it as a neighbour: the inverse of a table of neighbours.
+
+    Points early in a maximin order have many, late ones few or none; the mean is m.
+
+    :param table: [N, m], -1 where a point has fewer than m.
+    :return: splits [N + 1] and points [their sum], both int32: the children of point n, from the
+        smallest on, are ``points[splits[n]:splits[n + 1]]``.
+    """
+    point, column = np.nonzero(table >= 0)
+    parent = table[point, column]
+    counts = np.bincount(parent, minlength=len(table))
+    splits = np.concatenate([[0], np.cumsum(counts)])
+    children = point[np.argsort(parent, kind="stable")]
+    return splits.astype(np.int32), children.astype(np.int32)
 
 
 def nearest(X: np.ndarray, count: int) -> np.ndarray:

@@ -158,7 +158,10 @@ class Autoencoder(gpflow.Module):
     @property
     def splitting_advice(self) -> str:
         """What to take instead where minibatches of points are wanted and cannot be."""
-        return 'take a prior that splits, as SGPBAE(..., inducing_outputs="sampled") has it'
+        return (
+            'take a prior that splits, as SGPBAE(..., inducing_outputs="sampled") has it, or '
+            "latent_priors.NearestNeighbourGP"
+        )
 
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
         """Which points minibatches bring with them, see the latent prior's."""

@@ -8,7 +8,7 @@ import gpflow
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..base import Batch
+from ..base import Batch, Conditionals
 from ..encoders import StochasticEncoder
 from ..guides import ImplicitGuide
 from ..latent_priors import GaussianLatentPrior
@@ -85,6 +85,15 @@ class BayesianAutoencoder(Autoencoder):
         mean, variance = self.latent_prior.given_inducing_outputs(X)
         return (latents - mean) / tf.sqrt(variance)
 
+    @property
+    def splits_over_points(self) -> bool:
+        """Whether the points of a single task may be taken in minibatches.
+
+        Also where these bring the codes of other points with them (``Batch.conditionals``).
+        """
+        prior = self.latent_prior
+        return prior.splits_over_points or prior.splits_given_neighbours
+
     def log_prior(self, state: State) -> tf.Tensor:
         """Log prior of the sampled parameters in unconstrained space, Jacobians included."""
         return self.sampled.log_prior(state.parameters)
@@ -96,17 +105,39 @@ class BayesianAutoencoder(Autoencoder):
 
         The engine scales it by N/B, in one place.
 
+        Of a batch with ``conditionals`` its points' own conditionals are summed. The gradient by
+        codes is also that of the others, which have a value of zero here, and none by parameters.
+
         :param seed: of draws that the prior over codes makes, if any; None for its own.
         """
         bound = self.bind(state.parameters, seed=seed)
         latents = bound.from_whitened(batch.X, state.latents)
         if self.whitened_codes:
             latent = tf.reduce_sum(-0.5 * (LOG_2PI + tf.square(state.latents)))
+        elif batch.conditionals is not None:
+            latent = self._log_conditionals(state, bound.latent_prior, batch.conditionals)
         else:
             latent = tf.reduce_sum(bound.latent_prior.log_prob(batch.X, latents))
         F = bound.decode(batch.X, latents)
         observed = tf.reduce_sum(bound.likelihood.masked_log_prob(F, batch.Y, batch.mask))
         return latent + tf.cast(observed, latent.dtype)
+
+    def _log_conditionals(
+        self, state: State, prior: GaussianLatentPrior, near: Conditionals
+    ) -> tf.Tensor:
+        """log p(latents of a batch | neighbours), and the gradient of what else holds them."""
+        number = tf.shape(state.latents)[1]
+        inside = (near.places >= 0)[..., None]
+        moving = tf.gather(state.latents, tf.maximum(near.places, 0), axis=1)
+        codes = tf.where(inside, moving, near.codes)
+        own = prior.log_conditionals(near.X[:, :number], codes[:, :number], near.present[:number])
+        # Of the children codes are told, and parameters are not: N/B of the batch stands for all.
+        still = self.bind(tuple(tf.stop_gradient(v) for v in state.parameters)).latent_prior
+        others = still.log_conditionals(
+            near.X[:, number:], codes[:, number:], near.present[number:]
+        )
+        told = tf.reduce_sum(near.weights[number:] * others)
+        return tf.reduce_sum(own) + told - tf.stop_gradient(told)
 
 
 def _with_kernel_priors(prior: GaussianLatentPrior) -> GaussianLatentPrior:

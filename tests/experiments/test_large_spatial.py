@@ -46,6 +46,8 @@ def test_small_runs_predict(model: str, tmp_path: pathlib.Path) -> None:
         "--batch_size=100",
         "--num_neighbours=8",
         "--num_inducing=20",
+        "--chain_batch_size=100",
+        "--chain_steps=200",
     )
     assert result["metrics"]["rmse"] < 0.8
     assert 0.7 < result["metrics"]["coverage_90"] <= 1.0

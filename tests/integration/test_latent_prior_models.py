@@ -142,9 +142,19 @@ def test_a_fit_in_minibatches_needs_no_snapshot() -> None:
         model, _data(), settings, seed=0, progress=False, steps_per_call=1
     )
     assert np.mean(losses[-10:]) < np.mean(losses[:10])
-    sampled = _model(models.BayesianAutoencoder, PRIORS["all neighbours"])
-    with pytest.raises(ValueError, match="cannot take the points of a single task in minibatches"):
-        prepare_data(sampled, _data(), batch_size=4)
+
+
+def test_sampled_codes_take_minibatches_where_points_have_neighbours() -> None:
+    """A variational model that conditions the prior on all points does not."""
+    split = _model(models.BayesianAutoencoder, PRIORS["all neighbours"])
+    assert prepare_data(split, _data(), batch_size=4).neighbours is not None
+    for kind, name in (
+        (models.BayesianAutoencoder, "markov"),
+        (models.VariationalAutoencoder, "all neighbours"),
+    ):
+        whole = _model(kind, PRIORS[name])
+        with pytest.raises(ValueError, match="cannot take the points of a single task in minib"):
+            prepare_data(whole, _data(), batch_size=4)
 
 
 def test_it_compiles() -> None:

@@ -34,7 +34,8 @@ def default_start(
     widths of the model's. Adam takes 2000 steps, the wider the networks the smaller. A sparse GP of
     short tasks is fitted as the exact one, which straightens the latent chart; one with sampled
     inducing outputs, or the last layer of a deep one, as a
-    :class:`~gpflow_bae.latent_priors.TitsiasGP`. Minibatches hold about a thousand points.
+    :class:`~gpflow_bae.latent_priors.TitsiasGP`. Minibatches hold about a thousand points; those
+    under a :class:`~gpflow_bae.latent_priors.NearestNeighbourGP` have mean-field codes.
     """
     variational = isinstance(model, VariationalAutoencoder)
     encoder = model.encoder if variational else _gaussian_encoder(model, data)

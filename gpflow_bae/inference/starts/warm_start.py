@@ -18,7 +18,7 @@ import tensorflow as tf
 from ...base import Batch
 from ...data import Observations
 from ...encoders import GaussianEncoder
-from ...guides import GaussianGuide
+from ...guides import GaussianGuide, MeanFieldGuide
 from ...latent_priors import DeepSparseGP, SparseGP, TitsiasGP
 from ...latent_priors.base import LatentProcess
 from ...mcmc.noise import standard_noise
@@ -94,7 +94,9 @@ class WarmStart:
         seed_networks(self.encoder, seed)
         latent_prior = self.latent_prior or model.latent_prior
         _check_shared(latent_prior, model.latent_prior)
-        variational = self._variational(model, latent_prior)
+        size = self.settings.batch_size
+        of_points = data.axis == 1 and size not in (None, data.num_items)
+        variational = self._variational(model, latent_prior, of_points)
         fits = _Fits(self, data, seed, progress, directory)
         if self.num_initial_steps:
             codes = tf.constant(smoothest_projections(latent_prior, data))
@@ -111,24 +113,31 @@ class WarmStart:
             callback=self.callback,
         )
         self._move_inducing_outputs(model, variational, data)
-        q = variational.posterior(data.X, data.Y, data.mask)
+        mean, variance = _codes_of_fit(variational, data)
         draw_seed = tf.constant([seed, 0x3D2], tf.int32)
-        noise = standard_noise(q.mean.shape, draw_seed, q.mean.dtype)
+        noise = standard_noise(mean.shape, draw_seed, mean.dtype)
         if self.encoder is not model.encoder and self.num_encoder_steps:
-            fits.distil(model.encoder, q.mean, tf.sqrt(q.variance))
+            fits.distil(model.encoder, mean, tf.sqrt(variance))
         if model.whitened_codes:  # draws would be many code noises away from the prior's mean
             return model.latent_prior.given_inducing_outputs(data.X)[0], losses
-        return q.mean + tf.sqrt(q.variance) * noise, losses
+        return mean + tf.sqrt(variance) * noise, losses
 
     def _variational(
-        self, model: Autoencoder, latent_prior: LatentProcess
+        self, model: Autoencoder, latent_prior: LatentProcess, of_points: bool = False
     ) -> VariationalAutoencoder:
-        """What is fitted: a variational model itself, with its own guide, or a stand-in."""
+        """What is fitted: a variational model itself, with its own guide, or a stand-in.
+
+        :param of_points: whether the fit takes the points of a task in minibatches.
+        """
         if isinstance(model, VariationalAutoencoder) and self.encoder is model.encoder:
             if latent_prior is model.latent_prior:
                 return model
         # Codes and inducing outputs start given pseudo-observations, whatever guide a model has.
-        guide = GaussianGuide(self.encoder)
+        # Only where these would need all points at once the encoder's own Gaussians are fitted.
+        kind = GaussianGuide
+        if of_points and latent_prior.mean_field_by_default:
+            kind = MeanFieldGuide
+        guide = kind(self.encoder)
         return VariationalAutoencoder(latent_prior, model.decoder, guide, model.likelihood)
 
     @staticmethod
@@ -164,6 +173,15 @@ class WarmStart:
     ) -> None:
         """Fit the model's own encoder to draws N(mean, scale^2) of the codes, [T, N, L]."""
         _Fits(self, data, seed, progress, directory).distil(model.encoder, mean, scale)
+
+
+def _codes_of_fit(model: VariationalAutoencoder, data: Observations) -> tuple[tf.Tensor, tf.Tensor]:
+    """Means and variances [T, N, L] of q(latents)."""
+    if isinstance(model.guide, MeanFieldGuide):
+        mean, variance = model.encode(data.X, data.Y, data.mask)
+        return mean, variance
+    q = model.posterior(data.X, data.Y, data.mask)
+    return q.mean, q.variance
 
 
 def _check_shared(latent_prior: LatentProcess, own: LatentProcess) -> None:

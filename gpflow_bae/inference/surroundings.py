@@ -1,0 +1,110 @@
+r"""What the codes of a minibatch depend on under a prior by neighbours.
+
+Vecchia's density (:class:`~gpflow_bae.latent_priors.NearestNeighbourGP`) is a product of
+conditionals, p(latents) = prod_n p(latent_n | latents_{N(n)}). A code is in that of its own point
+and in those of its children, the points that have it as a neighbour. So a step on a minibatch b of
+B of N points, with the codes of all others where the chain left them, takes
+
+.. math::
+    g_{parameters} &= \frac{N}{B} \sum_{n \in b} \nabla [\log p(latent_n | latents_{N(n)})
+        + \log p(y_n | latent_n)] + \nabla \log p(parameters) \\
+    g_{codes} &= \nabla \Big[ \sum_{n \in b \,\cup\, children(b)} \log p(latent_n | latents_{N(n)})
+        + \sum_{n \in b} \log p(y_n | latent_n) \Big]
+
+the first of which has the gradient of all data as its mean over minibatches, and the second of
+which is that of the exact conditional of the batch's codes: each conditional that holds one of them
+is there once, without N/B, a neighbour that is in b where it is now, one outside of it as carried.
+
+A step looks at no other points, so its cost is one of B (1 + children) m^3, however many points
+there are (codes of all of them are written to after it, which is memory's work). A point has m
+children on average; those of a random batch that is a large part of all points are nearly all
+points, and then full batches cost as little.
+
+With fixed parameters a chain on one batch a round has the bias of its sampler. Momenta of points
+rest while others have their batches; with fresh ones in a round that adds a bias of the order of
+the step size squared.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+
+from ..base import Conditionals
+from ..latent_priors.neighbours import children_of
+
+__all__ = ["Surroundings"]
+
+
+class Surroundings:
+    """Tables of neighbours and children, and the conditionals that hold codes of a minibatch."""
+
+    def __init__(self, neighbours: tf.Tensor, batch_size: int, fixed_shapes: bool = False):
+        """
+        :param neighbours: which points [N, m] those of a task are conditioned on, -1 for none.
+        :param batch_size: B.
+        :param fixed_shapes: always return as many conditionals as a batch of that size can have,
+            for XLA, which knows no others.
+        """
+        table = np.asarray(neighbours)
+        splits, children = children_of(table)
+        self._table = tf.constant(table, tf.int32)
+        self._splits, self._children = tf.constant(splits), tf.constant(children)
+        self._pairs = self._most = None
+        if fixed_shapes:
+            self._pairs = int(np.sort(np.diff(splits))[-batch_size:].sum())
+            self._most = min(self._pairs, len(table) - batch_size)
+
+    @check_shapes("indices: [B]", "X: [1, N, D]", "codes: [1, N, L]")
+    def conditionals(self, indices: tf.Tensor, X: tf.Tensor, codes: tf.Tensor) -> Conditionals:
+        """Those of the points ``indices``, and of their children among other points.
+
+        :param X: inputs of all points.
+        :param codes: of all points, of which those outside of the batch stay where they are.
+        """
+        indices = tf.cast(indices, tf.int32)
+        others, weights = self._children_outside(indices)
+        points = tf.concat([indices, others], axis=0)
+        rows = tf.concat([tf.gather(self._table, points), points[:, None]], axis=1)  # itself last
+        present, known = rows >= 0, tf.maximum(rows, 0)
+        ones = tf.ones_like(indices, codes.dtype)
+        return Conditionals(
+            X=tf.gather(X, known, axis=1),
+            codes=tf.stop_gradient(tf.gather(codes, known, axis=1)),
+            places=_places_in(indices, rows),
+            present=present,
+            weights=tf.concat([ones, tf.cast(weights, codes.dtype)], axis=0),
+        )
+
+    def _children_outside(self, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Children [E] of a batch that are not in it, each once, and which of these there are."""
+        number = indices.shape[0]
+        starts = tf.gather(self._splits, indices)
+        ends = tf.cumsum(tf.gather(self._splits, indices + 1) - starts)  # of all pairs, in order
+        pairs = tf.range(ends[-1] if self._pairs is None else self._pairs)
+        parent = tf.minimum(tf.searchsorted(ends, pairs, side="right"), number - 1)
+        within = pairs - tf.gather(tf.concat([[0], ends], axis=0), parent)
+        last = self._children.shape[0] - 1
+        child = tf.minimum(tf.gather(starts, parent) + within, last)
+        child = tf.gather(self._children, child)
+        # One that has several parents in the batch is there for the first of them alone.
+        parents = _places_in(indices, tf.gather(self._table, child))
+        first = tf.reduce_min(tf.where(parents < 0, number, parents), axis=1)
+        outside = _places_in(indices, child) < 0
+        wanted = (first == parent) & outside & (pairs < ends[-1])
+        if self._most is None:
+            child = tf.boolean_mask(child, wanted)
+            return child, tf.ones_like(child, tf.bool)
+        order = tf.argsort(tf.cast(~wanted, tf.int32), stable=True)[: self._most]
+        return tf.gather(child, order), tf.gather(wanted, order)
+
+
+def _places_in(indices: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
+    """Where in ``indices [B]`` each of ``points`` is, -1 for nowhere."""
+    order = tf.argsort(indices)
+    ascending = tf.gather(indices, order)
+    flat = tf.reshape(points, [-1])
+    at = tf.minimum(tf.searchsorted(ascending, flat), tf.shape(indices)[0] - 1)
+    found = tf.where(tf.gather(ascending, at) == flat, tf.gather(order, at), -1)
+    return tf.reshape(found, tf.shape(points))
