@@ -14,6 +14,7 @@ from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.chain_state import Point
 from gpflow_bae.inference.draw_covariance import DrawCoordinates, DrawCovariance, windows
 from tests.inference.test_evidence_sampling import SAMPLER, SETTINGS, data, model
+from tests.reference import linear_codes
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,63 @@ def test_resumed_is_uninterrupted(kind: str) -> None:
     for name, values in whole.arrays(chains).items():
         np.testing.assert_array_equal(other.arrays(again)[name], values, err_msg=name)
     assert not np.allclose(chains.metric.root, whole.initial().metric.root)
+
+
+@pytest.mark.parametrize("kind", ["covariance", "variances"])
+def test_codes_and_parameters_have_coordinates_together(kind: str) -> None:
+    """Forty codes of five tasks in closed form, sampled in coordinates of their own covariance.
+
+    600 samples ten steps apart, at h = 0.5 standard deviations, are all but independent:
+    a variance averaged over the tasks has an error of sqrt(2 / 3000) = 2.6 %, a mean one of 0.018
+    standard deviations; tolerances are five of those. BAOAB has no bias where all is Gaussian.
+    """
+    Y = linear_codes.observations()[:5]
+    settings = inference.AmortizedSettings(
+        num_sampler_steps=10,
+        num_encoder_steps=0,
+        burnin=2000,
+        num_samples=600,
+        thinning=10,
+        codes="carried",
+        coordinates=kind,
+    )
+    posterior = inference.sample_amortized(
+        linear_codes.fixed_model(),
+        (linear_codes.X, Y),
+        settings,
+        sampler=mcmc.sghmc.build(0.5 if kind == "covariance" else 0.3, 0.3, integrator="baoab"),
+        progress=False,
+        warm_start=None,
+    )
+    kernel = linear_codes.kernel_matrix(linear_codes.X, linear_codes.X)
+    noisy = kernel + linear_codes.CODE_NOISE * np.eye(len(kernel))
+    mean, variance = linear_codes.exact(noisy, np.diag(noisy))
+    codes = posterior.latents[..., 0]
+    error = (codes.mean(0) - mean[:5]) / np.sqrt(variance)
+    assert np.abs(error.mean(0)).max() < (0.09 if kind == "covariance" else 0.15)
+    np.testing.assert_allclose(codes.var(0).mean(0) / variance, 1.0, atol=0.13)
+    assert not inference.blocks_off_temperature(posterior)
+
+
+def test_what_holds_parameters_or_splits_codes_is_refused() -> None:
+    def sample(**how: object) -> None:
+        settings = inference.AmortizedSettings(burnin=400, coordinates="covariance", **how)
+        sampler = mcmc.sghmc.build(0.1, 0.1)
+        inference.sample_amortized(
+            linear_codes.fixed_model(),
+            (linear_codes.X, linear_codes.observations()[:5]),
+            settings,
+            sampler=sampler,
+            progress=False,
+            warm_start=None,
+        )
+
+    with pytest.raises(ValueError, match="of all codes and parameters together, .* batch_size=2"):
+        sample(batch_size=2)
+    with pytest.raises(ValueError, match="move all parameters together, and .*code_scale.* hold"):
+        sample(moves=("code_scale",))
+    with pytest.raises(ValueError, match='set codes="carried", got'):
+        sample(codes="encoder")
 
 
 def test_what_is_too_much_or_too_short_is_refused() -> None:
