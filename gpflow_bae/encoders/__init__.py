@@ -13,6 +13,7 @@ from .partial import (
     zero_imputing,
 )
 from .rank_one import RankOneEncoder
+from .sites import SiteEncoder
 from .stochastic import StochasticEncoder
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "LikelihoodEncoder",
     "RankOneEncoder",
     "RowCodes",
+    "SiteEncoder",
     "StochasticEncoder",
     "factor_net",
     "index_net",

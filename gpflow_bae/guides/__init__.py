@@ -11,6 +11,7 @@ from .gaussian import (
     RankOneGuide,
 )
 from .implicit import ImplicitGuide
+from .sites import SiteGuide
 
 __all__ = [
     "AmortizedPlanarGuide",
@@ -27,4 +28,5 @@ __all__ = [
     "MeanFieldGuide",
     "PointEstimate",
     "RankOneGuide",
+    "SiteGuide",
 ]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gpflow
 import tensorflow as tf
 from check_shapes import check_shapes
-from gpflow.base import TensorType
+from gpflow.base import Parameter, TensorType
 
 from ..base import Batch, Snapshot
 from ..encoders import BaseGaussianEncoder, Encoder
@@ -98,6 +98,11 @@ class BoundGuide(Guide):
     def row_variables(self) -> tuple[tf.Variable, ...]:
         """Variables that belong to single items, which come first; () where all is amortised."""
         return self.encoder.row_variables
+
+    @property
+    def sites(self) -> tuple[Parameter, ...]:
+        """Parameters of codes that natural gradients move, and nothing else; () for none."""
+        return ()
 
     @property
     def is_amortized(self) -> bool:

@@ -19,7 +19,8 @@ __all__ = ["has_evidence", "maximise_evidence"]
 
 def has_evidence(model: Any) -> bool:
     """Whether a model's bound is a function of its parameters alone, as L-BFGS needs it."""
-    return isinstance(model, VariationalAutoencoder) and isinstance(model.decoder, Identity)
+    no_network = isinstance(model, VariationalAutoencoder) and isinstance(model.decoder, Identity)
+    return no_network and not model.sites  # which L-BFGS does not move
 
 
 def maximise_evidence(

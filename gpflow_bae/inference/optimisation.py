@@ -71,8 +71,11 @@ class Optimisation(Algorithm):
         """What all steps of a block share, computed at its start."""
         return None
 
-    def before_step(self, loss: Callable[[], tf.Tensor]) -> None:
-        """A hook for what moves variables of its own before Adam does."""
+    def before_step(self, seed: tf.Tensor, loss: Callable[[], tf.Tensor]) -> None:
+        """A hook for what moves variables of its own before Adam does.
+
+        :param seed: of this step, the one that the loss is called with.
+        """
 
     def _block(self, seed: tf.Tensor, carried: Any, count: tf.Tensor) -> tuple[tf.Tensor, Any]:
         constants = self.constants()
@@ -81,7 +84,7 @@ class Optimisation(Algorithm):
         def step(i: tf.Tensor, state: tuple[tf.Tensor, Any]) -> tuple[tf.Tensor, Any]:
             total, carried = state
             step_seed = tf.random.fold_in(seed, i, alg="philox")
-            self.before_step(lambda: self.loss(step_seed, carried, constants)[0])
+            self.before_step(step_seed, lambda: self.loss(step_seed, carried, constants)[0])
             with tf.GradientTape() as tape:
                 loss, following = self.loss(step_seed, carried, constants)
             gradients = tape.gradient(loss, [*trained, *self.rows.variables])

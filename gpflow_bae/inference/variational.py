@@ -24,6 +24,9 @@ from .settings import VariationalSettings
 __all__ = ["VariationalFit", "fit_variational"]
 
 
+_SITE_STEP_SIZE = 0.1  # larger ones go round fixed points of sharply bent decoders
+
+
 class VariationalFit(Optimisation):
     """A variational model on its way up its bound."""
 
@@ -38,15 +41,24 @@ class VariationalFit(Optimisation):
         jit_compile: bool = False,
     ):
         """
-        :raises ValueError: for natural gradients of a model without a free q(u).
+        :raises ValueError: for natural gradients of a model without a free q(u) or sites, or steps
+            of sites above 1.
         """
         self.model, self.data, self.settings = model, data, settings
+        step_size = settings.natural_gradient_step_size
+        self._site_step_size = _SITE_STEP_SIZE if step_size is None else step_size
+        if model.sites and self._site_step_size > 1:
+            raise ValueError(
+                "natural_gradient_step_size of sites must be at most 1, which replaces them, got "
+                f"{step_size}."
+            )
         self._natural = self._natural_gradients()
         # What has no joint mode with its children stays where it is.
         parents = functional.prior_parents(model.prior_parameters)
         fixed = {id(p.unconstrained_variable) for p in parents}
         trained = [v for v in model.trainable_variables if id(v) not in fixed]
-        natural = {id(p.unconstrained_variable) for pair in self._natural_pairs for p in pair}
+        moved = [*model.sites, *(p for pair in self._natural_pairs for p in pair)]
+        natural = {id(p.unconstrained_variable) for p in moved}
         rows = self._row_optimizer(trained)
         apart = natural | {id(v) for v in rows.variables}
         of_prior = {id(v) for v in model.latent_prior_variables}
@@ -73,13 +85,13 @@ class VariationalFit(Optimisation):
     def _natural_gradients(self) -> gpflow.optimizers.NaturalGradient | None:
         step_size = self.settings.natural_gradient_step_size
         self._natural_pairs: list[Any] = []
-        if step_size is None:
+        if step_size is None or self.model.sites:
             return None
         self._natural_pairs = self.model.natural_parameters
         if not self._natural_pairs:
             raise ValueError(
                 "natural_gradient_step_size is set, but "
-                f"{type(self.model).__name__} has no free q(u); set it to None."
+                f"{type(self.model).__name__} has no free q(u), and no sites; set it to None."
             )
         return gpflow.optimizers.NaturalGradient(gamma=step_size)
 
@@ -100,13 +112,22 @@ class VariationalFit(Optimisation):
         """What the bound must know of points outside of a batch."""
         return self.model.snapshot(self.data)
 
-    def before_step(self, loss: Callable[[], tf.Tensor]) -> None:
-        """A natural gradient step of q(u)."""
+    def before_step(self, seed: tf.Tensor, loss: Callable[[], tf.Tensor]) -> None:
+        """A natural gradient step of q(u), or of the sites of the points that the step sees."""
         if self._natural is not None:
             self._natural.minimize(loss, self._natural_pairs)
+        if any(p.trainable for p in self.model.sites):
+            batch, batch_seed = self._batch(seed)
+            site_seed = tf.random.fold_in(batch_seed, 0x517E, alg="philox")
+            self.model.update_sites(batch, site_seed, self._site_step_size)
 
     def _fresh_loss(self, seed: tf.Tensor, state: Any, snapshot: Any) -> tuple[tf.Tensor, Any]:
         """The objective of a fresh minibatch, per point of the data."""
+        batch, batch_seed = self._batch(seed)
+        return self.batch_loss(batch, batch_seed, state, snapshot)
+
+    def _batch(self, seed: tf.Tensor) -> tuple[Batch, tf.Tensor]:
+        """The minibatch of a step, and the seed of its draws."""
         settings, data = self.settings, self.data
         seeds = tf.random.split(seed, alg="philox")
         indices = draw_indices(data.num_items, settings.batch_size, seeds[0])
@@ -114,8 +135,7 @@ class VariationalFit(Optimisation):
         if settings.num_columns is not None:
             column_seed = tf.random.fold_in(seeds[0], 1, alg="philox")
             columns = draw_indices(data.num_outputs, settings.num_columns, column_seed)
-        batch = data.gather(indices, columns, seeds[1])
-        return self.batch_loss(batch, seeds[1], state, snapshot)
+        return data.gather(indices, columns, seeds[1]), seeds[1]
 
     def batch_loss(
         self, batch: Batch, seed: tf.Tensor, state: Any, snapshot: Any

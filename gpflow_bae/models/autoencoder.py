@@ -117,7 +117,8 @@ class Autoencoder(gpflow.Module):
             raise ValueError(
                 f"{type(guide).__name__} says what outputs tell of directions of a code, and "
                 f"{type(latent_prior).__name__} is conditioned on channels only: take "
-                "latent_priors.LinearMixture, as models.CoupledSGPVAE does, or another encoder."
+                "latent_priors.LinearMixture, as models.CoupledSGPVAE does (mixing=np.eye(L) for "
+                "a GP of each channel), or another encoder, such as SiteEncoder(..., full=False)."
             )
         self.latent_prior = latent_prior
         self.decoder = decoder
@@ -289,7 +290,8 @@ class Autoencoder(gpflow.Module):
         :param mask: True where ``Y`` is observed; None where nothing is missing.
         :return: mean and variance [batch..., N, L], for ``latent_prior.condition``; of a
             :class:`~gpflow_bae.guides.RankOneGuide` [batch..., N, P], and what they are of,
-            [batch..., N, P, L].
+            [batch..., N, P, L]; of a :class:`~gpflow_bae.guides.SiteGuide` with full precisions
+            the same with L in the place of P.
         """
         batch = Batch(X, Y, mask)
         return self.guide.pseudo_observations(self.latent_prior, batch, seed, num_draws)

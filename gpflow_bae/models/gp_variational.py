@@ -134,8 +134,9 @@ class CoupledSGPVAE(VariationalAutoencoder):
     ):
         """Other arguments as in :class:`SVGPVAE`.
 
-        :param encoder: ``partial_encoder("rank_one", P, L)``, or any Gaussian encoder, whose
-            pseudo-observations are of channels.
+        :param encoder: ``partial_encoder("rank_one", P, L)``; or any Gaussian encoder, whose
+            pseudo-observations are of channels; or ``SiteEncoder(T, N, L)``, which knows the
+            training data only (:class:`~gpflow_bae.guides.SiteGuide`).
         :param nugget, nugget_variance: of the codes around the functions, at each point alone; see
             :class:`~gpflow_bae.latent_priors.LinearMixture`.
         """

@@ -12,7 +12,7 @@ from gpflow.base import Parameter, TensorType
 
 from ..base import Batch, LatentPosterior, Snapshot, VariationalModel, VariationalTerms
 from ..decoders import Identity
-from ..encoders import GaussianEncoder, RankOneEncoder
+from ..encoders import GaussianEncoder, RankOneEncoder, SiteEncoder
 from ..guides import (
     CodePosterior,
     Condition,
@@ -21,6 +21,7 @@ from ..guides import (
     JointCodePosterior,
     MeanFieldGuide,
     RankOneGuide,
+    SiteGuide,
 )
 from ..latent_priors import LatentProcess, StandardNormal
 from .autoencoder import LikelihoodLike, Network
@@ -68,6 +69,8 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         guide = encoder
         if isinstance(encoder, RankOneEncoder):
             guide = RankOneGuide(encoder)
+        elif isinstance(encoder, SiteEncoder):
+            guide = SiteGuide(encoder)
         elif not isinstance(guide, GaussianGuide):
             kind = MeanFieldGuide if latent_prior.mean_field_by_default else GaussianGuide
             guide = kind(as_gaussian_encoder(encoder))
@@ -101,7 +104,8 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     ) -> tuple[tf.Tensor, ...]:
         """Means and variances [batch..., N, L] that the guide gives ``Y`` before the prior.
 
-        Of a :class:`~gpflow_bae.guides.RankOneGuide`, those of its factors and their directions.
+        Of a :class:`~gpflow_bae.guides.RankOneGuide`, those of its factors and their directions;
+        of a :class:`~gpflow_bae.guides.SiteGuide`, its sites.
         """
         return self.guide.encode(Batch(X, Y, mask, indices=indices))
 
@@ -127,6 +131,32 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         if batch.mask is not None:
             cells = tf.where(batch.mask, cells, tf.zeros_like(cells))
         return tf.reduce_sum(cells)
+
+    @property
+    def sites(self) -> tuple[Parameter, ...]:
+        """The guide's."""
+        return self.guide.sites
+
+    def update_sites(self, batch: Batch, seed: TensorType, step_size: TensorType) -> None:
+        """One natural gradient step of the sites of a batch, as a ``SiteGuide`` has them.
+
+        :param seed: of draws of the codes, where the guide takes some.
+        :param step_size: in (0, 1]; a tensor does not retrace what it is compiled in.
+        :raises TypeError: for another guide.
+        """
+        if not isinstance(self.guide, SiteGuide):
+            raise TypeError(
+                f"Only a SiteGuide has sites, and this model's guide is a "
+                f"{type(self.guide).__name__}: build it with encoder=SiteEncoder(T, N, L)."
+            )
+        self.guide.update_sites(
+            self.latent_prior,
+            lambda latents: self.decode(batch.X, latents),
+            self.likelihood,
+            batch,
+            seed,
+            step_size,
+        )
 
     def snapshot(self, data: Any) -> Snapshot | None:
         """The guide's."""
