@@ -141,6 +141,7 @@ def test_resumed_is_uninterrupted(tmp_path: pathlib.Path) -> None:
             num_chains=2,
             out_dir=tmp_path / folder,
             checkpoint_every=1,
+            warm_start=None,
             progress=False,
             **how,
         )
