@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from ..models import VariationalAutoencoder
+from ..models import BayesianAutoencoder, VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
 
 __all__ = ["block_temperatures", "blocks_off_temperature", "warn_of_temperature"]
@@ -76,6 +76,19 @@ def _heat_of_positions(posterior: Posterior | TemperedPosterior) -> float:
     return (2.0 - decay) ** 2 / (2.0 - 2.0 * decay) ** 2
 
 
+def _drawn_by_moves(posterior: Posterior | TemperedPosterior) -> tuple[str, ...]:
+    """Paths of what moves of the prior's parameters would take from the sampler."""
+    model = posterior.model
+    if not isinstance(model, BayesianAutoencoder) or model.whitened_codes:
+        return ()
+    prior = model.latent_prior
+    if prior.draws:
+        return ()
+    kept = {id(p) for p in prior.parameters} - {id(prior.whitened_inducing)}
+    sampled = zip(model.sampled.paths, model.sampled.parameters, strict=True)
+    return tuple(path for path, p in sampled if id(p) in kept)
+
+
 def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
     """Say so where blocks of the chains were not at their temperature, and what to try.
 
@@ -102,6 +115,11 @@ def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
             f"{first if has_codes and not controlled else ''}a larger batch_size than {batch} "
             "(None for all data), or a smaller step_size together with a larger momentum_decay."
         )
+        if any(name in _drawn_by_moves(posterior) for name in off):
+            remedy += (
+                " Parameters of the latent prior need no steps: moves draw them given all codes, "
+                'moves=("prior_parameters",).'
+            )
     elif hot:
         remedy = (
             "Steps are too large for the curvature there: take a smaller step_size. Or, where the "

@@ -15,9 +15,10 @@ import tensorflow as tf
 
 from gpflow_bae import decoders, encoders, inference, latent_priors, likelihoods, mcmc, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference import control_variates
+from gpflow_bae.inference import control_variates, temperature_check
 from gpflow_bae.inference.surroundings import Surroundings
 from gpflow_bae.latent_priors.neighbours import children_of
+from gpflow_bae.mcmc.noise import standard_noise
 from tests.inference.amortized_models import SETTINGS, network
 
 N, L, B, M = 6, 2, 2, 2
@@ -252,23 +253,46 @@ def test_resumed_and_alone_a_chain_is_the_same(tmp_path: pathlib.Path) -> None:
         np.testing.assert_array_equal(found[key], value[:1], err_msg=key)
 
 
-def test_a_start_in_minibatches_has_mean_field_codes() -> None:
-    """Which take minibatches of points, as the default start has them; codes start at draws."""
+def test_a_large_default_start_takes_minibatches() -> None:
     X, Y = field(1100)
     large = model_of(X)
     start = inference.default_start(large, prepare_data(large, (X, Y)))
     assert start.settings.batch_size == 1024
+
+
+@pytest.mark.parametrize("size", [B, None])
+def test_a_start_has_mean_field_codes(size: int | None) -> None:
+    """With all points too: of pseudo-observations the prior has an approximate evidence, and a fit
+    exploits that. Codes start at draws of the encoder's own Gaussians.
+    """
     X, Y = field(N)
     keras.utils.set_random_seed(0)
     model, encoder = model_of(X), encoders.GaussianEncoder(network(L, 2 * L))
     data = prepare_data(model, (X, Y))
-    settings = inference.VariationalSettings(num_steps=50, batch_size=B)
+    settings = inference.VariationalSettings(num_steps=50, batch_size=size)
     start = inference.WarmStart(encoder, settings, num_encoder_steps=0, num_initial_steps=0)
     codes, losses = start.run(model, data, seed=0, progress=False)
     assert np.isfinite(losses).all()
     mean, variance = encoder(data.Y)
-    z = (codes - mean) / np.sqrt(variance)
-    assert codes.shape == (1, N, L) and 0.3 < np.std(z) < 2.0
+    noise = standard_noise(mean.shape, tf.constant([0, 0x3D2]), mean.dtype)
+    np.testing.assert_allclose(codes, mean + np.sqrt(variance) * noise, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("path", "says"), [(".latent_prior.kernels[0].variance", True), (".likelihood.variance", False)]
+)
+def test_hot_parameters_of_the_prior_are_told_of_moves(
+    path: str, says: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, Y = field(N)
+    settings = dataclasses.replace(SETTINGS, burnin=2, num_samples=1, **FRESH)
+    monkeypatch.setattr(temperature_check, "blocks_off_temperature", lambda posterior: {path: 9.0})
+    with pytest.warns(UserWarning, match="not at their temperature") as caught:
+        inference.sample_amortized(
+            model_of(X), (X, Y), settings, sampler=PLAIN, warm_start=None, progress=False
+        )
+    told = [str(w.message) for w in caught if "not at their temperature" in str(w.message)]
+    assert says == ('moves=("prior_parameters",)' in told[0])
 
 
 @pytest.mark.parametrize(

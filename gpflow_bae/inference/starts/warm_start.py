@@ -94,9 +94,7 @@ class WarmStart:
         seed_networks(self.encoder, seed)
         latent_prior = self.latent_prior or model.latent_prior
         _check_shared(latent_prior, model.latent_prior)
-        size = self.settings.batch_size
-        of_points = data.axis == 1 and size not in (None, data.num_items)
-        variational = self._variational(model, latent_prior, of_points)
+        variational = self._variational(model, latent_prior)
         fits = _Fits(self, data, seed, progress, directory)
         if self.num_initial_steps:
             codes = tf.constant(smoothest_projections(latent_prior, data))
@@ -123,20 +121,15 @@ class WarmStart:
         return mean + tf.sqrt(variance) * noise, losses
 
     def _variational(
-        self, model: Autoencoder, latent_prior: LatentProcess, of_points: bool = False
+        self, model: Autoencoder, latent_prior: LatentProcess
     ) -> VariationalAutoencoder:
-        """What is fitted: a variational model itself, with its own guide, or a stand-in.
-
-        :param of_points: whether the fit takes the points of a task in minibatches.
-        """
+        """What is fitted: a variational model itself, with its own guide, or a stand-in."""
         if isinstance(model, VariationalAutoencoder) and self.encoder is model.encoder:
             if latent_prior is model.latent_prior:
                 return model
-        # Codes and inducing outputs start given pseudo-observations, whatever guide a model has.
-        # Only where these would need all points at once the encoder's own Gaussians are fitted.
-        kind = GaussianGuide
-        if of_points and latent_prior.mean_field_by_default:
-            kind = MeanFieldGuide
+        # Codes and inducing outputs start given pseudo-observations, whatever guide a model has,
+        # but under a prior whose posterior given those is approximate: a fit would exploit that.
+        kind = MeanFieldGuide if latent_prior.mean_field_by_default else GaussianGuide
         guide = kind(self.encoder)
         return VariationalAutoencoder(latent_prior, model.decoder, guide, model.likelihood)
 
