@@ -174,6 +174,63 @@ def test_draws_of_the_joint_prior_stay_that(name: str, build: Callable[[], model
         np.testing.assert_allclose(G, F, rtol=2e-4, atol=2e-4 * np.abs(F).max())
 
 
+def uneven() -> models.SGPBAE:
+    """Weights of one channel are twice as large as those of the other."""
+
+    def prior(shape: tuple[int, ...]) -> tfp.distributions.Distribution:
+        scale = np.ones(shape, np.float32)
+        scale[0] = 2.0
+        return tfp.distributions.Normal(np.float32(0.0), scale)
+
+    return model_with(decoders.KerasDecoder(network(L, P), prior))
+
+
+@pytest.mark.parametrize("build", [plain, uneven])
+def test_rotations_leave_the_joint_prior_and_the_function(
+    build: Callable[[], models.SGPBAE],
+) -> None:
+    """Squares of each channel's codes and weights, which a rotation mixes, as above."""
+    model = build()
+    before = prior_draws(model)
+    after = moved(model, "code_rotation", before)
+    (move,) = build_moves(["code_rotation"], model)
+    half = DRAWS // 2
+    for channel in range(L):
+        for old, new in (
+            (before.codes[..., channel], after.codes[..., channel]),
+            *[tuple(s.parameters[move._first][:, channel] for s in (before, after))],
+        ):
+            old, new = (
+                np.log(np.sum(np.reshape(np.asarray(v, np.float64), [DRAWS, -1]) ** 2, 1))
+                for v in (old, new)
+            )
+            assert np.mean(np.abs(new - old) > 0.1) > 0.2
+            for power in (1, 2):
+                change = new**power - old**power
+                assert abs(change.mean()) < 4.0 * change.std() / np.sqrt(DRAWS)
+            assert stats.ks_2samp(old[:half], new[half:]).pvalue > LIMIT
+    F, G = functions(model, before), functions(model, after)
+    np.testing.assert_allclose(G, F, rtol=2e-4, atol=2e-4 * np.abs(F).max())
+
+
+def test_an_encoder_goes_along_with_its_rotated_codes() -> None:
+    """Its draws are those of before, rotated as the codes were."""
+    model = plain()
+    (move,) = build_moves(["code_rotation"], model)
+    codes = np.random.default_rng(1).standard_normal((2, 6, L))
+    state = Moved(model.sampled.values(), tf.constant(codes), model.amortized.values())
+    after = move(state, BATCH, tf.constant([1, 5]))
+    R = np.linalg.lstsq(codes.reshape(-1, L), after.codes.numpy().reshape(-1, L), rcond=None)[0]
+    np.testing.assert_allclose(R @ R.T, np.eye(L), atol=1e-12)
+    assert np.abs(R - np.eye(L)).max() > 0.1
+    Y, seed = np.ones((4, P), np.float32), tf.constant([0, 1])
+    draws = [
+        model.bind(state.parameters, weights).encoder.sample(Y, seed).numpy()
+        for weights in (state.encoder, after.encoder)
+    ]
+    np.testing.assert_allclose(draws[1], draws[0] @ R, rtol=1e-4, atol=1e-5)
+
+
 def test_an_encoder_goes_along_with_the_scale_of_its_codes() -> None:
     """Its draws are those of before, times the factor of the codes."""
     model = plain()
@@ -254,9 +311,13 @@ def test_moves_that_a_model_does_not_allow_are_refused() -> None:
         build_moves(["jump"], plain())
     with pytest.raises(ValueError, match="not a HierarchicalDecoder"):
         build_moves(["layer_variances"], plain())
-    for name in ("code_scale", "prior_parameters"):
+    for name in ("code_scale", "code_rotation", "prior_parameters"):
         with pytest.raises(ValueError, match=name):
             build_moves([name], whitened())
+    several = plain()
+    several.latent_prior.kernels = [gpflow.kernels.Matern32() for _ in range(L)]
+    with pytest.raises(ValueError, match="channels of its SparseGP have kernels of their own"):
+        build_moves(["code_rotation"], several)
     for options, sampler in (
         ({"point_estimates": (".decoder",)}, mcmc.sghmc.build()),
         ({}, mcmc.sghmc.build(temperature=0.5)),

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from ...models import BayesianAutoencoder
 from .base import Move
+from .code_rotation import CodeRotation
 from .code_scale import CodeScale
 from .layer_scales import LayerScales
 from .layer_variances import LayerVariances
@@ -20,6 +21,7 @@ from .prior_parameters import PriorParameters
 
 __all__ = [
     "MOVES",
+    "CodeRotation",
     "CodeScale",
     "LayerScales",
     "LayerVariances",
@@ -34,6 +36,7 @@ MOVES: dict[str, type[Move]] = {
     "layer_variances": LayerVariances,
     "layer_scales": LayerScales,
     "code_scale": CodeScale,
+    "code_rotation": CodeRotation,
     "prior_parameters": PriorParameters,
     "likelihood_parameters": LikelihoodParameters,
 }

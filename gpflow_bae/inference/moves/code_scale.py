@@ -16,7 +16,7 @@ from ...mcmc.slice_sampling import slice_step
 from ...models import BayesianAutoencoder
 from .base import Move, Moved, number_of, scaled
 
-__all__ = ["CodeScale"]
+__all__ = ["CodeScale", "last_layer"]
 
 _WIDTH = 0.5  # of the first interval, in log scale
 _TRIED = 3.0  # the factor by which invariance is checked
@@ -63,7 +63,7 @@ class CodeScale(Move):
             if id(first) in place:
                 self._powers.append((place[id(first)], -2.0))
         self._check_decoder()
-        self._last = _last_layer(model)
+        self._last = last_layer(model)
 
     def _check_decoder(self) -> None:
         """Refuse a decoder whose first layer is not linear in the codes."""
@@ -133,7 +133,7 @@ def _variances(kernel: gpflow.kernels.Kernel) -> Iterator[gpflow.Parameter]:
             yield found
 
 
-def _last_layer(model: BayesianAutoencoder) -> tuple[int, ...]:
+def last_layer(model: BayesianAutoencoder) -> tuple[int, ...]:
     """Places of the encoder's weights that, times c, make its draws c times as large; or none."""
     encoder = model.encoder
     if not isinstance(encoder, StochasticEncoder):
