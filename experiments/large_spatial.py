@@ -35,6 +35,7 @@ _NUM_TEST = 2000
 _WIDTH = 64  # of the hidden layers
 _FEATURES = 1000  # random ones, for each field
 _NUM_SAMPLES = 20
+_MOST_MOVED = 100_000  # places, under a move that takes a second for ten thousand
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,18 +86,19 @@ def make_plan(model: str) -> Plan:
         final_learning_rate_fraction=0.02,
         batch_size=FLAGS.batch_size,
     )
+    num_points = FLAGS.num_points or {"quick": 10_000, "paper": 1_000_000}[FLAGS.preset]
     return Plan(
         model=model,
         variational=settings,
-        num_points=FLAGS.num_points or {"quick": 10_000, "paper": 1_000_000}[FLAGS.preset],
+        num_points=num_points,
         start_lengthscale=0.1,
         num_inducing=FLAGS.num_inducing,
-        chain=_chain_settings() if model == SAMPLED else None,
+        chain=_chain_settings(num_points) if model == SAMPLED else None,
         **common_flags.values(*names),
     )
 
 
-def _chain_settings() -> Any:
+def _chain_settings(num_points: int) -> Any:
     from gpflow_bae import inference
 
     half = (FLAGS.chain_steps or {"quick": 2000, "paper": 20_000}[FLAGS.preset]) // 2
@@ -109,6 +111,8 @@ def _chain_settings() -> Any:
         thinning=thinning,
         batch_size=FLAGS.chain_batch_size,
         steps_per_batch=1,
+        # Minibatches would heat these by orders of magnitude; a move sees all places, once a round.
+        moves=("prior_parameters",) if num_points <= _MOST_MOVED else (),
     )
 
 

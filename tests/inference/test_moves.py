@@ -263,7 +263,7 @@ def test_a_chain_with_moves_and_coordinates_samples_what_a_chain_without_does() 
             num_sampler_steps=20,
             num_encoder_steps=1,
             burnin=1000,
-            num_samples=400,
+            num_samples=250,
             thinning=20,
             **changes,
         )
@@ -277,8 +277,8 @@ def test_a_chain_with_moves_and_coordinates_samples_what_a_chain_without_does() 
         )
         bank = posterior.bank
         kernel = bank.parameters[".latent_prior.kernels[0].variance"][0]
-        likelihood = bank.trace["log_likelihood"][0, -400:]
-        prior = bank.trace["log_prior"][0, -400:]
+        likelihood = bank.trace["log_likelihood"][0, -250:]
+        prior = bank.trace["log_prior"][0, -250:]
         found.append([kernel, likelihood, prior])
     for first, second in zip(*found, strict=True):
         parts = [np.array([p.mean() for p in np.array_split(v, 20)]) for v in (first, second)]
