@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
+import warnings
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from ..files import write_atomically
+from ..files import save_arrays, write_atomically
+from ..versions import __version__
 
 __all__ = ["RunDirectory", "write_atomically"]
 
+FORMAT = 1
+"""Of the files; raised where later versions cannot read what earlier ones wrote."""
+_NUM_ARRAYS = "checkpoint/num_arrays"
+
 
 class RunDirectory:
-    """A folder that holds a chain: its settings, its last checkpoint, and its samples.
+    """A folder that holds a chain: its settings, its last two checkpoints, and its samples.
 
-    The state is one file of arrays by name, replaced whole; each posterior sample is its own file,
-    written once, because rewriting all of them at every checkpoint would cost more than sampling.
+    The state is one file of arrays by name, replaced whole; the one before it is kept, for where
+    the last one is found damaged. Each posterior sample is its own file, written once, because
+    rewriting all of them at every checkpoint would cost more than sampling.
     """
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any], resume: bool):
@@ -28,24 +39,29 @@ class RunDirectory:
             be resumed.
         """
         self.path = Path(path)
-        settings = json.loads(json.dumps(settings, default=str))
+        text = json.dumps(settings, default=str)
+        settings = json.loads(text)
+        canonical = json.dumps(settings, sort_keys=True)
+        self._hash = hashlib.sha256(canonical.encode()).hexdigest()
         file = self.path / "chain.json"
-        if file.exists():
-            found = json.loads(file.read_text())
-            if found != settings:
-                raise ValueError(
-                    f"out_dir {self.path} holds a run with other settings "
-                    f"({_differences(found, settings)}); choose another out_dir, or delete that "
-                    "one."
-                )
-            if not resume:
-                raise ValueError(
-                    f"out_dir {self.path} holds a run with these settings already; continue it "
-                    "with resume=True, or choose another out_dir."
-                )
-        else:
-            write_atomically(file, lambda f: f.write(json.dumps(settings, indent=1).encode()))
+        found = _settings_in(file)
+        if isinstance(found, Mapping) and found != settings:
+            raise ValueError(
+                f"out_dir {self.path} holds a run with other settings "
+                f"({_differences(found, settings)}); choose another out_dir, or delete that one."
+            )
+        if found is not None and not resume:
+            whose = "with these settings" if found == settings else "with a damaged chain.json"
+            raise ValueError(
+                f"out_dir {self.path} holds a run {whose} already; continue it with resume=True, "
+                "or choose another out_dir."
+            )
         self._samples = self.path / "samples"
+        self._state, self._previous = self.path / "state.npz", self.path / "state.previous.npz"
+        if found is not None and found != settings:
+            self.read_state()  # raises for a state of other settings, which knows their hash
+        if found != settings:
+            self._write(file, lambda f: f.write(json.dumps(settings, indent=1).encode()))
 
     def child(self, name: str, record: Mapping[str, Any]) -> RunDirectory:
         """A folder inside this one, for a part of the run that has a state of its own."""
@@ -54,31 +70,147 @@ class RunDirectory:
     @property
     def has_state(self) -> bool:
         """Whether :meth:`write_state` was called for this run."""
-        return (self.path / "state.npz").exists()
+        return self._state.exists() or self._previous.exists()
 
     def write_state(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store the state of a chain, in place of the last one."""
-        write_atomically(self.path / "state.npz", lambda f: np.savez(f, **arrays))
+        """Store the state of a chain; of those before it the last one is kept.
+
+        :raises OSError: where it cannot be written, for instance because the disk is full; those
+            that are there stay.
+        """
+        about = {"format": FORMAT, "version": __version__, "settings": self._hash}
+        stored = {f"checkpoint/{name}": np.array(value) for name, value in about.items()}
+        self._write(self._state, lambda f: _save(f, {**arrays, **stored}), self._previous)
 
     def read_state(self) -> dict[str, np.ndarray] | None:
-        """The last state written, if there is one."""
-        if not self.has_state:
-            return None
-        with np.load(self.path / "state.npz") as file:
-            return dict(file)
+        """The last state written that is whole, if there is one; with a warning if later ones are
+        damaged.
+
+        :raises ValueError: for one of other settings, or of another format.
+        """
+        damaged = []
+        for path in (self._state, self._previous):
+            if not path.exists():
+                continue
+            try:
+                arrays = _read(path)
+            except _Damaged as error:
+                damaged.append(str(error))
+                # Out of the way, or the next state would push the good one out instead.
+                os.replace(path, path.with_name("state.damaged.npz"))
+                continue
+            self._check(path, arrays)
+            self._warn(damaged, "the run goes on from the checkpoint before it")
+            return arrays
+        self._warn(damaged, "there is no other checkpoint, so the run starts anew")
+        return None
+
+    def _warn(self, damaged: list[str], what: str) -> None:
+        if damaged:
+            warnings.warn(f"{'; '.join(damaged)}: {what}.", stacklevel=3)
+
+    def _check(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
+        """Take out what says whose state it is; files that say nothing are of format 1."""
+        written = int(arrays.pop("checkpoint/format", FORMAT))
+        version = str(arrays.pop("checkpoint/version", "0.1.0"))
+        settings = str(arrays.pop("checkpoint/settings", self._hash))
+        if written != FORMAT:
+            raise ValueError(
+                f"The checkpoint {path} was written by gpflow_bae {version} in format {written}, "
+                f"and version {__version__} reads format {FORMAT}. Go on with that version, or "
+                "choose another out_dir to start anew."
+            )
+        if settings != self._hash:
+            raise ValueError(
+                f"The checkpoint {path} is of a run with other settings than those in "
+                f"{self.path / 'chain.json'}; choose another out_dir, or put the run's own files "
+                "back."
+            )
 
     def write_sample(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store posterior sample ``index``; a file of that name is replaced."""
-        path = self._samples / f"{index:05d}.npz"
-        write_atomically(path, lambda f: np.savez(f, **arrays))
+        """Store posterior sample ``index``; a file of that name is replaced.
+
+        :raises OSError: as :meth:`write_state`.
+        """
+        self._write(self._samples / f"{index:05d}.npz", lambda f: _save(f, arrays))
 
     def read_samples(self, count: int) -> list[dict[str, np.ndarray]]:
-        """The first ``count`` samples; later ones (of a run that died) are ignored."""
+        """The first ``count`` samples; later ones (of a run that died) are ignored.
+
+        :raises ValueError: where one of them is damaged or missing.
+        """
         samples = []
         for index in range(count):
-            with np.load(self._samples / f"{index:05d}.npz") as file:
-                samples.append(dict(file))
+            path = self._samples / f"{index:05d}.npz"
+            try:
+                samples.append(_read(path))
+            except (_Damaged, FileNotFoundError) as error:
+                reason = error if isinstance(error, _Damaged) else f"{path} is missing"
+                raise ValueError(
+                    f"{reason}. Of the run's {count} samples this one cannot be had again from its "
+                    "last checkpoint: put the file back, or choose another out_dir to start anew."
+                ) from error
         return samples
+
+    def _write(self, path: Path, write: Any, previous: Path | None = None) -> None:
+        try:
+            write_atomically(path, write, previous)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{path} could not be written ({error.strerror}). What was written before is "
+                "whole: make room for it, and go on with resume=True",
+            ) from error
+
+
+class _Damaged(Exception):
+    """A file that is there, but not whole."""
+
+
+def _save(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    """With their number in front: a byte in the directory of a zip file may make it skip some."""
+    save_arrays(file, {_NUM_ARRAYS: np.array(len(arrays)), **arrays})
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a file, which zip files keep with their checksums.
+
+    :raises FileNotFoundError: where there is none.
+    :raises _Damaged: where it is cut short, or other than what was written.
+    """
+    try:
+        with path.open("rb") as opened, np.load(opened) as file:
+            arrays = dict(file)
+        expected = int(arrays.pop(_NUM_ARRAYS, len(arrays)))
+        if len(arrays) != expected:
+            raise ValueError(f"{len(arrays)} arrays instead of {expected}")
+        return arrays
+    # What NumPy and zipfile raise for bytes that they did not expect.
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        KeyError,
+        NotImplementedError,
+        RuntimeError,
+        SyntaxError,
+        ValueError,
+        OSError,
+    ) as error:
+        # A place before the file's beginning is damage. No file, no permission, no disk are not.
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        raise _Damaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
+
+
+def _settings_in(file: Path) -> Any:
+    """The settings of a folder's run: None if there is no run, "" where their file is damaged."""
+    if not file.exists():
+        return None
+    try:
+        return json.loads(file.read_bytes())
+    except ValueError:  # not JSON, or not text
+        return ""
 
 
 def _differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .checkpoints import RunDirectory
+from .interruption import interruptions_wait
 from .progress import Progress
 
 __all__ = ["Algorithm", "Run", "report", "run", "watched"]
@@ -123,12 +124,16 @@ def run(
 
     :param initial: makes the first state; called only where there is no checkpoint.
     :param directory: where checkpoints and samples go; None keeps everything in memory. A run
-        that was killed goes on from its last checkpoint as if it had not been, bit by bit.
+        that was killed goes on from its last checkpoint as if it had not been, bit by bit. With
+        one, SIGTERM and SIGINT (Ctrl-C) wait for the call they fall into, and a checkpoint; the
+        second one does not wait.
     :param stop: steps after which to stop early; None for all.
     :param checkpoint_every: calls between checkpoints; one is also written after
         ``seconds_between_checkpoints``, and at the end.
     :param callback: called with (steps done, statistics) after each call.
     :raises FloatingPointError: what ``algorithm.diagnose`` says; the last good state is saved.
+    :raises ValueError: if what is in ``directory`` is damaged or another version's, so that it
+        cannot be resumed.
     """
     samples: list[dict[str, np.ndarray]] = []
     traces: list[Trace] = []
@@ -145,9 +150,18 @@ def run(
         samples = directory.read_samples(int(found.pop("run/num_samples")))
         names = [name for name in found if name.startswith("trace/")]
         traces = [{n.removeprefix("trace/"): found.pop(n) for n in names}] if names else []
-        state = algorithm.restore(found)
+        try:
+            state = algorithm.restore(found)
+        except KeyError as name:
+            raise ValueError(
+                f"The checkpoint in {directory.path} has no {name}, so another version of "
+                "gpflow_bae wrote it: go on with that one, or choose another out_dir to start anew."
+            ) from name
+
+    saved_number = -1
 
     def save() -> None:
+        nonlocal saved_number
         if directory is None:
             return
         counters = {
@@ -161,12 +175,16 @@ def run(
             | {f"run/{name}": np.array(value) for name, value in counters.items()}
             | {f"trace/{name}": values for name, values in _joined(traces).items()}
         )
+        saved_number = number
 
     if found is None:
         save()  # a start is not lost either
     stop = algorithm.num_steps if stop is None else min(stop, algorithm.num_steps)
     calls, saved_at = 0, time.monotonic()
-    with Progress(algorithm.label, stop, number, shown=progress) as shown:
+    with (
+        interruptions_wait(directory is not None) as interruption,
+        Progress(algorithm.label, stop, number, shown=progress) as shown,
+    ):
         while number < stop:
             started = time.perf_counter()
             following, taken, trace = algorithm.step(state, number, stop)
@@ -192,6 +210,10 @@ def run(
             report(algorithm.label, number, trace)
             if callback is not None:
                 callback(number, trace)
+            if interruption.came:
+                if saved_number != number:
+                    save()
+                interruption.deliver(f"after {number} of {stop} steps{where}")
     return Run(state, samples, _joined(traces), seconds, start_seconds)
 
 

@@ -1,0 +1,245 @@
+"""Checkpoints that are cut short, changed, other versions' or do not fit on the disk; signals."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import resource
+import signal
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpflow_bae import inference
+from gpflow_bae.inference import checkpoints
+from gpflow_bae.inference.checkpoints import RunDirectory
+from gpflow_bae.inference.interruption import interruptions_wait
+
+from .test_run import Doubling, directory, run_in
+
+OPTIONS: dict[str, Any] = {"progress": False, "checkpoint_every": 1}
+
+
+def stopped_at(folder: pathlib.Path, stop: int) -> None:
+    """A run with a checkpoint after each call of three steps."""
+    first = np.float64(1.0)
+    inference.run(Doubling(), lambda: first, directory=directory(folder), stop=stop, **OPTIONS)
+
+
+def test_cut_short_anywhere_the_checkpoint_before_it_is_used(tmp_path: pathlib.Path) -> None:
+    """At a fifth of the lengths that the file can have, and where it ends; the run goes on as one
+    that was never stopped.
+    """
+    whole = inference.run(Doubling(), lambda: np.float64(1.0), progress=False)
+    stopped_at(tmp_path, 6)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    state = tmp_path / "state.npz"
+    size = len(before[state])
+    for length in [*range(0, size - 40, 5), *range(size - 40, size)]:
+        for path, content in before.items():
+            path.write_bytes(content)
+        state.write_bytes(before[state][:length])
+        with pytest.warns(UserWarning, match="state.npz is damaged.*the checkpoint before it"):
+            found = directory(tmp_path).read_state()
+        assert int(found["run/number"]) == 3
+        assert found.keys() == {"x", "trace/x"} | {
+            f"run/{name}" for name in ("number", "seconds", "start_seconds", "num_samples")
+        }
+    again = run_in(tmp_path, np.float64(np.nan))  # of the last one, cut by a byte
+    assert again.state == whole.state
+    np.testing.assert_array_equal(again.trace["x"], whole.trace["x"])
+    assert [float(s["x"]) for s in again.samples] == [float(s["x"]) for s in whole.samples]
+
+
+def test_a_changed_byte_is_seen_where_it_matters(tmp_path: pathlib.Path) -> None:
+    """Any byte of the file turned over: another checkpoint is read, or the same numbers."""
+    stopped_at(tmp_path, 6)
+    state, previous = tmp_path / "state.npz", tmp_path / "state.previous.npz"
+    good, older = state.read_bytes(), previous.read_bytes()
+    expected = directory(tmp_path).read_state()
+    seen = 0
+    for place in range(0, len(good), 3):
+        changed = bytearray(good)
+        changed[place] ^= 0xFF
+        state.write_bytes(changed)
+        previous.write_bytes(older)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = directory(tmp_path).read_state()
+        if caught:
+            seen += 1
+            assert int(found["run/number"]) == 3
+        else:
+            np.testing.assert_equal(found, expected)
+    assert seen > len(good) / 6  # of a third; the rest are dates and the like
+
+
+def test_a_damaged_checkpoint_does_not_push_out_the_good_one(tmp_path: pathlib.Path) -> None:
+    stopped_at(tmp_path, 6)
+    (tmp_path / "state.npz").write_bytes(b"")
+    folder = directory(tmp_path)
+    with pytest.warns(UserWarning, match="damaged"):
+        good = folder.read_state()
+    folder.write_state({"x": np.array(1.0)})
+    (tmp_path / "state.npz").write_bytes(b"")
+    with pytest.warns(UserWarning, match="damaged"):
+        np.testing.assert_equal(directory(tmp_path).read_state(), good)
+
+
+def test_with_no_good_one_the_run_starts_anew(tmp_path: pathlib.Path) -> None:
+    stopped_at(tmp_path, 3)
+    for name in ("state.npz", "state.previous.npz"):
+        (tmp_path / name).write_bytes(b"PK")
+    with pytest.warns(UserWarning, match="previous.npz is damaged.*the run starts anew"):
+        again = run_in(tmp_path, np.float64(1.0))
+    assert again.state == inference.run(Doubling(), lambda: np.float64(1.0), progress=False).state
+
+
+def test_between_the_two_names_there_is_a_state(tmp_path: pathlib.Path) -> None:
+    """Killed after the old state was renamed and before the new one was."""
+    stopped_at(tmp_path, 6)
+    os.replace(tmp_path / "state.npz", tmp_path / "state.previous.npz")
+    folder = directory(tmp_path)
+    assert folder.has_state and int(folder.read_state()["run/number"]) == 6
+
+
+def test_a_damaged_sample_is_named(tmp_path: pathlib.Path) -> None:
+    stopped_at(tmp_path, 9)
+    sample = tmp_path / "samples" / "00000.npz"
+    sample.write_bytes(sample.read_bytes()[:-7])
+    with pytest.raises(ValueError, match="00000.npz is damaged.* Of the run's 1 samples"):
+        run_in(tmp_path, np.float64(1.0))
+    sample.unlink()
+    with pytest.raises(ValueError, match="00000.npz is missing"):
+        run_in(tmp_path, np.float64(1.0))
+
+
+def test_states_of_other_formats_and_other_runs(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped_at(tmp_path / "one", 6)
+    other = RunDirectory(tmp_path / "other", {"kind": "tripling"}, resume=True)
+    other.write_state({"x": np.array(1.0)})
+    os.replace(tmp_path / "other" / "state.npz", tmp_path / "one" / "state.npz")
+    with pytest.raises(ValueError, match="is of a run with other settings"):
+        directory(tmp_path / "one").read_state()
+    stopped_at(tmp_path / "two", 6)
+    monkeypatch.setattr(checkpoints, "FORMAT", 2)
+    with pytest.raises(ValueError, match="in format 1, and version .* reads format 2"):
+        run_in(tmp_path / "two", np.float64(1.0))
+
+
+def test_a_state_without_an_array_is_another_version_s(tmp_path: pathlib.Path) -> None:
+    stopped_at(tmp_path, 6)
+    folder = directory(tmp_path)
+    state = folder.read_state()
+    del state["x"]
+    folder.write_state(state)
+    with pytest.raises(ValueError, match="has no 'x', so another version of gpflow_bae wrote it"):
+        run_in(tmp_path, np.float64(1.0))
+
+
+def test_settings_that_are_damaged_are_known_from_the_state(tmp_path: pathlib.Path) -> None:
+    stopped_at(tmp_path, 6)
+    (tmp_path / "chain.json").write_bytes(b'{"kind": "dou')
+    with pytest.raises(ValueError, match="with a damaged chain.json already"):
+        RunDirectory(tmp_path, {"kind": "doubling"}, resume=False)
+    with pytest.raises(ValueError, match="of a run with other settings"):
+        RunDirectory(tmp_path, {"kind": "tripling"}, resume=True)
+    assert int(directory(tmp_path).read_state()["run/number"]) == 6
+    RunDirectory(tmp_path, {"kind": "doubling"}, resume=True)  # and chain.json is whole again
+
+
+def test_a_full_disk_leaves_what_is_there(tmp_path: pathlib.Path) -> None:
+    """Files may not grow beyond a limit of this process, which fails in the same call."""
+    folder = directory(tmp_path)
+    folder.write_state({"x": np.zeros(3)})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65536, hard))
+    try:
+        with pytest.raises(OSError, match=r"state.npz could not be written \(File too large\)"):
+            folder.write_state({"x": np.zeros(100_000)})
+        with pytest.raises(OSError, match=r"00003.npz could not be written.*resume=True"):
+            folder.write_sample(3, {"x": np.zeros(100_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["chain.json", "samples", "state.npz"]
+    np.testing.assert_array_equal(directory(tmp_path).read_state()["x"], np.zeros(3))
+
+
+class Signalled(Doubling):
+    """Doubling that gets a signal in its second call, as a cluster's scheduler sends one."""
+
+    number = signal.SIGINT
+
+    def step(self, state: Any, number: int, stop: int) -> Any:
+        if number == 3:
+            signal.raise_signal(self.number)
+        return super().step(state, number, stop)
+
+
+def test_ctrl_c_waits_for_the_call_and_a_checkpoint(
+    tmp_path: pathlib.Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"progress": False, "directory": directory(tmp_path)}
+    with pytest.raises(KeyboardInterrupt):
+        inference.run(Signalled(), lambda: np.float64(1.0), **options)
+    words = f"interrupted by SIGINT after 6 of 10 steps (saved in {tmp_path}); resume=True goes on"
+    assert words in capfd.readouterr().err
+    assert int(directory(tmp_path).read_state()["run/number"]) == 6
+    again = run_in(tmp_path, np.float64(np.nan))
+    assert again.state == inference.run(Doubling(), lambda: np.float64(1.0), progress=False).state
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_sigterm_ends_the_process_after_a_checkpoint(tmp_path: pathlib.Path) -> None:
+    """As the signal does by itself, so that whoever sent it sees that it was heard."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        Signalled.number = signal.SIGTERM
+        folder = directory(tmp_path)
+        inference.run(Signalled(), lambda: np.float64(1.0), directory=folder, progress=False)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGTERM
+    assert int(directory(tmp_path).read_state()["run/number"]) == 6
+
+
+def test_a_program_with_a_handler_of_its_own_goes_on(tmp_path: pathlib.Path) -> None:
+    """It is called once the checkpoint is there, and the run is what it is without a signal."""
+    heard = []
+    former = signal.signal(signal.SIGINT, lambda number, frame: heard.append(number))
+    try:
+        done = inference.run(
+            Signalled(), lambda: np.float64(1.0), directory=directory(tmp_path), progress=False
+        )
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert heard == [signal.SIGINT]
+    assert done.state == inference.run(Doubling(), lambda: np.float64(1.0), progress=False).state
+
+
+def test_signals_are_left_as_they_were() -> None:
+    """In other threads nothing is touched; a second signal does not wait."""
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+    def elsewhere() -> None:
+        with interruptions_wait() as interruption:
+            assert not interruption.came
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    with pytest.raises(KeyboardInterrupt):
+        with interruptions_wait() as interruption:
+            signal.raise_signal(signal.SIGINT)
+            assert interruption.came
+            signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        with interruptions_wait():
+            signal.raise_signal(signal.SIGINT)  # comes too late to be asked for
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
