@@ -152,6 +152,26 @@ class RunDirectory:
                 ) from error
         return samples
 
+    def write_part(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Store what was found once, before the first state.
+
+        :raises OSError: as :meth:`write_state`.
+        """
+        self._write(self.path / f"{name}.npz", lambda f: _save(f, arrays))
+
+    def read_part(self, name: str) -> dict[str, np.ndarray]:
+        """What :meth:`write_part` stored; nothing where it did not.
+
+        :raises ValueError: where it is damaged.
+        """
+        path = self.path / f"{name}.npz"
+        try:
+            return _read(path) if path.exists() else {}
+        except _Damaged as error:
+            raise ValueError(
+                f"{error}. Put the file back, or choose another out_dir to start anew."
+            ) from error
+
     def _write(self, path: Path, write: Any, previous: Path | None = None) -> None:
         try:
             write_atomically(path, write, previous)

@@ -139,7 +139,10 @@ def sample_amortized(
     losses: list[np.ndarray] = []
 
     def initial() -> Any:
-        return _started(algorithm, starts, losses, directory, jit_compile, progress)
+        state = _started(algorithm, starts, losses, directory, jit_compile, progress)
+        if directory is not None:
+            directory.write_part("start_losses", {f"{c}": loss for c, loss in enumerate(losses)})
+        return state
 
     stop = None
     if max_samples is not None:
@@ -153,6 +156,9 @@ def sample_amortized(
         progress=progress,
         callback=callback,
     )
+    if directory is not None:  # a run that was resumed made no start
+        stored = directory.read_part("start_losses")
+        losses = [stored[f"{c}"] for c in range(len(stored))]
     start = 0.0 if starts[0] is None else found.start_seconds
     seconds = {"warm_start": start, "sampling": found.seconds}
     algorithm.assign(found.state)

@@ -117,6 +117,16 @@ def test_a_damaged_sample_is_named(tmp_path: pathlib.Path) -> None:
         run_in(tmp_path, np.float64(1.0))
 
 
+def test_a_part_is_kept_and_its_damage_seen(tmp_path: pathlib.Path) -> None:
+    folder = directory(tmp_path)
+    assert folder.read_part("losses") == {}
+    folder.write_part("losses", {"0": np.arange(3.0)})
+    np.testing.assert_equal(directory(tmp_path).read_part("losses"), {"0": np.arange(3.0)})
+    (tmp_path / "losses.npz").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="losses.npz is damaged.*Put the file back"):
+        folder.read_part("losses")
+
+
 def test_states_of_other_formats_and_other_runs(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,9 @@ def assert_bitwise_equal(one: gpflow_bae.Posterior, other: gpflow_bae.Posterior)
     pairs += [(one.latents, other.latents), (one.history, other.history)]
     for a, b in pairs:
         assert a.dtype == b.dtype and np.array_equal(a, b)
+    assert one.bank.trace.keys() == other.bank.trace.keys()
+    for name, values in one.bank.trace.items():
+        assert np.array_equal(values, other.bank.trace[name])
     finals = (p.unconstrained_variable.numpy() for p in one.model.sampled.parameters)
     for final, values in zip(finals, other.parameters, strict=True):
         assert np.array_equal(final, values[-1])
