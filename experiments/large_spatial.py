@@ -243,6 +243,7 @@ def run(plan: Plan, options: driver.Options) -> driver.Outcome:
         "likelihood_variance": float(model.likelihood.variance.numpy()),
         "step_ms": 1e3 * step,
         "memory_gb": fitted,
+        **({} if plan.chain is None else plans.chain_temperatures(posterior)),
     }
     return driver.Outcome(
         metrics=scores,
