@@ -10,6 +10,9 @@ drawn uniformly from none to what a whole run takes. The next process resumes it
 turn, until one gets to the end. Then the samples are compared to those of a run that nobody killed,
 bit by bit, and a new folder is begun. Processes are forked from one that has imported TensorFlow
 and computed nothing with it.
+
+The file is written anew whenever a run has come to its end, and keeps what it has of other seeds: a
+thousand kills may be those of a few commands, each with a seed of its own.
 """
 
 from __future__ import annotations
@@ -27,10 +30,12 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import app, flags
+
+from gpflow_bae.files import write_atomically
 
 FLAGS = flags.FLAGS
 
@@ -40,7 +45,7 @@ Work = Callable[[pathlib.Path], Mapping[str, np.ndarray]]
 def define_flags() -> None:
     """The flags of this command."""
     flags.DEFINE_integer("kills", 1000, "Kills in all.", lower_bound=1)
-    flags.DEFINE_integer("seed", 0, "Of the moments.")
+    flags.DEFINE_integer("seed", 0, "Of the moments; another one adds to what the file has.")
     flags.DEFINE_string("out_file", "docs/results/kills.json", "JSON to write.")
 
 
@@ -55,6 +60,16 @@ class Campaign(NamedTuple):
     """Of those, whose samples were the reference's, bit by bit."""
     failures: list[str]
     """What a process that was not killed said, where it did not end well."""
+
+    def record(self) -> dict[str, Any]:
+        """By the names that the file has."""
+        return {
+            "kills": self.phases.total(),
+            "kills_by_phase": dict(sorted(self.phases.items())),
+            "runs_that_ended": self.ends,
+            "of_these_equal_to_the_bit": self.equal,
+            "failures": self.failures,
+        }
 
 
 def digest(arrays: Mapping[str, np.ndarray]) -> str:
@@ -108,12 +123,17 @@ def wait(child: int, seconds: float) -> int | None:
 
 
 def campaign(
-    work: Work, place: pathlib.Path, kills: int, seed: int, report: Callable[[str], None] = print
+    work: Work,
+    place: pathlib.Path,
+    kills: int,
+    seed: int,
+    report: Callable[[Campaign], None] = lambda _: None,
 ) -> Campaign:
     """Kill a run's processes until there were so many kills, and let the last one end.
 
     :param work: what a process does in a folder, resuming what is there.
     :param place: where the folders are.
+    :param report: called whenever a run has come to its end.
     :raises RuntimeError: where the run does not end well though nobody kills it.
     """
     rng = np.random.default_rng(seed)
@@ -141,8 +161,6 @@ def campaign(
                 failures.append(f"hangs after {20 * seconds:.0f} s")
         if os.WIFSIGNALED(status) and not last:
             phases[phase_of(folder)] += 1
-            if (done + 1) % 50 == 0:
-                report(f"{done + 1} kills, {equal} of {ends} runs ended the same")
             continue
         ends += 1
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
@@ -150,8 +168,29 @@ def campaign(
         elif (folder / "error").exists():
             failures.append((folder / "error").read_text())
         shutil.rmtree(folder)
+        found = Campaign(phases, ends, equal, failures)
+        report(found)
         if last:
-            return Campaign(phases, ends, equal, failures)
+            return found
+
+
+def write(file: pathlib.Path, found: Campaign, about: Mapping[str, Any]) -> None:
+    """A file's campaigns with this one, in the place of an earlier one of its seed, and their sums.
+
+    :param about: what else there is to say of this one, with its ``"seed"``.
+    """
+    there = json.loads(file.read_text())["campaigns"] if file.exists() else []
+    campaigns = [c for c in there if c["seed"] != about["seed"]] + [{**about, **found.record()}]
+    phases: Counter[str] = Counter()
+    for one in campaigns:
+        phases.update(one["kills_by_phase"])
+    ended, equal = ("runs_that_ended", "of_these_equal_to_the_bit")
+    failures = [words for one in campaigns for words in one["failures"]]
+    ends, equals = (sum(one[name] for one in campaigns) for name in (ended, equal))
+    total = Campaign(phases, ends, equals, failures).record()
+    write_atomically(
+        file, lambda f: f.write(json.dumps({**total, "campaigns": campaigns}, indent=1).encode())
+    )
 
 
 def sample(folder: pathlib.Path) -> dict[str, np.ndarray]:
@@ -222,22 +261,21 @@ def main(argv: list[str]) -> None:
     from gpflow_bae import decoders, encoders, inference, likelihoods, mcmc, models  # noqa: F401
 
     began = time.monotonic()
-    with tempfile.TemporaryDirectory() as place:
-        found = campaign(sample, pathlib.Path(place), FLAGS.kills, FLAGS.seed)
-    result = {
-        "kills": found.phases.total(),
-        "kills_by_phase": dict(sorted(found.phases.items())),
-        "runs_that_ended": found.ends,
-        "of_these_equal_to_the_bit": found.equal,
-        "failures": found.failures,
-        "seconds": round(time.monotonic() - began),
+    about = {
+        "seed": FLAGS.seed,
         "command": f"python -m benchmarks.kills --kills={FLAGS.kills} --seed={FLAGS.seed}",
         "versions": provenance.versions(),
         "git_commit": provenance.git_commit(),
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    pathlib.Path(FLAGS.out_file).write_text(text + "\n")
+
+    def report(found: Campaign) -> None:
+        seconds = round(time.monotonic() - began)
+        write(pathlib.Path(FLAGS.out_file), found, {**about, "seconds": seconds})
+        kills = found.phases.total()
+        print(f"{seconds} s: {kills} kills, {found.equal} of {found.ends} runs ended the same")
+
+    with tempfile.TemporaryDirectory() as place:
+        found = campaign(sample, pathlib.Path(place), FLAGS.kills, FLAGS.seed, report)
     if found.equal != found.ends:
         sys.exit("Some runs did not end as the one that was left alone.")
 

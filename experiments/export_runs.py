@@ -13,6 +13,7 @@ import numpy as np
 from experiments.common.driver import POSTERIOR
 from gpflow_bae import serving
 from gpflow_bae.data import MultiOutputTable, prepare_data
+from gpflow_bae.inference import checkpoints
 from gpflow_bae.posteriors import Bank, Posterior
 from gpflow_bae.posteriors.archive import read_archive
 
@@ -119,15 +120,11 @@ def _read_chain(folder: pathlib.Path, model: Any, arrays: tuple[Any, Any]) -> Po
             f"{folder} has other parameters than the model built from its settings ({changed}): "
             "it was written by another version of the code; export it with that one."
         )
-    files = sorted((folder / "samples").glob("*.npz"))
-    if not files:
+    samples = checkpoints.samples_in(folder)
+    if not samples:
         raise FileNotFoundError(
             f"{folder} has no sample yet; finish the run with --resume before exporting it."
         )
-    samples = []
-    for file in files:
-        with np.load(file) as sample:
-            samples.append(dict(sample))
     temperature = record["sampler_settings"]["temperature"]
     bank = Bank.of_samples(samples, type(model).__name__, temperature=temperature)
     return Posterior(model, bank, prepare_data(model, arrays))

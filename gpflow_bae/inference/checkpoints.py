@@ -18,7 +18,7 @@ import numpy as np
 from ..files import save_arrays, write_atomically
 from ..versions import __version__
 
-__all__ = ["RunDirectory", "write_atomically"]
+__all__ = ["RunDirectory", "samples_in", "write_atomically"]
 
 FORMAT = 1
 """Of the files; raised where later versions cannot read what earlier ones wrote."""
@@ -181,6 +181,17 @@ class RunDirectory:
                 f"{path} could not be written ({error.strerror}). What was written before is "
                 "whole: make room for it, and go on with resume=True",
             ) from error
+
+
+def samples_in(folder: Path) -> list[dict[str, np.ndarray]]:
+    """All samples of the run that a folder holds, for those who do not go on with it.
+
+    :raises ValueError: where one of them is damaged.
+    """
+    try:
+        return [_read(path) for path in sorted((folder / "samples").glob("*.npz"))]
+    except _Damaged as error:
+        raise ValueError(f"{error}. Put the file back, or delete it and all later ones.") from error
 
 
 class _Damaged(Exception):

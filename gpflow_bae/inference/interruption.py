@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -36,6 +37,10 @@ class Interruption:
     def _take(self, number: int, frame: FrameType | None) -> None:
         self.came, self.number = True, number
         self.end()  # the next one is not waited for
+        name = signal.Signals(number).name
+        words = f"{name}: stops after this step and its checkpoint; a second one does not wait\n"
+        with contextlib.suppress(OSError):
+            os.write(2, words.encode())  # standard error itself may be in the middle of a line
 
     def end(self) -> None:
         """Signals are again what they were."""

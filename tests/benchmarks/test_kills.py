@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import time
 from collections.abc import Mapping
@@ -82,3 +83,15 @@ def test_digests_are_of_everything() -> None:
     others = ({"a": np.zeros(3), "b": np.zeros(2)}, {**one, "b": np.zeros(3, np.float32)})
     assert kills.digest(one) == kills.digest(dict(reversed(one.items())))
     assert all(kills.digest(one) != kills.digest(other) for other in others)
+
+
+def test_campaigns_of_several_seeds_add_up(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "kills.json"
+    first = kills.Campaign(kills.Counter({"burn-in": 3}), 2, 2, [])
+    second = kills.Campaign(kills.Counter({"burn-in": 1, "sampling": 4}), 3, 2, ["no"])
+    for seed, found in ((0, second), (1, second), (0, first)):
+        kills.write(file, found, {"seed": seed})
+    read = json.loads(file.read_text())
+    assert [c["seed"] for c in read.pop("campaigns")] == [1, 0]
+    total = kills.Campaign(kills.Counter({"burn-in": 4, "sampling": 4}), 5, 4, ["no"])
+    assert read == total.record()

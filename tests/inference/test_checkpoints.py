@@ -15,7 +15,7 @@ import pytest
 
 from gpflow_bae import inference
 from gpflow_bae.inference import checkpoints
-from gpflow_bae.inference.checkpoints import RunDirectory
+from gpflow_bae.inference.checkpoints import RunDirectory, samples_in
 from gpflow_bae.inference.interruption import interruptions_wait
 
 from .test_run import Doubling, directory, run_in
@@ -112,6 +112,8 @@ def test_a_damaged_sample_is_named(tmp_path: pathlib.Path) -> None:
     sample.write_bytes(sample.read_bytes()[:-7])
     with pytest.raises(ValueError, match="00000.npz is damaged.* Of the run's 1 samples"):
         run_in(tmp_path, np.float64(1.0))
+    with pytest.raises(ValueError, match="00000.npz is damaged"):
+        samples_in(tmp_path)
     sample.unlink()
     with pytest.raises(ValueError, match="00000.npz is missing"):
         run_in(tmp_path, np.float64(1.0))
@@ -198,7 +200,8 @@ def test_ctrl_c_waits_for_the_call_and_a_checkpoint(
     with pytest.raises(KeyboardInterrupt):
         inference.run(Signalled(), lambda: np.float64(1.0), **options)
     words = f"interrupted by SIGINT after 6 of 10 steps (saved in {tmp_path}); resume=True goes on"
-    assert words in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert said.index("SIGINT: stops after this step and its checkpoint") < said.index(words)
     assert int(directory(tmp_path).read_state()["run/number"]) == 6
     again = run_in(tmp_path, np.float64(np.nan))
     assert again.state == inference.run(Doubling(), lambda: np.float64(1.0), progress=False).state
