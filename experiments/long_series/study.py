@@ -24,7 +24,7 @@ from gpflow_bae import (
 )
 from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import healing_mnist
-from gpflow_bae.inference.checkpoints import RunDirectory
+from gpflow_bae.inference.checkpoints import RunDirectory, stopwatch
 
 __all__ = ["Holes", "Plan", "build_model", "healing_plan", "made_plan", "run", "score"]
 
@@ -200,7 +200,8 @@ def run(plan: Plan, options: driver.Options, data_dir: str) -> driver.Outcome:
         num_steps = _steps_within(plan, holes, options)
         settings = dataclasses.replace(settings, num_steps=num_steps)
         seconds["probe"] = time.perf_counter() - started
-    started = time.perf_counter()
+    folder = None if options.out_dir is None else options.out_dir / "fit"
+    elapsed = stopwatch(folder)
     keras.utils.set_random_seed(options.seed)
     model = build_model(plan, X, Y.shape[-1])
     data = prepare_data(model, holes.fitted, settings.batch_size)
@@ -208,11 +209,11 @@ def run(plan: Plan, options: driver.Options, data_dir: str) -> driver.Outcome:
         model.encoder, settings, encoder_learning_rate=settings.learning_rate
     )
     directory = None
-    if options.out_dir is not None:
+    if folder is not None:
         record = {"start": start.describe(), "seed": options.seed, "data": data.describe()}
-        directory = RunDirectory(options.out_dir / "fit", record, options.resume)
+        directory = RunDirectory(folder, record, options.resume)
     _, losses = start.run(model, data, directory=directory, **options.arguments())
-    seconds["variational"] = time.perf_counter() - started
+    seconds["variational"] = elapsed()
     started = time.perf_counter()
     posterior = Posterior.from_point(model, data)
     mean, variance = posterior.predict_y(None, holes.given, num_codes=_NUM_CODES)

@@ -25,6 +25,7 @@ from gpflow_bae import inference, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import rotated_mnist
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
+from gpflow_bae.inference.checkpoints import stopwatch
 from gpflow_bae.posteriors import FittedModel, Posterior, Prediction
 
 
@@ -107,10 +108,11 @@ def _fit(
     plan: Plan, model: Any, data: RotatedMNIST, options: Options
 ) -> tuple[Posterior | None, dict[str, float], dict[str, list[float]]]:
     """The phases of a variational model: its posterior (none without an encoder), time, curves."""
-    started, losses = time.perf_counter(), []
+    losses: list[float] = []
+    phases = [options.arguments(f"phase_{number}") for number in range(len(plan.regime))]
+    elapsed = stopwatch(*(chosen["out_dir"] for chosen in phases))
     curve = Curve(model, data) if plan.model != "vae" else None
-    for number, (regime, epochs) in enumerate(plan.regime):
-        chosen = options.arguments(f"phase_{number}")
+    for (regime, epochs), chosen in zip(plan.regime, phases, strict=True):
         if regime != "VAE":
             chosen["callback"] = curve
         losses += _fit_phase(plan, model, data, regime, epochs, chosen)
@@ -119,7 +121,7 @@ def _fit(
     if isinstance(objective, inference.GECO):
         # GECO fits no noise; predictive variances take what it tolerates.
         model.observation_likelihood.variance.assign(objective.tolerance)
-    seconds = {"variational": time.perf_counter() - started - (curve.spent if curve else 0.0)}
+    seconds = {"variational": elapsed() - (curve.spent if curve else 0.0)}
     curves = {"variational_loss": losses, **(curve.points if curve else {})}
     posterior = None
     if plan.model != "deep_svigp":

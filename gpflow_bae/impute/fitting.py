@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-import time
 from typing import Any
 
 import keras
@@ -13,6 +12,7 @@ from check_shapes import check_shapes
 
 from .. import inference, latent_priors, models
 from ..data import MultiOutputTable, Standardiser, prepare_data
+from ..inference.checkpoints import stopwatch
 from ..posteriors import Posterior
 from .plans import Plan, build_model, gaussian_encoder
 
@@ -50,7 +50,7 @@ def fit(
     data: Any = prepare_data(model, (table.X, standardiser.transform(table.Y)))
     options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
     if plan.schedule is None:
-        started = time.perf_counter()
+        elapsed = stopwatch(out_dir)
         if plan.coupled:
             losses = inference.maximise_evidence(model, data, plan.variational.num_steps)
         else:
@@ -65,7 +65,7 @@ def fit(
         return Posterior.from_point(
             model,
             data,
-            seconds={"variational": time.perf_counter() - started},
+            seconds={"variational": elapsed()},
             warm_start_losses=losses,
         )
     return inference.sample_amortized(

@@ -6,10 +6,11 @@ import errno
 import hashlib
 import json
 import os
+import time
 import warnings
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,11 +19,23 @@ import numpy as np
 from ..files import save_arrays, write_atomically
 from ..versions import __version__
 
-__all__ = ["RunDirectory", "samples_in", "write_atomically"]
+__all__ = ["RunDirectory", "samples_in", "stopwatch", "write_atomically"]
 
 FORMAT = 1
 """Of the files; raised where later versions cannot read what earlier ones wrote."""
 _NUM_ARRAYS = "checkpoint/num_arrays"
+# What NumPy and zipfile raise for bytes that they did not expect.
+_NOT_WHOLE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    RuntimeError,
+    SyntaxError,
+    ValueError,
+    OSError,
+)
 
 
 class RunDirectory:
@@ -194,6 +207,31 @@ def samples_in(folder: Path) -> list[dict[str, np.ndarray]]:
         raise ValueError(f"{error}. Put the file back, or delete it and all later ones.") from error
 
 
+def stopwatch(*folders: str | os.PathLike[str] | None) -> Callable[[], float]:
+    """A clock that has seen what runs did before they were resumed.
+
+    :param folders: each of a run, or of several that follow each other; None where nothing is kept.
+    :return: a function of nothing: the seconds since now, and those that were spent in earlier
+        processes on what the folders hold.
+    """
+    before = sum(_seconds_in(Path(folder)) for folder in folders if folder is not None)
+    began = time.perf_counter() - before
+    return lambda: time.perf_counter() - began
+
+
+def _seconds_in(folder: Path) -> float:
+    """Of the run that has its state here, or of all those in the folders below."""
+    state = folder / "state.npz"
+    if not state.exists():
+        return sum(_seconds_in(path) for path in sorted(folder.glob("*/")))
+    try:
+        with np.load(state) as file:  # only two of its numbers
+            names = ("run/start_seconds", "run/seconds")
+            return sum(float(file[name]) for name in names if name in file)
+    except _NOT_WHOLE:
+        return 0.0
+
+
 class _Damaged(Exception):
     """A file that is there, but not whole."""
 
@@ -216,18 +254,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         if len(arrays) != expected:
             raise ValueError(f"{len(arrays)} arrays instead of {expected}")
         return arrays
-    # What NumPy and zipfile raise for bytes that they did not expect.
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        EOFError,
-        KeyError,
-        NotImplementedError,
-        RuntimeError,
-        SyntaxError,
-        ValueError,
-        OSError,
-    ) as error:
+    except _NOT_WHOLE as error:
         # A place before the file's beginning is damage. No file, no permission, no disk are not.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from ..data import Observations, prepare_data
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
-from .checkpoints import RunDirectory
+from .checkpoints import RunDirectory, stopwatch
 from .evidence import has_evidence, maximise_evidence
 from .fit_check import warn_of_useless_fit
 from .sampling import sample_amortized
@@ -62,12 +62,12 @@ def fit(
             "fit takes an autoencoder of gpflow_bae.models (SGPBAE, SVGPVAE, TemperedBAE, ...), "
             f"got {type(model).__name__}; fit_variational takes every model with a bound."
         )
-    started = time.perf_counter()
+    elapsed = stopwatch(out_dir)
     observations = prepare_data(model, data)
     if has_evidence(model):
         seed_networks(model, seed)  # of an encoder, where it has one
         losses = maximise_evidence(model, observations, progress=progress)
-        return _posterior_of(model, observations, losses, started)
+        return _posterior_of(model, observations, losses, elapsed)
     start = default_start(model, observations)
     longer = dataclasses.replace(start.settings, num_steps=_VARIATIONAL_STEPS)
     start = dataclasses.replace(start, settings=longer)
@@ -77,16 +77,19 @@ def fit(
         directory = RunDirectory(out_dir, record, resume)
     seed_networks(model, seed)
     _, losses = start.run(model, observations, directory=directory, **options)
-    return _posterior_of(model, observations, losses, started)
+    return _posterior_of(model, observations, losses, elapsed)
 
 
 def _posterior_of(
-    model: VariationalAutoencoder, data: Observations, losses: np.ndarray, started: float
+    model: VariationalAutoencoder,
+    data: Observations,
+    losses: np.ndarray,
+    elapsed: Callable[[], float],
 ) -> Posterior:
     posterior = Posterior.from_point(
         model,
         data,
-        seconds={"variational": time.perf_counter() - started},
+        seconds={"variational": elapsed()},
         warm_start_losses=losses,
     )
     warn_of_useless_fit(posterior)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .checkpoints import RunDirectory
+from .checkpoints import RunDirectory, stopwatch
 from .interruption import interruptions_wait
 from .progress import Progress
 
@@ -140,9 +140,9 @@ def run(
     number, seconds = 0, 0.0
     found = None if directory is None else directory.read_state()
     if found is None:
-        began = time.perf_counter()
-        state = initial()
-        start_seconds = time.perf_counter() - began
+        elapsed = stopwatch(None if directory is None else directory.path)
+        state = initial()  # resumes what it had begun in folders of its own
+        start_seconds = elapsed()
     else:
         assert directory is not None
         start_seconds = float(found.pop("run/start_seconds"))

@@ -16,7 +16,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import inference
-from gpflow_bae.inference import adam
+from gpflow_bae.inference import adam, checkpoints
 from gpflow_bae.inference.checkpoints import RunDirectory
 from gpflow_bae.inference.naming import from_arrays, leaf_names, to_arrays
 
@@ -191,3 +191,22 @@ def test_what_a_start_took_is_kept(tmp_path: pathlib.Path) -> None:
     first = inference.run(Doubling(), slow, directory=directory(tmp_path), stop=3, progress=False)
     rest = inference.run(Doubling(), lambda: 0.0, directory=directory(tmp_path), progress=False)
     assert rest.start_seconds == first.start_seconds >= 0.05
+
+
+def test_a_start_that_was_resumed_has_the_seconds_of_both_processes(tmp_path: pathlib.Path) -> None:
+    """What the first process did is in the folder of the part that it had begun."""
+    part = directory(tmp_path).child("start", {})
+
+    def slow() -> np.float64:
+        time.sleep(0.05)
+        return np.float64(1.0)
+
+    inference.run(Doubling(), slow, directory=part, stop=3, progress=False)
+    begun = checkpoints.stopwatch(None, tmp_path)()
+    assert begun >= 0.05
+    rest = inference.run(Doubling(), slow, directory=directory(tmp_path), progress=False)
+    assert rest.start_seconds >= begun + 0.05
+    # A state stands for all that led to it, its start's parts included.
+    began, total = time.perf_counter(), rest.start_seconds + rest.seconds
+    elapsed = checkpoints.stopwatch(tmp_path)()
+    assert elapsed - (time.perf_counter() - began) <= total <= elapsed
