@@ -62,6 +62,7 @@ extras_require = {
         *diagnostics,
         *experiments,
         "build>=1.2.1,<2",
+        "hypothesis>=6.100,<7",
         "mypy>=1.13,<3",
         "pytest>=8,<10",
         "pytest-xdist>=3.5,<4",

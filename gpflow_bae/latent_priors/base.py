@@ -28,6 +28,8 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 
 KernelLike: TypeAlias = gpflow.kernels.Kernel | Sequence[gpflow.kernels.Kernel]
 
+_LEAST_NOISE = 1e-6
+
 
 def gaussian_log_density(residual: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
     """Elementwise log N(residual; 0, variance)."""
@@ -297,14 +299,14 @@ class KernelLatentPrior(LatentProcess):
         self.code_noise_variance = None
         if code_noise_variance is None:
             return
-        if not code_noise_variance > 0:
+        if not _LEAST_NOISE < code_noise_variance < np.inf:
             raise ValueError(
-                f"code_noise_variance must be positive, or None for none, got "
-                f"{code_noise_variance}."
+                f"code_noise_variance must be above {_LEAST_NOISE}, below which covariances cannot "
+                f"be factorised, or None for none; got {code_noise_variance}."
             )
         self.code_noise_variance = Parameter(
             code_noise_variance,
-            transform=positive(lower=1e-6),
+            transform=positive(lower=_LEAST_NOISE),
             prior=tfd.LogNormal(
                 gpflow.utilities.to_default_float(np.log(code_noise_variance)),
                 gpflow.utilities.to_default_float(1.0),

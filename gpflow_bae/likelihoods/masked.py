@@ -105,10 +105,17 @@ class Gaussian(MaskedLikelihood, gpflow.likelihoods.Gaussian):
         :param variance_lower_bound: smallest variance that the parameter can take.
         :param prior: prior of the variance; default LogNormal(log(variance), 1).
             Fix the noise with ``gpflow.set_trainable(likelihood.variance, False)``.
+        :raises ValueError: for a variance that is not above its bound, or not finite.
         """
+        values = np.asarray(variance, dtype=gpflow.default_float())
+        if not np.all((values > variance_lower_bound) & np.isfinite(values)):
+            raise ValueError(
+                f"variance must be finite and above variance_lower_bound = {variance_lower_bound}, "
+                f"got {values.tolist()}."
+            )
         super().__init__(variance=variance, variance_lower_bound=variance_lower_bound)
         if prior is None:
-            location = np.log(np.asarray(variance, dtype=gpflow.default_float()))
+            location = np.log(values)
             prior = tfd.LogNormal(location, np.ones_like(location))
         self.variance.prior = prior
 

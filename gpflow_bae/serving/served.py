@@ -112,8 +112,14 @@ class ServedModel(tf.Module):
             raise ValueError(
                 f"{signature} takes {sorted(self.inputs(signature))}, got {sorted(rows)}."
             )
+        arrays = {name: np.asarray(value) for name, value in rows.items()}
+        for name, value in arrays.items():
+            if value.dtype.kind not in "biuf":
+                raise ValueError(f"{name} must hold numbers, got an array of {value.dtype}.")
+        if not -(2**63) <= seed < 2**63:
+            raise ValueError(f"seed must be an integer of 64 bits, got {seed}.")
         types = {"x": gpflow.default_float()}
-        tensors = {k: tf.cast(v, types.get(k, tf.float32)) for k, v in rows.items()}
+        tensors = {k: tf.cast(v, types.get(k, tf.float32)) for k, v in arrays.items()}
         checked = self.check(signature, tensors)
         found = self._compiled.held[signature](checked, tf.constant(seed, tf.int64))
         return {k: v.numpy() for k, v in found.items()}

@@ -286,7 +286,7 @@ def test_number_of_kernels_must_fit(make: Callable) -> None:
 
 def test_code_noise_variance_must_be_positive() -> None:
     """Zero noise would leave nothing but jitter between the codes and the function."""
-    with pytest.raises(ValueError, match="must be positive, or None for none, got 0"):
+    with pytest.raises(ValueError, match="must be above 1e-06.* or None for none; got 0"):
         GP(_kernels(False), L, 0.0)
 
 

@@ -1,0 +1,87 @@
+"""Files that are no tables, and tables that are hardly any: said, or read."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from typing import Any
+
+import hypothesis
+import numpy as np
+from hypothesis import strategies as st
+
+from gpflow_bae.data import MultiOutputTable, SparseTable
+from gpflow_bae.impute import frames, table_files
+from tests.fuzz.answers import answered, assert_finite, cases
+
+CELLS = st.one_of(
+    st.sampled_from(
+        ["", "NA", "nan", "inf", "-", "1,5", "1e400", "1e-400", "0x1", "−3", "31.02.2024"]
+    ),
+    st.floats(width=32).map(str),
+    st.integers(-(10**20), 10**20).map(str),
+    st.text(max_size=4),
+)
+LINES = st.lists(st.lists(CELLS, min_size=1, max_size=4), max_size=6)
+
+
+@st.composite
+def files(draw: st.DrawFn) -> bytes:
+    """Bytes, or lines of cells with a header that fits them more or less."""
+    if draw(st.integers(0, 3)) == 0:
+        return draw(st.binary(max_size=60))
+    separator = draw(st.sampled_from([",", ";", "\t"]))
+    header = draw(st.lists(st.sampled_from(["a", "b", "time", "", "a b"]), max_size=4))
+    lines = [separator.join(cells) for cells in [header, *draw(LINES)]]
+    encoding = draw(st.sampled_from(["utf-8", "utf-16", "utf-8-sig"]))
+    return "\n".join(lines).encode(encoding, errors="replace")
+
+
+@hypothesis.given(files(), st.sampled_from([None, "a", "time", "nowhere"]))
+@cases(60)
+def test_any_file_is_read_or_refused(content: bytes, time: str | None) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "table.csv"
+        path.write_bytes(content)
+
+        def read() -> Any:
+            return frames.read_frame(table_files.read_file(path), outputs=["b"], time=time)
+
+        user = answered(read)
+    if user is not None:
+        assert_finite(user.table.X)
+        assert np.isfinite(user.table.Y[user.table.observed]).all()
+
+
+SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
+TYPES = st.sampled_from([np.float64, np.float32, np.int64, np.bool_, np.complex64, "U3", object])
+
+
+@st.composite
+def arrays(draw: st.DrawFn) -> Any:
+    """Of any shape and type, with numbers that are hard to bear."""
+    shape, dtype = draw(SHAPES), draw(TYPES)
+    hard = st.sampled_from([0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 1e300, 1e-300])
+    size = int(np.prod(shape))
+    with np.errstate(all="ignore"):
+        values = np.array(draw(st.lists(hard, min_size=size, max_size=size))).reshape(shape)
+        return values.astype(dtype) if np.isfinite(values).all() else values
+
+
+@hypothesis.given(arrays(), arrays(), st.none() | arrays(), st.none() | arrays())
+@cases(150)
+def test_any_arrays_are_a_table_or_are_not(X: Any, Y: Any, truth: Any, mask: Any) -> None:
+    table = answered(lambda: MultiOutputTable(X, Y, truth, mask))
+    if table is not None:
+        assert_finite(table.X)
+        assert table.Y.ndim == 3 and not np.isinf(table.Y).any()
+
+
+@hypothesis.given(arrays(), arrays(), arrays(), st.none() | st.integers(-2, 5))
+@cases(150)
+def test_any_triplets_are_a_sparse_table_or_are_not(
+    rows: Any, columns: Any, values: Any, most: int | None
+) -> None:
+    table = answered(lambda: SparseTable(rows, columns, values, max_entries=most))
+    if table is not None:
+        assert_finite(table.triplets()["values"])
