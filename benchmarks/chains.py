@@ -41,11 +41,12 @@ def main(argv: list[str]) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
     tf.config.threading.set_inter_op_parallelism_threads(FLAGS.operations)
 
+    from benchmarks.cases import eeg_model
     from experiments.common import provenance
     from gpflow_bae import inference
     from gpflow_bae.data import prepare_data
 
-    model, data, settings, sampler = _eeg() if FLAGS.model == "eeg" else _moving_ball()
+    model, data, settings, sampler = eeg_model() if FLAGS.model == "eeg" else _moving_ball()
     prepared = prepare_data(model, data, settings.batch_size)
     timed, memory = {}, {}
     for count in (1, FLAGS.chains):
@@ -83,21 +84,6 @@ def main(argv: list[str]) -> None:
     print(json.dumps(result, indent=1))
     if FLAGS.out:
         pathlib.Path(FLAGS.out).write_text(json.dumps(result, indent=1) + "\n")
-
-
-def _eeg():
-    """SGP-BAE with the EEG driver's settings, on noise."""
-    import numpy as np
-
-    from experiments.imputation.plans import default_plan
-    from gpflow_bae.data import MultiOutputTable
-    from gpflow_bae.impute import build_model
-
-    rng = np.random.default_rng(0)
-    X, Y = np.linspace(0.0, 1.0, 256)[None, :, None], rng.standard_normal((1, 256, 7))
-    plan = default_plan("sgp_bae", "paper", latent_dim=3, num_inducing=128, lengthscale=0.1)
-    model = build_model(plan, MultiOutputTable(X, Y, Y, np.zeros(Y.shape, bool)))
-    return model, (X, Y), plan.schedule, plan.sampler
 
 
 def _moving_ball():

@@ -13,9 +13,7 @@ held when data and neighbours were there; it can be nothing, where a fit needs l
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
-import gc
 import json
 import pathlib
 import subprocess
@@ -24,6 +22,8 @@ import time
 
 import numpy as np
 from absl import app, flags
+
+from benchmarks import machine
 
 FLAGS = flags.FLAGS
 SIZES = (10_000, 100_000, 1_000_000)
@@ -87,25 +87,7 @@ class Fit:
 
     def working_memory(self, calls: int) -> float:
         """The most that this process holds during a fit, less what it holds before, megabytes."""
-        gc.collect()
-        ctypes.CDLL("libc.so.6").malloc_trim(0)  # what is free is given back, or it would be used
-        before = _megabytes("VmRSS")
-        _forget_peak()
-        self.run(calls)
-        return _megabytes("VmHWM") - before
-
-
-def _megabytes(name: str) -> float:
-    """Of this process, as Linux counts them: ``VmRSS`` now, ``VmHWM`` at most."""
-    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{name}:"):
-            return float(line.split()[1]) * 1024 / 1e6
-    raise OSError(f"/proc/self/status has no {name}: this command needs Linux.")
-
-
-def _forget_peak() -> None:
-    """``VmHWM`` counts anew from here."""
-    pathlib.Path("/proc/self/clear_refs").write_text("5")
+        return machine.working_memory(lambda: self.run(calls))
 
 
 def measure_times(sizes: list[int]) -> dict[int, dict[str, float]]:

@@ -16,7 +16,6 @@ import time
 from absl import app, flags
 
 FLAGS = flags.FLAGS
-STEPS = 20
 
 
 def define_flags() -> None:
@@ -37,6 +36,7 @@ def main(argv: list[str]) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
     tf.config.threading.set_inter_op_parallelism_threads(FLAGS.threads)
 
+    from benchmarks.cases import STEPS, decoder_passes
     from experiments.common import provenance
     from experiments.rotated_mnist.models import build_model
     from experiments.rotated_mnist.plans import make_plan
@@ -62,7 +62,9 @@ def main(argv: list[str]) -> None:
                 compiled.round(chains, 0)[1].log_prior.numpy()
 
             timed[f"step_B{size}_M{16 * per_view}"] = sample
-            timed[f"decoder_B{size}_M{16 * per_view}"] = _decoder_passes(model, size)
+            timed[f"decoder_B{size}_M{16 * per_view}"] = decoder_passes(
+                model, (1, size, model.decoder.output_dim)
+            )
     seconds: dict[str, list[float]] = {name: [] for name in timed}
     for run in timed.values():
         run()
@@ -78,33 +80,6 @@ def main(argv: list[str]) -> None:
     }
     pathlib.Path(FLAGS.out_file).write_text(json.dumps(record, indent=1) + "\n")
     print({n: round(v, 1) for n, v in record["milliseconds"].items()})
-
-
-def _decoder_passes(model, size: int):
-    """Forward and backward pass of the decoder and likelihood, ``STEPS`` times."""
-    import tensorflow as tf
-
-    codes = tf.random.stateless_normal([1, size, model.latent_dim], [0, 0], dtype=tf.float64)
-    Y = tf.zeros([1, size, model.decoder.output_dim])
-    variables = list(model.decoder.trainable_variables)
-
-    @tf.function(autograph=False)
-    def passes() -> tf.Tensor:
-        def body(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            here = codes + tf.cast(i, codes.dtype)  # or the loop's body could be taken out of it
-            with tf.GradientTape() as tape:
-                tape.watch(here)
-                value = tf.reduce_sum(
-                    model.likelihood.masked_log_prob(model.decoder(here), Y, None)
-                )
-            gradients = tape.gradient(value, [here, *variables])
-            moved = tf.add_n([tf.cast(tf.reduce_sum(g), tf.float64) for g in gradients])
-            return i + 1, total + moved
-
-        start = (tf.constant(0), tf.zeros([], tf.float64))
-        return tf.while_loop(lambda i, _: i < STEPS, body, start)[1]
-
-    return lambda: passes().numpy()
 
 
 if __name__ == "__main__":

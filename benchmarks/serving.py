@@ -12,6 +12,7 @@ import json
 import pathlib
 import tempfile
 import time
+from typing import Any
 
 from absl import app, flags
 
@@ -33,20 +34,36 @@ def main(argv: list[str]) -> None:
     """Export, load, and time each signature with one row."""
     if len(argv) > 1:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
-    import numpy as np
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
     from experiments.common import provenance
+
+    record = {
+        "model": "SGPBAE",
+        "threads": 1,
+        "rows": 1,
+        **measure(FLAGS.num_samples, FLAGS.repeats, FLAGS.dtype),
+        "versions": provenance.versions(),
+    }
+    pathlib.Path(FLAGS.out_file).write_text(json.dumps(record, indent=1) + "\n")
+    print({n: round(v, 2) for n, v in record["milliseconds"].items()})
+
+
+def measure(num_samples: int, repeats: int, dtype: str) -> dict[str, Any]:
+    """Export an SGP-BAE, and time each signature with one row, as many threads as there are."""
+    import numpy as np
+    import tensorflow as tf
+
     from gpflow_bae import serving
 
-    posterior = make_posterior(FLAGS.num_samples)
+    posterior = make_posterior(num_samples)
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        exported = serving.export(posterior, pathlib.Path(folder) / "mnist", dtype=FLAGS.dtype)
+        exported = serving.export(posterior, pathlib.Path(folder) / "mnist", dtype=dtype)
         seconds = {"export": time.perf_counter() - started}
         started = time.perf_counter()
         loaded = tf.saved_model.load(str(exported.path))
@@ -65,26 +82,20 @@ def main(argv: list[str]) -> None:
         for name, inputs in rows.items():
             seeded = inputs | {"seed": np.array([1], np.int64)}
             for variant, request in ((name, inputs), (f"{name}_seeded", seeded)):
-                timed = _milliseconds(loaded.signatures[variant], request, FLAGS.repeats)
+                timed = _milliseconds(loaded.signatures[variant], request, repeats)
                 milliseconds[variant] = float(np.median(timed))
                 fastest[variant] = float(np.quantile(timed, 0.1))
-    record = {
-        "model": "SGPBAE",
-        "threads": 1,
-        "rows": 1,
-        "num_samples": FLAGS.num_samples,
+    return {
+        "num_samples": num_samples,
         "samples_per_request": exported.served.samples_per_request,
         "encoders_per_request": exported.served.encoders_per_request,
         "num_draws": exported.served.num_draws,
-        "dtype": FLAGS.dtype,
+        "dtype": dtype,
         "size_megabytes": exported.size_bytes / 1e6,
         "seconds": seconds,
         "milliseconds": milliseconds,
         "milliseconds_fastest_tenth": fastest,  # where other work shares the core
-        "versions": provenance.versions(),
     }
-    pathlib.Path(FLAGS.out_file).write_text(json.dumps(record, indent=1) + "\n")
-    print({n: round(v, 2) for n, v in milliseconds.items()})
 
 
 def make_posterior(num_samples: int):

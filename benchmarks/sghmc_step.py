@@ -33,6 +33,7 @@ def main(argv: list[str]) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
+    from benchmarks import machine
     from experiments.common import provenance
     from experiments.moving_ball import plans, study
     from gpflow_bae import inference, mcmc
@@ -58,7 +59,9 @@ def main(argv: list[str]) -> None:
             compiled.round(chains, 0)[1].log_prior.numpy()
 
         variants[f"sghmc_{noise}{'_xla' if jit else ''}"] = run
-    variants["matrix_products"] = _matrix_products(FLAGS.steps)
+    variants["matrix_products"] = machine.network_products(
+        1050, [500, 500, 1024], steps=FLAGS.steps
+    )
 
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for run in variants.values():
@@ -88,33 +91,6 @@ def main(argv: list[str]) -> None:
 # Forward, and two products backward, of 1050 x 500 x 1024 and 1050 x 500 x 500; the first layer
 # (2 x 500) is left out.
 _FLOPS = 3 * 2 * 1050 * 500 * (1024 + 500)
-
-
-def _matrix_products(steps: int):
-    """A compiled loop of the six big matrix products of one gradient."""
-    import tensorflow as tf
-
-    rows, width, pixels = 1050, 500, 1024
-    hidden = tf.random.normal([rows, width])
-    last, middle = tf.random.normal([width, pixels]), tf.random.normal([width, width])
-    output = tf.random.normal([rows, pixels])
-
-    @tf.function
-    def loop(hidden: tf.Tensor) -> tf.Tensor:
-        for _ in tf.range(steps):
-            products = [
-                tf.matmul(hidden, last),
-                tf.matmul(output, last, transpose_b=True),
-                tf.matmul(hidden, output, transpose_a=True),
-                tf.matmul(hidden, middle),
-                tf.matmul(hidden, middle, transpose_b=True),
-                tf.matmul(hidden, hidden, transpose_a=True),
-            ]
-            # A dependence on every product, or the loop would be hoisted away.
-            hidden += 1e-12 * tf.add_n([p[0, 0] for p in products])
-        return hidden[0, 0]
-
-    return lambda: loop(hidden).numpy()
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ def main(argv: list[str]) -> None:
     # Replicas do not depend on each other: as many of them at once as there are threads.
     tf.config.threading.set_inter_op_parallelism_threads(FLAGS.threads)
 
+    from benchmarks import machine
     from experiments.common import provenance
     from experiments.tabular import networks
     from gpflow_bae import inference, models
@@ -67,7 +68,9 @@ def main(argv: list[str]) -> None:
         variants[f"lg_{kind}{'_xla' if jit else ''}"] = run
     sizes = networks.SIZES["madelon"]
     widths = [*sizes, *sizes[-2::-1]]
-    variants["matrix_products"] = _matrix_products(widths, steps)
+    variants["matrix_products"] = machine.network_products(
+        FLAGS.rows, widths, steps=steps, copies=FLAGS.replicas, input_gradient=False
+    )
 
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for run in variants.values():
@@ -97,34 +100,6 @@ def main(argv: list[str]) -> None:
     print(json.dumps(result, indent=1))
     if FLAGS.out:
         pathlib.Path(FLAGS.out).write_text(json.dumps(result, indent=1) + "\n")
-
-
-def _matrix_products(widths: list[int], steps: int):
-    """A compiled loop of the matrix products of one gradient of every replica."""
-    import tensorflow as tf
-
-    layers = list(zip(widths, widths[1:], strict=False))
-    rows = [tf.random.normal([FLAGS.rows, width]) for width in widths]
-    kernels = [tf.random.normal([FLAGS.replicas, a, b], stddev=a**-0.5) for a, b in layers]
-
-    @tf.function(autograph=False)
-    def loop(shift: tf.Tensor) -> tf.Tensor:
-        def body(i: tf.Tensor, shift: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            picked = []
-            for r in range(FLAGS.replicas):
-                for layer, kernel in enumerate(kernels):
-                    inputs, outputs = rows[layer] + shift, rows[layer + 1]
-                    products = [tf.matmul(inputs, kernel[r])]
-                    products.append(tf.matmul(inputs, outputs, transpose_a=True))
-                    if layer:  # the data's own gradient is nobody's business
-                        products.append(tf.matmul(outputs, kernel[r], transpose_b=True))
-                    picked += [p[0, 0] for p in products]
-            # A dependence on every product, or the loop would be hoisted away.
-            return i + 1, shift + 1e-12 * tf.add_n(picked)
-
-        return tf.while_loop(lambda i, _: i < steps, body, (0, shift), parallel_iterations=1)[1]
-
-    return lambda: loop(tf.constant(0.0)).numpy()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,104 @@
+"""``docs/performance.md``: what the suites of ``benchmarks.run`` found, as tables."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from gpflow_bae.files import write_atomically
+
+_HEAD = """# Performance
+
+What a step costs, beside work that it cannot do without, measured in the same run on the same
+machine. Written by the commands that each section names; numbers of different sections come from
+different hours of a machine that may have had other work to do.
+"""
+_TITLES = {
+    "step": "Steps",
+    "scaling": "Growth",
+    "chains": "Several chains",
+    "serving": "Exported models",
+}
+
+
+def write_page(page: pathlib.Path, folder: pathlib.Path) -> None:
+    """The page, of all files of the suites that a folder holds."""
+    records = [json.loads(path.read_text()) for path in folder.glob("performance_*.json")]
+    records.sort(key=lambda record: list(_TITLES).index(record["suite"]))
+    text = "\n".join([_HEAD, *(_section(record) for record in records)])
+    write_atomically(page, lambda f: f.write(text.encode()))
+
+
+def _section(record: dict[str, Any]) -> str:
+    made = (
+        f"`{record['command']}`: {record['processor']}, {record['threads']} threads, TensorFlow "
+        f"{record['versions']['tensorflow']}, {record['seconds']} s, commit "
+        f"{record['git_commit'][:7]}."
+    )
+    return f"## {_TITLES[record['suite']]}\n\n{tables(record)}\n{made}\n"
+
+
+def tables(record: dict[str, Any]) -> str:
+    """Of one suite, in Markdown."""
+    return globals()[f"_{record['suite']}"](record)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(str(cell) for cell in line)} |\n" for line in lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:.2g}" if value < 1 else f"{value:.3g}"
+
+
+def _ratio(found: dict[str, float]) -> str:
+    quartiles = " to ".join(_number(found[name]) for name in ("lower_quartile", "upper_quartile"))
+    return f"{_number(found['median'])} ({quartiles})"
+
+
+def _step(record: dict[str, Any]) -> str:
+    rows = []
+    for row in record["rows"]:
+        encoder = _number(row["encoder_step_ms"]) if "encoder_step_ms" in row else ""
+        first = [row["model"], _number(row["sampler_step_ms"]), encoder]
+        first.append(_number(row["working_memory_mb"]))
+        for name, bound in row["bounds"].items():
+            rows.append([*first, name, _number(bound["ms"]), _ratio(bound["fraction_of_step"])])
+            first = [""] * len(first)
+    head = ["model", "sampler's step, ms", "encoder's step, ms", "working memory, MB"]
+    head += ["bound", "ms", "as a fraction of the step (quartiles)"]
+    limits = record["limits"]
+    words = (
+        f"The machine in the same run: matrix products of 1024 at {limits['gflops_float32']:.0f} "
+        f"GFLOP/s in float32, {limits['gflops_bfloat16']:.0f} in bfloat16, "
+        f"{limits['gflops_float64']:.0f} in float64; {limits['million_normals_per_second']:.0f} "
+        f"million normal draws and {limits['gigabytes_per_second']:.1f} GB of memory a second."
+    )
+    left_out = [f"Left out: {', '.join(record['left_out'])}."] if record["left_out"] else []
+    return "\n".join([_table(head, rows), words, *left_out]) + "\n"
+
+
+def _scaling(record: dict[str, Any]) -> str:
+    rows = []
+    for name, exponent in record["exponents"].items():
+        found = [row for row in record["rows"] if row["varied"] == name]
+        times = ", ".join(f"{row['size']:,}: {_number(row['ms'])}" for row in found)
+        rows.append([name, times, f"{exponent:.2f}"])
+    return _table(["what is varied", "size: ms", "exponent between the last two"], rows)
+
+
+def _chains(record: dict[str, Any]) -> str:
+    rows = [
+        [row["model"], row["chains"], _number(row["step_ms"]), _ratio(row["over_one_chain"])]
+        for row in record["rows"]
+    ]
+    return _table(["model", "chains", "step of all, ms", "over one chain (quartiles)"], rows)
+
+
+def _serving(record: dict[str, Any]) -> str:
+    fastest = record["milliseconds_fastest_tenth"]
+    rows = [[n, _number(v), _number(fastest[n])] for n, v in record["milliseconds"].items()]
+    return _table(["signature, one row", "ms, median", "ms, fastest tenth"], rows)

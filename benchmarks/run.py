@@ -1,0 +1,71 @@
+"""Times of everything that users wait for, beside what the machine can do at most.
+
+python -m benchmarks.run --suite=step --data_dir=DATA
+python -m benchmarks.run --suite=scaling
+python -m benchmarks.run --suite=chains
+python -m benchmarks.run --suite=serving
+
+Each suite writes ``docs/results/performance_SUITE.json``, and ``docs/performance.md`` is made anew
+of all that are there. Variants are timed in turns and medians reported; ratios are those of single
+turns, with their quartiles. Compare numbers of one run only: machines have other work to do.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+
+from absl import app, flags
+
+FLAGS = flags.FLAGS
+SUITES = ("step", "scaling", "chains", "serving")
+
+
+def define_flags() -> None:
+    """The flags of this command."""
+    flags.DEFINE_enum("suite", None, SUITES, "What is timed.", required=True)
+    flags.DEFINE_integer("threads", 2, "Threads of TensorFlow.", lower_bound=1)
+    flags.DEFINE_integer("repeats", 7, "Turns.", lower_bound=1)
+    flags.DEFINE_string("data_dir", None, "Folder of the data sets; without it some are left out.")
+    flags.DEFINE_string(
+        "out", None, "JSON to write (default: docs/results/performance_SUITE.json)."
+    )
+    flags.DEFINE_string("page", "docs/performance.md", "Page to write; '' for none.")
+
+
+def main(argv: list[str]) -> None:
+    """Measure, write, and render."""
+    if len(argv) > 1:
+        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
+    from benchmarks import machine, report, suites
+    from experiments.common import provenance
+    from gpflow_bae.files import write_atomically
+
+    began = time.monotonic()
+    found = getattr(suites, FLAGS.suite)(
+        suites.Options(FLAGS.threads, FLAGS.repeats, FLAGS.data_dir)
+    )
+    words = [f"--{f}={getattr(FLAGS, f)}" for f in ("threads", "repeats", "suite")]
+    words += ["--data_dir=DATA"] if FLAGS.data_dir else []
+    record = {
+        "suite": FLAGS.suite,
+        "command": " ".join(["python -m benchmarks.run", *sorted(words)]),
+        "processor": machine.processor(),
+        "threads": FLAGS.threads,
+        "repeats": FLAGS.repeats,
+        **found,
+        "seconds": round(time.monotonic() - began),
+        "versions": provenance.versions(),
+        "git_commit": provenance.git_commit(),
+    }
+    path = pathlib.Path(FLAGS.out or f"docs/results/performance_{FLAGS.suite}.json")
+    write_atomically(path, lambda f: f.write((json.dumps(record, indent=1) + "\n").encode()))
+    print(report.tables(record))
+    if FLAGS.page:
+        report.write_page(pathlib.Path(FLAGS.page), path.parent)
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,178 @@
+"""What ``benchmarks.run`` measures: a function for each suite, which returns its tables."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from benchmarks import cases, machine, timing
+
+Row = dict[str, Any]
+
+
+class Options(NamedTuple):
+    """Of a command."""
+
+    threads: int
+    repeats: int
+    data_dir: str | None
+
+
+def step(options: Options) -> dict[str, Any]:
+    """A sampler's and an encoder's step of each model beside their bounds, and the machine's."""
+    warnings.simplefilter("ignore", DeprecationWarning)  # of forks, which are made before threads
+    chosen = cases.all_cases(options.data_dir)
+    memory = {
+        name: machine.in_child(lambda build=build: _memory(build, options.threads))
+        for name, build in chosen.items()
+    }
+    machine.set_threads(options.threads)
+    rows = []
+    for name, build in chosen.items():
+        case = build()
+        runs = {"sampler": case.sampler, **case.bounds}
+        if case.encoder is not None:
+            runs["encoder"] = case.encoder
+        seconds = timing.interleaved(runs, options.repeats)
+        row: Row = {"model": name}
+        row["sampler_step_ms"] = timing.milliseconds(seconds["sampler"], cases.STEPS)
+        if case.encoder is not None:
+            without = seconds["encoder"] - seconds["sampler"] / cases.STEPS
+            row["encoder_step_ms"] = timing.milliseconds(without, cases.STEPS)
+        row["working_memory_mb"] = memory[name]
+        row["bounds"] = {
+            bound: {
+                "ms": timing.milliseconds(seconds[bound], cases.STEPS),
+                "fraction_of_step": timing.ratio(seconds[bound], seconds["sampler"]),
+            }
+            for bound in case.bounds
+        }
+        rows.append(row)
+        print(row, flush=True)
+    left_out = [] if options.data_dir else ["rotated MNIST (needs --data_dir)"]
+    return {"limits": machine.limits(options.repeats), "rows": rows, "left_out": left_out}
+
+
+def _memory(build: cases.Build, threads: int) -> float:
+    machine.set_threads(threads)
+    return machine.working_memory(lambda: build().sampler())
+
+
+SIZES: dict[str, tuple[int, ...]] = {
+    "points": (1_000, 10_000, 100_000, 1_000_000),
+    "inducing points": (32, 64, 128, 256),
+    "latent channels": (1, 2, 4, 8),
+    "outputs": (16, 64, 256, 1024),
+    "chains": (1, 2, 4, 8),
+}
+"""What is varied, one at a time; the others stay at :class:`Small`'s values."""
+
+
+class Small(NamedTuple):
+    """A model whose sizes can be varied: batches of 256 points, one hidden layer of 64 units."""
+
+    points: int = 10_000
+    inducing: int = 64
+    channels: int = 2
+    outputs: int = 16
+    chains: int = 1
+
+
+def scaling(options: Options) -> dict[str, Any]:
+    """Growth of a step of SGP-BAE with each of its sizes, and of predictions with their samples."""
+    machine.set_threads(options.threads)
+    rows: list[Row] = []
+    exponents = {}
+    for (name, sizes), field in zip(SIZES.items(), Small._fields, strict=True):
+        runs = {str(size): small(Small(**{field: size})) for size in sizes}
+        exponents[name] = _grown(rows, name, sizes, runs, options.repeats, cases.STEPS)
+    sizes = (8, 16, 32, 64)
+    runs = {str(size): _prediction(size) for size in sizes}
+    exponents["posterior samples"] = _grown(rows, "posterior samples", sizes, runs, 3, 1)
+    return {"rows": rows, "exponents": exponents}
+
+
+def _grown(
+    rows: list[Row],
+    name: str,
+    sizes: Sequence[int],
+    runs: dict[str, timing.Run],
+    repeats: int,
+    steps: int,
+) -> float:
+    """Times of all sizes, as rows, and the exponent between the last two."""
+    seconds = timing.interleaved(runs, repeats)
+    found = [timing.milliseconds(seconds[str(size)], steps) for size in sizes]
+    for size, value in zip(sizes, found, strict=True):
+        rows.append({"varied": name, "size": size, "ms": value})
+        print(rows[-1], flush=True)
+    return timing.exponent(sizes[-2:], found[-2:])
+
+
+def small(sizes: Small) -> timing.Run:
+    """Sampler steps of SGP-BAE on noise."""
+    import gpflow
+    import keras
+    import numpy as np
+
+    from gpflow_bae import decoders, encoders, inference, likelihoods, mcmc, models
+
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.uniform(0.0, 10.0, (1, sizes.points, 1)), axis=1)
+    Y = rng.standard_normal((1, sizes.points, sizes.outputs)).astype(np.float32)
+
+    def network(width: int, outputs: int) -> keras.Model:
+        layers = [keras.Input((width,)), keras.layers.Dense(64, activation="tanh")]
+        return keras.Sequential([*layers, keras.layers.Dense(outputs)])
+
+    model = models.SGPBAE(
+        kernel=gpflow.kernels.SquaredExponential(),
+        inducing_variable=np.linspace(0.0, 10.0, sizes.inducing)[:, None],
+        decoder=decoders.KerasDecoder(network(sizes.channels, sizes.outputs)),
+        encoder=encoders.StochasticEncoder(network(2 * sizes.outputs, sizes.channels)),
+        likelihood=likelihoods.Gaussian(0.1),
+        latent_dim=sizes.channels,
+    )
+    schedule = inference.AmortizedSettings(batch_size=256)
+    case = cases.sampled(
+        model, (X, Y), schedule, mcmc.adaptive_sghmc.build(), {}, num_chains=sizes.chains
+    )
+    return case.sampler
+
+
+def _prediction(num_samples: int) -> timing.Run:
+    """Reconstructions of 16 images by rotated MNIST's model, with so many posterior samples."""
+    import numpy as np
+
+    from benchmarks.serving import make_posterior
+
+    posterior = make_posterior(num_samples)
+    image = np.random.default_rng(0).uniform(size=(1, 16, 784)).astype(np.float32)
+    return lambda: posterior.reconstruct(image).mean
+
+
+def chains(options: Options) -> dict[str, Any]:
+    """Several chains in one program: the cost of a round beside that of one chain."""
+    machine.set_threads(options.threads)
+    counts = (1, 2, 4)
+    runs = {str(count): cases.eeg(count).sampler for count in counts}
+    seconds = timing.interleaved(runs, options.repeats)
+    rows = [
+        {
+            "model": "EEG",
+            "chains": count,
+            "step_ms": timing.milliseconds(seconds[str(count)], cases.STEPS),
+            "over_one_chain": timing.ratio(seconds[str(count)], seconds["1"]),
+        }
+        for count in counts
+    ]
+    return {"rows": rows}
+
+
+def serving(options: Options) -> dict[str, Any]:
+    """An exported model's answers to requests of one row, on one thread."""
+    from benchmarks import serving as command
+
+    machine.set_threads(1)
+    return command.measure(num_samples=200, repeats=max(50, options.repeats), dtype="float32")
