@@ -47,6 +47,13 @@ extras_require = {
     "onnx": ["onnxruntime>=1.17,<2", "tf2onnx>=1.16,<2"],
     "tables": tables,
     "tensorboard": ["tensorboard>=2.19,<2.22"],
+    # What `python -m benchmarks.run --suite=peers` compares with; in an environment of its own.
+    "benchmarks": [
+        "blackjax>=1.2,<2",
+        "jax>=0.4.30,<1",
+        "posteriors>=0.1,<1",
+        "torch>=2.4,<3",
+    ],
     "docs": [
         *diagnostics,
         *sklearn,  # the reference has its estimators

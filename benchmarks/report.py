@@ -20,6 +20,7 @@ _TITLES = {
     "scaling": "Growth",
     "chains": "Several chains",
     "serving": "Exported models",
+    "peers": "Other libraries",
 }
 
 
@@ -102,3 +103,17 @@ def _serving(record: dict[str, Any]) -> str:
     fastest = record["milliseconds_fastest_tenth"]
     rows = [[n, _number(v), _number(fastest[n])] for n, v in record["milliseconds"].items()]
     return _table(["signature, one row", "ms, median", "ms, fastest tenth"], rows)
+
+
+def _peers(record: dict[str, Any]) -> str:
+    rows = [
+        [row["code"], row["version"], _number(row["step_ms"]), _ratio(row["over_ours"])]
+        for row in record["rows"]
+    ]
+    words = (
+        "A step of the moving ball's sampler: gradients of all 1050 frames through the decoder "
+        "2-500-500-1024 in weights and codes, and SGHMC's update. Ours has the sparse Gaussian "
+        "process of the codes in it, and adapts its preconditioner; the others have neither."
+    )
+    head = ["code", "version", "step, ms", "over ours (quartiles)"]
+    return f"{_table(head, rows)}\n{words}\n"

@@ -4,6 +4,7 @@ python -m benchmarks.run --suite=step --data_dir=DATA
 python -m benchmarks.run --suite=scaling
 python -m benchmarks.run --suite=chains
 python -m benchmarks.run --suite=serving
+python -m benchmarks.run --suite=peers --peer_python=OTHER/bin/python
 
 Each suite writes ``docs/results/performance_SUITE.json``, and ``docs/performance.md`` is made anew
 of all that are there. Variants are timed in turns and medians reported; ratios are those of single
@@ -19,7 +20,7 @@ import time
 from absl import app, flags
 
 FLAGS = flags.FLAGS
-SUITES = ("step", "scaling", "chains", "serving")
+SUITES = ("step", "scaling", "chains", "serving", "peers")
 
 
 def define_flags() -> None:
@@ -27,6 +28,7 @@ def define_flags() -> None:
     flags.DEFINE_enum("suite", None, SUITES, "What is timed.", required=True)
     flags.DEFINE_integer("threads", 2, "Threads of TensorFlow.", lower_bound=1)
     flags.DEFINE_integer("repeats", 7, "Turns.", lower_bound=1)
+    flags.DEFINE_string("peer_python", None, "Python of an environment that has the peers.")
     flags.DEFINE_string("data_dir", None, "Folder of the data sets; without it some are left out.")
     flags.DEFINE_string(
         "out", None, "JSON to write (default: docs/results/performance_SUITE.json)."
@@ -44,10 +46,11 @@ def main(argv: list[str]) -> None:
 
     began = time.monotonic()
     found = getattr(suites, FLAGS.suite)(
-        suites.Options(FLAGS.threads, FLAGS.repeats, FLAGS.data_dir)
+        suites.Options(FLAGS.threads, FLAGS.repeats, FLAGS.data_dir, FLAGS.peer_python)
     )
     words = [f"--{f}={getattr(FLAGS, f)}" for f in ("threads", "repeats", "suite")]
     words += ["--data_dir=DATA"] if FLAGS.data_dir else []
+    words += ["--peer_python=OTHER/bin/python"] if FLAGS.peer_python else []
     record = {
         "suite": FLAGS.suite,
         "command": " ".join(["python -m benchmarks.run", *sorted(words)]),

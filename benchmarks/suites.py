@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+import subprocess
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,7 +18,8 @@ class Options(NamedTuple):
 
     threads: int
     repeats: int
-    data_dir: str | None
+    data_dir: str | None = None
+    peer_python: str | None = None
 
 
 def step(options: Options) -> dict[str, Any]:
@@ -168,6 +171,60 @@ def chains(options: Options) -> dict[str, Any]:
         for count in counts
     ]
     return {"rows": rows}
+
+
+def peers(options: Options) -> dict[str, Any]:
+    """A step of the ball's sampler beside other libraries', at as many threads.
+
+    :raises ValueError: without the Python of an environment that has them.
+    """
+    if options.peer_python is None:
+        raise ValueError(
+            "--suite=peers needs --peer_python, the Python of an environment with torch, "
+            "posteriors, jax and blackjax (pip install 'gpflow_bae[benchmarks]' has them)."
+        )
+    workers = {
+        name: Worker(options.peer_python, name, options.threads)
+        for name in ("plain_torch", "posteriors", "blackjax")
+    }
+    machine.set_threads(options.threads)
+    case = cases.ball()
+    runs = {"gpflow_bae": case.sampler, "matrix products": case.bounds["matrix products"]}
+    seconds = timing.interleaved(runs | workers, options.repeats)
+    rows = [
+        {
+            "code": name,
+            "version": workers[name].version if name in workers else "",
+            "step_ms": timing.milliseconds(seconds[name], cases.STEPS),
+            "over_ours": timing.ratio(seconds[name], seconds["gpflow_bae"]),
+        }
+        for name in seconds
+    ]
+    return {"rows": rows}
+
+
+class Worker:
+    """A peer in a process of its own, which sleeps until it is called."""
+
+    def __init__(self, python: str, peer: str, threads: int):
+        script = pathlib.Path(__file__).with_name("peer_worker.py")
+        command = [python, str(script), peer, f"--threads={threads}", f"--steps={cases.STEPS}"]
+        pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self._process = subprocess.Popen(command, **pipes)
+        self.version = self._line()
+
+    def __call__(self) -> timing.Seconds:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return timing.Seconds(self._line())
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        if not line:
+            raise RuntimeError(f"{' '.join(self._process.args)} died; it said why above.")
+        return line
 
 
 def serving(options: Options) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from gpflow_bae.versions import __version__
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 EXTRAS = {
+    "benchmarks",
     "diagnostics",
     "docs",
     "experiments",

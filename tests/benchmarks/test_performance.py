@@ -73,6 +73,10 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
             "milliseconds": {"encode": 1.0},
             "milliseconds_fastest_tenth": {"encode": 0.5},
         },
+        {
+            "suite": "peers",
+            "rows": [{"code": "other", "version": "1", "step_ms": 9.0, "over_ours": ratio}],
+        },
     ]
     for record in reversed(records):
         path = tmp_path / f"performance_{record['suite']}.json"
@@ -81,7 +85,8 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
     page = (tmp_path / "page.md").read_text()
     titles = [line for line in page.splitlines() if line.startswith("#")]
     assert titles == ["# Performance", "## Steps", "## Growth", "## Several chains"] + [
-        "## Exported models"
+        "## Exported models",
+        "## Other libraries",
     ]
     assert "| ball | 5 |  | 7 | products | 4 | 1.5 (1.25 to 2) |" in page
     assert "| points | 10: 2, 1,000: 2 | 0.00 |" in page
