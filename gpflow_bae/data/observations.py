@@ -10,6 +10,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..base import Batch, Cells, Neighbours
+from .memory import check_memory
 from .sparse_table import SparseTable
 
 __all__ = ["Observations", "check_columns", "mask_missing", "prepare_data"]
@@ -180,7 +181,8 @@ def prepare_data(
         prepared are returned.
     :param batch_size: how many tasks (or points, of a single task) a minibatch will have.
     :raises ValueError: for shapes that disagree, inputs that are not finite, infinite
-        observations, a task or column without any observation, an impossible batch size.
+        observations, a task or column without any observation, an impossible batch size, matrices
+        that no memory of this machine could hold.
     """
     if isinstance(data, SparseTable):
         data.check(model, batch_size)
@@ -226,7 +228,17 @@ def prepare_data(
         has_tasks,
     )
     _check_batch_size(model, result, batch_size)
+    _check_memory(model, result, batch_size)
     return _with_neighbours(model, result)
+
+
+def _check_memory(model: Any, data: Observations, batch_size: int | None) -> None:
+    """Of the prior's matrices for a batch; models without a prior have none."""
+    prior = getattr(model, "latent_prior", None)
+    if prior is not None and data.X is not None:
+        items = data.num_items if batch_size is None else batch_size
+        tasks, points = (items, data.Y.shape[1]) if data.axis == 0 else (1, items)
+        check_memory(prior, min(tasks, data.X.shape[0]), points)  # shared inputs, shared matrices
 
 
 def _with_neighbours(model: Any, data: Observations) -> Observations:

@@ -96,6 +96,12 @@ class LatentProcess(gpflow.Module, ABC):
         """Whether the points of one task may be taken in minibatches."""
         return not self.needs_inputs
 
+    def num_matrix_entries(self, num_points: int) -> int:
+        """Numbers in the matrices that a density over so many points of a task cannot do without;
+        0 where they are few.
+        """
+        return 0
+
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
         """Which points [N, m] those of a single task are conditioned on, -1 for none.
 

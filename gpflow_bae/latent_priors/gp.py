@@ -21,6 +21,10 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
     part of the prior covariance in every term, mean, variance and evidence alike.
     """
 
+    def num_matrix_entries(self, num_points: int) -> int:
+        """Of each kernel a covariance and its factor."""
+        return 2 * len(self.kernels) * num_points**2
+
     def _noise(self) -> tf.Tensor:
         jitter = tf.cast(gpflow.default_jitter(), gpflow.default_float())
         return self.code_noise + jitter

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import inference, likelihoods, models
-from gpflow_bae.data import draw_indices, prepare_data
+from gpflow_bae.data import draw_indices, memory, prepare_data
 
 T, N, P, L = 3, 4, 5, 2
 
@@ -153,3 +153,26 @@ def test_an_unknown_preset_is_refused() -> None:
         match=r'The presets are "quick", "paper", "ensemble" and "evidence", got \'slow\'',
     ):
         inference.sample_amortized(model(), (X, Y), "slow", progress=False, warm_start=None)
+
+
+def test_matrices_that_fit_into_no_memory_are_refused_before_they_are_made() -> None:
+    """The exact GP over a million points: two matrices of 8 TB. The sparse one takes them."""
+    X, Y = np.zeros((10**6, 1)), np.zeros((10**6, P), np.float32)
+    with pytest.raises(ValueError, match="GP over 1000000 points.*at least 16000 GB for 1 task"):
+        prepare_data(model("gp_bae"), (X, Y))
+    assert prepare_data(model(), (X, Y)).num_points == 10**6
+
+
+def test_what_fits_is_counted_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A covariance and its factor of each task in a batch, N^2 numbers of 8 bytes each."""
+    one_task = 2 * N**2 * 8.0
+    monkeypatch.setattr(memory, "total_memory", lambda: 2.0 * one_task)
+    assert prepare_data(model("gp_bae"), data(), batch_size=2).num_items == T
+    with pytest.raises(ValueError, match="for 3 task"):
+        prepare_data(model("gp_bae"), data())
+    X, Y = data()
+    assert prepare_data(model("gp_bae"), (X[0], Y)).num_items == T  # shared inputs
+
+
+def test_memory_is_that_of_this_machine() -> None:
+    assert 1e8 < memory.total_memory() < 1e15

@@ -1,0 +1,43 @@
+"""What would not fit into memory is said before it is begun."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["check_memory", "total_memory"]
+
+_CGROUP = Path("/sys/fs/cgroup/memory.max")
+
+
+def total_memory() -> float:
+    """Bytes that this process may use: the machine's, or the limit of its container."""
+    try:
+        found = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):  # not a POSIX system
+        return float("inf")
+    try:
+        return min(found, float(_CGROUP.read_text()))  # "max" where there is no limit
+    except (OSError, ValueError):
+        return found
+
+
+def check_memory(prior: Any, num_tasks: int, num_points: int) -> None:
+    """Refuse matrices that no memory of this machine could hold.
+
+    :param prior: one that says by ``num_matrix_entries`` how many numbers it cannot do without.
+    :param num_tasks: in a batch.
+    :param num_points: of a task, in a batch.
+    :raises ValueError: where they are too many.
+    """
+    needed = 8.0 * num_tasks * prior.num_matrix_entries(num_points)
+    available = total_memory()
+    if needed > available:
+        raise ValueError(
+            f"{type(prior).__name__} over {num_points} points needs matrices of at least "
+            f"{needed / 1e9:.0f} GB for {num_tasks} task(s) at a time, and there are "
+            f"{available / 1e9:.0f} GB. Take another prior (latent_priors.SparseGP, or "
+            "NearestNeighbourGP for places and MarkovGP for times), a smaller batch_size, or fewer "
+            "points."
+        )
