@@ -21,6 +21,7 @@ _TITLES = {
     "chains": "Several chains",
     "serving": "Exported models",
     "peers": "Other libraries",
+    "start": "Imports",
 }
 
 
@@ -117,3 +118,8 @@ def _peers(record: dict[str, Any]) -> str:
     )
     head = ["code", "version", "step, ms", "over ours (quartiles)"]
     return f"{_table(head, rows)}\n{words}\n"
+
+
+def _start(record: dict[str, Any]) -> str:
+    rows = [[r["imported"], _number(r["seconds"]), _ratio(r["ratio"])] for r in record["rows"]]
+    return _table(["imported by a new Python", "seconds", "over the first (quartiles)"], rows)

@@ -4,6 +4,7 @@ python -m benchmarks.run --suite=step --data_dir=DATA
 python -m benchmarks.run --suite=scaling
 python -m benchmarks.run --suite=chains
 python -m benchmarks.run --suite=serving
+python -m benchmarks.run --suite=start
 python -m benchmarks.run --suite=peers --peer_python=OTHER/bin/python
 
 Each suite writes ``docs/results/performance_SUITE.json``, and ``docs/performance.md`` is made anew
@@ -20,7 +21,7 @@ import time
 from absl import app, flags
 
 FLAGS = flags.FLAGS
-SUITES = ("step", "scaling", "chains", "serving", "peers")
+SUITES = ("step", "scaling", "chains", "serving", "peers", "start")
 
 
 def define_flags() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pathlib
 import subprocess
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from benchmarks import cases, machine, timing
 
@@ -117,7 +120,6 @@ def small(sizes: Small) -> timing.Run:
     """Sampler steps of SGP-BAE on noise."""
     import gpflow
     import keras
-    import numpy as np
 
     from gpflow_bae import decoders, encoders, inference, likelihoods, mcmc, models
 
@@ -146,8 +148,6 @@ def small(sizes: Small) -> timing.Run:
 
 def _prediction(num_samples: int) -> timing.Run:
     """Reconstructions of 16 images by rotated MNIST's model, with so many posterior samples."""
-    import numpy as np
-
     from benchmarks.serving import make_posterior
 
     posterior = make_posterior(num_samples)
@@ -225,6 +225,31 @@ class Worker:
         if not line:
             raise RuntimeError(f"{' '.join(self._process.args)} died; it said why above.")
         return line
+
+
+IMPORTS = {
+    "tensorflow, gpflow": "import tensorflow, gpflow",
+    "gpflow_bae": "import gpflow_bae",
+    "gpflow_bae and its rooms": (
+        "from gpflow_bae import decoders, encoders, inference, likelihoods, mcmc, models, Posterior"
+    ),
+}
+
+
+def start(options: Options) -> dict[str, Any]:
+    """Seconds until a new Python has the package, beside TensorFlow and GPflow alone."""
+
+    def importing(statement: str) -> timing.Run:
+        return lambda: subprocess.run([sys.executable, "-c", statement], check=True)
+
+    runs = {name: importing(statement) for name, statement in IMPORTS.items()}
+    seconds = timing.interleaved(runs, options.repeats)
+    base = seconds[next(iter(IMPORTS))]
+    rows = [
+        {"imported": name, "seconds": float(np.median(found)), "ratio": timing.ratio(found, base)}
+        for name, found in seconds.items()
+    ]
+    return {"rows": rows}
 
 
 def serving(options: Options) -> dict[str, Any]:

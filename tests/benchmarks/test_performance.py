@@ -77,6 +77,7 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
             "suite": "peers",
             "rows": [{"code": "other", "version": "1", "step_ms": 9.0, "over_ours": ratio}],
         },
+        {"suite": "start", "rows": [{"imported": "x", "seconds": 3.0, "ratio": ratio}]},
     ]
     for record in reversed(records):
         path = tmp_path / f"performance_{record['suite']}.json"
@@ -87,6 +88,7 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
     assert titles == ["# Performance", "## Steps", "## Growth", "## Several chains"] + [
         "## Exported models",
         "## Other libraries",
+        "## Imports",
     ]
     assert "| ball | 5 |  | 7 | products | 4 | 1.5 (1.25 to 2) |" in page
     assert "| points | 10: 2, 1,000: 2 | 0.00 |" in page
