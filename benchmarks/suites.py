@@ -138,6 +138,7 @@ def small(sizes: Small) -> timing.Run:
         encoder=encoders.StochasticEncoder(network(2 * sizes.outputs, sizes.channels)),
         likelihood=likelihoods.Gaussian(0.1),
         latent_dim=sizes.channels,
+        inducing_outputs="sampled",  # so that points come in minibatches
     )
     schedule = inference.AmortizedSettings(batch_size=256)
     case = cases.sampled(
@@ -152,7 +153,8 @@ def _prediction(num_samples: int) -> timing.Run:
 
     posterior = make_posterior(num_samples)
     image = np.random.default_rng(0).uniform(size=(1, 16, 784)).astype(np.float32)
-    return lambda: posterior.reconstruct(image).mean
+    objects = np.column_stack([np.arange(16), np.zeros(16)])[None]
+    return lambda: posterior.reconstruct(image, objects).mean
 
 
 def chains(options: Options) -> dict[str, Any]:
