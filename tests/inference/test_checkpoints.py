@@ -8,6 +8,7 @@ import resource
 import signal
 import threading
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,16 @@ from gpflow_bae.inference.interruption import interruptions_wait
 from .test_run import Doubling, directory, run_in
 
 OPTIONS: dict[str, Any] = {"progress": False, "checkpoint_every": 1}
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Shells have commands in the background ignore Ctrl-C, and then so would these tests."""
+    handlers = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
 
 
 def stopped_at(folder: pathlib.Path, stop: int) -> None:
