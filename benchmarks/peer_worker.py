@@ -72,7 +72,8 @@ def blackjax(steps: int) -> Callable[[], object]:
     """``blackjax.sghmc``, all steps in one trajectory.
 
     With one step in each there would be nothing to time: it moves before it takes the gradient, and
-    forgets the momentum at the trajectory's end, so that the compiler leaves the gradient out.
+    forgets the momentum at the trajectory's end, so that the compiler leaves the gradient out. For
+    the same reason a trajectory has one gradient less than steps.
     """
     import blackjax as library
     import jax

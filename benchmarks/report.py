@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpflow_bae.files import write_atomically
@@ -15,20 +15,12 @@ What a step costs, beside work that it cannot do without, measured in the same r
 machine. Written by the commands that each section names; numbers of different sections come from
 different hours of a machine that may have had other work to do.
 """
-_TITLES = {
-    "step": "Steps",
-    "scaling": "Growth",
-    "chains": "Several chains",
-    "serving": "Exported models",
-    "peers": "Other libraries",
-    "start": "Imports",
-}
 
 
 def write_page(page: pathlib.Path, folder: pathlib.Path) -> None:
     """The page, of all files of the suites that a folder holds."""
     records = [json.loads(path.read_text()) for path in folder.glob("performance_*.json")]
-    records.sort(key=lambda record: list(_TITLES).index(record["suite"]))
+    records.sort(key=lambda record: list(_SECTIONS).index(record["suite"]))
     text = "\n".join([_HEAD, *(_section(record) for record in records)])
     write_atomically(page, lambda f: f.write(text.encode()))
 
@@ -39,12 +31,12 @@ def _section(record: dict[str, Any]) -> str:
         f"{record['versions']['tensorflow']}, {record['seconds']} s, commit "
         f"{record['git_commit'][:7]}."
     )
-    return f"## {_TITLES[record['suite']]}\n\n{tables(record)}\n{made}\n"
+    return f"## {_SECTIONS[record['suite']][0]}\n\n{tables(record)}\n{made}\n"
 
 
 def tables(record: dict[str, Any]) -> str:
     """Of one suite, in Markdown."""
-    return globals()[f"_{record['suite']}"](record)
+    return _SECTIONS[record["suite"]][1](record)
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -123,3 +115,13 @@ def _peers(record: dict[str, Any]) -> str:
 def _start(record: dict[str, Any]) -> str:
     rows = [[r["imported"], _number(r["seconds"]), _ratio(r["ratio"])] for r in record["rows"]]
     return _table(["imported by a new Python", "seconds", "over the first (quartiles)"], rows)
+
+
+_SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    "step": ("Steps", _step),
+    "scaling": ("Growth", _scaling),
+    "chains": ("Several chains", _chains),
+    "serving": ("Exported models", _serving),
+    "peers": ("Other libraries", _peers),
+    "start": ("Imports", _start),
+}

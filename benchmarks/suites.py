@@ -183,7 +183,7 @@ def peers(options: Options) -> dict[str, Any]:
     if options.peer_python is None:
         raise ValueError(
             "--suite=peers needs --peer_python, the Python of an environment with torch, "
-            "posteriors, jax and blackjax (pip install 'gpflow_bae[benchmarks]' has them)."
+            "posteriors, jax and blackjax (pip install torch posteriors jax blackjax)."
         )
     workers = {
         name: Worker(options.peer_python, name, options.threads)

@@ -62,7 +62,7 @@ def fit(
             "fit takes an autoencoder of gpflow_bae.models (SGPBAE, SVGPVAE, TemperedBAE, ...), "
             f"got {type(model).__name__}; fit_variational takes every model with a bound."
         )
-    elapsed = stopwatch(out_dir)
+    elapsed = stopwatch(None if has_evidence(model) else out_dir)
     observations = prepare_data(model, data)
     if has_evidence(model):
         seed_networks(model, seed)  # of an encoder, where it has one

@@ -102,7 +102,8 @@ class ServedModel(tf.Module):
         """The answer of a signature in Python, compiled at the first call.
 
         :param rows: input tensors by name, as in :meth:`inputs`.
-        :raises ValueError: for a signature or inputs that this model does not have.
+        :raises ValueError: for a signature or inputs that this model does not have, or rows that
+            are no numbers.
         :raises tf.errors.InvalidArgumentError: for rows that the export would refuse.
         """
         reason = "it is unknown" if signature not in SIGNATURES else self.refusal(signature)
