@@ -31,7 +31,12 @@ Build = Callable[[], Case]
 
 def all_cases(data_dir: str | None) -> dict[str, Build]:
     """By name; rotated MNIST is left out where there are no data."""
-    cases: dict[str, Build] = {"moving ball": ball, "EEG": eeg, "Madelon": tabular}
+    cases: dict[str, Build] = {
+        "moving ball": ball,
+        "moving ball, bfloat16": lambda: ball("bfloat16"),
+        "EEG": eeg,
+        "Madelon": tabular,
+    }
     if data_dir is not None:
         cases |= {
             f"rotated MNIST, B = {size}": lambda size=size: rotated_mnist(data_dir, size)
@@ -40,17 +45,22 @@ def all_cases(data_dir: str | None) -> dict[str, Build]:
     return cases
 
 
-def ball() -> Case:
-    """SGP-BAE of the moving ball: all 35 videos in every step, decoder 2-500-500-1024."""
+def ball(dtype: str = "float32") -> Case:
+    """SGP-BAE of the moving ball: all 35 videos in every step, decoder 2-500-500-1024.
+
+    :param dtype: what networks compute in.
+    """
     from experiments.moving_ball import study
     from experiments.moving_ball.plans import make_plan
     from gpflow_bae.datasets import moving_ball
 
     train, _ = moving_ball.load(0)
-    plan = make_plan("sgp_bae", "paper")
+    plan = make_plan("sgp_bae", "paper", network_dtype=dtype)
     model = study.build_model(plan, train)
     bounds = {
-        "matrix products": machine.network_products(BALL_ROWS, BALL_WIDTHS, steps=STEPS),
+        "matrix products": machine.network_products(
+            BALL_ROWS, BALL_WIDTHS, steps=STEPS, dtype=dtype
+        ),
         "decoder's passes": decoder_passes(model, train.Y.shape),
     }
     return sampled(model, (train.X, train.Y), plan.schedule, plan.sampler, bounds)
