@@ -50,7 +50,9 @@ def test_sampled_weights_have_the_moments_of_linear_regression(dtype: str) -> No
         kept = tf.TensorArray(tf.float32, num_states, clear_after_read=False)
         start = sghmc.init(tf.constant(mean, tf.float32))
         steps = num_states * thinning
-        return tf.while_loop(lambda i, *_: i < steps, body, (tf.constant(0), start, kept))[2].stack()
+        return tf.while_loop(lambda i, *_: i < steps, body, (tf.constant(0), start, kept))[
+            2
+        ].stack()
 
     draws = states().numpy()[50:]
     standardised = np.linalg.solve(np.linalg.cholesky(covariance), draws - mean)  # [S, 2, 64]
