@@ -24,6 +24,7 @@ _ALGORITHM = "philox"
 _PHILOX = tf.random.Algorithm.PHILOX.value
 _SCRAMBLING = np.array([0x02461E293EC8F720], np.uint64)
 _ZERO = np.zeros(1, np.uint64)
+_SMALL = 4096  # numbers, which take about as long as the operations that draw them
 
 
 def standard_noise(
@@ -151,13 +152,24 @@ def split(seed: Seed, n: int = 2) -> tf.Tensor:
 
 
 def noise_like(position: Position, seed: Seed, kind: str = "gaussian") -> Position:
-    """Standard noise with the structure, shapes and dtypes of ``position``; a seed per leaf."""
+    """Standard noise with the structure, shapes and dtypes of ``position``, independent throughout.
+
+    Small leaves of one dtype are pieces of one draw: a draw has a dozen operations, and a position
+    may have dozens of leaves.
+    """
     leaves = tf.nest.flatten(position)
     seeds = tf.unstack(split(seed, len(leaves)), num=len(leaves))
-    draws = [
-        standard_noise(
-            leaf.shape if leaf.shape.is_fully_defined() else tf.shape(leaf), s, leaf.dtype, kind
-        )
-        for leaf, s in zip(leaves, seeds, strict=True)
-    ]
+    draws: list[tf.Tensor | None] = [None] * len(leaves)
+    small: dict[tf.DType, list[int]] = {}
+    for i, leaf in enumerate(leaves):
+        if leaf.shape.is_fully_defined() and leaf.shape.num_elements() <= _SMALL:
+            small.setdefault(leaf.dtype, []).append(i)
+        else:
+            shape = leaf.shape if leaf.shape.is_fully_defined() else tf.shape(leaf)
+            draws[i] = standard_noise(shape, seeds[i], leaf.dtype, kind)
+    for dtype, members in small.items():
+        sizes = [leaves[i].shape.num_elements() for i in members]
+        joint = standard_noise([sum(sizes)], seeds[members[0]], dtype, kind)
+        for i, piece in zip(members, tf.split(joint, sizes), strict=True):
+            draws[i] = tf.reshape(piece, leaves[i].shape)
     return tf.nest.pack_sequence_as(position, draws)

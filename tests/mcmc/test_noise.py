@@ -111,6 +111,20 @@ def test_noise_like_has_the_structure_and_independent_leaves(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", noise.KINDS)
+def test_small_leaves_share_no_numbers(kind: str) -> None:
+    """Pieces of one draw for each dtype: 300 leaves of 4, between which nothing is correlated."""
+    position = [tf.zeros([2, 2], (tf.float32, tf.float64)[i % 2]) for i in range(300)]
+    draws = np.stack([tf.cast(d, tf.float64) for d in noise.noise_like(position, SEED, kind)])
+    correlations = np.corrcoef(draws.reshape(300, 4).T)[np.triu_indices(4, 1)]
+    neighbours = np.corrcoef(draws[:-1].ravel(), draws[1:].ravel())[0, 1]
+    types = np.corrcoef(draws[::2].ravel(), draws[1::2].ravel())[0, 1]
+    # Five standard errors of correlations of so many independent numbers.
+    assert np.abs(correlations).max() < 5 / np.sqrt(300)
+    assert max(abs(neighbours), abs(types)) < 5 / np.sqrt(600)
+    assert abs(np.mean(draws**2) - 1.0) < 5 * np.sqrt(2 / 1200)
+
+
+@pytest.mark.parametrize("kind", noise.KINDS)
 def test_noise_like_where_the_shape_is_known_only_at_run_time(kind: str) -> None:
     @tf.function(input_signature=[tf.TensorSpec([None, 3])])
     def draw(position: tf.Tensor) -> tf.Tensor:
