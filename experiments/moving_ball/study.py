@@ -124,7 +124,7 @@ def _warm_start(
     if not plan.warm_start:
         return None
     return inference.WarmStart(
-        encoders.GaussianEncoder(_network(train.Y.shape[-1], 2 * LATENT_DIM)),
+        encoders.GaussianEncoder(_network(plan, train.Y.shape[-1], 2 * LATENT_DIM)),
         plan.variational,
         latent_prior=_exact_prior(plan, model),
         num_encoder_steps=plan.num_warm_encoder_steps,
