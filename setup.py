@@ -50,6 +50,7 @@ extras_require = {
     # What `python -m benchmarks.run --suite=peers` compares with; in an environment of its own.
     "benchmarks": [
         "blackjax>=1.2,<2",
+        "gpytorch>=1.13,<2",
         "jax>=0.4.30,<1",
         "posteriors>=0.1,<1",
         "torch>=2.4,<3",

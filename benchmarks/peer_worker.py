@@ -1,12 +1,14 @@
-"""One SGHMC step of the moving ball's decoder in other libraries, for ``benchmarks.run``.
+"""Steps of other libraries, for ``benchmarks.run``.
 
 PYTHON benchmarks/peer_worker.py PEER --threads=2 --steps=20
 
 Runs in an environment of its own, which has the peer (``torch``; ``posteriors``; ``jax`` and
-``blackjax``) and need not have this project. It reads lines; for each it makes so many steps and
-prints their seconds. The work is that of our sampler's step less the Gaussian process, which peers
-do not have: decoder 2-500-500-1024, all 1050 frames, independent Bernoulli pixels, N(0, 1) priors
-of weights and codes, float32.
+``blackjax``; ``gpytorch``) and need not have this project. It reads lines; for each it makes so
+many steps and prints their seconds. The work of the samplers is that of ours less the Gaussian
+process, which peers do not have. Moving ball: decoder 2-500-500-1024, all 1050 frames, independent
+Bernoulli pixels, N(0, 1) priors of weights and codes, float32. Rotated MNIST: a minibatch of 512
+of 4050 images, the convolutional decoder as it is published, Gaussian pixels. The sparse Gaussian
+processes have the sizes of ``benchmarks/cases.py``.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from collections.abc import Callable
 
 WIDTHS, ROWS = (2, 500, 500, 1024), 35 * 30
 STEP_SIZE, FRICTION = 1e-3, 0.1
+IMAGES, PIXELS, CODES, IMAGE_BATCH = 4050, 784, 16, 512
+SVGP = {"points": 100_000, "inputs": 4, "inducing": 128, "batch": 256}
+GPLVM = {"rows": 1000, "columns": 100, "latent": 5, "inducing": 30, "batch": 256}
 
 
 def plain_torch(steps: int) -> Callable[[], object]:
@@ -100,6 +105,149 @@ def blackjax(steps: int) -> Callable[[], object]:
     return lambda: jax.block_until_ready(trajectory(key, position, Y, STEP_SIZE))
 
 
+def plain_torch_images(steps: int) -> Callable[[], object]:
+    """Rotated MNIST's sampler as one writes it by hand, with minibatches and their codes."""
+    import torch
+    from torch.nn import functional
+
+    torch.manual_seed(0)
+    images, store = torch.rand(IMAGES, PIXELS), torch.randn(IMAGES, CODES)
+    shapes = [(128, CODES), (128,), (8, 8, 3, 3), (8,), (8, 8, 3, 3), (8,), (1, 8, 3, 3), (1,)]
+    weights = [(0.1 * torch.randn(shape)).requires_grad_() for shape in shapes]
+    momenta, store_momenta = [torch.zeros_like(w) for w in weights], torch.zeros_like(store)
+    noise, precision = (2.0 * FRICTION) ** 0.5 * STEP_SIZE, 1.0 / 0.05
+
+    def log_density(codes: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
+        hidden = functional.linear(codes, weights[0], weights[1]).reshape(-1, 8, 4, 4)
+        for layer, padding in enumerate((1, 0, 1)):
+            hidden = functional.interpolate(hidden, scale_factor=2)
+            kernel, bias = weights[2 + 2 * layer : 4 + 2 * layer]
+            hidden = functional.elu(functional.conv2d(hidden, kernel, bias, padding=padding))
+        squares = ((hidden.reshape(-1, PIXELS) - Y) ** 2).sum()
+        likelihood = -0.5 * (precision * squares + (codes**2).sum())
+        return IMAGES / IMAGE_BATCH * likelihood - 0.5 * sum((w**2).sum() for w in weights)
+
+    def move(p: torch.Tensor, m: torch.Tensor, g: torch.Tensor) -> None:
+        m.mul_(1.0 - FRICTION).add_(g, alpha=STEP_SIZE**2)
+        m.add_(torch.randn_like(m), alpha=noise)
+        p.add_(m)
+
+    def run() -> None:
+        for _ in range(steps):
+            seen = torch.randperm(IMAGES)[:IMAGE_BATCH]
+            codes = store[seen].requires_grad_()
+            value = log_density(codes, images[seen])
+            *gradients, of_codes = torch.autograd.grad(value, [*weights, codes])
+            with torch.no_grad():
+                for w, m, g in zip(weights, momenta, gradients, strict=True):
+                    move(w, m, g)
+                moving = store_momenta[seen]
+                move(codes, moving, of_codes * (IMAGE_BATCH / IMAGES))
+                store[seen], store_momenta[seen] = codes, moving
+
+    return run
+
+
+def gpytorch_svgp(steps: int) -> Callable[[], object]:
+    """``gpytorch``'s sparse variational GP under Adam, as in its own tutorial; float64 as ours."""
+    import gpytorch
+    import torch
+    from gpytorch import variational
+
+    torch.manual_seed(0)
+    X = torch.rand(SVGP["points"], SVGP["inputs"], dtype=torch.float64)
+    Y = torch.randn(SVGP["points"], dtype=torch.float64)
+
+    class Model(gpytorch.models.ApproximateGP):
+        def __init__(self) -> None:
+            distribution = variational.CholeskyVariationalDistribution(SVGP["inducing"])
+            super().__init__(
+                variational.VariationalStrategy(self, X[: SVGP["inducing"]].clone(), distribution)
+            )
+            self.mean_module = gpytorch.means.ZeroMean()
+            kernel = gpytorch.kernels.RBFKernel(ard_num_dims=SVGP["inputs"])
+            self.covar_module = gpytorch.kernels.ScaleKernel(kernel)
+
+        def forward(self, x: torch.Tensor) -> object:
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
+
+    model = Model().double().train()
+    likelihood = gpytorch.likelihoods.GaussianLikelihood().double().train()
+    bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=SVGP["points"])
+
+    def loss() -> torch.Tensor:
+        seen = torch.randint(len(X), (SVGP["batch"],))
+        return -bound(model(X[seen]), Y[seen])
+
+    return _adam(steps, (model, likelihood), loss)
+
+
+def gpytorch_gplvm(steps: int) -> Callable[[], object]:
+    """``gpytorch``'s Bayesian GPLVM in minibatches of rows, float64.
+
+    As in its own tutorial, but that all outputs share their inducing inputs, as ours do: with a set
+    for each it would do a hundred times as much.
+    """
+    import gpytorch
+    import torch
+    from gpytorch import variational
+    from gpytorch.models import gplvm
+
+    torch.manual_seed(0)
+    rows, columns, latent = GPLVM["rows"], GPLVM["columns"], GPLVM["latent"]
+    Y = torch.randn(rows, columns, dtype=torch.float64)
+
+    class Model(gplvm.BayesianGPLVM):
+        def __init__(self) -> None:
+            shape = torch.Size([columns])
+            distribution = variational.MeanFieldVariationalDistribution(
+                GPLVM["inducing"], batch_shape=shape
+            )
+            points = torch.randn(GPLVM["inducing"], latent)
+            strategy = variational.VariationalStrategy(
+                self, points, distribution, learn_inducing_locations=True
+            )
+            start = torch.nn.Parameter(torch.randn(rows, latent))
+            prior = gpytorch.priors.NormalPrior(torch.zeros(rows, latent), torch.ones(rows, latent))
+            codes = gplvm.VariationalLatentVariable(rows, columns, latent, start, prior)
+            super().__init__(codes, strategy)
+            self.mean_module = gpytorch.means.ZeroMean(ard_num_dims=latent)
+            kernel = gpytorch.kernels.RBFKernel(ard_num_dims=latent)
+            self.covar_module = gpytorch.kernels.ScaleKernel(kernel)
+
+        def forward(self, x: torch.Tensor) -> object:
+            return gpytorch.distributions.MultivariateNormal(
+                self.mean_module(x), self.covar_module(x)
+            )
+
+    model = Model().double().train()
+    likelihood = gpytorch.likelihoods.GaussianLikelihood(batch_shape=torch.Size([columns]))
+    likelihood = likelihood.double().train()
+    bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=rows)
+
+    def loss() -> torch.Tensor:
+        seen = torch.randperm(rows)[: GPLVM["batch"]]
+        return -bound(model(model.sample_latent_variable()[seen]), Y[seen].T).sum()
+
+    return _adam(steps, (model, likelihood), loss)
+
+
+def _adam(steps: int, modules: tuple, loss: Callable) -> Callable[[], object]:
+    import torch
+
+    optimizer = torch.optim.Adam([p for m in modules for p in m.parameters()], lr=1e-3)
+
+    def run() -> None:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            loss().backward()
+            optimizer.step()
+
+    return run
+
+
 def _shapes() -> list[tuple[int, ...]]:
     layers = [
         shape
@@ -123,8 +271,14 @@ def _log_density(torch: object, values: list, Y: object) -> object:
     return -loss - 0.5 * sum((v**2).sum() for v in values)
 
 
-PEERS = {"plain_torch": plain_torch, "posteriors": posteriors, "blackjax": blackjax}
-PACKAGES = {"plain_torch": "torch", "posteriors": "posteriors", "blackjax": "blackjax"}
+PEERS = {
+    "plain_torch": plain_torch,
+    "posteriors": posteriors,
+    "blackjax": blackjax,
+    "plain_torch_images": plain_torch_images,
+    "gpytorch_svgp": gpytorch_svgp,
+    "gpytorch_gplvm": gpytorch_gplvm,
+}
 
 
 def main() -> None:
@@ -140,7 +294,8 @@ def main() -> None:
     run = PEERS[arguments.peer](arguments.steps)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(arguments.threads)
-    print(importlib.metadata.version(PACKAGES[arguments.peer]), flush=True)
+    package = arguments.peer.removeprefix("plain_").split("_")[0]
+    print(f"{package} {importlib.metadata.version(package)}", flush=True)
     for _ in sys.stdin:
         began = time.perf_counter()
         run()

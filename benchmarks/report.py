@@ -86,10 +86,18 @@ def _scaling(record: dict[str, Any]) -> str:
 
 def _chains(record: dict[str, Any]) -> str:
     rows = [
-        [row["model"], row["chains"], _number(row["step_ms"]), _ratio(row["over_one_chain"])]
+        [
+            row["model"],
+            row["chains"],
+            _number(row["step_ms"]),
+            _ratio(row["over_one_chain"]),
+            _number(row["ess_per_second"]),
+        ]
         for row in record["rows"]
     ]
-    return _table(["model", "chains", "step of all, ms", "over one chain (quartiles)"], rows)
+    head = ["model", "chains", "step of all, ms", "over one chain (quartiles)"]
+    head.append("effective samples of the log likelihood a second")
+    return _table(head, rows)
 
 
 def _serving(record: dict[str, Any]) -> str:
@@ -100,16 +108,18 @@ def _serving(record: dict[str, Any]) -> str:
 
 def _peers(record: dict[str, Any]) -> str:
     rows = [
-        [row["code"], row["version"], _number(row["step_ms"]), _ratio(row["over_ours"])]
+        [row["work"], row["code"], _number(row["step_ms"]), _ratio(row["over_ours"])]
         for row in record["rows"]
     ]
     words = (
-        "A step of the moving ball's sampler: gradients of all 1050 frames through the decoder "
-        "2-500-500-1024 in weights and codes, and SGHMC's update. Ours has the sparse Gaussian "
-        "process of the codes in it, and adapts its preconditioner; the others have neither."
+        "A step of a sampler is a gradient in weights and codes (of all 1050 frames of the ball "
+        "through its decoder 2-500-500-1024, or of 512 images through the convolutional one) and "
+        "SGHMC's update. Ours has the sparse Gaussian process of the codes in it, which the others "
+        "have not. A step of a variational fit is one of Adam, in float64."
     )
-    head = ["code", "version", "step, ms", "over ours (quartiles)"]
-    return f"{_table(head, rows)}\n{words}\n"
+    left_out = [f"Left out: {', '.join(record['left_out'])}."] if record["left_out"] else []
+    head = ["work", "code", "step, ms", "over ours (quartiles)"]
+    return "\n".join([_table(head, rows), words, *left_out]) + "\n"
 
 
 def _start(record: dict[str, Any]) -> str:

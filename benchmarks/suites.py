@@ -158,7 +158,7 @@ def _prediction(num_samples: int) -> timing.Run:
 
 
 def chains(options: Options) -> dict[str, Any]:
-    """Several chains in one program: the cost of a round beside that of one chain."""
+    """Several chains in one program: the cost of a round beside that of one chain, and ESS."""
     machine.set_threads(options.threads)
     counts = (1, 2, 4)
     runs = {str(count): cases.eeg(count).sampler for count in counts}
@@ -169,48 +169,82 @@ def chains(options: Options) -> dict[str, Any]:
             "chains": count,
             "step_ms": timing.milliseconds(seconds[str(count)], cases.STEPS),
             "over_one_chain": timing.ratio(seconds[str(count)], seconds["1"]),
+            "ess_per_second": _ess_per_second(count),
         }
         for count in counts
     ]
     return {"rows": rows}
 
 
+def _ess_per_second(num_chains: int) -> float:
+    """Of the log likelihood, all chains together, and seconds of sampling alone.
+
+    The EEG model on seven waves with noise, from the default start; 200 rounds of burn-in and 400
+    more, each of 50 steps on a fresh minibatch and 30 of the encoder.
+    """
+    import dataclasses
+
+    from gpflow_bae import inference
+    from gpflow_bae.diagnostics import effective_sample_size
+
+    burnin, kept = 200, 400
+    model, (X, Y), schedule, sampler = cases.eeg_model()
+    waves = np.sin(2 * np.pi * (3 * X + np.arange(7) / 7)) + 0.3 * Y
+    steps = schedule.num_sampler_steps
+    settings = dataclasses.replace(
+        schedule, burnin=burnin * steps, num_samples=kept // 10, thinning=10 * steps
+    )
+    posterior = inference.sample_amortized(
+        model, (X, waves), settings, sampler=sampler, num_chains=num_chains, progress=False
+    )
+    trace = posterior.bank.trace["log_likelihood"][:, burnin:]
+    found = sum(float(effective_sample_size(chain[None])) for chain in trace)
+    share = kept / (burnin + kept)
+    return found / (share * posterior.bank.seconds["sampling"])
+
+
 def peers(options: Options) -> dict[str, Any]:
-    """A step of the ball's sampler beside other libraries', at as many threads.
+    """Steps beside other libraries', at as many threads.
 
     :raises ValueError: without the Python of an environment that has them.
     """
     if options.peer_python is None:
         raise ValueError(
             "--suite=peers needs --peer_python, the Python of an environment with torch, "
-            "posteriors, jax and blackjax (pip install torch posteriors jax blackjax)."
+            "posteriors, jax, blackjax and gpytorch (pip install torch posteriors jax blackjax "
+            "gpytorch)."
         )
-    workers = {
-        name: Worker(options.peer_python, name, options.threads)
-        for name in ("plain_torch", "posteriors", "blackjax")
-    }
     machine.set_threads(options.threads)
-    case = cases.ball()
-    runs = {"gpflow_bae": case.sampler, "matrix products": case.bounds["matrix products"]}
-    seconds = timing.interleaved(runs | workers, options.repeats)
-    rows = [
-        {
-            "code": name,
-            "version": workers[name].version if name in workers else "",
-            "step_ms": timing.milliseconds(seconds[name], cases.STEPS),
-            "over_ours": timing.ratio(seconds[name], seconds["gpflow_bae"]),
+    rows = []
+    for work, (build, names) in cases.with_peers(options.data_dir).items():
+        ours = build()
+        workers = {
+            name: Worker(options.peer_python, name, options.threads, cases.STEPS) for name in names
         }
-        for name in seconds
-    ]
-    return {"rows": rows}
+        seconds = timing.interleaved(ours | workers, options.repeats)
+        for name in seconds:
+            version = workers[name].version if name in workers else ""
+            rows.append(
+                {
+                    "work": work,
+                    "code": version or name,
+                    "step_ms": timing.milliseconds(seconds[name], cases.STEPS),
+                    "over_ours": timing.ratio(seconds[name], seconds["gpflow_bae"]),
+                }
+            )
+            print(rows[-1], flush=True)
+        for worker in workers.values():
+            worker.close()
+    left_out = [] if options.data_dir else ["rotated MNIST (needs --data_dir)"]
+    return {"rows": rows, "left_out": left_out}
 
 
 class Worker:
     """A peer in a process of its own, which sleeps until it is called."""
 
-    def __init__(self, python: str, peer: str, threads: int):
+    def __init__(self, python: str, peer: str, threads: int, steps: int):
         script = pathlib.Path(__file__).with_name("peer_worker.py")
-        command = [python, str(script), peer, f"--threads={threads}", f"--steps={cases.STEPS}"]
+        command = [python, str(script), peer, f"--threads={threads}", f"--steps={steps}"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._process = subprocess.Popen(command, **pipes)
         self.version = self._line()
@@ -220,6 +254,12 @@ class Worker:
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         return timing.Seconds(self._line())
+
+    def close(self) -> None:
+        """Let it end: it would hold its memory."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
 
     def _line(self) -> str:
         assert self._process.stdout is not None

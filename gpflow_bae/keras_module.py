@@ -24,6 +24,9 @@ __all__ = ["KerasModule", "WeightPrior", "check_keras_model"]
 WeightPrior = Callable[[tuple[int, ...]], Any] | Sequence[Callable[[tuple[int, ...]], Any]]
 
 
+_HALF = (tf.bfloat16, tf.float16)
+
+
 class _Template:
     """Holds the Keras model out of tf.Module's sight, and shares it between copies."""
 
@@ -39,7 +42,8 @@ def check_keras_model(model: Any, argument: str) -> keras.Model:
 
     :param argument: the caller's name for ``model``, used in errors.
     :raises TypeError: for a tf_keras (Keras 2) model, or for no Keras model at all.
-    :raises ValueError: for a model that is not built yet, or that does not know its shapes.
+    :raises ValueError: for a model that is not built yet, that does not know its shapes, or whose
+        weights are kept in half precision.
     """
     if isinstance(model, keras.Model):
         if not model.built or not model.weights:
@@ -52,6 +56,13 @@ def check_keras_model(model: Any, argument: str) -> keras.Model:
                 f"{argument} is a subclassed keras.Model, which does not tell its input and output "
                 "shapes; wrap it: inputs = keras.Input(shape=(...,)), then "
                 "keras.Model(inputs, model(inputs))."
+            )
+        half = next((v for v in model.trainable_variables if tf.as_dtype(v.dtype) in _HALF), None)
+        if half is not None:
+            raise ValueError(
+                f"{argument} keeps its weight {half.path} in {half.dtype}, in which most steps of "
+                "an optimiser or a sampler are rounded away; for products in half precision and "
+                'weights in float32 give its layers dtype="mixed_bfloat16".'
             )
         return model
     if any(c.__module__.split(".")[0] == "tf_keras" for c in type(model).__mro__):
@@ -189,13 +200,15 @@ class KerasModule(gpflow.Module):
     def apply(self, inputs: TensorType, training: bool = False) -> tf.Tensor:
         """Run the network on ``inputs [rows, *input_shape]`` with the module's weights.
 
-        The one place where data change precision: inputs are cast to the network's type.
+        The one place where data change precision: inputs are cast to the network's type. A network
+        may compute in half precision, as Keras has it (``dtype="mixed_bfloat16"`` of its layers);
+        what it returns is float32 then, so that densities are not summed in half precision.
         """
         inputs = tf.cast(inputs, self.model.inputs[0].dtype if self.model.inputs else tf.float32)
         weights = [tf.convert_to_tensor(w) for w in self.weights]
         fixed = [v.value for v in self.model.non_trainable_variables]
         outputs, _ = self.model.stateless_call(weights, fixed, inputs, training=training)
-        return outputs
+        return tf.cast(outputs, tf.float32) if outputs.dtype in _HALF else outputs
 
     def apply_to_rows(self, inputs: TensorType) -> tf.Tensor:
         """Run the network on ``[..., features]`` flattened to rows: ``[..., outputs]``.

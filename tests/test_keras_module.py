@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gpflow_bae import decoders
 from gpflow_bae.functional import functional_call
 from gpflow_bae.keras_module import KerasModule
 
@@ -51,6 +52,35 @@ def test_float64_inputs_are_cast_once() -> None:
     x = np.random.default_rng(0).normal(size=(7, 3))
     assert module.apply(x).dtype == tf.float32
     np.testing.assert_array_equal(module.apply(x), module.apply(x.astype(np.float32)))
+
+
+def test_networks_that_compute_in_bfloat16_keep_float32_weights_and_outputs() -> None:
+    """Three roundings to 8 bits on the way through one layer: inputs, weights and the product."""
+    exact, mixed = (
+        keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, use_bias=False, dtype=dtype)])
+        for dtype in ("float32", "mixed_bfloat16")
+    )
+    mixed.set_weights(exact.get_weights())
+    x = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    modules = KerasModule(exact), KerasModule(mixed)
+    found = []
+    for module in modules:
+        with tf.GradientTape() as tape:
+            outputs = module.apply(x)
+        gradients = tape.gradient(outputs, module.trainable_variables)
+        assert {v.dtype for v in (outputs, *module.weights, *gradients)} == {tf.float32}
+        found.append((outputs.numpy(), gradients[0].numpy()))
+    (outputs, gradient), (half_outputs, half_gradient) = found
+    largest = np.abs(x) @ np.abs(exact.get_weights()[0])  # of the sum of absolute terms
+    assert np.all(np.abs(outputs - half_outputs) <= 3 * 2.0**-8 * largest)
+    assert np.any(outputs != half_outputs)
+    assert np.all(np.abs(gradient - half_gradient) <= 3 * 2.0**-8 * np.abs(x).sum(0)[:, None])
+
+
+def test_weights_in_half_precision_are_refused() -> None:
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, dtype="bfloat16")])
+    with pytest.raises(ValueError, match=r"decoder keeps its weight .*kernel in bfloat16.*mixed_"):
+        decoders.KerasDecoder(model)
 
 
 def test_module_and_template_do_not_share_their_weights() -> None:

@@ -73,6 +73,12 @@ def define_flags() -> None:
         "Default: sghmc where the posterior of everything is sampled.",
     )
     flags.DEFINE_integer("num_chains", 1, "Chains, each from a start of its own.", 1)
+    flags.DEFINE_enum(
+        "network_dtype",
+        "float32",
+        ["float32", "bfloat16"],
+        "What networks compute in; their weights, and all else, keep their precision.",
+    )
     flags.DEFINE_list(
         "weight_prior_scale",
         None,
@@ -135,6 +141,7 @@ def runs() -> Iterator[driver.Run]:
                 "num_chains",
                 "num_variational_steps",
                 "parameters",
+                "network_dtype",
             ),
         )
         is_other = plan.is_sampled and FLAGS.sampler not in (None, plans.default_sampler(model))
@@ -143,7 +150,10 @@ def runs() -> Iterator[driver.Run]:
             plan=plan,
             execute=lambda options, plan=plan: study.run(plan, options, FLAGS.max_samples),
             # Rows of one variant are averaged, and samplers are not one; --variant says more.
-            words=["" if FLAGS.variant or not is_other else FLAGS.sampler],
+            words=[
+                "" if FLAGS.variant or not is_other else FLAGS.sampler,
+                "" if FLAGS.variant or plan.network_dtype == "float32" else plan.network_dtype,
+            ],
             folder=model if FLAGS.model == "all" else "",
         )
 

@@ -35,6 +35,7 @@ class Plan(plans.Plan):
     num_warm_encoder_steps: int = 600
     warm_start_prior: str = "exact"  # or "own": a sparse prior's chart is more bent where it ends
     parameters: str = "point"  # of a variational model; or "mean_field", or "sghmc" on its bound
+    network_dtype: str = "float32"  # that networks compute in; weights are float32 always
 
     @property
     def temperature(self) -> float | None:
@@ -69,6 +70,8 @@ class Plan(plans.Plan):
             other |= {"weight_prior_scale"}
         if self.model in ("vae", "bae"):
             other |= {"initial_lengthscale"}
+        if self.network_dtype == "float32":  # as in all rows from before there was a choice
+            other |= {"network_dtype"}
         return {name: value for name, value in super().describe().items() if name not in other}
 
     def describe_objective(self, objective: inference.Objective) -> dict[str, Any]:

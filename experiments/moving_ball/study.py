@@ -31,13 +31,14 @@ from gpflow_bae.posteriors import Posterior
 LATENT_DIM, WIDTH = 2, 500  # two hidden layers of 500 tanh units each (Tran et al. 2023, table 5)
 
 
-def _network(num_inputs: int, num_outputs: int) -> keras.Model:
+def _network(plan: Plan, num_inputs: int, num_outputs: int) -> keras.Model:
+    dtype = "mixed_bfloat16" if plan.network_dtype == "bfloat16" else plan.network_dtype
     return keras.Sequential(
         [
             keras.Input((num_inputs,)),
-            keras.layers.Dense(WIDTH, activation="tanh"),
-            keras.layers.Dense(WIDTH, activation="tanh"),
-            keras.layers.Dense(num_outputs),
+            keras.layers.Dense(WIDTH, activation="tanh", dtype=dtype),
+            keras.layers.Dense(WIDTH, activation="tanh", dtype=dtype),
+            keras.layers.Dense(num_outputs, dtype=dtype),
         ]
     )
 
@@ -55,14 +56,14 @@ def build_model(plan: Plan, train: moving_ball.MovingBall) -> models.BayesianAut
     """The model of a plan, at its initial values."""
     num_pixels = train.Y.shape[-1]
     common: dict[str, Any] = {
-        "decoder": _decoder(plan, _network(LATENT_DIM, num_pixels)),
+        "decoder": _decoder(plan, _network(plan, LATENT_DIM, num_pixels)),
         "likelihood": likelihoods.Bernoulli(),
         "latent_dim": LATENT_DIM,
     }
     if plan.model in VARIATIONAL:
-        common["encoder"] = _network(num_pixels, 2 * LATENT_DIM)
+        common["encoder"] = _network(plan, num_pixels, 2 * LATENT_DIM)
     else:
-        common["encoder"] = encoders.StochasticEncoder(_network(2 * num_pixels, LATENT_DIM))
+        common["encoder"] = encoders.StochasticEncoder(_network(plan, 2 * num_pixels, LATENT_DIM))
     kind = {
         "vae": models.VAE,
         "bae": models.BAE,
@@ -123,7 +124,7 @@ def _warm_start(
     if not plan.warm_start:
         return None
     return inference.WarmStart(
-        encoders.GaussianEncoder(_network(train.Y.shape[-1], 2 * LATENT_DIM)),
+        encoders.GaussianEncoder(_network(plan, train.Y.shape[-1], 2 * LATENT_DIM)),
         plan.variational,
         latent_prior=_exact_prior(plan, model),
         num_encoder_steps=plan.num_warm_encoder_steps,

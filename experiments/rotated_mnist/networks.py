@@ -53,10 +53,11 @@ def conv_decoder(latent_dim: int, *, num_features: int = 0) -> keras.Model:
 
 
 # Row a of the doubled image at kernel offset u - 1 is row p - 1, of the image itself, next to its
-# own: SOURCES[a, p, u] = 1.
+# own: SOURCES[a, p, u] = 1. PHASES has them for rows and columns: [p q a b, u v].
 SOURCES = np.array(
     [[[1, 0, 0], [0, 1, 1], [0, 0, 0]], [[0, 0, 0], [1, 1, 0], [0, 0, 1]]], np.float32
 )
+PHASES = np.einsum("apu,bqv->pqabuv", SOURCES, SOURCES).reshape(36, 9)
 
 
 class UpsampledConv2D(keras.layers.Layer):
@@ -64,7 +65,7 @@ class UpsampledConv2D(keras.layers.Layer):
 
     Each of the four phases of the doubled image is a 3 x 3 convolution of the image itself, so one
     convolution with four times the filters makes all of them; it has the same weights and the same
-    values, in about two thirds of the time on a CPU.
+    values, in less than half of the time on a CPU.
     """
 
     def __init__(self, filters: int, padding: str, **kwargs: object):
@@ -78,13 +79,22 @@ class UpsampledConv2D(keras.layers.Layer):
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         """Images [rows, height, width, channels] to about twice the height and width."""
-        channels = inputs.shape[-1]
-        phases = tf.einsum("apu,bqv,uvio->pqiabo", SOURCES, SOURCES, self.kernel)
-        phases = tf.reshape(phases, [3, 3, channels, 4 * self.filters])
-        outputs = tf.nn.depth_to_space(tf.nn.conv2d(inputs, phases, 1, "SAME"), 2)
+        _, height, width, channels = inputs.shape
+        phases = tf.matmul(PHASES, tf.reshape(self.kernel, [9, channels * self.filters]))
+        phases = tf.reshape(phases, [3, 3, 4, channels, self.filters])
+        phases = tf.reshape(tf.transpose(phases, [0, 1, 3, 2, 4]), [3, 3, channels, -1])
+        outputs = tf.nn.conv2d(inputs, phases, 1, "SAME")
+        # Before the phases are put together: TensorFlow makes one operation of the three.
+        outputs = tf.nn.elu(tf.nn.bias_add(outputs, tf.tile(self.bias, [4])))
+        # tf.nn.depth_to_space, whose gradient takes as long as a convolution, by a transposition.
+        outputs = tf.reshape(outputs, [-1, width, 2, 2 * self.filters])
+        outputs = tf.transpose(outputs, [0, 2, 1, 3])
+        outputs = tf.reshape(outputs, [-1, 2 * height, 2 * width, self.filters])
         if self.padding == "valid":
-            outputs = outputs[:, 1:-1, 1:-1]
-        return tf.nn.elu(outputs + self.bias)
+            # Not outputs[:, 1:-1, 1:-1], whose gradient takes longer still.
+            size = [-1, 2 * height - 2, 2 * width - 2, self.filters]
+            outputs = tf.slice(outputs, [0, 1, 1, 0], size)
+        return outputs
 
     def get_config(self) -> dict[str, object]:
         """The arguments, for copies of the layer."""

@@ -46,7 +46,7 @@ a as in SGHMC, and no integrator helps with that; :mod:`gpflow_bae.mcmc.gradient
 v is known. (So it is at every h with ``"obabo"``; with ``"baoab"`` for small h^2 A P, and of that
 heat the momentum that it returns has the fraction 4 (1 - a)^2 / (2 - a)^2.)
 
-With ``"binomial"`` noise, whose kurtosis is 2 per cent short, what is said of a Gaussian still
+With ``"binomial"`` noise, whose kurtosis is 4 per cent short, what is said of a Gaussian still
 holds for means and covariances; the fourth order does not.
 
 References:

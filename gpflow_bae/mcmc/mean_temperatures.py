@@ -44,11 +44,12 @@ def with_mean_temperatures(sampler: SamplingAlgorithm, period: int) -> SamplingA
         if _SUM not in state.shared:
             return state
         begins = tf.equal(tf.math.floormod(at.number, period), 0)
-        total = tf.nest.map_structure(
-            lambda before, now: tf.where(begins, now, before + now),
-            state.shared[_SUM],
-            sampler.temperatures(state),
+        # All leaves' at once: each operation on a single number costs as much.
+        before, now = (
+            tf.stack(tf.nest.flatten(t)) for t in (state.shared[_SUM], sampler.temperatures(state))
         )
+        sums = tf.unstack(tf.where(begins, now, before + now), num=before.shape[0])
+        total = tf.nest.pack_sequence_as(state.shared[_SUM], sums)
         # From the state's own, not from the step's number: a vectorised loop wants all that it
         # carries to be each chain's.
         count = tf.where(begins, 0, state.shared[_COUNT])

@@ -24,6 +24,7 @@ _ALGORITHM = "philox"
 _PHILOX = tf.random.Algorithm.PHILOX.value
 _SCRAMBLING = np.array([0x02461E293EC8F720], np.uint64)
 _ZERO = np.zeros(1, np.uint64)
+_SMALL = 4096  # numbers, which take about as long as the operations that draw them
 
 
 def standard_noise(
@@ -37,17 +38,17 @@ def standard_noise(
     ``"gaussian"``: standard normal (Box and Muller 1958), within +- 6.8 in float32 (9.5 in
     float64).
 
-    ``"binomial"``: (B - 16) / sqrt(8), where B counts the ones among 32 random bits. Mean 0,
-    variance 1, third moment 0, kurtosis 2.9375 (a normal: 3); it takes 33 values, within +- 5.66.
-    A scheme for a stochastic differential equation converges weakly at first order with any
-    increments whose first three moments match the normal's, and at second order if the fourth
-    and fifth match too (Kloeden and Platen 1992, section 14): the fourth is 2 per cent short here.
-    SGHMC's scheme is of first order anyway, and on a Gaussian target, where it is linear, its
-    stationary means and covariances depend on mean and variance alone: they are the same.
+    ``"binomial"``: (B - 8) / 2, where B counts the ones among 16 random bits. Mean 0, variance 1,
+    third moment 0, kurtosis 2.875 (a normal: 3); it takes 17 values, within +- 4. A scheme for a
+    stochastic differential equation converges weakly at first order with any increments whose
+    first three moments match the normal's, and at second order if the fourth and fifth match too
+    (Kloeden and Platen 1992, section 14): the fourth is 4 per cent short here. SGHMC's scheme is
+    of first order anyway, and on a Gaussian target, where it is linear, its stationary means and
+    covariances depend on mean and variance alone: they are the same.
 
-    770,000 float32 numbers in a ``tf.function`` on 2 CPU cores took 6.4 ms as Gaussian, 3.8 ms as
-    binomial (1.7 times cheaper; 2.6 ms of both are Philox's bits), and 7.5 ms from
-    ``tf.random.stateless_normal``.
+    What costs time are Philox's bits, which TensorFlow draws on one thread: 770,000 float32 numbers
+    in a ``tf.function`` on 2 CPU cores took 5.9 ms as Gaussian (3.3 ms of them bits), 2.4 ms as
+    binomial, which needs half as many bits, and 9.9 ms from ``tf.random.stateless_normal``.
 
     :param shape: shape of the result.
     :param seed: two integers, to be used once.
@@ -58,8 +59,7 @@ def standard_noise(
     check_noise(kind)
     if kind == "gaussian":
         return _box_muller(shape, seed, dtype)
-    ones = tf.cast(tf.raw_ops.PopulationCount(x=_bits(shape, seed, tf.uint32)), dtype)
-    return (ones - 16) * math.sqrt(1 / 8)
+    return _binomial(shape, seed, dtype)
 
 
 def check_noise(kind: str) -> None:
@@ -96,16 +96,34 @@ def _philox(
     )
 
 
+def _binomial(
+    shape: tf.TensorShape | tf.Tensor | tuple[int, ...], seed: Seed, dtype: tf.DType
+) -> tf.Tensor:
+    """Two numbers of each word of 32 bits."""
+    shape, size, is_static = _sized(shape)
+    words = _bits([(size + 1) // 2], seed, tf.uint32)
+    ones = tf.raw_ops.PopulationCount(x=tf.reshape(tf.bitcast(words, tf.uint16), [-1]))
+    if not is_static or size % 2:
+        ones = ones[:size]
+    return (tf.cast(tf.reshape(ones, shape), dtype) - 8) * 0.5
+
+
+def _sized(
+    shape: tf.TensorShape | tf.Tensor | tuple[int, ...],
+) -> tuple[list[int] | tf.Tensor, int | tf.Tensor, bool]:
+    """A shape, how many numbers it has, and whether that is known while the graph is built."""
+    static_shape = tf.get_static_value(shape) if tf.is_tensor(shape) else shape
+    if static_shape is None:
+        return shape, tf.reduce_prod(shape), False
+    sizes = [int(n) for n in static_shape]
+    return sizes, math.prod(sizes), True
+
+
 def _box_muller(
     shape: tf.TensorShape | tf.Tensor | tuple[int, ...], seed: Seed, dtype: tf.DType
 ) -> tf.Tensor:
     """Two normals of each pair of uniforms."""
-    static_shape = tf.get_static_value(shape) if tf.is_tensor(shape) else shape
-    if static_shape is not None:
-        shape = [int(n) for n in static_shape]
-        size = math.prod(shape)
-    else:
-        size = tf.reduce_prod(shape)
+    shape, size, is_static = _sized(shape)
     is_double = tf.as_dtype(dtype) == tf.float64
     compute, integer, num_bits = (
         (tf.float64, tf.uint64, 64) if is_double else (tf.float32, tf.uint32, 32)
@@ -116,7 +134,7 @@ def _box_muller(
     angle = bits[1] * (2 * math.pi * 2.0**-num_bits)
     radius = tf.sqrt(-2 * tf.math.log(uniform))
     normals = tf.concat([radius * tf.cos(angle), radius * tf.sin(angle)], axis=0)
-    if static_shape is None or size % 2:
+    if not is_static or size % 2:
         normals = normals[:size]
     return tf.cast(tf.reshape(normals, shape), dtype)
 
@@ -134,13 +152,24 @@ def split(seed: Seed, n: int = 2) -> tf.Tensor:
 
 
 def noise_like(position: Position, seed: Seed, kind: str = "gaussian") -> Position:
-    """Standard noise with the structure, shapes and dtypes of ``position``; a seed per leaf."""
+    """Standard noise with the structure, shapes and dtypes of ``position``, independent throughout.
+
+    Small leaves of one dtype are pieces of one draw: a draw has a dozen operations, and a position
+    may have dozens of leaves.
+    """
     leaves = tf.nest.flatten(position)
     seeds = tf.unstack(split(seed, len(leaves)), num=len(leaves))
-    draws = [
-        standard_noise(
-            leaf.shape if leaf.shape.is_fully_defined() else tf.shape(leaf), s, leaf.dtype, kind
-        )
-        for leaf, s in zip(leaves, seeds, strict=True)
-    ]
+    draws: list[tf.Tensor | None] = [None] * len(leaves)
+    small: dict[tf.DType, list[int]] = {}
+    for i, leaf in enumerate(leaves):
+        if leaf.shape.is_fully_defined() and leaf.shape.num_elements() <= _SMALL:
+            small.setdefault(leaf.dtype, []).append(i)
+        else:
+            shape = leaf.shape if leaf.shape.is_fully_defined() else tf.shape(leaf)
+            draws[i] = standard_noise(shape, seeds[i], leaf.dtype, kind)
+    for dtype, members in small.items():
+        sizes = [leaves[i].shape.num_elements() for i in members]
+        joint = standard_noise([sum(sizes)], seeds[members[0]], dtype, kind)
+        for i, piece in zip(members, tf.split(joint, sizes), strict=True):
+            draws[i] = tf.reshape(piece, leaves[i].shape)
     return tf.nest.pack_sequence_as(position, draws)

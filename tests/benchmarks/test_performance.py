@@ -66,7 +66,15 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
         },
         {
             "suite": "chains",
-            "rows": [{"model": "EEG", "chains": 2, "step_ms": 3.0, "over_one_chain": ratio}],
+            "rows": [
+                {
+                    "model": "EEG",
+                    "chains": 2,
+                    "step_ms": 3.0,
+                    "over_one_chain": ratio,
+                    "ess_per_second": 11.0,
+                }
+            ],
         },
         {
             "suite": "serving",
@@ -75,7 +83,8 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
         },
         {
             "suite": "peers",
-            "rows": [{"code": "other", "version": "1", "step_ms": 9.0, "over_ours": ratio}],
+            "rows": [{"work": "ball", "code": "other 1", "step_ms": 9.0, "over_ours": ratio}],
+            "left_out": [],
         },
         {"suite": "start", "rows": [{"imported": "x", "seconds": 3.0, "ratio": ratio}]},
     ]

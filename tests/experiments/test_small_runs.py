@@ -44,8 +44,11 @@ def test_moving_ball(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) ->
     assert chosen["point_estimates"] == [".decoder"] and chosen["noise"] == "binomial"
     written = {path.name for path in (tmp_path / "a").glob("*.*")}
     assert written >= {"arrays.npz", "trajectories.png", "chain.png", "lengthscale.png"}
-    vae = call(moving_ball.STUDY, tmp_path / "b", "--model=vae", "--num_variational_steps=1")
+    assert "network_dtype" not in found["settings"]  # float32, as in rows from before the flag
+    half = ("--model=vae", "--num_variational_steps=1", "--network_dtype=bfloat16")
+    vae = call(moving_ball.STUDY, tmp_path / "b", *half)
     assert vae["temperature"] is None and "sampler" not in vae["settings"]
+    assert vae["variant"] == vae["settings"]["network_dtype"] == "bfloat16"
     for folder, outcome in zip("ab", kept, strict=True):
         found = goes_round(tmp_path / folder, outcome.posterior, folder == "a")
         assert found.notes["run"]["experiment"] == "moving_ball"

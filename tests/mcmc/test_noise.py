@@ -10,7 +10,7 @@ from gpflow_bae.mcmc import noise
 SEED = (3, 14)
 
 
-@pytest.mark.parametrize("kind, kurtosis", [("gaussian", 3.0), ("binomial", 2.9375)])
+@pytest.mark.parametrize("kind, kurtosis", [("gaussian", 3.0), ("binomial", 2.875)])
 def test_moments(kind: str, kurtosis: float) -> None:
     n = 400_000
     x = noise.standard_noise([n], SEED, tf.float64, kind).numpy()
@@ -44,13 +44,18 @@ def test_gaussian_shapes_and_half_precision() -> None:
     np.testing.assert_array_equal(x, tf.cast(noise.standard_noise([3, 1, 5], SEED), tf.bfloat16))
 
 
-def test_binomial_is_the_standardised_binomial_of_32() -> None:
-    # 33 equidistant values, 1 / sqrt(8) apart, with the probabilities comb(32, k) / 2^32.
-    x = noise.standard_noise([100_000], SEED, tf.float64, "binomial").numpy()
-    counts = x * np.sqrt(8.0) + 16
-    np.testing.assert_allclose(counts, np.round(counts), atol=1e-12)
-    # P(16) = 601080390 / 2^32 = 0.13995; five standard errors.
-    assert abs(np.mean(np.round(counts) == 16) - 0.13995) < 5 * np.sqrt(0.14 * 0.86 / 1e5)
+def test_binomial_is_the_standardised_binomial_of_16() -> None:
+    # 17 equidistant values, 1 / 2 apart, with the probabilities comb(16, k) / 2^16.
+    n = 100_001  # odd: of the last word one half is used
+    counts = 2 * noise.standard_noise([n], SEED, tf.float64, "binomial").numpy() + 8
+    np.testing.assert_array_equal(counts, np.round(counts))
+    found = np.bincount(counts.astype(int), minlength=17)
+    expected = n * stats.binom.pmf(np.arange(17), 16, 0.5)
+    # Pearson's statistic of 17 values: exceeded with probability 0.001.
+    assert np.sum((found - expected) ** 2 / expected) < stats.chi2.isf(0.001, 16)
+    # Neighbours are the halves of one word: independent, and so are those of different words.
+    for pairs in (counts[:-1].reshape(-1, 2), counts[1:].reshape(-1, 2)):
+        assert abs(np.corrcoef(pairs.T)[0, 1]) < 5 / np.sqrt(n / 2)
 
 
 @pytest.mark.parametrize("kind", noise.KINDS)
@@ -105,13 +110,28 @@ def test_noise_like_has_the_structure_and_independent_leaves(kind: str) -> None:
     assert abs(np.corrcoef(draws["b"], draws["a"][0])[0, 1]) < 5 / np.sqrt(n)
 
 
-def test_noise_like_where_the_shape_is_known_only_at_run_time() -> None:
-    @tf.function(input_signature=[tf.TensorSpec([None, 2])])
+@pytest.mark.parametrize("kind", noise.KINDS)
+def test_small_leaves_share_no_numbers(kind: str) -> None:
+    """Pieces of one draw for each dtype: 300 leaves of 4, between which nothing is correlated."""
+    position = [tf.zeros([2, 2], (tf.float32, tf.float64)[i % 2]) for i in range(300)]
+    draws = np.stack([tf.cast(d, tf.float64) for d in noise.noise_like(position, SEED, kind)])
+    correlations = np.corrcoef(draws.reshape(300, 4).T)[np.triu_indices(4, 1)]
+    neighbours = np.corrcoef(draws[:-1].ravel(), draws[1:].ravel())[0, 1]
+    types = np.corrcoef(draws[::2].ravel(), draws[1::2].ravel())[0, 1]
+    # Five standard errors of correlations of so many independent numbers.
+    assert np.abs(correlations).max() < 5 / np.sqrt(300)
+    assert max(abs(neighbours), abs(types)) < 5 / np.sqrt(600)
+    assert abs(np.mean(draws**2) - 1.0) < 5 * np.sqrt(2 / 1200)
+
+
+@pytest.mark.parametrize("kind", noise.KINDS)
+def test_noise_like_where_the_shape_is_known_only_at_run_time(kind: str) -> None:
+    @tf.function(input_signature=[tf.TensorSpec([None, 3])])
     def draw(position: tf.Tensor) -> tf.Tensor:
-        return noise.noise_like(position, SEED)
+        return noise.noise_like(position, SEED, kind)
 
     np.testing.assert_array_equal(
-        draw(tf.zeros([5, 2])).numpy(), noise.noise_like(tf.zeros([5, 2]), SEED).numpy()
+        draw(tf.zeros([5, 3])).numpy(), noise.noise_like(tf.zeros([5, 3]), SEED, kind).numpy()
     )
 
 
