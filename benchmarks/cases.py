@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -29,6 +30,17 @@ class Case(NamedTuple):
 Build = Callable[[], Case]
 
 
+class Parts(NamedTuple):
+    """What an engine is built of."""
+
+    model: Any
+    arrays: tuple[Any, Any]
+    """Inputs and outputs."""
+    schedule: Any
+    """Whose minibatches and codes are taken; its moves and coordinates are not."""
+    sampler: Any
+
+
 def all_cases(data_dir: str | None) -> dict[str, Build]:
     """By name; rotated MNIST is left out where there are no data."""
     cases: dict[str, Build] = {"moving ball": ball, "EEG": eeg, "Madelon": tabular}
@@ -42,44 +54,57 @@ def all_cases(data_dir: str | None) -> dict[str, Build]:
 
 def ball() -> Case:
     """SGP-BAE of the moving ball: all 35 videos in every step, decoder 2-500-500-1024."""
+    parts = ball_parts()
+    bounds = {
+        "matrix products": machine.network_products(BALL_ROWS, BALL_WIDTHS, steps=STEPS),
+        "decoder's passes": decoder_passes(parts.model, parts.arrays[1].shape),
+    }
+    return sampled(parts, bounds)
+
+
+def ball_parts() -> Parts:
+    """Of SGP-BAE of the moving ball."""
     from experiments.moving_ball import study
     from experiments.moving_ball.plans import make_plan
     from gpflow_bae.datasets import moving_ball
 
     train, _ = moving_ball.load(0)
     plan = make_plan("sgp_bae", "paper")
-    model = study.build_model(plan, train)
-    bounds = {
-        "matrix products": machine.network_products(BALL_ROWS, BALL_WIDTHS, steps=STEPS),
-        "decoder's passes": decoder_passes(model, train.Y.shape),
-    }
-    return sampled(model, (train.X, train.Y), plan.schedule, plan.sampler, bounds)
+    return Parts(study.build_model(plan, train), (train.X, train.Y), plan.schedule, plan.sampler)
 
 
 def rotated_mnist(data_dir: str, batch_size: int) -> Case:
     """SGP-BAE of rotated MNIST: 32 inducing points, convolutions."""
+    parts = rotated_mnist_parts(data_dir, batch_size)
+    shape = (1, batch_size, parts.arrays[1].shape[-1])
+    return sampled(parts, {"decoder's passes": decoder_passes(parts.model, shape)})
+
+
+def rotated_mnist_parts(data_dir: str, batch_size: int) -> Parts:
+    """Of SGP-BAE of rotated MNIST."""
     from experiments.rotated_mnist.models import build_model
     from experiments.rotated_mnist.plans import make_plan
     from gpflow_bae.datasets import rotated_mnist as images
 
     data = images.load(data_dir, (3,))
-    plan = make_plan("sgp_bae", "paper", inducing_per_view=2)
+    # The plan's steps are in coordinates of the Fisher information; without them they are smaller.
+    sampler = {"step_size": 1e-4}
+    plan = make_plan("sgp_bae", "paper", inducing_per_view=2, sampler=sampler)
     model = build_model(plan, data)
     schedule = dataclasses.replace(plan.schedule, batch_size=batch_size, gradients="minibatch")
-    bounds = {"decoder's passes": decoder_passes(model, (1, batch_size, data.train.Y.shape[-1]))}
-    arrays = (data.train.X[None], data.train.Y[None])
-    return sampled(model, arrays, schedule, plan.sampler, bounds)
+    return Parts(model, (data.train.X[None], data.train.Y[None]), schedule, plan.sampler)
 
 
 def eeg(num_chains: int = 1) -> Case:
     """SGP-BAE of EEG: 3 channels of 128 inducing points, networks of 20 units, 100 of 256 times."""
-    model, arrays, schedule, sampler = eeg_model()
-    size = schedule.batch_size or 256
-    bounds = {"decoder's passes": decoder_passes(model, (1, size, 7))}
-    return sampled(model, arrays, schedule, sampler, bounds, num_chains)
+    parts = eeg_parts()
+    size = parts.schedule.batch_size or 256
+    return sampled(
+        parts, {"decoder's passes": decoder_passes(parts.model, (1, size, 7))}, num_chains
+    )
 
 
-def eeg_model() -> tuple[Any, tuple[Any, Any], Any, Any]:
+def eeg_parts() -> Parts:
     """A model with the EEG driver's settings, arrays of noise, schedule and sampler."""
     import numpy as np
 
@@ -91,7 +116,7 @@ def eeg_model() -> tuple[Any, tuple[Any, Any], Any, Any]:
     X, Y = np.linspace(0.0, 1.0, 256)[None, :, None], rng.standard_normal((1, 256, 7))
     plan = default_plan("sgp_bae", "paper", latent_dim=3, num_inducing=128, lengthscale=0.1)
     model = build_model(plan, MultiOutputTable(X, Y, Y, np.zeros(Y.shape, bool)))
-    return model, (X, Y), plan.schedule, plan.sampler
+    return Parts(model, (X, Y), plan.schedule, plan.sampler)
 
 
 def tabular() -> Case:
@@ -135,41 +160,40 @@ def tabular() -> Case:
     return Case(step, None, {"matrix products": repeated(products)})
 
 
-def sampled(
-    model: Any,
-    arrays: tuple[Any, Any],
-    schedule: Any,
-    sampler: Any,
-    bounds: Mapping[str, Run],
-    num_chains: int = 1,
-) -> Case:
-    """Steps of a sampled model.
+def sampled(parts: Parts, bounds: Mapping[str, Run], num_chains: int = 1) -> Case:
+    """Steps of a sampled model."""
+    runs = []
+    for steps, encoder_steps in ((STEPS, 0), (1, STEPS)):
+        built = engine(parts, steps, encoder_steps, num_chains=num_chains)
+        chains = built.initial()
 
-    :param arrays: inputs and outputs.
-    :param schedule: whose minibatches and codes are taken; its moves and coordinates are not.
+        def run(built: Any = built, chains: Any = chains) -> None:
+            log_prior = built.round(chains, 0)[1].log_prior.numpy()
+            if not all(map(math.isfinite, log_prior)):
+                raise FloatingPointError("The chain diverged: its times are not those of a step.")
+
+        runs.append(run)
+    return Case(runs[0], runs[1], bounds)
+
+
+def engine(parts: Parts, steps: int, encoder_steps: int = 0, **options: Any) -> Any:
+    """Whose rounds have so many steps of the sampler and of the encoder, and nothing else.
+
+    :param options: of :class:`~gpflow_bae.inference.AmortizedSampling`.
     """
     from gpflow_bae import inference
     from gpflow_bae.data import prepare_data
 
-    data = prepare_data(model, arrays, schedule.batch_size)
-    runs = []
-    for steps, encoder_steps in ((STEPS, 0), (1, STEPS)):
-        settings = dataclasses.replace(
-            schedule,
-            num_sampler_steps=steps,
-            num_encoder_steps=encoder_steps,
-            burnin=0,
-            moves=(),
-            coordinates="none",
-        )
-        engine = inference.AmortizedSampling(model, data, settings, sampler, num_chains=num_chains)
-        chains = engine.initial()
-
-        def run(engine: Any = engine, chains: Any = chains) -> None:
-            engine.round(chains, 0)[1].log_prior.numpy()
-
-        runs.append(run)
-    return Case(runs[0], runs[1], bounds)
+    data = prepare_data(parts.model, parts.arrays, parts.schedule.batch_size)
+    settings = dataclasses.replace(
+        parts.schedule,
+        num_sampler_steps=steps,
+        num_encoder_steps=encoder_steps,
+        burnin=0,
+        moves=(),
+        coordinates="none",
+    )
+    return inference.AmortizedSampling(parts.model, data, settings, parts.sampler, **options)
 
 
 def decoder_passes(model: Any, shape: tuple[int, ...]) -> Run:

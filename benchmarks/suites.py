@@ -141,10 +141,8 @@ def small(sizes: Small) -> timing.Run:
         inducing_outputs="sampled",  # so that points come in minibatches
     )
     schedule = inference.AmortizedSettings(batch_size=256)
-    case = cases.sampled(
-        model, (X, Y), schedule, mcmc.adaptive_sghmc.build(), {}, num_chains=sizes.chains
-    )
-    return case.sampler
+    parts = cases.Parts(model, (X, Y), schedule, mcmc.adaptive_sghmc.build())
+    return cases.sampled(parts, {}, sizes.chains).sampler
 
 
 def _prediction(num_samples: int) -> timing.Run:
