@@ -2,9 +2,9 @@
 
 python gpu_runner.py FOLDER... --out=gpu.json
 
-Needs JAX (written for 0.10) and NumPy, neither TensorFlow nor this project. Each program is compiled,
-called once to warm up, and its results are compared with those that TensorFlow found on the CPU of
-the machine that wrote it; then it is timed, each call until its results are there.
+Needs JAX (written for 0.10) and NumPy, neither TensorFlow nor this project. Each program is
+compiled, called once to warm up, and its results are compared with those that TensorFlow found on
+the CPU of the machine that wrote it; then it is timed, each call until its results are there.
 
 The difference that is printed is the largest over all arrays that a round returns, each over the
 largest number of its array. Both sides draw the same bits, so that they differ by rounding alone:
