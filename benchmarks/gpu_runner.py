@@ -55,13 +55,7 @@ def compiled(text: str, device: Any) -> Callable[..., list[jax.Array]]:
 
 def at_precision(text: str, precision: str) -> str:
     """The program, with matrix products in float32 if that is asked for."""
-    if precision == "default":
-        return text
-    return re.sub(
-        r"precision = \[[^\]]*\]",
-        lambda found: found[0].replace("DEFAULT", "HIGHEST"),
-        re.sub(r"#stablehlo<precision DEFAULT>", "#stablehlo<precision HIGHEST>", text),
-    )
+    return text if precision == "default" else re.sub(r"\bDEFAULT\b", "HIGHEST", text)
 
 
 def difference(found: np.ndarray, expected: np.ndarray) -> float:
