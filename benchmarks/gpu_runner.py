@@ -11,12 +11,12 @@ largest number of its array. Both sides draw the same bits, so that they differ 
 sums are taken in another order. A gradient sums a thousand terms in float32, whose rounding is
 6e-8: sqrt(1000) times that is 2e-6, and 20 steps that each add as much have 4e-5. ``TOLERANCE`` is
 1e-3, a factor of 25 above that, for what the dynamics stretch. An argument, a seed or a result in
-another's place is off by 1e-1 and more.
+another's place is off by 1e-2 and more.
 
 GPUs multiply float32 matrices as TF32, with 10 bits of mantissa, where a program leaves its
-precision open, as this one does. ``--precision=float32`` (the default) asks for float32, as the CPU
-has it; ``default`` leaves it open: it may be faster, and may differ by 1e-3 a product and more than
-the tolerance. Name both to have both timed.
+precision open, as this one does. ``--precision float32``, which is the default, asks for float32,
+as the CPU has it; ``--precision float32 default`` times the other too, which may be faster, and may
+differ by 1e-3 a product and more than the tolerance.
 """
 
 from __future__ import annotations
