@@ -10,15 +10,17 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 MIN_VENV := .venv-min
 MIN_STAMP := $(MIN_VENV)/.installed
+NUMPY2_VENV := .venv-numpy2
+NUMPY2_STAMP := $(NUMPY2_VENV)/.installed
 
 export TF_CPP_MIN_LOG_LEVEL := 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test docs test-min lint format bazel clean
+.PHONY: help install demo test docs test-min test-numpy2 test-matrix lint format bazel clean
 
 help: ## Show this list.
-	@grep -E '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
-		| sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -E '^[a-z0-9-]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
+		| sed -E 's/^([a-z0-9-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 20
 
 install: $(STAMP) ## Make the environment (the other commands do this themselves).
 
@@ -47,6 +49,20 @@ $(MIN_STAMP): setup.py pyproject.toml constraints-min.txt gpflow_bae/versions.py
 	$(MIN_VENV)/bin/python -m pip install --quiet --constraint constraints-min.txt --editable '.[test]'
 	@touch $@
 
+test-numpy2: $(NUMPY2_STAMP) ## Run all tests with NumPy 2, which GPflow's requirements do not name yet.
+	$(NUMPY2_VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --dist=worksteal
+
+# The second command is the one that users are told in docs/versions.md; pip installs, and says that
+# GPflow asks for another NumPy.
+$(NUMPY2_STAMP): setup.py pyproject.toml gpflow_bae/versions.py
+	$(PYTHON) -m venv $(NUMPY2_VENV)
+	$(NUMPY2_VENV)/bin/python -m pip install --quiet --editable '.[test]'
+	$(NUMPY2_VENV)/bin/python -m pip install --quiet --upgrade 'numpy>=2'
+	@touch $@
+
+test-matrix: ## Run all tests with the oldest versions, with the newest, and with NumPy 2.
+	$(MAKE) --keep-going test-min test test-numpy2
+
 docs: $(STAMP) ## Build the documentation into docs/_build; tutorials run, a warning is an error.
 	$(PY) -m pip install --quiet --editable '.[docs]'
 	$(PY) -m sphinx -W --keep-going -b html docs docs/_build
@@ -64,5 +80,5 @@ bazel: $(STAMP) ## Build everything and run the fast tests with Bazel, offline.
 	PYTHON=$(abspath $(PY)) tools/bazel.sh
 
 clean: ## Remove the environment, the demo's results and every cache.
-	rm -rf $(VENV) $(MIN_VENV) $(DEMO_DIR) dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(MIN_VENV) $(NUMPY2_VENV) $(DEMO_DIR) dist *.egg-info .pytest_cache .ruff_cache .mypy_cache
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

@@ -31,7 +31,9 @@ install_requires = [
 ]
 
 diagnostics = ["arviz>=0.20,<1"]  # arviz 1 has another InferenceData
-# pyarrow 21 and later want NumPy 2, which GPflow does not allow yet.
+# pyarrow 21 and later refuse NumPy 1 when they are imported, and pip cannot know: they do not
+# require it. GPflow allows NumPy 1 alone. Where NumPy 2 is installed all the same, as in
+# docs/versions.md, pyarrow 20 does for both.
 sklearn = ["scikit-learn>=1.6,<2"]  # the first with validate_data
 # scikit-learn has IterativeImputer, which the check of an imputation compares with.
 tables = ["pandas>=2.2,<4", "pyarrow>=15,<21", *sklearn]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from benchmarks import machine, peer_worker
+from benchmarks import machine
 from benchmarks.timing import Run
 
 STEPS = 20
@@ -29,6 +30,17 @@ class Case(NamedTuple):
 Build = Callable[[], Case]
 
 
+class Parts(NamedTuple):
+    """What an engine is built of."""
+
+    model: Any
+    arrays: tuple[Any, Any]
+    """Inputs and outputs."""
+    schedule: Any
+    """Whose minibatches and codes are taken; its moves and coordinates are not."""
+    sampler: Any
+
+
 def all_cases(data_dir: str | None) -> dict[str, Build]:
     """By name; rotated MNIST is left out where there are no data."""
     cases: dict[str, Build] = {
@@ -45,132 +57,63 @@ def all_cases(data_dir: str | None) -> dict[str, Build]:
     return cases
 
 
-def with_peers(
-    data_dir: str | None,
-) -> dict[str, tuple[Callable[[], dict[str, Run]], tuple[str, ...]]]:
-    """Work that other libraries do too: what is timed of ours, and the peers of it by name."""
-
-    def balls() -> dict[str, Run]:
-        one, half = ball(), ball("bfloat16")
-        return {
-            "gpflow_bae": one.sampler,
-            "gpflow_bae, networks in bfloat16": half.sampler,
-            "matrix products": one.bounds["matrix products"],
-            "matrix products in bfloat16": half.bounds["matrix products"],
-        }
-
-    def images() -> dict[str, Run]:
-        assert data_dir is not None
-        case = rotated_mnist(data_dir, peer_worker.IMAGE_BATCH)
-        return {"gpflow_bae": case.sampler, **case.bounds}
-
-    work: dict[str, tuple[Callable[[], dict[str, Run]], tuple[str, ...]]] = {
-        "moving ball, SGHMC": (balls, ("plain_torch", "posteriors", "blackjax")),
-        "sparse variational GP, Adam": (lambda: {"gpflow_bae": svgp()}, ("gpytorch_svgp",)),
-        "GPLVM, Adam": (lambda: {"gpflow_bae": gplvm()}, ("gpytorch_gplvm",)),
-    }
-    if data_dir is not None:
-        work["rotated MNIST, SGHMC"] = (images, ("plain_torch_images",))
-    return work
-
-
-def svgp() -> Run:
-    """Adam on the bound of a sparse variational GP, which has no network."""
-    import gpflow
-    import numpy as np
-
-    from gpflow_bae import decoders, models
-
-    size, rng = peer_worker.SVGP, np.random.default_rng(0)
-    X = rng.uniform(size=(size["points"], size["inputs"]))
-    model = models.DeepSVIGP(
-        gpflow.kernels.SquaredExponential(lengthscales=np.ones(size["inputs"])),
-        X[: size["inducing"]].copy(),
-        decoders.Identity(1),
-        gpflow.likelihoods.Gaussian(0.1),
-        latent_dim=1,
-        num_data=size["points"],
-    )
-    return variational(model, (X, rng.standard_normal((size["points"], 1))), size["batch"])
-
-
-def gplvm() -> Run:
-    """Adam on the bound of a GPLVM, complete rows."""
-    import gpflow
-    import numpy as np
-
-    from gpflow_bae import encoders, models
-
-    size, rng = peer_worker.GPLVM, np.random.default_rng(0)
-    model = models.StochasticGPLVM(
-        encoders.FreeFormEncoder(1, size["rows"], size["latent"]),
-        gpflow.kernels.SquaredExponential(lengthscales=np.ones(size["latent"])),
-        rng.standard_normal((size["inducing"], size["latent"])),
-        gpflow.likelihoods.Gaussian(1.0),
-        size["columns"],
-        q_diag=True,
-    )
-    rows = rng.standard_normal((size["rows"], size["columns"]))
-    return variational(model, (None, rows), size["batch"])
-
-
-def variational(model: Any, arrays: tuple[Any, Any], batch_size: int) -> Run:
-    """Adam steps of a variational fit."""
-    from gpflow_bae import inference
-    from gpflow_bae.data import prepare_data
-    from gpflow_bae.inference import VariationalFit
-
-    settings = inference.VariationalSettings(num_steps=10**6, batch_size=batch_size)
-    data = prepare_data(model, arrays, batch_size)
-    fit = VariationalFit(model, data, settings, seed=0, steps_per_call=STEPS)
-    return lambda: fit.step(None, 0, STEPS)
-
-
 def ball(dtype: str = "float32") -> Case:
     """SGP-BAE of the moving ball: all 35 videos in every step, decoder 2-500-500-1024.
 
     :param dtype: what networks compute in.
     """
+    parts = ball_parts(dtype)
+    products = machine.network_products(BALL_ROWS, BALL_WIDTHS, steps=STEPS, dtype=dtype)
+    bounds = {
+        "matrix products": products,
+        "decoder's passes": decoder_passes(parts.model, parts.arrays[1].shape),
+    }
+    return sampled(parts, bounds)
+
+
+def ball_parts(dtype: str = "float32") -> Parts:
+    """Of SGP-BAE of the moving ball."""
     from experiments.moving_ball import study
     from experiments.moving_ball.plans import make_plan
     from gpflow_bae.datasets import moving_ball
 
     train, _ = moving_ball.load(0)
     plan = make_plan("sgp_bae", "paper", network_dtype=dtype)
-    model = study.build_model(plan, train)
-    bounds = {
-        "matrix products": machine.network_products(
-            BALL_ROWS, BALL_WIDTHS, steps=STEPS, dtype=dtype
-        ),
-        "decoder's passes": decoder_passes(model, train.Y.shape),
-    }
-    return sampled(model, (train.X, train.Y), plan.schedule, plan.sampler, bounds)
+    return Parts(study.build_model(plan, train), (train.X, train.Y), plan.schedule, plan.sampler)
 
 
 def rotated_mnist(data_dir: str, batch_size: int) -> Case:
     """SGP-BAE of rotated MNIST: 32 inducing points, convolutions."""
+    parts = rotated_mnist_parts(data_dir, batch_size)
+    shape = (1, batch_size, parts.arrays[1].shape[-1])
+    return sampled(parts, {"decoder's passes": decoder_passes(parts.model, shape)})
+
+
+def rotated_mnist_parts(data_dir: str, batch_size: int) -> Parts:
+    """Of SGP-BAE of rotated MNIST."""
     from experiments.rotated_mnist.models import build_model
     from experiments.rotated_mnist.plans import make_plan
     from gpflow_bae.datasets import rotated_mnist as images
 
     data = images.load(data_dir, (3,))
-    plan = make_plan("sgp_bae", "paper", inducing_per_view=2)
+    # The plan's steps are in coordinates of the Fisher information; without them they are smaller.
+    sampler = {"step_size": 1e-4}
+    plan = make_plan("sgp_bae", "paper", inducing_per_view=2, sampler=sampler)
     model = build_model(plan, data)
     schedule = dataclasses.replace(plan.schedule, batch_size=batch_size, gradients="minibatch")
-    bounds = {"decoder's passes": decoder_passes(model, (1, batch_size, data.train.Y.shape[-1]))}
-    arrays = (data.train.X[None], data.train.Y[None])
-    return sampled(model, arrays, schedule, plan.sampler, bounds)
+    return Parts(model, (data.train.X[None], data.train.Y[None]), schedule, plan.sampler)
 
 
 def eeg(num_chains: int = 1) -> Case:
     """SGP-BAE of EEG: 3 channels of 128 inducing points, networks of 20 units, 100 of 256 times."""
-    model, arrays, schedule, sampler = eeg_model()
-    size = schedule.batch_size or 256
-    bounds = {"decoder's passes": decoder_passes(model, (1, size, 7))}
-    return sampled(model, arrays, schedule, sampler, bounds, num_chains)
+    parts = eeg_parts()
+    size = parts.schedule.batch_size or 256
+    return sampled(
+        parts, {"decoder's passes": decoder_passes(parts.model, (1, size, 7))}, num_chains
+    )
 
 
-def eeg_model() -> tuple[Any, tuple[Any, Any], Any, Any]:
+def eeg_parts() -> Parts:
     """A model with the EEG driver's settings, arrays of noise, schedule and sampler."""
     import numpy as np
 
@@ -182,7 +125,7 @@ def eeg_model() -> tuple[Any, tuple[Any, Any], Any, Any]:
     X, Y = np.linspace(0.0, 1.0, 256)[None, :, None], rng.standard_normal((1, 256, 7))
     plan = default_plan("sgp_bae", "paper", latent_dim=3, num_inducing=128, lengthscale=0.1)
     model = build_model(plan, MultiOutputTable(X, Y, Y, np.zeros(Y.shape, bool)))
-    return model, (X, Y), plan.schedule, plan.sampler
+    return Parts(model, (X, Y), plan.schedule, plan.sampler)
 
 
 def tabular() -> Case:
@@ -226,41 +169,40 @@ def tabular() -> Case:
     return Case(step, None, {"matrix products": repeated(products)})
 
 
-def sampled(
-    model: Any,
-    arrays: tuple[Any, Any],
-    schedule: Any,
-    sampler: Any,
-    bounds: Mapping[str, Run],
-    num_chains: int = 1,
-) -> Case:
-    """Steps of a sampled model.
+def sampled(parts: Parts, bounds: Mapping[str, Run], num_chains: int = 1) -> Case:
+    """Steps of a sampled model."""
+    runs = []
+    for steps, encoder_steps in ((STEPS, 0), (1, STEPS)):
+        built = engine(parts, steps, encoder_steps, num_chains=num_chains)
+        chains = built.initial()
 
-    :param arrays: inputs and outputs.
-    :param schedule: whose minibatches and codes are taken; its moves and coordinates are not.
+        def run(built: Any = built, chains: Any = chains) -> None:
+            log_prior = built.round(chains, 0)[1].log_prior.numpy()
+            if not all(map(math.isfinite, log_prior)):
+                raise FloatingPointError("The chain diverged: its times are not those of a step.")
+
+        runs.append(run)
+    return Case(runs[0], runs[1], bounds)
+
+
+def engine(parts: Parts, steps: int, encoder_steps: int = 0, **options: Any) -> Any:
+    """Whose rounds have so many steps of the sampler and of the encoder, and nothing else.
+
+    :param options: of :class:`~gpflow_bae.inference.AmortizedSampling`.
     """
     from gpflow_bae import inference
     from gpflow_bae.data import prepare_data
 
-    data = prepare_data(model, arrays, schedule.batch_size)
-    runs = []
-    for steps, encoder_steps in ((STEPS, 0), (1, STEPS)):
-        settings = dataclasses.replace(
-            schedule,
-            num_sampler_steps=steps,
-            num_encoder_steps=encoder_steps,
-            burnin=0,
-            moves=(),
-            coordinates="none",
-        )
-        engine = inference.AmortizedSampling(model, data, settings, sampler, num_chains=num_chains)
-        chains = engine.initial()
-
-        def run(engine: Any = engine, chains: Any = chains) -> None:
-            engine.round(chains, 0)[1].log_prior.numpy()
-
-        runs.append(run)
-    return Case(runs[0], runs[1], bounds)
+    data = prepare_data(parts.model, parts.arrays, parts.schedule.batch_size)
+    settings = dataclasses.replace(
+        parts.schedule,
+        num_sampler_steps=steps,
+        num_encoder_steps=encoder_steps,
+        burnin=0,
+        moves=(),
+        coordinates="none",
+    )
+    return inference.AmortizedSampling(parts.model, data, settings, parts.sampler, **options)
 
 
 def decoder_passes(model: Any, shape: tuple[int, ...]) -> Run:

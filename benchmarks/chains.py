@@ -41,12 +41,12 @@ def main(argv: list[str]) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
     tf.config.threading.set_inter_op_parallelism_threads(FLAGS.operations)
 
-    from benchmarks.cases import eeg_model
+    from benchmarks.cases import eeg_parts
     from experiments.common import provenance
     from gpflow_bae import inference
     from gpflow_bae.data import prepare_data
 
-    model, data, settings, sampler = eeg_model() if FLAGS.model == "eeg" else _moving_ball()
+    model, data, settings, sampler = eeg_parts() if FLAGS.model == "eeg" else _moving_ball()
     prepared = prepare_data(model, data, settings.batch_size)
     timed, memory = {}, {}
     for count in (1, FLAGS.chains):

@@ -26,10 +26,12 @@ def write_page(page: pathlib.Path, folder: pathlib.Path) -> None:
 
 
 def _section(record: dict[str, Any]) -> str:
+    versions = record["versions"]
+    name = "JAX" if "jax" in versions else "TensorFlow"
+    threads = f" {record['threads']} threads," if "threads" in record else ""
     made = (
-        f"`{record['command']}`: {record['processor']}, {record['threads']} threads, TensorFlow "
-        f"{record['versions']['tensorflow']}, {record['seconds']} s, commit "
-        f"{record['git_commit'][:7]}."
+        f"`{record['command']}`: {record['processor']},{threads} {name} "
+        f"{versions[name.lower()]}, {record['seconds']} s, commit {record['git_commit'][:7]}."
     )
     return f"## {_SECTIONS[record['suite']][0]}\n\n{tables(record)}\n{made}\n"
 
@@ -127,6 +129,22 @@ def _start(record: dict[str, Any]) -> str:
     return _table(["imported by a new Python", "seconds", "over the first (quartiles)"], rows)
 
 
+def _gpu(record: dict[str, Any]) -> str:
+    rows = []
+    for row in record["rows"]:
+        apart = f"{row['largest_difference']:.1g}"
+        rows.append(
+            [row["model"], row["precision"], _ratio(row["step_ms"]), apart, f"{row['tolerance']:g}"]
+        )
+    head = ["model", "matrix products", "sampler's step, ms (quartiles)"]
+    head += ["largest relative difference from TensorFlow on a CPU", "tolerance"]
+    words = (
+        "Rounds that `python -m benchmarks.gpu` wrote, compiled by JAX for its device. Why "
+        "they may differ by so much is in `benchmarks/gpu_runner.py`."
+    )
+    return f"{_table(head, rows)}\n{words}\n"
+
+
 _SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "step": ("Steps", _step),
     "scaling": ("Growth", _scaling),
@@ -134,4 +152,5 @@ _SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "serving": ("Exported models", _serving),
     "peers": ("Other libraries", _peers),
     "start": ("Imports", _start),
+    "gpu": ("Through JAX, for GPUs", _gpu),
 }

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import cases, machine, timing
+from benchmarks import cases, machine, peer_cases, timing
 
 Row = dict[str, Any]
 
@@ -141,10 +141,8 @@ def small(sizes: Small) -> timing.Run:
         inducing_outputs="sampled",  # so that points come in minibatches
     )
     schedule = inference.AmortizedSettings(batch_size=256)
-    case = cases.sampled(
-        model, (X, Y), schedule, mcmc.adaptive_sghmc.build(), {}, num_chains=sizes.chains
-    )
-    return case.sampler
+    parts = cases.Parts(model, (X, Y), schedule, mcmc.adaptive_sghmc.build())
+    return cases.sampled(parts, {}, sizes.chains).sampler
 
 
 def _prediction(num_samples: int) -> timing.Run:
@@ -188,7 +186,7 @@ def _ess_per_second(num_chains: int) -> float:
     from gpflow_bae.diagnostics import effective_sample_size
 
     burnin, kept = 200, 400
-    model, (X, Y), schedule, sampler = cases.eeg_model()
+    model, (X, Y), schedule, sampler = cases.eeg_parts()
     waves = np.sin(2 * np.pi * (3 * X + np.arange(7) / 7)) + 0.3 * Y
     steps = schedule.num_sampler_steps
     settings = dataclasses.replace(
@@ -216,7 +214,7 @@ def peers(options: Options) -> dict[str, Any]:
         )
     machine.set_threads(options.threads)
     rows = []
-    for work, (build, names) in cases.with_peers(options.data_dir).items():
+    for work, (build, names) in peer_cases.with_peers(options.data_dir).items():
         ours = build()
         workers = {
             name: Worker(options.peer_python, name, options.threads, cases.STEPS) for name in names

@@ -1,5 +1,8 @@
 """Drivers that reproduce the published studies, one module each: ``python -m experiments.NAME``."""
 
+import sys
+
 from gpflow_bae.terminal import quiet_tensorflow
 
-quiet_tensorflow()  # before anything imports it
+if "tensorflow" not in sys.modules:  # where it is, a program of its own imports these
+    quiet_tensorflow()

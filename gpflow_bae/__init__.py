@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from .inference.fit import fit
     from .posteriors import Posterior
+    from .terminal import quiet_tensorflow
 
 __all__ = [
     "Posterior",
@@ -60,10 +61,12 @@ __all__ = [
     "optimizers",
     "plotting",
     "posteriors",
+    "quiet_tensorflow",
     "serving",
 ]
 
-_HOMES = {"Posterior": "posteriors", "fit": "inference"}  # rooms of names that are no room
+# Rooms of names that are no room.
+_HOMES = {"Posterior": "posteriors", "fit": "inference", "quiet_tensorflow": "terminal"}
 
 
 if not TYPE_CHECKING:

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
@@ -34,9 +35,21 @@ def quiet_tensorflow() -> None:
     The variable TF_CPP_MIN_LOG_LEVEL alone does not reach what is logged during the import. Where
     the user set it to 0 or 1, which asks for those lines, nothing is done. Python's warnings and
     errors, and fatal errors of C++, are shown as ever.
+
+    Importing ``gpflow_bae`` does not do this by itself: which log lines a program shows, and what
+    is in the environment of the processes that it starts, is the program's to say. Among the lines
+    are those that say why a GPU is not used. Warns where TensorFlow was imported before, which
+    reads the variable once.
     """
-    if os.environ.get(LEVEL_VARIABLE) in ("0", "1"):
+    level = os.environ.get(LEVEL_VARIABLE)
+    if level in ("0", "1"):
         return
+    if level is None and "tensorflow" in sys.modules:
+        warnings.warn(
+            "quiet_tensorflow() is too late: TensorFlow was imported before it, by itself or by "
+            "keras or gpflow, and goes on logging. Call it before those imports.",
+            stacklevel=2,
+        )
     os.environ[LEVEL_VARIABLE] = "3"
     waiting = any(isinstance(finder, _QuietImport) for finder in sys.meta_path)
     if "tensorflow" not in sys.modules and not waiting:

@@ -175,6 +175,25 @@ def test_oldest_versions_are_those_of_setup(metadata: email.message.Message) -> 
         assert pins[name].release[:2] == (*bound.release, 0)[:2], name
 
 
+def test_the_page_of_versions_has_the_oldest() -> None:
+    """docs/versions.md, first column of versions, beside constraints-min.txt."""
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "constraints-min.txt").read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    )
+    page = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    found = {
+        canonicalize_name(name.replace(" ", "-")): version
+        for names, versions, *_ in rows[1:]
+        for name, version in zip(names.split(", "), versions.split(", "), strict=True)
+        if name not in ("---", "command", "Python")
+    }
+    assert len(found) == 10
+    assert found == {name: pins[name] for name in found}
+
+
 def shortened_example() -> str:
     """The README's first Python block with fewer videos, narrower networks and fewer steps."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

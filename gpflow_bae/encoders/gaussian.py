@@ -9,9 +9,9 @@ import gpflow
 import keras
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
+from gpflow.logdensities import gaussian
 
 from ..keras_module import KerasModule
 from ..mcmc.noise import standard_noise
@@ -60,8 +60,7 @@ class BaseGaussianEncoder(DensityEncoder):
     ) -> tf.Tensor:
         """Log density of ``latents`` under the encoder, for ``encoder_loss="nll"``."""
         mean, variance = self(Y, mask=mask, **side)
-        density = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(latents)
-        return tf.reduce_sum(density, -1)
+        return tf.reduce_sum(gaussian(latents, mean, variance), -1)
 
     def codes_of_rows(
         self, Y: tf.Tensor, mask: tf.Tensor | None, noise: Noise, num_draws: int

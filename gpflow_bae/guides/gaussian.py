@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 from gpflow.base import TensorType
+from gpflow.logdensities import gaussian
 
 from ..base import Batch, Snapshot
 from ..encoders import Encoder, RankOneEncoder, RowCodes
@@ -94,7 +94,7 @@ class GaussianGuide(BoundGuide):
             return self._joint_posterior(prior, batch)
         mean, variance = self.encode(batch)
         q = prior.condition_batch(batch.X, mean, variance, batch.point_scale)
-        pseudo = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(q.mean)
+        pseudo = gaussian(q.mean, mean, variance)
         pseudo -= 0.5 * q.variance / variance  # the expectation over q of the quadratic
         divergence = tf.reduce_sum(pseudo) - tf.reduce_sum(q.log_marginal)
         return CodePosterior(q.mean, q.variance, divergence)
@@ -107,7 +107,7 @@ class GaussianGuide(BoundGuide):
         for A in projection:  # one, or none
             at = tf.linalg.matvec(A, at)
             spread = tf.reduce_sum(tf.matmul(A, q.covariance) * A, -1)
-        expected = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(at)
+        expected = gaussian(at, mean, variance)
         expected -= 0.5 * spread / variance
         divergence = tf.reduce_sum(expected) - tf.reduce_sum(q.log_marginal)
         return JointCodePosterior(q.mean, q.covariance, divergence)

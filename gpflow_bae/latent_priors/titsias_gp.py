@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gpflow
 import tensorflow as tf
-import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
+from gpflow.logdensities import gaussian
 
 from ..base import LatentPosterior
 from .base import KernelLike, channels_first
@@ -87,7 +87,7 @@ class TitsiasGP(InducingLatentPrior):
         f_mean = channels_first(tf.linalg.matvec(features, inducing.mean, transpose_a=True))
         f_mean = self.shifted(f_mean, X)
         f_variance = channels_first(left + self._spread(inducing, features))
-        expected = tfp.distributions.Normal(mean, tf.sqrt(variance)).log_prob(f_mean)
+        expected = gaussian(f_mean, mean, variance)
         expected -= 0.5 * f_variance / variance
         bound = tf.reduce_sum(expected, [-2, -1]) - self._divergence(inducing) / point_scale
         return LatentPosterior(f_mean, f_variance, bound)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
@@ -142,7 +142,7 @@ class GPLVMPosterior(FittedModel):
         for part, f_mean, f_variance in self._chunks(rows, columns, num_draws, seed):
             y = tf.constant(values[part], f_mean.dtype)
             density = entrywise(self.model.likelihood.predict_log_density, f_mean, f_variance, y)
-            result[part] = tfp.math.reduce_logmeanexp(density, 0)
+            result[part] = tf.reduce_logsumexp(density, 0) - math.log(num_draws)
         return result
 
     def impute(self, num_draws: int = 20, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

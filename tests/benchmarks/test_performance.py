@@ -57,6 +57,8 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
     row = {"model": "ball", "sampler_step_ms": 5.0, "working_memory_mb": 7.0, "bounds": bounds}
     kinds = ("gflops_float32", "gflops_bfloat16", "gflops_float64", "million_normals_per_second")
     limits = dict.fromkeys((*kinds, "gigabytes_per_second"), 1.0)
+    gpu_row = {"model": "ball", "precision": "float32", "step_ms": ratio}
+    gpu_row |= {"largest_difference": 2e-5, "tolerance": 1e-3}
     records = [
         {"suite": "step", "limits": limits, "rows": [row], "left_out": []},
         {
@@ -87,10 +89,11 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
             "left_out": [],
         },
         {"suite": "start", "rows": [{"imported": "x", "seconds": 3.0, "ratio": ratio}]},
+        {"suite": "gpu", "rows": [gpu_row], "versions": {"jax": "1"}},
     ]
     for record in reversed(records):
         path = tmp_path / f"performance_{record['suite']}.json"
-        path.write_text(json.dumps(record | about))
+        path.write_text(json.dumps(about | record))
     report.write_page(tmp_path / "page.md", tmp_path)
     page = (tmp_path / "page.md").read_text()
     titles = [line for line in page.splitlines() if line.startswith("#")]
@@ -98,6 +101,9 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
         "## Exported models",
         "## Other libraries",
         "## Imports",
+        "## Through JAX, for GPUs",
     ]
     assert "| ball | 5 |  | 7 | products | 4 | 1.5 (1.25 to 2) |" in page
+    assert "| ball | float32 | 1.5 (1.25 to 2) | 2e-05 | 0.001 |" in page
+    assert "p, 1 threads, JAX 1, 3 s" in page and "p, 1 threads, TensorFlow 2, 3 s" in page
     assert "| points | 10: 2, 1,000: 2 | 0.00 |" in page

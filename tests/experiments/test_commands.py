@@ -64,7 +64,8 @@ def named() -> list[list[str]]:
     }
     for path in ROOT.glob("docs/results/*.json"):
         runs = json.loads(path.read_text(encoding="utf-8"))
-        lines |= {r["command"].split("-m ")[1] for r in runs if "command" in r}
+        if isinstance(runs, list):  # of a study; benchmarks write one record
+            lines |= {r["command"].split("-m ")[1] for r in runs if "command" in r}
     commands = []
     for line in sorted(lines):
         words = shlex.split(line.replace("$(DEMO_DIR)", "demo"))

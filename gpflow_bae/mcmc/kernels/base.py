@@ -10,7 +10,6 @@ from typing import Any, ClassVar, NoReturn, TypeAlias
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
-from tensorflow_probability.python.internal import samplers
 
 from gpflow_bae.mcmc import algorithm
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Step, Target
@@ -95,7 +94,7 @@ class Uncalibrated(Kernel):
             state = sampler.step(
                 state,
                 Target(lambda position, seed: gradients),
-                samplers.sanitize_seed(seed, name=self.name),
+                tfp.random.sanitize_seed(seed, name=self.name),
                 Step(previous.step, adapt),
             )
             results = self._results(

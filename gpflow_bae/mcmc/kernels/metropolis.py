@@ -10,8 +10,8 @@ import dataclasses
 from typing import NamedTuple
 
 import tensorflow as tf
+import tensorflow_probability as tfp
 from gpflow.base import TensorType
-from tensorflow_probability.python.internal import samplers
 
 from gpflow_bae.mcmc import langevin, metropolis, targets
 from gpflow_bae.mcmc.kernels.base import Kernel, State, _as_list, _parts
@@ -101,7 +101,7 @@ class LangevinGradient(Kernel):
             state = langevin.update(
                 metropolis.State(parts, evaluation, metropolis.no_counts(evaluation)),
                 target,
-                samplers.sanitize_seed(seed, name=self.name),
+                tfp.random.sanitize_seed(seed, name=self.name),
                 noise_scale=_per_chain(previous.step_size, previous.target_log_prob.shape.rank),
                 learning_rate=self.learning_rate,
                 gradient_probability=self.gradient_probability,
