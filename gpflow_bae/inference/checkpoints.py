@@ -1,7 +1,8 @@
-"""Runs that lose nothing: atomic checkpoints, and samples that are appended one file each."""
+"""Runs that lose nothing: atomic checkpoints, and files that samples and statistics go to."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -10,19 +11,22 @@ import time
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from ..files import save_arrays, write_atomically
+from ..records import DamagedRecordsError, RecordFile, Records
 from ..versions import __version__
 
 __all__ = ["RunDirectory", "samples_in", "stopwatch", "write_atomically"]
 
 FORMAT = 1
 """Of the files; raised where later versions cannot read what earlier ones wrote."""
+SAMPLES = "samples.bin"
+_NUM_SAMPLES = "run/num_samples"
 _NUM_ARRAYS = "checkpoint/num_arrays"
 # What NumPy and zipfile raise for bytes that they did not expect.
 _NOT_WHOLE = (
@@ -39,11 +43,12 @@ _NOT_WHOLE = (
 
 
 class RunDirectory:
-    """A folder that holds a chain: its settings, its last two checkpoints, and its samples.
+    """A folder that holds a chain: its settings, its last two checkpoints, and what it has drawn.
 
     The state is one file of arrays by name, replaced whole; the one before it is kept, for where
-    the last one is found damaged. Each posterior sample is its own file, written once, because
-    rewriting all of them at every checkpoint would cost more than sampling.
+    the last one is found damaged. Posterior samples and the statistics of rounds are files that
+    only grow (:class:`~gpflow_bae.records.RecordFile`), because rewriting all of them at every
+    checkpoint would cost more than sampling; a checkpoint says how many of them are the run's.
     """
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any], resume: bool):
@@ -69,7 +74,8 @@ class RunDirectory:
                 f"out_dir {self.path} holds a run {whose} already; continue it with resume=True, "
                 "or choose another out_dir."
             )
-        self._samples = self.path / "samples"
+        self._samples = RecordFile(self.path / SAMPLES)
+        self._trace = RecordFile(self.path / "trace.bin")
         self._state, self._previous = self.path / "state.npz", self.path / "state.previous.npz"
         if found is not None and found != settings:
             self.read_state()  # raises for a state of other settings, which knows their hash
@@ -88,11 +94,16 @@ class RunDirectory:
     def write_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Store the state of a chain; of those before it the last one is kept.
 
+        What samples and statistics were written before are on the disk when it is.
+
         :raises OSError: where it cannot be written, for instance because the disk is full; those
             that are there stay.
         """
         about = {"format": FORMAT, "version": __version__, "settings": self._hash}
         stored = {f"checkpoint/{name}": np.array(value) for name, value in about.items()}
+        for records in (self._samples, self._trace):
+            with _explained(records.path):
+                records.flush()
         self._write(self._state, lambda f: _save(f, {**arrays, **stored}), self._previous)
 
     def read_state(self) -> dict[str, np.ndarray] | None:
@@ -141,29 +152,80 @@ class RunDirectory:
             )
 
     def write_sample(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store posterior sample ``index``; a file of that name is replaced.
+        """Store posterior sample ``index``, after those of lower numbers or in place of its own.
 
+        :raises ValueError: for arrays of other names, types or shapes than those of sample 0.
         :raises OSError: as :meth:`write_state`.
         """
-        self._write(self._samples / f"{index:05d}.npz", lambda f: _save(f, arrays))
+        self._append(self._samples, index, {k: np.asarray(v)[None] for k, v in arrays.items()})
 
-    def read_samples(self, count: int) -> list[dict[str, np.ndarray]]:
+    def write_trace(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
+        """Store rows [K, ...] of statistics by name, the first of which has the number ``start``.
+
+        :raises ValueError: for arrays of other names, types or shapes than those of row 0, or of
+            different numbers of rows.
+        :raises OSError: as :meth:`write_state`.
+        """
+        self._append(self._trace, start, rows)
+
+    def _append(self, records: RecordFile, start: int, rows: Mapping[str, np.ndarray]) -> None:
+        with _explained(records.path):
+            records.write(start, rows)
+
+    def read_samples(self, count: int) -> Records:
         """The first ``count`` samples; later ones (of a run that died) are ignored.
+
+        Those of a run that an earlier version began are one npz file each, in the folder
+        ``samples``; they are copied into the one file first.
 
         :raises ValueError: where one of them is damaged or missing.
         """
-        samples = []
+        former = self.path / "samples"
+        if count and not self._samples.path.exists() and former.is_dir():
+            self._copy(former, count)
+        return self._read_records(self._samples, count, "samples")
+
+    def read_trace(self, count: int) -> Records:
+        """The first ``count`` rows of statistics, as :meth:`read_samples`."""
+        return self._read_records(self._trace, count, "rows of statistics")
+
+    def samples(self, count: int) -> Records:
+        """The first ``count`` samples, not compared to their checksums: those of this process."""
+        return Records(self._samples.path, count)
+
+    def trace(self, count: int) -> Records:
+        """The first ``count`` rows of statistics, in the same way."""
+        return Records(self._trace.path, count)
+
+    def _read_records(self, records: RecordFile, count: int, what: str) -> Records:
+        try:
+            return records.read(count)
+        except (DamagedRecordsError, FileNotFoundError) as error:
+            found = isinstance(error, DamagedRecordsError)
+            raise ValueError(
+                _lost(error if found else f"{records.path} is missing", count, what)
+            ) from error
+
+    def _copy(self, former: Path, count: int) -> None:
+        """Whole or not at all: under another name until the last one is there."""
+        copies = RecordFile(self._samples.path.with_name(f".{SAMPLES}.copying"))
         for index in range(count):
-            path = self._samples / f"{index:05d}.npz"
+            path = former / f"{index:05d}.npz"
             try:
-                samples.append(_read(path))
+                arrays = _read(path)
             except (_Damaged, FileNotFoundError) as error:
                 reason = error if isinstance(error, _Damaged) else f"{path} is missing"
-                raise ValueError(
-                    f"{reason}. Of the run's {count} samples this one cannot be had again from its "
-                    "last checkpoint: put the file back, or choose another out_dir to start anew."
-                ) from error
-        return samples
+                raise ValueError(_lost(reason, count, "samples")) from error
+            self._append(copies, index, {k: v[None] for k, v in arrays.items()})
+        with _explained(copies.path):
+            copies.flush()
+        copies.close()
+        os.replace(copies.path, self._samples.path)
+
+    def close(self) -> None:
+        """Let go of the files that grow; writing opens them again."""
+        self._samples.close()
+        self._trace.close()
 
     def write_part(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Store what was found once, before the first state.
@@ -186,25 +248,52 @@ class RunDirectory:
             ) from error
 
     def _write(self, path: Path, write: Any, previous: Path | None = None) -> None:
-        try:
+        with _explained(path):
             write_atomically(path, write, previous)
-        except OSError as error:
-            raise OSError(
-                error.errno,
-                f"{path} could not be written ({error.strerror}). What was written before is "
-                "whole: make room for it, and go on with resume=True",
-            ) from error
 
 
-def samples_in(folder: Path) -> list[dict[str, np.ndarray]]:
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Where a disk fails, which file it was, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{path} could not be written ({error.strerror}). What was written before is "
+            "whole: make room for it, and go on with resume=True",
+        ) from error
+
+
+def _lost(reason: Any, count: int, what: str) -> str:
+    return (
+        f"{reason}. Of the run's {count} {what} these cannot be had again from its last "
+        "checkpoint: put the file back, or choose another out_dir to start anew."
+    )
+
+
+def samples_in(folder: Path) -> Records | list[dict[str, np.ndarray]]:
     """All samples of the run that a folder holds, for those who do not go on with it.
+
+    They are those that its last checkpoint counts; of a run of an earlier version, which has a
+    file for each of them, those in the folder.
 
     :raises ValueError: where one of them is damaged.
     """
     try:
+        if (folder / SAMPLES).exists():
+            return RecordFile(folder / SAMPLES).read(_num_samples(folder))
         return [_read(path) for path in sorted((folder / "samples").glob("*.npz"))]
-    except _Damaged as error:
+    except (_Damaged, DamagedRecordsError) as error:
         raise ValueError(f"{error}. Put the file back, or delete it and all later ones.") from error
+
+
+def _num_samples(folder: Path) -> int:
+    """Those that the last checkpoint that is whole counts; none without one."""
+    for name in ("state.npz", "state.previous.npz"):
+        with contextlib.suppress(FileNotFoundError, _Damaged):
+            return int(_read(folder / name)[_NUM_SAMPLES])
+    return 0
 
 
 def stopwatch(*folders: str | os.PathLike[str] | None) -> Callable[[], float]:

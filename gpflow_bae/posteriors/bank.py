@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..diagnostics.samples import num_chains_and_draws
+from ..records import Records
 from ..versions import __version__
 from .archive import read_archive, write_archive
 
@@ -68,9 +69,9 @@ class Bank:
             object.__setattr__(self, name, value)  # frozen for everyone else
 
         for name in ("parameters", "encoder", "trace"):
-            keep(name, {k: np.asarray(v, order="C") for k, v in getattr(self, name).items()})
+            keep(name, {k: _array(v) for k, v in getattr(self, name).items()})
         if self.latents is not None:
-            keep("latents", np.asarray(self.latents, order="C"))
+            keep("latents", _array(self.latents))
         plain = json.dumps(dict(self.settings), default=_plain)
         keep("settings", json.loads(plain))
         keep("versions", dict(self.versions))
@@ -254,16 +255,22 @@ class Bank:
     @classmethod
     def of_samples(
         cls,
-        samples: Sequence[Mapping[str, np.ndarray]],
+        samples: Sequence[Mapping[str, np.ndarray]] | Records,
         model: str,
         traces: Mapping[str, np.ndarray] | None = None,
         **of_run: Any,
     ) -> Bank:
         """A run's records, one mapping for each sample: arrays [C, ...] under the names of a file.
 
+        Of a file of :class:`~gpflow_bae.records.Records` that is large, the arrays are views: the
+        bank reads from it what is used, so the file has to stay where it is.
+
         :param of_run: what the bank says of the run, such as its settings.
         """
-        arrays = {name: np.stack([s[name] for s in samples], 1) for name in samples[0]}
+        if isinstance(samples, Records):
+            arrays = {name: np.moveaxis(v, 1, 0) for name, v in samples.stacked().items()}
+        else:
+            arrays = {name: np.stack([s[name] for s in samples], 1) for name in samples[0]}
         defaults = {"temperature": 1.0, "settings": {}, "seconds": {}}
         header = {"model": model, "versions": installed_versions(), **defaults, **of_run}
         return cls.from_contents(header, {**arrays, **(traces or {})})
@@ -300,6 +307,11 @@ class Bank:
         :raises ValueError: for a file that is cut short, damaged, of another kind or version.
         """
         return cls.from_contents(*read_archive(path))
+
+
+def _array(values: Any) -> np.ndarray:
+    """In order of its indices, except for a view of a file, which stays there."""
+    return values if isinstance(values, np.memmap) else np.asarray(values, order="C")
 
 
 def _plain(value: Any) -> Any:

@@ -36,6 +36,7 @@ def ball_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, An
     weights = zip(model.amortized.paths, model.amortized.variables, strict=True)
     arrays |= {f"encoder/{p}": v.numpy()[None] for p, v in weights}
     chain.write_sample(0, arrays)
+    chain.write_state({"run/num_samples": np.array(1)})
     return folder, model
 
 
