@@ -116,7 +116,7 @@ class RecordFile:
             self._file = self.path.open("r+b", buffering=0)
         self._dirty = True
         self._file.seek(self._offset + start * layout.record.itemsize)
-        left = memoryview(layout.bytes_of(start, rows)).cast("B")
+        left = memoryview(layout.bytes_of(start, rows).view(np.uint8).data)
         while left:  # the last bytes of a disk are written in part
             left = left[self._file.write(left) :]
 

@@ -158,7 +158,7 @@ def test_beyond_what_the_checkpoint_counts_anything_may_be(
 
 
 def test_a_run_of_a_file_for_each_sample_goes_on(tmp_path: pathlib.Path) -> None:
-    """As 0.1.0 wrote them before there was one file: statistics in the checkpoint, samples apart."""
+    """As earlier versions kept them: statistics in the checkpoint, samples apart."""
     whole = inference.run(Doubling(), lambda: np.float64(1.0), progress=False)
     stopped_at(tmp_path, 9)
     former = tmp_path / "samples"
