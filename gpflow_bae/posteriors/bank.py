@@ -137,9 +137,8 @@ class Bank:
         :raises IndexError: for a number that is not below S.
         :raises ValueError: if none is left.
         """
-        if not isinstance(samples, slice):
-            samples = np.atleast_1d(np.asarray(samples, None if np.size(samples) else int))
-        return self._with_samples(lambda v: v[:, samples])
+        numbers = _numbers(samples)
+        return self._with_samples(lambda v: v[:, numbers])
 
     def thin(self, every: int) -> Bank:
         """The samples 0, every, 2 every, ... of every chain.
@@ -150,10 +149,20 @@ class Bank:
             raise ValueError(f"every is {every!r}; expected a positive integer, 1 to keep all.")
         return self.select(slice(None, None, int(every)))
 
-    def as_one_chain(self) -> Bank:
-        """All samples as those of one chain [1, C S, ...], chain after chain; without the trace."""
+    def as_one_chain(self, samples: Sequence[int] | slice | None = None) -> Bank:
+        """All samples as those of one chain [1, C S, ...], chain after chain; without the trace.
+
+        :param samples: numbers of those to take, among the C S; None for all. Of a bank that is a
+            view of a file no others are read.
+        :raises IndexError: for a number that is not below C S.
+        :raises ValueError: if none is left.
+        """
         trace = self.trace if self.num_chains == 1 else {}
-        return self._with_samples(lambda v: v.reshape(1, -1, *v.shape[2:]), trace=trace)
+        if samples is None:
+            return self._with_samples(lambda v: v.reshape(1, -1, *v.shape[2:]), trace=trace)
+        numbers = np.arange(self.num_chains * self.num_samples)[_numbers(samples)]
+        chains, draws = np.divmod(numbers, self.num_samples)
+        return self._with_samples(lambda v: v[chains, draws][None], trace=trace)
 
     @classmethod
     def pool(cls, *banks: Bank) -> Bank:
@@ -312,6 +321,13 @@ class Bank:
 def _array(values: Any) -> np.ndarray:
     """In order of its indices, except for a view of a file, which stays there."""
     return values if isinstance(values, np.memmap) else np.asarray(values, order="C")
+
+
+def _numbers(samples: Sequence[int] | slice) -> np.ndarray | slice:
+    """As an index."""
+    if isinstance(samples, slice):
+        return samples
+    return np.atleast_1d(np.asarray(samples, None if np.size(samples) else int))
 
 
 def _plain(value: Any) -> Any:
