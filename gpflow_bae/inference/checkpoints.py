@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import time
 import warnings
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-from ..files import save_arrays, write_atomically
-from ..records import DamagedRecordsError, RecordFile, Records
+from ..files import write_atomically
+from ..records import Records
 from ..versions import __version__
+from .run_files import NOT_WHOLE, DamagedError, RunFile, explained, read_arrays, save_counted
 
 __all__ = ["RunDirectory", "samples_in", "stopwatch", "write_atomically"]
 
@@ -27,19 +25,6 @@ FORMAT = 1
 """Of the files; raised where later versions cannot read what earlier ones wrote."""
 SAMPLES = "samples.bin"
 _NUM_SAMPLES = "run/num_samples"
-_NUM_ARRAYS = "checkpoint/num_arrays"
-# What NumPy and zipfile raise for bytes that they did not expect.
-_NOT_WHOLE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    KeyError,
-    NotImplementedError,
-    RuntimeError,
-    SyntaxError,
-    ValueError,
-    OSError,
-)
 
 
 class RunDirectory:
@@ -74,8 +59,8 @@ class RunDirectory:
                 f"out_dir {self.path} holds a run {whose} already; continue it with resume=True, "
                 "or choose another out_dir."
             )
-        self._samples = RecordFile(self.path / SAMPLES)
-        self._trace = RecordFile(self.path / "trace.bin")
+        self.samples = RunFile(self.path / SAMPLES, "samples", self.path / "samples")
+        self.trace = RunFile(self.path / "trace.bin", "rows of statistics")
         self._state, self._previous = self.path / "state.npz", self.path / "state.previous.npz"
         if found is not None and found != settings:
             self.read_state()  # raises for a state of other settings, which knows their hash
@@ -101,10 +86,9 @@ class RunDirectory:
         """
         about = {"format": FORMAT, "version": __version__, "settings": self._hash}
         stored = {f"checkpoint/{name}": np.array(value) for name, value in about.items()}
-        for records in (self._samples, self._trace):
-            with _explained(records.path):
-                records.flush()
-        self._write(self._state, lambda f: _save(f, {**arrays, **stored}), self._previous)
+        self.samples.flush()
+        self.trace.flush()
+        self._write(self._state, lambda f: save_counted(f, {**arrays, **stored}), self._previous)
 
     def read_state(self) -> dict[str, np.ndarray] | None:
         """The last state written that is whole, if there is one; with a warning if later ones are
@@ -117,8 +101,8 @@ class RunDirectory:
             if not path.exists():
                 continue
             try:
-                arrays = _read(path)
-            except _Damaged as error:
+                arrays = read_arrays(path)
+            except DamagedError as error:
                 damaged.append(str(error))
                 # Out of the way, or the next state would push the good one out instead.
                 os.replace(path, path.with_name("state.damaged.npz"))
@@ -151,88 +135,17 @@ class RunDirectory:
                 "back."
             )
 
-    def write_sample(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store posterior sample ``index``, after those of lower numbers or in place of its own.
-
-        :raises ValueError: for arrays of other names, types or shapes than those of sample 0.
-        :raises OSError: as :meth:`write_state`.
-        """
-        self._append(self._samples, index, {k: np.asarray(v)[None] for k, v in arrays.items()})
-
-    def write_trace(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
-        """Store rows [K, ...] of statistics by name, the first of which has the number ``start``.
-
-        :raises ValueError: for arrays of other names, types or shapes than those of row 0, or of
-            different numbers of rows.
-        :raises OSError: as :meth:`write_state`.
-        """
-        self._append(self._trace, start, rows)
-
-    def _append(self, records: RecordFile, start: int, rows: Mapping[str, np.ndarray]) -> None:
-        with _explained(records.path):
-            records.write(start, rows)
-
-    def read_samples(self, count: int) -> Records:
-        """The first ``count`` samples; later ones (of a run that died) are ignored.
-
-        Those of a run that an earlier version began are one npz file each, in the folder
-        ``samples``; they are copied into the one file first.
-
-        :raises ValueError: where one of them is damaged or missing.
-        """
-        former = self.path / "samples"
-        if count and not self._samples.path.exists() and former.is_dir():
-            self._copy(former, count)
-        return self._read_records(self._samples, count, "samples")
-
-    def read_trace(self, count: int) -> Records:
-        """The first ``count`` rows of statistics, as :meth:`read_samples`."""
-        return self._read_records(self._trace, count, "rows of statistics")
-
-    def samples(self, count: int) -> Records:
-        """The first ``count`` samples, not compared to their checksums: those of this process."""
-        return Records(self._samples.path, count)
-
-    def trace(self, count: int) -> Records:
-        """The first ``count`` rows of statistics, in the same way."""
-        return Records(self._trace.path, count)
-
-    def _read_records(self, records: RecordFile, count: int, what: str) -> Records:
-        try:
-            return records.read(count)
-        except (DamagedRecordsError, FileNotFoundError) as error:
-            found = isinstance(error, DamagedRecordsError)
-            raise ValueError(
-                _lost(error if found else f"{records.path} is missing", count, what)
-            ) from error
-
-    def _copy(self, former: Path, count: int) -> None:
-        """Whole or not at all: under another name until the last one is there."""
-        copies = RecordFile(self._samples.path.with_name(f".{SAMPLES}.copying"))
-        for index in range(count):
-            path = former / f"{index:05d}.npz"
-            try:
-                arrays = _read(path)
-            except (_Damaged, FileNotFoundError) as error:
-                reason = error if isinstance(error, _Damaged) else f"{path} is missing"
-                raise ValueError(_lost(reason, count, "samples")) from error
-            self._append(copies, index, {k: v[None] for k, v in arrays.items()})
-        with _explained(copies.path):
-            copies.flush()
-        copies.close()
-        os.replace(copies.path, self._samples.path)
-
     def close(self) -> None:
         """Let go of the files that grow; writing opens them again."""
-        self._samples.close()
-        self._trace.close()
+        self.samples.close()
+        self.trace.close()
 
     def write_part(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Store what was found once, before the first state.
 
         :raises OSError: as :meth:`write_state`.
         """
-        self._write(self.path / f"{name}.npz", lambda f: _save(f, arrays))
+        self._write(self.path / f"{name}.npz", lambda f: save_counted(f, arrays))
 
     def read_part(self, name: str) -> dict[str, np.ndarray]:
         """What :meth:`write_part` stored; nothing where it did not.
@@ -241,35 +154,15 @@ class RunDirectory:
         """
         path = self.path / f"{name}.npz"
         try:
-            return _read(path) if path.exists() else {}
-        except _Damaged as error:
+            return read_arrays(path) if path.exists() else {}
+        except DamagedError as error:
             raise ValueError(
                 f"{error}. Put the file back, or choose another out_dir to start anew."
             ) from error
 
     def _write(self, path: Path, write: Any, previous: Path | None = None) -> None:
-        with _explained(path):
+        with explained(path):
             write_atomically(path, write, previous)
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Where a disk fails, which file it was, and what to do."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"{path} could not be written ({error.strerror}). What was written before is "
-            "whole: make room for it, and go on with resume=True",
-        ) from error
-
-
-def _lost(reason: Any, count: int, what: str) -> str:
-    return (
-        f"{reason}. Of the run's {count} {what} these cannot be had again from its last "
-        "checkpoint: put the file back, or choose another out_dir to start anew."
-    )
 
 
 def samples_in(folder: Path) -> Records | list[dict[str, np.ndarray]]:
@@ -282,17 +175,17 @@ def samples_in(folder: Path) -> Records | list[dict[str, np.ndarray]]:
     """
     try:
         if (folder / SAMPLES).exists():
-            return RecordFile(folder / SAMPLES).read(_num_samples(folder))
-        return [_read(path) for path in sorted((folder / "samples").glob("*.npz"))]
-    except (_Damaged, DamagedRecordsError) as error:
+            return RunFile(folder / SAMPLES, "samples").read(_num_samples(folder))
+        return [read_arrays(path) for path in sorted((folder / "samples").glob("*.npz"))]
+    except DamagedError as error:
         raise ValueError(f"{error}. Put the file back, or delete it and all later ones.") from error
 
 
 def _num_samples(folder: Path) -> int:
     """Those that the last checkpoint that is whole counts; none without one."""
     for name in ("state.npz", "state.previous.npz"):
-        with contextlib.suppress(FileNotFoundError, _Damaged):
-            return int(_read(folder / name)[_NUM_SAMPLES])
+        with contextlib.suppress(FileNotFoundError, DamagedError):
+            return int(read_arrays(folder / name)[_NUM_SAMPLES])
     return 0
 
 
@@ -317,37 +210,8 @@ def _seconds_in(folder: Path) -> float:
         with np.load(state) as file:  # only two of its numbers
             names = ("run/start_seconds", "run/seconds")
             return sum(float(file[name]) for name in names if name in file)
-    except _NOT_WHOLE:
+    except NOT_WHOLE:
         return 0.0
-
-
-class _Damaged(Exception):
-    """A file that is there, but not whole."""
-
-
-def _save(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
-    """With their number in front: a byte in the directory of a zip file may make it skip some."""
-    save_arrays(file, {_NUM_ARRAYS: np.array(len(arrays)), **arrays})
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a file, which zip files keep with their checksums.
-
-    :raises FileNotFoundError: where there is none.
-    :raises _Damaged: where it is cut short, or other than what was written.
-    """
-    try:
-        with path.open("rb") as opened, np.load(opened) as file:
-            arrays = dict(file)
-        expected = int(arrays.pop(_NUM_ARRAYS, len(arrays)))
-        if len(arrays) != expected:
-            raise ValueError(f"{len(arrays)} arrays instead of {expected}")
-        return arrays
-    except _NOT_WHOLE as error:
-        # A place before the file's beginning is damage. No file, no permission, no disk are not.
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise
-        raise _Damaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
 
 def _settings_in(file: Path) -> Any:

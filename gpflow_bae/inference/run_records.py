@@ -34,14 +34,14 @@ class RunRecords:
         """
         assert self._directory is not None
         self._num_samples = int(arrays.pop("run/num_samples"))
-        self._directory.read_samples(self._num_samples)
+        self._directory.samples.read(self._num_samples)
         # Checkpoints of earlier versions hold the statistics themselves, and no number of rows.
         held = [name for name in arrays if name.startswith("trace/")]
         former = {name.removeprefix("trace/"): arrays.pop(name) for name in held}
         if former:
             self._add_rows(former)
         self._num_rows = int(arrays.pop("run/num_rows", self._num_rows))
-        self._directory.read_trace(self._num_rows)
+        self._directory.trace.read(self._num_rows)
 
     def add(self, trace: Trace, sample: Sample | None) -> None:
         """What one call of the algorithm gave.
@@ -56,14 +56,15 @@ class RunRecords:
             if self._directory is None:
                 self._samples.append(sample)
             else:
-                self._directory.write_sample(self._num_samples, sample)
+                rows = {name: np.asarray(values)[None] for name, values in sample.items()}
+                self._directory.samples.write(self._num_samples, rows)
             self._num_samples += 1
 
     def _add_rows(self, trace: Trace) -> None:
         assert self._directory is not None
         count = len(next(iter(trace.values()), ()))
         if count:
-            self._directory.write_trace(self._num_rows, trace)
+            self._directory.trace.write(self._num_rows, trace)
         self._num_rows += count
 
     def counts(self) -> dict[str, int]:
@@ -74,12 +75,12 @@ class RunRecords:
         """All samples; with a folder they are read from it when they are asked for."""
         if self._directory is None:
             return self._samples
-        return self._directory.samples(self._num_samples)
+        return self._directory.samples.records(self._num_samples)
 
     def trace(self) -> dict[str, np.ndarray]:
         """All statistics by name, rows in the order of the steps."""
         if self._directory is not None:
-            return self._directory.trace(self._num_rows).stacked()
+            return self._directory.trace.records(self._num_rows).stacked()
         names = self._traces[0] if self._traces else ()
         return {name: np.concatenate([t[name] for t in self._traces]) for name in names}
 
