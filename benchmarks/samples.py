@@ -3,11 +3,11 @@
 python -m benchmarks.samples --out_file=docs/results/samples.json
 
 All weights of a small autoencoder are sampled by SGHMC in ten chains, a sample of each in every
-round, into a folder. The run stops half way, is resumed by the same call, and once more when it is done, which only checks
-its files and opens the bank. Memory is what the process holds of its own (RssAnon); pages of files
-that are mapped come on top while nobody needs the memory, and the system takes them back. Beside
-it: what samples took as files of their own, as earlier versions wrote them, and checkpoints that
-hold the statistics of all rounds.
+round, into a folder. The run stops half way, is resumed by the same call, and once more when it is
+done, which only checks its files and opens the bank. Memory is what the process holds of its own
+(RssAnon); pages of files that are mapped come on top while nobody needs the memory, and the system
+takes them back. Beside it: what samples took as files of their own, as earlier versions wrote them,
+and checkpoints that hold the statistics of all rounds.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from absl import app, flags
 FLAGS = flags.FLAGS
 
 BURNIN = 100  # rounds
-FORMER = 500  # rounds whose samples are written apart from the run
+FORMER = 200  # rounds whose samples are written apart from the run
 CHECKPOINTS = 5  # of each kind
 
 
 def define_flags() -> None:
     """The flags of this command."""
-    flags.DEFINE_integer("samples", 100_000, "Of all chains together.", lower_bound=10_000)
+    flags.DEFINE_integer("samples", 100_000, "Of all chains together.", lower_bound=2000)
     flags.DEFINE_integer("chains", 10, "That are sampled at once.", lower_bound=1)
     flags.DEFINE_integer("width", 64, "Of the networks' hidden layers.", lower_bound=1)
     flags.DEFINE_integer("checkpoint_every", 100, "Rounds between checkpoints.", lower_bound=1)
@@ -90,8 +90,8 @@ def uses(posterior: Any, folder: pathlib.Path) -> dict[str, dict[str, float]]:
     found = {}
     for name, use in {
         "thin_by_10": lambda: bank.thin(10),
-        "select_1000": lambda: bank.select(
-            np.arange(0, bank.num_samples, bank.num_samples // 1000)
+        "select_100_of_each_chain": lambda: bank.select(
+            np.arange(0, bank.num_samples, bank.num_samples // 100)
         ),
         "reconstruct": lambda: posterior.reconstruct(rows),
         "save": lambda: bank.save(folder / "bank.npz"),
@@ -168,7 +168,7 @@ def measured(place: pathlib.Path) -> dict[str, Any]:
     rounds = FLAGS.samples // FLAGS.chains
 
     def watch(number: int) -> None:
-        if number % (rounds // 20) == 0:
+        if number >= 0 and number % (rounds // 20) == 0:
             memory[number * FLAGS.chains] = machine.megabytes("RssAnon")
 
     folder = place / "run"
