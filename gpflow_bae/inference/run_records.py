@@ -62,9 +62,10 @@ class RunRecords:
 
     def _add_rows(self, trace: Trace) -> None:
         assert self._directory is not None
-        count = len(next(iter(trace.values()), ()))
+        rows = {name: np.asarray(values) for name, values in trace.items()}
+        count = len(next(iter(rows.values()), ()))
         if count:
-            self._directory.trace.write(self._num_rows, trace)
+            self._directory.trace.write(self._num_rows, rows)
         self._num_rows += count
 
     def counts(self) -> dict[str, int]:
