@@ -107,7 +107,7 @@ def phase_of(folder: pathlib.Path) -> str:
     last = max(states, key=lambda p: p.stat().st_mtime_ns)
     if last.parent != folder:
         return str(last.parent.relative_to(folder))
-    return "sampling" if any((folder / "samples").glob("*.npz")) else "burn-in"
+    return "sampling" if (folder / "samples.bin").exists() else "burn-in"
 
 
 def wait(child: int, seconds: float) -> int | None:

@@ -116,10 +116,10 @@ def working_memory(run: Callable[[], object]) -> float:
     """Megabytes that a call holds at most, beyond what this process held before it (Linux)."""
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)  # what is free is given back, or it would be used
-    before = _megabytes("VmRSS")
+    before = megabytes("VmRSS")
     pathlib.Path("/proc/self/clear_refs").write_text("5")  # the most is counted anew from here
     run()
-    return _megabytes("VmHWM") - before
+    return megabytes("VmHWM") - before
 
 
 def in_child(work: Callable[[], float]) -> float:
@@ -149,7 +149,7 @@ def in_child(work: Callable[[], float]) -> float:
     return found["found"]
 
 
-def _megabytes(name: str) -> float:
+def megabytes(name: str) -> float:
     """Of this process, as Linux counts them: ``VmRSS`` now, ``VmHWM`` at most."""
     for line in pathlib.Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):

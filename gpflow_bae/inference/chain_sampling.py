@@ -42,6 +42,7 @@ class ChainSampling(Algorithm):
 
     label = "sampling"
     takes = Takes()  # what settings may have
+    samples_codes = False  # whether codes are sampled, beside parameters
 
     def __init__(
         self,
@@ -282,12 +283,12 @@ class ChainSampling(Algorithm):
             numbers["step_size"] = f"{np.mean(trace['step_size'][-1]):.2g}"
         return phase, numbers
 
-    def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor | None:
-        """One chain's codes [T, N, L] of all points; None where they are not sampled.
+    def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor:
+        """One chain's codes [T, N, L] of all points, where they are sampled.
 
         :param seed: of draws of the prior, if it makes some.
         """
-        return None
+        raise NotImplementedError
 
     def sample(self, state: Chain, number: int) -> dict[str, np.ndarray] | None:
         """The chains as they stand, [C, ...] by path, where a sample is due."""
@@ -304,12 +305,13 @@ class ChainSampling(Algorithm):
                 f"encoder/{path}": w.numpy()
                 for path, w in zip(self.model.amortized.paths, state.encoder.weights, strict=True)
             }
+        if not self.samples_codes:
+            return arrays
         codes = [
             self.codes(of_chain(state, c), self.seed_of(c, number - 1))
             for c in range(self.num_chains)
         ]
-        latents = [np.asarray(v) for v in codes if v is not None]
-        return arrays | {"latents": np.stack(latents)} if latents else arrays
+        return arrays | {"latents": np.stack([np.asarray(v) for v in codes])}
 
     def assign(self, state: Chain) -> None:
         """Leave the model at the first chain's parameters and encoder."""

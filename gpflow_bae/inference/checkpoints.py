@@ -1,49 +1,39 @@
-"""Runs that lose nothing: atomic checkpoints, and samples that are appended one file each."""
+"""Runs that lose nothing: atomic checkpoints, and files that samples and statistics go to."""
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import hashlib
 import json
 import os
 import time
 import warnings
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
-from ..files import save_arrays, write_atomically
+from ..files import write_atomically
+from ..records import Records
 from ..versions import __version__
+from .run_files import NOT_WHOLE, DamagedError, RunFile, explained, read_arrays, save_counted
 
 __all__ = ["RunDirectory", "samples_in", "stopwatch", "write_atomically"]
 
 FORMAT = 1
 """Of the files; raised where later versions cannot read what earlier ones wrote."""
-_NUM_ARRAYS = "checkpoint/num_arrays"
-# What NumPy and zipfile raise for bytes that they did not expect.
-_NOT_WHOLE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    KeyError,
-    NotImplementedError,
-    RuntimeError,
-    SyntaxError,
-    ValueError,
-    OSError,
-)
+SAMPLES = "samples.bin"
+_NUM_SAMPLES = "run/num_samples"
 
 
 class RunDirectory:
-    """A folder that holds a chain: its settings, its last two checkpoints, and its samples.
+    """A folder that holds a chain: its settings, its last two checkpoints, and what it has drawn.
 
     The state is one file of arrays by name, replaced whole; the one before it is kept, for where
-    the last one is found damaged. Each posterior sample is its own file, written once, because
-    rewriting all of them at every checkpoint would cost more than sampling.
+    the last one is found damaged. Posterior samples and the statistics of rounds are files that
+    only grow (:class:`~gpflow_bae.records.RecordFile`), because rewriting all of them at every
+    checkpoint would cost more than sampling; a checkpoint says how many of them are the run's.
     """
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any], resume: bool):
@@ -69,7 +59,8 @@ class RunDirectory:
                 f"out_dir {self.path} holds a run {whose} already; continue it with resume=True, "
                 "or choose another out_dir."
             )
-        self._samples = self.path / "samples"
+        self.samples = RunFile(self.path / SAMPLES, "samples", self.path / "samples")
+        self.trace = RunFile(self.path / "trace.bin", "rows of statistics")
         self._state, self._previous = self.path / "state.npz", self.path / "state.previous.npz"
         if found is not None and found != settings:
             self.read_state()  # raises for a state of other settings, which knows their hash
@@ -88,12 +79,16 @@ class RunDirectory:
     def write_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Store the state of a chain; of those before it the last one is kept.
 
+        What samples and statistics were written before are on the disk when it is.
+
         :raises OSError: where it cannot be written, for instance because the disk is full; those
             that are there stay.
         """
         about = {"format": FORMAT, "version": __version__, "settings": self._hash}
         stored = {f"checkpoint/{name}": np.array(value) for name, value in about.items()}
-        self._write(self._state, lambda f: _save(f, {**arrays, **stored}), self._previous)
+        self.samples.flush()
+        self.trace.flush()
+        self._write(self._state, lambda f: save_counted(f, {**arrays, **stored}), self._previous)
 
     def read_state(self) -> dict[str, np.ndarray] | None:
         """The last state written that is whole, if there is one; with a warning if later ones are
@@ -106,8 +101,8 @@ class RunDirectory:
             if not path.exists():
                 continue
             try:
-                arrays = _read(path)
-            except _Damaged as error:
+                arrays = read_arrays(path)
+            except DamagedError as error:
                 damaged.append(str(error))
                 # Out of the way, or the next state would push the good one out instead.
                 os.replace(path, path.with_name("state.damaged.npz"))
@@ -140,37 +135,17 @@ class RunDirectory:
                 "back."
             )
 
-    def write_sample(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store posterior sample ``index``; a file of that name is replaced.
-
-        :raises OSError: as :meth:`write_state`.
-        """
-        self._write(self._samples / f"{index:05d}.npz", lambda f: _save(f, arrays))
-
-    def read_samples(self, count: int) -> list[dict[str, np.ndarray]]:
-        """The first ``count`` samples; later ones (of a run that died) are ignored.
-
-        :raises ValueError: where one of them is damaged or missing.
-        """
-        samples = []
-        for index in range(count):
-            path = self._samples / f"{index:05d}.npz"
-            try:
-                samples.append(_read(path))
-            except (_Damaged, FileNotFoundError) as error:
-                reason = error if isinstance(error, _Damaged) else f"{path} is missing"
-                raise ValueError(
-                    f"{reason}. Of the run's {count} samples this one cannot be had again from its "
-                    "last checkpoint: put the file back, or choose another out_dir to start anew."
-                ) from error
-        return samples
+    def close(self) -> None:
+        """Let go of the files that grow; writing opens them again."""
+        self.samples.close()
+        self.trace.close()
 
     def write_part(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
         """Store what was found once, before the first state.
 
         :raises OSError: as :meth:`write_state`.
         """
-        self._write(self.path / f"{name}.npz", lambda f: _save(f, arrays))
+        self._write(self.path / f"{name}.npz", lambda f: save_counted(f, arrays))
 
     def read_part(self, name: str) -> dict[str, np.ndarray]:
         """What :meth:`write_part` stored; nothing where it did not.
@@ -179,32 +154,39 @@ class RunDirectory:
         """
         path = self.path / f"{name}.npz"
         try:
-            return _read(path) if path.exists() else {}
-        except _Damaged as error:
+            return read_arrays(path) if path.exists() else {}
+        except DamagedError as error:
             raise ValueError(
                 f"{error}. Put the file back, or choose another out_dir to start anew."
             ) from error
 
     def _write(self, path: Path, write: Any, previous: Path | None = None) -> None:
-        try:
+        with explained(path):
             write_atomically(path, write, previous)
-        except OSError as error:
-            raise OSError(
-                error.errno,
-                f"{path} could not be written ({error.strerror}). What was written before is "
-                "whole: make room for it, and go on with resume=True",
-            ) from error
 
 
-def samples_in(folder: Path) -> list[dict[str, np.ndarray]]:
+def samples_in(folder: Path) -> Records | list[dict[str, np.ndarray]]:
     """All samples of the run that a folder holds, for those who do not go on with it.
+
+    They are those that its last checkpoint counts; of a run of an earlier version, which has a
+    file for each of them, those in the folder.
 
     :raises ValueError: where one of them is damaged.
     """
     try:
-        return [_read(path) for path in sorted((folder / "samples").glob("*.npz"))]
-    except _Damaged as error:
+        if (folder / SAMPLES).exists():
+            return RunFile(folder / SAMPLES, "samples").read(_num_samples(folder))
+        return [read_arrays(path) for path in sorted((folder / "samples").glob("*.npz"))]
+    except DamagedError as error:
         raise ValueError(f"{error}. Put the file back, or delete it and all later ones.") from error
+
+
+def _num_samples(folder: Path) -> int:
+    """Those that the last checkpoint that is whole counts; none without one."""
+    for name in ("state.npz", "state.previous.npz"):
+        with contextlib.suppress(FileNotFoundError, DamagedError):
+            return int(read_arrays(folder / name)[_NUM_SAMPLES])
+    return 0
 
 
 def stopwatch(*folders: str | os.PathLike[str] | None) -> Callable[[], float]:
@@ -228,37 +210,8 @@ def _seconds_in(folder: Path) -> float:
         with np.load(state) as file:  # only two of its numbers
             names = ("run/start_seconds", "run/seconds")
             return sum(float(file[name]) for name in names if name in file)
-    except _NOT_WHOLE:
+    except NOT_WHOLE:
         return 0.0
-
-
-class _Damaged(Exception):
-    """A file that is there, but not whole."""
-
-
-def _save(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
-    """With their number in front: a byte in the directory of a zip file may make it skip some."""
-    save_arrays(file, {_NUM_ARRAYS: np.array(len(arrays)), **arrays})
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a file, which zip files keep with their checksums.
-
-    :raises FileNotFoundError: where there is none.
-    :raises _Damaged: where it is cut short, or other than what was written.
-    """
-    try:
-        with path.open("rb") as opened, np.load(opened) as file:
-            arrays = dict(file)
-        expected = int(arrays.pop(_NUM_ARRAYS, len(arrays)))
-        if len(arrays) != expected:
-            raise ValueError(f"{len(arrays)} arrays instead of {expected}")
-        return arrays
-    except _NOT_WHOLE as error:
-        # A place before the file's beginning is damage. No file, no permission, no disk are not.
-        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
-            raise
-        raise _Damaged(f"{path} is damaged ({type(error).__name__}: {error})") from error
 
 
 def _settings_in(file: Path) -> Any:

@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from .checkpoints import RunDirectory, stopwatch
 from .interruption import interruptions_wait
 from .progress import Progress
+from .run_records import RunRecords
 
 __all__ = ["Algorithm", "Run", "report", "run", "watched"]
 
@@ -67,8 +68,8 @@ class Algorithm(ABC):
     def step(self, state: Any, number: int, stop: int) -> tuple[Any, int, Trace]:
         """Go on from a state after ``number`` steps, to at most ``stop``.
 
-        :return: the next state, the steps taken, and statistics by name, with one row for each of
-            them or for the call.
+        :return: the next state, the steps taken, and statistics by name, all with one row for each
+            of them, or all with one for the call, of the same types and shapes in every call.
         """
 
     @abstractmethod
@@ -80,7 +81,10 @@ class Algorithm(ABC):
         """The state that :meth:`arrays` wrote."""
 
     def sample(self, state: Any, number: int) -> dict[str, np.ndarray] | None:
-        """What goes into the bank after ``number`` steps; None for nothing."""
+        """What goes into the bank after ``number`` steps; None for nothing.
+
+        Arrays have the same names, types and shapes in every sample.
+        """
         return None
 
     def diagnose(self, state: Any, number: int, trace: Trace, saved: str) -> Exception | None:
@@ -100,7 +104,8 @@ class Run(NamedTuple):
     """What a run has come to."""
 
     state: Any
-    samples: list[dict[str, np.ndarray]]
+    samples: Sequence[Mapping[str, np.ndarray]]
+    """Arrays by name for each; of a run with a folder they are in its file until they are read."""
     trace: dict[str, np.ndarray]
     """Statistics by name, rows in the order of the steps."""
     seconds: float
@@ -123,7 +128,8 @@ def run(
     """Run an algorithm from its start, or from the last checkpoint in ``directory``, to its end.
 
     :param initial: makes the first state; called only where there is no checkpoint.
-    :param directory: where checkpoints and samples go; None keeps everything in memory. A run
+    :param directory: where checkpoints, samples and statistics go; None keeps everything in
+        memory, which then grows with every sample. A run
         that was killed goes on from its last checkpoint as if it had not been, bit by bit. With
         one, SIGTERM and SIGINT (Ctrl-C) wait for the call they fall into, and a checkpoint; the
         second one does not wait.
@@ -135,8 +141,7 @@ def run(
     :raises ValueError: if what is in ``directory`` is damaged or another version's, so that it
         cannot be resumed.
     """
-    samples: list[dict[str, np.ndarray]] = []
-    traces: list[Trace] = []
+    records = RunRecords(directory)
     number, seconds = 0, 0.0
     found = None if directory is None else directory.read_state()
     if found is None:
@@ -147,9 +152,7 @@ def run(
         assert directory is not None
         start_seconds = float(found.pop("run/start_seconds"))
         number, seconds = int(found.pop("run/number")), float(found.pop("run/seconds"))
-        samples = directory.read_samples(int(found.pop("run/num_samples")))
-        names = [name for name in found if name.startswith("trace/")]
-        traces = [{n.removeprefix("trace/"): found.pop(n) for n in names}] if names else []
+        records.resume(found)
         try:
             state = algorithm.restore(found)
         except KeyError as name:
@@ -168,12 +171,11 @@ def run(
             "number": number,
             "seconds": seconds,
             "start_seconds": start_seconds,
-            "num_samples": len(samples),
+            **records.counts(),
         }
         directory.write_state(
             algorithm.arrays(state)
             | {f"run/{name}": np.array(value) for name, value in counters.items()}
-            | {f"trace/{name}": values for name, values in _joined(traces).items()}
         )
         saved_number = number
 
@@ -182,6 +184,7 @@ def run(
     stop = algorithm.num_steps if stop is None else min(stop, algorithm.num_steps)
     calls, saved_at = 0, time.monotonic()
     with (
+        contextlib.closing(records),
         interruptions_wait(directory is not None) as interruption,
         Progress(algorithm.label, stop, number, shown=progress) as shown,
     ):
@@ -196,12 +199,7 @@ def run(
                     save()
                 raise error
             state, number, calls = following, number + taken, calls + 1
-            traces.append(trace)
-            sample = algorithm.sample(state, number)
-            if sample is not None:
-                if directory is not None:
-                    directory.write_sample(len(samples), sample)
-                samples.append(sample)
+            records.add(trace, algorithm.sample(state, number))
             overdue = time.monotonic() - saved_at > seconds_between_checkpoints
             if number >= stop or calls % checkpoint_every == 0 or overdue:
                 save()
@@ -214,11 +212,4 @@ def run(
                 if saved_number != number:
                     save()
                 interruption.deliver(f"after {number} of {stop} steps{where}")
-    return Run(state, samples, _joined(traces), seconds, start_seconds)
-
-
-def _joined(traces: list[Trace]) -> dict[str, np.ndarray]:
-    """Statistics of all calls; they are joined in place, so that joining often costs little."""
-    if len(traces) > 1:
-        traces[:] = [{k: np.concatenate([t[k] for t in traces]) for k in traces[0]}]
-    return dict(traces[0]) if traces else {}
+    return Run(state, records.samples(), records.trace(), seconds, start_seconds)

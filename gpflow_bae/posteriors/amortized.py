@@ -21,7 +21,7 @@ from .function_predictions import FunctionPredictions, Given
 from .given import check_given
 from .lists import HISTORY, bank_of_lists
 from .predictions import JointLatentSamples, LatentSamples, Prediction
-from .sample_loop import SampleLoop
+from .sample_loop import ALL, SampleLoop, blocks, chain_after_chain
 
 __all__ = ["Posterior"]
 
@@ -149,7 +149,7 @@ class Posterior(FunctionPredictions):
     def select(self, samples: Sequence[int] | slice) -> Posterior:
         """The posterior of some of the [C S] samples, by their numbers; without the run's trace."""
         chosen = copy.copy(self)  # shares what was compiled
-        chosen.bank = dataclasses.replace(self.bank.as_one_chain().select(samples), trace={})
+        chosen.bank = dataclasses.replace(self.bank.as_one_chain(samples), trace={})
         return chosen
 
     def hyperparameters(self, include_decoder: bool = False) -> dict[str, np.ndarray]:
@@ -179,36 +179,40 @@ class Posterior(FunctionPredictions):
         :param num_draws: draws of a stochastic encoder for each point.
         :param seed: of those draws.
         """
-        found = self._latent_samples(Xnew, given, num_draws, seed)
+        found = self._latent_samples(Xnew, given, num_draws, seed, ALL)
         if self._single(Xnew, given):
             return type(found)(*(v[:, 0] for v in found))
         return found
 
     def _latent_samples(
-        self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int
+        self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int, rows: slice
     ) -> LatentSamples | JointLatentSamples:
-        """With the axis of tasks, always."""
+        """Of the samples of these numbers, with the axis of tasks, always."""
         data = self._given(given)
         X, Y, _ = data
         Xnew = None if Xnew is None else as_inputs(Xnew, self.data.X, "Xnew")
-        latents = self.latents if given is None else None
-        if latents is not None:
-            latents = latents.astype(gpflow.default_float())
-            if Xnew is None:
-                return LatentSamples(latents, np.zeros_like(latents))
-        points = (Y if Xnew is None else Xnew).shape[-2]
-        width, joint = self.model.latent_dim, self.model.latent_prior.couples_channels
+        parameters, encoder, known, seeds = self._samples(given, seed, rows)
+        if known and Xnew is None:
+            latents = np.asarray(known[0][np.arange(len(known[0]))])
+            return LatentSamples(latents, np.zeros_like(latents))
+        joint = self.model.latent_prior.couples_channels
         moments: dict[str, Any] = {
             "dtypes": (gpflow.default_float(),) * 2,
-            "result_bytes": 16 * int(Y.shape[0]) * int(points) * width * (width if joint else 1),
+            "result_bytes": self._latent_bytes(Xnew, Y),
         }
         kind: Any = JointLatentSamples if joint else LatentSamples
-        if latents is not None:
-            known = (self.parameters, latents, self._seeds(seed + 2))
-            return kind(*self._from_codes.map(known, X, Xnew, **moments))
-        samples = (self.parameters, self.encoder, self._seeds(seed))
+        if known:
+            seeds = self._seeds(seed + 2, rows)
+            return kind(*self._from_codes.map((parameters, *known, seeds), X, Xnew, **moments))
+        samples = (parameters, encoder, seeds)
         found = self._latent.map(samples, data, Xnew, **moments, num_draws=num_draws)
         return kind(*found)
+
+    def _latent_bytes(self, Xnew: TensorType | None, Y: TensorType) -> int:
+        """Of the conditionals under one sample."""
+        points = np.shape(Y if Xnew is None else Xnew)[-2]
+        width, joint = self.model.latent_dim, self.model.latent_prior.couples_channels
+        return 16 * int(np.shape(Y)[0]) * int(points) * width * (width if joint else 1)
 
     def predict_latent(
         self,
@@ -243,16 +247,24 @@ class Posterior(FunctionPredictions):
         """
         num_codes = self._num_codes(num_codes, 4, 128)
         single = self._single(Xnew, given)
-        latents = self._latent_samples(Xnew, given, num_draws, seed)
-        X = self._given(given)[0] if Xnew is None else as_inputs(Xnew, self.data.X, "Xnew")
-        shape = [*latents.mean.shape[1:3], self.data.Y.shape[-1]]
-        sums = self._decode.sum(
-            (self.parameters, self.encoder, tuple(latents), self._seeds(seed + 1)),
-            X,
-            zeros=tuple(np.zeros(shape, gpflow.default_float()) for _ in range(3)),
-            num_codes=num_codes,
-            add_code_noise=Xnew is not None,
-        )
+        X, Y, _ = self._given(given)
+        if Xnew is not None:
+            X = as_inputs(Xnew, self.data.X, "Xnew")
+        sums: tuple[Any, ...] | None = None
+        for rows in blocks(self.num_samples, self._latent_bytes(Xnew, Y)):
+            latents = self._latent_samples(Xnew, given, num_draws, seed, rows)
+            if sums is None:
+                shape = [*latents.mean.shape[1:3], self.data.Y.shape[-1]]
+                sums = tuple(np.zeros(shape, gpflow.default_float()) for _ in range(3))
+            parameters, encoder, _, seeds = self._samples(given, seed + 1, rows)
+            sums = self._decode.sum(
+                (parameters, encoder, tuple(latents), seeds),
+                X,
+                zeros=sums,
+                num_codes=num_codes,
+                add_code_noise=Xnew is not None,
+            )
+        assert sums is not None
         mean, mean_square, noise = (total / self.num_samples for total in sums)
         found = Prediction(mean, noise, np.maximum(mean_square - np.square(mean), 0.0))
         return Prediction(*(v[0] for v in found)) if single else found
@@ -285,8 +297,9 @@ class Posterior(FunctionPredictions):
         single = np.ndim(Y) == 2
         _, Y, mask = self._given((self.X, Y), check_inputs=False)
         count = num_draws * int(np.prod(Y.shape[:-1])) * self.model.latent_dim
+        parameters, encoder, _, seeds = self._samples((self.X, Y), seed, ALL)
         draws = self._draw.map(
-            (self.parameters, self.encoder, self._seeds(seed)),
+            (parameters, encoder, seeds),
             Y,
             mask,
             dtypes=gpflow.default_float(),
@@ -319,15 +332,21 @@ class Posterior(FunctionPredictions):
         data = Observations(X, Y, mask, bool(arrays.get("has_tasks", True)))
         return cls(model, bank, data)
 
-    def _samples(self, given: Given, seed: int) -> tuple[Any, Any, Any, np.ndarray]:
+    def _samples(self, given: Given, seed: int, rows: slice) -> tuple[Any, Any, Any, np.ndarray]:
+        bank = self.bank
+        parameters, encoder = (
+            [chain_after_chain(v)[rows] for v in part.values()]
+            for part in (bank.parameters, bank.encoder)
+        )
         known = []
-        if given is None and self.latents is not None:
-            known = [self.latents.astype(gpflow.default_float())]
-        return self.parameters, self.encoder, known, self._seeds(seed)
+        if given is None and bank.latents is not None:
+            known = [chain_after_chain(bank.latents, gpflow.default_float())[rows]]
+        return parameters, encoder, known, self._seeds(seed, rows)
 
-    def _seeds(self, seed: int) -> np.ndarray:
-        """A seed for each sample, [C S, 2]."""
-        return np.array([[seed, s] for s in range(self.num_samples)], np.int32)
+    def _seeds(self, seed: int, rows: slice) -> np.ndarray:
+        """A seed for each of these samples, [S, 2]."""
+        numbers = np.arange(self.num_samples, dtype=np.int32)[rows]
+        return np.stack([np.full_like(numbers, seed), numbers], -1)
 
     def _single(self, Xnew: TensorType | None, given: Given) -> bool:
         """Whether neither data nor ``Xnew`` have an axis of tasks."""

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..diagnostics.samples import num_chains_and_draws
+from ..records import Records
 from ..versions import __version__
 from .archive import read_archive, write_archive
 
@@ -68,9 +69,9 @@ class Bank:
             object.__setattr__(self, name, value)  # frozen for everyone else
 
         for name in ("parameters", "encoder", "trace"):
-            keep(name, {k: np.asarray(v, order="C") for k, v in getattr(self, name).items()})
+            keep(name, {k: _array(v) for k, v in getattr(self, name).items()})
         if self.latents is not None:
-            keep("latents", np.asarray(self.latents, order="C"))
+            keep("latents", _array(self.latents))
         plain = json.dumps(dict(self.settings), default=_plain)
         keep("settings", json.loads(plain))
         keep("versions", dict(self.versions))
@@ -136,9 +137,8 @@ class Bank:
         :raises IndexError: for a number that is not below S.
         :raises ValueError: if none is left.
         """
-        if not isinstance(samples, slice):
-            samples = np.atleast_1d(np.asarray(samples, None if np.size(samples) else int))
-        return self._with_samples(lambda v: v[:, samples])
+        numbers = _numbers(samples)
+        return self._with_samples(lambda v: v[:, numbers])
 
     def thin(self, every: int) -> Bank:
         """The samples 0, every, 2 every, ... of every chain.
@@ -149,10 +149,20 @@ class Bank:
             raise ValueError(f"every is {every!r}; expected a positive integer, 1 to keep all.")
         return self.select(slice(None, None, int(every)))
 
-    def as_one_chain(self) -> Bank:
-        """All samples as those of one chain [1, C S, ...], chain after chain; without the trace."""
+    def as_one_chain(self, samples: Sequence[int] | slice | None = None) -> Bank:
+        """All samples as those of one chain [1, C S, ...], chain after chain; without the trace.
+
+        :param samples: numbers of those to take, among the C S; None for all. Of a bank that is a
+            view of a file no others are read.
+        :raises IndexError: for a number that is not below C S.
+        :raises ValueError: if none is left.
+        """
         trace = self.trace if self.num_chains == 1 else {}
-        return self._with_samples(lambda v: v.reshape(1, -1, *v.shape[2:]), trace=trace)
+        if samples is None:
+            return self._with_samples(lambda v: v.reshape(1, -1, *v.shape[2:]), trace=trace)
+        numbers = np.arange(self.num_chains * self.num_samples)[_numbers(samples)]
+        chains, draws = np.divmod(numbers, self.num_samples)
+        return self._with_samples(lambda v: v[chains, draws][None], trace=trace)
 
     @classmethod
     def pool(cls, *banks: Bank) -> Bank:
@@ -254,16 +264,22 @@ class Bank:
     @classmethod
     def of_samples(
         cls,
-        samples: Sequence[Mapping[str, np.ndarray]],
+        samples: Sequence[Mapping[str, np.ndarray]] | Records,
         model: str,
         traces: Mapping[str, np.ndarray] | None = None,
         **of_run: Any,
     ) -> Bank:
         """A run's records, one mapping for each sample: arrays [C, ...] under the names of a file.
 
+        Of a file of :class:`~gpflow_bae.records.Records` that is large, the arrays are views: the
+        bank reads from it what is used, so the file has to stay where it is.
+
         :param of_run: what the bank says of the run, such as its settings.
         """
-        arrays = {name: np.stack([s[name] for s in samples], 1) for name in samples[0]}
+        if isinstance(samples, Records):
+            arrays = {name: np.moveaxis(v, 1, 0) for name, v in samples.stacked().items()}
+        else:
+            arrays = {name: np.stack([s[name] for s in samples], 1) for name in samples[0]}
         defaults = {"temperature": 1.0, "settings": {}, "seconds": {}}
         header = {"model": model, "versions": installed_versions(), **defaults, **of_run}
         return cls.from_contents(header, {**arrays, **(traces or {})})
@@ -300,6 +316,18 @@ class Bank:
         :raises ValueError: for a file that is cut short, damaged, of another kind or version.
         """
         return cls.from_contents(*read_archive(path))
+
+
+def _array(values: Any) -> np.ndarray:
+    """In order of its indices, except for a view of a file, which stays there."""
+    return values if isinstance(values, np.memmap) else np.asarray(values, order="C")
+
+
+def _numbers(samples: Sequence[int] | slice) -> np.ndarray | slice:
+    """As an index."""
+    if isinstance(samples, slice):
+        return samples
+    return np.atleast_1d(np.asarray(samples, None if np.size(samples) else int))
 
 
 def _plain(value: Any) -> Any:

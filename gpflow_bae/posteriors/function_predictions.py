@@ -17,7 +17,7 @@ from ..models.gpflow_interface import full_output_covariance
 from .base import BankPosterior
 from .conditionals import function_draw, function_second_moments, log_density_of
 from .predictions import JointLatentSamples, LatentSamples
-from .sample_loop import SampleLoop
+from .sample_loop import ALL, SampleLoop, blocks
 
 __all__ = ["FunctionPredictions", "Given"]
 
@@ -46,13 +46,20 @@ class FunctionPredictions(BankPosterior):
 
     @abstractmethod
     def _latent_samples(
-        self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int
+        self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int, rows: slice
     ) -> LatentSamples | JointLatentSamples:
-        """Conditionals of the codes for each sample, with the axis of tasks."""
+        """Conditionals of the codes for each of these samples, with the axis of tasks."""
 
     @abstractmethod
-    def _samples(self, given: Given, seed: int) -> tuple[Any, Any, Any, np.ndarray]:
-        """Parameters, encoders, known codes (an empty list if none) and seeds, [C S, ...] each."""
+    def _latent_bytes(self, Xnew: TensorType | None, Y: TensorType) -> int:
+        """Of the conditionals under one sample."""
+
+    @abstractmethod
+    def _samples(self, given: Given, seed: int, rows: slice) -> tuple[Any, Any, Any, np.ndarray]:
+        """Parameters, encoders, known codes (an empty list if none) and seeds of these samples.
+
+        Each is [S, ...], chain after chain.
+        """
 
     def predict_f(
         self,
@@ -80,7 +87,7 @@ class FunctionPredictions(BankPosterior):
         """
         if full_output_cov and full_cov:
             self.model.check_channels_are_apart("full_output_cov=True with full_cov=True")
-        samples = None if full_cov else self._latent_samples(Xnew, given, num_draws, seed)
+        samples = None if full_cov else self._latent_samples(Xnew, given, num_draws, seed, ALL)
         if samples is None:
             mean, variance = self._full_cov(Xnew, given, num_draws, seed)
         else:
@@ -113,7 +120,7 @@ class FunctionPredictions(BankPosterior):
             for shape in ((tasks, points, width), (tasks, width, points, points))
         )
         loop = SampleLoop(functools.partial(function_second_moments, self.model))
-        sums = loop.sum(self._samples(given, seed), data, at, zeros=zeros, num_draws=num_draws)
+        sums = loop.sum(self._samples(given, seed, ALL), data, at, zeros=zeros, num_draws=num_draws)
         mean, second = (total / self.num_samples for total in sums)
         outer = np.einsum("tnl,tml->tlnm", mean, mean)
         return mean, second - outer
@@ -141,7 +148,7 @@ class FunctionPredictions(BankPosterior):
         at = self._inputs(Xnew, data[0])
         order = np.random.default_rng(seed).permutation(self.num_samples)
         chosen = np.resize(order, count)
-        *parts, _ = self._samples(given, seed)
+        *parts, _ = self._samples(given, seed, ALL)
         parts = tf.nest.map_structure(lambda v: v[chosen], parts)
         seeds = np.array([[seed, i] for i in range(count)], np.int32)
         loop = SampleLoop(functools.partial(function_draw, self.model))
@@ -225,26 +232,33 @@ class FunctionPredictions(BankPosterior):
         Xnew, Ynew = data
         Ynew = np.asarray(Ynew, np.float32)
         single = self._single(Xnew, given)
-        latents = self._latent_samples(Xnew, given, num_draws, seed)
-        X = self._given(given)[0] if Xnew is None else as_inputs(Xnew, self.data.X, "Xnew")
-        expected = (*latents.mean.shape[1:3], self.data.num_outputs)
+        X, Y, _ = self._given(given)
+        if Xnew is not None:
+            X = as_inputs(Xnew, self.data.X, "Xnew")
         values, seen = mask_missing(Ynew[None] if Ynew.ndim == 2 else Ynew, "Ynew")
-        if values.shape != expected:
-            raise ValueError(
-                f"Ynew must have shape {expected[1:] if single else expected} to go with Xnew and "
-                f"the data, got {Ynew.shape}."
-            )
-        parameters, encoder, _, seeds = self._samples(given, seed + 1)
         loop = SampleLoop(functools.partial(log_density_of, self.model))
-        total = loop.log_sum_exp(
-            (parameters, encoder, tuple(latents), seeds),
-            X,
-            tf.constant(values),
-            tf.constant(seen),
-            like=np.zeros(expected if of_cells else expected[:-1], gpflow.default_float()),
-            num_codes=num_codes,
-            add_code_noise=Xnew is not None,
-            of_cells=of_cells,
-        )
+        total: Any = None
+        for rows in blocks(self.num_samples, self._latent_bytes(Xnew, Y)):
+            latents = self._latent_samples(Xnew, given, num_draws, seed, rows)
+            if total is None:
+                expected = (*latents.mean.shape[1:3], self.data.num_outputs)
+                if values.shape != expected:
+                    raise ValueError(
+                        f"Ynew must have shape {expected[1:] if single else expected} to go with "
+                        f"Xnew and the data, got {Ynew.shape}."
+                    )
+                shape = expected if of_cells else expected[:-1]
+                total = np.full(shape, -np.inf, gpflow.default_float())
+            parameters, encoder, _, seeds = self._samples(given, seed + 1, rows)
+            total = loop.log_sum_exp(
+                (parameters, encoder, tuple(latents), seeds),
+                X,
+                tf.constant(values),
+                tf.constant(seen),
+                start=total,
+                num_codes=num_codes,
+                add_code_noise=Xnew is not None,
+                of_cells=of_cells,
+            )
         density = total - np.log(self.num_samples)
         return (density[0], seen[0]) if single else (density, seen)

@@ -3,19 +3,67 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, overload
 
 import numpy as np
 import tensorflow as tf
 
 from ..tracing import compiled
 
-__all__ = ["MEMORY_PER_CALL", "SampleLoop"]
+__all__ = ["ALL", "MEMORY_PER_CALL", "ChainAfterChain", "SampleLoop", "blocks", "chain_after_chain"]
 
 # Bytes of samples and results that one compiled call holds on the device. The intermediates of one
 # sample come on top, whatever the number of samples: the loop evaluates them one after another.
 MEMORY_PER_CALL = 2**28
+
+
+ALL = slice(None)
+"""Rows: those of all samples."""
+
+
+class ChainAfterChain:
+    """Samples [C S, ...] of an array [C, S, ...], chain after chain, read when they are asked for.
+
+    An array that is a view of a file may be larger than memory, and a copy of it in this order too.
+    """
+
+    def __init__(self, values: np.ndarray, dtype: Any = None, numbers: range | None = None):
+        """
+        :param dtype: what samples are converted to when they are read; None for their own.
+        :param numbers: of the samples among the C S; None for all.
+        """
+        self._values = values
+        self._numbers = range(values.shape[0] * values.shape[1]) if numbers is None else numbers
+        self.dtype = np.dtype(values.dtype if dtype is None else dtype)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, rows: slice) -> ChainAfterChain: ...
+
+    @overload
+    def __getitem__(self, rows: int | Sequence[int] | np.ndarray) -> np.ndarray: ...
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Of a slice still unread; of numbers the samples themselves."""
+        if isinstance(rows, slice):
+            return ChainAfterChain(self._values, self.dtype, self._numbers[rows])
+        numbers = np.asarray(self._numbers)[rows]
+        chains, samples = np.divmod(numbers, self._values.shape[1])
+        return np.asarray(self._values[chains, samples]).astype(self.dtype, copy=False)
+
+
+def chain_after_chain(values: np.ndarray, dtype: Any = None) -> np.ndarray | ChainAfterChain:
+    """All chains' samples [C S, ...] of [C, S, ...]; of a view of a file they stay there.
+
+    :param dtype: what they are converted to; None for their own.
+    """
+    if isinstance(values, np.memmap):
+        return ChainAfterChain(values, dtype)
+    flat = values.reshape(-1, *values.shape[2:])
+    return flat if dtype is None else flat.astype(dtype, copy=False)
 
 
 class SampleLoop:
@@ -49,7 +97,8 @@ class SampleLoop:
     ) -> Any:
         """Results [S, ...] as arrays, in the structure that the function returns.
 
-        :param samples: nested arrays [S, ...], one row for each sample.
+        :param samples: nested arrays [S, ...], one row for each sample, or what
+            :func:`chain_after_chain` returns.
         :param dtypes: of the results, in their structure.
         :param result_bytes: size of the result of one sample.
         """
@@ -63,18 +112,19 @@ class SampleLoop:
         """Sum of the results over samples, as arrays.
 
         :param samples: as in :meth:`map`.
-        :param zeros: arrays of the results' shapes and types, where the sum starts.
+        :param zeros: arrays of the results' shapes and types, where the sum starts: zeros, or the
+            sum over the samples before.
         """
         return self._fold(tf.add, zeros, samples, shared, options)
 
-    def log_sum_exp(self, samples: Any, *shared: Any, like: Any, **options: Any) -> Any:
+    def log_sum_exp(self, samples: Any, *shared: Any, start: Any, **options: Any) -> Any:
         """Logarithm of the sum of the results' exponentials over samples, as arrays.
 
         :param samples: as in :meth:`map`.
-        :param like: arrays of the results' shapes and types.
+        :param start: arrays of the results' shapes and types, logarithms of what is there before:
+            minus infinity for nothing.
         """
-        empty = tf.nest.map_structure(lambda v: np.full_like(v, -np.inf), like)
-        return self._fold(_log_add_exp, empty, samples, shared, options)
+        return self._fold(_log_add_exp, start, samples, shared, options)
 
     def _fold(self, join: Any, start: Any, samples: Any, shared: Any, options: Any) -> Any:
         total = tf.nest.map_structure(tf.constant, start)
@@ -113,17 +163,31 @@ def _log_add_exp(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     return tf.reduce_logsumexp(tf.stack([one, other]), 0)
 
 
+def blocks(count: int, bytes_of_each: int) -> Iterator[slice]:
+    """Of ``count`` samples as many at a time as hold no more than :data:`MEMORY_PER_CALL`."""
+    length = _length(count, bytes_of_each)
+    for start in range(0, count, length):
+        yield slice(start, min(start + length, count))
+
+
+def _length(count: int, bytes_of_each: int) -> int:
+    """Of as few parts as :data:`MEMORY_PER_CALL` allows, which are of equal length."""
+    return math.ceil(count / math.ceil(count / max(1, MEMORY_PER_CALL // max(1, bytes_of_each))))
+
+
 def _chunks(samples: Any, result_bytes: int = 0) -> Iterator[tuple[np.ndarray, int]]:
     """Numbers of the samples of each chunk, the last repeated to its length, and how many count."""
     leaves = tf.nest.flatten(samples)
     total = len(leaves[0])
-    each = max(1, result_bytes + sum(int(leaf[0].nbytes) for leaf in leaves))
-    length = math.ceil(total / math.ceil(total / max(1, MEMORY_PER_CALL // each)))
+    length = _length(total, result_bytes + sum(int(leaf[0].nbytes) for leaf in leaves))
     for start in range(0, total, length):
         rows = np.minimum(np.arange(start, start + length), total - 1)
         yield rows, min(length, total - start)
 
 
 def _take(samples: Any, rows: np.ndarray) -> Any:
-    whole = len(rows) == len(tf.nest.flatten(samples)[0])
-    return tf.nest.map_structure(lambda v: tf.constant(v if whole else v[rows]), samples)
+    def take(values: Any) -> tf.Tensor:
+        whole = len(rows) == len(values) and isinstance(values, np.ndarray)
+        return tf.constant(values if whole else values[rows])
+
+    return tf.nest.map_structure(take, samples)

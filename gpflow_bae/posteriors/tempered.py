@@ -15,7 +15,7 @@ from ..models import TemperedBAE
 from .bank import Bank
 from .base import BankPosterior
 from .predictions import Prediction
-from .sample_loop import SampleLoop
+from .sample_loop import ChainAfterChain, SampleLoop, chain_after_chain
 
 __all__ = ["TemperedPosterior"]
 
@@ -132,8 +132,8 @@ class TemperedPosterior(BankPosterior):
         return cls(model, bank, swap_rate=arrays["swap_rate"])
 
     @property
-    def _values(self) -> list[np.ndarray]:
-        return [values[0] for values in self.bank.as_one_chain().parameters.values()]
+    def _values(self) -> list[np.ndarray | ChainAfterChain]:
+        return [chain_after_chain(values) for values in self.bank.parameters.values()]
 
     def _rows(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         Y = np.asarray(Y, np.float32)

@@ -65,7 +65,7 @@ class SampleBank(tf.Module):
             raise ValueError(f"dtype must be one of {STORAGE_TYPES}, got {dtype!r}.")
         self._model = Hidden(model)
         self.dtype = dtype
-        chosen = bank.as_one_chain().select(samples)
+        chosen = bank.as_one_chain(samples)
         self.num_samples = chosen.num_samples
         self._takes_encoder = with_encoder and bool(bank.encoder)
         arrays = {**chosen.parameters, **(chosen.encoder if self._takes_encoder else {})}

@@ -81,7 +81,7 @@ def prior_variances(posterior: Any, samples: list[int]) -> np.ndarray:
         variance = posterior.model.bind(values).latent_prior.marginal_variance(X)
         return tf.broadcast_to(tf.reduce_mean(variance, -2), [width])
 
-    parameters = [v[samples] for v in posterior.parameters]
+    parameters = posterior.select(samples).parameters
     return SampleLoop(of_sample).map((parameters,), dtypes=gpflow.default_float())
 
 
@@ -127,12 +127,11 @@ def conditioned_constants(posterior: Any, samples: list[int]) -> dict[str, np.nd
         inducing = bound.latent_prior.inducing_posterior(X, mean, variance)
         return inducing.mean[0], inducing.factor[0]
 
-    latents = [] if posterior.latents is None else [posterior.latents]
-    parts = (posterior.parameters, posterior.encoder, latents)
-    parameters, encoder, codes = ([v[samples] for v in part] for part in parts)
+    chosen = posterior.select(samples)
+    codes = [] if chosen.latents is None else [chosen.latents]
     seeds = np.array([[0, s] for s in samples], np.int32)
     means, factors = SampleLoop(of_sample).map(
-        (parameters, encoder, seeds, codes), dtypes=(gpflow.default_float(),) * 2
+        (chosen.parameters, chosen.encoder, seeds, codes), dtypes=(gpflow.default_float(),) * 2
     )
     return {
         "inducing_mean": means.astype(np.float32),

@@ -35,7 +35,8 @@ def ball_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, An
     arrays = {f"parameters/{p}": v for p, v in zip(model.sampled.paths, parameters, strict=True)}
     weights = zip(model.amortized.paths, model.amortized.variables, strict=True)
     arrays |= {f"encoder/{p}": v.numpy()[None] for p, v in weights}
-    chain.write_sample(0, arrays)
+    chain.samples.write(0, {name: values[None] for name, values in arrays.items()})
+    chain.write_state({"run/num_samples": np.array(1)})
     return folder, model
 
 

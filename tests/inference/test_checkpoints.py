@@ -56,8 +56,9 @@ def test_cut_short_anywhere_the_checkpoint_before_it_is_used(tmp_path: pathlib.P
         with pytest.warns(UserWarning, match="state.npz is damaged.*the checkpoint before it"):
             found = directory(tmp_path).read_state()
         assert int(found["run/number"]) == 3
-        assert found.keys() == {"x", "trace/x"} | {
-            f"run/{name}" for name in ("number", "seconds", "start_seconds", "num_samples")
+        assert found.keys() == {"x"} | {
+            f"run/{name}"
+            for name in ("number", "seconds", "start_seconds", "num_samples", "num_rows")
         }
     again = run_in(tmp_path, np.float64(np.nan))  # of the last one, cut by a byte
     assert again.state == whole.state
@@ -119,15 +120,79 @@ def test_between_the_two_names_there_is_a_state(tmp_path: pathlib.Path) -> None:
 
 def test_a_damaged_sample_is_named(tmp_path: pathlib.Path) -> None:
     stopped_at(tmp_path, 9)
+    sample = tmp_path / "samples.bin"
+    content = sample.read_bytes()
+    sample.write_bytes(content[:-7])
+    with pytest.raises(ValueError, match="samples.bin is cut short.* Of the run's 1 samples"):
+        run_in(tmp_path, np.float64(1.0))
+    with pytest.raises(ValueError, match="samples.bin is cut short"):
+        samples_in(tmp_path)
+    sample.unlink()
+    with pytest.raises(ValueError, match="samples.bin is missing"):
+        run_in(tmp_path, np.float64(1.0))
+    sample.write_bytes(content)
+    trace = tmp_path / "trace.bin"
+    trace.write_bytes(trace.read_bytes()[:-50])
+    with pytest.raises(ValueError, match="trace.bin is cut short.* Of the run's 9 rows of stat"):
+        run_in(tmp_path, np.float64(1.0))
+
+
+@pytest.mark.parametrize("name", ["samples.bin", "trace.bin"])
+def test_beyond_what_the_checkpoint_counts_anything_may_be(
+    tmp_path: pathlib.Path, name: str
+) -> None:
+    """What a process that died had begun to write, cut short or never on the disk."""
+    whole = inference.run(Doubling(), lambda: np.float64(1.0), progress=False)
+    stopped_at(tmp_path, 3)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    stopped_at(tmp_path, 10)
+    counted, written = before.get(tmp_path / name, b""), (tmp_path / name).read_bytes()
+    assert written.startswith(counted) and len(counted) < len(written)
+    for length in range(len(counted), len(written), 5):
+        for path, content in before.items():
+            path.write_bytes(content)
+        (tmp_path / name).write_bytes(written[:length].ljust(len(written), b"?"))
+        again = run_in(tmp_path, np.float64(np.nan))
+        np.testing.assert_array_equal(again.trace["x"], whole.trace["x"])
+        assert [float(s["x"]) for s in again.samples] == [float(s["x"]) for s in whole.samples]
+
+
+def test_a_run_of_a_file_for_each_sample_goes_on(tmp_path: pathlib.Path) -> None:
+    """As earlier versions kept them: statistics in the checkpoint, samples apart."""
+    whole = inference.run(Doubling(), lambda: np.float64(1.0), progress=False)
+    stopped_at(tmp_path, 9)
+    former = tmp_path / "samples"
+    former.mkdir()
+    for i, sample in enumerate([*whole.samples, {"x": np.float64(np.nan)}]):  # one not counted
+        np.savez(former / f"{i:05d}.npz", **sample)
+    folder = directory(tmp_path)
+    state = folder.read_state()
+    del state["run/num_rows"]
+    folder.write_state(state | {"trace/x": whole.trace["x"][:9]})
+    for name in ("samples.bin", "trace.bin"):
+        (tmp_path / name).unlink()
+    assert len(samples_in(tmp_path)) == 2
+    again = run_in(tmp_path, np.float64(np.nan))
+    assert again.state == whole.state
+    np.testing.assert_array_equal(again.trace["x"], whole.trace["x"])
+    assert [float(s["x"]) for s in again.samples] == [float(s["x"]) for s in whole.samples]
+    assert len(samples_in(tmp_path)) == 1
+
+
+def test_a_damaged_file_of_one_sample_is_named(tmp_path: pathlib.Path) -> None:
+    stopped_at(tmp_path, 9)
+    (tmp_path / "samples.bin").unlink()
+    with pytest.raises(ValueError, match="samples.bin is missing"):
+        run_in(tmp_path, np.float64(1.0))
+    (tmp_path / "samples").mkdir()
     sample = tmp_path / "samples" / "00000.npz"
-    sample.write_bytes(sample.read_bytes()[:-7])
+    with pytest.raises(ValueError, match="00000.npz is missing"):
+        run_in(tmp_path, np.float64(1.0))
+    sample.write_bytes(b"PK")
     with pytest.raises(ValueError, match="00000.npz is damaged.* Of the run's 1 samples"):
         run_in(tmp_path, np.float64(1.0))
     with pytest.raises(ValueError, match="00000.npz is damaged"):
         samples_in(tmp_path)
-    sample.unlink()
-    with pytest.raises(ValueError, match="00000.npz is missing"):
-        run_in(tmp_path, np.float64(1.0))
 
 
 def test_a_part_is_kept_and_its_damage_seen(tmp_path: pathlib.Path) -> None:
@@ -185,11 +250,14 @@ def test_a_full_disk_leaves_what_is_there(tmp_path: pathlib.Path) -> None:
     try:
         with pytest.raises(OSError, match=r"state.npz could not be written \(File too large\)"):
             folder.write_state({"x": np.zeros(100_000)})
-        with pytest.raises(OSError, match=r"00003.npz could not be written.*resume=True"):
-            folder.write_sample(3, {"x": np.zeros(100_000)})
+        folder.samples.write(0, {"x": np.arange(5000.0)[None]})
+        with pytest.raises(OSError, match=r"samples.bin could not be written.*resume=True"):
+            folder.samples.write(1, {"x": np.zeros([1, 5000])})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert sorted(p.name for p in tmp_path.rglob("*")) == ["chain.json", "samples", "state.npz"]
+    files = ["chain.json", "samples.bin", "state.npz"]
+    assert sorted(p.name for p in tmp_path.rglob("*")) == files
+    np.testing.assert_array_equal(folder.samples.read(1)[0]["x"], np.arange(5000.0))
     np.testing.assert_array_equal(directory(tmp_path).read_state()["x"], np.zeros(3))
 
 

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import sys
 import time
+import tracemalloc
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import inference
+from gpflow_bae import inference, records
 from gpflow_bae.inference import adam, checkpoints
 from gpflow_bae.inference.checkpoints import RunDirectory
 from gpflow_bae.inference.naming import from_arrays, leaf_names, to_arrays
@@ -146,6 +147,45 @@ def test_what_goes_wrong_leaves_the_last_good_state(tmp_path: pathlib.Path) -> N
         )
     found = directory(tmp_path).read_state()
     assert int(found["run/number"]) == 3 and float(found["x"]) == 8 * 2e4 + 4
+
+
+class Drawing(Doubling):
+    """A sample of a kilobyte in each of as many steps as it is told."""
+
+    def __init__(self, num_steps: int):
+        self.num_steps = num_steps
+
+    def step(self, state: Any, number: int, stop: int) -> tuple[Any, int, dict[str, np.ndarray]]:
+        return state, 1, {"x": np.array([float(number)])}
+
+    def sample(self, state: Any, number: int) -> dict[str, np.ndarray]:
+        return {"x": np.full(128, float(number))}
+
+
+def test_memory_does_not_grow_with_samples(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a run with a folder, and of one that is resumed: ten times as many samples take less than
+    a twentieth of their own size more. Without a folder they take all of it.
+    """
+    monkeypatch.setattr(records, "_AT_ONCE", 2**16)  # what is checked at a time
+
+    def peak(num_samples: int, folder: pathlib.Path | None) -> int:
+        kept = None if folder is None else directory(folder)
+        options: dict[str, Any] = {"directory": kept, "progress": False}
+        tracemalloc.start()
+        found = inference.run(Drawing(num_samples), lambda: np.float64(0.0), **options)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(found.samples) == len(found.trace["x"]) == num_samples
+        assert float(found.samples[num_samples - 1]["x"][127]) == num_samples
+        return most
+
+    few, many = 200, 2000
+    more = (many - few) * 1024
+    for _ in range(2):  # a second time from what the first one left
+        assert peak(many, tmp_path / "many") - peak(few, tmp_path / "few") < more / 20
+    assert peak(many, None) - peak(few, None) > more
 
 
 def test_names_of_leaves_are_paths() -> None:

@@ -1,0 +1,91 @@
+"""What a run has drawn, samples and statistics: in its folder, or in memory where it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from .checkpoints import RunDirectory
+
+__all__ = ["RunRecords"]
+
+Trace = Mapping[str, np.ndarray]
+Sample = Mapping[str, np.ndarray]
+
+
+class RunRecords:
+    """Samples and rows of statistics in the order they came in.
+
+    With a folder they are written as they come, and none is held in memory. A checkpoint stores
+    :meth:`counts`, by which the next process finds those that were drawn before it.
+    """
+
+    def __init__(self, directory: RunDirectory | None):
+        self._directory = directory
+        self._num_samples, self._num_rows = 0, 0
+        self._samples: list[Sample] = []
+        self._traces: list[Trace] = []
+
+    def resume(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on after the samples and rows of a checkpoint, whose counts are taken out of it.
+
+        :raises ValueError: if they are not what was written.
+        """
+        assert self._directory is not None
+        self._num_samples = int(arrays.pop("run/num_samples"))
+        self._directory.samples.read(self._num_samples)
+        # Checkpoints of earlier versions hold the statistics themselves, and no number of rows.
+        held = [name for name in arrays if name.startswith("trace/")]
+        former = {name.removeprefix("trace/"): arrays.pop(name) for name in held}
+        if former:
+            self._add_rows(former)
+        self._num_rows = int(arrays.pop("run/num_rows", self._num_rows))
+        self._directory.trace.read(self._num_rows)
+
+    def add(self, trace: Trace, sample: Sample | None) -> None:
+        """What one call of the algorithm gave.
+
+        :raises OSError: where it cannot be written.
+        """
+        if self._directory is None:
+            self._traces.append(trace)
+        else:
+            self._add_rows(trace)
+        if sample is not None:
+            if self._directory is None:
+                self._samples.append(sample)
+            else:
+                rows = {name: np.asarray(values)[None] for name, values in sample.items()}
+                self._directory.samples.write(self._num_samples, rows)
+            self._num_samples += 1
+
+    def _add_rows(self, trace: Trace) -> None:
+        assert self._directory is not None
+        rows = {name: np.asarray(values) for name, values in trace.items()}
+        count = len(next(iter(rows.values()), ()))
+        if count:
+            self._directory.trace.write(self._num_rows, rows)
+        self._num_rows += count
+
+    def counts(self) -> dict[str, int]:
+        """What a checkpoint holds of them."""
+        return {"num_samples": self._num_samples, "num_rows": self._num_rows}
+
+    def samples(self) -> Sequence[Sample]:
+        """All samples; with a folder they are read from it when they are asked for."""
+        if self._directory is None:
+            return self._samples
+        return self._directory.samples.records(self._num_samples)
+
+    def trace(self) -> dict[str, np.ndarray]:
+        """All statistics by name, rows in the order of the steps."""
+        if self._directory is not None:
+            return self._directory.trace.records(self._num_rows).stacked()
+        names = self._traces[0] if self._traces else ()
+        return {name: np.concatenate([t[name] for t in self._traces]) for name in names}
+
+    def close(self) -> None:
+        """Let go of the folder's files."""
+        if self._directory is not None:
+            self._directory.close()

@@ -1,0 +1,275 @@
+"""A file of records that grows: arrays by name, one record after another, mapped into memory."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, overload
+
+import numpy as np
+
+from .files import write_atomically
+
+__all__ = ["DamagedRecordsError", "RecordFile", "Records"]
+
+FORMAT = 1
+"""Of the file; raised where later versions cannot read what earlier ones wrote."""
+IN_MEMORY = 2**28
+"""Bytes up to which :meth:`Records.stacked` reads records instead of mapping their file."""
+_AT_ONCE = 2**22  # bytes that a check reads at a time
+_CHECKSUM = "checksum"
+_KINDS = "biufc"  # of numbers that a file can hold by their own type
+
+
+class DamagedRecordsError(Exception):
+    """A file of records that is not what was written."""
+
+
+class Records(Sequence[Mapping[str, np.ndarray]]):
+    """The first records of a file: item ``i`` is a mapping of arrays by name, read from the disk.
+
+    What is read is what the file has at that time, so it has to stay where it is.
+    """
+
+    def __init__(self, path: Path, count: int):
+        """
+        :raises DamagedRecordsError: if the file does not say what its records are.
+        :raises FileNotFoundError: if there is none, and ``count`` is not 0.
+        """
+        self._arrays: dict[str, np.ndarray] = {}
+        self._count = count
+        self.nbytes = 0
+        """Of all records, on the disk."""
+        if count:
+            layout, offset = _read_header(path)
+            table: Any = np.memmap(path, layout.record, "r", offset, (count,))
+            self.nbytes = table.nbytes
+            self._arrays = layout.arrays(table)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Mapping[str, np.ndarray]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Mapping[str, np.ndarray]]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._count))]
+        row = range(self._count)[index]
+        return {name: np.array(values[row]) for name, values in self._arrays.items()}
+
+    def stacked(self, in_memory: int | None = None) -> dict[str, np.ndarray]:
+        """All records as arrays [S, ...] by name.
+
+        :param in_memory: bytes up to which they are read into memory, :data:`IN_MEMORY` unless
+            told; beyond, the arrays are views of the file (``numpy.memmap``), whose pages are read
+            when they are used, and given back when memory is needed.
+        """
+        if self.nbytes > (IN_MEMORY if in_memory is None else in_memory):
+            return dict(self._arrays)
+        return {name: np.array(values) for name, values in self._arrays.items()}
+
+
+class RecordFile:
+    """Writes the file: records are numbered, and those of a number that is there are replaced.
+
+    One write appends a record, and nothing that was written before is written again. The file
+    does not know how many of its records count; whoever flushes it stores their number elsewhere
+    (in a checkpoint) afterwards, and what a process that died had written beyond is overwritten by
+    the one that goes on. Every record has a checksum of its numbers and its place.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._file: BinaryIO | None = None
+        self._layout: _Layout | None = None
+        self._offset = 0
+        self._dirty = False
+
+    def write(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
+        """Store rows [K, ...] as the records ``start``, ``start + 1``, ...; 0 begins a new file.
+
+        :raises ValueError: for arrays of other names, types or shapes than the records before.
+        :raises DamagedRecordsError: if the file does not say what its records are.
+        :raises OSError: where it cannot be written; the records before ``start`` stay.
+        """
+        layout = _Layout.of(rows)
+        if start == 0:
+            self._begin(layout)
+        elif self._layout is None:
+            self._layout, self._offset = _read_header(self.path)
+        assert self._layout is not None
+        if layout != self._layout:
+            raise ValueError(
+                f"record {start} of {self.path} has {layout.difference(self._layout)}; every "
+                "record of a file has arrays of equal names, types and shapes."
+            )
+        layout = self._layout
+        if self._file is None:
+            self._file = self.path.open("r+b", buffering=0)
+        self._dirty = True
+        self._file.seek(self._offset + start * layout.record.itemsize)
+        left = memoryview(layout.bytes_of(start, rows).view(np.uint8).data)
+        while left:  # the last bytes of a disk are written in part
+            left = left[self._file.write(left) :]
+
+    def _begin(self, layout: _Layout) -> None:
+        """A new file in the place of one that may be there, and mapped."""
+        self.close()
+        header = layout.header()
+        write_atomically(self.path, lambda file: file.write(header))
+        self._layout, self._offset = layout, len(header)
+
+    def flush(self) -> None:
+        """Return when what was written is on the disk, not only on its way there.
+
+        :raises OSError: where it does not get there.
+        """
+        if self._file is not None and self._dirty:
+            os.fsync(self._file.fileno())
+            self._dirty = False
+
+    def close(self) -> None:
+        """Writing opens it again."""
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+    def read(self, count: int) -> Records:
+        """The first ``count`` records, each compared to its checksum.
+
+        :raises DamagedRecordsError: says which one is not what was written.
+        :raises FileNotFoundError: if there is no file, and ``count`` is not 0.
+        """
+        for number, whole in enumerate(self._checked(count)):
+            if not whole:
+                raise DamagedRecordsError(f"record {number} of {self.path} is damaged")
+        return Records(self.path, count)
+
+    def _checked(self, count: int) -> Iterator[bool]:
+        if not count:
+            return
+        layout, offset = _read_header(self.path)
+        at_once = max(1, _AT_ONCE // layout.record.itemsize)
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            for start in range(0, count, at_once):
+                size = min(at_once, count - start) * layout.record.itemsize
+                content = file.read(size)
+                if len(content) < size:
+                    whole = len(content) // layout.record.itemsize
+                    raise DamagedRecordsError(
+                        f"{self.path} is cut short, in record {start + whole} of {count}"
+                    )
+                table = np.frombuffer(bytearray(content), layout.record)
+                written = table[_CHECKSUM].copy()
+                yield from layout.checksums(start, table) == written
+
+
+class _Layout:
+    """What a record is: arrays by name, their types and shapes; how they lie in the file."""
+
+    def __init__(self, arrays: Mapping[str, tuple[str, Sequence[int]]]):
+        self.described = {name: (kind, tuple(shape)) for name, (kind, shape) in arrays.items()}
+
+    @functools.cached_property
+    def record(self) -> np.dtype:
+        """Fields by number, because names of NumPy's may not be what those of ours may."""
+        fields: list[Any] = [
+            (str(i), np.uint16 if kind == "bfloat16" else np.dtype(kind), shape)
+            for i, (kind, shape) in enumerate(self.described.values())
+        ]
+        return np.dtype([*fields, (_CHECKSUM, np.uint32)], align=True)
+
+    @classmethod
+    def of(cls, rows: Mapping[str, np.ndarray]) -> _Layout:
+        """Of arrays [K, ...].
+
+        :raises ValueError: for what does not hold numbers, or not as many rows as the others.
+        """
+        described, counts = {}, set()
+        for name, values in rows.items():
+            kind = values.dtype.name if values.dtype.name == "bfloat16" else values.dtype.str
+            if values.dtype.kind not in _KINDS and kind != "bfloat16":
+                raise ValueError(
+                    f"{name} holds {values.dtype}, not numbers; expected floats, integers or "
+                    "booleans."
+                )
+            counts.add(values.shape[:1])
+            described[name] = (kind, values.shape[1:])
+        if len(counts) != 1 or () in counts:
+            shapes = {name: np.shape(values) for name, values in rows.items()}
+            raise ValueError(
+                f"arrays of records have shapes {shapes}; expected [K, ...] with one K, a row for "
+                "each record."
+            )
+        return cls(described)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Layout) and self.described == other.described
+
+    def difference(self, other: _Layout) -> str:
+        """The first array that is another here than there, in words."""
+        for name in [*self.described, *other.described]:
+            mine, its = self.described.get(name), other.described.get(name)
+            if mine != its:
+                return f"{name!r} as {mine or 'no array'} where those before have {its or 'none'}"
+        return "its arrays in another order than those before"
+
+    def header(self) -> bytes:
+        """The first line of the file, as long as a multiple of 64 bytes, so that records align."""
+        text = json.dumps({"format": FORMAT, "arrays": self.described})
+        line = json.dumps({"checksum": zlib.crc32(text.encode()), "records": text})
+        return line.encode() + b" " * (-(len(line) + 1) % 64) + b"\n"
+
+    def bytes_of(self, start: int, rows: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Records of rows [K, ...], the first of which has the number ``start``."""
+        table = np.zeros(len(next(iter(rows.values()))), self.record)
+        for i, (name, (kind, _)) in enumerate(self.described.items()):
+            values = rows[name]
+            table[str(i)] = values.view(np.uint16) if kind == "bfloat16" else values
+        table[_CHECKSUM] = self.checksums(start, table)
+        return table
+
+    def checksums(self, start: int, table: np.ndarray) -> np.ndarray:
+        """Of each record of ``table``, the first of which has the number ``start``.
+
+        What it has as its checksum becomes 0.
+        """
+        table[_CHECKSUM] = 0
+        content = table.view(np.uint8).reshape(len(table), -1)
+        found = [zlib.crc32(row, (start + i) % 2**32) for i, row in enumerate(content)]
+        return np.array(found, np.uint32)
+
+    def arrays(self, table: np.ndarray) -> dict[str, np.ndarray]:
+        """Views of a table of records by name, [S, ...]."""
+        return {
+            name: table[str(i)].view(kind) if kind == "bfloat16" else table[str(i)]
+            for i, (name, (kind, _)) in enumerate(self.described.items())
+        }
+
+
+def _read_header(path: Path) -> tuple[_Layout, int]:
+    """What the records of a file are, and where the first one is."""
+    with path.open("rb") as file:
+        line = file.readline(_AT_ONCE)
+    try:
+        held = json.loads(line)
+        text = held["records"]
+        if zlib.crc32(text.encode()) != held["checksum"] or len(line) % 64:
+            raise ValueError("its checksum is another")
+        about = json.loads(text)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedRecordsError(f"the first line of {path} is damaged ({error})") from error
+    if about["format"] != FORMAT:
+        raise DamagedRecordsError(
+            f"{path} has format {about['format']} of records, and this version reads {FORMAT}"
+        )
+    return _Layout(about["arrays"]), len(line)
