@@ -314,4 +314,7 @@ class BatchReader:
             return tuple(tf.reshape(v, [count, size, v.shape[-1]]) for v in rows)
 
         windows = self._order.rows_from(self._seed, row).prefetch(1)
-        return windows.rebatch(count * size, drop_remainder=True).map(block).prefetch(1)
+        blocks = windows.rebatch(count * size, drop_remainder=True).map(block).prefetch(1)
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = 2  # or reading waits for the steps' threads
+        return blocks.with_options(options)

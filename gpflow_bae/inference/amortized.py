@@ -7,7 +7,6 @@ fit the encoder to the sampled codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import gpflow
@@ -28,6 +27,7 @@ from .draw_covariance import DrawCoordinates, gathered
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
 from .loops import repeat
+from .minibatch_codes import gather_codes, scatter_codes
 from .moves import Move, build_moves
 from .moves.base import Moved
 from .surroundings import Surroundings
@@ -306,6 +306,12 @@ class AmortizedSampling(ChainSampling):
             state = state._replace(position=coordinates.to_natural(state.position))
         return state, metric
 
+    def _gather(self, state: State, indices: tf.Tensor | None) -> State:
+        return gather_codes(state, indices, self.data.axis)
+
+    def _scatter(self, store: State, state: State, indices: tf.Tensor | None) -> State:
+        return scatter_codes(store, state, indices, self.data.axis)
+
     def _items(
         self, seed: tf.Tensor, fed: Any, number: int | tf.Tensor
     ) -> tuple[tf.Tensor | None, Batch | None]:
@@ -348,40 +354,6 @@ class AmortizedSampling(ChainSampling):
 
         return repeat(count, body, chain.sampler)
 
-    def _gather(self, state: State, indices: tf.Tensor | None) -> State:
-        """The sampler with the codes of some items only, and all that belongs to those."""
-        if indices is None:
-            return state
-        axis = self.data.axis
-        return _map_codes(state, lambda codes: tf.gather(codes, indices, axis=axis))
-
-    def _scatter(self, store: State, state: State, indices: tf.Tensor | None) -> State:
-        """``state`` with the codes of all items: its own, and those of ``store`` for the others."""
-        if indices is None:
-            return state
-        of_points = self.data.axis == 1  # of the one task; its values are changed where they are
-        where = tf.stack([tf.zeros_like(indices), indices], 1) if of_points else indices[:, None]
-
-        def scatter(new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
-            return tf.tensor_scatter_nd_update(old, where, new[0] if of_points else new)
-
-        return _map_codes(state, scatter, store)
-
 
 def _folded(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
     return tf.random.fold_in(seed, number, alg="philox")
-
-
-def _map_codes(state: State, function: Callable[..., tf.Tensor], *others: State) -> State:
-    """``function`` of the codes and of every element that belongs to them."""
-
-    def mapped(point: Point, *points: Point) -> Point:
-        return point._replace(codes=function(point.codes, *(p.codes for p in points)))
-
-    return state._replace(
-        position=mapped(state.position, *(s.position for s in others)),
-        elements={
-            name: mapped(point, *(s.elements[name] for s in others))
-            for name, point in state.elements.items()
-        },
-    )
