@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -222,8 +223,9 @@ def test_fit_starts_from_a_sample_and_goes_on_with_the_stream(
     files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its posterior is conditioned on that sample; here all rows, so predictions are known."""
-    monkeypatch.setattr("gpflow_bae.inference.fit._VARIATIONAL_STEPS", 50)
-    monkeypatch.setattr("gpflow_bae.inference.starts.default_start.NUM_STEPS", 50)
+    for name, steps in (("fit", "_VARIATIONAL_STEPS"), ("starts.default_start", "NUM_STEPS")):
+        module = importlib.import_module(f"gpflow_bae.inference.{name}")
+        monkeypatch.setattr(module, steps, 50)
     X, Y = rows()
     data = stream(files)
     posterior = fit(svgp_vae(), data, progress=False, out_dir=tmp_path)
@@ -289,7 +291,9 @@ def test_models_and_settings_of_fits_that_need_all_points_are_refused(files: str
             latent_priors.NearestNeighbourGP(kernel, rows()[0], L), encoder=gaussian, **parts
         ),
         "codes of its own for each point": models.VariationalAutoencoder(
-            latent_priors.StandardNormal(L), encoder=encoders.SiteEncoder(1, N, L), **parts
+            latent_priors.StandardNormal(L),
+            encoder=encoders.SiteEncoder(1, N, L, full=False),
+            **parts,
         ),
     }
     for words, model in refused.items():
