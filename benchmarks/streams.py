@@ -4,16 +4,16 @@ python -m benchmarks.streams --threads=2
 
 A variational fit (SVGP-VAE) and the sampling of its parameters take minibatches of a million made
 rows, from shards that this command writes first and from memory, block by block in turns. Memory
-is the largest that a process of its own had while it read all rows once, for each number of rows,
-from files and from memory.
+is what a fit that sees as many rows as there are holds at most, in a process of its own, beyond
+what that held before it, for each number of rows, from files and from memory.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
 import pathlib
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +25,6 @@ from absl import app, flags
 FLAGS = flags.FLAGS
 NUM_OUTPUTS, LATENT_DIM, NUM_INDUCING, BATCH, STEPS = 64, 4, 32, 512, 50
 SIZES = (100_000, 1_000_000)
-MEGABYTE = 2.0**20
 
 
 def define_flags() -> None:
@@ -34,8 +33,6 @@ def define_flags() -> None:
     flags.DEFINE_integer("repeats", 25, "Turns, of fifty steps each.", lower_bound=1)
     flags.DEFINE_integer("largest", SIZES[-1], "Most rows.", lower_bound=SIZES[0])
     flags.DEFINE_string("out_file", "docs/results/streams.json", "JSON to write.")
-    flags.DEFINE_string("folder", None, "Where shards are kept; a temporary folder by default.")
-    flags.DEFINE_string("memory_of", None, "Used by this command: one process's memory.")
 
 
 def made_rows(count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -124,49 +121,57 @@ def opened(folder: pathlib.Path, in_memory: bool) -> Any:
     return stream.sample(stream.num_points) if in_memory else stream
 
 
-def memory(folder: pathlib.Path, in_memory: bool) -> float:
-    """Megabytes that this process had at most, while a fit saw as many rows as there are."""
-    import resource
-
-    if in_memory:
-        pieces = list(made_rows(int(folder.name)))  # not through the stream, which would count too
-        data: Any = tuple(np.concatenate(part) for part in zip(*pieces, strict=True))
-        del pieces
-        num_points = len(data[0])
+def reading(folder: pathlib.Path, in_memory: bool) -> None:
+    """A fit that sees as many rows as there are in a folder, from its files or from arrays."""
+    data: Any
+    if in_memory:  # not through the stream, which would count too
+        parts = zip(*made_rows(int(folder.name)), strict=True)
+        data = tuple(np.concatenate(part) for part in parts)
     else:
         data = opened(folder, False)
-        num_points = data.num_points
     block = fit_blocks(data)
-    for _ in range(-(-num_points // (BATCH * STEPS))):
+    for _ in range(-(-int(folder.name) // (BATCH * STEPS))):
         block()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
-def in_own_process(folder: pathlib.Path, in_memory: bool) -> float:
-    """:func:`memory` of a process that does nothing else."""
-    command = [sys.executable, "-m", "benchmarks.streams", f"--threads={FLAGS.threads}"]
-    command += [f"--folder={folder}", f"--memory_of={'memory' if in_memory else 'files'}"]
-    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return float(found.splitlines()[-1])
+def written(folder: pathlib.Path) -> float:
+    """Seconds that writing the shards of a folder takes."""
+    from gpflow_bae.data import write_tfrecords
+
+    began = time.perf_counter()
+    write_tfrecords(folder, made_rows(int(folder.name)))
+    return time.perf_counter() - began
 
 
 def measure(folder: pathlib.Path) -> dict[str, Any]:
     """Write shards, and take times and memory."""
-    from benchmarks import timing
+    from benchmarks import machine, timing
     from experiments.common import provenance
-    from gpflow_bae.data import write_tfrecords
 
-    sizes = [n for n in SIZES if n <= FLAGS.largest]
+    importlib.import_module("gpflow_bae")  # or the processes below would each hold it anew
+    folders = [folder / f"{size}" for size in SIZES if size <= FLAGS.largest]
     seconds: dict[str, float] = {}
-    for size in sizes:
-        if not (folder / f"{size}").exists():
-            began = time.perf_counter()
-            write_tfrecords(folder / f"{size}", made_rows(size))
-            seconds[f"write_{size}"] = time.perf_counter() - began
+    growth = []
+    for rows in folders:  # in processes of their own, before this one uses TensorFlow
+        seconds[f"write_{rows.name}"] = machine.in_child(functools.partial(written, rows))
+        for in_memory in (False, True):
+            run = functools.partial(reading, rows, in_memory)
+            held = machine.in_child(functools.partial(machine.working_memory, run))
+            size = int(rows.name)
+            growth.append(
+                {
+                    "rows": size,
+                    "data": "memory" if in_memory else "files",
+                    "megabytes_of_data": size * (4 * NUM_OUTPUTS + 8) / 1e6,
+                    "megabytes_of_the_fit": held,
+                }
+            )
+            print(growth[-1], flush=True)
+    machine.set_threads(FLAGS.threads)
     began = time.perf_counter()
-    stream = opened(folder / f"{sizes[-1]}", False)
+    stream = opened(folders[-1], False)
     seconds["open"] = time.perf_counter() - began
-    arrays = opened(folder / f"{sizes[-1]}", True)
+    arrays = opened(folders[-1], True)
     steps = []
     for name, make in {"fit": fit_blocks, "sampler": sampler_rounds}.items():
         found = timing.interleaved({"files": make(stream), "memory": make(arrays)}, FLAGS.repeats)
@@ -178,19 +183,8 @@ def measure(folder: pathlib.Path) -> dict[str, Any]:
             }
         )
         print(steps[-1], flush=True)
-    growth = []
-    for size in sizes:
-        for where in ("files", "memory"):
-            row = {
-                "rows": size,
-                "data": where,
-                "megabytes": size * (4 * NUM_OUTPUTS + 8) / MEGABYTE,
-                "process_megabytes": in_own_process(folder / f"{size}", where == "memory"),
-            }
-            growth.append(row)
-            print(row, flush=True)
     return {
-        "rows": sizes[-1],
+        "rows": int(folders[-1].name),
         "outputs": NUM_OUTPUTS,
         "batch_rows": BATCH,
         "threads": FLAGS.threads,
@@ -203,18 +197,12 @@ def measure(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def main(argv: list[str]) -> None:
-    """Measure and write, or be the process whose memory is measured."""
+    """Measure and write."""
     if len(argv) > 1:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
-    from benchmarks import machine
-
-    machine.set_threads(FLAGS.threads)
-    if FLAGS.memory_of is not None:
-        print(memory(pathlib.Path(FLAGS.folder), FLAGS.memory_of == "memory"))
-        return
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
-        record = measure(pathlib.Path(FLAGS.folder or temporary))
+        record = measure(pathlib.Path(temporary))
     record["seconds"]["all"] = time.perf_counter() - began
     pathlib.Path(FLAGS.out_file).write_text(json.dumps(record, indent=1) + "\n")
 
