@@ -19,6 +19,7 @@ GUIDES = [
     "guides/extend.md",
     "guides/gpflow.md",
     "guides/minibatches.md",
+    "guides/streams.md",
     "guides/saving.md",
     "guides/choose.md",
     "guides/troubleshooting.md",

@@ -1,21 +1,34 @@
 """What models are given: observations with holes, tables of them, and minibatches."""
 
 from .minibatches import draw_indices
-from .observations import Observations, as_inputs, check_columns, mask_missing, prepare_data
+from .observations import (
+    Observations,
+    as_inputs,
+    check_columns,
+    in_memory,
+    mask_missing,
+    prepare_data,
+)
 from .sparse_table import SparseTable
 from .standardiser import Standardiser
+from .streams import BatchReader, StreamedObservations
 from .tables import MultiOutputTable, hold_out, pad_tasks
+from .tfrecords import write_tfrecords
 
 __all__ = [
+    "BatchReader",
     "MultiOutputTable",
     "Observations",
     "SparseTable",
     "Standardiser",
+    "StreamedObservations",
     "as_inputs",
     "check_columns",
     "draw_indices",
     "hold_out",
+    "in_memory",
     "mask_missing",
     "pad_tasks",
     "prepare_data",
+    "write_tfrecords",
 ]

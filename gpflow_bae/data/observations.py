@@ -12,8 +12,9 @@ from gpflow.base import TensorType
 from ..base import Batch, Cells, Neighbours
 from .memory import check_memory
 from .sparse_table import SparseTable
+from .streams import StreamedObservations
 
-__all__ = ["Observations", "check_columns", "mask_missing", "prepare_data"]
+__all__ = ["Observations", "check_columns", "in_memory", "mask_missing", "prepare_data"]
 
 
 class Observations(NamedTuple):
@@ -168,23 +169,29 @@ def prepare_data(
 def prepare_data(model: Any, data: SparseTable, batch_size: int | None = None) -> SparseTable: ...
 
 
+@overload
+def prepare_data(
+    model: Any, data: StreamedObservations, batch_size: int | None = None
+) -> StreamedObservations: ...
+
+
 def prepare_data(
     model: Any,
-    data: tuple[object, object] | Observations | SparseTable,
+    data: tuple[object, object] | Observations | SparseTable | StreamedObservations,
     batch_size: int | None = None,
-) -> Observations | SparseTable:
+) -> Observations | SparseTable | StreamedObservations:
     """Check ``data = (X, Y)`` against ``model`` and put it on the device.
 
     :param data: inputs ``X [N, D]`` or ``[T, N, D]`` (None for models without inputs) and
         observations ``Y [N, P]`` or ``[T, N, P]``, NaN where missing; or a
-        :class:`~gpflow_bae.data.SparseTable`, for models that take one. Data that were
-        prepared are returned.
+        :class:`~gpflow_bae.data.SparseTable`, for models that take one; or a
+        :class:`~gpflow_bae.data.StreamedObservations`. Data that were prepared are returned.
     :param batch_size: how many tasks (or points, of a single task) a minibatch will have.
     :raises ValueError: for shapes that disagree, inputs that are not finite, infinite
         observations, a task or column without any observation, an impossible batch size, matrices
         that no memory of this machine could hold.
     """
-    if isinstance(data, SparseTable):
+    if isinstance(data, SparseTable | StreamedObservations):
         data.check(model, batch_size)
         return data
     if isinstance(data, Observations):
@@ -277,6 +284,8 @@ def check_columns(model: Any, data: Any, num_columns: int | None) -> None:
         raise ValueError(
             "num_columns is for complete columns; a SparseTable has max_entries instead."
         )
+    if isinstance(data, StreamedObservations):
+        raise ValueError("num_columns is for data in memory; set it to None for a stream.")
     if not model.splits_over_outputs:
         raise ValueError(
             f"The bound of {type(model).__name__} does not split over outputs: set num_columns to "
@@ -287,3 +296,22 @@ def check_columns(model: Any, data: Any, num_columns: int | None) -> None:
             f"num_columns must lie between 1 and the {data.num_outputs} columns of Y, got "
             f"{num_columns}."
         )
+
+
+def in_memory(
+    data: Observations | StreamedObservations, num_points: int = 10_000, seed: int = 0
+) -> Observations:
+    """Of a stream some points, drawn at random, for what needs all of its data at once.
+
+    :param num_points: as many, or all where there are fewer.
+    """
+    if isinstance(data, Observations):
+        return data
+    X, Y = data.sample(num_points, seed)
+    Y, mask = mask_missing(Y[None])
+    return Observations(
+        None if X is None else tf.constant(X[None], gpflow.default_float()),
+        tf.constant(Y),
+        None if mask.all() else tf.constant(mask),
+        has_tasks=False,
+    )

@@ -91,10 +91,11 @@ class SparseTable:
         order = np.random.default_rng(seed).permutation(len(values))
         order = order[np.argsort(rows[order], kind="stable")]
         lengths = np.bincount(rows, minlength=self.num_items)
-        self._starts = tf.constant(np.cumsum(lengths) - lengths, tf.int32)
-        self._lengths = tf.constant(lengths, tf.int32)
-        self._columns = tf.constant(columns[order], tf.int32)
-        self._values = tf.constant(values[order])
+        # What is together is fetched at once: a large table is not in the processor's cache.
+        starts = np.cumsum(lengths) - lengths
+        self._rows = tf.constant(np.stack([starts, lengths], 1), tf.int32)
+        bits = values[order].view(np.int32)
+        self._entries = tf.constant(np.stack([columns[order], bits], 1), tf.int32)
 
     @property
     def num_points(self) -> int:
@@ -103,13 +104,14 @@ class SparseTable:
 
     def triplets(self) -> dict[str, np.ndarray]:
         """``rows``, ``columns`` and ``values`` of all entries [K], row after row."""
-        rows = np.repeat(np.arange(self.num_items), self._lengths.numpy())
-        return {"rows": rows, "columns": self._columns.numpy(), "values": self._values.numpy()}
+        rows = np.repeat(np.arange(self.num_items), self._rows[:, 1].numpy())
+        columns, bits = np.ascontiguousarray(self._entries.numpy().T)
+        return {"rows": rows, "columns": columns, "values": bits.view(np.float32)}
 
     def describe(self) -> list[Any]:
         """Sizes and sum, by which a resumed run knows its data."""
-        total = float(tf.reduce_sum(self._values))
-        return [[self.num_items, self.num_outputs, len(self._values)], total]
+        total = float(tf.reduce_sum(tf.bitcast(self._entries[:, 1], tf.float32)))
+        return [[self.num_items, self.num_outputs, len(self._entries)], total]
 
     def check(self, model: Any, batch_size: int | None) -> None:
         """Refuse a model that has other columns or looks at complete rows.
@@ -145,7 +147,7 @@ class SparseTable:
         """
         E, num_rows = self.max_entries, self.num_items
         rows = tf.range(num_rows) if indices is None else indices
-        lengths, starts = tf.gather(self._lengths, rows), tf.gather(self._starts, rows)
+        starts, lengths = tf.unstack(tf.gather(self._rows, rows), axis=1)
         offsets = tf.zeros_like(lengths)
         if seed is not None:
             # Not the step's own seed: entries that knew the noise of the codes would bias the sum.
@@ -160,12 +162,13 @@ class SparseTable:
         taken = tf.cast(tf.minimum(lengths, E), tf.float32)
         weights = tf.cast(lengths, tf.float32) / taken
         scale = 1.0 if indices is None else num_rows / indices.shape[0]
+        columns, bits = tf.unstack(tf.gather(self._entries, positions), axis=2)
         return Batch(
             None,
-            tf.gather(self._values, positions)[None],
+            tf.bitcast(bits, tf.float32)[None],
             present[None],
             scale,
             scale,
             indices,
-            cells=Cells(tf.gather(self._columns, positions), weights[None, :, None]),
+            cells=Cells(columns, weights[None, :, None]),
         )

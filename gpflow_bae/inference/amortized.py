@@ -7,14 +7,13 @@ fit the encoder to the sampled codes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import gpflow
 import tensorflow as tf
 
 from ..base import Batch
-from ..data import draw_indices
+from ..data import StreamedObservations, draw_indices
 from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
@@ -28,6 +27,7 @@ from .draw_covariance import DrawCoordinates, gathered
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
 from .loops import repeat
+from .minibatch_codes import gather_codes, scatter_codes
 from .moves import Move, build_moves
 from .moves.base import Moved
 from .surroundings import Surroundings
@@ -42,6 +42,7 @@ class AmortizedSampling(ChainSampling):
     """Chains of codes, parameters and encoders."""
 
     model: BayesianAutoencoder
+    samples_codes = True
     takes = Takes(
         moves=True,
         coordinates=("prior", "fisher", "covariance", "variances"),
@@ -87,11 +88,16 @@ class AmortizedSampling(ChainSampling):
         assert settings.batch_size is not None
         return Surroundings(data.neighbours, settings.batch_size, self._fixed_shapes)
 
-    def batch(self, indices: tf.Tensor | None, codes: tf.Tensor) -> Batch:
+    def batch(
+        self, indices: tf.Tensor | None, codes: tf.Tensor, given: Batch | None = None
+    ) -> Batch:
         """The items of a minibatch, with the codes that theirs depend on.
 
         :param codes: of all items [T, N, L].
+        :param given: the minibatch, of a stream.
         """
+        if given is not None:
+            return given
         batch = self.data.gather(indices)
         if indices is None or self._surroundings is None:
             return batch
@@ -125,10 +131,13 @@ class AmortizedSampling(ChainSampling):
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At the model's present values; codes at ``latents``, or drawn by the encoder."""
-        if latents is None:
+        if self._readers:  # a minibatch's codes are drawn when it comes
+            latents = tf.zeros([1, self.settings.batch_size, self.model.latent_dim])
+        elif latents is None:
             latents = self._draw_codes(self.model.encoder, self.data.gather(None), seed)
         latents = tf.cast(latents, gpflow.default_float())
-        latents = self.model.to_whitened(self.data.X, latents)
+        if self.model.whitened_codes:
+            latents = self.model.to_whitened(self.data.X, latents)
         state = self._sampler_state(Point(self.sampled.values(), latents))
         return Chain(state, self.encoder_fit.initial_state(), self._initial_metric())
 
@@ -139,8 +148,13 @@ class AmortizedSampling(ChainSampling):
     def _draw_codes(encoder: Any, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
         return encoder.sample(batch.Y, seed, **encoder.side_inputs(batch.mask))
 
-    def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor:
-        """The codes of all points [T, N, L]; ``seed`` of draws of the prior, if it makes some."""
+    def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor | None:
+        """The codes of all points [T, N, L]; None of a stream, whose codes are the encoder's.
+
+        :param seed: of draws of the prior, if it makes some.
+        """
+        if self._readers:
+            return None
         position = chain.sampler.position
         if not self.model.whitened_codes:
             return position.codes
@@ -190,17 +204,20 @@ class AmortizedSampling(ChainSampling):
         return gradient._replace(codes=gradient.codes / tf.cast(batch.scale, gradient.codes.dtype))
 
     def _round(
-        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
-        settings, data = self.settings, self.data
+        settings = self.settings
         seeds = tf.unstack(tf.random.split(seed, 4, alg="philox"))
-        fresh = settings.steps_per_batch is not None
-        indices = draw_indices(data.num_items, settings.batch_size, seeds[0])
-        if fresh and indices is not None:
-            store, state, indices = self._on_fresh_batches(chain, seeds, first, adapt)
+        indices, given = self._items(seeds[0], fed, 0)
+        start_seed = seeds[1]
+        if settings.steps_per_batch is not None and (indices is not None or fed):
+            store = self._on_fresh_batches(chain, seeds, first, adapt, fed)
+            last = self.batches_per_round - 1
+            indices, given = self._items(_folded(seeds[0], last), fed, last)
+            state, start_seed = self._gather(store, indices), _folded(seeds[1], last)
         else:
             store, state = chain.sampler, self._gather(chain.sampler, indices)
-            batch = self.batch(indices, store.position.codes)
+            batch = self.batch(indices, store.position.codes, given)
             if settings.codes == "encoder":
                 state = self._redraw_codes(chain, state, batch, seeds[1])
             steps = settings.num_sampler_steps
@@ -212,14 +229,14 @@ class AmortizedSampling(ChainSampling):
             chain = chain._replace(sampler=self._scatter(store, state, indices))
             chain = self._moved(chain, seed)
             store, state = chain.sampler, self._gather(chain.sampler, indices)
-        batch = self.batch(indices, store.position.codes)
+        batch = self.batch(indices, store.position.codes, given)
         prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
         position = state.position
         latents = position.codes
         if self.model.whitened_codes:
             bound = self.model.bind(position.parameters, seed=prior_seed)
             latents = bound.from_whitened(batch.X, latents)
-        encoder, loss = self.encoder_fit.fit(chain.encoder, batch, latents, seeds[1], seeds[3])
+        encoder, loss = self.encoder_fit.fit(chain.encoder, batch, latents, start_seed, seeds[3])
         point = ModelState(*position)
         statistics = self.statistics(
             state,
@@ -290,26 +307,41 @@ class AmortizedSampling(ChainSampling):
             state = state._replace(position=coordinates.to_natural(state.position))
         return state, metric
 
+    def _gather(self, state: State, indices: tf.Tensor | None) -> State:
+        return gather_codes(state, indices, self.data.axis)
+
+    def _scatter(self, store: State, state: State, indices: tf.Tensor | None) -> State:
+        return scatter_codes(store, state, indices, self.data.axis)
+
+    def _items(
+        self, seed: tf.Tensor, fed: Any, number: int | tf.Tensor
+    ) -> tuple[tf.Tensor | None, Batch | None]:
+        """Which items a minibatch has, drawn (None for all), or the minibatch, if it is fed.
+
+        :param number: of the minibatch, among those that are fed.
+        """
+        if isinstance(self.data, StreamedObservations):
+            return None, self.data.batch(fed, number)
+        return draw_indices(self.data.num_items, self.settings.batch_size, seed), None
+
     def _on_fresh_batches(
-        self, chain: Chain, seeds: list[tf.Tensor], first: tf.Tensor, adapt: tf.Tensor
-    ) -> tuple[State, State, tf.Tensor]:
-        """K steps, a few on each minibatch: all codes, those of the last batch, and its items."""
-        settings, data = self.settings, self.data
-        size = settings.steps_per_batch or settings.num_sampler_steps
+        self, chain: Chain, seeds: list[tf.Tensor], first: tf.Tensor, adapt: tf.Tensor, fed: Any
+    ) -> State:
+        """K steps, a few on each minibatch: the sampler with all codes."""
+        settings, data, count = self.settings, self.data, self.batches_per_round
+        size = settings.num_sampler_steps // count
         reference = None
         if settings.gradients == "control_variates":
             position, own_seed = chain.sampler.position, tf.random.fold_in(seeds[2], -1, "philox")
             full = self.log_density_gradient(position, data.gather(None), own_seed)
             reference = Reference(position, full.parameters)
 
-        def indices_of(i: tf.Tensor) -> tf.Tensor:
-            batch_seed = tf.random.fold_in(seeds[0], i, alg="philox")
-            return draw_indices(data.num_items, settings.batch_size, batch_seed)
-
         def body(i: tf.Tensor, store: State) -> State:
-            indices = indices_of(i)
-            seed = tf.random.fold_in(seeds[2], i, alg="philox")
-            state, batch = self._gather(store, indices), self.batch(indices, store.position.codes)
+            indices, given = self._items(_folded(seeds[0], i), fed, i)
+            state = self._gather(store, indices)
+            batch = self.batch(indices, store.position.codes, given)
+            if settings.codes == "encoder":
+                state = self._redraw_codes(chain, state, batch, _folded(seeds[1], i))
             metric = of_items(chain.metric, indices)
             own = reference
             if reference is not None:
@@ -317,43 +349,12 @@ class AmortizedSampling(ChainSampling):
                 codes = tf.gather(there, indices, axis=data.axis)
                 seen = self.batch(indices, there)
                 own = Reference(reference.position._replace(codes=codes), reference.full, seen)
+            seed = _folded(seeds[2], i)
             state, _ = self._steps(state, metric, batch, seed, first + i * size, adapt, size, own)
             return self._scatter(store, state, indices)
 
-        count = settings.num_sampler_steps // size
-        store, last = repeat(count, body, chain.sampler), indices_of(tf.constant(count - 1))
-        return store, self._gather(store, last), last
-
-    def _gather(self, state: State, indices: tf.Tensor | None) -> State:
-        """The sampler with the codes of some items only, and all that belongs to those."""
-        if indices is None:
-            return state
-        axis = self.data.axis
-        return _map_codes(state, lambda codes: tf.gather(codes, indices, axis=axis))
-
-    def _scatter(self, store: State, state: State, indices: tf.Tensor | None) -> State:
-        """``state`` with the codes of all items: its own, and those of ``store`` for the others."""
-        if indices is None:
-            return state
-        of_points = self.data.axis == 1  # of the one task; its values are changed where they are
-        where = tf.stack([tf.zeros_like(indices), indices], 1) if of_points else indices[:, None]
-
-        def scatter(new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
-            return tf.tensor_scatter_nd_update(old, where, new[0] if of_points else new)
-
-        return _map_codes(state, scatter, store)
+        return repeat(count, body, chain.sampler)
 
 
-def _map_codes(state: State, function: Callable[..., tf.Tensor], *others: State) -> State:
-    """``function`` of the codes and of every element that belongs to them."""
-
-    def mapped(point: Point, *points: Point) -> Point:
-        return point._replace(codes=function(point.codes, *(p.codes for p in points)))
-
-    return state._replace(
-        position=mapped(state.position, *(s.position for s in others)),
-        elements={
-            name: mapped(point, *(s.elements[name] for s in others))
-            for name, point in state.elements.items()
-        },
-    )
+def _folded(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
+    return tf.random.fold_in(seed, number, alg="philox")

@@ -61,7 +61,7 @@ class BoundSampling(ChainSampling):
         return self.sampled.log_prior(values), batch.scale * elbo
 
     def _round(
-        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
         seeds = tf.unstack(tf.random.split(seed, 4, alg="philox"))
         num_steps, num_points = self.settings.num_sampler_steps, float(self.data.num_points)
@@ -74,7 +74,7 @@ class BoundSampling(ChainSampling):
             values = state.position.parameters
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch((values, encoder.weights))
-                batch = self.fresh_batch(seeds[0], i)
+                batch = self.fresh_batch(seeds[0], i, fed)
                 objective = tf.add_n(self.bound(values, encoder.weights, batch, codes_seed))
             to_values, to_weights = tape.gradient(objective, (values, encoder.weights))
             target = Target(lambda position, seed: Point(to_values, ()))
@@ -87,7 +87,7 @@ class BoundSampling(ChainSampling):
 
         start = (chain.sampler, chain.encoder, tf.zeros([], tf.float64))
         state, encoder, total = repeat(num_steps, body, start)
-        last = self.fresh_batch(seeds[0], tf.constant(num_steps - 1))
+        last = self.fresh_batch(seeds[0], tf.constant(num_steps - 1), fed)
         terms = self.bound(state.position.parameters, encoder.weights, last, seeds[3])
         loss = total / num_steps
         return Chain(state, encoder), self.statistics(state, *terms, loss)

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Batch
-from ..data import Observations, draw_indices
+from ..data import BatchReader, Observations, StreamedObservations, draw_indices
 from ..mcmc import State, adaptive_sghmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.mean_temperatures import with_mean_temperatures
@@ -30,8 +30,11 @@ from .fisher_metric import FisherMetric
 from .naming import from_arrays, leaf_names, to_arrays
 from .run import Algorithm, Trace
 from .settings import AmortizedSettings
+from .stream_checks import check_stream
 
 __all__ = ["ChainSampling"]
+
+_ORDER = 0x7A2  # beside the seed of a chain, of the order in which it reads a stream
 
 
 class ChainSampling(Algorithm):
@@ -47,7 +50,7 @@ class ChainSampling(Algorithm):
     def __init__(
         self,
         model: Any,
-        data: Observations,
+        data: Observations | StreamedObservations,
         settings: AmortizedSettings,
         sampler: SamplingAlgorithm | None = None,
         *,
@@ -65,7 +68,8 @@ class ChainSampling(Algorithm):
         """
         if num_chains < 1:
             raise ValueError(f"num_chains must be at least 1, got {num_chains}.")
-        self.model, self.data, self.settings = model, data, settings
+        self.model, self.settings = model, settings
+        self.data: Any = data
         self.sampler = adaptive_sghmc.build() if sampler is None else sampler
         self.num_chains, self.seed = int(num_chains), int(seed)
         self.num_steps = settings.num_rounds
@@ -75,11 +79,23 @@ class ChainSampling(Algorithm):
         self._metric: FisherMetric | DrawCovariance | None = None
         # Rounds report the mean over their steps.
         self.sampler = with_mean_temperatures(self.sampler, settings.num_sampler_steps)
-        seeds = [[s, 0] for s in chain_seeds(seed, self.num_chains)]
+        numbers = chain_seeds(seed, self.num_chains)
+        seeds = [[s, 0] for s in numbers]
         self._base_seeds = tf.constant(seeds, tf.int32)  # [C, 2]
+        self._readers: list[BatchReader] = []
+        if isinstance(data, StreamedObservations):
+            count, size = self.batches_per_round, settings.batch_size
+            self._readers = [data.reader(size, count, [s, _ORDER]) for s in numbers]
         self._compiled = compiled(self._all_chains, jit_compile=jit_compile)
 
+    @property
+    def batches_per_round(self) -> int:
+        """Minibatches that a round sees one after the other."""
+        steps = self.settings.num_sampler_steps
+        return steps // (self.settings.steps_per_batch or steps)
+
     def _check_sampler(self) -> None:
+        check_stream(self.data, self.settings, self.sampler, self.samples_codes)
         check_chain(self.model, self.data, self.settings, self.sampler, self.takes)
 
     @property
@@ -109,7 +125,8 @@ class ChainSampling(Algorithm):
 
     def _sampler_state(self, position: Point) -> State:
         """The sampler at a position, with what it shall not sample at temperature 0."""
-        state = self.sampler.init(position, self._target_at_start())
+        target: Any = None if self._readers else self._target_at_start()
+        state = self.sampler.init(position, target)
         cold, owned = self.settings.point_estimates, self.owned
         if not cold and not owned:
             return state
@@ -156,16 +173,17 @@ class ChainSampling(Algorithm):
 
     @abstractmethod
     def _round(
-        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
         """One round of one chain.
 
         :param first: int32, sampler steps of the chain before this round.
         :param adapt: whether the sampler may adapt.
+        :param fed: of a stream, the round's minibatches.
         """
 
     def _all_chains(
-        self, chains: Chain, seeds: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+        self, chains: Chain, seeds: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
         specification = tf.nest.map_structure(lambda v: tf.TensorSpec(v.shape[1:], v.dtype), chains)
         number = tf.TensorSpec([], gpflow.default_float())
@@ -176,8 +194,8 @@ class ChainSampling(Algorithm):
         step_size = tf.TensorSpec([int(said)], number.dtype)
         statistics = RoundStatistics(number, number, number, finite, blocks, step_size)
         return map_chains(
-            lambda chain, seed: self._round(chain, seed, first, adapt),
-            (chains, seeds),
+            lambda chain, seed, fed: self._round(chain, seed, first, adapt, fed),
+            (chains, seeds, fed),
             (specification, statistics),
             self.settings.vectorize_chains,
         )
@@ -197,18 +215,20 @@ class ChainSampling(Algorithm):
             chains = self._metric.before_round(chains, number, seeds)
         first = tf.constant(number * self.settings.num_sampler_steps)
         adapt = tf.constant(number < self.settings.burnin_rounds)
-        return self.advance(chains, seeds, first, adapt)
+        batches = [reader.read(number * self.batches_per_round) for reader in self._readers]
+        return self.advance(chains, seeds, first, adapt, stack_chains(batches) if batches else ())
 
     def advance(
-        self, chains: Chain, seeds: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+        self, chains: Chain, seeds: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
         """A round of all chains, compiled.
 
         :param seeds: one for each chain [C, 2].
         :param first: int32, sampler steps of the chains before this round.
         :param adapt: bool, whether the sampler may adapt.
+        :param fed: of a stream, each chain's minibatches, as :class:`BatchReader` reads them.
         """
-        return self._compiled(chains, seeds, first, adapt)
+        return self._compiled(chains, seeds, first, adapt, fed)
 
     def step(self, state: Chain, number: int, stop: int) -> tuple[Chain, int, Trace]:
         """A round; statistics are [1, C]."""
@@ -216,10 +236,12 @@ class ChainSampling(Algorithm):
         names = RoundStatistics._fields
         return state, 1, {k: v.numpy()[None] for k, v in zip(names, statistics, strict=True)}
 
-    def fresh_batch(self, seed: tf.Tensor, i: tf.Tensor) -> Batch:
+    def fresh_batch(self, seed: tf.Tensor, i: tf.Tensor, fed: Any = ()) -> Batch:
         """What step i of a round sees, where minibatches change every ``steps_per_batch`` steps."""
         settings, data = self.settings, self.data
         number = i // (settings.steps_per_batch or settings.num_sampler_steps)
+        if isinstance(data, StreamedObservations):
+            return data.batch(fed, number)
         batch_seed = tf.random.fold_in(seed, number, alg="philox")
         return data.gather(draw_indices(data.num_items, settings.batch_size, batch_seed))
 

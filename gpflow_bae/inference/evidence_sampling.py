@@ -161,7 +161,7 @@ class EvidenceSampling(ChainSampling):
         )
 
     def _round(
-        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
         target, state = self._target(), chain.sampler
         if chain.metric:

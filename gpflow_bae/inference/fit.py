@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data import Observations, prepare_data
+from ..data import Observations, StreamedObservations, in_memory, prepare_data
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
 from .checkpoints import RunDirectory, stopwatch
@@ -19,10 +19,12 @@ from .sampling import sample_amortized
 from .seeding import seed_networks
 from .starts import default_start
 from .tempered_sampling import sample_tempered
+from .variational import fit_variational
 
 __all__ = ["fit"]
 
 _VARIATIONAL_STEPS = 5000
+_STREAM_BATCH = 1024
 
 
 def fit(
@@ -43,7 +45,8 @@ def fit(
     :func:`fit_variational`, take settings of your own.
 
     :param data: ``(X, Y)``: inputs ``[N, D]`` or ``[T, N, D]`` (None for models without inputs) and
-        observations ``[N, P]`` or ``[T, N, P]``, NaN where missing.
+        observations ``[N, P]`` or ``[T, N, P]``, NaN where missing; or, for a variational model, a
+        :class:`~gpflow_bae.data.StreamedObservations`, of which ten thousand points start the fit.
     :param seed: of everything random; equal seeds give equal results.
     :param out_dir, resume: keep the run in a folder, and go on with one that stopped.
     :param progress: whether to show progress bars.
@@ -52,6 +55,11 @@ def fit(
     :warns UserWarning: if the fit reconstructs the data no better than column means do.
     """
     options: dict[str, Any] = {"seed": seed, "progress": progress}
+    if isinstance(data, StreamedObservations) and not isinstance(model, VariationalAutoencoder):
+        raise ValueError(
+            f"fit takes a stream for variational models only, got {type(model).__name__}: call "
+            'sample_amortized with AmortizedSettings(batch_size=512, codes="encoder").'
+        )
     if isinstance(model, BayesianAutoencoder):
         return sample_amortized(model, data, out_dir=out_dir, resume=resume, **options)
     if isinstance(model, TemperedBAE):
@@ -68,21 +76,27 @@ def fit(
         seed_networks(model, seed)  # of an encoder, where it has one
         losses = maximise_evidence(model, observations, progress=progress)
         return _posterior_of(model, observations, losses, elapsed)
-    start = default_start(model, observations)
+    start = default_start(model, in_memory(observations))
     longer = dataclasses.replace(start.settings, num_steps=_VARIATIONAL_STEPS)
-    start = dataclasses.replace(start, settings=longer)
+    if isinstance(observations, Observations):
+        start = dataclasses.replace(start, settings=longer)
     directory = None
     if out_dir is not None:
         record = {"start": start.describe(), "seed": seed, "data": observations.describe()}
         directory = RunDirectory(out_dir, record, resume)
     seed_networks(model, seed)
-    _, losses = start.run(model, observations, directory=directory, **options)
+    _, losses = start.run(model, in_memory(observations), directory=directory, **options)
+    if isinstance(observations, StreamedObservations):  # from where its sample led
+        folder = None if directory is None else directory.child("stream", {})
+        size = min(_STREAM_BATCH, observations.num_points)
+        longer = dataclasses.replace(longer, batch_size=size)
+        losses = fit_variational(model, observations, longer, out_dir=folder, **options)
     return _posterior_of(model, observations, losses, elapsed)
 
 
 def _posterior_of(
     model: VariationalAutoencoder,
-    data: Observations,
+    data: Observations | StreamedObservations,
     losses: np.ndarray,
     elapsed: Callable[[], float],
 ) -> Posterior:

@@ -66,6 +66,7 @@ def largest_fall(posterior: Posterior) -> float:
     cells = data.Y.shape.num_elements()
     if data.mask is not None:
         cells = int(np.count_nonzero(data.mask))
+    cells *= posterior.num_points / data.num_points  # of a stream data are a part
     changes = np.diff(trace, axis=1)
     usual = np.median(np.abs(changes), axis=1, keepdims=True)
     falls = np.where(-changes > _UNUSUAL * usual, -changes, 0.0)

@@ -71,19 +71,33 @@ class Optimisation(Algorithm):
         """What all steps of a block share, computed at its start."""
         return None
 
+    def feed(self, number: int) -> Any:
+        """What the block after ``number`` steps is given from outside of its graph."""
+        return ()
+
+    def of_step(self, constants: Any, fed: Any, i: tf.Tensor) -> Any:
+        """What the loss of step i of a block is given for its constants.
+
+        :param fed: see :meth:`feed`.
+        """
+        return constants
+
     def before_step(self, seed: tf.Tensor, loss: Callable[[], tf.Tensor]) -> None:
         """A hook for what moves variables of its own before Adam does.
 
         :param seed: of this step, the one that the loss is called with.
         """
 
-    def _block(self, seed: tf.Tensor, carried: Any, count: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        constants = self.constants()
+    def _block(
+        self, seed: tf.Tensor, carried: Any, count: tf.Tensor, fed: Any = ()
+    ) -> tuple[tf.Tensor, Any]:
+        shared = self.constants()
         trained = [v for _, group in self._groups for v in group]
 
         def step(i: tf.Tensor, state: tuple[tf.Tensor, Any]) -> tuple[tf.Tensor, Any]:
             total, carried = state
             step_seed = tf.random.fold_in(seed, i, alg="philox")
+            constants = self.of_step(shared, fed, i)
             self.before_step(step_seed, lambda: self.loss(step_seed, carried, constants)[0])
             with tf.GradientTape() as tape:
                 loss, following = self.loss(step_seed, carried, constants)
@@ -106,7 +120,7 @@ class Optimisation(Algorithm):
         call = number // self.steps_per_call
         seed = tf.random.fold_in(self._seed, call, alg="philox")
         count = min(self.steps_per_call, self.num_steps - number)
-        loss, self.carried = self.block(seed, self.carried, tf.constant(count))
+        loss, self.carried = self.block(seed, self.carried, tf.constant(count), self.feed(number))
         if np.isfinite(loss):
             self._good = before
         return None, count, {"loss": np.array([float(loss)])}

@@ -11,7 +11,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..data import Observations, prepare_data
+from ..data import Observations, StreamedObservations, in_memory, prepare_data
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Bank, Posterior, TemperedPosterior
@@ -81,7 +81,9 @@ def sample_amortized(
     (:class:`~gpflow_bae.inference.weight_sampling.WeightSampling`).
 
     :param data: ``(X, Y)``: inputs ``[T, N, D]`` (or ``[N, D]``; None for models without inputs)
-        and observations ``[T, N, P]`` (or ``[N, P]``), NaN where missing.
+        and observations ``[T, N, P]`` (or ``[N, P]``), NaN where missing; or a
+        :class:`~gpflow_bae.data.StreamedObservations`, with a ``batch_size``, whose starts see ten
+        thousand of its points.
     :param settings: the schedule of rounds, an :class:`AmortizedSettings`, or the preset
         ``"quick"``, ``"paper"``, ``"ensemble"`` or ``"evidence"``.
     :param sampler: any sampler of :mod:`gpflow_bae.mcmc`, such as ``mcmc.sghmc.build(...)``, or one
@@ -169,14 +171,16 @@ def sample_amortized(
     return posterior
 
 
-def _default_start(name: str, model: Any, data: Observations) -> Start | None:
+def _default_start(
+    name: str, model: Any, data: Observations | StreamedObservations
+) -> Start | None:
     if name != "default":
         raise ValueError(
             f'warm_start must be "default", None, a WarmStart or a PriorMeanStart, got {name!r}.'
         )
     if isinstance(model, TemperedBAE):
         return None
-    return EvidenceStart() if has_evidence(model) else default_start(model, data)
+    return EvidenceStart() if has_evidence(model) else default_start(model, in_memory(data))
 
 
 def _starts(
@@ -247,7 +251,7 @@ def _started(
                 folder = directory.child(f"start_{c}", {"start": start.describe(), "seed": seed})
             latents, loss = start.run(
                 model,
-                algorithm.data,
+                in_memory(algorithm.data),
                 seed=seed,
                 jit_compile=jit_compile,
                 progress=progress,
@@ -260,7 +264,7 @@ def _started(
 
 def _posterior(
     algorithm: ChainSampling,
-    data: Observations,
+    data: Observations | StreamedObservations,
     found: Run,
     seconds: dict[str, float],
     losses: list[np.ndarray],

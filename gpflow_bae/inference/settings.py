@@ -101,7 +101,8 @@ class AmortizedSettings:
     steps_per_batch: int | None = None
     """SG-MCMC steps on one minibatch; None for a whole round on it, as published. The noise of a
     gradient that stays the same for many steps heats the chain many times as much as that of fresh
-    minibatches (by the sum of its autocorrelation), so 1 samples best; it needs carried codes."""
+    minibatches (by the sum of its autocorrelation), so 1 samples best where codes are carried.
+    Those of ``codes="encoder"`` are drawn anew with every minibatch, and want some steps on it."""
     gradients: Literal["minibatch", "control_variates"] = "minibatch"
     """How a minibatch estimates the gradient of parameters: as it is, or less its error where the
     round began (:mod:`gpflow_bae.inference.control_variates`), which heats the chain less and takes
@@ -144,8 +145,6 @@ class AmortizedSettings:
                 f"encoder_loss must be one of {ENCODER_LOSSES}, got {self.encoder_loss!r}."
             )
         if self.steps_per_batch is not None:
-            if self.codes != "carried":
-                raise ValueError('steps_per_batch needs codes="carried", which belong to points.')
             if self.steps_per_batch < 1 or self.num_sampler_steps % self.steps_per_batch:
                 raise ValueError(
                     "steps_per_batch must be a positive divisor of num_sampler_steps = "

@@ -13,7 +13,14 @@ import tensorflow as tf
 
 from .. import functional
 from ..base import Batch, VariationalModel
-from ..data import Observations, SparseTable, check_columns, draw_indices, prepare_data
+from ..data import (
+    Observations,
+    SparseTable,
+    StreamedObservations,
+    check_columns,
+    draw_indices,
+    prepare_data,
+)
 from .checkpoints import RunDirectory
 from .optimisation import Optimisation, cosine_decay
 from .row_adam import RowAdam
@@ -33,7 +40,7 @@ class VariationalFit(Optimisation):
     def __init__(
         self,
         model: VariationalModel,
-        data: Observations | SparseTable,
+        data: Observations | SparseTable | StreamedObservations,
         settings: VariationalSettings,
         *,
         seed: int,
@@ -44,7 +51,8 @@ class VariationalFit(Optimisation):
         :raises ValueError: for natural gradients of a model without a free q(u) or sites, or steps
             of sites above 1.
         """
-        self.model, self.data, self.settings = model, data, settings
+        self.model, self.settings = model, settings
+        self.data: Any = data
         step_size = settings.natural_gradient_step_size
         self._site_step_size = _SITE_STEP_SIZE if step_size is None else step_size
         if model.sites and self._site_step_size > 1:
@@ -80,6 +88,10 @@ class VariationalFit(Optimisation):
             jit_compile=jit_compile,
         )
         self.rows = rows
+        self._reader = None
+        if isinstance(data, StreamedObservations):
+            order = [seed, 0x7A2]
+            self._reader = data.reader(settings.batch_size, steps_per_call, order)
         self.carried = settings.objective.initial_state()
 
     def _natural_gradients(self) -> gpflow.optimizers.NaturalGradient | None:
@@ -112,6 +124,14 @@ class VariationalFit(Optimisation):
         """What the bound must know of points outside of a batch."""
         return self.model.snapshot(self.data)
 
+    def feed(self, number: int) -> Any:
+        """Of a stream, the block's minibatches."""
+        return () if self._reader is None else self._reader.read(number)
+
+    def of_step(self, constants: Any, fed: Any, i: tf.Tensor) -> Any:
+        """The snapshot, and of a stream the step's minibatch."""
+        return constants, None if self._reader is None else self.data.batch(fed, i)
+
     def before_step(self, seed: tf.Tensor, loss: Callable[[], tf.Tensor]) -> None:
         """A natural gradient step of q(u), or of the sites of the points that the step sees."""
         if self._natural is not None:
@@ -121,15 +141,21 @@ class VariationalFit(Optimisation):
             site_seed = tf.random.fold_in(batch_seed, 0x517E, alg="philox")
             self.model.update_sites(batch, site_seed, self._site_step_size)
 
-    def _fresh_loss(self, seed: tf.Tensor, state: Any, snapshot: Any) -> tuple[tf.Tensor, Any]:
-        """The objective of a fresh minibatch, per point of the data."""
-        batch, batch_seed = self._batch(seed)
+    def _fresh_loss(self, seed: tf.Tensor, state: Any, known: Any) -> tuple[tf.Tensor, Any]:
+        """The objective of a fresh minibatch, per point of the data.
+
+        :param known: see :meth:`of_step`.
+        """
+        snapshot, given = known
+        batch, batch_seed = self._batch(seed, given)
         return self.batch_loss(batch, batch_seed, state, snapshot)
 
-    def _batch(self, seed: tf.Tensor) -> tuple[Batch, tf.Tensor]:
-        """The minibatch of a step, and the seed of its draws."""
+    def _batch(self, seed: tf.Tensor, given: Batch | None = None) -> tuple[Batch, tf.Tensor]:
+        """The minibatch of a step, drawn unless it is given, and the seed of the step's draws."""
         settings, data = self.settings, self.data
         seeds = tf.random.split(seed, alg="philox")
+        if given is not None:
+            return given, seeds[1]
         indices = draw_indices(data.num_items, settings.batch_size, seeds[0])
         columns = None
         if settings.num_columns is not None:
@@ -167,7 +193,7 @@ class VariationalFit(Optimisation):
 
 def fit_variational(
     model: VariationalModel,
-    data: tuple[object, object] | Observations | SparseTable,
+    data: tuple[object, object] | Observations | SparseTable | StreamedObservations,
     settings: VariationalSettings | None = None,
     *,
     seed: int = 0,
@@ -181,7 +207,8 @@ def fit_variational(
 ) -> np.ndarray:
     """Fit a variational model in place.
 
-    :param data: ``(X, Y)`` as in :func:`~gpflow_bae.data.prepare_data`.
+    :param data: ``(X, Y)`` as in :func:`~gpflow_bae.data.prepare_data`, or, where they are larger
+        than memory, a :class:`~gpflow_bae.data.StreamedObservations`, with a ``batch_size``.
     :param seed: of minibatches, code draws, and the first weights of networks (see
         :func:`~gpflow_bae.inference.seed_networks`); equal seeds give equal fits.
     :param steps_per_call: Adam steps in one compiled call; the loss is recorded once per call.

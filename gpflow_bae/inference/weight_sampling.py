@@ -77,7 +77,7 @@ class WeightSampling(ChainSampling):
         return batch_target(gradient, evaluate, self.data, batch, reference)
 
     def _round(
-        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor
+        self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
         seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
         num_steps = self.settings.num_sampler_steps
@@ -90,7 +90,7 @@ class WeightSampling(ChainSampling):
         def body(i: tf.Tensor, state_and_metric: tuple[State, Any]) -> tuple[State, Any]:
             state, metric = state_and_metric
             step_seed = tf.random.fold_in(seeds[1], i, alg="philox")
-            target = self.target(self.fresh_batch(seeds[0], i), reference)
+            target = self.target(self.fresh_batch(seeds[0], i, fed), reference)
             if metric:
                 target = target_in(coordinates, target)
             state = self.sampler.step(state, target, step_seed, Step(first + i, adapt))
@@ -104,7 +104,7 @@ class WeightSampling(ChainSampling):
         state, metric = repeat(num_steps, body, (state, metric))
         if metric:
             state = state._replace(position=coordinates.to_natural(state.position))
-        batch = self.fresh_batch(seeds[0], tf.constant(num_steps - 1))
+        batch = self.fresh_batch(seeds[0], tf.constant(num_steps - 1), fed)
         log_likelihood = batch.scale * self.log_likelihood(state.position, batch)
         log_prior = self.log_prior(state.position)
         nothing = tf.zeros_like(log_prior)

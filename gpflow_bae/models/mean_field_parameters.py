@@ -135,6 +135,8 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
         seeds = tf.unstack(tf.random.split(seed, alg="philox"))
         values = self.draw(seeds[0])
         terms = self.model.bind(values).terms(batch, seeds[1], snapshot)
-        items = self.num_items if batch.indices is None else batch.indices.shape[0]
+        items = self.num_items / batch.scale  # of a stream, whose points have no numbers
+        if batch.indices is not None:
+            items = batch.indices.shape[0]
         divergence = self.divergence(values) * (items / self.num_items)
         return terms._replace(divergence=terms.divergence + divergence)

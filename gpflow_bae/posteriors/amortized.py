@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..data import Observations, as_inputs, prepare_data
+from ..data import Observations, as_inputs, in_memory, prepare_data
 from ..models import Autoencoder
 from .bank import Bank
 from .conditionals import decode_draws, encoder_draws, latent_given_codes, latent_given_pseudo
@@ -38,11 +38,14 @@ class Posterior(FunctionPredictions):
         """
         :param bank: the samples, a :class:`~gpflow_bae.posteriors.Bank`.
         :param data: training data, which predictions condition on unless told otherwise:
-            :class:`~gpflow_bae.data.Observations`, or ``(X, Y)`` with NaN where missing.
+            :class:`~gpflow_bae.data.Observations`, or ``(X, Y)`` with NaN where missing; of
+            a :class:`~gpflow_bae.data.StreamedObservations` ten thousand points drawn at random.
         :raises ValueError: if ``bank`` holds samples of another model, or codes of other data.
         """
         super().__init__(model, bank)
-        self.data = prepare_data(model, data)
+        data = prepare_data(model, data)
+        self.num_points = data.num_points  # that the model was fitted to
+        self.data = in_memory(data)
         points = tuple(self.data.Y.shape[:2])
         if bank.latents is not None and bank.latents.shape[2:4] != points:
             raise ValueError(

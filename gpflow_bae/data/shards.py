@@ -1,0 +1,225 @@
+"""Files that hold the rows of a table, or a pipeline in their place: what a stream reads."""
+
+from __future__ import annotations
+
+import glob
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+__all__ = ["CHUNK", "Chunk", "DatasetShards", "Shards", "Survey", "files_of", "survey"]
+
+CHUNK = 512
+"""Rows that are read, and interleaved with those of other shards, at a time."""
+
+Chunk: TypeAlias = tuple[tf.Tensor, ...]
+"""Inputs [n, D] (left out where there are none) and observations [n, P], NaN where missing."""
+
+
+class Shards(ABC):
+    """Rows in parts that are read one by one; each part gives the same rows in the same order."""
+
+    names: tuple[str, ...]
+    """What errors call the parts."""
+    input_dim: int | None
+    """D; None where there are no inputs."""
+    num_outputs: int
+    """P."""
+
+    @abstractmethod
+    def chunks(self, number: tf.Tensor) -> tf.data.Dataset:
+        """The rows of a part, some at a time, each a :data:`Chunk`.
+
+        :param number: of the part, int64; a symbolic tensor in a pipeline.
+        """
+
+    @property
+    def signature(self) -> tuple[tf.TensorSpec, ...]:
+        """Of a chunk."""
+        outputs = tf.TensorSpec([None, self.num_outputs], tf.float32)
+        if self.input_dim is None:
+            return (outputs,)
+        return tf.TensorSpec([None, self.input_dim], gpflow.default_float()), outputs
+
+    def expected(self) -> str:
+        """What every row is, in words."""
+        inputs = "no inputs" if self.input_dim is None else f"{self.input_dim} inputs"
+        return f"{inputs} and {self.num_outputs} observations in every row"
+
+
+class Survey(NamedTuple):
+    """What one pass over all rows has found."""
+
+    counts: np.ndarray  # [S], rows of each part
+    observed: np.ndarray  # [P], observations of each column
+    total: float  # their sum
+
+    @property
+    def num_points(self) -> int:
+        """Rows of all parts."""
+        return int(self.counts.sum())
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether any observation is missing."""
+        return bool((self.observed < self.num_points).any())
+
+
+def arrays_of(shards: Shards) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
+    """The chunks of all parts, checked, each with the number of its part.
+
+    :raises ValueError: for a part that cannot be read, rows of another shape or type, inputs that
+        are not finite, and infinite observations.
+    """
+    number, row = 0, 0
+    try:
+        for found, chunk in _all_chunks(shards).as_numpy_iterator():
+            row = row if found == number else 0
+            number = int(found)
+            _check_finite(chunk, shards.names[number], row)
+            row += len(chunk[-1])
+            yield number, chunk
+    except tf.errors.OpError:
+        for damaged in range(number, len(shards.names)):
+            _check_readable(shards, damaged)
+        raise
+
+
+@tf.autograph.experimental.do_not_convert  # which takes longer than reading
+def _all_chunks(shards: Shards) -> tf.data.Dataset:
+    """Of all parts in one pipeline, because making one takes longer than reading a small file."""
+
+    def chunks(number: tf.Tensor) -> tf.data.Dataset:
+        return shards.chunks(number).map(lambda *chunk: (number, chunk))
+
+    return tf.data.Dataset.range(len(shards.names)).flat_map(chunks).prefetch(8)
+
+
+def _check_finite(chunk: tuple[np.ndarray, ...], name: str, first: int) -> None:
+    """
+    :param first: number of the chunk's first row.
+    """
+    for what, values in zip(("outputs", "inputs"), chunk[::-1], strict=False):
+        wrong = ~np.isfinite(values)
+        if wrong.any() and what == "outputs":
+            wrong = np.isinf(values)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            raise ValueError(
+                f"{name} holds {values[row, column]} in row {first + row}, column {column} of its "
+                f"{what}; inputs must be complete, and missing outputs are NaN."
+            )
+
+
+def _check_readable(shards: Shards, number: int) -> None:
+    name, row = shards.names[number], 0
+    try:
+        for chunk in shards.chunks(tf.constant(number, tf.int64)).as_numpy_iterator():
+            row += len(chunk[-1])
+    except tf.errors.DataLossError as error:
+        raise ValueError(
+            f"{name} is damaged, or no file of TFRecords ({_reason(error)}): write it anew."
+        ) from error
+    except tf.errors.OpError as error:
+        raise ValueError(
+            f"{name} could not be read after its row {row} ({_reason(error)}); expected are "
+            f"{shards.expected()}."
+        ) from error
+
+
+def survey(shards: Shards) -> Survey:
+    """Read all rows once, and count.
+
+    :raises ValueError: as :func:`arrays_of`, and for a part without rows, or a column without any
+        observation.
+    """
+    counts = np.zeros(len(shards.names), np.int64)
+    observed, total = np.zeros(shards.num_outputs, np.int64), 0.0
+    for number, (*_, Y) in arrays_of(shards):
+        counts[number] += len(Y)
+        observed += np.count_nonzero(~np.isnan(Y), axis=0)
+        total += float(np.nansum(Y, dtype=np.float64))
+    without = np.flatnonzero(counts == 0)
+    if without.size:
+        raise ValueError(f"{shards.names[without[0]]} holds no rows; leave it out.")
+    empty = np.flatnonzero(observed == 0)
+    if empty.size:
+        raise ValueError(
+            f"There is no observation at all in column(s) {empty.tolist()} of the outputs; drop "
+            "those columns."
+        )
+    return Survey(counts, observed, total)
+
+
+def _reason(error: tf.errors.OpError) -> str:
+    """TensorFlow's, without the names of its nodes."""
+    lines = [line.split("}} ")[-1].strip() for line in str(error.message).splitlines()]
+    words = [line for line in lines if line and not line.startswith(("[[", "Traceback", "File "))]
+    text = words[-1] if "Traceback" in str(error.message) and words else " ".join(words[:1])
+    return text if len(text) < 300 else text[:297] + "..."
+
+
+def files_of(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    """Files by a pattern (``"rows-*.tfrecord"``), in the order of their names, or by their paths.
+
+    :raises FileNotFoundError: where there are none, or one of them is missing.
+    """
+    if isinstance(paths, str | os.PathLike):
+        pattern = os.fspath(paths)
+        found = sorted(glob.glob(os.path.expanduser(pattern)))
+        files = tuple(f for f in found if os.path.isfile(f))
+        if not files:
+            raise FileNotFoundError(f"There is no file of the name, or pattern, {pattern!r}.")
+        return files
+    files = tuple(os.fspath(path) for path in paths)
+    missing = [f for f in files if not Path(f).is_file()]
+    if missing or not files:
+        raise FileNotFoundError(f"There is no file {missing[0]}." if missing else "paths is empty.")
+    return files
+
+
+class DatasetShards(Shards):
+    """A pipeline of the user's, whose elements are the points; one part."""
+
+    def __init__(self, dataset: tf.data.Dataset):
+        """
+        :raises TypeError: for something else than a ``tf.data.Dataset``.
+        :raises ValueError: for elements that are no points, or a pipeline without an end.
+        """
+        if not isinstance(dataset, tf.data.Dataset):
+            raise TypeError(f"dataset must be a tf.data.Dataset, got {type(dataset).__name__}.")
+        spec = dataset.element_spec
+        specs = spec if isinstance(spec, tuple) else (spec,)
+        good = 1 <= len(specs) <= 2 and all(
+            isinstance(s, tf.TensorSpec)
+            and s.shape.rank == 1
+            and s.shape[0] is not None
+            and (s.dtype.is_floating or s.dtype.is_integer or s.dtype.is_bool)
+            for s in specs
+        )
+        if not good:
+            raise ValueError(
+                "Elements of the dataset must be single points: (X [D], Y [P]), or Y [P] where "
+                f"there are no inputs, numbers of a known shape, got {spec}. Take .unbatch() off "
+                "batches, and tf.ensure_shape in a map where shapes are unknown."
+            )
+        if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise ValueError("The dataset has no end: leave .repeat() out, each pass is an epoch.")
+        self.names = ("The dataset",)
+        self.input_dim = int(specs[0].shape[0]) if len(specs) == 2 else None
+        self.num_outputs = int(specs[-1].shape[0])
+        self._dataset = dataset
+
+    def chunks(self, number: tf.Tensor) -> tf.data.Dataset:
+        types = [spec.dtype for spec in self.signature]
+
+        def cast(*values: tf.Tensor) -> Chunk:
+            return tuple(tf.cast(v, dtype) for v, dtype in zip(values, types, strict=True))
+
+        return self._dataset.batch(CHUNK).map(cast)

@@ -1,0 +1,137 @@
+"""In which order the rows of shards come: a function of the seed and the epoch, from any row on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from .shards import Chunk, Shards
+
+__all__ = ["Order"]
+
+_SHARDS_AT_ONCE = 16
+_OF_SHARDS, _OF_ROWS = 0x5A, 0x5B  # folded into the seed
+
+
+class Order(NamedTuple):
+    """Epochs of all rows, one after the other, each in an order of its own.
+
+    Shards come in random order, sixteen at a time, a chunk of each in turn; rows are shuffled
+    within every ``shuffle`` that follow each other so, which are held in memory. Every row comes
+    once in an epoch. Without shuffling rows come as they are stored.
+    """
+
+    shards: Shards
+    num_points: int
+    shuffle: int  # rows; 0 for none
+    counts: np.ndarray | None  # [S], rows of each shard; None where nobody has looked
+
+    @property
+    def window(self) -> int:
+        """Rows that are held at a time."""
+        return min(self.shuffle or 65_536, self.num_points)
+
+    @property
+    def num_windows(self) -> int:
+        """Of an epoch; the last one may be smaller."""
+        return -(-self.num_points // self.window)
+
+    def rows_from(self, seed: tf.Tensor, row: int) -> tf.data.Dataset:
+        """Windows of rows, without end, from the ``row``-th row of the first epoch on.
+
+        :param seed: [2].
+        """
+        epoch, offset = divmod(row, self.num_points)
+        following = tf.data.Dataset.range(epoch + 1, np.iinfo(np.int64).max).flat_map(
+            lambda number: self._epoch(seed, number)
+        )
+        if offset == 0:
+            return self._epoch(seed, tf.constant(epoch, tf.int64)).concatenate(following)
+        return self._rest(seed, epoch, offset).concatenate(following)
+
+    def _rest(self, seed: tf.Tensor, epoch: int, offset: int) -> tf.data.Dataset:
+        """An epoch from a row inside it on; shards before that are not read if sizes are known."""
+        numbers = self._order_of_shards(seed, tf.constant(epoch, tf.int64)).numpy()
+        window = offset // self.window
+        left, skipped = window * self.window, 0
+        size = _SHARDS_AT_ONCE if self.shuffle else 1
+        while self.counts is not None:
+            rows = int(self.counts[numbers[skipped : skipped + size]].sum())
+            if rows > left or skipped + size >= len(numbers):
+                break
+            left, skipped = left - rows, skipped + size
+        chunks = _without_first(self._chunks(tf.constant(numbers[skipped:])), left)
+        windows = self._windows(chunks, seed, tf.constant(epoch, tf.int64), window)
+        return _without_first(windows, offset - window * self.window)
+
+    def _epoch(self, seed: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
+        return self._windows(self._chunks(self._order_of_shards(seed, epoch)), seed, epoch, 0)
+
+    def _order_of_shards(self, seed: tf.Tensor, epoch: tf.Tensor) -> tf.Tensor:
+        count = len(self.shards.names)
+        if not self.shuffle:
+            return tf.range(count, dtype=tf.int64)
+        return tf.cast(_permutation(count, _fold(seed, _OF_SHARDS, epoch)), tf.int64)
+
+    def _chunks(self, numbers: tf.Tensor) -> tf.data.Dataset:
+        """The rows of shards, a chunk of each of a group in turn."""
+        numbers = tf.data.Dataset.from_tensor_slices(numbers)
+        if not self.shuffle:
+            return numbers.flat_map(self.shards.chunks)
+        return numbers.batch(_SHARDS_AT_ONCE).flat_map(
+            lambda group: tf.data.Dataset.from_tensor_slices(group).interleave(
+                self.shards.chunks, cycle_length=_SHARDS_AT_ONCE, block_length=1
+            )
+        )
+
+    def _windows(
+        self, chunks: tf.data.Dataset, seed: tf.Tensor, epoch: tf.Tensor, first: int
+    ) -> tf.data.Dataset:
+        """Windows of the rows, shuffled each, from number ``first`` of the epoch on."""
+
+        def window(number: tf.Tensor, rows: Chunk) -> Chunk:
+            size = tf.minimum(self.num_points - number * self.window, self.window)
+            checks = [tf.debugging.assert_equal(tf.shape(rows[-1], tf.int64)[0], size)]
+            if self.counts is None:
+                wrong = tf.reduce_any(tf.math.is_inf(rows[-1]))
+                if len(rows) > 1:
+                    wrong |= tf.reduce_any(~tf.math.is_finite(rows[0]))
+                checks.append(tf.debugging.assert_equal(wrong, False))
+            with tf.control_dependencies(checks):
+                if not self.shuffle:
+                    return tuple(tf.identity(v) for v in rows)
+                row_seed = _fold(_fold(seed, _OF_ROWS, epoch), 0, number)
+                order = _permutation(tf.shape(rows[-1])[0], row_seed)
+            return tuple(tf.gather(v, order) for v in rows)
+
+        windows = chunks.rebatch(self.window).enumerate(first).map(window)
+        return windows.apply(tf.data.experimental.assert_cardinality(self.num_windows - first))
+
+
+def _fold(seed: tf.Tensor, what: int, number: tf.Tensor) -> tf.Tensor:
+    """A seed of its own for something with a number."""
+    seed = tf.random.fold_in(seed, what, alg="philox")
+    return tf.random.fold_in(seed, tf.cast(number, tf.int32), alg="philox")
+
+
+def _permutation(count: int | tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    """Of 0, 1, ..., ``count`` - 1; equal keys do not matter, for the sort is stable."""
+    keys = tf.random.stateless_uniform(
+        tf.reshape(count, [1]), seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
+    )
+    return tf.argsort(keys, stable=True)
+
+
+def _without_first(chunks: tf.data.Dataset, count: int) -> tf.data.Dataset:
+    """Chunks less the first ``count`` rows of all."""
+    if count == 0:
+        return chunks
+
+    def cut(left: tf.Tensor, rows: Chunk) -> tuple[tf.Tensor, Chunk]:
+        gone = tf.minimum(left, tf.shape(rows[-1], tf.int64)[0])
+        return left - gone, tuple(v[gone:] for v in rows)
+
+    cut_chunks = chunks.scan(tf.constant(count, tf.int64), cut)
+    return cut_chunks.filter(lambda *rows: tf.shape(rows[-1])[0] > 0)

@@ -1,0 +1,320 @@
+"""Observations that are read from files, minibatch by minibatch: more than memory holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from ..base import Batch, VariationalModel
+from .parquet import ParquetShards
+from .shards import Chunk, DatasetShards, Shards, arrays_of, survey
+from .stream_order import Order
+from .tfrecords import TFRecordShards
+
+__all__ = ["BatchReader", "StreamedObservations"]
+
+Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+_BUFFER = 32 * 2**20  # bytes
+
+
+class StreamedObservations:
+    """The points of one long task in files; it takes the place of ``(X, Y)``.
+
+    Engines that see fresh minibatches take it, with a ``batch_size``: ``fit_variational``, ``fit``,
+    and ``sample_amortized`` (with ``codes="encoder"`` where codes are sampled). Each epoch has
+    every point once, in an order drawn from the run's seed: shards in random order, sixteen at a
+    time, a few hundred rows of each in turn, and rows shuffled within ``shuffle_buffer`` that
+    follow each other. A batch that begins in one epoch ends in the next. So minibatches of an
+    epoch are drawn without replacement, and those that follow each other closely come of the same
+    few shards: the sum over a minibatch times N/B is right on average over an epoch, and for each
+    minibatch only if what a shard holds is itself random. Data that come sorted want many shards.
+
+    Once, when the object is made, all rows are read, counted and checked (``num_points`` leaves
+    that out).
+    """
+
+    axis = 1  # points of a single task
+    has_tasks = False
+    neighbours = None
+
+    def __init__(
+        self, shards: Shards, num_points: int | None = None, shuffle_buffer: int | None = None
+    ):
+        """
+        :param shards: what is read; :meth:`from_tfrecords` and its kin make it.
+        :param num_points: how many rows there are, where that is known: files are then not read
+            first, and what is wrong with them is said when it is met.
+        :param shuffle_buffer: rows that are shuffled together, about three times as many are in
+            memory; None for as many as 32 MB hold, 0 for rows in the order of the files.
+        :raises ValueError: for settings out of range, and whatever is wrong with a file.
+        """
+        for name, value, least in (
+            ("num_points", num_points, 1),
+            ("shuffle_buffer", shuffle_buffer, 0),
+        ):
+            if value is not None and value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}.")
+        self._shards = shards
+        self._samples: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray]] = {}
+        self._total, self.has_missing, counts = None, True, None
+        if num_points is None:
+            found = survey(shards)
+            self._total, self.has_missing, counts = found.total, found.has_missing, found.counts
+            num_points = found.num_points
+        self.num_items = int(num_points)
+        if shuffle_buffer is None:
+            row_bytes = 4 * shards.num_outputs + 8 * (shards.input_dim or 0)
+            shuffle_buffer = max(1024, _BUFFER // row_bytes)
+        self._order = Order(shards, self.num_items, shuffle_buffer, counts)
+
+    @classmethod
+    def from_tfrecords(
+        cls, paths: Paths, *, inputs: str = "X", outputs: str = "Y", **settings: Any
+    ) -> StreamedObservations:
+        """Shards in TensorFlow's format, as :func:`~gpflow_bae.data.write_tfrecords` writes them.
+
+        :param paths: a pattern, such as ``"rows/*.tfrecord"``, or a list of files.
+        :param inputs, outputs: features of each ``tf.train.Example``: the numbers of one point, or
+            a matrix of several points as ``tf.io.serialize_tensor`` writes it, which is read much
+            faster. Records without the feature of inputs are of data without inputs.
+        :param settings: ``num_points`` and ``shuffle_buffer``, see the class.
+        :raises FileNotFoundError: where there is no such file.
+        :raises ValueError: for files that are damaged, or records that are not alike.
+        """
+        return cls(TFRecordShards(paths, inputs, outputs), **settings)
+
+    @classmethod
+    def from_parquet(
+        cls, paths: Paths, *, inputs: Sequence[str], outputs: Sequence[str], **settings: Any
+    ) -> StreamedObservations:
+        """Shards of columns in Parquet; needs pyarrow (``pip install 'gpflow-bae[tables]'``).
+
+        :param paths: a pattern, such as ``"rows/*.parquet"``, or a list of files.
+        :param inputs: columns of the inputs; may be empty.
+        :param outputs: columns of the observations, null or NaN where missing.
+        :param settings: ``num_points`` and ``shuffle_buffer``, see the class.
+        :raises FileNotFoundError: where there is no such file.
+        :raises ValueError: for files that are damaged, and columns that are missing or hold no
+            numbers.
+        """
+        return cls(ParquetShards(paths, inputs, outputs), **settings)
+
+    @classmethod
+    def from_dataset(cls, dataset: tf.data.Dataset, **settings: Any) -> StreamedObservations:
+        """A pipeline of your own, whose elements are points: (X [D], Y [P]), or Y [P] alone.
+
+        It must have an end, and yield the same points in the same order each time that it is
+        iterated, or a run cannot be resumed. It is one shard: only the buffer shuffles it.
+
+        :param settings: ``num_points`` and ``shuffle_buffer``, see the class.
+        :raises TypeError: for something else than a ``tf.data.Dataset``.
+        :raises ValueError: for other elements, or a pipeline without an end.
+        """
+        return cls(DatasetShards(dataset), **settings)
+
+    @property
+    def num_points(self) -> int:
+        """N."""
+        return self.num_items
+
+    @property
+    def num_outputs(self) -> int:
+        """P."""
+        return self._shards.num_outputs
+
+    @property
+    def input_dim(self) -> int | None:
+        """D; None where there are no inputs."""
+        return self._shards.input_dim
+
+    @property
+    def X(self) -> NoReturn:
+        """Not there: all inputs."""
+        self._refuse()
+
+    @property
+    def Y(self) -> NoReturn:
+        """Not there: all observations."""
+        self._refuse()
+
+    @property
+    def mask(self) -> NoReturn:
+        """Not there: where observations are missing."""
+        self._refuse()
+
+    def gather(self, indices: Any, columns: Any = None, seed: Any = None) -> NoReturn:
+        """Not there: items by their numbers, or all of them."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ValueError(
+            f"This needs all {self.num_items} points at once, or chosen ones, and a stream has "
+            "them minibatch by minibatch. Pass data that fit into memory, such as "
+            "stream.sample(10_000), or take a model and settings without it (docs/guides/"
+            "streams.md)."
+        )
+
+    def describe(self) -> list[Any]:
+        """Sizes, sum and order, by which a resumed run knows its data."""
+        order = [len(self._shards.names), self._order.shuffle]
+        return [[self.num_items, self.input_dim, self.num_outputs], order, self._total]
+
+    def check(self, model: Any, batch_size: int | None) -> None:
+        """Refuse a model that does not fit the rows, or needs more than minibatches of them.
+
+        :param batch_size: None where none is wanted.
+        :raises ValueError: saying what, and what to do.
+        """
+        name = type(model).__name__
+        width = model.decoder.output_dim
+        if width != self.num_outputs:
+            raise ValueError(
+                f"decoder returns {width} outputs per point, but the stream has "
+                f"P = {self.num_outputs}; change the width of the decoder's last layer."
+            )
+        if model.needs_inputs and self.input_dim is None:
+            raise ValueError(
+                f"{model.latent_prior_name} is a prior over inputs, and the stream has none."
+            )
+        prior = getattr(model, "latent_prior", None)
+        if not model.splits_over_points or getattr(prior, "splits_given_neighbours", False):
+            raise ValueError(
+                f"{name} cannot be fitted to a stream, because its prior "
+                f"({model.latent_prior_name}) needs other points than those of a minibatch: "
+                f"{model.splitting_advice}."
+            )
+        of_points = isinstance(model, VariationalModel) and (model.row_variables or model.sites)
+        if of_points or getattr(getattr(model, "encoder", None), "takes_indices", False):
+            raise ValueError(
+                f"{name} has codes of its own for each point, which a stream cannot number: take "
+                "an encoder network."
+            )
+        if isinstance(model, VariationalModel):
+            model.snapshot(self)  # raises where it needs all points
+        if batch_size is not None:
+            self.check_batch_size(batch_size)
+
+    def check_batch_size(self, batch_size: int | None) -> None:
+        """
+        :raises ValueError: for none, or one out of range.
+        """
+        if batch_size is None:
+            raise ValueError(
+                "batch_size must be set for a stream, which has minibatches only; some hundred "
+                "points suit most models."
+            )
+        if not 1 <= batch_size <= self.num_items:
+            raise ValueError(
+                f"batch_size must lie between 1 and the {self.num_items} points, got {batch_size}."
+            )
+
+    def reader(self, batch_size: int | None, batches: int, seed: Sequence[int]) -> BatchReader:
+        """Minibatches for a run, some at a time.
+
+        :param batches: how many at a time.
+        :param seed: two integers, of the order.
+        """
+        self.check_batch_size(batch_size)
+        assert batch_size is not None
+        return BatchReader(self._shards, self._order, batch_size, batches, seed)
+
+    def batch(self, block: Chunk, number: tf.Tensor) -> Batch:
+        """A minibatch among those that :meth:`BatchReader.read` returned, in a graph or not."""
+        *X, Y = (values[number][tf.newaxis] for values in block)
+        mask = None
+        if self.has_missing:
+            mask = ~tf.math.is_nan(Y)
+            Y = tf.where(mask, Y, tf.zeros_like(Y))
+        scale = self.num_items / Y.shape[1]
+        return Batch(X[0] if X else None, Y, mask, scale, scale)
+
+    def sample(self, num_points: int, seed: int = 0) -> tuple[np.ndarray | None, np.ndarray]:
+        """Points drawn at random from all, without replacement, as ``(X, Y)``; reads all files.
+
+        :param num_points: as many, or all where there are fewer.
+        """
+        if num_points < 1:
+            raise ValueError(f"num_points must be at least 1, got {num_points}.")
+        key = num_points, seed
+        if key not in self._samples:
+            self._samples = {key: self._sample(*key)}  # the last one, for starts and predictions
+        return self._samples[key]
+
+    def _sample(self, num_points: int, seed: int) -> tuple[np.ndarray | None, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        kept: list[np.ndarray] = []
+        keys = np.zeros(0)
+        for _, chunk in arrays_of(self._shards):
+            # Those with the smallest of independent keys are a random subset.
+            own = rng.random(len(chunk[-1]))
+            near = own < (np.inf if len(keys) < num_points else keys.max())
+            if not near.any():
+                continue
+            keys = np.concatenate([keys, own[near]])
+            rows = [v[near] for v in chunk]
+            kept = [np.concatenate(v) for v in zip(kept, rows, strict=True)] if kept else rows
+            if len(keys) > num_points:
+                best = np.sort(np.argpartition(keys, num_points - 1)[:num_points])
+                keys, kept = keys[best], [v[best] for v in kept]
+        *X, Y = kept
+        return (X[0] if X else None), Y
+
+
+class BatchReader:
+    """The minibatches of one run, in blocks; which they are depends on the seed and their number.
+
+    The next blocks are read while the program computes on one. Asked for another block than the
+    next one, as a run does that is resumed, it goes there: earlier epochs are not read, and of the
+    epoch itself only shards that are not yet done, where their sizes are known.
+    """
+
+    def __init__(
+        self, shards: Shards, order: Order, batch_size: int, batches: int, seed: Sequence[int]
+    ):
+        """
+        :param batches: of a block.
+        """
+        self._shards, self._order, self._seed = shards, order, tf.constant(seed, tf.int32)
+        self._batch_size, self._batches = batch_size, batches
+        self._next = -1
+        self._blocks: Any = None
+
+    def read(self, first: int) -> Chunk:
+        """Inputs [K, B, D] (left out where there are none) and observations [K, B, P].
+
+        :param first: number of the first of the K minibatches in the run.
+        :raises ValueError: where a file is damaged, or is not what it was.
+        """
+        try:
+            if first != self._next:
+                self._blocks = iter(self._pipeline(first * self._batch_size))
+            block = next(self._blocks)
+        except (tf.errors.OpError, StopIteration) as error:
+            self._next = -1
+            for _ in arrays_of(self._shards):
+                pass  # raises for what is wrong with a file
+            raise ValueError(
+                f"The rows of the stream are not the {self._order.num_points} that were expected. "
+                "Files must stay as they are during a run, and num_points, where it is given, must "
+                "be the number of their rows."
+            ) from error
+        self._next = first + self._batches
+        return block
+
+    @tf.autograph.experimental.do_not_convert  # which takes longer than reading
+    def _pipeline(self, row: int) -> tf.data.Dataset:
+        count, size = self._batches, self._batch_size
+
+        def block(*rows: tf.Tensor) -> Chunk:
+            return tuple(tf.reshape(v, [count, size, v.shape[-1]]) for v in rows)
+
+        windows = self._order.rows_from(self._seed, row).prefetch(1)
+        blocks = windows.rebatch(count * size, drop_remainder=True).map(block).prefetch(1)
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = 2  # or reading waits for the steps' threads
+        return blocks.with_options(options)
