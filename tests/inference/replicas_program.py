@@ -1,7 +1,7 @@
-"""A program that several replicas run, for test_replicas: python -m tests.inference.replicas_program.
+"""What several replicas run in test_replicas: python -m tests.inference.replicas_program.
 
 Arguments: ``alone``, ``devices`` (two logical processors of this process) or ``workers`` (this
-process is what TF_CONFIG makes it); the cases; and where the arrays go.
+process is what TF_CONFIG makes it); the cases; where the arrays go; and a folder for checkpoints.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def sampled(strategy: Any, model: Any, data: Any, **options: Any) -> Arrays:
     return arrays
 
 
-def tasks(strategy: Any) -> Arrays:
+def tasks(strategy: Any, **options: Any) -> Arrays:
     """Minibatches of three tasks of five, so that one replica has one of them and another two."""
     from tests.inference import amortized_models as made
 
     data = made.random_data(5, 6)
-    return sampled(strategy, made.sgp_bae(), data, batch_size=3, spread="minibatches")
+    return sampled(strategy, made.sgp_bae(), data, batch_size=3, spread="minibatches", **options)
 
 
 def points(strategy: Any) -> Arrays:
@@ -103,17 +103,65 @@ def chains(strategy: Any) -> Arrays:
     return sampled(strategy, model, data, warm_start=start, num_chains=2)
 
 
+def variational(strategy: Any) -> Arrays:
+    """A bound's maximum, in place, with a prior on parameters."""
+    from gpflow_bae import inference, likelihoods, models
+    from tests.inference import amortized_models as made
+
+    kernel = gpflow.kernels.SquaredExponential()
+    models.set_default_kernel_priors(kernel)
+    networks = made.network(made.L, made.P), made.network(made.P, 2 * made.L)
+    model = models.GPVAE(kernel, *networks, likelihoods.Gaussian(0.3), latent_dim=made.L)
+    settings = inference.VariationalSettings(num_steps=6, batch_size=3, prior_on_parameters=True)
+    data = made.random_data(5, 6)
+    losses = inference.fit_variational(
+        model, data, settings, steps_per_call=3, progress=False, strategy=strategy
+    )
+    return {v.name: v.numpy() for v in model.trainable_variables} | {"losses": losses}
+
+
+def killed(strategy: Any) -> Arrays:
+    """The last worker dies after two rounds; what the others say."""
+
+    def die(number: int, _: Any) -> None:
+        if number == 2 and strategy.cluster_resolver.task_id == 1:
+            os._exit(1)
+
+    try:
+        tasks(strategy, out_dir=sys.argv[4], checkpoint_every=1, callback=die)
+    except RuntimeError as error:
+        return {"words": np.array(str(error))}
+    return {}
+
+
+def resumed(strategy: Any) -> Arrays:
+    """The run of :func:`tasks`, from where it was killed."""
+    return tasks(strategy, out_dir=sys.argv[4], checkpoint_every=1, resume=True)
+
+
+def other_seeds(strategy: Any) -> Arrays:
+    """Each worker with a seed of its own: what that is told."""
+    try:
+        tasks(strategy, seed=strategy.cluster_resolver.task_id)
+    except ValueError as error:
+        return {"words": np.array(str(error))}
+    return {}
+
+
 CASES: dict[str, Callable[[Any], Arrays]] = {
-    f.__name__: f for f in (tasks, points, bound, weights, chains)
+    f.__name__: f
+    for f in (tasks, points, bound, weights, chains, variational, killed, resumed, other_seeds)
 }
 
 
-def main(mode: str, names: str, path: str) -> None:
+def main(mode: str, names: str, path: str, folder: str = "") -> None:
+    """Run some cases, one after the other."""
     strategy = strategy_of(mode)
     warnings.filterwarnings("ignore", message="The fit reconstructs")
     found = {}
     for name in names.split(","):
         keras.utils.set_random_seed(0)
+        print(name, flush=True)
         found |= {f"{name}/{key}": value for key, value in CASES[name](strategy).items()}
     np.savez(path, **found)
     sys.stdout.flush()
