@@ -19,6 +19,7 @@ GUIDES = [
     "guides/extend.md",
     "guides/gpflow.md",
     "guides/minibatches.md",
+    "guides/several_machines.md",
     "guides/saving.md",
     "guides/choose.md",
     "guides/troubleshooting.md",

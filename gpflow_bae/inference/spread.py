@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..latent_priors import GaussianLatentPrior
 from .replicas import ALONE, Replicas
 from .settings import AmortizedSettings
 
@@ -138,7 +139,9 @@ def check_items(model: Any, data: Any, batch_size: int | None, replicas: Replica
     if prior is None:
         return
     name = model.latent_prior_name
-    if data.axis == 1 and not prior.splits_over_points:
+    # Of a process without a density a minibatch estimates what all of its points say together.
+    splits = isinstance(prior, GaussianLatentPrior) or not prior.needs_inputs
+    if data.axis == 1 and not (splits and prior.splits_over_points):
         raise ValueError(
             f"{name} couples the points of a single task, so replicas cannot share them: take a "
             'SparseGP with inducing_outputs="sampled", or spread chains (spread="chains").'

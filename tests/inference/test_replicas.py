@@ -128,9 +128,7 @@ def test_chains_on_several_devices_are_those_of_one() -> None:
             model, prepared, made.SETTINGS, num_chains=2, spread=spread
         )
         seeds = tf.constant([[1, 2], [3, 4]])
-        found.append(
-            engine._all_chains(engine.initial(), seeds, tf.constant(0), tf.constant(True))
-        )
+        found.append(engine._all_chains(engine.initial(), seeds, tf.constant(0), tf.constant(True)))
     for alone, shared in zip(*(tf.nest.flatten(f) for f in found), strict=True):
         np.testing.assert_array_equal(shared, alone)
 
@@ -207,6 +205,18 @@ def test_fits_that_replicas_cannot_share_are_refused(changes: dict[str, Any], wo
     model, settings = gp_vae(), inference.VariationalSettings(**changes)
     data = prepare_data(model, made.random_data(3, 6))
     with pytest.raises(ValueError, match=words):
+        inference.VariationalFit(model, data, settings, seed=0, replicas=replicas(2))
+
+
+def test_an_estimate_of_inducing_outputs_is_not_shared() -> None:
+    """Half of a minibatch of points gives another one than all of it."""
+    networks = made.network(made.L, made.P), made.network(made.P, 2 * made.L)
+    Z = np.linspace(-2.0, 2.0, 4)[:, None]
+    kernel = gpflow.kernels.SquaredExponential()
+    model = models.SVGPVAE(kernel, Z, *networks, likelihoods.Gaussian(0.3), latent_dim=made.L)
+    data = prepare_data(model, made.random_data(1, 12), 6)
+    settings = inference.VariationalSettings(batch_size=6)
+    with pytest.raises(ValueError, match="couples the points of a single task"):
         inference.VariationalFit(model, data, settings, seed=0, replicas=replicas(2))
 
 
