@@ -20,6 +20,7 @@ GUIDES = [
     "guides/gpflow.md",
     "guides/minibatches.md",
     "guides/streams.md",
+    "guides/several_machines.md",
     "guides/saving.md",
     "guides/choose.md",
     "guides/troubleshooting.md",

@@ -14,7 +14,7 @@ from gpflow.base import TensorType
 from gpflow.logdensities import gaussian
 
 from ..keras_module import KerasModule
-from ..mcmc.noise import standard_noise
+from ..mcmc.noise import item_noise
 from .base import DensityEncoder, Noise, RowCodes, append_mask
 
 __all__ = ["BaseGaussianEncoder", "GaussianEncoder"]
@@ -46,7 +46,7 @@ class BaseGaussianEncoder(DensityEncoder):
     ) -> tf.Tensor:
         """One draw of the codes, the same for the same ``seed`` (two integers)."""
         mean, variance = self(Y, mask=mask, **side)
-        noise = standard_noise(tf.shape(mean), seed, mean.dtype)
+        noise = item_noise(tf.shape(mean), seed, mean.dtype)
         return mean + tf.sqrt(variance) * noise
 
     @check_shapes(

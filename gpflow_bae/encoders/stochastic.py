@@ -11,7 +11,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from ..keras_module import KerasModule
-from ..mcmc.noise import standard_noise
+from ..mcmc.noise import item_noise
 from .base import Encoder, Noise, RowCodes, append_mask
 
 __all__ = ["StochasticEncoder"]
@@ -86,7 +86,7 @@ class StochasticEncoder(KerasModule, Encoder):
         """One draw of the codes, the same for the same ``seed`` (two integers)."""
         Y = tf.convert_to_tensor(Y)
         shape = tf.concat([tf.shape(Y)[:-1], [self.noise_dim]], 0)
-        return self(Y, standard_noise(shape, seed, Y.dtype), mask)
+        return self(Y, item_noise(shape, seed, Y.dtype), mask)
 
     def codes_of_rows(
         self, Y: tf.Tensor, mask: tf.Tensor | None, noise: Noise, num_draws: int

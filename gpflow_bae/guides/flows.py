@@ -21,7 +21,7 @@ from ..bijectors import NEAR_IDENTITY, DenseNetwork, Planar, check_flow
 from ..encoders import BaseGaussianEncoder, FreeFormEncoder
 from ..encoders.base import append_mask
 from ..latent_priors.base import LOG_2PI, GaussianLatentPrior
-from ..mcmc.noise import standard_noise
+from ..mcmc.noise import item_noise
 from .base import BoundGuide, CodeDraws
 
 __all__ = ["AmortizedPlanarGuide", "FlowGuide", "PointEstimate"]
@@ -86,7 +86,7 @@ class FlowGuide(BoundGuide):
         snapshot: Snapshot | None = None,
     ) -> CodeDraws:
         mean, variance = self.moments(batch)
-        noise = standard_noise(tf.concat([[num_draws], tf.shape(mean)], 0), seed, mean.dtype)
+        noise = item_noise(tf.concat([[num_draws], tf.shape(mean)], 0), seed, mean.dtype)
         base = mean + tf.sqrt(variance) * noise
         flow = self.flow_of(batch)
         latents = flow.forward(base)

@@ -13,7 +13,7 @@ from ..encoders import Encoder, RankOneEncoder, RowCodes
 from ..encoders.base import Noise
 from ..latent_priors.base import LOG_2PI, GaussianLatentPrior, LatentProcess
 from ..linalg import gaussian_transform
-from ..mcmc.noise import standard_noise
+from ..mcmc.noise import item_noise
 from .base import BoundGuide, CodeDraws, uninformative_where_empty
 
 __all__ = ["CodePosterior", "GaussianGuide", "JointCodePosterior", "MeanFieldGuide", "RankOneGuide"]
@@ -121,7 +121,7 @@ class GaussianGuide(BoundGuide):
         snapshot: Snapshot | None = None,
     ) -> CodeDraws:
         q = self.posterior(prior, batch, snapshot)
-        noise = standard_noise(tf.concat([[num_draws], tf.shape(q.mean)], 0), seed, q.mean.dtype)
+        noise = item_noise(tf.concat([[num_draws], tf.shape(q.mean)], 0), seed, q.mean.dtype)
         return CodeDraws(q.draws(noise), q.divergence)
 
     def codes_of_rows(

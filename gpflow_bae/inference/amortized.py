@@ -62,7 +62,7 @@ class AmortizedSampling(ChainSampling):
         check_encoder_loss(self.settings.encoder_loss, model.encoder)
         if model.whitened_codes and self.settings.codes != "carried":
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
-        self.encoder_fit = EncoderFit(model.encoder, self.settings)
+        self.encoder_fit = EncoderFit(model.encoder, self.settings, self.spread.gradients)
         self._surroundings = self._build_surroundings()
         kind = self.settings.coordinates
         if kind == "none":
@@ -185,12 +185,13 @@ class AmortizedSampling(ChainSampling):
 
         :param seed: of draws of the prior, if it makes some; None for its own.
         """
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(position)
-            state = ModelState(*position)
-            objective = batch.scale * self.model.log_likelihood(state, batch, seed)
-            objective += self.model.log_prior(state)
-        gradient = tape.gradient(objective, position)
+        gradient = self.spread.gradients.log_density_gradient(
+            lambda position, own: self.model.log_likelihood(ModelState(*position), own, seed),
+            lambda position: self.model.log_prior(ModelState(*position)),
+            position,
+            batch,
+            self.data.axis,
+        )
         if self._moves:
             owned = self.owned
             gradient = gradient._replace(

@@ -13,6 +13,7 @@ from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
 from .encoder_fit import EncoderFit, EncoderState
 from .loops import repeat
+from .replicas import Share
 
 __all__ = ["BoundSampling"]
 
@@ -37,7 +38,7 @@ class BoundSampling(ChainSampling):
         for kernel in model.latent_prior.kernels:
             set_default_kernel_priors(kernel)
         super().__init__(model, *arguments, **options)
-        self.encoder_fit = EncoderFit(model.guide, self.settings)
+        self.encoder_fit = EncoderFit(model.guide, self.settings, self.spread.gradients)
 
     def _check_sampler(self) -> None:
         super()._check_sampler()
@@ -72,11 +73,17 @@ class BoundSampling(ChainSampling):
             state, encoder, total = carried
             codes_seed = tf.random.fold_in(seeds[1], i, alg="philox")
             values = state.position.parameters
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
-                tape.watch((values, encoder.weights))
-                batch = self.fresh_batch(seeds[0], i, fed)
-                objective = tf.add_n(self.bound(values, encoder.weights, batch, codes_seed))
-            to_values, to_weights = tape.gradient(objective, (values, encoder.weights))
+            batch, axis = self.fresh_batch(seeds[0], i, fed), self.data.axis
+
+            def bound(moved: Any, share: Share) -> tf.Tensor:
+                values, weights = moved
+                with share.noise(axis - 3):
+                    terms = self.bound(values, weights, share.of(batch, axis), codes_seed)
+                return tf.add_n(terms) if share.is_first else terms[1]
+
+            objective, (to_values, to_weights) = self.spread.gradients.value_and_gradient(
+                bound, (values, encoder.weights), batch.Y.shape[axis]
+            )
             target = Target(lambda position, seed: Point(to_values, ()))
             step_seed = tf.random.fold_in(seeds[2], i, alg="philox")
             state = self.sampler.step(state, target, step_seed, Step(first + i, adapt))

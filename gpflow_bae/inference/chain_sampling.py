@@ -30,6 +30,7 @@ from .fisher_metric import FisherMetric
 from .naming import from_arrays, leaf_names, to_arrays
 from .run import Algorithm, Trace
 from .settings import AmortizedSettings
+from .spread import Spread
 from .stream_checks import check_stream
 
 __all__ = ["ChainSampling"]
@@ -57,13 +58,15 @@ class ChainSampling(Algorithm):
         seed: int = 0,
         num_chains: int = 1,
         jit_compile: bool = False,
+        spread: Spread | None = None,
     ):
         """
         :param sampler: any :class:`~gpflow_bae.mcmc.SamplingAlgorithm`; None for the published
             one, adaptive SGHMC with its defaults.
         :param seed: of the first chain; the others have the numbers that follow.
-        :raises ValueError: for fewer chains than one, point estimates that name no parameter, or a
-            sampler that cannot be used here.
+        :param spread: replicas that share chains or minibatches; None for this device alone.
+        :raises ValueError: for fewer chains than one, point estimates that name no parameter, a
+            sampler that cannot be used here, or what cannot be shared.
         :raises TypeError: for a ``sampler`` that is none.
         """
         if num_chains < 1:
@@ -74,7 +77,9 @@ class ChainSampling(Algorithm):
         self.num_chains, self.seed = int(num_chains), int(seed)
         self.num_steps = settings.num_rounds
         self.sampled: ParameterSet = model.sampled
+        self.spread = Spread() if spread is None else spread
         self._check_sampler()
+        self.spread.check(model, data, settings, self.num_chains, jit_compile)
         self._fixed_shapes = bool(jit_compile) or settings.vectorize_chains
         self._metric: FisherMetric | DrawCovariance | None = None
         # Rounds report the mean over their steps.
@@ -193,12 +198,16 @@ class ChainSampling(Algorithm):
         said = "step_size" in self.sampler.info(of_chain(chains.sampler, 0))
         step_size = tf.TensorSpec([int(said)], number.dtype)
         statistics = RoundStatistics(number, number, number, finite, blocks, step_size)
-        return map_chains(
-            lambda chain, seed, fed: self._round(chain, seed, first, adapt, fed),
-            (chains, seeds, fed),
-            (specification, statistics),
-            self.settings.vectorize_chains,
-        )
+
+        def mapped(chains: Chain, seeds: tf.Tensor, fed: Any) -> tuple[Chain, RoundStatistics]:
+            return map_chains(
+                lambda chain, seed, fed: self._round(chain, seed, first, adapt, fed),
+                (chains, seeds, fed),
+                (specification, statistics),
+                self.settings.vectorize_chains,
+            )
+
+        return self.spread.chains.over_devices(mapped, (chains, seeds, fed))
 
     def _count_temperatures(self, state: State) -> int:
         """Of how many leaves the sampler knows the temperature: all or none.
@@ -228,7 +237,7 @@ class ChainSampling(Algorithm):
         :param adapt: bool, whether the sampler may adapt.
         :param fed: of a stream, each chain's minibatches, as :class:`BatchReader` reads them.
         """
-        return self._compiled(chains, seeds, first, adapt, fed)
+        return self.spread.round(self._compiled, chains, seeds, first, adapt, fed)
 
     def step(self, state: Chain, number: int, stop: int) -> tuple[Chain, int, Trace]:
         """A round; statistics are [1, C]."""

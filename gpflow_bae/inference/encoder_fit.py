@@ -14,6 +14,7 @@ from ..parameter_set import ParameterSet
 from . import adam
 from .encoder_losses import encoder_loss
 from .loops import repeat
+from .replicas import ALONE, Replicas, Share
 from .settings import AmortizedSettings
 
 __all__ = ["EncoderFit", "EncoderState"]
@@ -29,8 +30,10 @@ class EncoderState(NamedTuple):
 class EncoderFit:
     """Adam steps of an encoder that is a function of its weights."""
 
-    def __init__(self, encoder: gpflow.Module, settings: AmortizedSettings):
-        self.encoder, self.settings = encoder, settings
+    def __init__(
+        self, encoder: gpflow.Module, settings: AmortizedSettings, replicas: Replicas = ALONE
+    ):
+        self.encoder, self.settings, self.replicas = encoder, settings, replicas
         self.parameters = ParameterSet(encoder, lambda p: p.trainable)
 
     def initial_state(self) -> EncoderState:
@@ -48,13 +51,19 @@ class EncoderFit:
         return EncoderState(*adam.update(state.weights, gradients, state.adam, rate))
 
     def descend(
-        self, state: EncoderState, loss: Callable[[Any], tf.Tensor]
+        self, state: EncoderState, loss: Callable[[Any, Share], tf.Tensor], num_rows: int
     ) -> tuple[EncoderState, tf.Tensor]:
-        """One step down ``loss(encoder)``, and its value."""
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(state.weights)
-            value = loss(self.at(state.weights))
-        return self.apply(state, tape.gradient(value, state.weights)), value
+        """One step down ``loss(encoder, share)``, a mean over rows, and its value.
+
+        :param num_rows: of all replicas together.
+        """
+
+        def weighted(weights: Any, share: Share) -> tf.Tensor:
+            value = loss(self.at(weights), share)
+            return value if share.weight == 1.0 else share.weight * value
+
+        value, gradients = self.replicas.value_and_gradient(weighted, state.weights, num_rows)
+        return self.apply(state, gradients), value
 
     def fit(
         self,
@@ -86,7 +95,9 @@ class EncoderFit:
             seeds = tf.unstack(
                 tf.random.split(tf.random.fold_in(seed, i, alg="philox"), alg="philox")
             )
-            if paired:
+            if paired and self.replicas.size > 1:  # rows, with the noise that they have in tasks
+                inputs, targets, seen, own_seed = Y, codes, mask, start_seed
+            elif paired:
                 inputs, targets, seen, own_seed = batch.Y, latents, batch.mask, start_seed
             elif whole:
                 inputs, targets, seen, own_seed = Y, codes, mask, seeds[1]
@@ -97,11 +108,14 @@ class EncoderFit:
                 inputs, targets, own_seed = tf.gather(Y, rows), tf.gather(codes, rows), seeds[1]
                 seen = None if mask is None else tf.gather(mask, rows)
 
-            def loss(encoder: Any) -> tf.Tensor:
+            def loss(encoder: Any, share: Share) -> tf.Tensor:
+                rows = (share.cut(v) for v in (inputs, targets, seen))
+                own_inputs, own_targets, own_seen = rows
                 kind = settings.encoder_loss
-                return encoder_loss(encoder, inputs, targets, own_seed, kind, seen)
+                with share.noise(-2):
+                    return encoder_loss(encoder, own_inputs, own_targets, own_seed, kind, own_seen)
 
-            state, value = self.descend(state, loss)
+            state, value = self.descend(state, loss, inputs.shape[0])
             return state, total + value
 
         start = (state, tf.zeros([], codes.dtype))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from ..data import Observations, StreamedObservations, in_memory, prepare_data
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
@@ -35,6 +36,7 @@ def fit(
     out_dir: str | os.PathLike[str] | None = None,
     resume: bool = False,
     progress: bool = True,
+    strategy: tf.distribute.Strategy | None = None,
 ) -> Posterior | TemperedPosterior:
     """Fit a model with settings that suit most, and look whether it says anything.
 
@@ -50,8 +52,10 @@ def fit(
     :param seed: of everything random; equal seeds give equal results.
     :param out_dir, resume: keep the run in a folder, and go on with one that stopped.
     :param progress: whether to show progress bars.
+    :param strategy: whose replicas share the work of a sampled model (:func:`sample_amortized`).
     :raises TypeError: for another kind of model.
-    :raises ValueError: for data that do not fit the model.
+    :raises ValueError: for data that do not fit the model, and a ``strategy`` for one that is not
+        sampled by :func:`sample_amortized`.
     :warns UserWarning: if the fit reconstructs the data no better than column means do.
     """
     options: dict[str, Any] = {"seed": seed, "progress": progress}
@@ -61,7 +65,14 @@ def fit(
             'sample_amortized with AmortizedSettings(batch_size=512, codes="encoder").'
         )
     if isinstance(model, BayesianAutoencoder):
-        return sample_amortized(model, data, out_dir=out_dir, resume=resume, **options)
+        return sample_amortized(
+            model, data, out_dir=out_dir, resume=resume, strategy=strategy, **options
+        )
+    if strategy is not None:
+        raise ValueError(
+            f"fit has no strategy for a {type(model).__name__}: sample_amortized and "
+            "fit_variational take one, with settings of your own."
+        )
     if isinstance(model, TemperedBAE):
         Y = data[1] if isinstance(data, tuple) else data
         return sample_tempered(model, Y, out_dir=out_dir, resume=resume, **options)

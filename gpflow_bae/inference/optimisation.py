@@ -88,6 +88,14 @@ class Optimisation(Algorithm):
         :param seed: of this step, the one that the loss is called with.
         """
 
+    def gradients(
+        self, seed: tf.Tensor, carried: Any, constants: Any, variables: list[tf.Variable]
+    ) -> tuple[tf.Tensor, Any, list[Any]]:
+        """The loss of a step, what is carried on, and the gradient by ``variables``."""
+        with tf.GradientTape() as tape:
+            loss, following = self.loss(seed, carried, constants)
+        return loss, following, tape.gradient(loss, variables)
+
     def _block(
         self, seed: tf.Tensor, carried: Any, count: tf.Tensor, fed: Any = ()
     ) -> tuple[tf.Tensor, Any]:
@@ -99,9 +107,10 @@ class Optimisation(Algorithm):
             step_seed = tf.random.fold_in(seed, i, alg="philox")
             constants = self.of_step(shared, fed, i)
             self.before_step(step_seed, lambda: self.loss(step_seed, carried, constants)[0])
-            with tf.GradientTape() as tape:
-                loss, following = self.loss(step_seed, carried, constants)
-            gradients = tape.gradient(loss, [*trained, *self.rows.variables])
+            moved_together = [*trained, *self.rows.variables]
+            loss, following, gradients = self.gradients(
+                step_seed, carried, constants, moved_together
+            )
             self.rows.apply(gradients[len(trained) :])
             remaining = iter(gradients)
             for optimizer, group in self._groups:

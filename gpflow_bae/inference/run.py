@@ -14,6 +14,7 @@ import numpy as np
 from .checkpoints import RunDirectory, stopwatch
 from .interruption import interruptions_wait
 from .progress import Progress
+from .replicas import ALONE, Replicas
 from .run_records import RunRecords
 
 __all__ = ["Algorithm", "Run", "report", "run", "watched"]
@@ -124,6 +125,7 @@ def run(
     seconds_between_checkpoints: float = 60.0,
     progress: bool = True,
     callback: Callable[[int, Trace], None] | None = None,
+    replicas: Replicas = ALONE,
 ) -> Run:
     """Run an algorithm from its start, or from the last checkpoint in ``directory``, to its end.
 
@@ -137,6 +139,8 @@ def run(
     :param checkpoint_every: calls between checkpoints; one is also written after
         ``seconds_between_checkpoints``, and at the end.
     :param callback: called with (steps done, statistics) after each call.
+    :param replicas: that share the algorithm's work, each process in a loop of its own: the chief
+        writes and shows the bar, and all end where one is told to.
     :raises FloatingPointError: what ``algorithm.diagnose`` says; the last good state is saved.
     :raises ValueError: if what is in ``directory`` is damaged or another version's, so that it
         cannot be resumed.
@@ -186,7 +190,7 @@ def run(
     with (
         contextlib.closing(records),
         interruptions_wait(directory is not None) as interruption,
-        Progress(algorithm.label, stop, number, shown=progress) as shown,
+        Progress(algorithm.label, stop, number, shown=progress and replicas.is_chief) as shown,
     ):
         while number < stop:
             started = time.perf_counter()
@@ -208,8 +212,11 @@ def run(
             report(algorithm.label, number, trace)
             if callback is not None:
                 callback(number, trace)
-            if interruption.came:
+            if replicas.workers.any(interruption.came):
                 if saved_number != number:
                     save()
-                interruption.deliver(f"after {number} of {stop} steps{where}")
+                words = f"after {number} of {stop} steps{where}"
+                if not interruption.came:
+                    raise RuntimeError(f"Another worker was interrupted {words}; start all again.")
+                interruption.deliver(words)
     return Run(state, records.samples(), records.trace(), seconds, start_seconds)

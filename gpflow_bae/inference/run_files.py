@@ -89,6 +89,8 @@ class RunFile:
         """
         self._file, self._what, self._former = RecordFile(path), what, former
         self.path = path
+        self.is_own = True
+        """Whether this process writes it; what others write is left alone."""
 
     def write(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
         """Store rows [K, ...], the first of which has the number ``start``.
@@ -98,16 +100,18 @@ class RunFile:
         :raises OSError: where they cannot be written, for instance because the disk is full; those
             before ``start`` stay.
         """
-        with explained(self.path):
-            self._file.write(start, rows)
+        if self.is_own:
+            with explained(self.path):
+                self._file.write(start, rows)
 
     def flush(self) -> None:
         """Return when everything written is on the disk.
 
         :raises OSError: as :meth:`write`.
         """
-        with explained(self.path):
-            self._file.flush()
+        if self.is_own:
+            with explained(self.path):
+                self._file.flush()
 
     def close(self) -> None:
         """Let go of the file; writing opens it again."""
@@ -125,7 +129,7 @@ class RunFile:
         :raises ValueError: where one of them is damaged or missing.
         """
         try:
-            if count and self._former is not None and not self.path.exists():
+            if count and self.is_own and self._former is not None and not self.path.exists():
                 self._copy(self._former, count)
             return self._file.read(count)
         except (DamagedError, DamagedRecordsError, FileNotFoundError) as error:

@@ -23,9 +23,11 @@ from .checkpoints import RunDirectory
 from .evidence import has_evidence
 from .evidence_sampling import EvidenceSampling
 from .fit_check import warn_of_useless_fit
+from .replicas import replicas_of
 from .run import Run, Trace, run
 from .seeding import seed_networks
 from .settings import AmortizedSettings, amortized_preset
+from .spread import Spread
 from .starts import EvidenceStart, PriorMeanStart, WarmStart, default_start
 from .temperature_check import warn_of_temperature
 from .weight_sampling import WeightSampling
@@ -70,6 +72,8 @@ def sample_amortized(
     jit_compile: bool | None = None,
     progress: bool = True,
     callback: Callable[[int, Trace], None] | None = None,
+    strategy: tf.distribute.Strategy | None = None,
+    spread: Literal["minibatches", "chains"] | None = None,
 ) -> Any:
     """Sample codes and parameters of ``model`` jointly with Algorithm 1 of Tran et al. (2023).
 
@@ -105,12 +109,21 @@ def sample_amortized(
     :param checkpoint_every: rounds between checkpoints.
     :param jit_compile: compile rounds with XLA; by default where there is a GPU.
     :param callback: called with (rounds done, statistics) after each round.
+    :param strategy: a ``tf.distribute.MirroredStrategy`` or ``MultiWorkerMirroredStrategy`` whose
+        replicas share the work, made at the start of the program; None for this process alone.
+        Every worker makes the same call and gets the same result; only the chief writes into
+        ``out_dir``, which all must see.
+    :param spread: what replicas share: ``"chains"``, each as it is alone, bit by bit, and nothing
+        is exchanged inside of a round; or ``"minibatches"``, the items of each, whose gradients are
+        summed in every step: equal to one replica to rounding. By default chains where their
+        number is a multiple of the replicas'.
     :return: the bank of samples, a :class:`~gpflow_bae.posteriors.TemperedPosterior` for a
         ``TemperedBAE``; ``model`` is left at the last one of the first chain.
     :raises ValueError: for data that do not fit the model (see
         :func:`~gpflow_bae.data.prepare_data`), a sampler or starts that do not fit the settings, or
         an ``out_dir`` with another run in it.
-    :raises TypeError: for a ``sampler`` that is no ``SamplingAlgorithm``.
+    :raises TypeError: for a ``sampler`` that is no ``SamplingAlgorithm``, or another ``strategy``.
+    :raises RuntimeError: if another worker of the strategy ends before this one.
     :raises FloatingPointError: if a chain diverges; says what became non-finite.
     :warns UserWarning: if the samples reconstruct the data no better than column means do.
     """
@@ -119,8 +132,10 @@ def sample_amortized(
         sampler = of_preset if sampler is None else sampler
     if max_samples is not None and max_samples < 1:
         raise ValueError(f"max_samples must be at least 1, got {max_samples}.")
+    replicas = replicas_of(strategy)
+    shared = Spread.of(replicas, spread, num_chains)
     if jit_compile is None:
-        jit_compile = bool(tf.config.list_physical_devices("GPU"))
+        jit_compile = replicas.size == 1 and bool(tf.config.list_physical_devices("GPU"))
     observations = prepare_data(model, data, settings.batch_size)
     kind = sampling_algorithm(model)
     if isinstance(warm_start, str):
@@ -134,14 +149,18 @@ def sample_amortized(
         seed=seed,
         num_chains=num_chains,
         jit_compile=jit_compile,
+        spread=shared,
     )
+    record = _record(algorithm, starts)
+    replicas.agree(record | {"spread": spread}, observations)
     directory = None
     if out_dir is not None:
-        directory = RunDirectory(out_dir, _record(algorithm, starts), resume)
+        directory = replicas.directory(out_dir, record, resume)
     losses: list[np.ndarray] = []
 
     def initial() -> Any:
-        state = _started(algorithm, starts, losses, directory, jit_compile, progress)
+        with replicas.workers.in_words():
+            state = _started(algorithm, starts, losses, directory, jit_compile, progress)
         if directory is not None:
             directory.write_part("start_losses", {f"{c}": loss for c, loss in enumerate(losses)})
         return state
@@ -157,6 +176,7 @@ def sample_amortized(
         checkpoint_every=checkpoint_every,
         progress=progress,
         callback=callback,
+        replicas=replicas,
     )
     if directory is not None:  # a run that was resumed made no start
         stored = directory.read_part("start_losses")
@@ -227,7 +247,10 @@ def _started(
     jit_compile: bool,
     progress: bool,
 ) -> Any:
-    """Every chain at the end of its start; each start begins at the values the model has now."""
+    """Every chain at the end of its start; each start begins at the values the model has now.
+
+    Of several workers each makes the starts of its own chains; what all share, the chief.
+    """
     model = algorithm.model
     moved = [model, *(getattr(start, "encoder", None) for start in starts)]
     variables = {
@@ -237,12 +260,13 @@ def _started(
         for p in gpflow.utilities.parameter_dict(module).values()
     }
     before = {key: tf.identity(v) for key, v in variables.items()}
+    seeds = chain_seeds(algorithm.seed, algorithm.num_chains)
     chains = []
-    for c, (start, seed) in enumerate(
-        zip(starts, chain_seeds(algorithm.seed, algorithm.num_chains), strict=True)
-    ):
+    own = algorithm.spread.own_chains(algorithm.num_chains)
+    for c in own if algorithm.spread.makes_starts else ():
         for key, variable in variables.items():
             variable.assign(before[key])
+        start, seed = starts[c], seeds[c]
         seed_networks(model, seed)
         latents = None
         if start is not None:
@@ -254,12 +278,13 @@ def _started(
                 in_memory(algorithm.data),
                 seed=seed,
                 jit_compile=jit_compile,
-                progress=progress,
+                progress=progress and algorithm.spread.workers.rank == 0,
                 directory=folder,
             )
             losses.append(loss)
         chains.append(algorithm.initial_chain(algorithm.seed_of(c, -1), latents))
-    return stack_chains(chains)
+    state = stack_chains(chains) if chains else algorithm.initial()
+    return algorithm.spread.started(state, list(variables.values()), losses)
 
 
 def _posterior(

@@ -22,11 +22,14 @@ from ..data import (
     prepare_data,
 )
 from .checkpoints import RunDirectory
+from .objectives import EvidenceLowerBound
 from .optimisation import Optimisation, cosine_decay
+from .replicas import ALONE, Replicas, Share, replicas_of
 from .row_adam import RowAdam
-from .run import run
+from .run import Trace, run
 from .seeding import seed_networks
 from .settings import VariationalSettings
+from .spread import check_items
 
 __all__ = ["VariationalFit", "fit_variational"]
 
@@ -46,13 +49,18 @@ class VariationalFit(Optimisation):
         seed: int,
         steps_per_call: int = 50,
         jit_compile: bool = False,
+        replicas: Replicas = ALONE,
     ):
         """
-        :raises ValueError: for natural gradients of a model without a free q(u) or sites, or steps
-            of sites above 1.
+        :param replicas: that share the items of minibatches.
+        :raises ValueError: for natural gradients of a model without a free q(u) or sites, steps
+            of sites above 1, or what replicas cannot share.
         """
         self.model, self.settings = model, settings
         self.data: Any = data
+        self.replicas = replicas
+        if replicas.size > 1:
+            _check_replicas(model, data, settings, replicas, jit_compile)
         step_size = settings.natural_gradient_step_size
         self._site_step_size = _SITE_STEP_SIZE if step_size is None else step_size
         if model.sites and self._site_step_size > 1:
@@ -150,6 +158,37 @@ class VariationalFit(Optimisation):
         batch, batch_seed = self._batch(seed, given)
         return self.batch_loss(batch, batch_seed, state, snapshot)
 
+    def gradients(
+        self, seed: tf.Tensor, carried: Any, constants: Any, variables: list[tf.Variable]
+    ) -> tuple[tf.Tensor, Any, list[Any]]:
+        """Each replica's from its own share of the step's minibatch, summed."""
+        if self.replicas.size == 1:
+            return super().gradients(seed, carried, constants, variables)
+        snapshot, given = constants
+        batch, batch_seed = self._batch(seed, given)
+        axis = self.data.axis
+
+        def part(share: Share) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            own = share.of(batch, axis)
+            with tf.GradientTape() as tape, share.noise(axis - 3):
+                loss, _ = self.batch_loss(own, batch_seed, carried, snapshot, share.is_first)
+            zero = tf.UnconnectedGradients.ZERO
+            return loss, tape.gradient(loss, variables, unconnected_gradients=zero)
+
+        loss, gradients = self.replicas.sum(part, batch.Y.shape[axis])
+        return loss, carried, gradients
+
+    def step(self, state: Any, number: int, stop: int) -> tuple[Any, int, Trace]:
+        """A block of steps, after which all processes have the chief's variables."""
+        workers = self.replicas.workers
+        with workers.in_words():
+            found = super().step(state, number, stop)
+            if workers.count > 1:
+                variables = self._all()
+                for variable, value in zip(variables, workers.same(variables), strict=True):
+                    variable.assign(value)
+        return found
+
     def _batch(self, seed: tf.Tensor, given: Batch | None = None) -> tuple[Batch, tf.Tensor]:
         """The minibatch of a step, drawn unless it is given, and the seed of the step's draws."""
         settings, data = self.settings, self.data
@@ -164,15 +203,23 @@ class VariationalFit(Optimisation):
         return data.gather(indices, columns, seeds[1]), seeds[1]
 
     def batch_loss(
-        self, batch: Batch, seed: tf.Tensor, state: Any, snapshot: Any
+        self,
+        batch: Batch,
+        seed: tf.Tensor,
+        state: Any,
+        snapshot: Any,
+        with_prior: bool = True,
     ) -> tuple[tf.Tensor, Any]:
-        """The objective of a batch per point of the data, and what the objective carries on."""
+        """The objective of a batch per point of the data, and what the objective carries on.
+
+        :param with_prior: whether the log prior of parameters is in it, where settings want it.
+        """
         settings = self.settings
         terms = self.model.terms(batch, seed, snapshot)
         likelihood = self.model.observation_likelihood
         loss, state = settings.objective.loss(terms, batch, likelihood, state)
         loss *= batch.scale
-        if settings.prior_on_parameters:
+        if settings.prior_on_parameters and with_prior:
             parameters = self.model.prior_parameters
             values = [p.unconstrained_variable for p in parameters]
             loss -= functional.log_prior_density(parameters, values)
@@ -191,6 +238,33 @@ class VariationalFit(Optimisation):
         }
 
 
+def _check_replicas(
+    model: VariationalModel,
+    data: Any,
+    settings: VariationalSettings,
+    replicas: Replicas,
+    jit_compile: bool,
+) -> None:
+    """Refuse what replicas cannot share.
+
+    :raises ValueError: saying what it is, and what to do instead.
+    """
+    refused = {
+        "a SparseTable, whose rows are of unequal length": isinstance(data, SparseTable),
+        "a stream, which each would read": isinstance(data, StreamedObservations),
+        "jit_compile=True, which compiles for one device alone": jit_compile,
+        "an objective that carries something from step to step, such as GECO": not isinstance(
+            settings.objective, EvidenceLowerBound
+        ),
+        "natural gradients": settings.natural_gradient_step_size is not None or bool(model.sites),
+        "variables of single items, of which a step moves some": bool(model.row_variables),
+    }
+    for what, present in refused.items():
+        if present:
+            raise ValueError(f"Replicas of a strategy cannot share {what}: fit without strategy.")
+    check_items(model, data, settings.batch_size, replicas)
+
+
 def fit_variational(
     model: VariationalModel,
     data: tuple[object, object] | Observations | SparseTable | StreamedObservations,
@@ -204,6 +278,7 @@ def fit_variational(
     checkpoint_every: int = 20,
     progress: bool = True,
     callback: Callable[[int, float], None] | None = None,
+    strategy: tf.distribute.Strategy | None = None,
 ) -> np.ndarray:
     """Fit a variational model in place.
 
@@ -216,8 +291,14 @@ def fit_variational(
     :param resume: continue the fit in ``out_dir``, bit by bit as if it had not stopped.
     :param checkpoint_every: calls between checkpoints.
     :param callback: called with (steps done, mean loss) after each call.
+    :param strategy: a ``tf.distribute.MirroredStrategy`` or ``MultiWorkerMirroredStrategy`` whose
+        replicas share the items of each minibatch, made at the start of the program; the fit is
+        that of one replica, to rounding. Every worker makes the same call, and the chief alone
+        writes into ``out_dir``, which all must see.
     :return: the mean loss per point of each call, in nats.
-    :raises TypeError: for a model without a bound.
+    :raises TypeError: for a model without a bound, or another ``strategy``.
+    :raises ValueError: for what replicas cannot share.
+    :raises RuntimeError: if another worker of the strategy ends before this one.
     :raises FloatingPointError: if the loss becomes non-finite; the model then holds the last
         parameters for which it was finite.
     """
@@ -228,6 +309,7 @@ def fit_variational(
             "models are for sample_amortized."
         )
     settings = settings or VariationalSettings()
+    replicas = replicas_of(strategy)
     if isinstance(model, tf.Module):
         seed_networks(model, seed)
     observations = prepare_data(model, data, settings.batch_size)
@@ -239,12 +321,15 @@ def fit_variational(
         seed=seed,
         steps_per_call=steps_per_call,
         jit_compile=jit_compile,
+        replicas=replicas,
     )
+    if isinstance(observations, Observations):
+        replicas.agree(fit.describe(), observations)
     directory = None
     if isinstance(out_dir, RunDirectory):
         directory = out_dir.child("variational", fit.describe())
     elif out_dir is not None:
-        directory = RunDirectory(out_dir, fit.describe(), resume)
+        directory = replicas.directory(out_dir, fit.describe(), resume)
     finished = run(
         fit,
         lambda: None,
@@ -252,5 +337,6 @@ def fit_variational(
         checkpoint_every=checkpoint_every,
         progress=progress,
         callback=None if callback is None else lambda n, t: callback(n, float(t["loss"][-1])),
+        replicas=replicas,
     )
     return finished.trace.get("loss", np.zeros(0))

@@ -59,11 +59,9 @@ class WeightSampling(ChainSampling):
 
     def log_density_gradient(self, position: Point, batch: Batch) -> Point:
         """Gradient of the log posterior of one chain, estimated from ``batch``."""
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(position)
-            density = batch.scale * self.log_likelihood(position, batch)
-            density += self.log_prior(position)
-        return tape.gradient(density, position)
+        return self.spread.gradients.log_density_gradient(
+            self.log_likelihood, self.log_prior, position, batch, self.data.axis
+        )
 
     def target(self, batch: Batch, reference: Reference | None = None) -> Target:
         """What a sampler may ask while it sees ``batch``, with control variates or without."""

@@ -9,14 +9,26 @@ of the bits by arithmetic that is ours. What is left is rounding of log, sin and
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from gpflow_bae.mcmc.types import Position, Seed
 
-__all__ = ["KINDS", "check_noise", "noise_like", "split", "standard_noise", "uniform"]
+__all__ = [
+    "KINDS",
+    "check_noise",
+    "item_noise",
+    "noise_like",
+    "noise_of_items",
+    "split",
+    "standard_noise",
+    "uniform",
+]
 
 KINDS = ("gaussian", "binomial")
 
@@ -60,6 +72,44 @@ def standard_noise(
     if kind == "gaussian":
         return _box_muller(shape, seed, dtype)
     return _binomial(shape, seed, dtype)
+
+
+_items: contextvars.ContextVar[tuple[int, int, int, int] | None] = contextvars.ContextVar(
+    "items", default=None
+)
+
+
+@contextlib.contextmanager
+def noise_of_items(start: int, stop: int, total: int, axis: int) -> Iterator[None]:
+    """Inside, :func:`item_noise` draws what items ``start`` to ``stop`` of ``total`` have.
+
+    So items that are shared among replicas have the numbers that they have in one.
+
+    :param axis: of the items, counted from the last one: -1, -2, ...
+    """
+    token = _items.set((start, stop, total, axis))
+    try:
+        yield
+    finally:
+        _items.reset(token)
+
+
+def item_noise(
+    shape: tf.TensorShape | tf.Tensor | tuple[int, ...], seed: Seed, dtype: tf.DType = tf.float32
+) -> tf.Tensor:
+    """Standard normals that belong to items, such as rows or tasks.
+
+    :param shape: shape of the result.
+    """
+    items = _items.get()
+    if items is None:
+        return standard_noise(shape, seed, dtype)
+    start, stop, total, axis = items
+    known = tf.get_static_value(shape) if tf.is_tensor(shape) else shape
+    parts = tf.unstack(shape) if known is None else [int(n) for n in known]
+    parts[axis] = total
+    drawn = standard_noise(tf.stack(parts) if known is None else tuple(parts), seed, dtype)
+    return tf.gather(drawn, tf.range(start, stop), axis=drawn.shape.rank + axis)
 
 
 def check_noise(kind: str) -> None:

@@ -8,7 +8,7 @@ from gpflow.base import Parameter, TensorType
 
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..likelihoods import DecoderLikelihood, MaskedLikelihood
-from ..mcmc.noise import standard_noise
+from ..mcmc.noise import item_noise
 from .autoencoder import LikelihoodLike, Network, as_decoder
 
 __all__ = ["DeepSVIGP"]
@@ -89,7 +89,7 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
     ) -> VariationalTerms:
         """The bound's two terms for points of a single task, with one draw of the codes."""
         mean, variance = self.predict_f(tf.convert_to_tensor(batch.X)[0])
-        noise = standard_noise(tf.shape(mean), seed, mean.dtype)
+        noise = item_noise(tf.shape(mean), seed, mean.dtype)
         F = self.decoder((mean + tf.sqrt(variance) * noise)[None])
         observation = self.likelihood.observation
         observed = tf.reduce_sum(observation.masked_log_prob(F, batch.Y, batch.mask))

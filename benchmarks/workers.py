@@ -1,0 +1,246 @@
+"""Two workers with one core each, beside one worker with one core: how much faster are they?
+
+python -m benchmarks.workers
+
+Three processes, each held to one core and one thread: one works alone, and two are the workers of a
+``MultiWorkerMirroredStrategy`` over this machine's loopback. They take turns, a round of each case
+at a time. Chains are shared out (two of them), or the items of minibatches, whose gradients the two
+exchange in every step; that is worth the more, the longer a gradient takes and the fewer parameters
+it has, so each case has both numbers beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from absl import app, flags
+
+from benchmarks import timing
+
+FLAGS = flags.FLAGS
+
+STEPS = 10
+"""Sampler steps in a round; with encoder steps, so many too."""
+
+
+def define_flags() -> None:
+    """The benchmark's flags."""
+    flags.DEFINE_integer("repeats", 9, "Timed rounds of each case.", lower_bound=1)
+    flags.DEFINE_string("data_dir", os.environ.get("GPFLOW_BAE_DATA"), "Rotated MNIST is there.")
+    flags.DEFINE_string("out", "docs/results/workers.json", "JSON to write.")
+    flags.DEFINE_enum("role", None, ["alone", "worker"], "Set by this command, of its processes.")
+
+
+class Case(NamedTuple):
+    """What the processes do together."""
+
+    spread: str
+    """What two workers share."""
+    num_chains: int
+    num_encoder_steps: int
+    model: str
+
+
+def all_cases(data_dir: str | None) -> dict[str, Case]:
+    """By name."""
+    found = {
+        "moving ball, two chains": Case("chains", 2, STEPS, "ball"),
+        "moving ball, sampler steps": Case("minibatches", 1, 0, "ball"),
+        "moving ball, sampler and encoder steps": Case("minibatches", 1, STEPS, "ball"),
+    }
+    if data_dir is not None:
+        name = "rotated MNIST, B = 512, sampler steps"
+        found[name] = Case("minibatches", 1, 0, "rotated_mnist")
+    return found
+
+
+def model_of(name: str, data_dir: str | None) -> tuple[Any, tuple[Any, Any], Any, Any]:
+    """Model, data, schedule and sampler of a study's published plan."""
+    if name == "ball":
+        from experiments.moving_ball import study
+        from experiments.moving_ball.plans import make_plan
+        from gpflow_bae.datasets import moving_ball
+
+        plan = make_plan("sgp_bae", "paper")
+        train, _ = moving_ball.load(0)
+        return study.build_model(plan, train), (train.X, train.Y), plan.schedule, plan.sampler
+    from experiments.rotated_mnist.models import build_model
+    from experiments.rotated_mnist.plans import make_plan as make_mnist_plan
+    from gpflow_bae.datasets import rotated_mnist
+
+    data = rotated_mnist.load(data_dir, (3,))
+    mnist = make_mnist_plan("sgp_bae", "paper", inducing_per_view=2)
+    schedule = dataclasses.replace(mnist.schedule, batch_size=512, gradients="minibatch")
+    arrays = data.train.X[None], data.train.Y[None]
+    return build_model(mnist, data), arrays, schedule, mnist.sampler
+
+
+def work(role: str, data_dir: str | None) -> None:
+    """Read the names of cases; for each make a round, and print its seconds."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    strategy = None if role == "alone" else tf.distribute.MultiWorkerMirroredStrategy()
+
+    from gpflow_bae import inference
+    from gpflow_bae.data import prepare_data
+    from gpflow_bae.inference.replicas import replicas_of
+    from gpflow_bae.inference.spread import Spread
+
+    replicas, runs, about = replicas_of(strategy), {}, {}
+    for name, case in all_cases(data_dir).items():
+        model, arrays, schedule, sampler = model_of(case.model, data_dir)
+        data = prepare_data(model, arrays, schedule.batch_size)
+        settings = dataclasses.replace(
+            schedule,
+            num_sampler_steps=STEPS,
+            num_encoder_steps=case.num_encoder_steps,
+            burnin=0,
+            moves=(),
+            coordinates="none",
+        )
+        engine = inference.AmortizedSampling(
+            model,
+            data,
+            settings,
+            sampler,
+            num_chains=case.num_chains,
+            spread=Spread.of(replicas, case.spread, case.num_chains),
+        )
+
+        def run(engine: Any = engine, chains: Any = engine.initial()) -> None:  # noqa: B008
+            engine.round(chains, 0)[1].log_prior.numpy()
+
+        runs[name] = run
+        about[name] = int(engine.sampled.num_scalars)
+    print(json.dumps(about), flush=True)
+    for line in sys.stdin:
+        began = time.perf_counter()
+        runs[line.strip()]()
+        print(time.perf_counter() - began, flush=True)
+    os._exit(0)  # TensorFlow's server would wait for its peer
+
+
+class Process:
+    """One that works, held to a core where the system can do that."""
+
+    def __init__(self, role: str, core: int, tf_config: str | None = None):
+        command = [sys.executable, "-m", "benchmarks.workers", f"--role={role}"]
+        if FLAGS.data_dir is not None:
+            command.append(f"--data_dir={FLAGS.data_dir}")
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "OMP_NUM_THREADS": "1"}
+        environment.pop("TF_CONFIG", None)
+        if tf_config is not None:
+            environment["TF_CONFIG"] = tf_config
+        hold: Callable[[], None] | None = None
+        if hasattr(os, "sched_setaffinity"):
+            cores = sorted(os.sched_getaffinity(0))
+
+            def hold() -> None:
+                os.sched_setaffinity(0, {cores[core % len(cores)]})
+
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(
+            command, env=environment, preexec_fn=hold, text=True, **pipes
+        )
+
+    def begin(self, case: str) -> None:
+        """Start a round of a case."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{case}\n")
+        self._process.stdin.flush()
+
+    def line(self) -> str:
+        """The next line that it prints."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("A process ended; what it said is above.")
+        return line
+
+    def end(self) -> None:
+        """Without waiting for it."""
+        self._process.kill()
+
+
+def free_ports(count: int) -> list[int]:
+    """Some that nobody listens at."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def main(argv: list[str]) -> None:
+    """Time, print and write."""
+    del argv
+    if FLAGS.role is not None:
+        work(FLAGS.role, FLAGS.data_dir)
+    began = time.perf_counter()
+    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
+    configs = [
+        json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}})
+        for index in range(2)
+    ]
+    groups = {
+        "one worker": [Process("alone", 0)],
+        "two workers": [Process("worker", k, config) for k, config in enumerate(configs)],
+    }
+    try:
+        about = [json.loads(p.line()) for processes in groups.values() for p in processes][0]
+
+        def together(processes: list[Process], case: str) -> timing.Seconds:
+            for process in processes:
+                process.begin(case)
+            return timing.Seconds(max(float(p.line()) for p in processes))
+
+        result: dict[str, Any] = {}
+        for name, case in all_cases(FLAGS.data_dir).items():
+            seconds = timing.interleaved(
+                {
+                    group: lambda processes=processes, name=name: together(processes, name)
+                    for group, processes in groups.items()
+                },
+                FLAGS.repeats,
+            )
+            faster = timing.ratio(seconds["one worker"], seconds["two workers"])
+            result[name] = {
+                "spread": case.spread,
+                "parameters": about[name],
+                "round_ms": {g: round(timing.milliseconds(s), 1) for g, s in seconds.items()},
+                "times_faster": {k: round(v, 3) for k, v in faster.items()},
+            }
+            print(f"{name}: {faster['median']:.2f} times", flush=True)
+    finally:
+        for process in [p for processes in groups.values() for p in processes]:
+            process.end()
+    from experiments.common import provenance
+
+    record = {
+        "cases": result,
+        "steps_in_a_round": STEPS,
+        "repeats": FLAGS.repeats,
+        "cores": os.cpu_count(),
+        "load_average": [round(v, 2) for v in os.getloadavg()],
+        "seconds": round(time.perf_counter() - began, 1),
+        "versions": provenance.versions(),
+        "git_commit": provenance.git_commit(),
+    }
+    print(json.dumps(record, indent=1))
+    pathlib.Path(FLAGS.out).write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    define_flags()
+    app.run(main)

@@ -1,0 +1,327 @@
+"""Devices and processes of a ``tf.distribute.Strategy`` that share the work of a run.
+
+Each process holds the whole state of an algorithm, and takes every random number from the same
+seeds. What is shared out is either the items of minibatches, whose gradients are summed in each
+step, or chains, which exchange nothing inside of a round. After each round all processes take the
+chief's state (or that of the process that a chain belongs to), so they are equal bit by bit,
+whatever processors they have.
+
+Nothing of a strategy but its devices and its cluster is used: its variables and its ``run`` are for
+steps without loops of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ..base import Batch
+from ..data import Observations
+from ..mcmc.noise import noise_of_items
+from .chain_state import Point
+from .checkpoints import RunDirectory
+from .workers import Workers
+
+__all__ = ["ALONE", "Replicas", "Share", "replicas_of"]
+
+
+class Share(NamedTuple):
+    """A replica's part of some items that come in an order."""
+
+    start: int = 0
+    stop: int | None = None  # None for all items: no replica shares them
+    total: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether what is to be counted once belongs to this one."""
+        return self.start == 0
+
+    @property
+    def weight(self) -> float:
+        """The part of all items that are here, for means."""
+        return 1.0 if self.stop is None else (self.stop - self.start) / self.total
+
+    def cut(self, values: Any, axis: int = 0) -> Any:
+        """The items' own part of a tensor, or of None."""
+        if values is None or self.stop is None:
+            return values
+        return values[(slice(None),) * axis + (slice(self.start, self.stop),)]
+
+    def of(self, batch: Batch, axis: int) -> Batch:
+        """The items' own part of a batch; ``scale`` stays, because shares are summed."""
+        if self.stop is None:
+            return batch
+        X, indices = batch.X, batch.indices
+        if X is not None and (axis == 1 or X.shape[0] > 1):
+            X = self.cut(X, axis)
+        own = tf.range(self.start, self.stop) if indices is None else self.cut(indices)
+        return batch._replace(
+            X=X,
+            Y=self.cut(batch.Y, axis),
+            mask=self.cut(batch.mask, axis),
+            indices=own,
+            point_scale=batch.point_scale / self.weight if axis == 1 else batch.point_scale,
+        )
+
+    def among_zeros(self, values: tf.Tensor, axis: int) -> tf.Tensor:
+        """The inverse of :meth:`cut`, with zeros for the items of others."""
+        if self.stop is None:
+            return values
+        paddings = [[0, 0] for _ in values.shape]
+        paddings[axis] = [self.start, self.total - self.stop]
+        return tf.pad(values, paddings)
+
+    def noise(self, axis: int) -> contextlib.AbstractContextManager[None]:
+        """Inside, draws of items are those that these items have where nobody shares them.
+
+        :param axis: of the items, counted from the last one.
+        """
+        if self.stop is None:
+            return contextlib.nullcontext()
+        return noise_of_items(self.start, self.stop, self.total, axis)
+
+
+class Replicas:
+    """Those of one strategy; :data:`ALONE` is none, and changes nothing."""
+
+    def __init__(self, workers: Workers, devices: tuple[str, ...] = ("",)):
+        """
+        :param devices: of this process.
+        """
+        self.workers, self.devices = workers, devices
+        self.size = workers.count * len(devices)
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this process is the one that writes and shows bars."""
+        return self.workers.rank == 0
+
+    # Shares of items, and sums over them.
+
+    def _shares(self, num_items: int) -> Iterator[tuple[str, Share]]:
+        """Device and items of each replica in this process; sizes differ by one at most.
+
+        :raises ValueError: for fewer items than replicas.
+        """
+        if num_items < self.size:
+            raise ValueError(
+                f"{num_items} items cannot be shared among {self.size} replicas: take a larger "
+                "batch_size or encoder_batch_size, fewer replicas, or spread chains over them "
+                '(spread="chains").'
+            )
+        bounds = [num_items * k // self.size for k in range(self.size + 1)]
+        first = self.workers.rank * len(self.devices)
+        for k, device in enumerate(self.devices, first):
+            yield device, Share(bounds[k], bounds[k + 1], num_items)
+
+    def sum(self, function: Callable[[Share], Any], num_items: int) -> Any:
+        """The sum of ``function`` of every replica's share, a structure of tensors."""
+        if self.size == 1:
+            return function(Share())
+        parts = []
+        for device, share in self._shares(num_items):
+            with tf.device(device):
+                parts.append(function(share))
+        total = parts[0]
+        if len(parts) > 1:
+            with tf.device(self.devices[0]):
+                total = tf.nest.map_structure(lambda *leaves: tf.add_n(leaves), *parts)
+        return self.workers.sum(total)
+
+    def value_and_gradient(
+        self, function: Callable[[Any, Share], tf.Tensor], values: Any, num_items: int
+    ) -> tuple[tf.Tensor, Any]:
+        """A sum over items and its gradient, each replica's from its own share."""
+
+        def part(share: Share) -> tuple[tf.Tensor, Any]:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(values)
+                value = function(values, share)
+            return value, tape.gradient(value, values, unconnected_gradients=self._unconnected)
+
+        return self.sum(part, num_items)
+
+    def log_density_gradient(
+        self,
+        log_likelihood: Callable[[Point, Batch], tf.Tensor],
+        log_prior: Callable[[Point], tf.Tensor],
+        position: Point,
+        batch: Batch,
+        axis: int,
+    ) -> Point:
+        """Gradient of N/B times a log likelihood of a batch, and a log prior.
+
+        :param log_likelihood: a sum over items, of a batch and the position with their codes.
+        :param axis: of the items.
+        """
+
+        def part(share: Share) -> Point:
+            own = position
+            if tf.is_tensor(own.codes):
+                own = own._replace(codes=share.cut(own.codes, axis))
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(own)
+                density = batch.scale * log_likelihood(own, share.of(batch, axis))
+                if share.is_first:
+                    density += log_prior(own)
+            gradient = tape.gradient(density, own, unconnected_gradients=self._unconnected)
+            if tf.is_tensor(own.codes):
+                codes = share.among_zeros(gradient.codes, axis)
+                gradient = gradient._replace(codes=codes)
+            return gradient
+
+        return self.sum(part, batch.Y.shape[axis])
+
+    @property
+    def _unconnected(self) -> tf.UnconnectedGradients:
+        """What is not in one replica's share is in another's."""
+        return tf.UnconnectedGradients.NONE if self.size == 1 else tf.UnconnectedGradients.ZERO
+
+    # Chains.
+
+    def over_devices(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """``function`` of arguments [C, ...], each device of this process with its part."""
+        if len(self.devices) == 1:
+            return function(*arguments)
+        count = len(self.devices)
+        split = [tf.split(v, count) for v in tf.nest.flatten(arguments)]
+        parts = []
+        for k, device in enumerate(self.devices):
+            with tf.device(device):
+                own = tf.nest.pack_sequence_as(arguments, [leaf[k] for leaf in split])
+                parts.append(function(*own))
+        return tf.nest.map_structure(lambda *leaves: tf.concat(leaves, 0), *parts)
+
+    # What all processes must have in common.
+
+    def agree(self, record: Mapping[str, Any], data: Observations) -> None:
+        """Compare settings, seeds and data with the other processes' before anything is done.
+
+        :param record: by name, what JSON holds.
+        :raises ValueError: naming what differs, and in which process.
+        """
+        if self.workers.count == 1:
+            return
+        what = dict(record)
+        what["data"] = [_content(v) for v in (data.X, data.Y, data.mask)]
+        digests = [_digest(sorted(what)), *(_digest(what[name]) for name in sorted(what))]
+        names = ["the kind of run", *sorted(what)]
+        with self.workers.in_words():
+            found = self.workers.gather(tf.constant(np.stack(digests)[None]))  # [W, names, 8]
+        others = (found.numpy() != found.numpy()[:1]).any(-1)
+        if not others.any():
+            return
+        worker = int(np.argmax(others.any(1)))
+        differ = ", ".join(n for n, other in zip(names, others[worker], strict=True) if other)
+        raise ValueError(
+            f"The workers of the strategy do not do the same: {differ} of worker {worker} is other "
+            "than the chief's. Start every worker with the same script, flags and data; only "
+            "TF_CONFIG's task differs."
+        )
+
+    def directory(
+        self, path: str | os.PathLike[str], record: Mapping[str, Any], resume: bool
+    ) -> RunDirectory:
+        """The folder of a run, which all processes read and the chief alone writes.
+
+        :raises ValueError: as :class:`RunDirectory` does, in the chief.
+        :raises RuntimeError: in the others, if the chief could not have it.
+        """
+        if self.workers.count == 1:
+            return RunDirectory(path, record, resume)
+        error: Exception | None = None
+        if self.is_chief:
+            try:
+                opened: RunDirectory = _SharedDirectory(path, record, resume, self.workers)
+            except (OSError, ValueError) as found:
+                error = found
+        if self.workers.any(error is not None):
+            raise error or RuntimeError(
+                f"The chief cannot use out_dir {os.fspath(path)}; its own output says why."
+            )
+        if not self.is_chief:
+            opened = _SharedDirectory(path, record, True, self.workers)
+        return opened
+
+
+ALONE = Replicas(Workers(1, 0, ""))
+
+
+class _SharedDirectory(RunDirectory):
+    """A folder in a file system that all processes see; only the chief changes it."""
+
+    def __init__(self, path: Any, record: Mapping[str, Any], resume: bool, workers: Workers):
+        self._workers = workers
+        self._chief = workers.rank == 0
+        super().__init__(path, record, resume)
+        self.samples.is_own = self.trace.is_own = self._chief
+
+    def read_state(self) -> dict[str, np.ndarray] | None:
+        """As the chief finds it: nobody goes on before all have read it.
+
+        :raises RuntimeError: in a process that does not see the chief's files.
+        """
+        found = super().read_state()
+        number = -1 if found is None else int(found.get("run/number", 0))
+        numbers = self._workers.gather(tf.constant([number])).numpy()
+        if (numbers != numbers[0]).any():
+            raise RuntimeError(
+                f"The workers see different checkpoints in {self.path}: out_dir must be a folder "
+                "in a file system that all of them share."
+            )
+        return found
+
+    def _write(self, path: Any, write: Any, previous: Any = None) -> None:
+        if self._chief:
+            super()._write(path, write, previous)
+
+
+def replicas_of(strategy: tf.distribute.Strategy | None) -> Replicas:
+    """The replicas of a strategy; :data:`ALONE` for None.
+
+    :raises TypeError: for what is no strategy, or of a kind that has no replicas in step.
+    :raises ValueError: for TPUs, and tasks of a cluster that are neither chief nor worker.
+    """
+    if strategy is None:
+        return ALONE
+    kinds = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
+    if not isinstance(strategy, (*kinds, tf.distribute.OneDeviceStrategy)):
+        raise TypeError(
+            "strategy must be a tf.distribute.MirroredStrategy (devices of one machine) or a "
+            "tf.distribute.MultiWorkerMirroredStrategy (several machines), got "
+            f"{type(strategy).__name__}."
+        )
+    devices = tuple(strategy.extended.worker_devices)
+    resolver = strategy.cluster_resolver
+    tasks = {} if resolver is None else resolver.cluster_spec().as_dict()
+    chiefs, workers = len(tasks.get("chief", ())), len(tasks.get("worker", ()))
+    if not isinstance(strategy, kinds[1]) or chiefs + workers < 2:
+        return Replicas(Workers(1, 0, devices[0]), devices)
+    if resolver.task_type not in ("chief", "worker"):
+        raise ValueError(
+            f"TF_CONFIG makes this process a {resolver.task_type!r}; a run is shared by a "
+            "'chief' and 'worker's."
+        )
+    rank = int(resolver.task_id) + (chiefs if resolver.task_type == "worker" else 0)
+    return Replicas(Workers(chiefs + workers, rank, devices[0]), devices)
+
+
+def _digest(value: Any) -> np.ndarray:
+    """Eight int32 that equal values have in common."""
+    content = json.dumps(value, default=str, sort_keys=True).encode()
+    return np.frombuffer(hashlib.sha256(content).digest(), np.int32)
+
+
+def _content(values: tf.Tensor | None) -> list[Any]:
+    """Shape and digest of a tensor."""
+    if values is None:
+        return []
+    return [list(values.shape), hashlib.sha256(values.numpy().tobytes()).hexdigest()]

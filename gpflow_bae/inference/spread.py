@@ -1,0 +1,159 @@
+"""What replicas share of stochastic-gradient MCMC: chains, or the items of minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ..latent_priors import GaussianLatentPrior
+from ..data import StreamedObservations
+from .replicas import ALONE, Replicas
+from .settings import AmortizedSettings
+
+__all__ = ["Spread", "check_items"]
+
+
+class Spread:
+    """Replicas, and which of the two they share."""
+
+    def __init__(self, replicas: Replicas = ALONE, over: str = "minibatches"):
+        """
+        :param over: ``"minibatches"`` or ``"chains"``.
+        """
+        self.workers = replicas.workers
+        self._over_chains = over == "chains" and replicas.size > 1
+        self.gradients, self.chains = replicas, ALONE
+        if self._over_chains:
+            self.gradients, self.chains = ALONE, replicas
+
+    @classmethod
+    def of(cls, replicas: Replicas, over: str | None, num_chains: int) -> Spread:
+        """What the caller wants; for None chains, which exchange nothing in a round, where their
+        number is a multiple of the replicas', and else minibatches.
+
+        :raises ValueError: for another word.
+        """
+        if over is None:
+            divides = num_chains % replicas.size == 0
+            over = "chains" if divides and num_chains > 1 else "minibatches"
+        if over not in ("minibatches", "chains"):
+            raise ValueError(f'spread must be "minibatches", "chains" or None, got {over!r}.')
+        return cls(replicas, over)
+
+    def check(
+        self,
+        model: Any,
+        data: Any,
+        settings: AmortizedSettings,
+        num_chains: int,
+        jit_compile: bool,
+    ) -> None:
+        """Refuse what replicas cannot share.
+
+        :raises ValueError: saying what it is, and what to do instead.
+        """
+        replicas = self.chains if self._over_chains else self.gradients
+        if replicas.size == 1:
+            return
+        if isinstance(data, StreamedObservations):
+            raise ValueError(
+                "Replicas of a strategy cannot share a stream, which each would read: sample "
+                "without strategy, or hand over the data themselves."
+            )
+        if self._over_chains and num_chains % replicas.size:
+            raise ValueError(
+                f'spread="chains" gives each replica as many chains, and num_chains={num_chains} '
+                f"do not divide among {replicas.size}: take a multiple of it, or "
+                'spread="minibatches".'
+            )
+        if jit_compile and not (self._over_chains and len(replicas.devices) == 1):
+            raise ValueError(
+                "XLA compiles for one device alone: set jit_compile=False, or spread chains over "
+                "workers with one device each."
+            )
+        if self._over_chains:
+            return
+        if settings.vectorize_chains:
+            raise ValueError(
+                "vectorize_chains maps steps that exchange nothing: leave it out, or set "
+                'spread="chains".'
+            )
+        check_items(model, data, settings.batch_size, replicas)
+
+    # Rounds.
+
+    def own_chains(self, num_chains: int) -> range:
+        """Which of so many chains this process runs."""
+        if not self._over_chains:
+            return range(num_chains)
+        count = num_chains // self.workers.count
+        return range(self.workers.rank * count, (self.workers.rank + 1) * count)
+
+    def round(self, function: Callable[..., Any], chains: Any, seeds: Any, *others: Any) -> Any:
+        """``function`` of all chains [C, ...], each process's own; equal in all afterwards."""
+        if self.workers.count == 1:
+            return function(chains, seeds, *others)
+        own = self.own_chains(seeds.shape[0])
+        chains, seeds = tf.nest.map_structure(lambda v: v[own.start : own.stop], (chains, seeds))
+        with self.workers.in_words():
+            return self._of_all(function(chains, seeds, *others))
+
+    def _of_all(self, state: Any) -> Any:
+        return self.workers.gather(state) if self._over_chains else self.workers.same(state)
+
+    # Starts.
+
+    @property
+    def makes_starts(self) -> bool:
+        """Whether this process makes those of its chains, or the chief does for all."""
+        return self.workers.rank == 0 or self._over_chains
+
+    def started(
+        self, state: Any, variables: Sequence[tf.Variable], losses: list[np.ndarray]
+    ) -> Any:
+        """All chains, from where each process started its own.
+
+        :param variables: what starts moved; all processes take those of the last chain's.
+        :param losses: of these starts; those of all chains in the end.
+        """
+        if self.workers.count == 1:
+            return state
+        last = self.workers.count - 1 if self._over_chains else 0
+        for variable, value in zip(variables, self.workers.same(variables, last), strict=True):
+            variable.assign(value)
+        own = {f"{k}": loss for k, loss in enumerate(losses)}
+        found = [self.workers.arrays_of(own, root) for root in range(last + 1)]
+        losses[:] = [arrays[f"{k}"] for arrays in found for k in range(len(arrays))]
+        return self._of_all(state)
+
+
+def check_items(model: Any, data: Any, batch_size: int | None, replicas: Replicas) -> None:
+    """Refuse models whose density of a minibatch is no sum over its items, and too few of these.
+
+    :raises ValueError: saying which, and what to do instead.
+    """
+    size = batch_size or data.num_items
+    if size < replicas.size:
+        raise ValueError(
+            f"The {size} items of a minibatch cannot be shared among {replicas.size} replicas: "
+            'take a larger batch_size, fewer replicas, or spread chains (spread="chains").'
+        )
+    prior = getattr(model, "latent_prior", None)
+    if prior is None:
+        return
+    name = model.latent_prior_name
+    # Of a process without a density a minibatch estimates what all of its points say together.
+    splits = isinstance(prior, GaussianLatentPrior) or not prior.needs_inputs
+    if data.axis == 1 and not (splits and prior.splits_over_points):
+        raise ValueError(
+            f"{name} couples the points of a single task, so replicas cannot share them: take a "
+            'SparseGP with inducing_outputs="sampled", or spread chains (spread="chains").'
+        )
+    if getattr(prior, "draws", False):
+        raise ValueError(
+            f"{name} draws its hidden layers for all items of a minibatch together, so replicas "
+            'cannot share them: spread chains (spread="chains").'
+        )

@@ -1,0 +1,200 @@
+"""Exchanges between the processes of a strategy, inside compiled functions and their loops too.
+
+``tf.distribute.ReplicaContext.all_reduce`` may not stand inside of a loop, and rounds are loops. So
+these are TensorFlow's collective operations themselves, which a
+``tf.distribute.MultiWorkerMirroredStrategy`` has connected the processes for. Every process makes
+the same exchanges in the same order, because it runs the same program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from ..files import save_arrays
+
+__all__ = ["Workers"]
+
+# Groups of devices, beside the strategy's own, which count from 0.
+_SUMS, _EXCHANGES = 0x6BAE0001, 0x6BAE0002
+_instances = itertools.count(1)  # of exchanges in a program, equal in all of its processes
+_SMALL = 1 << 16  # numbers of a leaf below which it travels together with others
+
+_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.InternalError,
+)
+
+
+class Workers:
+    """The processes of a strategy, each of which holds the whole state of an algorithm."""
+
+    def __init__(self, count: int, rank: int, device: str):
+        """
+        :param rank: which of them this is; 0 is the chief.
+        :param device: of this process, where sums are made.
+        """
+        self.count, self.rank, self.device = count, rank, device
+        self._order: np.ndarray | None = None
+        if count > 1:  # the order in which TensorFlow puts processes together
+            with self.in_words():
+                found = self._gather(tf.constant([rank], tf.int32))
+            self._order = np.argsort(found.numpy())
+
+    def sum(self, structure: Any) -> Any:
+        """The sum over all processes of each leaf; equal bits in all of them."""
+        if self.count == 1:
+            return structure
+        leaves = tf.nest.flatten(structure)
+        summed: list[Any] = [None] * len(leaves)
+        groups: dict[Any, list[int]] = {}
+        for number, leaf in enumerate(leaves):
+            alone = leaf.shape.num_elements() >= _SMALL
+            groups.setdefault((leaf.dtype.name, number if alone else -1), []).append(number)
+        after: list[tf.Tensor] = []
+        for members in groups.values():
+            own = [leaves[k] for k in members]
+            parts = [tf.reshape(v, [-1]) for v in own]
+            # One after the other, in the order that all processes have.
+            with tf.control_dependencies(after), tf.device(self.device):
+                total = self._reduce(parts[0] if len(parts) == 1 else tf.concat(parts, 0))
+            after = [total]
+            sizes = [v.shape.num_elements() for v in own]
+            for k, v, part in zip(members, own, tf.split(total, sizes), strict=True):
+                summed[k] = tf.reshape(part, v.shape)
+        return tf.nest.pack_sequence_as(structure, summed)
+
+    def gather(self, structure: Any) -> Any:
+        """Leaves [n, ...] of all processes, one below the other in the order of the processes."""
+        if self.count == 1:
+            return structure
+        leaves = [tf.convert_to_tensor(v) for v in tf.nest.flatten(structure)]
+        parts = [_as_integers(v) for v in leaves]
+        found = self._gather(tf.concat(parts, 0)[None])  # [W, numbers]
+        found = tf.gather(found, self._order)
+        result = []
+        sizes = [p.shape[0] for p in parts]
+        for leaf, part in zip(leaves, tf.split(found, sizes, axis=1), strict=True):
+            shape = [self.count * leaf.shape[0], *leaf.shape[1:]]
+            result.append(_from_integers(part, leaf.dtype, shape))
+        return tf.nest.pack_sequence_as(structure, result)
+
+    def same(self, structure: Any, root: int = 0) -> Any:
+        """What process ``root`` holds, bit by bit.
+
+        :param structure: in the other processes, what has its shapes and types.
+        """
+        if self.count == 1:
+            return structure
+        leaves = [tf.convert_to_tensor(v) for v in tf.nest.flatten(structure)]
+        parts = [_as_integers(v) for v in leaves]
+        sizes = [p.shape[0] for p in parts]
+        options = self._options(_EXCHANGES)
+        with tf.device("CPU:0"):
+            if self.rank == root:
+                sent = tf.concat(parts, 0)
+                found = tf.raw_ops.CollectiveBcastSendV2(input=sent, **options)
+            else:
+                found = tf.raw_ops.CollectiveBcastRecvV2(shape=[sum(sizes)], T=tf.int32, **options)
+        result = [
+            _from_integers(part, leaf.dtype, leaf.shape)
+            for leaf, part in zip(leaves, tf.split(found, sizes), strict=True)
+        ]
+        return tf.nest.pack_sequence_as(structure, result)
+
+    def arrays_of(self, arrays: Mapping[str, np.ndarray], root: int = 0) -> dict[str, np.ndarray]:
+        """Arrays by name, as many and of such shapes as process ``root`` has."""
+        if self.count == 1:
+            return dict(arrays)
+        content = b""
+        if self.rank == root:
+            with io.BytesIO() as file:
+                save_arrays(file, arrays)
+                content = file.getvalue()
+        size = int(self.same(tf.constant(len(content)), root))
+        bits = np.zeros(-(-size // 4), np.int32)
+        bits.view(np.uint8)[: len(content)] = np.frombuffer(content, np.uint8)
+        received = self.same(tf.constant(bits), root).numpy()
+        with np.load(io.BytesIO(received.tobytes()[:size])) as found:
+            return dict(found)
+
+    def any(self, value: bool) -> bool:
+        """Whether it is true in any process."""
+        if self.count == 1:
+            return value
+        with self.in_words():
+            return bool(self._gather(tf.constant([int(value)], tf.int32)).numpy().any())
+
+    @contextlib.contextmanager
+    def in_words(self) -> Iterator[None]:
+        """Inside, an exchange that another process does not take part in any more is said so.
+
+        :raises RuntimeError: where one ended, or cannot be reached.
+        """
+        try:
+            yield
+        except _LOST as error:
+            if self.count == 1:
+                raise
+            raise RuntimeError(
+                f"Worker {self.rank} of {self.count} lost another one, which ended or cannot be "
+                "reached; its own output says why. Start all workers again, with resume=True and "
+                "the same out_dir: the run goes on from its last checkpoint."
+            ) from error
+
+    def _options(self, group: int) -> dict[str, Any]:
+        return {
+            "group_size": self.count,
+            "group_key": group,
+            "instance_key": next(_instances),
+            "communication_hint": "auto",
+            "timeout_seconds": 0.0,  # one may be at its start for long; one that ended is noticed
+        }
+
+    def _reduce(self, value: tf.Tensor) -> tf.Tensor:
+        return tf.raw_ops.CollectiveReduceV2(
+            input=value,
+            merge_op="Add",
+            final_op="Id",
+            ordering_token=[],
+            **self._options(_SUMS),
+        )
+
+    def _gather(self, value: tf.Tensor) -> tf.Tensor:
+        with tf.device("CPU:0"):
+            return tf.raw_ops.CollectiveGatherV2(
+                input=value, ordering_token=[], **self._options(_EXCHANGES)
+            )
+
+
+def _as_integers(value: tf.Tensor) -> tf.Tensor:
+    """The bits of a tensor as int32 [numbers], which every exchange takes."""
+    if value.dtype == tf.bool:
+        value = tf.cast(value, tf.int32)
+    elif value.dtype.size == 2:
+        value = tf.cast(tf.bitcast(value, tf.int16), tf.int32)
+    elif value.dtype != tf.int32:
+        value = tf.bitcast(value, tf.int32)
+    return tf.reshape(value, [-1])
+
+
+def _from_integers(bits: tf.Tensor, dtype: tf.DType, shape: Any) -> tf.Tensor:
+    """The inverse of :func:`_as_integers`."""
+    if dtype == tf.bool:
+        value = tf.cast(bits, tf.bool)
+    elif dtype.size == 2:
+        value = tf.bitcast(tf.cast(bits, tf.int16), dtype)
+    elif dtype.size == 8:
+        value = tf.bitcast(tf.reshape(bits, [-1, 2]), dtype)
+    else:
+        value = bits if dtype == tf.int32 else tf.bitcast(bits, dtype)
+    return tf.reshape(value, shape)
