@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..latent_priors import GaussianLatentPrior
 from ..data import StreamedObservations
+from ..latent_priors import GaussianLatentPrior
 from .replicas import ALONE, Replicas
 from .settings import AmortizedSettings
 
