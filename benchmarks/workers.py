@@ -6,7 +6,7 @@ Three processes, each held to one core and one thread: one works alone, and two 
 ``MultiWorkerMirroredStrategy`` over this machine's loopback. They take turns, a round of each case
 at a time. Chains are shared out (two of them), or the items of minibatches, whose gradients the two
 exchange in every step; that is worth the more, the longer a gradient takes and the fewer parameters
-it has, so each case has both numbers beside it.
+it has, whose number stands beside each case.
 """
 
 from __future__ import annotations
