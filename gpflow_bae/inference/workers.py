@@ -31,7 +31,6 @@ _LOST = (
     tf.errors.DeadlineExceededError,
     tf.errors.AbortedError,
     tf.errors.CancelledError,
-    tf.errors.InternalError,
 )
 
 
@@ -45,6 +44,7 @@ class Workers:
         """
         self.count, self.rank, self.device = count, rank, device
         self._order: np.ndarray | None = None
+        self._eager_instances: dict[tuple[Any, ...], int] = {}
         if count > 1:  # the order in which TensorFlow puts processes together
             with self.in_words():
                 found = self._gather(tf.constant([rank], tf.int32))
@@ -98,7 +98,7 @@ class Workers:
         leaves = [tf.convert_to_tensor(v) for v in tf.nest.flatten(structure)]
         parts = [_as_integers(v) for v in leaves]
         sizes = [p.shape[0] for p in parts]
-        options = self._options(_EXCHANGES)
+        options = self._options(_EXCHANGES, "same", root, sum(sizes))
         with tf.device("CPU:0"):
             if self.rank == root:
                 sent = tf.concat(parts, 0)
@@ -151,11 +151,21 @@ class Workers:
                 "the same out_dir: the run goes on from its last checkpoint."
             ) from error
 
-    def _options(self, group: int) -> dict[str, Any]:
+    def _options(self, group: int, *what: Any) -> dict[str, Any]:
+        """
+        :param what: is exchanged. TensorFlow keeps something of every instance for ever, so outside
+            of graphs, where one exchange follows the other, equal ones are one instance.
+        """
+        if tf.executing_eagerly():
+            if what not in self._eager_instances:
+                self._eager_instances[what] = next(_instances)
+            instance = self._eager_instances[what]
+        else:
+            instance = next(_instances)
         return {
             "group_size": self.count,
             "group_key": group,
-            "instance_key": next(_instances),
+            "instance_key": instance,
             "communication_hint": "auto",
             "timeout_seconds": 0.0,  # one may be at its start for long; one that ended is noticed
         }
@@ -166,13 +176,15 @@ class Workers:
             merge_op="Add",
             final_op="Id",
             ordering_token=[],
-            **self._options(_SUMS),
+            **self._options(_SUMS, "sum", value.dtype.name, tuple(value.shape)),
         )
 
     def _gather(self, value: tf.Tensor) -> tf.Tensor:
         with tf.device("CPU:0"):
             return tf.raw_ops.CollectiveGatherV2(
-                input=value, ordering_token=[], **self._options(_EXCHANGES)
+                input=value,
+                ordering_token=[],
+                **self._options(_EXCHANGES, "gather", tuple(value.shape)),
             )
 
 
