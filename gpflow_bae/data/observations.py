@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from ..arguments import as_numbers, check_arguments
 from ..base import Batch, Cells, Neighbours
 from .memory import check_memory
 from .sparse_table import SparseTable
@@ -101,7 +102,7 @@ class Observations(NamedTuple):
 
 
 def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
-    X = np.asarray(X, dtype=gpflow.default_float())
+    X = as_numbers(X, "X", gpflow.default_float())
     if X.ndim == 2:
         X = X[None]
     if X.ndim != 3:
@@ -127,8 +128,10 @@ def as_inputs(X: TensorType, like: tf.Tensor | None = None, name: str = "X") -> 
     :param name: what the error calls them.
     :raises ValueError: for another number of dimensions, another width, or NumPy's NaN or infinity.
     """
-    if isinstance(X, np.ndarray) and not np.isfinite(X).all():
-        raise ValueError(f"{name} holds NaN or infinity; inputs must be complete.")
+    if not isinstance(X, tf.Tensor | tf.Variable | gpflow.Parameter):
+        X = as_numbers(X, name, gpflow.default_float())
+        if not np.isfinite(X).all():
+            raise ValueError(f"{name} holds NaN or infinity; inputs must be complete.")
     X = tf.cast(tf.convert_to_tensor(X), gpflow.default_float())
     width = None if like is None else like.shape[-1]
     if X.shape.rank not in (2, 3) or (width is not None and X.shape[-1] != width):
@@ -147,7 +150,9 @@ def mask_missing(Y: np.ndarray, name: str = "Y") -> tuple[np.ndarray, np.ndarray
     :return: the same with zeros where missing (float32), and the mask, True where observed.
     :raises ValueError: for infinities.
     """
-    Y = np.asarray(Y, dtype=np.float32)
+    Y = as_numbers(Y, name, np.float32)
+    if Y.ndim != 3:
+        raise ValueError(f"{name} must have shape [T, N, P], got {Y.shape}.")
     if np.isinf(Y).any():
         task, point, column = np.argwhere(np.isinf(Y))[0]
         raise ValueError(
@@ -168,6 +173,7 @@ def prepare_data(
 def prepare_data(model: Any, data: SparseTable, batch_size: int | None = None) -> SparseTable: ...
 
 
+@check_arguments()
 def prepare_data(
     model: Any,
     data: tuple[object, object] | Observations | SparseTable,
@@ -191,7 +197,7 @@ def prepare_data(
         _check_batch_size(model, data, batch_size)
         return _with_neighbours(model, data)
     X, Y = data
-    Y = np.asarray(Y, dtype=np.float32)
+    Y = as_numbers(Y, "Y", np.float32)
     has_tasks = Y.ndim != 2
     Y = Y if has_tasks else Y[None]
     if Y.ndim != 3:

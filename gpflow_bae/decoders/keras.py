@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from ..arguments import check_arguments
 from ..keras_module import KerasModule, WeightPrior
 
 __all__ = ["KerasDecoder", "fan_in_prior", "normal_prior"]
@@ -20,6 +21,7 @@ __all__ = ["KerasDecoder", "fan_in_prior", "normal_prior"]
 tfd = tfp.distributions
 
 
+@check_arguments()
 def normal_prior(scale: float = 1.0) -> WeightPrior:
     """N(0, scale^2) on every weight and bias (Tran et al. 2023 use scale 1)."""
     if not scale > 0:
@@ -27,6 +29,7 @@ def normal_prior(scale: float = 1.0) -> WeightPrior:
     return functools.partial(_normal, scale)
 
 
+@check_arguments()
 def fan_in_prior(scale: float = 1.0) -> WeightPrior:
     """N(0, scale^2 / fan_in) on kernels and N(0, scale^2) on biases.
 
@@ -60,7 +63,8 @@ class KerasDecoder(KerasModule):
             outputs spread, which for the last layer is how far the likelihood's parameters do, and
             for the others how sharply the network bends.
         """
-        super().__init__(model, weight_prior or normal_prior(), argument="decoder")
+        prior = normal_prior() if weight_prior is None else weight_prior
+        super().__init__(model, prior, argument="decoder")
 
     @property
     def latent_dim(self) -> int:

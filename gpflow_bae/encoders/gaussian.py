@@ -13,6 +13,7 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from ..arguments import check_arguments
 from ..keras_module import KerasModule
 from ..mcmc.noise import standard_noise
 from .base import DensityEncoder, Noise, RowCodes, append_mask
@@ -77,6 +78,7 @@ class GaussianEncoder(KerasModule, BaseGaussianEncoder):
     (Algorithm 1 of Tran et al. 2023 with ``encoder_loss="nll"``) it is the codes' distribution.
     """
 
+    @check_arguments()
     def __init__(
         self,
         model: keras.Model,

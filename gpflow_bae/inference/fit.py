@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import check_arguments
 from ..data import Observations, prepare_data
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
@@ -25,6 +26,7 @@ __all__ = ["fit"]
 _VARIATIONAL_STEPS = 5000
 
 
+@check_arguments()
 def fit(
     model: BayesianAutoencoder | VariationalAutoencoder | TemperedBAE,
     data: Any,

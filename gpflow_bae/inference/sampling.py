@@ -11,6 +11,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import check_arguments
 from ..data import Observations, prepare_data
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
@@ -54,6 +55,7 @@ def sampling_algorithm(model: Any) -> type[ChainSampling]:
     )
 
 
+@check_arguments(num_chains=1, max_samples=1, checkpoint_every=1)
 def sample_amortized(
     model: BayesianAutoencoder | VariationalAutoencoder | TemperedBAE,
     data: Any,

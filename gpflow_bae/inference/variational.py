@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import functional
+from ..arguments import check_arguments
 from ..base import Batch, VariationalModel
 from ..data import Observations, SparseTable, check_columns, draw_indices, prepare_data
 from .checkpoints import RunDirectory
@@ -165,6 +166,7 @@ class VariationalFit(Optimisation):
         }
 
 
+@check_arguments(steps_per_call=1, checkpoint_every=1)
 def fit_variational(
     model: VariationalModel,
     data: tuple[object, object] | Observations | SparseTable,

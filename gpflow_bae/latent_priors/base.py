@@ -19,6 +19,7 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.utilities import positive
 
+from ..arguments import check_arguments
 from ..base import JointLatentPosterior, LatentPosterior
 
 __all__ = ["GaussianLatentPrior", "KernelLatentPrior", "LatentProcess", "gaussian_log_density"]
@@ -52,10 +53,9 @@ class LatentProcess(gpflow.Module, ABC):
     """Whether codes are independent given Y where a model is told no guide: where conditioning is
     approximate, or dearer than the density."""
 
+    @check_arguments(latent_dim=1)
     def __init__(self, latent_dim: int):
         super().__init__(name=None)
-        if latent_dim < 1:
-            raise ValueError(f"latent_dim must be at least 1, got {latent_dim}.")
         self.latent_dim = int(latent_dim)
 
     @abstractmethod
@@ -277,6 +277,7 @@ class KernelLatentPrior(LatentProcess):
 
     kernels: Sequence[gpflow.kernels.Kernel] = ()
 
+    @check_arguments(latent_dim=1)
     def __init__(
         self,
         kernel: KernelLike,
@@ -314,7 +315,7 @@ class KernelLatentPrior(LatentProcess):
             code_noise_variance,
             transform=positive(lower=_LEAST_NOISE),
             prior=tfd.LogNormal(
-                gpflow.utilities.to_default_float(np.log(code_noise_variance)),
+                gpflow.utilities.to_default_float(np.log(float(code_noise_variance))),
                 gpflow.utilities.to_default_float(1.0),
             ),
         )

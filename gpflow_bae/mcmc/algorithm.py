@@ -32,6 +32,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from gpflow_bae.arguments import as_numbers
 from gpflow_bae.mcmc.noise import noise_like  # noqa: F401  (for the example above)
 from gpflow_bae.mcmc.targets import Evaluation
 from gpflow_bae.mcmc.types import Position, Scalar, Seed
@@ -121,8 +122,24 @@ class Settings:
     """
 
     def __init__(self, **values: Setting | None):
+        """
+        :raises TypeError: for what is neither a number, a tensor of numbers, nor a schedule.
+        """
+        for name, value in values.items():
+            if not (value is None or callable(value) or tf.is_tensor(value)):
+                found = as_numbers(value, name)
+                if isinstance(value, bool) or found.ndim:
+                    raise TypeError(
+                        f"{name} must be a number, a scalar tensor, or a function of the step's "
+                        f"number, got {value!r}."
+                    )
         self._numbers = {k: v for k, v in values.items() if v is not None and not callable(v)}
         self._schedules = {k: v for k, v in values.items() if callable(v)}
+
+    def known(self, name: str) -> float | None:
+        """The value of a number, where it is known before a graph runs."""
+        found = _plain(self._numbers[name]) if name in self._numbers else None
+        return found if isinstance(found, float) else None
 
     def initial(self) -> dict[str, tf.Tensor]:
         """The numbers, as entries of ``State.shared``: float64 scalars."""

@@ -27,6 +27,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
 from gpflow_bae.mcmc.step_size import with_step_size
 from gpflow_bae.mcmc.structures import leaf_temperatures, when
@@ -39,6 +40,7 @@ _MOST = 1.5  # by which one estimate may change the step size
 _OF_GAUSSIAN = 1.2703628  # log E[x^2] - E[log x^2] of a Gaussian x: log 2 plus Euler's constant
 
 
+@check_arguments()
 def from_energy_variance(
     sampler: SamplingAlgorithm, desired: float = 5e-4, every: int = 5
 ) -> SamplingAlgorithm:

@@ -67,6 +67,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
 from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, is_number
 
@@ -77,6 +78,7 @@ _SQUARES, _WEIGHT = "squared_error", "squared_error_weight"
 _NUMBERS = ("step_size", "momentum_decay", "temperature")
 
 
+@check_arguments()
 def with_estimated_noise_subtracted(
     sampler: SamplingAlgorithm, decay: float = 0.99
 ) -> SamplingAlgorithm:

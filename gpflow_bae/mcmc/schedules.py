@@ -19,6 +19,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from gpflow_bae.arguments import as_numbers, check_arguments
+from gpflow_bae.mcmc.algorithm import Settings
 from gpflow_bae.mcmc.types import Scalar, cast_scalar, validate
 
 __all__ = [
@@ -69,6 +71,7 @@ class Cyclical(NamedTuple):
         return self.at(step).temperature
 
 
+@check_arguments()
 def cyclical(
     cycle_length: int,
     initial_step_size: Scalar,
@@ -101,6 +104,7 @@ def cyclical(
     :param temperature: of the sampling stage.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
+    Settings(initial_step_size=initial_step_size, temperature=temperature)  # scalars, or refused
     validate(step_size=initial_step_size, temperature=temperature)
     if not isinstance(cycle_length, numbers.Integral) or cycle_length < 2:
         raise ValueError(
@@ -114,6 +118,7 @@ def cyclical(
     return Cyclical(cycle_length, initial_step_size, exploration_fraction, temperature)
 
 
+@check_arguments()
 def geometric_ladder(num_replicas: int, max_temperature: float) -> np.ndarray:
     """Temperatures of parallel tempering in a constant ratio: [num_replicas], from 1 upwards.
 
@@ -140,7 +145,7 @@ def check_ladder(temperatures: Sequence[float] | np.ndarray) -> np.ndarray:
 
     :raises ValueError: if it is anything else.
     """
-    ladder = np.asarray(temperatures, np.float64)
+    ladder = as_numbers(temperatures, "temperatures")
     if ladder.ndim != 1 or ladder.size < 2:
         raise ValueError(
             "temperatures must be a list of at least two, one per replica, got "

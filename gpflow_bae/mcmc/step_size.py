@@ -35,6 +35,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
 from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import when
@@ -48,6 +49,7 @@ _SEED = (0x57, 0xE9)  # of the first direction
 _LIMIT = 2.0  # h A^1/2 at which splitting schemes cease to be stable
 
 
+@check_arguments()
 def from_curvature(
     sampler: SamplingAlgorithm, fraction: float = 0.5, every: int = 10
 ) -> SamplingAlgorithm:

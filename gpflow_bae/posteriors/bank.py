@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import as_array, check_fields
 from ..diagnostics.samples import num_chains_and_draws
 from ..versions import __version__
 from .archive import read_archive, write_archive
@@ -64,13 +65,16 @@ class Bank:
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_fields(self, temperature=0)
+
         def keep(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)  # frozen for everyone else
 
         for name in ("parameters", "encoder", "trace"):
-            keep(name, {k: np.asarray(v, order="C") for k, v in getattr(self, name).items()})
+            arrays = getattr(self, name).items()
+            keep(name, {k: np.asarray(as_array(v, f"{name}/{k}"), order="C") for k, v in arrays})
         if self.latents is not None:
-            keep("latents", np.asarray(self.latents, order="C"))
+            keep("latents", np.asarray(as_array(self.latents, "latents"), order="C"))
         plain = json.dumps(dict(self.settings), default=_plain)
         keep("settings", json.loads(plain))
         keep("versions", dict(self.versions))

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from ..arguments import as_numbers
 from ..data import as_inputs, mask_missing
 from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
@@ -223,7 +224,7 @@ class FunctionPredictions(BankPosterior):
         """Of rows or of cells, and which cells were observed."""
         num_codes = self._num_codes(num_codes, 16, 256)
         Xnew, Ynew = data
-        Ynew = np.asarray(Ynew, np.float32)
+        Ynew = as_numbers(Ynew, "Ynew", np.float32)
         single = self._single(Xnew, given)
         latents = self._latent_samples(Xnew, given, num_draws, seed)
         X = self._given(given)[0] if Xnew is None else as_inputs(Xnew, self.data.X, "Xnew")

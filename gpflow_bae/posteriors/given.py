@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from ..arguments import as_numbers
 from ..data import as_inputs, mask_missing
 from ..models import Autoencoder
 
@@ -33,7 +34,7 @@ def check_given(
         of another number of points, or an encoder that knows the training data only.
     """
     X, Y = given
-    Y = np.asarray(Y, dtype=np.float32)
+    Y = as_numbers(Y, "Y", np.float32)
     Y = Y[None] if Y.ndim == 2 else Y
     width = training[1].shape[-1]
     if Y.ndim != 3 or Y.shape[-1] != width:
