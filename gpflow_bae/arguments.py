@@ -112,9 +112,10 @@ def as_numbers(values: Any, name: str, dtype: DTypeLike = np.float64, rank: int 
 def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:
     """A function whose arguments are checked against the types that they are annotated with.
 
-    An ``int`` is no truth value and fits 32 bits, as TensorFlow wants seeds, shapes and loops; a
-    ``float`` is no NaN; and an annotation that takes tensors takes everything: what a tensor can be
-    made of is for the function to say.
+    An ``int`` is no truth value and fits 32 bits, as TensorFlow wants seeds, shapes and loops, and
+    a ``float`` is no NaN. Where there should be an object of some class, only numbers, arrays and
+    None are refused here: of other objects the function knows more. An annotation that takes
+    tensors takes everything.
 
     :param least: the smallest value of a number, by the argument's name; of a sequence, that of
         each of its entries.
@@ -122,7 +123,10 @@ def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:
 
     def decorate(function: FunctionT) -> FunctionT:
         signature = inspect.signature(function)
-        annotations = {k: p.annotation for k, p in signature.parameters.items()}
+        annotations = {
+            k: Any if p.annotation is p.empty else p.annotation
+            for k, p in signature.parameters.items()
+        }
 
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
@@ -164,11 +168,30 @@ def check_types(
         if not kinds:
             continue
         low = least.get(name, -np.inf)
+        if any(_is_class(kind) for kind in kinds) and not _is_plain(value):
+            continue
         if not any(_fits(value, kind, low) for kind in kinds):
+            if _is_near(value, kinds) and isinstance(value, numbers.Real) and value < low:
+                raise ValueError(f"{name} must be at least {low:g}, got {value}.")
+            if isinstance(value, float) and np.isnan(value) and float in kinds:
+                raise ValueError(f"{name} must be finite, got nan.")
             words = " or ".join(_in_words(kind, low, value) for kind in kinds)
             raise (ValueError if _is_near(value, kinds) else TypeError)(
                 f"{name} must be {words}, got {_shown(value)}."
             )
+
+
+def _is_class(kind: Any) -> bool:
+    outer = get_origin(kind) or kind
+    return outer is not Literal and outer not in (*_WORDS, *_SEQUENCES, types.NoneType)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is of no class that a library could have made up."""
+    kinds = (types.NoneType, numbers.Number, bytes, Mapping, np.ndarray)
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return all(map(_is_plain, value))
+    return isinstance(value, kinds) or type(value).__module__.startswith("tensorflow.python.framew")
 
 
 def _is_near(value: Any, kinds: Sequence[Any]) -> bool:
@@ -207,6 +230,8 @@ def _is_checked(kind: Any) -> bool:
     if outer is Literal or outer in _SEQUENCES:
         return True
     if outer is Any or not isinstance(outer, type) or getattr(outer, "_is_protocol", False):
+        return False
+    if hasattr(outer, "_fields"):  # a named tuple: its makers say what makes one
         return False
     is_array = issubclass(outer, np.ndarray) or outer.__module__.startswith("tensorflow.")
     return not (is_array and hasattr(outer, "shape")) and outer is not object

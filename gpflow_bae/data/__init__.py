@@ -1,7 +1,14 @@
 """What models are given: observations with holes, tables of them, and minibatches."""
 
 from .minibatches import draw_indices
-from .observations import Observations, as_inputs, check_columns, mask_missing, prepare_data
+from .observations import (
+    Observations,
+    as_inputs,
+    as_pair,
+    check_columns,
+    mask_missing,
+    prepare_data,
+)
 from .sparse_table import SparseTable
 from .standardiser import Standardiser
 from .tables import MultiOutputTable, hold_out, pad_tasks
@@ -12,6 +19,7 @@ __all__ = [
     "SparseTable",
     "Standardiser",
     "as_inputs",
+    "as_pair",
     "check_columns",
     "draw_indices",
     "hold_out",

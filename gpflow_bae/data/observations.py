@@ -14,7 +14,7 @@ from ..base import Batch, Cells, Neighbours
 from .memory import check_memory
 from .sparse_table import SparseTable
 
-__all__ = ["Observations", "check_columns", "mask_missing", "prepare_data"]
+__all__ = ["Observations", "as_pair", "check_columns", "mask_missing", "prepare_data"]
 
 
 class Observations(NamedTuple):
@@ -121,6 +121,19 @@ def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
     return X[:1] if (X == X[:1]).all() else X
 
 
+def as_pair(data: Any, name: str = "data") -> tuple[Any, Any]:
+    """``(X, Y)``, whatever these are.
+
+    :raises TypeError: for anything that is no pair.
+    """
+    if isinstance(data, tuple | list) and len(data) == 2:
+        return data[0], data[1]
+    raise TypeError(
+        f"{name} must be a pair (X, Y), inputs (None for a model without) and observations, got "
+        f"{type(data).__name__}."
+    )
+
+
 def as_inputs(X: TensorType, like: tf.Tensor | None = None, name: str = "X") -> tf.Tensor:
     """Inputs [T or 1, N, D] from those or from [N, D].
 
@@ -196,7 +209,7 @@ def prepare_data(
     if isinstance(data, Observations):
         _check_batch_size(model, data, batch_size)
         return _with_neighbours(model, data)
-    X, Y = data
+    X, Y = as_pair(data)
     Y = as_numbers(Y, "Y", np.float32)
     has_tasks = Y.ndim != 2
     Y = Y if has_tasks else Y[None]

@@ -40,6 +40,8 @@ def stacking_weights(
     :raises ValueError: if a density is NaN or infinite, or a point has none under all members.
     """
     log_density = as_numbers(log_density, "log_density")
+    if log_density.ndim != 2 or not log_density.size:
+        raise ValueError(f"log_density has shape {log_density.shape}; expected [K, N].")
     if np.isnan(log_density).any() or (log_density == np.inf).any():
         raise ValueError("log_density holds NaN or infinity: find out which member predicts that.")
     best = log_density.max(0)

@@ -55,7 +55,7 @@ class DeepSparseGP(GaussianLatentPrior):
 
     draws = True
 
-    @check_arguments(num_draws=1, num_prediction_draws=1, hidden_dims=1)
+    @check_arguments(num_draws=1, num_prediction_draws=1)
     def __init__(
         self,
         kernels: Sequence[KernelLike],

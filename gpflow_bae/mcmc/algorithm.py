@@ -114,6 +114,15 @@ class SamplingAlgorithm(NamedTuple):
     """Whether a leaf at temperature 0 stays where it is, instead of being optimised."""
 
 
+def check_sampler(sampler: Any) -> None:
+    """:raises TypeError: for what is no :class:`SamplingAlgorithm`."""
+    if not isinstance(sampler, SamplingAlgorithm):
+        raise TypeError(
+            "sampler must be a SamplingAlgorithm, which a sampler's build makes, such as "
+            f"gpflow_bae.mcmc.sghmc.build(step_size=0.01); got {sampler!r}."
+        )
+
+
 class Settings:
     """Numbers and schedules of a sampler: numbers become tensors of its state.
 

@@ -29,7 +29,7 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
     BVAE-VI in appendix F of Tran et al. 2023). The engine fits it as it fits the model itself.
     """
 
-    @check_arguments(num_items=1)
+    @check_arguments()
     def __init__(self, model: VariationalAutoencoder, num_items: int, initial_scale: float = 1e-2):
         """
         :param model: its present values are the initial means. Kernel parameters without a prior

@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..arguments import as_numbers
-from ..data import as_inputs, mask_missing
+from ..data import as_inputs, as_pair, mask_missing
 from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
 from .base import BankPosterior
@@ -223,7 +223,7 @@ class FunctionPredictions(BankPosterior):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Of rows or of cells, and which cells were observed."""
         num_codes = self._num_codes(num_codes, 16, 256)
-        Xnew, Ynew = data
+        Xnew, Ynew = as_pair(data)
         Ynew = as_numbers(Ynew, "Ynew", np.float32)
         single = self._single(Xnew, given)
         latents = self._latent_samples(Xnew, given, num_draws, seed)

@@ -464,7 +464,10 @@ SETTINGS: dict[str, Call] = {
     ),
     "EvidenceLowerBound": (inference.EvidenceLowerBound, lambda: {"beta": 1.0}),
     "GECO": (inference.GECO, lambda: vars(inference.GECO())),
-    "WarmStart": (inference.WarmStart, lambda: vars(inference.WarmStart())),
+    "WarmStart": (
+        inference.WarmStart,
+        lambda: vars(inference.WarmStart(encoders.GaussianEncoder(network(P, 2 * L)))),
+    ),
     "PriorMeanStart": (inference.PriorMeanStart, lambda: vars(inference.PriorMeanStart())),
     "EvidenceStart": (inference.EvidenceStart, lambda: vars(inference.EvidenceStart())),
     "ModeStart": (inference.ModeStart, lambda: vars(inference.ModeStart())),

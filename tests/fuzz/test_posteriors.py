@@ -43,7 +43,7 @@ METHODS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 @hypothesis.given(st.data())
-@cases(12)
+@cases(4)
 def test_predictions(kind: str, data: st.DataObject) -> None:
     posterior = posterior_of(kind)
     X, Y = small_posteriors.data(posterior.Y.shape[0])
