@@ -183,6 +183,8 @@ def check_types(
 
 def _is_class(kind: Any) -> bool:
     outer = get_origin(kind) or kind
+    if getattr(outer, "__module__", "") == "collections.abc":
+        return False
     return outer is not Literal and outer not in (*_WORDS, *_SEQUENCES, types.NoneType)
 
 
@@ -199,7 +201,9 @@ def _is_near(value: Any, kinds: Sequence[Any]) -> bool:
     literals = {type(v) for kind in kinds if get_origin(kind) is Literal for v in get_args(kind)}
     if type(value) in literals or (isinstance(value, float) and np.isnan(value)):
         return True
-    is_integer = isinstance(value, numbers.Integral) and int in kinds
+    is_integer = (
+        isinstance(value, numbers.Integral) and not isinstance(value, bool) and int in kinds
+    )
     return is_integer or any(_fits(value, kind, -np.inf) for kind in kinds)
 
 
@@ -229,7 +233,9 @@ def _is_checked(kind: Any) -> bool:
     outer = get_origin(kind) or kind
     if outer is Literal or outer in _SEQUENCES:
         return True
-    if outer is Any or not isinstance(outer, type) or getattr(outer, "_is_protocol", False):
+    if outer in (Any, Union, types.UnionType) or not isinstance(outer, type):
+        return False
+    if getattr(outer, "_is_protocol", False):
         return False
     if hasattr(outer, "_fields"):  # a named tuple: its makers say what makes one
         return False

@@ -13,30 +13,28 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import check_arguments
 from ..keras_module import KerasModule, WeightPrior
+from ..mcmc.types import is_number
 
 __all__ = ["KerasDecoder", "fan_in_prior", "normal_prior"]
 
 tfd = tfp.distributions
 
 
-@check_arguments()
 def normal_prior(scale: float = 1.0) -> WeightPrior:
     """N(0, scale^2) on every weight and bias (Tran et al. 2023 use scale 1)."""
-    if not scale > 0:
+    if not is_number(scale) or not 0 < scale < np.inf:
         raise ValueError(f"scale of a weight prior must be positive, got {scale}.")
     return functools.partial(_normal, scale)
 
 
-@check_arguments()
 def fan_in_prior(scale: float = 1.0) -> WeightPrior:
     """N(0, scale^2 / fan_in) on kernels and N(0, scale^2) on biases.
 
     The output of a layer then has the same prior spread whatever its width (Neal 1996), so wide
     networks are smooth functions under the prior instead of nearly discontinuous ones.
     """
-    if not scale > 0:
+    if not is_number(scale) or not 0 < scale < np.inf:
         raise ValueError(f"scale of a weight prior must be positive, got {scale}.")
     return functools.partial(_fan_in, scale)
 

@@ -55,7 +55,7 @@ def _checked(Z: TensorType) -> np.ndarray:
     """Inducing inputs [M, D], finite."""
     Z = as_numbers(Z, "Z", gpflow.default_float())
     if Z.ndim != 2 or not Z.size:
-        raise ValueError(f"inducing inputs must have shape [M, D], M and D >= 1, got {Z.shape}.")
+        raise ValueError(f"inducing inputs must have shape [M, D], got {Z.shape}, not empty.")
     if not np.isfinite(Z).all():
         raise ValueError("inducing inputs hold NaN or infinity; check the array Z.")
     return Z

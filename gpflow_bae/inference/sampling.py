@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from ..arguments import check_arguments
 from ..data import Observations, prepare_data
+from ..data.memory import check_bytes
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Bank, Posterior, TemperedPosterior
@@ -136,7 +137,9 @@ def sample_amortized(
         jit_compile=jit_compile,
     )
     directory = None
-    if out_dir is not None:
+    if out_dir is None:
+        _check_memory(algorithm, max_samples)
+    else:
         directory = RunDirectory(out_dir, _record(algorithm, starts), resume)
     losses: list[np.ndarray] = []
 
@@ -169,6 +172,21 @@ def sample_amortized(
         warn_of_useless_fit(posterior)
     warn_of_temperature(posterior)
     return posterior
+
+
+def _check_memory(algorithm: ChainSampling, max_samples: int | None) -> None:
+    """Of the samples, which are held until the run ends."""
+    model, count = algorithm.model, max_samples or algorithm.settings.num_samples
+    held = [p.unconstrained_variable for p in algorithm.sampled.parameters]
+    each = sum(v.shape.num_elements() * v.dtype.size for v in [*held, *model.amortized.variables])
+    if isinstance(model, BayesianAutoencoder):
+        each += algorithm.data.num_points * model.latent_dim * gpflow.default_float()().itemsize
+    count = min(count, algorithm.settings.num_samples)
+    check_bytes(
+        float(count) * algorithm.num_chains * each,
+        f"{count} samples of {algorithm.num_chains} chain(s) need",
+        "Take fewer of them (num_samples, with a longer thinning) or fewer chains.",
+    )
 
 
 def _default_start(name: str, model: Any, data: Observations) -> Start | None:

@@ -263,7 +263,8 @@ def as_kernels(kernel: KernelLike) -> list[gpflow.kernels.Kernel]:
             "activation, do what its W does; or, for a linear decoder, take LinearMixture with its "
             "W as mixing."
         )
-    kernels = [kernel] if isinstance(kernel, gpflow.kernels.Kernel) else list(kernel)
+    one = isinstance(kernel, gpflow.kernels.Kernel) or not np.iterable(kernel)
+    kernels = [kernel] if one else list(kernel)
     for found in kernels:
         if not isinstance(found, gpflow.kernels.Kernel):
             raise TypeError(

@@ -123,6 +123,17 @@ def check_sampler(sampler: Any) -> None:
         )
 
 
+def check_setting(name: str, value: Setting | None) -> None:
+    """:raises TypeError: for what is neither a number, a scalar tensor, nor a schedule."""
+    if value is None or callable(value) or tf.is_tensor(value):
+        return
+    if isinstance(value, bool) or as_numbers(value, name).ndim:
+        raise TypeError(
+            f"{name} must be a number, a scalar tensor, or a function of the step's number, got "
+            f"{value!r}."
+        )
+
+
 class Settings:
     """Numbers and schedules of a sampler: numbers become tensors of its state.
 
@@ -131,17 +142,6 @@ class Settings:
     """
 
     def __init__(self, **values: Setting | None):
-        """
-        :raises TypeError: for what is neither a number, a tensor of numbers, nor a schedule.
-        """
-        for name, value in values.items():
-            if not (value is None or callable(value) or tf.is_tensor(value)):
-                found = as_numbers(value, name)
-                if isinstance(value, bool) or found.ndim:
-                    raise TypeError(
-                        f"{name} must be a number, a scalar tensor, or a function of the step's "
-                        f"number, got {value!r}."
-                    )
         self._numbers = {k: v for k, v in values.items() if v is not None and not callable(v)}
         self._schedules = {k: v for k, v in values.items() if callable(v)}
 

@@ -19,9 +19,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.arguments import as_numbers, check_arguments
-from gpflow_bae.mcmc.algorithm import Settings
-from gpflow_bae.mcmc.types import Scalar, cast_scalar, validate
+from gpflow_bae.arguments import as_numbers, check_integer
+from gpflow_bae.mcmc.algorithm import check_setting
+from gpflow_bae.mcmc.types import Scalar, cast_scalar, is_number, validate
 
 __all__ = [
     "Cycle",
@@ -71,7 +71,6 @@ class Cyclical(NamedTuple):
         return self.at(step).temperature
 
 
-@check_arguments()
 def cyclical(
     cycle_length: int,
     initial_step_size: Scalar,
@@ -104,13 +103,14 @@ def cyclical(
     :param temperature: of the sampling stage.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
-    Settings(initial_step_size=initial_step_size, temperature=temperature)  # scalars, or refused
+    check_setting("initial_step_size", initial_step_size)
+    check_setting("temperature", temperature)
     validate(step_size=initial_step_size, temperature=temperature)
     if not isinstance(cycle_length, numbers.Integral) or cycle_length < 2:
         raise ValueError(
             f"cycle_length must be a whole number of steps, at least 2, got {cycle_length!r}."
         )
-    if not 0.0 <= exploration_fraction < 1.0:
+    if not is_number(exploration_fraction) or not 0.0 <= exploration_fraction < 1.0:
         raise ValueError(
             "exploration_fraction must be in [0, 1), so that some steps of each cycle sample, got "
             f"{exploration_fraction}."
@@ -118,7 +118,6 @@ def cyclical(
     return Cyclical(cycle_length, initial_step_size, exploration_fraction, temperature)
 
 
-@check_arguments()
 def geometric_ladder(num_replicas: int, max_temperature: float) -> np.ndarray:
     """Temperatures of parallel tempering in a constant ratio: [num_replicas], from 1 upwards.
 
@@ -134,8 +133,9 @@ def geometric_ladder(num_replicas: int, max_temperature: float) -> np.ndarray:
             f"num_replicas must be a whole number, at least 2, got {num_replicas!r}: one replica "
             "has nobody to swap with."
         )
-    if not 1.0 < max_temperature < np.inf:
+    if not is_number(max_temperature) or not 1.0 < max_temperature < np.inf:
         raise ValueError(f"max_temperature must be finite and above 1, got {max_temperature}.")
+    check_integer("num_replicas", num_replicas, 2)
     temperatures = float(max_temperature) ** (np.arange(num_replicas) / (num_replicas - 1))
     return check_ladder(temperatures)
 

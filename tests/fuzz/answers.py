@@ -66,7 +66,7 @@ def answered(call: Callable[[], Any]) -> Any:
 
     :raises AssertionError: for an error of anybody else's, or a call that does not come back.
     """
-    COUNTS[os.environ.get("PYTEST_CURRENT_TEST", "").split(" ")[0]] += 1
+    COUNTS[os.environ.get("PYTEST_CURRENT_TEST", "").rsplit(" (", 1)[0]] += 1
     signal.signal(signal.SIGALRM, _hangs)
     signal.alarm(LONGEST)
     try:

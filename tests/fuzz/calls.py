@@ -274,7 +274,7 @@ NETWORKS: dict[str, Call] = {
     "object_view_points": (
         inducing_variables.object_view_points,
         lambda: {
-            "views": np.arange(4.0)[:, None],
+            "views": np.arange(4.0),
             "object_vectors": np.eye(4),
             "num_per_view": 1,
             "seed": 0,
