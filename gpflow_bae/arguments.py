@@ -255,11 +255,11 @@ def _fits(value: Any, kind: Any, low: float) -> bool:
     if isinstance(value, bool | np.bool_):
         return kind is bool
     if kind is int:
-        return isinstance(value, numbers.Integral) and max(low, -_INTEGERS) <= value <= _INTEGERS
+        return isinstance(value, numbers.Integral) and max(low, -_INTEGERS) <= value <= _INTEGERS  # type: ignore[operator]
     if kind is float:
         if getattr(value, "ndim", None) == 0 and hasattr(value, "__array__"):
             value = np.asarray(value).item()
-        return isinstance(value, numbers.Real) and low <= value  # NaN is not
+        return isinstance(value, numbers.Real) and low <= value  # type: ignore[operator]  # NaN is not
     if outer in _SEQUENCES:
         if isinstance(value, str | bytes | Mapping) or not np.iterable(value):
             return False
@@ -277,7 +277,7 @@ def _in_words(kind: Any, low: float, value: Any) -> str:
     if outer in _SEQUENCES:
         kinds = " or ".join(_in_words(k, low, None) for k in inner if _is_checked(k))
         return f"a sequence, each entry {kinds}" if kinds else "a sequence"
-    if kind is int and isinstance(value, numbers.Integral) and abs(value) > _INTEGERS:
+    if kind is int and isinstance(value, numbers.Integral) and abs(value) > _INTEGERS:  # type: ignore[operator]
         return f"an integer from {max(low, -_INTEGERS):.0f} to {_INTEGERS}"
     if kind in (int, float) and low > -np.inf:
         return f"{_WORDS[kind]} of at least {low:g}"
