@@ -282,6 +282,8 @@ def _columns(truth: np.ndarray) -> np.ndarray:
             f"truth has shape {truth.shape}; expected [..., N, P] with one column per output."
             " Add the last axis to a single output: truth[:, None]."
         )
+    if not truth.size:
+        raise ValueError(f"truth has shape {truth.shape}, without any entry; pass points to score.")
     truth = truth.reshape(-1, truth.shape[-1])
     if np.any(np.isinf(truth)):
         raise ValueError("truth holds infinite entries; use NaN for missing ones.")
