@@ -122,7 +122,7 @@ def _priors(model: keras.Model, prior: WeightPrior | None, argument: str) -> lis
     variables = model.trainable_variables
     if prior is None:
         return [None] * len(variables)
-    if callable(prior):
+    if callable(prior) and not isinstance(prior, keras.layers.Layer):
         return [prior(tuple(v.shape)) for v in variables]
     if not isinstance(prior, Sequence) or not all(map(callable, prior)):
         raise TypeError(

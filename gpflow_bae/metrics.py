@@ -16,6 +16,8 @@ import statistics
 import numpy as np
 from check_shapes import check_shapes
 
+from .arguments import as_numbers, check_arguments
+
 __all__ = [
     "Affine",
     "aligned_trajectory_rmse",
@@ -109,6 +111,7 @@ def nll_from_log_density(truth: np.ndarray, log_density: np.ndarray) -> float:
     return -float(np.mean(np.nanmean(entries, axis=0)))
 
 
+@check_arguments()
 @check_shapes(
     "truth: [points..., P]", "mean: [points..., P]", "variance: [points..., P]", "return: []"
 )
@@ -149,6 +152,7 @@ def coverage_from_intervals(truth: np.ndarray, lower: np.ndarray, upper: np.ndar
     return _share((lower <= truth) & (truth <= upper), truth)
 
 
+@check_arguments()
 @check_shapes("truth: [points..., P]", "samples: [S, points..., P]", "return: []")
 def coverage_from_samples(truth: np.ndarray, samples: np.ndarray, level: float = 0.9) -> float:
     """Fraction of the truth between the (1 -+ level) / 2 quantiles of predictive samples.
@@ -165,7 +169,7 @@ def coverage_from_samples(truth: np.ndarray, samples: np.ndarray, level: float =
     """
     _check_level(level)
     truth = _columns(truth)
-    samples = np.asarray(samples, dtype=np.float64)
+    samples = as_numbers(samples, "samples", rank=1)
     if len(samples) < 2:
         raise ValueError(
             f"samples holds {len(samples)} draw(s); an interval needs at least 2. Pass more draws,"
@@ -235,6 +239,7 @@ def fit_affine(source: np.ndarray, target: np.ndarray) -> Affine:
     return Affine(weights=weights, offset=offset, residual_variance=residual_variance)
 
 
+@check_arguments()
 @check_shapes("latents: [T, N, L]", "truth: [T, N, Q]", "return: []")
 def aligned_trajectory_rmse(
     latents: np.ndarray, truth: np.ndarray, affine: Affine | None = None
@@ -271,12 +276,14 @@ def _mean_squared_error(truth: np.ndarray, prediction: np.ndarray) -> np.ndarray
 
 def _columns(truth: np.ndarray) -> np.ndarray:
     """Flattens to [points, P]."""
-    truth = np.asarray(truth, dtype=np.float64)
+    truth = as_numbers(truth, "truth")
     if truth.ndim < 2:
         raise ValueError(
             f"truth has shape {truth.shape}; expected [..., N, P] with one column per output."
             " Add the last axis to a single output: truth[:, None]."
         )
+    if not truth.size:
+        raise ValueError(f"truth has shape {truth.shape}, without any entry; pass points to score.")
     truth = truth.reshape(-1, truth.shape[-1])
     if np.any(np.isinf(truth)):
         raise ValueError("truth holds infinite entries; use NaN for missing ones.")
@@ -291,7 +298,13 @@ def _columns(truth: np.ndarray) -> np.ndarray:
 
 def _predicted(name: str, prediction: np.ndarray, truth: np.ndarray) -> np.ndarray:
     """Flattens to the shape of ``truth``; NaN where that is missing."""
-    prediction = np.asarray(prediction, dtype=np.float64).reshape(truth.shape)
+    prediction = as_numbers(prediction, name)
+    if prediction.size != truth.size:
+        raise ValueError(
+            f"{name} has shape {prediction.shape}; expected that of truth, {truth.shape} with all "
+            "points in a row."
+        )
+    prediction = prediction.reshape(truth.shape)
     observed = ~np.isnan(truth)
     num_bad = np.count_nonzero(~np.isfinite(prediction) & observed)
     if num_bad:
@@ -323,8 +336,8 @@ def _share(inside: np.ndarray, truth: np.ndarray) -> float:
 def _finite_pair(
     first_name: str, first: np.ndarray, second_name: str, second: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    first = np.asarray(first, dtype=np.float64)
-    second = np.asarray(second, dtype=np.float64)
+    first = as_numbers(first, first_name)
+    second = as_numbers(second, second_name)
     for name, array in ((first_name, first), (second_name, second)):
         if array.size == 0:
             raise ValueError(f"{name} has shape {array.shape}, without any entry; pass points.")

@@ -276,3 +276,8 @@ def test_aligned_rmse_refuses_a_map_of_other_codes() -> None:
     affine = metrics.fit_affine(np.eye(3), np.eye(3)[:, :2])
     with pytest.raises(ValueError, match=r"affine has weights of shape \(3, 2\)"):
         metrics.aligned_trajectory_rmse(np.zeros((1, 4, 2)), np.zeros((1, 4, 2)), affine)
+
+
+def test_a_truth_without_points_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"truth has shape \(1, 0\), without any entry"):
+        metrics.smse(np.zeros((1, 0)), np.zeros((1, 0)))

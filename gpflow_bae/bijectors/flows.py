@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_probability import bijectors as tfb
 
+from ..arguments import check_arguments
 from .networks import AutoregressiveNetwork, DenseNetwork
 from .planar import Planar
 from .radial import Radial
@@ -44,12 +45,14 @@ def _chain(layers: Sequence[tfb.Bijector]) -> tfb.Bijector:
     return tfb.Chain(list(reversed(layers)))
 
 
+@check_arguments(event_dim=1, num_layers=1, seed=0)
 def planar_flow(event_dim: int, num_layers: int = 20, seed: int = 0) -> tfb.Bijector:
     """Planar maps one after another, as in the GPLVF paper (20, 30 or 50 of them)."""
     rng = _generator(event_dim, num_layers, seed)
     return _chain([Planar.random(event_dim, rng, NEAR_IDENTITY) for _ in range(num_layers)])
 
 
+@check_arguments(event_dim=1, num_layers=1, seed=0)
 def radial_flow(event_dim: int, num_layers: int = 20, seed: int = 0) -> tfb.Bijector:
     """Radial maps one after another."""
     rng = _generator(event_dim, num_layers, seed)
@@ -92,6 +95,7 @@ class _Coupling(_ShiftAndLogScale):
         return self._split(tf.reshape(values, shape))
 
 
+@check_arguments(event_dim=1, num_layers=1, seed=0, hidden_widths=1)
 def real_nvp_flow(
     event_dim: int,
     num_layers: int = 6,
@@ -120,6 +124,7 @@ def _autoregressive_layers(
     ]
 
 
+@check_arguments(event_dim=1, num_layers=1, seed=0, hidden_widths=1)
 def masked_autoregressive_flow(
     event_dim: int,
     num_layers: int = 4,
@@ -131,6 +136,7 @@ def masked_autoregressive_flow(
     return _alternate(layers, event_dim)
 
 
+@check_arguments(event_dim=1, num_layers=1, seed=0, hidden_widths=1)
 def inverse_autoregressive_flow(
     event_dim: int,
     num_layers: int = 4,
@@ -173,6 +179,7 @@ class _Spline(gpflow.Module):
 _SLOPE_OF_ONE = float(np.log(np.expm1(1.0 - 1e-3)))
 
 
+@check_arguments(event_dim=1, num_layers=1, seed=0, num_bins=1, hidden_widths=1)
 def neural_spline_flow(
     event_dim: int,
     num_layers: int = 4,

@@ -4,6 +4,7 @@ from .minibatches import draw_indices
 from .observations import (
     Observations,
     as_inputs,
+    as_pair,
     check_columns,
     in_memory,
     mask_missing,
@@ -23,6 +24,7 @@ __all__ = [
     "Standardiser",
     "StreamedObservations",
     "as_inputs",
+    "as_pair",
     "check_columns",
     "draw_indices",
     "hold_out",

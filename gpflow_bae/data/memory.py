@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["check_memory", "total_memory"]
+__all__ = ["check_bytes", "check_memory", "total_memory"]
 
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
@@ -23,6 +23,22 @@ def total_memory() -> float:
         return found
 
 
+def check_bytes(needed: float, what: str, advice: str) -> None:
+    """Refuse what no memory of this machine could hold, before it is begun.
+
+    :param needed: bytes, at least.
+    :param what: a sentence's beginning, that needs them.
+    :param advice: what to do instead, a sentence.
+    :raises ValueError: where they are too many.
+    """
+    available = total_memory()
+    if needed > available:
+        raise ValueError(
+            f"{what} at least {needed / 1e9:.0f} GB, and there are {available / 1e9:.0f} GB. "
+            f"{advice}"
+        )
+
+
 def check_memory(prior: Any, num_tasks: int, num_points: int) -> None:
     """Refuse matrices that no memory of this machine could hold.
 
@@ -31,13 +47,10 @@ def check_memory(prior: Any, num_tasks: int, num_points: int) -> None:
     :param num_points: of a task, in a batch.
     :raises ValueError: where they are too many.
     """
-    needed = 8.0 * num_tasks * prior.num_matrix_entries(num_points)
-    available = total_memory()
-    if needed > available:
-        raise ValueError(
-            f"{type(prior).__name__} over {num_points} points needs matrices of at least "
-            f"{needed / 1e9:.0f} GB for {num_tasks} task(s) at a time, and there are "
-            f"{available / 1e9:.0f} GB. Take another prior (latent_priors.SparseGP, or "
-            "NearestNeighbourGP for places and MarkovGP for times), a smaller batch_size, or fewer "
-            "points."
-        )
+    check_bytes(
+        8.0 * num_tasks * prior.num_matrix_entries(num_points),
+        f"{type(prior).__name__} over {num_points} points needs, for {num_tasks} task(s) at a "
+        "time, matrices of",
+        "Take another prior (latent_priors.SparseGP, or NearestNeighbourGP for places and MarkovGP "
+        "for times), a smaller batch_size, or fewer points.",
+    )

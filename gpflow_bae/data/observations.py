@@ -9,12 +9,20 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from ..arguments import as_numbers, check_arguments
 from ..base import Batch, Cells, Neighbours
 from .memory import check_memory
 from .sparse_table import SparseTable
 from .streams import StreamedObservations
 
-__all__ = ["Observations", "check_columns", "in_memory", "mask_missing", "prepare_data"]
+__all__ = [
+    "Observations",
+    "as_pair",
+    "check_columns",
+    "in_memory",
+    "mask_missing",
+    "prepare_data",
+]
 
 
 class Observations(NamedTuple):
@@ -102,7 +110,7 @@ class Observations(NamedTuple):
 
 
 def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
-    X = np.asarray(X, dtype=gpflow.default_float())
+    X = as_numbers(X, "X", gpflow.default_float())
     if X.ndim == 2:
         X = X[None]
     if X.ndim != 3:
@@ -121,6 +129,19 @@ def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
     return X[:1] if (X == X[:1]).all() else X
 
 
+def as_pair(data: Any, name: str = "data") -> tuple[Any, Any]:
+    """``(X, Y)``, whatever these are.
+
+    :raises TypeError: for anything that is no pair.
+    """
+    if isinstance(data, tuple | list) and len(data) == 2:
+        return data[0], data[1]
+    raise TypeError(
+        f"{name} must be a pair (X, Y), inputs (None for a model without) and observations, got "
+        f"{type(data).__name__}."
+    )
+
+
 def as_inputs(X: TensorType, like: tf.Tensor | None = None, name: str = "X") -> tf.Tensor:
     """Inputs [T or 1, N, D] from those or from [N, D].
 
@@ -128,8 +149,10 @@ def as_inputs(X: TensorType, like: tf.Tensor | None = None, name: str = "X") -> 
     :param name: what the error calls them.
     :raises ValueError: for another number of dimensions, another width, or NumPy's NaN or infinity.
     """
-    if isinstance(X, np.ndarray) and not np.isfinite(X).all():
-        raise ValueError(f"{name} holds NaN or infinity; inputs must be complete.")
+    if not isinstance(X, tf.Tensor | tf.Variable | gpflow.Parameter):
+        X = as_numbers(X, name, gpflow.default_float())
+        if not np.isfinite(X).all():
+            raise ValueError(f"{name} holds NaN or infinity; inputs must be complete.")
     X = tf.cast(tf.convert_to_tensor(X), gpflow.default_float())
     width = None if like is None else like.shape[-1]
     if X.shape.rank not in (2, 3) or (width is not None and X.shape[-1] != width):
@@ -148,7 +171,9 @@ def mask_missing(Y: np.ndarray, name: str = "Y") -> tuple[np.ndarray, np.ndarray
     :return: the same with zeros where missing (float32), and the mask, True where observed.
     :raises ValueError: for infinities.
     """
-    Y = np.asarray(Y, dtype=np.float32)
+    Y = as_numbers(Y, name, np.float32)
+    if Y.ndim != 3:
+        raise ValueError(f"{name} must have shape [T, N, P], got {Y.shape}.")
     if np.isinf(Y).any():
         task, point, column = np.argwhere(np.isinf(Y))[0]
         raise ValueError(
@@ -175,6 +200,7 @@ def prepare_data(
 ) -> StreamedObservations: ...
 
 
+@check_arguments()
 def prepare_data(
     model: Any,
     data: tuple[object, object] | Observations | SparseTable | StreamedObservations,
@@ -197,8 +223,8 @@ def prepare_data(
     if isinstance(data, Observations):
         _check_batch_size(model, data, batch_size)
         return _with_neighbours(model, data)
-    X, Y = data
-    Y = np.asarray(Y, dtype=np.float32)
+    X, Y = as_pair(data)
+    Y = as_numbers(Y, "Y", np.float32)
     has_tasks = Y.ndim != 2
     Y = Y if has_tasks else Y[None]
     if Y.ndim != 3:

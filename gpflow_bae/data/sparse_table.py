@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from ..arguments import as_array, as_numbers, check_arguments
 from ..base import Batch, Cells, VariationalModel
 
 __all__ = ["SparseTable"]
@@ -27,6 +28,7 @@ class SparseTable:
     neighbours = None
     axis = 1  # points of a single task, as the engine calls rows
 
+    @check_arguments()
     def __init__(
         self,
         rows: TensorType,
@@ -48,8 +50,8 @@ class SparseTable:
         :raises ValueError: for lengths that differ, an index out of range, values that are not
             finite, a pair (row, column) that occurs twice, or a row or column without entries.
         """
-        rows, columns = np.asarray(rows), np.asarray(columns)
-        values = np.asarray(values, dtype=np.float32)
+        rows, columns = as_array(rows, "rows"), as_array(columns, "columns")
+        values = as_numbers(values, "values", np.float32, rank=1)
         if not rows.shape == columns.shape == values.shape == (len(values),) or not len(values):
             raise ValueError(
                 "rows, columns and values must be vectors of the same length, not empty, got "

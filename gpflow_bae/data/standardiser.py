@@ -9,6 +9,7 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy.special import ndtri
 
+from ..arguments import as_numbers, check_arguments
 from ..output_transforms import Identity, Log, OutputTransform
 from .tables import column_names
 
@@ -43,6 +44,7 @@ class Standardiser:
 
     @classmethod
     @check_shapes("Y: [batch..., P]")
+    @check_arguments()
     def fit(
         cls,
         Y: np.ndarray,
@@ -60,7 +62,9 @@ class Standardiser:
             meets outputs that it has no place for, as ``log_outputs`` does those that are not
             positive.
         """
-        Y = np.asarray(Y, dtype=np.float64)
+        Y = as_numbers(Y, "Y", rank=1)
+        if not Y.size:
+            raise ValueError(f"Y has shape {Y.shape}, without any output; pass rows.")
         Y = Y.reshape(-1, Y.shape[-1])
         names = column_names("output_names", tuple(output_names), "y", Y.shape[-1])
         if log_outputs:
@@ -97,7 +101,7 @@ class Standardiser:
     @check_shapes("Y: [batch..., P]", "return: [batch..., P]")
     def transform(self, Y: np.ndarray) -> np.ndarray:
         """Standardised outputs; NaN stays NaN."""
-        Y = np.asarray(Y, dtype=np.float64)
+        Y = as_numbers(Y, "Y")
         moved = [t.forward(Y[..., p]) for p, t in enumerate(self.transforms)]
         return (np.stack(moved, axis=-1) - self.mean) / self.std
 
@@ -144,7 +148,7 @@ class Standardiser:
         :param mean: of standardised outputs, which are taken as Gaussian.
         :param variance: of those.
         """
-        Y = np.asarray(Y, dtype=np.float64)
+        Y = as_numbers(Y, "Y")
         gaussian = -0.5 * (
             np.log(2.0 * np.pi * variance) + np.square(self.transform(Y) - mean) / variance
         )
@@ -158,7 +162,7 @@ class Standardiser:
 
         :param Y: outputs in their own units.
         """
-        Y = np.asarray(Y, dtype=np.float64)
+        Y = as_numbers(Y, "Y")
         slopes = [t.log_jacobian(Y[..., p]) for p, t in enumerate(self.transforms)]
         return np.where(np.isnan(Y), np.nan, np.stack(slopes, axis=-1) - np.log(self.std))
 

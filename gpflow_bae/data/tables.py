@@ -13,6 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..arguments import as_numbers, check_arguments
+
 __all__ = ["MultiOutputTable", "column_names", "hold_out", "pad_tasks"]
 
 
@@ -50,13 +52,13 @@ class MultiOutputTable:
     lengths: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        X, Y = np.array(self.X, dtype=np.float64), np.array(self.Y, dtype=np.float64)
+        X, Y = as_numbers(self.X, "X").copy(), as_numbers(self.Y, "Y").copy()
         if X.ndim != 3 or Y.ndim != 3 or X.shape[:2] != Y.shape[:2] or 0 in X.shape + Y.shape:
             raise ValueError(
                 f"X has shape {X.shape} and Y {Y.shape}; expected X [T, N, D] and Y [T, N, P] with "
                 "the same T and N and nothing empty. Add the axis of a single task: X[None]."
             )
-        truth = Y.copy() if self.truth is None else np.array(self.truth, dtype=np.float64)
+        truth = Y.copy() if self.truth is None else as_numbers(self.truth, "truth").copy()
         mask = np.zeros(Y.shape, bool) if self.test_mask is None else np.array(self.test_mask)
         for name, array in (("truth", truth), ("test_mask", mask)):
             if array.shape != Y.shape:
@@ -142,6 +144,7 @@ class MultiOutputTable:
         )
 
 
+@check_arguments()
 def hold_out(
     table: MultiOutputTable,
     fraction: float,
@@ -198,6 +201,7 @@ def hold_out(
     )
 
 
+@check_arguments()
 def pad_tasks(arrays: Sequence[np.ndarray], *, is_input: bool) -> tuple[np.ndarray, np.ndarray]:
     """Stacks tasks of unequal length.
 
@@ -209,7 +213,7 @@ def pad_tasks(arrays: Sequence[np.ndarray], *, is_input: bool) -> tuple[np.ndarr
     :return: The stack [T, max N_t, columns] and the lengths [T].
     :raises ValueError: If there is no task, a task is empty, or numbers of columns disagree.
     """
-    arrays = [np.asarray(array, dtype=np.float64) for array in arrays]
+    arrays = [as_numbers(a, f"arrays[{i}]") for i, a in enumerate(arrays)]
     shapes = [array.shape for array in arrays]
     if not arrays or any(len(shape) != 2 or shape[0] == 0 for shape in shapes):
         raise ValueError(f"arrays have the shapes {shapes}; expected at least one [N_t > 0, .].")

@@ -1,7 +1,6 @@
 """Data sets of the published experiments, one module each: generate or read, check, split."""
 
 from . import (
-    arguments,
     bouncing_ball,
     eeg,
     files,
@@ -19,7 +18,6 @@ from . import (
 )
 
 __all__ = [
-    "arguments",
     "bouncing_ball",
     "eeg",
     "files",

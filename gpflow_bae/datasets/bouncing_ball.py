@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
+from ..arguments import check_integer, check_positive
 from ..data import MultiOutputTable
-from .arguments import check_integer, check_positive
 
 __all__ = [
     "ONE_WIDTH",

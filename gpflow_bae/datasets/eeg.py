@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
+from ..arguments import check_integer
 from ..data import MultiOutputTable
-from .arguments import check_integer
 from .files import find_files
 
 __all__ = ["REGIMES", "LargeEEG", "drop_out", "load_large", "load_small"]

@@ -15,8 +15,8 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy import ndimage
 
+from ..arguments import check_integer, check_positive
 from . import mnist
-from .arguments import check_integer, check_positive
 
 __all__ = ["HealingMNIST", "build", "load"]
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
-from .arguments import check_integer, check_positive
+from ..arguments import check_integer, check_positive
 
 __all__ = ["MovingBall", "generate", "load", "render", "sample_trajectories"]
 
@@ -101,7 +101,7 @@ def sample_trajectories(
     check_positive(lengthscale=lengthscale)
 
     times = np.arange(num_frames, dtype=np.float64)
-    covariance = np.exp(-0.5 * ((times[:, None] - times) / lengthscale) ** 2)
+    covariance = np.exp(-0.5 * ((times[:, None] - times) / float(lengthscale)) ** 2)
     # The symmetric root needs no jitter where the matrix is singular to working precision, and
     # is unique, so the data do not depend on the signs that a LAPACK chose for eigenvectors.
     eigenvalues, eigenvectors = np.linalg.eigh(covariance)
@@ -145,5 +145,5 @@ def render(
     pixels = np.arange(image_size, dtype=np.float64)
     squared_j = (pixels - centres[..., :1]) ** 2
     squared_i = (pixels - centres[..., 1:]) ** 2
-    on = squared_i[..., :, None] + squared_j[..., None, :] < radius**2
+    on = squared_i[..., :, None] + squared_j[..., None, :] < np.square(float(radius))
     return on.reshape(*on.shape[:2], image_size**2).astype(np.float32)

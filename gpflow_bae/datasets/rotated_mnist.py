@@ -17,8 +17,8 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy import ndimage
 
+from ..arguments import check_integer
 from . import mnist
-from .arguments import check_integer
 from .files import find_files
 
 __all__ = [

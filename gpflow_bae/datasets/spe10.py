@@ -18,8 +18,8 @@ import pathlib
 import numpy as np
 from check_shapes import check_shapes
 
+from ..arguments import check_integer
 from ..data import MultiOutputTable
-from .arguments import check_integer
 from .files import find_files
 
 __all__ = ["OUTPUTS", "SHAPE", "load"]

@@ -11,6 +11,8 @@ from gpflow.base import Parameter, TensorType
 from gpflow.inducing_variables import InducingVariables
 from gpflow.utilities import positive, triangular
 
+from ..arguments import check_arguments
+from ..inducing_variables import as_inducing_variables
 from ..linalg import cholesky
 
 __all__ = ["GPDecoder"]
@@ -24,6 +26,7 @@ class GPDecoder(gpflow.Module):
     and inducing inputs, so the features of a point are computed once for all of them.
     """
 
+    @check_arguments(output_dim=1)
     def __init__(
         self,
         kernel: gpflow.kernels.Kernel,
@@ -38,10 +41,8 @@ class GPDecoder(gpflow.Module):
         :param q_diag: whether S_p is diagonal, [M, P] numbers instead of [P, M, M].
         """
         super().__init__()
-        if output_dim < 1:
-            raise ValueError(f"output_dim must be at least 1, got {output_dim}.")
         self.kernel = kernel
-        self.inducing_variable = gpflow.models.util.inducingpoint_wrapper(inducing_variable)
+        self.inducing_variable = as_inducing_variables(inducing_variable)
         self.output_dim, self.q_diag = int(output_dim), bool(q_diag)
         M = int(self.inducing_variable.num_inducing)
         self.num_inducing = M

@@ -11,6 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Parameter, TensorType
 
+from ..arguments import check_arguments
 from .keras import KerasDecoder
 
 __all__ = ["HierarchicalDecoder", "NormalGivenVariance"]
@@ -68,6 +69,7 @@ class HierarchicalDecoder(KerasDecoder):
     is no joint one. It begins at 1 / s^2, where every weight has the prior N(0, 1).
     """
 
+    @check_arguments()
     def __init__(self, model: keras.Model, concentration: float = 1.0, rate: float = 1.0):
         """
         :param model: maps ``[rows, L]`` to ``[rows, P]``.

@@ -7,6 +7,8 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from ..arguments import check_arguments
+
 __all__ = ["Identity"]
 
 
@@ -18,6 +20,7 @@ class Identity(gpflow.Module):
     GPflow's likelihoods know in closed form or by quadrature, so that bounds need no draws.
     """
 
+    @check_arguments(num_outputs=1)
     def __init__(self, num_outputs: int):
         """
         :param num_outputs: P, as many outputs as code channels.

@@ -14,6 +14,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from ..keras_module import KerasModule, WeightPrior
+from ..mcmc.types import is_number
 
 __all__ = ["KerasDecoder", "fan_in_prior", "normal_prior"]
 
@@ -22,7 +23,7 @@ tfd = tfp.distributions
 
 def normal_prior(scale: float = 1.0) -> WeightPrior:
     """N(0, scale^2) on every weight and bias (Tran et al. 2023 use scale 1)."""
-    if not scale > 0:
+    if not is_number(scale) or not 0 < scale < np.inf:
         raise ValueError(f"scale of a weight prior must be positive, got {scale}.")
     return functools.partial(_normal, scale)
 
@@ -33,7 +34,7 @@ def fan_in_prior(scale: float = 1.0) -> WeightPrior:
     The output of a layer then has the same prior spread whatever its width (Neal 1996), so wide
     networks are smooth functions under the prior instead of nearly discontinuous ones.
     """
-    if not scale > 0:
+    if not is_number(scale) or not 0 < scale < np.inf:
         raise ValueError(f"scale of a weight prior must be positive, got {scale}.")
     return functools.partial(_fan_in, scale)
 
@@ -60,7 +61,8 @@ class KerasDecoder(KerasModule):
             outputs spread, which for the last layer is how far the likelihood's parameters do, and
             for the others how sharply the network bends.
         """
-        super().__init__(model, weight_prior or normal_prior(), argument="decoder")
+        prior = normal_prior() if weight_prior is None else weight_prior
+        super().__init__(model, prior, argument="decoder")
 
     @property
     def latent_dim(self) -> int:

@@ -36,6 +36,7 @@ from typing import Literal
 import numpy as np
 from check_shapes import check_shapes
 
+from ..arguments import as_numbers, check_arguments
 from .samples import arviz_for, num_chains_and_draws
 
 __all__ = [
@@ -63,6 +64,7 @@ def rank_normalised_rhat(values: np.ndarray) -> np.ndarray:
     return _per_output("rank_normalised_rhat", values, "rhat", "rank", min_chains=2)
 
 
+@check_arguments()
 @check_shapes("values: [C, S, event...]", "return: [event...]")
 def effective_sample_size(
     values: np.ndarray, method: Literal["bulk", "tail"] = "bulk"
@@ -147,6 +149,7 @@ class ConvergenceDiagnostics:
         )
 
 
+@check_arguments()
 @check_shapes("predictions: [C, S, event...]")
 def function_space_diagnostics(
     predictions: np.ndarray, max_outputs: int | None = 2000, seed: int = 0
@@ -163,9 +166,12 @@ def function_space_diagnostics(
     :raises ValueError: with fewer than 2 chains or 4 draws, without outputs, or if one of the
         outputs looked at is not finite.
     """
-    return _diagnose("predictions", [np.asarray(predictions)], max_outputs, seed)
+    return _diagnose(
+        "predictions", [as_numbers(predictions, "predictions", rank=2)], max_outputs, seed
+    )
 
 
+@check_arguments(max_outputs=1, seed=0)
 def weight_space_diagnostics(
     samples: Mapping[str, np.ndarray], max_outputs: int | None = 2000, seed: int = 0
 ) -> ConvergenceDiagnostics:
@@ -181,7 +187,7 @@ def weight_space_diagnostics(
     :raises ImportError: without the extra ``diagnostics``.
     :raises ValueError: as :func:`function_space_diagnostics`, or if parameters differ in [C, S].
     """
-    arrays = {name: np.asarray(values) for name, values in samples.items()}
+    arrays = {name: as_numbers(values, name, rank=2) for name, values in samples.items()}
     num_chains_and_draws("samples", arrays)
     return _diagnose("samples", list(arrays.values()), max_outputs, seed)
 
@@ -191,7 +197,7 @@ def _per_output(
 ) -> np.ndarray:
     """A statistic of ArviZ for every scalar [C, S, ...] -> [...], NaN for constant ones."""
     arviz = arviz_for(caller)
-    values = np.asarray(values)
+    values = as_numbers(values, "values", rank=2)
     num_chains, num_draws, *event_shape = values.shape
     if num_chains < min_chains or num_draws < _MIN_DRAWS:
         raise ValueError(

@@ -6,9 +6,12 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy.special import logsumexp
 
+from ..arguments import as_numbers, check_arguments
+
 __all__ = ["stacking_weights"]
 
 
+@check_arguments()
 @check_shapes("log_density: [K, N]", "return: [K]")
 def stacking_weights(
     log_density: np.ndarray, tolerance: float = 1e-8, max_iterations: int = 100_000
@@ -36,7 +39,9 @@ def stacking_weights(
     :param max_iterations: after which the weights are returned as they are.
     :raises ValueError: if a density is NaN or infinite, or a point has none under all members.
     """
-    log_density = np.asarray(log_density, np.float64)
+    log_density = as_numbers(log_density, "log_density")
+    if log_density.ndim != 2 or not log_density.size:
+        raise ValueError(f"log_density has shape {log_density.shape}; expected [K, N].")
     if np.isnan(log_density).any() or (log_density == np.inf).any():
         raise ValueError("log_density holds NaN or infinity: find out which member predicts that.")
     best = log_density.max(0)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
+from ..arguments import as_numbers, check_arguments
 from .gaussian import BaseGaussianEncoder
 
 __all__ = ["FreeFormEncoder", "check_training_rows", "rows_of"]
@@ -25,6 +26,7 @@ class FreeFormEncoder(BaseGaussianEncoder):
 
     takes_indices = True
 
+    @check_arguments(num_tasks=1, num_points=1, latent_dim=1, seed=0)
     def __init__(
         self,
         num_tasks: int,
@@ -53,7 +55,7 @@ class FreeFormEncoder(BaseGaussianEncoder):
                 raise ValueError(f"{name} must be at least 1, got {size}.")
         if initial_mean is None:
             initial_mean = np.random.default_rng(seed).normal(0.0, 0.1, shape)
-        initial_mean = np.asarray(initial_mean, gpflow.default_float())
+        initial_mean = as_numbers(initial_mean, "initial_mean", gpflow.default_float())
         if initial_mean.shape != shape:
             raise ValueError(
                 f"initial_mean must have shape [T, N, L] = {shape}, got {initial_mean.shape}."

@@ -13,6 +13,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.logdensities import gaussian
 
+from ..arguments import check_arguments
 from ..keras_module import KerasModule
 from ..mcmc.noise import item_noise
 from .base import DensityEncoder, Noise, RowCodes, append_mask
@@ -76,6 +77,7 @@ class GaussianEncoder(KerasModule, BaseGaussianEncoder):
     (Algorithm 1 of Tran et al. 2023 with ``encoder_loss="nll"``) it is the codes' distribution.
     """
 
+    @check_arguments()
     def __init__(
         self,
         model: keras.Model,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import keras
 
+from ..arguments import check_arguments
 from .gaussian import GaussianEncoder
 from .partial_layers import (
     ObservedValues,
@@ -20,6 +21,7 @@ from .partial_layers import (
     RankOneFactors,
     SumOfOutputNetworks,
     SumOfPoints,
+    activation_of,
     output_network_size,
 )
 from .rank_one import RankOneEncoder
@@ -58,18 +60,19 @@ def _head(
     if noise_dim:
         features = keras.layers.Concatenate()([features, noise])
     for units in hidden:
-        features = keras.layers.Dense(units, activation)(features)
-    mean = keras.layers.Dense(latent_dim)(features)
+        features = keras.layers.Dense(int(units), activation_of(activation))(features)
+    mean = keras.layers.Dense(int(latent_dim))(features)
     if noise_dim:
         return mean
     log_scale = keras.layers.Dense(
-        latent_dim,
+        int(latent_dim),
         kernel_initializer="zeros",
         bias_initializer=keras.initializers.Constant(0.5 * math.log(initial_variance)),
     )(features)
     return keras.layers.Concatenate()([mean, log_scale])
 
 
+@check_arguments(num_outputs=1, latent_dim=1, hidden=1, noise_dim=0)
 def zero_imputing(
     num_outputs: int,
     latent_dim: int,
@@ -90,6 +93,7 @@ def zero_imputing(
     return keras.Model(inputs, outputs, name="zero_imputing")
 
 
+@check_arguments(num_outputs=1, latent_dim=1, hidden=1, noise_dim=0)
 def point_net(
     num_outputs: int,
     latent_dim: int,
@@ -110,6 +114,7 @@ def point_net(
     return keras.Model(inputs, outputs, name="point_net")
 
 
+@check_arguments(num_outputs=1, latent_dim=1, hidden=1, noise_dim=0)
 def index_net(
     num_outputs: int,
     latent_dim: int,
@@ -131,6 +136,7 @@ def index_net(
     return keras.Model(inputs, outputs, name="index_net")
 
 
+@check_arguments(num_outputs=1, latent_dim=1, hidden=1)
 def factor_net(
     num_outputs: int,
     latent_dim: int,
@@ -155,6 +161,7 @@ def factor_net(
     return keras.Model(inputs, outputs, name="factor_net")
 
 
+@check_arguments(num_outputs=1, latent_dim=1, hidden=1)
 def rank_one_factor_net(
     num_outputs: int,
     latent_dim: int,
@@ -205,6 +212,7 @@ _NETWORKS: dict[str, Callable[..., keras.Model]] = {
 _FACTORS = ("factornet", "rank_one")
 
 
+@check_arguments(num_outputs=1, latent_dim=1, hidden=1, noise_dim=0)
 def partial_encoder(
     kind: str,
     num_outputs: int,

@@ -33,6 +33,19 @@ def _uniform(fan_in: int, fan_out: int) -> keras.initializers.Initializer:
     return keras.initializers.RandomUniform(-limit, limit)
 
 
+def activation_of(name: str) -> Any:
+    """Keras's activation function of that name.
+
+    :raises ValueError: if there is none.
+    """
+    try:
+        return keras.activations.get(name)
+    except ValueError as error:
+        raise ValueError(
+            f'activation must be a name that Keras knows, such as "relu" or "tanh", got {name!r}.'
+        ) from error
+
+
 def output_network_size(hidden: Sequence[int], width: int) -> int:
     """Number of parameters of the network of one output: from y_p through ``hidden`` layers."""
     widths = [1, *hidden, width]
@@ -65,7 +78,7 @@ class _Networks(keras.layers.Layer):
         super().__init__(**kwargs)
         self.initializers: dict[str, Any] = {}  # by the weight's name; KerasModule.redraw asks
         self.hidden, self.units = tuple(hidden), units
-        self.activation = keras.activations.get(activation)
+        self.activation = activation_of(activation)
 
     def _weight(self, name: str, shape: tuple[int, ...], initializer: Any) -> keras.Variable:
         self.initializers[name] = keras.initializers.get(initializer)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from ..arguments import check_arguments
 from ..keras_module import KerasModule
 from .base import Encoder, append_mask
 
@@ -37,6 +38,7 @@ class RankOneEncoder(KerasModule, Encoder):
     unobserved_variance = 1e10
     """Of a factor whose output is missing: it changes a posterior by one part in 1e10."""
 
+    @check_arguments(latent_dim=1)
     def __init__(
         self,
         model: keras.Model,

@@ -10,6 +10,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
+from ..arguments import check_arguments
 from .base import Encoder
 from .free import check_training_rows, rows_of
 
@@ -35,6 +36,7 @@ class SiteEncoder(Encoder):
     """Of a site along any direction: it changes a posterior by one part in 1e10, and a linear term
     in a direction that likelihoods do not curve in still has a place."""
 
+    @check_arguments(num_tasks=1, num_points=1, latent_dim=1)
     def __init__(self, num_tasks: int, num_points: int, latent_dim: int, full: bool = True):
         """
         :param num_tasks, num_points: T and N of the training data; T = 1 for a single task.

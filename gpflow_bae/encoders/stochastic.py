@@ -10,6 +10,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from ..arguments import check_arguments
 from ..keras_module import KerasModule
 from ..mcmc.noise import item_noise
 from .base import Encoder, Noise, RowCodes, append_mask
@@ -25,6 +26,7 @@ class StochasticEncoder(KerasModule, Encoder):
     (``encoder_loss="energy"``; the paper's ``"mse"`` collapses to the posterior mean).
     """
 
+    @check_arguments(noise_dim=0)
     def __init__(self, model: keras.Model, noise_dim: int | None = None, takes_mask: bool = False):
         """
         :param model: maps ``[rows, P + noise_dim]``, features first, to ``[rows, L]``.

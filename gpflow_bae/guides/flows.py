@@ -16,6 +16,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from tensorflow_probability import bijectors as tfb
 
+from ..arguments import check_arguments
 from ..base import Batch, Snapshot
 from ..bijectors import NEAR_IDENTITY, DenseNetwork, Planar, check_flow
 from ..encoders import BaseGaussianEncoder, FreeFormEncoder
@@ -104,6 +105,7 @@ class AmortizedPlanarGuide(FlowGuide):
     from a partial inference network (:func:`gpflow_bae.encoders.partial_encoder`).
     """
 
+    @check_arguments(num_outputs=1, num_layers=1, hidden_widths=1, seed=0)
     def __init__(
         self,
         encoder: BaseGaussianEncoder,

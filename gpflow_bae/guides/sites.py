@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
+from ..arguments import check_arguments
 from ..base import Batch
 from ..encoders import Encoder, SiteEncoder
 from ..latent_priors.base import LatentProcess
@@ -56,6 +57,7 @@ class SiteGuide(GaussianGuide):
     rows_are = "the site of a training point; other rows of the same task are not looked at"
     encoder: SiteEncoder  # type: ignore[assignment]
 
+    @check_arguments(num_draws=1)
     def __init__(self, encoder: SiteEncoder, num_draws: int | None = None):
         """
         :param num_draws: an even number of draws of the codes, half of which mirror the others, in

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments import check_types
 from ..data import MultiOutputTable, Standardiser
 from ..versions import __version__
 from . import saved_fits
@@ -235,10 +236,15 @@ class Imputer:
         if isinstance(table, UserTable):
             return table
         for name in ("outputs", "inputs"):
-            if isinstance(getattr(self, name), str):
+            if isinstance(getattr(self, name), str) or not np.iterable(getattr(self, name)):
                 raise ValueError(
                     f"{name} is {getattr(self, name)!r}; it must be a list of column names."
                 )
+        # Columns may have names that are no strings.
+        columns = ("outputs", "inputs", "time", "task")
+        plain = {k: v for k, v in self.get_params().items() if k not in columns}
+        least = {"latent_dim": 1, "num_inducing": 1, "num_steps": 1, "seed": 0}
+        check_types(plain, type(self).__annotations__, globals(), least)
         kinds: Any = self.kinds
         if kinds is None and (self.settings or {}).get("log_outputs"):
             kinds = "positive"

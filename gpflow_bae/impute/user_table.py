@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
+from ..arguments import as_numbers
 from ..data import MultiOutputTable, Standardiser
 from ..data.tables import column_names
 from .columns import ColumnKind, FittedColumns, output_kinds
@@ -217,8 +218,9 @@ def from_arrays(
     :raises ValueError: for other shapes, inputs that are not finite, infinite outputs, two rows
         of a task with the same inputs, or what :func:`output_kinds` refuses.
     """
-    X, Y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
-    if X.ndim not in (2, 3) or Y.ndim not in (2, 3) or Y.ndim < X.ndim:
+    X, Y = as_numbers(X, "X"), as_numbers(Y, "Y")
+    wrong = X.ndim not in (2, 3) or Y.ndim not in (2, 3) or Y.ndim < X.ndim
+    if wrong or 0 in X.shape + Y.shape:
         raise ValueError(
             f"X has shape {X.shape} and Y {Y.shape}; expected X [N, D] and Y [N, P], or with an "
             "axis of tasks X [T, N, D] and Y [T, N, P]. A single column is [:, None]."

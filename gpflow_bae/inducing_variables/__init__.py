@@ -2,11 +2,12 @@
 
 from .initialisers import k_means
 from .object_view import ObjectViewInducingPoints, object_view_points
-from .priors import as_inducing_points, uniform
+from .priors import as_inducing_points, as_inducing_variables, uniform
 
 __all__ = [
     "ObjectViewInducingPoints",
     "as_inducing_points",
+    "as_inducing_variables",
     "k_means",
     "object_view_points",
     "uniform",

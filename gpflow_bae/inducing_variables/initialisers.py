@@ -6,9 +6,12 @@ import numpy as np
 from gpflow.base import TensorType
 from scipy.cluster.vq import kmeans2
 
+from ..arguments import as_numbers, check_arguments
+
 __all__ = ["k_means"]
 
 
+@check_arguments(num_inducing=1, seed=0)
 def k_means(X: TensorType, num_inducing: int, seed: int = 0) -> np.ndarray:
     """Centres of k-means on all rows of ``X [..., N, D]``: initial inducing inputs [M, D].
 
@@ -17,7 +20,9 @@ def k_means(X: TensorType, num_inducing: int, seed: int = 0) -> np.ndarray:
 
     :raises ValueError: if there are fewer distinct rows than inducing points.
     """
-    rows = np.asarray(X, dtype=np.float64)
+    rows = as_numbers(X, "X", rank=2)
+    if not rows.size or not np.isfinite(rows).all():
+        raise ValueError(f"X must be finite inputs [..., N, D], got shape {rows.shape}.")
     rows = rows.reshape(-1, rows.shape[-1])
     distinct = np.unique(rows, axis=0)
     if not 1 <= num_inducing <= len(distinct):

@@ -15,6 +15,7 @@ from gpflow.kernels import Kernel, MultioutputKernel
 from scipy import stats
 from tensorflow_probability import distributions as tfd
 
+from ..arguments import as_numbers, check_arguments
 from ..kernels import ObjectView
 
 __all__ = ["ObjectViewInducingPoints", "object_view_points"]
@@ -43,7 +44,7 @@ class ObjectViewInducingPoints(InducingPoints):
             object vectors, which are learnt as well, have none.
         :raises ValueError: if ``Z`` is not finite or not a matrix of two columns or more.
         """
-        values = np.asarray(Z, dtype=gpflow.default_float())
+        values = as_numbers(Z, "Z", gpflow.default_float())
         if values.ndim != 2 or len(values) < 1 or values.shape[1] < 2:
             raise ValueError(
                 "Z must have shape [M, D + H], with columns [view..., object vector], got "
@@ -75,6 +76,7 @@ def _normal_around(values: np.ndarray) -> tfd.Normal:
     return tfd.Normal(*(gpflow.utilities.to_default_float(v) for v in (values.mean(0), scale)))
 
 
+@check_arguments(num_per_view=1, seed=0)
 @check_shapes(
     "views: [V]",
     "object_vectors: [num_objects, H]",
@@ -97,7 +99,9 @@ def object_view_points(
     :raises ValueError: if ``num_per_view`` is less than 1, ``views`` are empty, or an array is not
         finite.
     """
-    views, vectors = (np.asarray(v, gpflow.default_float()) for v in (views, object_vectors))
+    views, vectors = (
+        as_numbers(v, name) for v, name in ((views, "views"), (object_vectors, "object_vectors"))
+    )
     if num_per_view < 1:
         raise ValueError(f"num_per_view must be at least 1, got {num_per_view}.")
     if 0 in views.shape or 0 in vectors.shape:

@@ -7,9 +7,11 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Parameter, TensorType
-from gpflow.inducing_variables import InducingPoints
+from gpflow.inducing_variables import InducingPoints, InducingVariables
 
-__all__ = ["as_inducing_points", "uniform"]
+from ..arguments import as_numbers
+
+__all__ = ["as_inducing_points", "as_inducing_variables", "uniform"]
 
 
 def uniform(
@@ -24,16 +26,18 @@ def uniform(
         ``Z`` widened on each side by its mean spacing along that input, range / (M - 1).
     :raises ValueError: if ``Z`` is not finite, not a matrix, or not strictly inside the box.
     """
-    Z = np.asarray(Z, dtype=gpflow.default_float())
-    if Z.ndim != 2:
-        raise ValueError(f"inducing inputs must have shape [M, D], got {Z.shape}.")
-    if not np.isfinite(Z).all():
-        raise ValueError("inducing inputs hold NaN or infinity; check the array Z.")
+    Z = _checked(Z)
     span = np.ptp(Z, axis=0)
     margin = np.where(span > 0, span, 1.0) / max(len(Z) - 1, 1)
-    low = Z.min(axis=0) - margin if low is None else np.broadcast_to(low, Z.shape[1:])
-    high = Z.max(axis=0) + margin if high is None else np.broadcast_to(high, Z.shape[1:])
-    low, high = (np.asarray(v, dtype=gpflow.default_float()) for v in (low, high))
+    low = Z.min(axis=0) - margin if low is None else as_numbers(low, "low", Z.dtype)
+    high = Z.max(axis=0) + margin if high is None else as_numbers(high, "high", Z.dtype)
+    for name, corner in (("low", low), ("high", high)):
+        if corner.shape not in ((), (1,), Z.shape[1:]) or not np.isfinite(corner).all():
+            raise ValueError(
+                f"{name} must be finite, a number or one for each of the D = {Z.shape[1]} inputs, "
+                f"got {corner.tolist()}."
+            )
+    low, high = (np.broadcast_to(corner, Z.shape[1:]) for corner in (low, high))
     if not ((Z > low) & (Z < high)).all():
         raise ValueError(
             f"inducing inputs must lie strictly inside the box of their uniform prior, from "
@@ -47,11 +51,28 @@ def uniform(
     return points
 
 
+def _checked(Z: TensorType) -> np.ndarray:
+    """Inducing inputs [M, D], finite."""
+    Z = as_numbers(Z, "Z", gpflow.default_float())
+    if Z.ndim != 2 or not Z.size:
+        raise ValueError(f"inducing inputs must have shape [M, D], got {Z.shape}, not empty.")
+    if not np.isfinite(Z).all():
+        raise ValueError("inducing inputs hold NaN or infinity; check the array Z.")
+    return Z
+
+
+def as_inducing_variables(inducing_variable: InducingVariables | TensorType) -> InducingVariables:
+    """GPflow inducing variables as they are; an array [M, D] becomes points without a prior."""
+    if isinstance(inducing_variable, InducingVariables):
+        return inducing_variable
+    return InducingPoints(_checked(inducing_variable))
+
+
 def as_inducing_points(inducing_variable: InducingPoints | TensorType) -> InducingPoints:
     """GPflow inducing points as they are; an array gets the :func:`uniform` prior."""
     if isinstance(inducing_variable, InducingPoints):
         return inducing_variable
-    if isinstance(inducing_variable, gpflow.inducing_variables.InducingVariables):
+    if isinstance(inducing_variable, InducingVariables):
         raise TypeError(
             "the sparse latent prior takes InducingPoints or an array [M, D], got "
             f"{type(inducing_variable).__name__}."

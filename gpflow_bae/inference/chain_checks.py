@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ..data import Observations
-from ..mcmc.algorithm import SamplingAlgorithm
+from ..mcmc.algorithm import SamplingAlgorithm, check_sampler
 from .settings import AmortizedSettings
 
 __all__ = ["Takes", "brings_neighbours", "check_chain"]
@@ -66,11 +66,7 @@ def check_chain(
     :raises TypeError: for a ``sampler`` that is none.
     """
     paths, name = model.sampled.paths, type(model).__name__
-    if not isinstance(sampler, SamplingAlgorithm):
-        raise TypeError(
-            "sampler must be a SamplingAlgorithm, which a sampler's build makes, such as "
-            f"gpflow_bae.mcmc.sghmc.build(step_size=0.01); got {sampler!r}."
-        )
+    check_sampler(sampler)
     for start in settings.point_estimates:
         if not any(path.startswith(start) for path in paths):
             raise ValueError(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import check_arguments
 from ..data import prepare_data
 from ..decoders import Identity
 from ..models import VariationalAutoencoder
@@ -23,6 +24,7 @@ def has_evidence(model: Any) -> bool:
     return no_network and not model.sites  # which L-BFGS does not move
 
 
+@check_arguments()
 def maximise_evidence(
     model: VariationalAutoencoder,
     data: Any,

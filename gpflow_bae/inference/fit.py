@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import check_arguments
 from ..data import Observations, StreamedObservations, in_memory, prepare_data
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
@@ -28,6 +29,7 @@ _VARIATIONAL_STEPS = 5000
 _STREAM_BATCH = 1024
 
 
+@check_arguments()
 def fit(
     model: BayesianAutoencoder | VariationalAutoencoder | TemperedBAE,
     data: Any,

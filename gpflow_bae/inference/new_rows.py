@@ -9,6 +9,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import as_numbers, check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..data import Observations, SparseTable, mask_missing
 from ..encoders import FreeFormEncoder
@@ -55,6 +56,7 @@ class _FrozenGPLVM(VariationalModel):
         return VariationalTerms(expected, draws.divergence, tf.reduce_mean(mean, 0, keepdims=True))
 
 
+@check_arguments()
 def latents_for_new(
     model: StochasticGPLVM,
     Ynew: Any,
@@ -89,7 +91,7 @@ def latents_for_new(
 
 def _prepare(model: Any, Ynew: Any) -> Observations:
     """As ``prepare_data``, but a column may be empty: it is known from the fit."""
-    Y = np.asarray(Ynew, dtype=np.float32)
+    Y = as_numbers(Ynew, "Ynew", np.float32)
     P = model.decoder.output_dim
     if Y.ndim != 2 or Y.shape[1] != P:
         raise ValueError(f"Ynew must have shape [N, {P}], got {Y.shape}.")

@@ -6,8 +6,10 @@ import dataclasses
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import gpflow
+import numpy as np
 import tensorflow as tf
 
+from ..arguments import check_fields
 from ..base import Batch, VariationalTerms
 
 __all__ = ["GECO", "EvidenceLowerBound", "GECOState", "Objective"]
@@ -36,7 +38,8 @@ class EvidenceLowerBound:
     """Weight of the divergence (Higgins et al. 2017)."""
 
     def __post_init__(self) -> None:
-        if not self.beta > 0:
+        check_fields(self)
+        if not 0 < self.beta < np.inf:
             raise ValueError(f"beta must be positive, got {self.beta}.")
 
     def initial_state(self) -> tuple[()]:
@@ -85,8 +88,9 @@ class GECO:
     """The multiplier never leaves [1 / max_multiplier, max_multiplier]."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("tolerance", "rate", "initial_multiplier", "max_multiplier"):
-            if not getattr(self, name) > 0:
+            if not 0 < getattr(self, name) < np.inf:
                 raise ValueError(f"{name} of GECO must be positive, got {getattr(self, name)}.")
         if not 0 <= self.smoothing < 1:
             raise ValueError(f"smoothing of GECO must lie in [0, 1), got {self.smoothing}.")

@@ -130,9 +130,12 @@ class Optimisation(Algorithm):
         seed = tf.random.fold_in(self._seed, call, alg="philox")
         count = min(self.steps_per_call, self.num_steps - number)
         loss, self.carried = self.block(seed, self.carried, tf.constant(count), self.feed(number))
+        loss = float(loss)
+        if np.isfinite(loss) and not self._is_finite():
+            loss = np.nan  # of the next step: a loss is that of before its step
         if np.isfinite(loss):
             self._good = before
-        return None, count, {"loss": np.array([float(loss)])}
+        return None, count, {"loss": np.array([loss])}
 
     def diagnose(self, state: Any, number: int, trace: Trace, saved: str) -> Exception | None:
         """Losses that are not finite; the variables then hold the last good values."""
@@ -156,6 +159,10 @@ class Optimisation(Algorithm):
         """Everything that a step changes."""
         slots = [v.value for optimizer, _ in self._groups for v in optimizer.variables]
         return [*self.variables.values(), *slots, *self.rows.state]
+
+    def _is_finite(self) -> bool:
+        values = [v for v in self.variables.values() if v.dtype.is_floating]
+        return all(bool(tf.reduce_all(tf.math.is_finite(v))) for v in values)
 
     def _values(self) -> list[tf.Tensor]:
         return [tf.identity(v) for v in self.variables.values()]

@@ -11,7 +11,9 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import check_arguments
 from ..data import Observations, StreamedObservations, in_memory, prepare_data
+from ..data.memory import check_bytes
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Bank, Posterior, TemperedPosterior
@@ -56,6 +58,7 @@ def sampling_algorithm(model: Any) -> type[ChainSampling]:
     )
 
 
+@check_arguments(num_chains=1, max_samples=1, checkpoint_every=1)
 def sample_amortized(
     model: BayesianAutoencoder | VariationalAutoencoder | TemperedBAE,
     data: Any,
@@ -154,7 +157,9 @@ def sample_amortized(
     record = _record(algorithm, starts)
     replicas.agree(record | {"spread": spread}, observations)
     directory = None
-    if out_dir is not None:
+    if out_dir is None:
+        _check_memory(algorithm, max_samples)
+    else:
         directory = replicas.directory(out_dir, record, resume)
     losses: list[np.ndarray] = []
 
@@ -189,6 +194,21 @@ def sample_amortized(
         warn_of_useless_fit(posterior)
     warn_of_temperature(posterior)
     return posterior
+
+
+def _check_memory(algorithm: ChainSampling, max_samples: int | None) -> None:
+    """Of the samples, which are held until the run ends."""
+    model, count = algorithm.model, max_samples or algorithm.settings.num_samples
+    held = [p.unconstrained_variable for p in algorithm.sampled.parameters]
+    each = sum(v.shape.num_elements() * v.dtype.size for v in [*held, *model.amortized.variables])
+    if isinstance(model, BayesianAutoencoder) and isinstance(algorithm.data, Observations):
+        each += algorithm.data.num_points * model.latent_dim * gpflow.default_float()().itemsize
+    count = min(count, algorithm.settings.num_samples)
+    check_bytes(
+        float(count) * algorithm.num_chains * each,
+        f"{count} samples of {algorithm.num_chains} chain(s) need",
+        "Take fewer of them (num_samples, with a longer thinning) or fewer chains.",
+    )
 
 
 def _default_start(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+import numpy as np
+
+from ..arguments import check_arguments, check_fields
 from ..mcmc import adaptive_sghmc, mclmc, sghmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.energy_variance import from_energy_variance
@@ -19,8 +22,9 @@ def check_positive(settings: object, *names: str) -> None:
     """Refuse settings among ``names`` that are neither None nor positive."""
     for name in names:
         value = getattr(settings, name)
-        if value is not None and not value > 0:
-            raise ValueError(f"{name} must be positive, got {value}.")
+        if value is not None and not 0 < value < np.inf:
+            words = "finite" if value == np.inf else "positive"
+            raise ValueError(f"{name} must be {words}, got {value}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +55,7 @@ class VariationalSettings:
     (:class:`~gpflow_bae.guides.SiteGuide`), which Adam never moves: at most 1, None for 0.1."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_positive(
             self,
             "num_steps",
@@ -128,6 +133,7 @@ class AmortizedSettings:
     :func:`~gpflow_bae.inference.chains.map_chains`."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_positive(
             self,
             "num_sampler_steps",
@@ -190,6 +196,7 @@ class AmortizedSettings:
         return self.burnin_rounds + self.num_samples * self.rounds_per_sample
 
 
+@check_arguments()
 def amortized_preset(name: str) -> tuple[AmortizedSettings, SamplingAlgorithm]:
     """``"paper"``: the moving-ball settings of Tran et al. (2023). ``"quick"``: minutes.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import check_arguments
 from ..data import prepare_data
 from ..mcmc import parallel_tempering
 from ..models import TemperedBAE
@@ -24,6 +25,7 @@ from .tempered_settings import TemperedSettings
 __all__ = ["sample_tempered"]
 
 
+@check_arguments(max_steps=1, seconds_between_checkpoints=0)
 def sample_tempered(
     model: TemperedBAE,
     Y: Any,

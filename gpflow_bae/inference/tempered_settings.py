@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
+from ..arguments import check_fields
 from ..mcmc.types import validate
 from .settings import check_positive
 from .whitening import KINDS
@@ -66,6 +67,7 @@ class TemperedSettings:
     replicas start at them in turn."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_positive(
             self,
             "num_samples",

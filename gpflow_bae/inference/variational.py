@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import functional
+from ..arguments import check_arguments
 from ..base import Batch, VariationalModel
 from ..data import (
     Observations,
@@ -265,6 +266,7 @@ def _check_replicas(
     check_items(model, data, settings.batch_size, replicas)
 
 
+@check_arguments(steps_per_call=1, checkpoint_every=1)
 def fit_variational(
     model: VariationalModel,
     data: tuple[object, object] | Observations | SparseTable | StreamedObservations,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, TensorType
 from gpflow.kernels import Kernel
 from gpflow.kernels.base import ActiveDims
 from gpflow.utilities import positive
+
+from ..arguments import as_numbers, check_integer
 
 __all__ = ["NormalizedLinear"]
 
@@ -33,6 +36,14 @@ class NormalizedLinear(Kernel):
         :param variance: initial value of the variance parameter :math:`\\sigma^2`.
         :param active_dims: a slice or list of the columns of X that the kernel sees.
         """
+        if active_dims is not None and not isinstance(active_dims, slice):
+            if not np.iterable(active_dims):
+                raise TypeError(f"active_dims must be a slice or a list, got {active_dims!r}.")
+            for column in active_dims:
+                check_integer("active_dims", column, 0)
+        variance = as_numbers(variance, "variance")
+        if not 0 < variance < np.inf:
+            raise ValueError(f"variance must be positive and finite, got {variance}.")
         super().__init__(active_dims=active_dims, name=name)
         self.variance = Parameter(variance, transform=positive())
 

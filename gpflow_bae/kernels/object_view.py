@@ -12,6 +12,8 @@ from gpflow.base import Parameter, TensorType
 from gpflow.kernels import Kernel
 from tensorflow_probability import distributions as tfd
 
+from ..arguments import as_numbers
+
 __all__ = ["ObjectView"]
 
 
@@ -181,7 +183,7 @@ def _kernel(argument: str, kernel: Any) -> Kernel:
 
 def _object_vectors(vectors: TensorType, prior: tfd.Distribution | None) -> Parameter:
     """The parameter that holds the object vectors, with a proper prior."""
-    values = np.asarray(vectors, dtype=gpflow.default_float())
+    values = as_numbers(vectors, "object_vectors", gpflow.default_float())
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(
             f"object_vectors must have shape [num_objects, H], got {values.shape}; give one row "

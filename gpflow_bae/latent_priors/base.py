@@ -19,6 +19,7 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.utilities import positive
 
+from ..arguments import check_arguments
 from ..base import JointLatentPosterior, LatentPosterior
 
 __all__ = ["GaussianLatentPrior", "KernelLatentPrior", "LatentProcess", "gaussian_log_density"]
@@ -52,10 +53,9 @@ class LatentProcess(gpflow.Module, ABC):
     """Whether codes are independent given Y where a model is told no guide: where conditioning is
     approximate, or dearer than the density."""
 
+    @check_arguments(latent_dim=1)
     def __init__(self, latent_dim: int):
         super().__init__(name=None)
-        if latent_dim < 1:
-            raise ValueError(f"latent_dim must be at least 1, got {latent_dim}.")
         self.latent_dim = int(latent_dim)
 
     @abstractmethod
@@ -263,7 +263,8 @@ def as_kernels(kernel: KernelLike) -> list[gpflow.kernels.Kernel]:
             "activation, do what its W does; or, for a linear decoder, take LinearMixture with its "
             "W as mixing."
         )
-    kernels = [kernel] if isinstance(kernel, gpflow.kernels.Kernel) else list(kernel)
+    one = isinstance(kernel, gpflow.kernels.Kernel) or not np.iterable(kernel)
+    kernels = [kernel] if one else list(kernel)
     for found in kernels:
         if not isinstance(found, gpflow.kernels.Kernel):
             raise TypeError(
@@ -277,6 +278,7 @@ class KernelLatentPrior(LatentProcess):
 
     kernels: Sequence[gpflow.kernels.Kernel] = ()
 
+    @check_arguments(latent_dim=1)
     def __init__(
         self,
         kernel: KernelLike,
@@ -314,7 +316,7 @@ class KernelLatentPrior(LatentProcess):
             code_noise_variance,
             transform=positive(lower=_LEAST_NOISE),
             prior=tfd.LogNormal(
-                gpflow.utilities.to_default_float(np.log(code_noise_variance)),
+                gpflow.utilities.to_default_float(np.log(float(code_noise_variance))),
                 gpflow.utilities.to_default_float(1.0),
             ),
         )

@@ -10,6 +10,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
+from ..arguments import check_arguments
 from ..base import LatentPosterior
 from ..mcmc import noise as stateless
 from .base import GaussianLatentPrior, KernelLike, gaussian_log_density
@@ -54,6 +55,7 @@ class DeepSparseGP(GaussianLatentPrior):
 
     draws = True
 
+    @check_arguments(num_draws=1, num_prediction_draws=1)
     def __init__(
         self,
         kernels: Sequence[KernelLike],

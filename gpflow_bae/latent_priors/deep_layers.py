@@ -12,6 +12,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 
+from ..arguments import as_numbers
 from ..inducing_variables import as_inducing_points, uniform
 from .base import KernelLike
 from .sparse_gp import SparseGP
@@ -101,7 +102,7 @@ def _locations(inducing_variable: InducingLike) -> np.ndarray:
     """Inducing inputs [M, D] as an array."""
     if isinstance(inducing_variable, InducingVariables):
         inducing_variable = as_inducing_points(inducing_variable).Z
-    Z = np.asarray(inducing_variable, dtype=gpflow.default_float())
+    Z = as_numbers(inducing_variable, "inducing_variable", gpflow.default_float())
     if Z.ndim != 2:
         raise ValueError(f"inducing inputs must have shape [M, D], got {Z.shape}.")
     return Z

@@ -12,6 +12,7 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 
+from ..arguments import as_numbers, check_arguments
 from ..base import JointLatentPosterior, LatentPosterior
 from ..linalg import cholesky
 from .base import LOG_2PI, GaussianLatentPrior, KernelLike, channels_first
@@ -77,6 +78,7 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
     couples_channels = True
     takes_projections = True
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,
@@ -97,22 +99,23 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
         :raises ValueError: for a mixing that is no matrix or not finite, and other numbers of
             kernels than 1 or F.
         """
-        start = np.asarray(mixing, gpflow.default_float())
-        if start.ndim != 2 or not np.isfinite(start).all():
+        start = as_numbers(mixing, "mixing", gpflow.default_float())
+        if start.ndim != 2 or not start.size or not np.isfinite(start).all():
             raise ValueError(
                 "mixing must be a finite matrix [L, F], a row for each code channel and a column "
                 f"for each function, got shape {start.shape}."
             )
         if nugget not in ("full", "diagonal"):
             raise ValueError(f'nugget must be "full" or "diagonal", got {nugget!r}.')
-        if not nugget_variance > 0:
-            raise ValueError(f"nugget_variance must be positive, got {nugget_variance}.")
+        if not 0 < nugget_variance < np.inf:
+            words = "finite" if nugget_variance == np.inf else "positive"
+            raise ValueError(f"nugget_variance must be {words}, got {nugget_variance}.")
         num_channels, self.num_functions = start.shape
         super().__init__(kernel, inducing_variable, self.num_functions, None, mean_function)
         self.latent_dim = num_channels
         zero, one = (gpflow.utilities.to_default_float(v) for v in (0.0, 1.0))
         self.mixing = Parameter(start, prior=tfd.Normal(zero, one))
-        root = np.sqrt(nugget_variance) * np.eye(num_channels)
+        root = np.sqrt(float(nugget_variance)) * np.eye(num_channels)
         self.nugget_root = (
             Parameter(
                 root,

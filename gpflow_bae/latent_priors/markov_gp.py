@@ -11,6 +11,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.mean_functions import MeanFunction
 
+from ..arguments import check_arguments
 from ..base import LatentPosterior
 from . import kalman
 from .base import KernelLike, channels_first, gaussian_log_density
@@ -40,6 +41,7 @@ class MarkovGP(GP):
     ``GP``, at its cost.
     """
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,

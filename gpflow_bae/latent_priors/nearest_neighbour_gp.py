@@ -11,6 +11,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.mean_functions import MeanFunction
 
+from ..arguments import as_numbers, check_arguments
 from ..base import LatentPosterior
 from ..linalg import cholesky
 from .base import KernelLike, channels_first, gaussian_log_density
@@ -46,6 +47,7 @@ class NearestNeighbourGP(GP):
     mean_field_by_default = True
     splits_given_neighbours = True
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,
@@ -84,7 +86,7 @@ class NearestNeighbourGP(GP):
             found = getattr(self.kernels[0], "lengthscales", None)
             lengths = np.ones(D) if found is None or np.size(found) != D else np.ravel(found)
         else:
-            lengths = np.asarray(scales, np.float64)
+            lengths = as_numbers(scales, "scales")
         if lengths.shape != (D,) or not np.all(lengths > 0.0):
             raise ValueError(
                 f"scales must be {D} positive lengths, one for each input, got {lengths.tolist()}."
@@ -326,7 +328,7 @@ def _regressed(
 
 def _checked(inputs: TensorType) -> np.ndarray:
     """Inputs [N, D] or [T, N, D]; tasks that share them have them once."""
-    X = np.asarray(inputs, np.float64)
+    X = as_numbers(inputs, "inputs")
     if X.ndim not in (2, 3) or X.shape[-2] < 1 or X.shape[-1] < 1:
         raise ValueError(f"inputs must have shape [N, D] or [T, N, D], got {X.shape}.")
     if not np.isfinite(X).all():

@@ -12,6 +12,7 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 
+from ..arguments import check_arguments
 from ..base import LatentPosterior
 from .base import GaussianLatentPrior, KernelLike, channels_first
 from .inducing import InducingLatentPrior
@@ -38,6 +39,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
     then this is the low-rank prior of Casale et al. (2018), by the matrix inversion lemma.
     """
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,

@@ -9,6 +9,7 @@ from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 from gpflow.logdensities import gaussian
 
+from ..arguments import check_arguments
 from ..base import LatentPosterior
 from .base import KernelLike, channels_first
 from .inducing import InducingLatentPrior, InducingPosterior
@@ -33,6 +34,7 @@ class TitsiasGP(InducingLatentPrior):
     codes under.
     """
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,

@@ -7,6 +7,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from ..arguments import check_arguments
 from ..mcmc.noise import standard_noise
 from .masked import MaskedLikelihood, masked
 
@@ -22,6 +23,7 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
     somebody moves.
     """
 
+    @check_arguments(num_draws=1)
     def __init__(
         self,
         decoder: tf.Module,
@@ -33,8 +35,11 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
         :param decoder: a :class:`~gpflow_bae.decoders.KerasDecoder`, or any decoder.
         :param likelihood: of the observations given what the decoder makes of the codes.
         """
-        if num_draws < 1:
-            raise ValueError(f"num_draws must be at least 1, got {num_draws}.")
+        if not hasattr(decoder, "latent_dim") or not hasattr(decoder, "output_dim"):
+            raise TypeError(
+                "decoder must be one of gpflow_bae.decoders, with a latent_dim and an output_dim, "
+                f"got {type(decoder).__name__}."
+            )
         super().__init__(
             input_dim=None, latent_dim=decoder.latent_dim, observation_dim=decoder.output_dim
         )

@@ -17,6 +17,8 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import TensorType
 
+from ..arguments import as_numbers, check_arguments
+
 __all__ = ["Bernoulli", "Gaussian", "MaskedLikelihood", "entrywise", "masked"]
 
 tfd = tfp.distributions
@@ -93,6 +95,7 @@ class MaskedLikelihood(gpflow.Module):
 class Gaussian(MaskedLikelihood, gpflow.likelihoods.Gaussian):
     """y = f + noise, with a noise variance that is learnt or sampled, shared or per output."""
 
+    @check_arguments(variance_lower_bound=0)
     def __init__(
         self,
         variance: TensorType = 0.1,
@@ -107,7 +110,7 @@ class Gaussian(MaskedLikelihood, gpflow.likelihoods.Gaussian):
             Fix the noise with ``gpflow.set_trainable(likelihood.variance, False)``.
         :raises ValueError: for a variance that is not above its bound, or not finite.
         """
-        values = np.asarray(variance, dtype=gpflow.default_float())
+        values = as_numbers(variance, "variance", gpflow.default_float())
         if not np.all((values > variance_lower_bound) & np.isfinite(values)):
             raise ValueError(
                 f"variance must be finite and above variance_lower_bound = {variance_lower_bound}, "

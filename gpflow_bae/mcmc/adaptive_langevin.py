@@ -28,6 +28,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc import langevin, metropolis, targets
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_calibrated
@@ -131,6 +132,7 @@ def update(
     )
 
 
+@check_arguments()
 def build(
     noise_scale: Setting,
     learning_rate: Setting,

@@ -55,6 +55,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting, Settings, Step, Target
 from gpflow_bae.mcmc.algorithm import State as ChainState
 from gpflow_bae.mcmc.building import build_sampler, kinetic_temperature, kinetic_temperatures
@@ -182,6 +183,7 @@ def largest_valid_step_size(
     return tf.sqrt(tf.reduce_min(tf.stack(tf.nest.flatten(squares))))
 
 
+@check_arguments()
 def build(
     step_size: Setting = 0.005,
     momentum_decay: Setting = 0.05,

@@ -32,6 +32,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from gpflow_bae.arguments import as_numbers
 from gpflow_bae.mcmc.noise import noise_like  # noqa: F401  (for the example above)
 from gpflow_bae.mcmc.targets import Evaluation
 from gpflow_bae.mcmc.types import Position, Scalar, Seed
@@ -113,6 +114,26 @@ class SamplingAlgorithm(NamedTuple):
     """Whether a leaf at temperature 0 stays where it is, instead of being optimised."""
 
 
+def check_sampler(sampler: Any) -> None:
+    """:raises TypeError: for what is no :class:`SamplingAlgorithm`."""
+    if not isinstance(sampler, SamplingAlgorithm):
+        raise TypeError(
+            "sampler must be a SamplingAlgorithm, which a sampler's build makes, such as "
+            f"gpflow_bae.mcmc.sghmc.build(step_size=0.01); got {sampler!r}."
+        )
+
+
+def check_setting(name: str, value: Setting | None) -> None:
+    """:raises TypeError: for what is neither a number, a scalar tensor, nor a schedule."""
+    if value is None or callable(value) or tf.is_tensor(value):
+        return
+    if isinstance(value, bool) or as_numbers(value, name).ndim:
+        raise TypeError(
+            f"{name} must be a number, a scalar tensor, or a function of the step's number, got "
+            f"{value!r}."
+        )
+
+
 class Settings:
     """Numbers and schedules of a sampler: numbers become tensors of its state.
 
@@ -123,6 +144,11 @@ class Settings:
     def __init__(self, **values: Setting | None):
         self._numbers = {k: v for k, v in values.items() if v is not None and not callable(v)}
         self._schedules = {k: v for k, v in values.items() if callable(v)}
+
+    def known(self, name: str) -> float | None:
+        """The value of a number, where it is known before a graph runs."""
+        found = _plain(self._numbers[name]) if name in self._numbers else None
+        return found if isinstance(found, float) else None
 
     def initial(self) -> dict[str, tf.Tensor]:
         """The numbers, as entries of ``State.shared``: float64 scalars."""

@@ -9,10 +9,17 @@ from typing import Any, Literal
 
 import tensorflow as tf
 
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Settings, State, Step, Target
+from gpflow_bae.mcmc.algorithm import (
+    SamplingAlgorithm,
+    Settings,
+    State,
+    Step,
+    Target,
+    check_setting,
+)
 from gpflow_bae.mcmc.integrators import check_integrator
 from gpflow_bae.mcmc.noise import check_noise
-from gpflow_bae.mcmc.types import Position, Scalar, Seed, validate
+from gpflow_bae.mcmc.types import Position, Scalar, Seed, is_number, validate
 
 __all__ = [
     "build_calibrated",
@@ -59,12 +66,14 @@ def build_sampler(
     taken = inspect.signature(update).parameters
     choices = {k: v for k, v in arguments.items() if k in _CHOICES}
     numbers = {k: v for k, v in arguments.items() if k in taken and k not in _CHOICES}
-    validate(**numbers)
+    for setting, value in numbers.items():
+        check_setting(setting, value)
+    settings = Settings(**numbers)
+    validate(**{k: v if is_number(v) else settings.known(k) for k, v in numbers.items()})
     if "noise" in choices:
         check_noise(choices["noise"])
     if "integrator" in choices:
         check_integrator(choices["integrator"], choices.get("subtract_gradient_noise", False))
-    settings = Settings(**numbers)
 
     def packed(inner: Any, values: dict[str, Any]) -> State:
         fields = inner._asdict()

@@ -27,7 +27,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
+from gpflow_bae.arguments import check_arguments
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target, check_sampler
 from gpflow_bae.mcmc.step_size import with_step_size
 from gpflow_bae.mcmc.structures import leaf_temperatures, when
 from gpflow_bae.mcmc.types import Position, Seed
@@ -39,6 +40,7 @@ _MOST = 1.5  # by which one estimate may change the step size
 _OF_GAUSSIAN = 1.2703628  # log E[x^2] - E[log x^2] of a Gaussian x: log 2 plus Euler's constant
 
 
+@check_arguments()
 def from_energy_variance(
     sampler: SamplingAlgorithm, desired: float = 5e-4, every: int = 5
 ) -> SamplingAlgorithm:
@@ -60,6 +62,7 @@ def from_energy_variance(
     :raises ValueError: if an argument is out of its range, for another sampler, or, when it is run,
         without the density of all data.
     """
+    check_sampler(sampler)
     if not desired > 0.0:
         raise ValueError(f"desired variance of the energy error must be positive, got {desired}.")
     if every < 1:

@@ -67,7 +67,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
+from gpflow_bae.arguments import check_arguments
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target, check_sampler
 from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, is_number
 
 __all__ = ["noise_variance", "with_estimated_noise_subtracted"]
@@ -77,6 +78,7 @@ _SQUARES, _WEIGHT = "squared_error", "squared_error_weight"
 _NUMBERS = ("step_size", "momentum_decay", "temperature")
 
 
+@check_arguments()
 def with_estimated_noise_subtracted(
     sampler: SamplingAlgorithm, decay: float = 0.99
 ) -> SamplingAlgorithm:
@@ -96,6 +98,7 @@ def with_estimated_noise_subtracted(
     :raises ValueError: for another sampler, a schedule or a search for a step size among its
         settings, or a ``decay`` out of range.
     """
+    check_sampler(sampler)
     if not (is_number(decay) and 0.0 <= decay < 1.0):
         raise ValueError(
             "decay, the weight of the past in the running mean of the gradient's noise variance, "

@@ -20,6 +20,7 @@ from __future__ import annotations
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc import metropolis, targets
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_calibrated
@@ -90,6 +91,7 @@ def update(
     )
 
 
+@check_arguments()
 def build(
     step_size: Setting, max_leapfrog_steps: int = 10, inverse_temperature: Setting = 1.0
 ) -> SamplingAlgorithm:

@@ -40,6 +40,7 @@ from collections.abc import Callable
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc import metropolis, targets
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_calibrated
@@ -143,6 +144,7 @@ def propose_and_accept(
     )
 
 
+@check_arguments()
 def build(
     noise_scale: Setting,
     learning_rate: Setting | None = None,

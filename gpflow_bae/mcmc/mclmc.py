@@ -50,6 +50,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler, kinetic_info, momentum_temperatures
 from gpflow_bae.mcmc.noise import noise_like
@@ -150,6 +151,7 @@ def _turned(u: list[tf.Tensor], gradient: list[tf.Tensor], amount: tf.Tensor) ->
     return _unit([2.0 * z * v + along * g for v, g in zip(u, e, strict=True)])
 
 
+@check_arguments()
 def build(
     step_size: Setting = 0.1,
     momentum_decay: Setting = 0.1,

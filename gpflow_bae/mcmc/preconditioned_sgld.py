@@ -41,6 +41,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler
 from gpflow_bae.mcmc.noise import noise_like
@@ -111,6 +112,7 @@ def update(
     return State(position, mean_square_gradient)
 
 
+@check_arguments()
 def build(
     step_size: Setting = 1e-3,
     temperature: Setting = 1.0,

@@ -17,6 +17,7 @@ from __future__ import annotations
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc import metropolis, targets
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_calibrated
@@ -57,6 +58,7 @@ def update(
     )
 
 
+@check_arguments()
 def build(noise_scale: Setting, inverse_temperature: Setting = 1.0) -> SamplingAlgorithm:
     """The sampler as one object: settings of :func:`update`, or schedules of the step.
 

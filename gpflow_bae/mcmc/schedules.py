@@ -19,7 +19,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.mcmc.types import Scalar, cast_scalar, validate
+from gpflow_bae.arguments import as_numbers, check_integer
+from gpflow_bae.mcmc.algorithm import check_setting
+from gpflow_bae.mcmc.types import Scalar, cast_scalar, is_number, validate
 
 __all__ = [
     "Cycle",
@@ -101,12 +103,14 @@ def cyclical(
     :param temperature: of the sampling stage.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
+    check_setting("initial_step_size", initial_step_size)
+    check_setting("temperature", temperature)
     validate(step_size=initial_step_size, temperature=temperature)
     if not isinstance(cycle_length, numbers.Integral) or cycle_length < 2:
         raise ValueError(
             f"cycle_length must be a whole number of steps, at least 2, got {cycle_length!r}."
         )
-    if not 0.0 <= exploration_fraction < 1.0:
+    if not is_number(exploration_fraction) or not 0.0 <= exploration_fraction < 1.0:
         raise ValueError(
             "exploration_fraction must be in [0, 1), so that some steps of each cycle sample, got "
             f"{exploration_fraction}."
@@ -129,8 +133,9 @@ def geometric_ladder(num_replicas: int, max_temperature: float) -> np.ndarray:
             f"num_replicas must be a whole number, at least 2, got {num_replicas!r}: one replica "
             "has nobody to swap with."
         )
-    if not 1.0 < max_temperature < np.inf:
+    if not is_number(max_temperature) or not 1.0 < max_temperature < np.inf:
         raise ValueError(f"max_temperature must be finite and above 1, got {max_temperature}.")
+    check_integer("num_replicas", num_replicas, 2)
     temperatures = float(max_temperature) ** (np.arange(num_replicas) / (num_replicas - 1))
     return check_ladder(temperatures)
 
@@ -140,7 +145,7 @@ def check_ladder(temperatures: Sequence[float] | np.ndarray) -> np.ndarray:
 
     :raises ValueError: if it is anything else.
     """
-    ladder = np.asarray(temperatures, np.float64)
+    ladder = as_numbers(temperatures, "temperatures")
     if ladder.ndim != 1 or ladder.size < 2:
         raise ValueError(
             "temperatures must be a list of at least two, one per replica, got "

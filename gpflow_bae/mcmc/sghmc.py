@@ -43,6 +43,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler, kinetic_info, momentum_temperatures
 from gpflow_bae.mcmc.integrators import check_integrator, splitting_step
@@ -106,6 +107,7 @@ def update(
     return State(*map_leaves(step, state.position, state.momentum, gradient, xi, temperatures))
 
 
+@check_arguments()
 def build(
     step_size: Setting = 0.01,
     momentum_decay: Setting = 0.05,

@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler
 from gpflow_bae.mcmc.noise import noise_like
@@ -77,6 +78,7 @@ def update(
     return State(position)
 
 
+@check_arguments()
 def build(
     step_size: Setting = 1e-4, temperature: Setting = 1.0, noise: str = "gaussian"
 ) -> SamplingAlgorithm:

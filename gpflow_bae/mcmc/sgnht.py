@@ -43,6 +43,7 @@ from typing import Any, Literal, NamedTuple
 
 import tensorflow as tf
 
+from gpflow_bae.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_sampler, kinetic_info, momentum_temperatures
 from gpflow_bae.mcmc.noise import noise_like
@@ -175,6 +176,7 @@ def update(
     return State(position, momentum, thermostats)
 
 
+@check_arguments()
 def build(
     step_size: Setting = 0.01,
     momentum_decay: Setting = 0.05,

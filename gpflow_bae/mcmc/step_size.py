@@ -35,7 +35,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
+from gpflow_bae.arguments import check_arguments
+from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target, check_sampler
 from gpflow_bae.mcmc.noise import noise_like
 from gpflow_bae.mcmc.structures import when
 from gpflow_bae.mcmc.types import Position, Seed, cast_scalar
@@ -48,6 +49,7 @@ _SEED = (0x57, 0xE9)  # of the first direction
 _LIMIT = 2.0  # h A^1/2 at which splitting schemes cease to be stable
 
 
+@check_arguments()
 def from_curvature(
     sampler: SamplingAlgorithm, fraction: float = 0.5, every: int = 10
 ) -> SamplingAlgorithm:
@@ -70,6 +72,7 @@ def from_curvature(
     :raises ValueError: if an argument is out of its range, or the sampler has no momenta of unit
         mass, or a schedule for its step size.
     """
+    check_sampler(sampler)
     if not 0.0 < fraction < 1.0:
         raise ValueError(f"fraction of the largest stable step size must be in (0, 1): {fraction}.")
     if every < 1:

@@ -34,7 +34,14 @@ AutoencoderT = TypeVar("AutoencoderT", bound="Autoencoder")
 
 def as_decoder(decoder: Network) -> Any:
     """A Keras model as a decoder with N(0, 1) weights; a module stays as it is."""
-    return decoder if isinstance(decoder, gpflow.Module) else KerasDecoder(decoder)
+    if not isinstance(decoder, gpflow.Module):
+        return KerasDecoder(decoder)
+    if not hasattr(decoder, "latent_dim") or not hasattr(decoder, "output_dim"):
+        raise TypeError(
+            "decoder must be a built keras.Model or one of gpflow_bae.decoders, got "
+            f"{type(decoder).__name__}."
+        )
+    return decoder
 
 
 def set_default_kernel_priors(

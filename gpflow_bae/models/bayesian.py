@@ -8,6 +8,7 @@ import gpflow
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from ..arguments import check_arguments
 from ..base import Batch, Conditionals
 from ..encoders import StochasticEncoder
 from ..guides import ImplicitGuide
@@ -36,6 +37,7 @@ class BayesianAutoencoder(Autoencoder):
     out: it changes no posterior, but costs its share of the work.
     """
 
+    @check_arguments()
     def __init__(
         self,
         latent_prior: GaussianLatentPrior,

@@ -6,6 +6,7 @@ import gpflow
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
+from ..arguments import check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..likelihoods import DecoderLikelihood, MaskedLikelihood
 from ..mcmc.noise import item_noise
@@ -26,6 +27,7 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
     needs_inputs = True
     latent_prior_name = "SVGP"
 
+    @check_arguments(latent_dim=1, num_data=1, num_draws=1)
     def __init__(
         self,
         kernel: gpflow.kernels.Kernel,

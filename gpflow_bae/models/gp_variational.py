@@ -10,6 +10,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 
+from ..arguments import check_arguments
 from ..base import Batch, Snapshot
 from ..decoders import Identity
 from ..encoders import LikelihoodEncoder
@@ -26,6 +27,7 @@ __all__ = ["GPPVAE", "GPVAE", "SGPVAE", "SVGPVAE", "CoupledSGPVAE", "LinearSGPVA
 class GPVAE(VariationalAutoencoder):
     """GP-VAE with the exact posterior of the encoder's pseudo-observations (Pearce 2019)."""
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,
@@ -57,6 +59,7 @@ class SVGPVAE(VariationalAutoencoder):
     ``SVGPVAE_Titsias``.
     """
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,
@@ -119,6 +122,7 @@ class CoupledSGPVAE(VariationalAutoencoder):
     mixing: one function for each channel). Minibatches are of tasks.
     """
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,
@@ -159,6 +163,7 @@ class LinearSGPVAE(VariationalAutoencoder):
     Codes are the outputs without their noise: ``predict_f`` is of them, one channel for each.
     """
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,
@@ -212,6 +217,7 @@ class LinearSGPVAE(VariationalAutoencoder):
 class GPPVAE(VariationalAutoencoder):
     """GP prior VAE (Casale et al. 2018): mean-field codes under a low-rank GP prior."""
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,

@@ -11,6 +11,7 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 from gpflow.inducing_variables import InducingVariables
 
+from ..arguments import check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..bijectors import planar_flow
 from ..decoders import GPDecoder
@@ -41,6 +42,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
     splits_over_outputs = True
     latent_prior_name = "StandardNormal"
 
+    @check_arguments(output_dim=1, num_draws=1)
     def __init__(
         self,
         guide: BoundGuide | BaseGaussianEncoder,

@@ -10,6 +10,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.utilities import positive
 
+from ..arguments import check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..latent_priors.base import LOG_2PI
 from ..mcmc.noise import standard_noise
@@ -28,6 +29,7 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
     BVAE-VI in appendix F of Tran et al. 2023). The engine fits it as it fits the model itself.
     """
 
+    @check_arguments()
     def __init__(self, model: VariationalAutoencoder, num_items: int, initial_scale: float = 1e-2):
         """
         :param model: its present values are the initial means. Kernel parameters without a prior

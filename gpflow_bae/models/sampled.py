@@ -9,6 +9,7 @@ import gpflow
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 
+from ..arguments import check_arguments
 from ..latent_priors import GP, DeepSparseGP, SparseGP, StandardNormal
 from ..latent_priors.base import KernelLike
 from ..latent_priors.deep_layers import InducingLike
@@ -21,6 +22,7 @@ __all__ = ["BAE", "DSGPBAE", "GPBAE", "SGPBAE"]
 class SGPBAE(BayesianAutoencoder):
     """Fully Bayesian autoencoder with a sparse GP latent (Tran et al. 2023)."""
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,
@@ -65,6 +67,7 @@ class SGPBAE(BayesianAutoencoder):
 class DSGPBAE(BayesianAutoencoder):
     """Fully Bayesian autoencoder with a deep sparse GP latent (Tran et al. 2023): one long task."""
 
+    @check_arguments()
     def __init__(
         self,
         kernels: Sequence[KernelLike],
@@ -103,6 +106,7 @@ class DSGPBAE(BayesianAutoencoder):
 class GPBAE(BayesianAutoencoder):
     """Bayesian autoencoder with an exact GP latent (Tran et al. 2023): N^3 per task."""
 
+    @check_arguments()
     def __init__(
         self,
         kernel: KernelLike,
@@ -121,6 +125,7 @@ class GPBAE(BayesianAutoencoder):
 class BAE(BayesianAutoencoder):
     """Bayesian autoencoder with i.i.d. standard normal codes (Tran et al. 2021, 2023)."""
 
+    @check_arguments()
     def __init__(
         self,
         decoder: Network,

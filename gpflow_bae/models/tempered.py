@@ -12,6 +12,7 @@ import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
 from .. import functional
+from ..arguments import check_arguments
 from ..base import Batch
 from ..decoders import KerasDecoder, normal_prior
 from ..encoders import RowCodes
@@ -42,6 +43,7 @@ class TemperedBAE(gpflow.Module):
     :class:`gpflow_bae.estimators.TemperedAutoencoder`.
     """
 
+    @check_arguments()
     def __init__(
         self,
         encoder: keras.Model,

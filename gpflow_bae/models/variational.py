@@ -10,6 +10,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
+from ..arguments import check_arguments
 from ..base import Batch, LatentPosterior, Snapshot, VariationalModel, VariationalTerms
 from ..decoders import Identity
 from ..encoders import GaussianEncoder, RankOneEncoder, SiteEncoder
@@ -50,6 +51,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
 
     guide: GaussianGuide
 
+    @check_arguments(num_data=1)
     def __init__(
         self,
         latent_prior: LatentProcess,
@@ -181,6 +183,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
 class VAE(VariationalAutoencoder):
     """Variational autoencoder with a standard normal prior (Kingma and Welling 2014)."""
 
+    @check_arguments()
     def __init__(
         self,
         decoder: Network,
@@ -201,6 +204,7 @@ class CVAE(VariationalAutoencoder):
 
     needs_inputs = True
 
+    @check_arguments(condition_dim=1)
     def __init__(
         self,
         decoder: Network,

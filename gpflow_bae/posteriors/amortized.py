@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
+from ..arguments import as_numbers, check_arguments
 from ..data import Observations, as_inputs, in_memory, prepare_data
 from ..models import Autoencoder
 from .bank import Bank
@@ -159,6 +160,7 @@ class Posterior(FunctionPredictions):
         """Constrained samples [C S, ...] by parameter path; network weights only when asked."""
         return {path: _flat(v) for path, v in self.chains(include_decoder).items()}
 
+    @check_arguments(num_draws=1)
     def latent_samples(
         self,
         Xnew: TensorType | None = None,
@@ -217,6 +219,7 @@ class Posterior(FunctionPredictions):
         width, joint = self.model.latent_dim, self.model.latent_prior.couples_channels
         return 16 * int(np.shape(Y)[0]) * int(points) * width * (width if joint else 1)
 
+    @check_arguments(num_draws=1)
     def predict_latent(
         self,
         Xnew: TensorType | None = None,
@@ -231,6 +234,7 @@ class Posterior(FunctionPredictions):
         """
         return self.latent_samples(Xnew, given, num_draws=num_draws, seed=seed).moments()
 
+    @check_arguments(num_draws=1, num_codes=1)
     def predict(
         self,
         Xnew: TensorType | None = None,
@@ -290,11 +294,13 @@ class Posterior(FunctionPredictions):
         self, Y: TensorType, X: TensorType | None = None, **kwargs: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         """``Y`` with its NaN filled by predictive means, and standard deviations (0 elsewhere)."""
+        Y = as_numbers(Y, "Y", np.float32)
         prediction = self.reconstruct(Y, X, **kwargs)
         missing = np.isnan(Y)
         filled = np.where(missing, prediction.mean, Y)
         return filled, np.where(missing, np.sqrt(prediction.variance), 0.0)
 
+    @check_arguments(num_draws=1)
     def encode(self, Y: TensorType, *, num_draws: int = 16, seed: int = 0) -> np.ndarray:
         """Codes drawn by the encoders alone, without the prior: [S, num_draws, T, N, L]."""
         single = np.ndim(Y) == 2

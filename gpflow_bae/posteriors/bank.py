@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import as_array, check_fields
 from ..diagnostics.samples import num_chains_and_draws
 from ..records import Records
 from ..versions import __version__
@@ -65,13 +66,16 @@ class Bank:
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_fields(self, temperature=0)
+
         def keep(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)  # frozen for everyone else
 
         for name in ("parameters", "encoder", "trace"):
-            keep(name, {k: _array(v) for k, v in getattr(self, name).items()})
+            arrays = getattr(self, name).items()
+            keep(name, {k: _array(v, f"{name}/{k}") for k, v in arrays})
         if self.latents is not None:
-            keep("latents", _array(self.latents))
+            keep("latents", _array(self.latents, "latents"))
         plain = json.dumps(dict(self.settings), default=_plain)
         keep("settings", json.loads(plain))
         keep("versions", dict(self.versions))
@@ -318,9 +322,11 @@ class Bank:
         return cls.from_contents(*read_archive(path))
 
 
-def _array(values: Any) -> np.ndarray:
+def _array(values: Any, name: str) -> np.ndarray:
     """In order of its indices, except for a view of a file, which stays there."""
-    return values if isinstance(values, np.memmap) else np.asarray(values, order="C")
+    if isinstance(values, np.memmap):
+        return values
+    return np.asarray(as_array(values, name), order="C")
 
 
 def _numbers(samples: Sequence[int] | slice) -> np.ndarray | slice:

@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..data import as_inputs, mask_missing
+from ..arguments import as_numbers
+from ..data import as_inputs, as_pair, mask_missing
 from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
 from .base import BankPosterior
@@ -229,8 +230,8 @@ class FunctionPredictions(BankPosterior):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Of rows or of cells, and which cells were observed."""
         num_codes = self._num_codes(num_codes, 16, 256)
-        Xnew, Ynew = data
-        Ynew = np.asarray(Ynew, np.float32)
+        Xnew, Ynew = as_pair(data)
+        Ynew = as_numbers(Ynew, "Ynew", np.float32)
         single = self._single(Xnew, given)
         X, Y, _ = self._given(given)
         if Xnew is not None:

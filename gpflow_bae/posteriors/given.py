@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..data import as_inputs, mask_missing
+from ..arguments import as_numbers
+from ..data import as_inputs, as_pair, mask_missing
 from ..models import Autoencoder
 
 __all__ = ["check_given"]
@@ -32,8 +33,8 @@ def check_given(
     :raises ValueError: for infinities, another width than in training, inputs that are missing or
         of another number of points, or an encoder that knows the training data only.
     """
-    X, Y = given
-    Y = np.asarray(Y, dtype=np.float32)
+    X, Y = as_pair(given, "given")
+    Y = as_numbers(Y, "Y", np.float32)
     Y = Y[None] if Y.ndim == 2 else Y
     width = training[1].shape[-1]
     if Y.ndim != 3 or Y.shape[-1] != width:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from ..arguments import as_numbers
 from ..data import SparseTable, prepare_data
 from ..guides import BoundGuide
 from ..likelihoods import entrywise
@@ -137,7 +138,7 @@ class GPLVMPosterior(FittedModel):
 
         :raises ValueError: for an index out of range.
         """
-        values = np.asarray(values, dtype=np.float64)
+        values = as_numbers(values, "values")
         result = np.empty(len(values))
         for part, f_mean, f_variance in self._chunks(rows, columns, num_draws, seed):
             y = tf.constant(values[part], f_mean.dtype)

@@ -9,6 +9,7 @@ from typing import Any, overload
 import numpy as np
 import tensorflow as tf
 
+from ..data.memory import check_bytes
 from ..tracing import compiled
 
 __all__ = ["ALL", "MEMORY_PER_CALL", "ChainAfterChain", "SampleLoop", "blocks", "chain_after_chain"]
@@ -102,6 +103,12 @@ class SampleLoop:
         :param dtypes: of the results, in their structure.
         :param result_bytes: size of the result of one sample.
         """
+        total = len(tf.nest.flatten(samples)[0])
+        check_bytes(
+            float(total) * result_bytes,
+            f"What is asked for of each of {total} posterior samples needs",
+            "Ask for fewer points or draws at a time, or of a thinned bank.",
+        )
         parts = []
         for rows, count in _chunks(samples, result_bytes):
             found = self._map(_take(samples, rows), shared, dtypes, options)

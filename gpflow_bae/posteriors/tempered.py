@@ -10,6 +10,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from .. import diagnostics
+from ..arguments import as_numbers
 from ..data import mask_missing
 from ..models import TemperedBAE
 from .bank import Bank
@@ -76,7 +77,7 @@ class TemperedPosterior(BankPosterior):
 
     def decode(self, codes: TensorType) -> np.ndarray:
         """Rows [R * S, N, P] of codes ``[N, L]``, or of each sample's own ``[R * S, N, L]``."""
-        codes = np.asarray(codes, np.float32)
+        codes = as_numbers(codes, "codes", np.float32)
         if codes.shape[-1] != self.model.latent_dim or codes.ndim not in (2, 3):
             raise ValueError(
                 f"codes must have shape [N, {self.model.latent_dim}] or [{self.num_samples}, N, "
@@ -136,7 +137,7 @@ class TemperedPosterior(BankPosterior):
         return [chain_after_chain(values) for values in self.bank.parameters.values()]
 
     def _rows(self, Y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        Y = np.asarray(Y, np.float32)
+        Y = as_numbers(Y, "Y", np.float32)
         width = self.model.decoder.output_dim
         if Y.ndim != 2 or Y.shape[1] != width:
             raise ValueError(f"Y must have shape [N, {width}], got {Y.shape}.")

@@ -14,6 +14,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import check_arguments
 from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .card import model_card
 from .fitted import serve
@@ -35,6 +36,7 @@ class Export(NamedTuple):
     served: ServedModel  # the same computations in Python
 
 
+@check_arguments()
 def export(
     posterior: Posterior | TemperedPosterior | FittedModel,
     path: str | os.PathLike[str],

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from .. import functional
+from ..arguments import check_arguments
 from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .bank import SampleBank
 from .codes import encode_rows
@@ -24,6 +25,7 @@ __all__ = ["ONNX_PARTS", "export_onnx"]
 ONNX_PARTS = ("encode", "decode")
 
 
+@check_arguments()
 def export_onnx(
     posterior: Posterior | TemperedPosterior,
     path: str | os.PathLike[str],

@@ -10,6 +10,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import check_arguments
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..posteriors import Posterior, TemperedPosterior
@@ -39,6 +40,7 @@ class ServedModel(tf.Module):
     averages over seeds.
     """
 
+    @check_arguments()
     def __init__(
         self,
         posterior: Posterior | TemperedPosterior,

@@ -117,3 +117,9 @@ def test_errors_name_the_decoder() -> None:
     """The user handed over a ``decoder``; that is the word of the message."""
     with pytest.raises(TypeError, match="decoder must be a built keras.Model"):
         KerasDecoder(keras.layers.Dense(3))
+
+
+def test_a_network_is_no_prior() -> None:
+    """Keras models are functions, too."""
+    with pytest.raises(TypeError, match="function of a weight tensor's shape"):
+        KerasDecoder(_network(), _network())

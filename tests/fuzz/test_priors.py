@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpflow_bae import latent_priors, likelihoods
 from gpflow_bae.data import prepare_data
 from tests.fuzz.answers import answered, assert_finite, cases
-from tests.fuzz.test_tables import arrays
+from tests.fuzz.strategies import arrays
 from tests.serving import small_posteriors
 
 EXTREME = st.sampled_from([1e-6, 1e-3, 1.0, 1e3, 1e6])

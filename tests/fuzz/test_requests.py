@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpflow_bae import serving
 from tests.fuzz.answers import answered, assert_finite, cases
-from tests.fuzz.test_tables import arrays
+from tests.fuzz.strategies import arrays
 from tests.serving import small_posteriors
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from gpflow_bae.data import MultiOutputTable, SparseTable
 from gpflow_bae.impute import frames, table_files
 from tests.fuzz.answers import answered, assert_finite, cases
+from tests.fuzz.strategies import arrays
 
 CELLS = st.one_of(
     st.sampled_from(
@@ -51,21 +52,6 @@ def test_any_file_is_read_or_refused(content: bytes, time: str | None) -> None:
     if user is not None:
         assert_finite(user.table.X)
         assert np.isfinite(user.table.Y[user.table.observed]).all()
-
-
-SHAPES = st.lists(st.integers(0, 3), max_size=4).map(tuple)
-TYPES = st.sampled_from([np.float64, np.float32, np.int64, np.bool_, np.complex64, "U3", object])
-
-
-@st.composite
-def arrays(draw: st.DrawFn) -> Any:
-    """Of any shape and type, with numbers that are hard to bear."""
-    shape, dtype = draw(SHAPES), draw(TYPES)
-    hard = st.sampled_from([0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 1e300, 1e-300])
-    size = int(np.prod(shape))
-    with np.errstate(all="ignore"):
-        values = np.array(draw(st.lists(hard, min_size=size, max_size=size))).reshape(shape)
-        return values.astype(dtype) if np.isfinite(values).all() else values
 
 
 @hypothesis.given(arrays(), arrays(), st.none() | arrays(), st.none() | arrays())

@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from gpflow_bae import encoders, inference, latent_priors, likelihoods, models
 from gpflow_bae.data import prepare_data
+from gpflow_bae.inference.optimisation import Optimisation
+from gpflow_bae.inference.run import run
 
 N, P, L = 400, 5, 2
 
@@ -254,3 +256,20 @@ def test_a_fit_that_died_and_is_resumed_is_an_uninterrupted_one(
         np.testing.assert_array_equal(a, b)
     with pytest.raises(ValueError, match="holds a run with these settings already"):
         fit(tmp_path)
+
+
+def test_parameters_that_the_last_step_broke_are_put_back() -> None:
+    """The slope of a root is infinite at 0, and its value is not: no later loss would tell."""
+    variable = tf.Variable(0.0)
+    fit = Optimisation(
+        lambda seed, carried, constants: (tf.sqrt(variable), carried),
+        {"variable": variable},
+        [([variable], 0.1)],
+        num_steps=1,
+        steps_per_call=1,
+        seed=[0, 0],
+        label="toy",
+    )
+    with pytest.raises(FloatingPointError, match="toy loss became nan .* Lower the learning rate"):
+        run(fit, lambda: None, progress=False)
+    assert variable.numpy() == 0.0

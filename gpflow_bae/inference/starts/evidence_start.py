@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from ...arguments import check_fields
 from ...data import Observations
 from ...models import VariationalAutoencoder
 from ..checkpoints import RunDirectory
@@ -20,6 +21,9 @@ class EvidenceStart:
 
     num_steps: int = 300
     """At most so many."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, num_steps=1)
 
     def describe(self) -> dict[str, object]:
         """The settings as plain values, for records of a run."""

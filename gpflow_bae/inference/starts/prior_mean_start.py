@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
+from ...arguments import check_fields
 from ...base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ...data import Observations
 from ...encoders import GaussianEncoder
 from ...latent_priors import DeepSparseGP, SparseGP
 from ...models import BayesianAutoencoder
 from ..checkpoints import RunDirectory
-from ..settings import VariationalSettings
+from ..settings import VariationalSettings, check_positive
 from ..variational import fit_variational
 from .warm_start import WarmStart
 
@@ -80,7 +81,7 @@ class PriorMeanStart:
     num_encoder_steps: int = 1000
     """Adam steps that fit the model's encoder to the codes of the mode."""
     encoder_batch_size: int | None = 256
-    encoder_loss: str = "energy"
+    encoder_loss: Literal["energy", "mse", "nll"] = "energy"
     initial_inducing_scale: float = 1.0
     """Standard deviation of the whitened inducing outputs that the fit starts from."""
     first: WarmStart | None = None
@@ -94,6 +95,10 @@ class PriorMeanStart:
     def encoder(self) -> GaussianEncoder | None:
         """The encoder that is trained besides the model's own, if there is one."""
         return None if self.first is None else self.first.encoder
+
+    def __post_init__(self) -> None:
+        check_fields(self, num_encoder_steps=0, encoder_batch_size=1)
+        check_positive(self, "initial_inducing_scale")
 
     def describe(self) -> dict[str, object]:
         """The settings as plain values, for records of a run."""

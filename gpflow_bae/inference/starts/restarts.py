@@ -17,6 +17,7 @@ import scipy.optimize
 import tensorflow as tf
 
 from ... import functional
+from ...arguments import check_fields
 from ...data import Observations, prepare_data
 from ...models import TemperedBAE
 from ...tracing import compiled
@@ -114,6 +115,7 @@ class ModeStart:
     """Of L-BFGS, in each climb."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_positive(self, "num_restarts", "max_iterations")
 
     def describe(self) -> dict[str, object]:

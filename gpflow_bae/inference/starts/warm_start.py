@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 
+from ...arguments import check_fields
 from ...base import Batch
 from ...data import Observations
 from ...encoders import GaussianEncoder
@@ -29,7 +30,7 @@ from ..encoder_losses import encoder_loss
 from ..optimisation import Optimisation
 from ..run import run
 from ..seeding import seed_networks
-from ..settings import VariationalSettings
+from ..settings import VariationalSettings, check_positive
 from ..variational import fit_variational
 from .initial_codes import smoothest_projections
 
@@ -59,10 +60,14 @@ class WarmStart:
     the data (:func:`~gpflow_bae.inference.smoothest_projections`); 0 starts from random codes."""
     initial_code_noise: float = 0.1
     """Standard deviation of the noise on those codes."""
-    encoder_loss: str = "energy"
+    encoder_loss: Literal["energy", "mse", "nll"] = "energy"
     encoder_learning_rate: float = 1e-3
     callback: Callable[[int, float], None] | None = None
     """Called with (steps done, mean loss) during the variational fit."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, num_encoder_steps=0, encoder_batch_size=1, num_initial_steps=0)
+        check_positive(self, "initial_code_noise", "encoder_learning_rate")
 
     def describe(self) -> dict[str, object]:
         """The settings as plain values, for records of a run."""

@@ -1,0 +1,293 @@
+"""Arguments of public functions, checked before anything is computed with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import numbers
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+__all__ = [
+    "as_array",
+    "as_numbers",
+    "check_arguments",
+    "check_fields",
+    "check_integer",
+    "check_positive",
+    "check_types",
+]
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+_INTEGERS = 2_000_000_000  # TensorFlow's shapes, loops and seeds have 32 bits
+
+
+def check_integer(name: str, value: Any, low: float, high: float = np.inf) -> None:
+    """Refuses what is no integer from ``low`` to ``high``, truth values included.
+
+    :raises ValueError: Naming the argument.
+    """
+    valid = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not valid or not low <= value <= min(high, _INTEGERS):
+        expected = f"of at least {low}" if high == np.inf else f"from {low} to {high}"
+        expected = "" if low == -np.inf and high == np.inf else f" {expected}"
+        raise ValueError(f"{name} is {value!r}; it must be an integer{expected}.")
+
+
+def check_positive(may_be_zero: bool = False, **values: Any) -> None:
+    """Refuses what is no finite number above 0, or none of at least 0, by name.
+
+    :raises ValueError: Naming the argument.
+    """
+    expected = "finite number of at least 0" if may_be_zero else "positive finite number"
+    for name, value in values.items():
+        number = float(value) if isinstance(value, numbers.Real) else np.nan
+        if not (0 < number < np.inf or (may_be_zero and number == 0)):
+            raise ValueError(f"{name} is {value!r}; it must be a {expected}.")
+
+
+def as_array(values: Any, name: str) -> np.ndarray:
+    """An array of whatever looks like one. What is masked, or missing in a frame, is NaN.
+
+    :param name: what the error calls it.
+    :raises ValueError: for rows of unequal lengths.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        if values.dtype.kind in "biuf" and np.ma.is_masked(values):
+            values = np.ma.asarray(values, np.result_type(values.dtype, np.float16)).filled(np.nan)
+        values = np.asarray(values)
+    elif hasattr(values, "to_numpy") and hasattr(values, "isna"):  # a pandas frame or series
+        values = values.astype(object).where(values.notna(), np.nan)
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} is no array of numbers ({error}); pass rows of equal lengths."
+        ) from error
+
+
+def as_numbers(values: Any, name: str, dtype: DTypeLike = np.float64, rank: int = 0) -> np.ndarray:
+    """An array of numbers, of whatever holds some: lists, tensors, masked arrays, frames.
+
+    As :func:`as_array` has them, in one float type.
+
+    :param name: what the error calls them.
+    :param dtype: a float type.
+    :param rank: how many axes there have to be, at least.
+    :raises ValueError: for text, dates, complex numbers, rows of unequal lengths, and numbers that
+        the type cannot hold.
+    """
+    array = as_array(values, name)
+    try:
+        if array.dtype.kind not in "biufOV" or (array.dtype.kind == "V" and array.dtype.names):
+            raise TypeError(f"it holds {array.dtype}")
+        if array.dtype == object and any(isinstance(v, str | bytes) for v in array.flat):
+            raise TypeError("it holds text")
+        with np.errstate(over="ignore"):
+            found = array.astype(dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(
+            f"{name} is no array of numbers ({error}); convert text, dates and complex numbers "
+            "first."
+        ) from error
+    if found.ndim < rank:
+        raise ValueError(f"{name} must have at least {rank} axes, got shape {found.shape}.")
+    if array.dtype.kind in "iuf" and array.dtype.itemsize > found.dtype.itemsize:
+        beyond = np.isinf(found) & np.isfinite(array)
+        if beyond.any():
+            raise ValueError(
+                f"{name} holds {array[beyond][0]:g}, more than {found.dtype} can hold: change its "
+                "units, such as by its standard deviation."
+            )
+    return found
+
+
+def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:
+    """A function whose arguments are checked against the types that they are annotated with.
+
+    An ``int`` is no truth value and fits 32 bits, as TensorFlow wants seeds, shapes and loops, and
+    a ``float`` is no NaN. Where there should be an object of some class, only numbers, arrays and
+    None are refused here: of other objects the function knows more. An annotation that takes
+    tensors takes everything.
+
+    :param least: the smallest value of a number, by the argument's name; of a sequence, that of
+        each of its entries.
+    """
+
+    def decorate(function: FunctionT) -> FunctionT:
+        signature = inspect.signature(function)
+        annotations = {
+            k: Any if p.annotation is p.empty else p.annotation
+            for k, p in signature.parameters.items()
+        }
+
+        @functools.wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                given = signature.bind(*args, **kwargs).arguments
+            except TypeError:
+                return function(*args, **kwargs)  # Python says what is missing
+            check_types(given, annotations, function.__globals__, least)
+            return function(*args, **kwargs)
+
+        return checked  # type: ignore[return-value]
+
+    return decorate
+
+
+def check_fields(settings: Any, **least: float) -> None:
+    """The same of the fields of a dataclass, in its ``__post_init__``."""
+    kind = type(settings)
+    annotations = {field.name: field.type for field in dataclasses.fields(kind)}
+    check_types(vars(settings), annotations, vars(sys.modules[kind.__module__]), least)
+
+
+def check_types(
+    values: Mapping[str, Any],
+    annotations: Mapping[str, Any],
+    names: dict[str, Any],
+    least: Mapping[str, float],
+) -> None:
+    """Refuses what is not of the type that it is annotated with.
+
+    :param annotations: text, by argument, as ``from __future__ import annotations`` leaves it.
+    :param names: that the text may use.
+    :param least: as in :func:`check_arguments`.
+    :raises ValueError: for a number out of range.
+    :raises TypeError: for another type. Both name the argument, what it was, and what was expected.
+    """
+    for name, value in values.items():
+        kinds = _kinds(annotations.get(name), names)
+        if not kinds:
+            continue
+        low = least.get(name, -np.inf)
+        if any(_is_class(kind) for kind in kinds) and not _is_plain(value):
+            continue
+        if not any(_fits(value, kind, low) for kind in kinds):
+            if _is_near(value, kinds) and isinstance(value, numbers.Real) and value < low:
+                raise ValueError(f"{name} must be at least {low:g}, got {value}.")
+            if isinstance(value, float) and np.isnan(value) and float in kinds:
+                raise ValueError(f"{name} must be finite, got nan.")
+            words = " or ".join(_in_words(kind, low, value) for kind in kinds)
+            raise (ValueError if _is_near(value, kinds) else TypeError)(
+                f"{name} must be {words}, got {_shown(value)}."
+            )
+
+
+def _is_class(kind: Any) -> bool:
+    outer = get_origin(kind) or kind
+    if getattr(outer, "__module__", "") == "collections.abc":
+        return False
+    return outer is not Literal and outer not in (*_WORDS, *_SEQUENCES, types.NoneType)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is of no class that a library could have made up."""
+    kinds = (types.NoneType, numbers.Number, bytes, Mapping, np.ndarray)
+    if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
+        return all(map(_is_plain, value))
+    return isinstance(value, kinds) or type(value).__module__.startswith("tensorflow.python.framew")
+
+
+def _is_near(value: Any, kinds: Sequence[Any]) -> bool:
+    """Whether a value is of a right type, but out of range."""
+    literals = {type(v) for kind in kinds if get_origin(kind) is Literal for v in get_args(kind)}
+    if type(value) in literals or (isinstance(value, float) and np.isnan(value)):
+        return True
+    is_integer = (
+        isinstance(value, numbers.Integral) and not isinstance(value, bool) and int in kinds
+    )
+    return is_integer or any(_fits(value, kind, -np.inf) for kind in kinds)
+
+
+def _shown(value: Any) -> str:
+    shown = " ".join(repr(value).split())
+    return shown if len(shown) < 80 else f"{shown[:77]}..."
+
+
+_found: dict[tuple[str, int], tuple[Any, ...]] = {}
+
+
+def _kinds(annotation: Any, names: dict[str, Any]) -> tuple[Any, ...]:
+    """The types that an annotation is a union of; none if it takes what cannot be checked."""
+    key = (str(annotation), id(names))
+    if key not in _found:
+        try:
+            kind = eval(annotation, names) if isinstance(annotation, str) else annotation
+        except NameError:  # imported for type checkers only
+            kind = Any
+        union = get_origin(kind) in (Union, types.UnionType)
+        kinds = get_args(kind) if union else (kind,)
+        _found[key] = kinds if all(map(_is_checked, kinds)) else ()
+    return _found[key]
+
+
+def _is_checked(kind: Any) -> bool:
+    outer = get_origin(kind) or kind
+    if outer is Literal or outer in _SEQUENCES:
+        return True
+    if outer in (Any, Union, types.UnionType) or not isinstance(outer, type):
+        return False
+    if getattr(outer, "_is_protocol", False):
+        return False
+    if hasattr(outer, "_fields"):  # a named tuple: its makers say what makes one
+        return False
+    is_array = issubclass(outer, np.ndarray) or outer.__module__.startswith("tensorflow.")
+    return not (is_array and hasattr(outer, "shape")) and outer is not object
+
+
+_SEQUENCES = (Sequence, tuple, list)
+
+
+def _fits(value: Any, kind: Any, low: float) -> bool:
+    outer, inner = get_origin(kind) or kind, get_args(kind)
+    if outer is Literal:
+        return isinstance(value, type(inner[0])) and value in inner
+    if kind is None or kind is types.NoneType:
+        return value is None
+    if isinstance(value, bool | np.bool_):
+        return kind is bool
+    if kind is int:
+        return isinstance(value, numbers.Integral) and max(low, -_INTEGERS) <= value <= _INTEGERS  # type: ignore[operator]
+    if kind is float:
+        if getattr(value, "ndim", None) == 0 and hasattr(value, "__array__"):
+            value = np.asarray(value).item()
+        return isinstance(value, numbers.Real) and low <= value  # type: ignore[operator]  # NaN is not
+    if outer in _SEQUENCES:
+        if isinstance(value, str | bytes | Mapping) or not np.iterable(value):
+            return False
+        known = [k for k in inner if k is not ... and _is_checked(k)]
+        return not known or all(any(_fits(v, k, low) for k in known) for v in value)
+    return isinstance(value, outer) if outer is not Callable else callable(value)
+
+
+def _in_words(kind: Any, low: float, value: Any) -> str:
+    outer, inner = get_origin(kind) or kind, get_args(kind)
+    if outer is Literal:
+        return f"one of {', '.join(map(repr, inner))}"
+    if kind is None or kind is types.NoneType:
+        return "None"
+    if outer in _SEQUENCES:
+        kinds = " or ".join(_in_words(k, low, None) for k in inner if _is_checked(k))
+        return f"a sequence, each entry {kinds}" if kinds else "a sequence"
+    if kind is int and isinstance(value, numbers.Integral) and abs(value) > _INTEGERS:  # type: ignore[operator]
+        return f"an integer from {max(low, -_INTEGERS):.0f} to {_INTEGERS}"
+    if kind in (int, float) and low > -np.inf:
+        return f"{_WORDS[kind]} of at least {low:g}"
+    return _WORDS.get(outer, f"a {outer.__module__.split('.')[0]} {outer.__qualname__}")
+
+
+_WORDS = {
+    bool: "True or False",
+    str: "a string",
+    int: "an integer",
+    float: "a number",
+    Callable: "a function",
+}

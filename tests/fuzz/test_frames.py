@@ -1,0 +1,108 @@
+"""Frames that users have, and arguments that do not fit them: read, or all problems said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pandas as pd
+from hypothesis import strategies as st
+
+from gpflow_bae.impute import Imputer
+from tests.fuzz.answers import answered, assert_finite, cases
+from tests.fuzz.strategies import SCALARS, arrays, mutated
+
+LENGTHS = st.sampled_from([0, 1, 2, 6])
+COLUMNS: dict[str, Any] = {
+    "numbers": lambda n: np.linspace(-1.0, 1.0, n),
+    "holes": lambda n: np.where(np.arange(n) % 2, np.nan, np.arange(n)),
+    "nothing": lambda n: np.full(n, np.nan),
+    "constant": lambda n: np.ones(n),
+    "infinity": lambda n: np.where(np.arange(n) == 0, np.inf, 1.0),
+    "huge": lambda n: 1e30 * np.arange(n),
+    "tiny": lambda n: 1e-300 * np.arange(n),
+    "counts": lambda n: np.arange(n) % 3,
+    "truth": lambda n: np.arange(n) % 2 == 0,
+    "nullable": lambda n: pd.array([None, *range(1, n)][:n], dtype="Int64"),
+    "text": lambda n: [f"word {i}" for i in range(n)],
+    "numbers as text": lambda n: [f"{i}.5" for i in range(n)],
+    "mixed": lambda n: [[1, "a", None, 2.5, pd.NA, {}][i % 6] for i in range(n)],
+    "categories": lambda n: pd.Categorical(["a", "b"] * n)[:n],
+    "complex": lambda n: np.arange(n) * 1j,
+    "dates": lambda n: pd.date_range("2024-01-01", periods=n),
+    "dates of a zone": lambda n: pd.date_range("2024-03-30", periods=n, tz="Europe/Berlin"),
+    "backwards": lambda n: pd.date_range("2024-01-01", periods=n)[::-1],
+    "equal dates": lambda n: pd.DatetimeIndex(["2024-01-01"] * n),
+    "dates and none": lambda n: pd.DatetimeIndex([pd.NaT, *pd.date_range("2024", periods=n)])[:n],
+    "ISO dates": lambda n: [f"2024-01-{i + 1:02d}" for i in range(n)],
+    "differences": lambda n: pd.to_timedelta(np.arange(n), "h"),
+    "periods": lambda n: pd.period_range("2024-01", periods=n, freq="M"),
+    "float16": lambda n: np.arange(n, dtype=np.float16),
+}
+NAMES = st.sampled_from(["a", "b", "t", "", "a b", 0, 1.5, None, ("a", "b"), "é", "a_sd"])
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> pd.DataFrame:
+    length = draw(LENGTHS)
+    kinds = draw(st.lists(st.sampled_from(sorted(COLUMNS)), max_size=4))
+    frame = pd.DataFrame({i: COLUMNS[kind](length) for i, kind in enumerate(kinds)})
+    names = ["t", "a", "b", "c"][: len(kinds)]
+    if draw(st.booleans()):
+        names = draw(st.lists(NAMES, min_size=len(kinds), max_size=len(kinds)))
+    frame.columns = pd.Index(names, dtype=object)
+    if length and draw(st.integers(0, 4)) == 0:
+        frame.index = pd.Index([7] * length)
+    return frame
+
+
+@hypothesis.given(
+    frames(),
+    st.sampled_from([(), ["a"], ["a", "b"], ["nowhere"], "a", [0], None, ["a", "a"]]),
+    st.none() | st.sampled_from(["t", "nowhere", "", 0]),
+    st.sampled_from([(), ["b"], "b", [1.5]]),
+    st.none() | st.sampled_from(["b", "t", 3]),
+)
+@cases(60)
+def test_frames(frame: pd.DataFrame, outputs: Any, time: Any, inputs: Any, task: Any) -> None:
+    imputer = answered(lambda: Imputer(outputs=outputs, time=time, inputs=inputs, task=task))
+    user = None if imputer is None else answered(lambda: imputer.read(frame))
+    if user is not None:
+        assert_finite(user.table.X)
+        assert np.isfinite(user.table.Y[user.table.observed]).all()
+
+
+@hypothesis.given(arrays() | mutated(np.eye(6)[:, :2]), arrays() | mutated(np.eye(6)[:, 1:]))
+@cases(60)
+def test_arrays(X: Any, Y: Any) -> None:
+    user = answered(lambda: Imputer().read(X, Y))
+    if user is not None:
+        assert_finite(user.table.X)
+
+
+@hypothesis.given(
+    st.dictionaries(
+        st.sampled_from(
+            ["latent_dim", "num_inducing", "num_steps", "seed", "model", "settings", "kinds"]
+        ),
+        SCALARS,
+        min_size=1,
+        max_size=2,
+    ),
+    st.sampled_from(["lmc", "sgp_vae", "sgp_bae"]),
+)
+@cases(10)
+def test_wrong_settings(options: dict[str, Any], model: str) -> None:
+    """Few are right, and those are of a fit of one step."""
+    X = np.arange(6.0)[:, None]
+    Y = np.sin([1.0, 2.0] * X)
+    Y[2, 0] = np.nan
+    arguments = {"model": model, "num_steps": 1, "num_inducing": 3, "progress": False, **options}
+
+    def filled() -> Any:
+        return Imputer(**arguments).fit(X, Y).impute().filled
+
+    found = answered(filled)
+    if found is not None:
+        assert_finite(found)

@@ -1,0 +1,129 @@
+"""Arguments are refused for what they are, in words, before anything is computed with them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import gpflow
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+from gpflow_bae import inference, latent_priors, mcmc, models
+from gpflow_bae.arguments import as_numbers, check_arguments, check_fields
+from gpflow_bae.data import prepare_data
+from gpflow_bae.data.memory import check_bytes
+from tests.serving import small_posteriors
+
+
+@check_arguments(count=1, widths=2)
+def taken(
+    count: int,
+    rate: float | None = 1.0,
+    kind: Literal["a", "b"] = "a",
+    widths: tuple[int, ...] = (),
+    flag: bool = False,
+    kernel: gpflow.kernels.Kernel | None = None,
+    array: tf.Tensor | float = 0.0,
+) -> int:
+    return count
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        ({"count": 0}, ValueError, "count must be at least 1, got 0"),
+        ({"count": 1.0}, TypeError, "count must be an integer of at least 1, got 1.0"),
+        ({"count": True}, TypeError, "count must be an integer"),
+        ({"count": 2**40}, ValueError, "count must be an integer from 1 to 2000000000"),
+        ({"rate": np.nan}, ValueError, "rate must be finite, got nan"),
+        ({"rate": "fast"}, TypeError, "rate must be a number or None, got 'fast'"),
+        ({"kind": "c"}, ValueError, "kind must be one of 'a', 'b', got 'c'"),
+        ({"widths": (1,)}, ValueError, "widths must be a sequence, each entry an integer"),
+        ({"widths": "22"}, TypeError, "widths must be a sequence"),
+        ({"flag": 1}, TypeError, "flag must be True or False, got 1"),
+        ({"kernel": 3}, TypeError, "kernel must be a gpflow Kernel or None, got 3"),
+    ],
+)
+def test_wrong_arguments(wrong: dict[str, Any], error: type, words: str) -> None:
+    with pytest.raises(error, match=words):
+        taken(**{"count": 1, **wrong})
+
+
+def test_right_arguments() -> None:
+    """NumPy's numbers and scalars are numbers, and what takes tensors takes everything."""
+    assert taken(np.int64(3), np.float32(0.5), "b", [2, 3], np.True_, array="x") == 3  # type: ignore
+    assert taken(1, np.array(0.5), kernel=gpflow.kernels.Matern12()) == 1  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        taken()  # type: ignore[call-arg]
+
+
+def test_fields_of_settings() -> None:
+    @dataclasses.dataclass
+    class Settings:
+        steps: int = 1
+
+        def __post_init__(self) -> None:
+            check_fields(self, steps=0)
+
+    assert Settings(0).steps == 0
+    with pytest.raises(ValueError, match="steps must be at least 0, got -1"):
+        Settings(-1)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (["1.5"], "text"),
+        (np.array([None, "1"], object), "it holds text"),
+        ([1j], "complex"),
+        (np.array(["2024"], "datetime64[s]"), "datetime64"),
+        ([[1.0], [1.0, 2.0]], "rows of equal lengths"),
+        ([1e300], r"holds 1e\+300, more than float32 can hold"),
+    ],
+)
+def test_what_is_no_array_of_numbers(values: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        as_numbers(values, "Y", np.float32)
+
+
+def test_what_is_masked_or_missing_is_nan() -> None:
+    """NumPy's asarray drops a mask, and what was under it would be data."""
+    masked = np.ma.masked_array([1, 2], mask=[True, False])
+    np.testing.assert_array_equal(as_numbers(masked, "Y"), [np.nan, 2.0])
+    frame = pd.DataFrame({"a": pd.array([None, 3], dtype="Int64")})
+    np.testing.assert_array_equal(as_numbers(frame, "Y"), [[np.nan], [3.0]])
+    Y = np.ma.masked_array(np.ones((4, 3)), mask=np.eye(4, 3) > 0)
+    found = prepare_data(small_posteriors.variational(models.VAE).model, (None, Y))
+    np.testing.assert_array_equal(found.mask[0], ~Y.mask)
+
+
+def test_settings_that_are_no_numbers() -> None:
+    with pytest.raises(ValueError, match="learning_rate must be finite, got inf"):
+        inference.VariationalSettings(learning_rate=np.inf)
+    with pytest.raises(TypeError, match="batch_size must be an integer or None, got 1.5"):
+        inference.AmortizedSettings(batch_size=1.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="step_size must be a number, a scalar tensor"):
+        mcmc.sghmc.build(step_size=np.array([0.1, 0.2]))
+    with pytest.raises(ValueError, match="step_size must be positive and finite, got nan"):
+        mcmc.sghmc.build(step_size=np.array(np.nan))
+    with pytest.raises(TypeError, match="data must be a pair"):
+        prepare_data(small_posteriors.sgp_bae(), np.ones((3, 3)))  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="code_noise_variance must be finite, got nan"):
+        latent_priors.GP(gpflow.kernels.Matern12(), 2, np.nan)
+
+
+def test_more_memory_than_there_is_is_said_before_starting() -> None:
+    check_bytes(1e3, "This needs", "Take less.")
+    with pytest.raises(ValueError, match="This needs at least 1000000000 GB, and .*Take less"):
+        check_bytes(1e18, "This needs", "Take less.")
+    model = small_posteriors.sgp_bae()
+    settings = inference.AmortizedSettings(num_samples=10**9)
+    data = small_posteriors.data()
+    with pytest.raises(ValueError, match=r"1000000000 samples of 2 chain\(s\) need at least"):
+        inference.sample_amortized(model, data, settings, num_chains=2, warm_start=None)
+    posterior = small_posteriors.sampled_sgp_bae()
+    with pytest.raises(ValueError, match="each of 5 posterior samples needs at least"):
+        posterior.encode(np.ones((8, 3)), num_draws=10**9)
