@@ -229,14 +229,20 @@ def _starts(
     """One for each chain."""
     if warm_start is None:
         return [None] * max(num_chains, 1)
-    if not isinstance(warm_start, Sequence):
-        return [warm_start] * max(num_chains, 1)
-    if len(warm_start) != num_chains:
+    alone = not isinstance(warm_start, Sequence)
+    starts = [warm_start] * max(num_chains, 1) if alone else list(warm_start)
+    for start in starts:
+        if not callable(getattr(start, "run", None)):
+            raise TypeError(
+                "warm_start must be a start such as WarmStart(settings) or PriorMeanStart(), one "
+                f'for each chain, "default" or None, got {type(start).__name__}.'
+            )
+    if len(starts) != num_chains and not alone:
         raise ValueError(
-            f"warm_start has {len(warm_start)} starts for num_chains={num_chains} chains; give one "
+            f"warm_start has {len(starts)} starts for num_chains={num_chains} chains; give one "
             "for each chain, or a single one that is run for each."
         )
-    return list(warm_start)
+    return starts
 
 
 def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:

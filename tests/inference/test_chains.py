@@ -169,6 +169,9 @@ def test_chains_and_starts_that_do_not_fit() -> None:
         inference.sample_amortized(
             seeded_model(), data, SHORT, num_chains=3, warm_start=[start(), start()]
         )
+    settings = inference.VariationalSettings()  # of a start, instead of a start
+    with pytest.raises(TypeError, match=r"WarmStart\(settings\).*got VariationalSettings"):
+        inference.sample_amortized(seeded_model(), data, SHORT, warm_start=settings)
 
 
 def test_calibrated_samplers_are_refused_where_they_would_be_wrong() -> None:
