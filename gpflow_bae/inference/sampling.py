@@ -229,15 +229,17 @@ def _starts(
     """One for each chain."""
     if warm_start is None:
         return [None] * max(num_chains, 1)
-    alone = not isinstance(warm_start, Sequence)
-    starts = [warm_start] * max(num_chains, 1) if alone else list(warm_start)
+    if isinstance(warm_start, Sequence):
+        starts = list(warm_start)
+    else:
+        starts = [warm_start] * max(num_chains, 1)
     for start in starts:
         if not callable(getattr(start, "run", None)):
             raise TypeError(
                 "warm_start must be a start such as WarmStart(settings) or PriorMeanStart(), one "
                 f'for each chain, "default" or None, got {type(start).__name__}.'
             )
-    if len(starts) != num_chains and not alone:
+    if len(starts) != max(num_chains, 1):
         raise ValueError(
             f"warm_start has {len(starts)} starts for num_chains={num_chains} chains; give one "
             "for each chain, or a single one that is run for each."
