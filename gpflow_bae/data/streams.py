@@ -69,7 +69,7 @@ class StreamedObservations:
         self.num_items = int(num_points)
         if shuffle_buffer is None:
             row_bytes = 4 * shards.num_outputs + 8 * (shards.input_dim or 0)
-            shuffle_buffer = max(1024, _BUFFER // row_bytes)
+            shuffle_buffer = max(256, _BUFFER // row_bytes)
         self._order = Order(shards, self.num_items, shuffle_buffer, counts)
 
     @classmethod
