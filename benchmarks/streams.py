@@ -148,7 +148,8 @@ def measure(folder: pathlib.Path) -> dict[str, Any]:
     from benchmarks import machine, timing
     from experiments.common import provenance
 
-    importlib.import_module("gpflow_bae")  # or the processes below would each hold it anew
+    # Imported once, or the processes below would each hold it anew.
+    importlib.import_module("gpflow_bae.inference")
     folders = [folder / f"{size}" for size in SIZES if size <= FLAGS.largest]
     seconds: dict[str, float] = {}
     growth = []

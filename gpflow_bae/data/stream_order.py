@@ -31,7 +31,7 @@ class Order(NamedTuple):
     @property
     def window(self) -> int:
         """Rows that are held at a time."""
-        return min(self.shuffle or 65_536, self.num_points)
+        return min(self.shuffle or 4096, self.num_points)
 
     @property
     def num_windows(self) -> int:

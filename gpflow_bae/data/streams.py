@@ -19,7 +19,7 @@ __all__ = ["BatchReader", "StreamedObservations"]
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-_BUFFER = 32 * 2**20  # bytes
+_BUFFER = 16 * 2**20  # bytes
 
 
 class StreamedObservations:
@@ -49,8 +49,8 @@ class StreamedObservations:
         :param shards: what is read; :meth:`from_tfrecords` and its kin make it.
         :param num_points: how many rows there are, where that is known: files are then not read
             first, and what is wrong with them is said when it is met.
-        :param shuffle_buffer: rows that are shuffled together, about three times as many are in
-            memory; None for as many as 32 MB hold, 0 for rows in the order of the files.
+        :param shuffle_buffer: rows that are shuffled together, about five times as many are in
+            memory; None for as many as 16 MB hold, 0 for rows in the order of the files.
         :raises ValueError: for settings out of range, and whatever is wrong with a file.
         """
         for name, value, least in (
@@ -69,7 +69,7 @@ class StreamedObservations:
         self.num_items = int(num_points)
         if shuffle_buffer is None:
             row_bytes = 4 * shards.num_outputs + 8 * (shards.input_dim or 0)
-            shuffle_buffer = max(1024, _BUFFER // row_bytes)
+            shuffle_buffer = max(256, _BUFFER // row_bytes)
         self._order = Order(shards, self.num_items, shuffle_buffer, counts)
 
     @classmethod
@@ -313,7 +313,7 @@ class BatchReader:
         def block(*rows: tf.Tensor) -> Chunk:
             return tuple(tf.reshape(v, [count, size, v.shape[-1]]) for v in rows)
 
-        windows = self._order.rows_from(self._seed, row).prefetch(1)
+        windows = self._order.rows_from(self._seed, row)
         blocks = windows.rebatch(count * size, drop_remainder=True).map(block).prefetch(1)
         options = tf.data.Options()
         options.threading.private_threadpool_size = 2  # or reading waits for the steps' threads
