@@ -19,7 +19,7 @@ from ..models import Autoencoder
 from .bank import Bank
 from .conditionals import decode_draws, encoder_draws, latent_given_codes, latent_given_pseudo
 from .function_predictions import FunctionPredictions, Given
-from .given import check_given
+from .given import check_given, check_new_inputs
 from .lists import HISTORY, bank_of_lists
 from .predictions import JointLatentSamples, LatentSamples, Prediction
 from .sample_loop import SampleLoop
@@ -192,7 +192,8 @@ class Posterior(FunctionPredictions):
         """With the axis of tasks, always."""
         data = self._given(given)
         X, Y, _ = data
-        Xnew = None if Xnew is None else as_inputs(Xnew, self.data.X, "Xnew")
+        if Xnew is not None:
+            Xnew = check_new_inputs(Xnew, self.data.X, int(Y.shape[0]))
         latents = self.latents if given is None else None
         if latents is not None:
             latents = latents.astype(gpflow.default_float())
@@ -279,7 +280,7 @@ class Posterior(FunctionPredictions):
         self, Y: TensorType, X: TensorType | None = None, **kwargs: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         """``Y`` with its NaN filled by predictive means, and standard deviations (0 elsewhere)."""
-        Y = as_numbers(Y, "Y", np.float32)
+        Y = as_numbers(Y, "Y")
         prediction = self.reconstruct(Y, X, **kwargs)
         missing = np.isnan(Y)
         filled = np.where(missing, prediction.mean, Y)

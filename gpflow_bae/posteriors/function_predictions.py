@@ -17,6 +17,7 @@ from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
 from .base import BankPosterior
 from .conditionals import function_draw, function_second_moments, log_density_of
+from .given import check_new_inputs
 from .predictions import JointLatentSamples, LatentSamples
 from .sample_loop import SampleLoop
 
@@ -92,22 +93,22 @@ class FunctionPredictions(BankPosterior):
             variance = full_output_covariance(tf.constant(variance), full_cov).numpy()
         return (mean[0], variance[0]) if self._single(Xnew, given) else (mean, variance)
 
-    def _inputs(self, Xnew: TensorType | None, X: tf.Tensor | None) -> tf.Tensor:
+    def _inputs(self, Xnew: TensorType | None, data: Any) -> tf.Tensor:
         """Where a function is asked for: new inputs, or those of what is conditioned on."""
         if Xnew is not None:
-            return as_inputs(Xnew, self.data.X, "Xnew")
-        if X is None:
+            return check_new_inputs(Xnew, self.data.X, int(data[1].shape[0]))
+        if data[0] is None:
             raise ValueError(
                 f"{self.model.latent_prior_name} is a prior without inputs, whose codes are no "
                 "function of anything: use predict_latent, or pass Xnew."
             )
-        return X
+        return data[0]
 
     def _full_cov(
         self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         data = self._given(given)
-        at = self._inputs(Xnew, data[0])
+        at = self._inputs(Xnew, data)
         tasks, points, width = data[1].shape[0], at.shape[-2], self.model.latent_dim
         zeros = tuple(
             np.zeros(shape, gpflow.default_float())
@@ -139,7 +140,7 @@ class FunctionPredictions(BankPosterior):
             self.model.check_channels_are_apart("A draw of the function (full_cov=True)")
         count = 1 if num_samples is None else int(num_samples)
         data = self._given(given)
-        at = self._inputs(Xnew, data[0])
+        at = self._inputs(Xnew, data)
         order = np.random.default_rng(seed).permutation(self.num_samples)
         chosen = np.resize(order, count)
         *parts, _ = self._samples(given, seed)

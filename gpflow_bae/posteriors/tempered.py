@@ -87,6 +87,8 @@ class TemperedPosterior(BankPosterior):
             raise ValueError(
                 f"codes of each sample need {self.num_samples} samples, got {len(codes)}."
             )
+        if not np.isfinite(codes).all():
+            raise ValueError("codes hold NaN or infinity; every code has to be known.")
         own = np.broadcast_to(codes, (self.num_samples, *codes.shape[-2:]))
         size = 4 * own.shape[1] * self.model.decoder.output_dim
         return self._decode.map((self._values, own), dtypes=tf.float32, result_bytes=size)
