@@ -14,7 +14,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..arguments import as_numbers, check_arguments
-from ..data import Observations, as_inputs, prepare_data
+from ..data import Observations, as_inputs, as_pair, prepare_data
 from ..models import Autoencoder
 from .bank import Bank
 from .conditionals import decode_draws, encoder_draws, latent_given_codes, latent_given_pseudo
@@ -338,7 +338,9 @@ class Posterior(FunctionPredictions):
 
     def _single(self, Xnew: TensorType | None, given: Given) -> bool:
         """Whether neither data nor ``Xnew`` have an axis of tasks."""
-        has_tasks = self.data.has_tasks if given is None else np.ndim(given[1]) == 3
+        has_tasks = (
+            self.data.has_tasks if given is None else np.ndim(as_pair(given, "given")[1]) == 3
+        )
         return not has_tasks and (Xnew is None or np.ndim(Xnew) == 2)
 
     def _given(

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers
+from ..arguments import as_numbers, check_arguments
 from ..data import as_inputs, as_pair, mask_missing
 from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
@@ -56,6 +56,7 @@ class FunctionPredictions(BankPosterior):
     def _samples(self, given: Given, seed: int) -> tuple[Any, Any, Any, np.ndarray]:
         """Parameters, encoders, known codes (an empty list if none) and seeds, [C S, ...] each."""
 
+    @check_arguments(num_draws=1)
     def predict_f(
         self,
         Xnew: TensorType | None,
@@ -120,6 +121,7 @@ class FunctionPredictions(BankPosterior):
         outer = np.einsum("tnl,tml->tlnm", mean, mean)
         return mean, second - outer
 
+    @check_arguments(num_draws=1, num_samples=1)
     def predict_f_samples(
         self,
         Xnew: TensorType | None,
@@ -159,6 +161,7 @@ class FunctionPredictions(BankPosterior):
         draws = draws[:, 0] if self._single(Xnew, given) else draws
         return draws[0] if num_samples is None else draws
 
+    @check_arguments(num_draws=1)
     def predict_log_density(
         self,
         data: tuple[TensorType | None, TensorType],
@@ -180,6 +183,7 @@ class FunctionPredictions(BankPosterior):
         density, _ = self._log_density(data, given, num_draws, num_codes, seed, of_cells=False)
         return density
 
+    @check_arguments(num_draws=1)
     def predict_cell_log_density(
         self,
         data: tuple[TensorType | None, TensorType],

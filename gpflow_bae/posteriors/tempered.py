@@ -77,7 +77,7 @@ class TemperedPosterior(BankPosterior):
 
     def decode(self, codes: TensorType) -> np.ndarray:
         """Rows [R * S, N, P] of codes ``[N, L]``, or of each sample's own ``[R * S, N, L]``."""
-        codes = as_numbers(codes, "codes", np.float32)
+        codes = as_numbers(codes, "codes", np.float32, rank=2)
         if codes.shape[-1] != self.model.latent_dim or codes.ndim not in (2, 3):
             raise ValueError(
                 f"codes must have shape [N, {self.model.latent_dim}] or [{self.num_samples}, N, "
