@@ -45,7 +45,7 @@ def fit(
     :param out_dir: where the run is kept, to be resumed.
     :raises ValueError: for a task or output without any observation.
     """
-    keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(int(seed))
     model = build_model(plan, table)
     data: Any = prepare_data(model, (table.X, standardiser.transform(table.Y)))
     options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}

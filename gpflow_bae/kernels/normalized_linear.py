@@ -37,7 +37,7 @@ class NormalizedLinear(Kernel):
         :param active_dims: a slice or list of the columns of X that the kernel sees.
         """
         if active_dims is not None and not isinstance(active_dims, slice):
-            if not np.iterable(active_dims):
+            if isinstance(active_dims, str) or not np.iterable(active_dims):
                 raise TypeError(f"active_dims must be a slice or a list, got {active_dims!r}.")
             for column in active_dims:
                 check_integer("active_dims", column, 0)

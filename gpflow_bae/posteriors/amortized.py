@@ -14,12 +14,12 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..arguments import as_numbers, check_arguments
-from ..data import Observations, as_inputs, in_memory, prepare_data
+from ..data import Observations, as_inputs, as_pair, in_memory, prepare_data
 from ..models import Autoencoder
 from .bank import Bank
 from .conditionals import decode_draws, encoder_draws, latent_given_codes, latent_given_pseudo
 from .function_predictions import FunctionPredictions, Given
-from .given import check_given
+from .given import check_given, check_new_inputs
 from .lists import HISTORY, bank_of_lists
 from .predictions import JointLatentSamples, LatentSamples, Prediction
 from .sample_loop import ALL, SampleLoop, blocks, chain_after_chain
@@ -195,7 +195,8 @@ class Posterior(FunctionPredictions):
         """Of the samples of these numbers, with the axis of tasks, always."""
         data = self._given(given)
         X, Y, _ = data
-        Xnew = None if Xnew is None else as_inputs(Xnew, self.data.X, "Xnew")
+        if Xnew is not None:
+            Xnew = check_new_inputs(Xnew, self.data.X, int(Y.shape[0]))
         parameters, encoder, known, seeds = self._samples(given, seed, rows)
         if known and Xnew is None:
             latents = np.asarray(known[0][np.arange(len(known[0]))])
@@ -294,7 +295,7 @@ class Posterior(FunctionPredictions):
         self, Y: TensorType, X: TensorType | None = None, **kwargs: Any
     ) -> tuple[np.ndarray, np.ndarray]:
         """``Y`` with its NaN filled by predictive means, and standard deviations (0 elsewhere)."""
-        Y = as_numbers(Y, "Y", np.float32)
+        Y = as_numbers(Y, "Y")
         prediction = self.reconstruct(Y, X, **kwargs)
         missing = np.isnan(Y)
         filled = np.where(missing, prediction.mean, Y)
@@ -359,7 +360,9 @@ class Posterior(FunctionPredictions):
 
     def _single(self, Xnew: TensorType | None, given: Given) -> bool:
         """Whether neither data nor ``Xnew`` have an axis of tasks."""
-        has_tasks = self.data.has_tasks if given is None else np.ndim(given[1]) == 3
+        has_tasks = (
+            self.data.has_tasks if given is None else np.ndim(as_pair(given, "given")[1]) == 3
+        )
         return not has_tasks and (Xnew is None or np.ndim(Xnew) == 2)
 
     def _given(

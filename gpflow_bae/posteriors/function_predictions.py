@@ -11,12 +11,13 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers
+from ..arguments import as_numbers, check_arguments
 from ..data import as_inputs, as_pair, mask_missing
 from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
 from .base import BankPosterior
 from .conditionals import function_draw, function_second_moments, log_density_of
+from .given import check_new_inputs
 from .predictions import JointLatentSamples, LatentSamples
 from .sample_loop import ALL, SampleLoop, blocks
 
@@ -62,6 +63,7 @@ class FunctionPredictions(BankPosterior):
         Each is [S, ...], chain after chain.
         """
 
+    @check_arguments(num_draws=1)
     def predict_f(
         self,
         Xnew: TensorType | None,
@@ -99,22 +101,22 @@ class FunctionPredictions(BankPosterior):
             variance = full_output_covariance(tf.constant(variance), full_cov).numpy()
         return (mean[0], variance[0]) if self._single(Xnew, given) else (mean, variance)
 
-    def _inputs(self, Xnew: TensorType | None, X: tf.Tensor | None) -> tf.Tensor:
+    def _inputs(self, Xnew: TensorType | None, data: Any) -> tf.Tensor:
         """Where a function is asked for: new inputs, or those of what is conditioned on."""
         if Xnew is not None:
-            return as_inputs(Xnew, self.data.X, "Xnew")
-        if X is None:
+            return check_new_inputs(Xnew, self.data.X, int(data[1].shape[0]))
+        if data[0] is None:
             raise ValueError(
                 f"{self.model.latent_prior_name} is a prior without inputs, whose codes are no "
                 "function of anything: use predict_latent, or pass Xnew."
             )
-        return X
+        return data[0]
 
     def _full_cov(
         self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
         data = self._given(given)
-        at = self._inputs(Xnew, data[0])
+        at = self._inputs(Xnew, data)
         tasks, points, width = data[1].shape[0], at.shape[-2], self.model.latent_dim
         zeros = tuple(
             np.zeros(shape, gpflow.default_float())
@@ -126,6 +128,7 @@ class FunctionPredictions(BankPosterior):
         outer = np.einsum("tnl,tml->tlnm", mean, mean)
         return mean, second - outer
 
+    @check_arguments(num_draws=1, num_samples=1)
     def predict_f_samples(
         self,
         Xnew: TensorType | None,
@@ -146,7 +149,7 @@ class FunctionPredictions(BankPosterior):
             self.model.check_channels_are_apart("A draw of the function (full_cov=True)")
         count = 1 if num_samples is None else int(num_samples)
         data = self._given(given)
-        at = self._inputs(Xnew, data[0])
+        at = self._inputs(Xnew, data)
         order = np.random.default_rng(seed).permutation(self.num_samples)
         chosen = np.resize(order, count)
         *parts, _ = self._samples(given, seed, ALL)
@@ -165,6 +168,7 @@ class FunctionPredictions(BankPosterior):
         draws = draws[:, 0] if self._single(Xnew, given) else draws
         return draws[0] if num_samples is None else draws
 
+    @check_arguments(num_draws=1)
     def predict_log_density(
         self,
         data: tuple[TensorType | None, TensorType],
@@ -186,6 +190,7 @@ class FunctionPredictions(BankPosterior):
         density, _ = self._log_density(data, given, num_draws, num_codes, seed, of_cells=False)
         return density
 
+    @check_arguments(num_draws=1)
     def predict_cell_log_density(
         self,
         data: tuple[TensorType | None, TensorType],

@@ -12,7 +12,7 @@ from ..arguments import as_numbers
 from ..data import as_inputs, as_pair, mask_missing
 from ..models import Autoencoder
 
-__all__ = ["check_given"]
+__all__ = ["check_given", "check_new_inputs"]
 
 # Inputs, observations with zeros where missing, and the mask (None where none are).
 _Data: TypeAlias = tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]
@@ -46,6 +46,11 @@ def check_given(
             f"{model.latent_prior_name} is a prior over inputs: X is needed beside Y, got None."
         )
     X = None if X is None else as_inputs(X, training[0])
+    if X is not None and check_inputs and X.shape[0] not in (1, Y.shape[0]):
+        raise ValueError(
+            f"X must have one task, or the {Y.shape[0]} of Y, got {X.shape[0]}; inputs that all "
+            "tasks share are [N, D]."
+        )
     if X is not None and check_inputs and X.shape[-2] != Y.shape[-2]:
         raise ValueError(
             f"X and Y must have the same number of points, got {X.shape[-2]} and {Y.shape[-2]}."
@@ -58,6 +63,22 @@ def check_given(
         )
     mask = None if seen.all() else tf.constant(seen)
     return X, tf.constant(values), mask
+
+
+def check_new_inputs(Xnew: TensorType, like: tf.Tensor | None, num_tasks: int) -> tf.Tensor:
+    """Inputs [T or 1, N, D] to predict at.
+
+    :param like: the training inputs.
+    :param num_tasks: of what is conditioned on.
+    :raises ValueError: for another width than in training, NaN, or another number of tasks.
+    """
+    Xnew = as_inputs(Xnew, like, "Xnew")
+    if Xnew.shape[0] not in (1, num_tasks):
+        raise ValueError(
+            f"Xnew must have one task, or the {num_tasks} that are conditioned on, got "
+            f"{Xnew.shape[0]}; inputs that all tasks share are [N, D]."
+        )
+    return Xnew
 
 
 def _is_training_data(training: _Data, values: np.ndarray, seen: np.ndarray) -> bool:

@@ -77,7 +77,7 @@ class TemperedPosterior(BankPosterior):
 
     def decode(self, codes: TensorType) -> np.ndarray:
         """Rows [R * S, N, P] of codes ``[N, L]``, or of each sample's own ``[R * S, N, L]``."""
-        codes = as_numbers(codes, "codes", np.float32)
+        codes = as_numbers(codes, "codes", np.float32, rank=2)
         if codes.shape[-1] != self.model.latent_dim or codes.ndim not in (2, 3):
             raise ValueError(
                 f"codes must have shape [N, {self.model.latent_dim}] or [{self.num_samples}, N, "
@@ -87,6 +87,8 @@ class TemperedPosterior(BankPosterior):
             raise ValueError(
                 f"codes of each sample need {self.num_samples} samples, got {len(codes)}."
             )
+        if not np.isfinite(codes).all():
+            raise ValueError("codes hold NaN or infinity; every code has to be known.")
         own = np.broadcast_to(codes, (self.num_samples, *codes.shape[-2:]))
         size = 4 * own.shape[1] * self.model.decoder.output_dim
         return self._decode.map((self._values, own), dtypes=tf.float32, result_bytes=size)

@@ -9,6 +9,7 @@ import pytest
 from gpflow_bae import decoders, likelihoods, models, posteriors
 from gpflow_bae.data import prepare_data
 from tests.posteriors.small import X_NEW, L, N, P, T, data, dense, jittered, make_model
+from tests.serving import small_posteriors
 
 # Predictions of a few samples; test_sample_loop.py asks how they are compiled.
 pytestmark = pytest.mark.usefixtures("untraced")
@@ -220,3 +221,14 @@ def test_bad_queries_are_refused(posterior: posteriors.Posterior) -> None:
         posterior.predict(X_NEW, (X[:, :5], Y))
     with pytest.raises(ValueError, match="SparseGP is a prior over inputs: X is needed"):
         posterior.reconstruct(Y)
+
+
+def test_tasks_that_do_not_go_together_are_refused() -> None:
+    posterior = small_posteriors.variational(models.SVGPVAE)
+    X, Y = small_posteriors.data(2)
+    with pytest.raises(ValueError, match="Xnew must have one task, or the 1 that are conditioned"):
+        posterior.predict_y(X)
+    with pytest.raises(ValueError, match="X must have one task, or the 1 of Y, got 2"):
+        posterior.predict_y(None, given=(X, Y[:1]))
+    with pytest.raises(TypeError, match=r"given must be a pair \(X, Y\)"):
+        posterior.predict_y(None, given=Y)
