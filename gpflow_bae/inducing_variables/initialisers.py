@@ -11,7 +11,7 @@ from ..arguments import as_numbers, check_arguments
 __all__ = ["k_means"]
 
 
-@check_arguments(num_inducing=1, seed=0)
+@check_arguments(seed=0)
 def k_means(X: TensorType, num_inducing: int, seed: int = 0) -> np.ndarray:
     """Centres of k-means on all rows of ``X [..., N, D]``: initial inducing inputs [M, D].
 

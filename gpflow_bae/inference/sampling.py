@@ -139,8 +139,8 @@ def sample_amortized(
     shared = Spread.of(replicas, spread, num_chains)
     if jit_compile is None:
         jit_compile = replicas.size == 1 and bool(tf.config.list_physical_devices("GPU"))
-    observations = prepare_data(model, data, settings.batch_size)
     kind = sampling_algorithm(model)
+    observations = prepare_data(model, data, settings.batch_size)
     if isinstance(warm_start, str):
         warm_start = _default_start(warm_start, model, observations)
     starts = _starts(warm_start, num_chains)

@@ -100,7 +100,9 @@ def test_step_sizes(name: str, step_size: float, decay: float, temperature: floa
     chain = algorithm.initial()
 
     def like(value: Any, given: float) -> Any:
-        return tf.nest.map_structure(lambda v: tf.fill(v.shape, tf.cast(given, v.dtype)), value)
+        return tf.nest.map_structure(
+            lambda v: tf.fill(v.shape, tf.cast(tf.constant(given, tf.float64), v.dtype)), value
+        )
 
     shared = {
         k: like(v, options[k]) if k in options else v for k, v in chain.sampler.shared.items()
