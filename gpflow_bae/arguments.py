@@ -8,6 +8,7 @@ import inspect
 import numbers
 import sys
 import types
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -22,11 +23,20 @@ __all__ = [
     "check_integer",
     "check_positive",
     "check_types",
+    "warn_caller",
 ]
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 _INTEGERS = 2_000_000_000  # TensorFlow's shapes, loops and seeds have 32 bits
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of what a call led to, as of the line outside of this package that made it."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("gpflow_bae."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def check_integer(name: str, value: Any, low: float, high: float = np.inf) -> None:

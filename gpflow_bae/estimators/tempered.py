@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -13,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from ..arguments import warn_caller
 from ..decoders import fan_in_prior
 from ..inference import TemperedSettings, sample_tempered
 from ..keras_module import WeightPrior
@@ -328,14 +328,12 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         left = np.nanmean(np.square(rows - self._reconstruct(rows).mean))
         total = np.nanmean(np.square(rows - self._column_means))
         if left > 0.98 * total > 0.0:
-            warnings.warn(
+            warn_caller(
                 f"The fit reconstructs its own rows no better than their column means do (mean "
                 f"squared error {left:.3g} for {total:.3g} of the centred and scaled rows). Either "
                 "columns have nothing in common, or the chains have not found it: put a "
                 'StandardScaler before the autoencoder, raise settings["num_start_steps"] and '
                 'settings["num_samples"], or raise latent_dim.',
-                UserWarning,
-                stacklevel=3,
             )
 
 

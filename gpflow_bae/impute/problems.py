@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+from ..arguments import warn_caller
 
 __all__ = ["Problems", "TableError", "TableWarning", "warn"]
 
@@ -33,11 +33,8 @@ class TableWarning(UserWarning):
 
 def warn(notes: Iterable[str]) -> None:
     """Warns of each note, as of the line outside of this package that led here."""
-    level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("gpflow_bae."):
-        level, frame = level + 1, frame.f_back
     for note in notes:
-        warnings.warn(note, TableWarning, stacklevel=level)
+        warn_caller(note, TableWarning)
 
 
 class Problems:

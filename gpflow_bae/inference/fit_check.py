@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import warn_caller
 from ..posteriors import Posterior
 from ..posteriors.conditionals import latent_given_pseudo
 
@@ -81,25 +80,21 @@ def warn_of_useless_fit(posterior: Posterior) -> None:
     """
     fall = largest_fall(posterior)
     if fall > _COLLAPSE:
-        warnings.warn(
+        warn_caller(
             f"The chain broke: its log likelihood fell by {fall:.1f} nats per observed cell within "
             "one round, which is what steps do that are too large for the posterior (often because "
             "the noise of the likelihood has become very small). What was sampled after that is "
             "not the posterior. Try a smaller step, "
             "sampler=gpflow_bae.mcmc.adaptive_sghmc.build(step_size=...), or a likelihood whose "
             "noise cannot vanish, likelihoods.Gaussian(0.1, variance_lower_bound=1e-3).",
-            UserWarning,
-            stacklevel=3,
         )
     share = share_explained(posterior)
     if share >= _USEFUL:
         return
-    warnings.warn(
+    warn_caller(
         f"The fit reconstructs its own training data hardly better than column means do: it "
         f"explains {max(share, 0.0):.0%} of their variance. Its predictions are of little use. Try "
         "outputs of zero mean and unit variance, another initial lengthscale (about the distance "
         'over which the data change), more steps, and warm_start="default" if it was replaced. If '
         "nothing helps, the outputs may have nothing in common that such a latent could hold.",
-        UserWarning,
-        stacklevel=3,
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
+from ..arguments import warn_caller
 from ..models import BayesianAutoencoder, VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
 
@@ -132,11 +131,9 @@ def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
             "longer."
         )
     times = "" if asked == 1.0 else f" times the temperature {asked:g} that was asked for"
-    warnings.warn(
+    warn_caller(
         f"The chains were not at their temperature: of {len(posterior.kinetic_temperatures)} "
         f"blocks {len(off)} had a temperature more than 10 % off: {shown}{more}{times}. So "
         f"their samples are not those of the posterior at temperature {asked:g}. {remedy} "
         "posterior.kinetic_temperatures has all of them.",
-        UserWarning,
-        stacklevel=3,
     )

@@ -74,8 +74,6 @@ class NearestNeighbourGP(GP):
         super().__init__(kernel, latent_dim, code_noise_variance, mean_function)
         if num_neighbours < 1:
             raise ValueError(f"num_neighbours must be at least 1, got {num_neighbours}.")
-        if ordering not in ("maximin", "coordinate"):
-            raise ValueError(f'ordering must be "maximin" or "coordinate", got {ordering!r}.')
         self.num_neighbours, self.ordering = int(num_neighbours), ordering
         X = _checked(inputs)
         self.scales = self._search_scales(scales, X.shape[-1])

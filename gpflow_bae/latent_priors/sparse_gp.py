@@ -54,10 +54,6 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
             uniform prior over a box, see :func:`gpflow_bae.inducing_variables.uniform`).
         """
         super().__init__(kernel, inducing_variable, latent_dim, code_noise_variance, mean_function)
-        if inducing_outputs not in ("integrated", "sampled"):
-            raise ValueError(
-                f'inducing_outputs must be "integrated" or "sampled", got {inducing_outputs!r}.'
-            )
         if inducing_outputs == "sampled":
             zero, one = (gpflow.utilities.to_default_float(v) for v in (0.0, 1.0))
             self.whitened_inducing = Parameter(

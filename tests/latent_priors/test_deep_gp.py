@@ -316,7 +316,7 @@ def test_parameters_and_their_priors() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kernels": _kernel()}, "kernels must be a sequence.*got one SquaredExponential"),
+        ({"kernels": _kernel()}, "kernels must be a sequence.*got <gpflow.*SquaredExponential"),
         ({"kernels": []}, "one entry for each layer, at least one, got 0 and 2"),
         ({"inducing_variables": [Z]}, "one entry for each layer, at least one, got 2 and 1"),
         ({"inducing_variables": [Z, Z[:, 0]]}, r"must have shape \[M, D\], got \(4,\)"),

@@ -154,7 +154,7 @@ def test_it_compiles() -> None:
     ("changes", "message"),
     [
         ({"num_neighbours": 0}, "num_neighbours must be at least 1, got 0"),
-        ({"ordering": "random"}, 'ordering must be "maximin" or "coordinate", got .random.'),
+        ({"ordering": "random"}, "ordering must be one of .maximin., .coordinate., got .random."),
         ({"scales": [1.0]}, r"scales must be 2 positive lengths, one for each input, got \[1.0\]"),
         ({"scales": [1.0, 0.0]}, "scales must be 2 positive lengths"),
         ({"inputs": np.zeros(4)}, r"inputs must have shape \[N, D\] or \[T, N, D\], got \(4,\)"),

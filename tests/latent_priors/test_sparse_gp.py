@@ -145,7 +145,7 @@ def test_inducing_points_of_the_user_are_kept() -> None:
 
 def test_unknown_treatment_of_the_inducing_outputs_is_refused() -> None:
     """The two words that exist are named."""
-    with pytest.raises(ValueError, match='"integrated" or "sampled", got \'marginal\''):
+    with pytest.raises(ValueError, match="one of 'integrated', 'sampled', got 'marginal'"):
         SparseGP(_kernel(), np.zeros((1, 1)), 1, inducing_outputs="marginal")
 
 
