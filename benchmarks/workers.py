@@ -234,7 +234,10 @@ def main(argv: list[str]) -> None:
                 "times_faster": {k: round(v, 3) for k, v in faster.items()},
                 "times_less_work_of_a_processor": {k: round(v, 3) for k, v in less.items()},
             }
-            print(f"{name}: {faster['median']:.2f} times as fast", flush=True)
+            words = (
+                f"{faster['median']:.2f} times as fast, 1/{less['median']:.2f} of the work of one"
+            )
+            print(f"{name}: {words}", flush=True)
     finally:
         for process in [p for processes in groups.values() for p in processes]:
             process.end()
