@@ -234,7 +234,8 @@ def main(argv: list[str]) -> None:
                 "times_faster": {k: round(v, 3) for k, v in faster.items()},
                 "times_less_work_of_a_processor": {k: round(v, 3) for k, v in less.items()},
             }
-            words = f"{faster['median']:.2f} times as fast, {less['median']:.2f} times less work of a core"
+            by_clock, by_work = faster["median"], less["median"]
+            words = f"{by_clock:.2f} times as fast, {by_work:.2f} times less work of a core"
             print(f"{name}: {words}", flush=True)
     finally:
         for process in [p for processes in groups.values() for p in processes]:
