@@ -102,7 +102,7 @@ class Spread:
             return self._of_all(function(chains, seeds, *others))
 
     def _of_all(self, state: Any) -> Any:
-        return self.workers.gather(state) if self._over_chains else self.workers.same(state)
+        return self.workers.gather(state) if self._over_chains else self.workers.agreed(state)
 
     # Starts.
 
@@ -127,7 +127,8 @@ class Spread:
         own = {f"{k}": loss for k, loss in enumerate(losses)}
         found = [self.workers.arrays_of(own, root) for root in range(last + 1)]
         losses[:] = [arrays[f"{k}"] for arrays in found for k in range(len(arrays))]
-        return self._of_all(state)
+        # The chief made it, where chains are not shared.
+        return self._of_all(state) if self._over_chains else self.workers.same(state)
 
 
 def check_items(model: Any, data: Any, batch_size: int | None, replicas: Replicas) -> None:

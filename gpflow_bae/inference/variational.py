@@ -186,7 +186,7 @@ class VariationalFit(Optimisation):
             found = super().step(state, number, stop)
             if workers.count > 1:
                 variables = self._all()
-                for variable, value in zip(variables, workers.same(variables), strict=True):
+                for variable, value in zip(variables, workers.agreed(variables), strict=True):
                     variable.assign(value)
         return found
 

@@ -120,14 +120,13 @@ def test_shared_minibatches_give_the_gradient_of_a_bound() -> None:
 def test_chains_on_several_devices_are_those_of_one() -> None:
     """Bit by bit: nothing of a chain depends on where another one is."""
     data = made.random_data(4, 6)
+    settings = made.dataclasses.replace(made.SETTINGS, num_sampler_steps=1, num_encoder_steps=1)
     found = []
     for spread in (Spread(), Spread(replicas(2), "chains")):
         keras.utils.set_random_seed(0)
         model = made.sgp_bae()
         prepared = prepare_data(model, data)
-        engine = inference.AmortizedSampling(
-            model, prepared, made.SETTINGS, num_chains=2, spread=spread
-        )
+        engine = inference.AmortizedSampling(model, prepared, settings, num_chains=2, spread=spread)
         seeds = tf.constant([[1, 2], [3, 4]])
         found.append(engine._all_chains(engine.initial(), seeds, tf.constant(0), tf.constant(True)))
     for alone, shared in zip(*(tf.nest.flatten(f) for f in found), strict=True):
