@@ -303,9 +303,9 @@ def test_what_does_not_go_together_is_refused(data: Data) -> None:
         guides.GaussianGuide(net)
     with pytest.raises(TypeError, match="of codes by channel"):
         models.StochasticGPLVM(
+            guides.RankOneGuide(net),
             gpflow.kernels.SquaredExponential(),
             X[0],
-            guides.RankOneGuide(net),
             gpflow.likelihoods.Gaussian(),
             P,
         )
