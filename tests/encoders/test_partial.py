@@ -257,7 +257,10 @@ def test_many_networks_are_announced(caplog: pytest.LogCaptureFixture) -> None:
         ({"kind": "free"}, "got 'free'; codes of their own .* FreeFormEncoder"),
         ({"num_outputs": 0}, "num_outputs must be at least 1, got 0"),
         ({"latent_dim": 0}, "latent_dim must be at least 1, got 0"),
-        ({"hidden": (20, 0)}, r"hidden\[1\] must be at least 1, got 0"),
+        (
+            {"hidden": (20, 0)},
+            r"hidden must be .*each entry an integer of at least 1, got \(20, 0\)",
+        ),
         ({"noise_dim": 3}, "noise_dim is 3, but this encoder has no noise"),
         ({"noise_dim": 0, "kind": "zeros", "stochastic": True}, "noise_dim must be at least 1"),
         ({"initial_variance": 1e-9}, "initial_variance must lie between min_variance = 1e-06"),

@@ -180,7 +180,7 @@ def test_half_precision_halves_the_size(tmp_path: pathlib.Path) -> None:
     ("arguments", "message"),
     [
         ({"version": 0}, "version must be a positive integer, got 0"),
-        ({"version": True}, "version must be a positive integer"),
+        ({"version": True}, "version must be an integer, got True"),
         ({"num_samples": 9}, "num_samples must lie between 1 and the 2 samples"),
         ({"num_draws": 0}, "num_draws must be at least 1"),
         ({"dtype": "int8"}, "dtype must be one of"),
@@ -197,7 +197,7 @@ def test_bad_arguments_are_refused(
 ) -> None:
     """Before anything is written."""
     posterior = small.variational(models.VAE)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         serving.export(posterior, tmp_path / "m", **arguments)
     assert not (tmp_path / "m").exists()
 
