@@ -320,7 +320,7 @@ def test_bad_arguments_are_refused_in_fit(
 def test_bad_rows_are_refused(in_python: None) -> None:
     with pytest.raises(NotFittedError):
         brief().transform(linear_rows(3, 0))
-    with pytest.raises(TypeError, match=r"encoder must be a built keras.Model"):
+    with pytest.raises(TypeError, match=r"encoder must be a keras Model, got 3"):
         brief(encoder=3).fit(linear_rows(10, 0))
     fitted = brief().fit(linear_rows(10, 0))
     with pytest.raises(ValueError, match="X has 3 features, but TemperedAutoencoder is expecting"):
