@@ -65,7 +65,7 @@ class UpsampledConv2D(keras.layers.Layer):
 
     Each of the four phases of the doubled image is a 3 x 3 convolution of the image itself, so one
     convolution with four times the filters makes all of them; it has the same weights and the same
-    values, in less than half of the time on a CPU.
+    values, and takes less time on a CPU.
     """
 
     def __init__(self, filters: int, padding: str, **kwargs: object):

@@ -58,9 +58,8 @@ def standard_noise(
     of first order anyway, and on a Gaussian target, where it is linear, its stationary means and
     covariances depend on mean and variance alone: they are the same.
 
-    What costs time are Philox's bits, which TensorFlow draws on one thread: 770,000 float32 numbers
-    in a ``tf.function`` on 2 CPU cores took 5.9 ms as Gaussian (3.3 ms of them bits), 2.4 ms as
-    binomial, which needs half as many bits, and 9.9 ms from ``tf.random.stateless_normal``.
+    What costs time are Philox's bits, which TensorFlow draws on one thread; binomial noise needs
+    half as many (``python -m benchmarks.sghmc_step`` times steps with either).
 
     :param shape: shape of the result.
     :param seed: two integers, to be used once.
