@@ -26,7 +26,7 @@ class StochasticEncoder(KerasModule, Encoder):
     (``encoder_loss="energy"``; the paper's ``"mse"`` collapses to the posterior mean).
     """
 
-    @check_arguments(noise_dim=0)
+    @check_arguments()
     def __init__(self, model: keras.Model, noise_dim: int | None = None, takes_mask: bool = False):
         """
         :param model: maps ``[rows, P + noise_dim]``, features first, to ``[rows, L]``.

@@ -46,11 +46,6 @@ def make_layers(
     code_noise_variance: float,
 ) -> tuple[list[HiddenLayer], SparseGP]:
     """Hidden layers and last layer; arguments and errors are those of ``DeepSparseGP``."""
-    if isinstance(kernels, gpflow.kernels.Kernel):
-        raise ValueError(
-            "kernels must be a sequence with an entry for each layer, got one "
-            f"{type(kernels).__name__}; put it in a list for a single layer."
-        )
     points = _one_per_layer(inducing_variables, len(kernels))
     if len(kernels) < 1 or len(points) != len(kernels):
         raise ValueError(

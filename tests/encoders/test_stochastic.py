@@ -92,7 +92,7 @@ def test_odd_width_needs_noise_dim() -> None:
 @pytest.mark.parametrize("noise_dim", [0, -1, 5, 6])
 def test_noise_dim_must_leave_room_for_features(noise_dim: int) -> None:
     """At least one noise and one feature among the 5 inputs."""
-    with pytest.raises(ValueError, match=f"(between 1 and 4 .*|at least 0, )got {noise_dim}"):
+    with pytest.raises(ValueError, match=f"between 1 and 4 .*got {noise_dim}"):
         _linear(KERNEL, noise_dim)
 
 
