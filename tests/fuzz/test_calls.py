@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from tests.fuzz import calls
+from tests.fuzz import array_calls, calls
 from tests.fuzz.answers import answered, cases
 from tests.fuzz.strategies import SCALARS, arrays
 
@@ -34,8 +34,12 @@ OBJECTS = st.sampled_from(
 ).map(lambda make: make())
 WRONG = SCALARS | arrays() | OBJECTS
 ROOMS = {
-    name: getattr(calls, name)
-    for name in ("PRIORS", "NETWORKS", "MODELS", "SAMPLERS", "SETTINGS", "ARRAYS")
+    name: getattr(module, name)
+    for module, names in (
+        (calls, ("PRIORS", "NETWORKS", "MODELS")),
+        (array_calls, ("SAMPLERS", "SETTINGS", "ARRAYS")),
+    )
+    for name in names
 }
 
 
