@@ -34,9 +34,13 @@ _INTEGERS = 2_000_000_000  # TensorFlow's shapes, loops and seeds have 32 bits
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of what a call led to, as of the line outside of this package that made it."""
     level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("gpflow_bae."):
+    while frame.f_back is not None and _is_ours(frame):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def _is_ours(frame: types.FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith("gpflow_bae.")  # exec'd code has none
 
 
 def check_integer(name: str, value: Any, low: float, high: float = np.inf) -> None:

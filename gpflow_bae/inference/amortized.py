@@ -148,13 +148,11 @@ class AmortizedSampling(ChainSampling):
     def _draw_codes(encoder: Any, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
         return encoder.sample(batch.Y, seed, **encoder.side_inputs(batch.mask))
 
-    def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor | None:
-        """The codes of all points [T, N, L]; None of a stream, whose codes are the encoder's.
+    def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor:
+        """The codes of all points [T, N, L]; not of a stream, which has none.
 
         :param seed: of draws of the prior, if it makes some.
         """
-        if self._readers:
-            return None
         position = chain.sampler.position
         if not self.model.whitened_codes:
             return position.codes

@@ -315,7 +315,7 @@ class ChainSampling(Algorithm):
         return phase, numbers
 
     def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor:
-        """One chain's codes [T, N, L] of all points, where they are sampled.
+        """One chain's codes [T, N, L] of all points, where they are sampled and held.
 
         :param seed: of draws of the prior, if it makes some.
         """
@@ -336,7 +336,7 @@ class ChainSampling(Algorithm):
                 f"encoder/{path}": w.numpy()
                 for path, w in zip(self.model.amortized.paths, state.encoder.weights, strict=True)
             }
-        if not self.samples_codes:
+        if not self.samples_codes or self._readers:  # codes of a stream are the encoder's
             return arrays
         codes = [
             self.codes(of_chain(state, c), self.seed_of(c, number - 1))

@@ -143,7 +143,7 @@ def test_what_cannot_be_filled_is_refused_before_a_fit(tmp_path: pathlib.Path) -
         Imputer(time="day").fit(X, Y)
     with pytest.raises(ValueError, match="model is 'gp_vae'; expected one of"):
         Imputer(model="gp_vae", **quick).fit(X, Y)
-    with pytest.raises(ValueError, match="latent_dim is 0"):
+    with pytest.raises(ValueError, match="latent_dim must be at least 1, got 0"):
         Imputer(latent_dim=0, **quick).fit(X, Y)
     with pytest.raises(ValueError, match="'b' is never observed"):
         Imputer(**COLUMNS, **quick).fit(holes.assign(b=np.nan))
