@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from benchmarks import machine
 from benchmarks.timing import Run
 
-STEPS = 20
-"""In a timed call."""
+STEPS = 50
+"""In a timed call: a round of :class:`~gpflow_bae.inference.AmortizedSettings` has so many."""
 BALL_WIDTHS = (2, 500, 500, 1024)
 BALL_ROWS = 35 * 30
 
