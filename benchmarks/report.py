@@ -18,10 +18,12 @@ different hours of a machine that may have had other work to do.
 
 
 def write_page(page: pathlib.Path, folder: pathlib.Path) -> None:
-    """The page, of all files of the suites that a folder holds."""
+    """The page, of all files of the suites that a folder holds, and the notes beside them."""
     records = [json.loads(path.read_text()) for path in folder.glob("performance_*.json")]
     records.sort(key=lambda record: list(_SECTIONS).index(record["suite"]))
-    text = "\n".join([_HEAD, *(_section(record) for record in records)])
+    notes = folder / "performance.notes.md"
+    said = [notes.read_text()] if notes.exists() else []
+    text = "\n".join([_HEAD, *said, *(_section(record) for record in records)])
     write_atomically(page, lambda f: f.write(text.encode()))
 
 

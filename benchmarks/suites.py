@@ -179,7 +179,7 @@ def chains(options: Options) -> dict[str, Any]:
 def _ess_per_second(num_chains: int) -> float:
     """Of the log likelihood, all chains together, and seconds of sampling alone.
 
-    The EEG model on seven waves with noise, from the default start; 200 rounds of burn-in and 400
+    The EEG model on seven waves with noise, from the default start; 40 rounds of burn-in and 120
     more, each of 50 steps on a fresh minibatch and 30 of the encoder.
     """
     import dataclasses
@@ -187,7 +187,7 @@ def _ess_per_second(num_chains: int) -> float:
     from gpflow_bae import inference
     from gpflow_bae.diagnostics import effective_sample_size
 
-    burnin, kept = 200, 400
+    burnin, kept = 40, 120
     model, (X, Y), schedule, sampler = cases.eeg_parts()
     waves = np.sin(2 * np.pi * (3 * X + np.arange(7) / 7)) + 0.3 * Y
     steps = schedule.num_sampler_steps
