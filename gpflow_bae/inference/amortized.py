@@ -214,8 +214,9 @@ class AmortizedSampling(ChainSampling):
             last = self.batches_per_round - 1
             indices, given = self._items(_folded(seeds[0], last), fed, last)
             state, start_seed = self._gather(store, indices), _folded(seeds[1], last)
+            changed: bool | tf.Tensor = True  # of a store that is the round's own
         else:
-            store, state = chain.sampler, self._gather(chain.sampler, indices)
+            store, state, changed = chain.sampler, self._gather(chain.sampler, indices), adapt
             batch = self.batch(indices, store.position.codes, given)
             if settings.codes == "encoder":
                 state = self._redraw_codes(chain, state, batch, seeds[1])
@@ -225,7 +226,7 @@ class AmortizedSampling(ChainSampling):
             if indices is None:
                 chain = chain._replace(metric=metric)
         if self._moves:
-            chain = chain._replace(sampler=self._scatter(store, state, indices))
+            chain = chain._replace(sampler=self._scatter(store, state, indices, changed))
             chain = self._moved(chain, seed)
             store, state = chain.sampler, self._gather(chain.sampler, indices)
         batch = self.batch(indices, store.position.codes, given)
@@ -243,7 +244,7 @@ class AmortizedSampling(ChainSampling):
             batch.scale * self.model.log_likelihood(point, batch, prior_seed),
             loss,
         )
-        state = self._scatter(store, state, indices)
+        state = self._scatter(store, state, indices, changed)
         return chain._replace(sampler=state, encoder=encoder), statistics
 
     def _moved(self, chain: Chain, seed: tf.Tensor) -> Chain:
@@ -309,8 +310,11 @@ class AmortizedSampling(ChainSampling):
     def _gather(self, state: State, indices: tf.Tensor | None) -> State:
         return gather_codes(state, indices, self.data.axis)
 
-    def _scatter(self, store: State, state: State, indices: tf.Tensor | None) -> State:
-        return scatter_codes(store, state, indices, self.data.axis)
+    def _scatter(
+        self, store: State, state: State, indices: tf.Tensor | None, adapt: bool | tf.Tensor = True
+    ) -> State:
+        """:param adapt: whether the sampler adapted; what it did not change is not copied."""
+        return scatter_codes(store, state, indices, self.data.axis, self.sampler.adapted, adapt)
 
     def _items(
         self, seed: tf.Tensor, fed: Any, number: int | tf.Tensor

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 
 import tensorflow as tf
 
 from ..mcmc import State
+from ..mcmc.structures import when
 from .chain_state import Point
 
 __all__ = ["gather_codes", "scatter_codes"]
@@ -19,32 +20,47 @@ def gather_codes(state: State, indices: tf.Tensor | None, axis: int) -> State:
     """
     if indices is None:
         return state
-    return _map_codes(state, lambda codes: tf.gather(codes, indices, axis=axis))
+
+    def gather(point: Point) -> Point:
+        return point._replace(codes=tf.gather(point.codes, indices, axis=axis))
+
+    return state._replace(
+        position=gather(state.position),
+        elements={name: gather(point) for name, point in state.elements.items()},
+    )
 
 
-def scatter_codes(store: State, state: State, indices: tf.Tensor | None, axis: int) -> State:
-    """``state`` with the codes of all items: its own, and those of ``store`` for the others."""
+def scatter_codes(
+    store: State,
+    state: State,
+    indices: tf.Tensor | None,
+    axis: int,
+    adapted: Collection[str] = (),
+    adapt: bool | tf.Tensor = True,
+) -> State:
+    """``state`` with the codes of all items: its own, and those of ``store`` for the others.
+
+    TensorFlow copies what a round was given before it changes a part of it. With a million points
+    that takes as long as some steps.
+
+    :param adapted: elements that are those of ``store`` still, unless ``adapt`` is true.
+    """
     if indices is None:
         return state
     of_points = axis == 1  # of the one task; its values are changed where they are
     where = tf.stack([tf.zeros_like(indices), indices], 1) if of_points else indices[:, None]
 
-    def scatter(new: tf.Tensor, old: tf.Tensor) -> tf.Tensor:
-        return tf.tensor_scatter_nd_update(old, where, new[0] if of_points else new)
-
-    return _map_codes(state, scatter, store)
-
-
-def _map_codes(state: State, function: Callable[..., tf.Tensor], *others: State) -> State:
-    """``function`` of the codes and of every element that belongs to them."""
-
-    def mapped(point: Point, *points: Point) -> Point:
-        return point._replace(codes=function(point.codes, *(p.codes for p in points)))
+    def scatter(new: Point, old: Point, changed: bool | tf.Tensor = True) -> Point:
+        codes = new.codes[0] if of_points else new.codes
+        found = when(
+            changed, lambda: tf.tensor_scatter_nd_update(old.codes, where, codes), old.codes
+        )
+        return new._replace(codes=found)
 
     return state._replace(
-        position=mapped(state.position, *(s.position for s in others)),
+        position=scatter(state.position, store.position),
         elements={
-            name: mapped(point, *(s.elements[name] for s in others))
+            name: scatter(point, store.elements[name], adapt if name in adapted else True)
             for name, point in state.elements.items()
         },
     )

@@ -200,7 +200,14 @@ def build(
     unless that is a schedule.
     """
     sampler = build_sampler(
-        "adaptive_sghmc", State, init, update, locals(), info=_info, temperatures=_temperatures
+        "adaptive_sghmc",
+        State,
+        init,
+        update,
+        locals(),
+        info=_info,
+        temperatures=_temperatures,
+        adapted=("tau", "mean_gradient", "mean_square_gradient"),
     )
     if not subtract_gradient_noise:
         return sampler

@@ -112,6 +112,8 @@ class SamplingAlgorithm(NamedTuple):
     """As they were given, for records of a run."""
     rests_when_cold: bool = False
     """Whether a leaf at temperature 0 stays where it is, instead of being optimised."""
+    adapted: tuple[str, ...] = ()
+    """Elements of its state that change only while it adapts: who keeps them need not copy them."""
 
 
 def check_sampler(sampler: Any) -> None:

@@ -47,6 +47,7 @@ def build_sampler(
     info: Callable[[State], dict[str, tf.Tensor]] = lambda state: {},
     temperatures: Callable[[State], Position | None] = lambda state: None,
     temperature_of_leaves: bool | None = None,
+    adapted: tuple[str, ...] = (),
 ) -> SamplingAlgorithm:
     """The functions of a module, with their settings in the state.
 
@@ -61,6 +62,7 @@ def build_sampler(
     :param temperature_of_leaves: whether leaves may have temperatures of their own; None for yes
         where nothing is shared.
     :param init_settings: settings that ``init`` takes, by name.
+    :param adapted: fields of the module's state that change only while it adapts.
     :raises ValueError: if an argument is out of its range.
     """
     taken = inspect.signature(update).parameters
@@ -111,6 +113,7 @@ def build_sampler(
         temperatures,
         needs=needs,
         settings={**settings.describe(), **choices},
+        adapted=adapted,
     )
 
 

@@ -121,4 +121,6 @@ def build(
     jitter: Setting = 1e-5,
 ) -> SamplingAlgorithm:
     """The sampler as one object: settings of :func:`update`, or schedules of the step."""
-    return build_sampler("preconditioned_sgld", State, init, update, locals())
+    return build_sampler(
+        "preconditioned_sgld", State, init, update, locals(), adapted=("mean_square_gradient",)
+    )
