@@ -84,24 +84,20 @@ def check_what_the_guide_for_scikit_learn_says(names: dict[str, Any]) -> None:
     assert list(names["codes"].columns) == ["temperedautoencoder0", "temperedautoencoder1"]
 
 
-def test_the_guide_for_scikit_learn() -> None:
-    """All but the search, which is ten fits; tests/test_estimators.py has small ones."""
-    names: dict[str, Any] = {"__name__": "guide"}
-    for block in python_blocks(SCIKIT_LEARN):
-        if "GridSearchCV" not in block:
-            exec(compile(block, SCIKIT_LEARN, "exec"), names)
-    check_what_the_guide_for_scikit_learn_says(names)
-    assert names["own"][-1].encoder(8, 2).output_shape == (None, 2)
-
-
 @pytest.mark.slow
-def test_the_search_in_the_guide_for_scikit_learn_finds_two_codes() -> None:
-    """With two folds instead of three, which is half of the fits."""
+def test_the_guide_for_scikit_learn() -> None:
+    """Its search with two folds of two sizes, one after the other and without the last fit.
+
+    tests/test_estimators.py has one in two processes.
+    """
     names: dict[str, Any] = {"__name__": "guide"}
+    shorter = {"cv=3": "cv=2", "[1, 2, 3]": "[1, 2]", "n_jobs=2": "refit=False"}
     for block in python_blocks(SCIKIT_LEARN):
-        block = block.replace("cv=3", "cv=2").replace("[1, 2, 3]", "[1, 2]")
+        for old, new in shorter.items():
+            block = block.replace(old, new)
         exec(compile(block, SCIKIT_LEARN, "exec"), names)
     check_what_the_guide_for_scikit_learn_says(names)
+    assert names["own"][-1].encoder(8, 2).output_shape == (None, 2)
     assert names["search"].best_params_ == {"temperedautoencoder__latent_dim": 2}
 
 

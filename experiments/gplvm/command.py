@@ -85,10 +85,12 @@ def study(
     define: Callable[[], None],
     make_plan: Callable[[], Any],
     run: Callable[[Any, driver.Options], driver.Outcome],
+    words: Callable[[Any], list[str]] = lambda planned: [],
 ) -> driver.Study:
     """The command of a study, ``python -m experiments.<name>``: one run of one model.
 
     :param run: Of the plan and the options.
+    :param words: What of a plan tells its row from others.
     """
 
     def runs() -> Iterator[driver.Run]:
@@ -97,7 +99,7 @@ def study(
             model=f"{name}/{FLAGS.model}",
             plan=planned,
             execute=lambda options: run(planned, options),
-            words=["" if layers is None else f"{layers} layers"],
+            words=["" if layers is None else f"{layers} layers", *words(planned)],
         )
 
     return driver.Study("gplvm", name, define, runs)

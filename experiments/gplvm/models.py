@@ -12,7 +12,7 @@ import scipy.sparse
 from scipy.sparse.linalg import svds
 
 from experiments.common import plans
-from gpflow_bae import bijectors, encoders, guides, inducing_variables, inference, models
+from gpflow_bae import bijectors, decoders, encoders, guides, inducing_variables, inference, models
 
 __all__ = ["POSTERIORS", "Plan", "build", "principal_codes", "put_flow", "sparse_codes"]
 
@@ -41,6 +41,8 @@ class Plan(plans.Plan):
     gaussian_steps: int = 0  # of a Gaussian fit, before the flow is put on top of it
     q_diag: bool = False
     hidden_widths: tuple[int, ...] = (64,)  # of encoder networks
+    levels: str = "gaussian"  # of ratings: "gaussian" around the mean, or "ordinal"
+    biases: bool = False  # one of each column, and a latent dimension more that is one of each row
     settings: inference.VariationalSettings = inference.VariationalSettings()
 
 
@@ -66,12 +68,18 @@ def sparse_codes(
     return U[:, order] * np.sqrt(shape[0])
 
 
-def build(plan: Plan, codes: np.ndarray, num_outputs: int, seed: int) -> models.StochasticGPLVM:
+def build(
+    plan: Plan, codes: np.ndarray, num_outputs: int, seed: int, likelihood: Any = None
+) -> models.StochasticGPLVM:
     """The model of a plan at its initial values, codes at ``codes [N, L]``.
 
     With ``gaussian_steps`` its posterior is Gaussian to begin with; :func:`put_flow` changes that.
+    With ``biases`` the last column of ``codes`` is the rows' own.
+
+    :param likelihood: by default a Gaussian one.
     """
-    L = plan.latent_dim
+    L = codes.shape[1]
+    seen = plan.latent_dim  # by the kernel
     if plan.posterior in ("back_constrained", "amortised_planar"):
         encoder: Any = encoders.partial_encoder("zeros", num_outputs, L, plan.hidden_widths)
     else:
@@ -80,12 +88,15 @@ def build(plan: Plan, codes: np.ndarray, num_outputs: int, seed: int) -> models.
     Z = inducing_variables.k_means(codes, plan.num_inducing, seed=seed)
     return models.StochasticGPLVM(
         guide,
-        gpflow.kernels.SquaredExponential(lengthscales=np.full(L, plan.lengthscale)),
+        gpflow.kernels.SquaredExponential(
+            lengthscales=np.full(seen, plan.lengthscale), active_dims=slice(seen)
+        ),
         gpflow.inducing_variables.InducingPoints(Z),
-        gpflow.likelihoods.Gaussian(plan.noise_start**2),
+        likelihood or gpflow.likelihoods.Gaussian(plan.noise_start**2),
         num_outputs,
         num_draws=plan.num_draws,
         q_diag=plan.q_diag,
+        mean_function=decoders.Biases(num_outputs, seen, row_scale=0.5) if plan.biases else None,
     )
 
 
@@ -103,5 +114,5 @@ def _guide(plan: Plan, encoder: Any, num_outputs: int, seed: int) -> guides.Boun
     layers = {} if plan.num_layers is None else {"num_layers": plan.num_layers}
     if plan.posterior == "amortised_planar":
         return guides.AmortizedPlanarGuide(encoder, num_outputs, seed=seed, **layers)
-    flow = FLOWS[plan.posterior](plan.latent_dim, seed=seed, **layers)
+    flow = FLOWS[plan.posterior](encoder.latent_dim, seed=seed, **layers)
     return guides.FlowGuide(encoder, flow)

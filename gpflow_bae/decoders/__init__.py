@@ -1,11 +1,13 @@
 """Maps from codes to likelihood parameters."""
 
+from .biases import Biases
 from .gp import GPDecoder
 from .hierarchical import HierarchicalDecoder, NormalGivenVariance
 from .identity import Identity
 from .keras import KerasDecoder, fan_in_prior, normal_prior
 
 __all__ = [
+    "Biases",
     "GPDecoder",
     "HierarchicalDecoder",
     "Identity",

@@ -8,22 +8,25 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow import covariances
 from gpflow.base import Parameter, TensorType
+from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
 from gpflow.utilities import positive, triangular
 
 from ..arguments import check_arguments
 from ..inducing_variables import as_inducing_variables
 from ..linalg import cholesky
+from .biases import Biases
 
 __all__ = ["GPDecoder"]
 
 
 class GPDecoder(gpflow.Module):
-    r"""f_p ~ GP(0, k) for p = 1..P, with whitened inducing outputs q(v_p) = N(m_p, S_p).
+    r"""f_p ~ GP(m_p, k) for p = 1..P, with whitened inducing outputs q(v_p) = N(mu_p, S_p).
 
-    f_p(x) = \phi(x)^T v_p + residual, where \phi(x) = chol(K_ZZ)^{-1} k(Z, x): the decoder of the
-    GPLVM with uncollapsed bound (Hensman et al. 2013; Lalchand et al. 2022). Outputs share kernel
-    and inducing inputs, so the features of a point are computed once for all of them.
+    f_p(x) = m_p(x) + \phi(x)^T v_p + residual, where \phi(x) = chol(K_ZZ)^{-1} k(Z, x) and m_p is
+    the mean function: the decoder of the GPLVM with uncollapsed bound (Hensman et al. 2013;
+    Lalchand et al. 2022). Outputs share kernel and inducing inputs, so the features of a point are
+    computed once for all of them.
     """
 
     @check_arguments(output_dim=1)
@@ -33,15 +36,18 @@ class GPDecoder(gpflow.Module):
         inducing_variable: InducingVariables | TensorType,
         output_dim: int,
         q_diag: bool = False,
+        mean_function: MeanFunction | None = None,
     ):
         """
         :param kernel: any GPflow kernel over the codes.
         :param inducing_variable: GPflow inducing variables, or an array [M, L].
         :param output_dim: P.
         :param q_diag: whether S_p is diagonal, [M, P] numbers instead of [P, M, M].
+        :param mean_function: any GPflow mean function with one output or P, such as
+            :class:`~gpflow_bae.decoders.Biases`; None for zero.
         """
         super().__init__()
-        self.kernel = kernel
+        self.kernel, self.mean_function = kernel, mean_function
         self.inducing_variable = as_inducing_variables(inducing_variable)
         self.output_dim, self.q_diag = int(output_dim), bool(q_diag)
         M = int(self.inducing_variable.num_inducing)
@@ -79,12 +85,20 @@ class GPDecoder(gpflow.Module):
             for each point's own.
         :return: two tensors [S, B, P or E].
         """
-        return self.moments_of_features(*self.features(latents), columns)
+        return self.moments_of_features(latents, *self.features(latents), columns)
 
     def moments_of_features(
-        self, phi: tf.Tensor, left: tf.Tensor, columns: TensorType | None
+        self, latents: TensorType, phi: tf.Tensor, left: tf.Tensor, columns: TensorType | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """:meth:`moments` where the features ``phi [S, B, M]`` and ``left [S, B]`` are known."""
+        mean, variance = self._process_moments(phi, left, columns)
+        if self.mean_function is not None:
+            mean += _cells(self.mean_function, latents, columns)
+        return mean, variance
+
+    def _process_moments(
+        self, phi: tf.Tensor, left: tf.Tensor, columns: TensorType | None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         if columns is None or columns.shape.rank == 1:
             q_mu, q_sqrt = self._of(columns)
             mean = tf.linalg.matmul(phi, q_mu)
@@ -160,8 +174,10 @@ class GPDecoder(gpflow.Module):
         :param first: E_q[phi(x_n)].
         :param second: sum_n E_q[phi(x_n) phi(x_n)^T].
         :param Y: complete observations.
-        :raises ValueError: with ``q_diag``, which cannot hold the optimum.
+        :raises ValueError: with ``q_diag``, which cannot hold the optimum, or a mean function.
         """
+        if self.mean_function is not None:
+            raise ValueError("The optimal q(v) is known for a process of mean zero alone.")
         if self.q_diag:
             raise ValueError("The optimal q(v) has full covariances; build with q_diag=False.")
         noise = tf.cast(noise_variance, gpflow.default_float())
@@ -172,3 +188,18 @@ class GPDecoder(gpflow.Module):
         covariance = tf.linalg.cholesky_solve(root, eye)
         factor = cholesky(covariance, "the covariance of the optimal q(v)")
         self.q_sqrt.assign(tf.tile(factor[None], [self.output_dim, 1, 1]))
+
+
+def _cells(
+    mean_function: MeanFunction, latents: TensorType, columns: TensorType | None
+) -> tf.Tensor:
+    """The mean function at codes [S, B, L] and columns, [S, B, P or E]."""
+    if isinstance(mean_function, Biases):
+        return mean_function.of_columns(latents, columns)
+    everything = mean_function(latents)
+    if columns is None or everything.shape[-1] == 1:
+        return everything
+    if columns.shape.rank == 1:
+        return tf.gather(everything, columns, axis=-1)
+    own = tf.tile(columns[None], [tf.shape(latents)[0], 1, 1])
+    return tf.gather(everything, own, axis=-1, batch_dims=2)

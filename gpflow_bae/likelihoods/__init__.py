@@ -2,12 +2,14 @@
 
 from .decoder import DecoderLikelihood
 from .masked import Bernoulli, Gaussian, MaskedLikelihood, entrywise, masked
+from .ordinal import Ordinal
 
 __all__ = [
     "Bernoulli",
     "DecoderLikelihood",
     "Gaussian",
     "MaskedLikelihood",
+    "Ordinal",
     "entrywise",
     "masked",
 ]

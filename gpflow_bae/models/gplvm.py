@@ -53,6 +53,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         *,
         num_draws: int = 1,
         q_diag: bool = False,
+        mean_function: gpflow.functions.MeanFunction | None = None,
     ):
         """
         :param guide: how codes are inferred; an encoder stands for the Gaussian that it emits.
@@ -62,6 +63,8 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         :param output_dim: P, the columns of the data.
         :param num_draws: draws of each code in an estimate of the bound.
         :param q_diag: whether q(v_p) has diagonal covariances, for thousands of columns.
+        :param mean_function: of the functions; :class:`gpflow_bae.decoders.Biases` gives every
+            column and every row a level of its own.
         :raises ValueError: for more latent dimensions than columns, or no draw.
         :raises TypeError: for a likelihood that does not factorise over outputs.
         """
@@ -89,7 +92,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
             )
         self.guide = guide
         self.latent_prior = StandardNormal(guide.latent_dim)
-        self.decoder = GPDecoder(kernel, inducing_variable, output_dim, q_diag)
+        self.decoder = GPDecoder(kernel, inducing_variable, output_dim, q_diag, mean_function)
         self.likelihood = likelihood
         self.latent_dim, self.num_draws = guide.latent_dim, int(num_draws)
 
@@ -179,6 +182,8 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
     def relevance(self) -> np.ndarray:
         """How much each latent dimension matters, [L], summing to one: 1 / lengthscale^2.
 
+        Those that the kernel does not see (``active_dims``) have none.
+
         :raises ValueError: for a kernel without lengthscales.
         """
         lengthscales = getattr(self.decoder.kernel, "lengthscales", None)
@@ -187,7 +192,9 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
                 f"{type(self.decoder.kernel).__name__} has no lengthscales to prune by; use a "
                 "kernel with ARD, such as SquaredExponential(lengthscales=np.ones(L))."
             )
-        inverse = 1.0 / np.square(np.broadcast_to(lengthscales.numpy(), self.latent_dim))
+        seen = np.arange(self.latent_dim)[self.decoder.kernel.active_dims]
+        inverse = np.zeros(self.latent_dim)
+        inverse[seen] = 1.0 / np.square(np.broadcast_to(lengthscales.numpy(), len(seen)))
         return inverse / inverse.sum()
 
     def pruning_report(self, threshold: float = 0.01) -> str:
@@ -219,7 +226,8 @@ class FlowGPLVM(StochasticGPLVM):
         """
         :param encoder: the Gaussian base of each point, a free one as published.
         :param flow: by default twenty planar maps; see :mod:`gpflow_bae.bijectors`.
-        :param options: ``num_draws`` and ``q_diag``, as in :class:`StochasticGPLVM`.
+        :param options: ``num_draws``, ``q_diag`` and ``mean_function``, as in
+            :class:`StochasticGPLVM`.
         """
         flow = planar_flow(encoder.latent_dim) if flow is None else flow
         guide = FlowGuide(encoder, flow)

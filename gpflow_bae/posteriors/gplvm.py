@@ -76,9 +76,9 @@ class GPLVMPosterior(FittedModel):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [S, K] of f at the cells (rows[row_of], columns)."""
         # Once for each row: cells of a row share its draws, and features cost more than the rest.
-        phi, left = self.model.decoder.features(self._draw(rows, num_draws, seed))
-        phi, left = tf.gather(phi, row_of, axis=1), tf.gather(left, row_of, axis=1)
-        mean, variance = self.model.decoder.moments_of_features(phi, left, columns[:, None])
+        decoder, latents = self.model.decoder, self._draw(rows, num_draws, seed)
+        of_cells = (tf.gather(v, row_of, axis=1) for v in (latents, *decoder.features(latents)))
+        mean, variance = decoder.moments_of_features(*of_cells, columns[:, None])
         return mean[..., 0], variance[..., 0]
 
     def _chunks(
