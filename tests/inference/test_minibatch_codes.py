@@ -54,9 +54,11 @@ def test_elements_that_are_said_to_be_adapted_change_only_then(module: Any) -> N
     sampler = module.build()
     assert sampler.adapted
     target = Target(lambda position, seed: -position, None)
-    before = sampler.init(tf.constant([1.0, 2.0]), target)
+    start = sampler.init(tf.constant([1.0, 2.0]), target)
+    # From the second step on: the first one leaves tau at its least.
+    before = sampler.step(start, target, tf.constant([0, 0]), Step(tf.constant(0), True))
     for adapt in (False, True):
-        after = sampler.step(before, target, tf.constant([0, 1]), Step(tf.constant(0), adapt))
+        after = sampler.step(before, target, tf.constant([0, 1]), Step(tf.constant(1), adapt))
         for name, value in before.elements.items():
             same = np.array_equal(value, after.elements[name])
             assert same == (name in sampler.adapted and not adapt), (name, adapt)
