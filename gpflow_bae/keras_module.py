@@ -197,6 +197,12 @@ class KerasModule(gpflow.Module):
         """How many scalars the network has."""
         return int(sum(np.prod(w.shape) for w in self.weights))
 
+    @property
+    def has_half_precision(self) -> bool:
+        """Whether a layer computes in half precision: outputs are then good to two digits."""
+        layers = self.model._flatten_layers(include_self=False)
+        return any(tf.as_dtype(layer.compute_dtype) in _HALF for layer in layers)
+
     def apply(self, inputs: TensorType, training: bool = False) -> tf.Tensor:
         """Run the network on ``inputs [rows, *input_shape]`` with the module's weights.
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import gpflow
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -304,6 +305,22 @@ def test_the_likelihood_is_weighed_by_the_observations_where_codes_are_whitened(
     assert abs(found[1] - found[0]) > 1.0
     # The network computes in float32.
     np.testing.assert_allclose(found[1] - found[0], expected[1] - expected[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["code_scale", "code_rotation"])
+def test_networks_in_half_precision_are_as_symmetric_as_their_rounding(name: str) -> None:
+    """Two dense layers in bfloat16 are; a layer that bends codes before them is not."""
+
+    def decoder(*first: keras.Layer) -> decoders.KerasDecoder:
+        hidden = keras.layers.Dense(8, activation="tanh", dtype="mixed_bfloat16")
+        layers = [*first, hidden, keras.layers.Dense(P, dtype="mixed_bfloat16")]
+        return decoders.KerasDecoder(keras.Sequential([keras.Input((L,)), *layers]))
+
+    assert decoder().has_half_precision and not plain().decoder.has_half_precision
+    assert build_moves([name], model_with(decoder()))
+    bent = keras.layers.Activation("tanh", dtype="mixed_bfloat16")
+    with pytest.raises(ValueError, match="does not begin with a dense layer"):
+        build_moves([name], model_with(decoder(bent)))
 
 
 def test_moves_that_a_model_does_not_allow_are_refused() -> None:

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gpflow
+import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter
 
 from ... import functional
 from ...base import Batch
+from ...keras_module import KerasModule
 from ...models import BayesianAutoencoder
 
 __all__ = ["Move", "Moved", "number_of", "scaled"]
@@ -55,6 +57,16 @@ class Move(ABC):
         return ValueError(
             f"moves holds {self.name!r}, which this model does not allow: {why} Leave it out."
         )
+
+    def _check_outputs(self, decoder: Any, before: tf.Tensor, after: tf.Tensor, why: str) -> None:
+        """Refuse a decoder that gives something else after a move than before, but for rounding.
+
+        :raises ValueError: saying ``why``.
+        """
+        is_half = isinstance(decoder, KerasModule) and decoder.has_half_precision
+        tolerance = 0.1 if is_half else 1e-4  # relative; what is no symmetry changes all of it
+        if not np.allclose(before, after, rtol=tolerance, atol=tolerance * np.abs(before).max()):
+            raise self._refuse(why)
 
     def _check_codes(self) -> None:
         """Refuse a model that samples something else in the place of codes."""

@@ -20,7 +20,6 @@ from .code_scale import last_layer
 __all__ = ["CodeRotation"]
 
 _TRIED = 0.7  # the angle by which invariance is checked
-_TOLERANCE = 1e-4  # relative: networks are float32
 
 
 class CodeRotation(Move):
@@ -67,11 +66,13 @@ class CodeRotation(Move):
         moved = self._rotated_layer(values, plane, angle)
         F = self.model.bind(values).decoder(codes)
         G = self.model.bind(moved).decoder(self._rotated(codes, plane, angle))
-        if not np.allclose(F, G, rtol=_TOLERANCE, atol=_TOLERANCE * np.abs(F).max()):
-            raise self._refuse(
-                "its decoder does not begin with a dense layer, so no weights can make up for "
-                "rotated codes."
-            )
+        self._check_outputs(
+            self.model.decoder,
+            F,
+            G,
+            "its decoder does not begin with a dense layer, so no weights can make up for rotated "
+            "codes.",
+        )
 
     def _rotation(self, plane: tf.Tensor, angle: tf.Tensor) -> tf.Tensor:
         """R [L, L], float64."""

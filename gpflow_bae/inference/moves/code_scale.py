@@ -20,7 +20,6 @@ __all__ = ["CodeScale", "last_layer"]
 
 _WIDTH = 0.5  # of the first interval, in log scale
 _TRIED = 3.0  # the factor by which invariance is checked
-_TOLERANCE = 1e-4  # relative: networks are float32
 
 
 class CodeScale(Move):
@@ -74,11 +73,13 @@ class CodeScale(Move):
         moved, _ = self._scaled(values, log_c)
         F = self.model.bind(values).decoder(codes)
         G = self.model.bind(moved).decoder(_TRIED * codes)
-        if not np.allclose(F, G, rtol=_TOLERANCE, atol=_TOLERANCE * np.abs(F).max()):
-            raise self._refuse(
-                "its decoder does not begin with a dense layer (or the layer is not sampled), so "
-                "no weights can make up for another scale of the codes."
-            )
+        self._check_outputs(
+            self.model.decoder,
+            F,
+            G,
+            "its decoder does not begin with a dense layer (or the layer is not sampled), so no "
+            "weights can make up for another scale of the codes.",
+        )
 
     def _scaled(
         self, parameters: tuple[tf.Tensor, ...], log_c: tf.Tensor
