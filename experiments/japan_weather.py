@@ -3,7 +3,9 @@
 python -m experiments.japan_weather --model=sgp_vae --pinference_net=indexnet --test_year=1981 \\
     --data_dir=DATA --out_dir=runs/weather
 
-``DATA/japan_weather`` holds NOAA GHCN-Daily files (gpflow_bae/datasets/japan_weather.py).
+``DATA/japan_weather`` holds NOAA GHCN-Daily files (gpflow_bae/datasets/japan_weather.py). With
+``--made`` they are made instead, of the same size and format; ``python -m benchmarks.made_weather``
+has what reading and fitting them cost.
 """
 
 from experiments.imputation.command import start

@@ -154,6 +154,7 @@ def runs(name: str) -> Iterator[driver.Run]:
         more={"initialisations": number, "keep": keep, "validation": validation},
         words=[
             FLAGS.regime if name == "eeg_large" else "",
+            "made archive" if name == "japan_weather" and FLAGS.made else "",
             "" if is_baseline else "coupled" if FLAGS.coupled else FLAGS.pinference_net,
             _layers() if FLAGS.model == "dsgp_bae" else "",
             "" if number == 1 else f"best {keep} of {number}",

@@ -39,6 +39,7 @@ def define_flags(name: str) -> None:
         )
     elif name == "japan_weather":
         flags.DEFINE_integer("test_year", 1981, "1981, or 1980 for the hidden cells of training.")
+        flags.DEFINE_bool("made", False, "A made archive of the same size instead of NOAA's files.")
     elif name == "bouncing_ball":
         flags.DEFINE_integer("balls", 1, "One ball, or two of which one falls.", 1, 2)
         flags.DEFINE_integer("num_context", 20, "Frames that are seen of a test sequence.", 1)
@@ -56,12 +57,23 @@ def load(name: str) -> tuple[Any, Any]:
         both = eeg.load_large(FLAGS.data_dir, FLAGS.regime, FLAGS.seed)
         return both.train, both.test
     if name == "japan_weather":
-        data = japan_weather.load(FLAGS.data_dir)
+        data = _made_weather() if FLAGS.made else japan_weather.load(FLAGS.data_dir)
         return data.of_year(1980), data.of_year(1981) if FLAGS.test_year == 1981 else None
     if FLAGS.balls == 2:
         return bouncing_ball.two_balls(FLAGS.seed).table, None
     train, test = bouncing_ball.load_one(FLAGS.seed)
     return train.table, bouncing_ball.hide_future(test.table, FLAGS.num_context)
+
+
+def _made_weather() -> Any:
+    """Written and read as files, which nobody needs afterwards."""
+    import tempfile
+
+    from gpflow_bae.datasets import japan_weather, made_weather
+
+    with tempfile.TemporaryDirectory() as folder:
+        made_weather.write_archive(folder)
+        return japan_weather.load(folder)
 
 
 def errors_ahead(mean: Any, test: Any, steps: int = 10) -> dict[str, float]:
