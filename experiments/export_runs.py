@@ -220,8 +220,9 @@ def _gplvm(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str |
     plan = models.Plan()
     plan = dataclasses.replace(plan, **_changes(plan, config["settings"]))
     num_rows, num_outputs = (int(n) for n in arrays["posterior/shape"])
-    codes = np.random.default_rng(0).standard_normal((num_rows, plan.latent_dim))
-    model = models.build(plan, codes, num_outputs, config["seed"])
+    codes = np.random.default_rng(0).standard_normal((num_rows, plan.latent_dim + plan.biases))
+    # Its edges come with the posterior.
+    model = models.build(plan, codes, num_outputs, config["seed"], np.arange(5.0))
     if plan.gaussian_steps:
         models.put_flow(plan, model, config["seed"])
     return model

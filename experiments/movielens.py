@@ -68,7 +68,7 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
     import numpy as np
 
     from experiments.gplvm import figures, models
-    from gpflow_bae import inference, likelihoods
+    from gpflow_bae import inference
     from gpflow_bae.data import SparseTable, prepare_data
     from gpflow_bae.datasets import movielens
     from gpflow_bae.posteriors import GPLVMPosterior
@@ -106,8 +106,7 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
     if plan.biases:
         of_users = _means(train.users, train.values - mean_stars, train.num_users)
         codes = np.column_stack([codes, of_users / of_users.std()])
-    likelihood = likelihoods.Ordinal.from_levels(train.values - 1.0, 5) if is_ordinal else None
-    model = models.build(plan, codes, train.num_films, options.seed, likelihood)
+    model = models.build(plan, codes, train.num_films, options.seed, train.values - 1.0)
     losses = command.fit(plan, model, table(train), options)
 
     def stars(posterior: Any, part: Any) -> np.ndarray:

@@ -12,7 +12,16 @@ import scipy.sparse
 from scipy.sparse.linalg import svds
 
 from experiments.common import plans
-from gpflow_bae import bijectors, decoders, encoders, guides, inducing_variables, inference, models
+from gpflow_bae import (
+    bijectors,
+    decoders,
+    encoders,
+    guides,
+    inducing_variables,
+    inference,
+    likelihoods,
+    models,
+)
 
 __all__ = ["POSTERIORS", "Plan", "build", "principal_codes", "put_flow", "sparse_codes"]
 
@@ -69,17 +78,21 @@ def sparse_codes(
 
 
 def build(
-    plan: Plan, codes: np.ndarray, num_outputs: int, seed: int, likelihood: Any = None
+    plan: Plan, codes: np.ndarray, num_outputs: int, seed: int, levels: np.ndarray | None = None
 ) -> models.StochasticGPLVM:
     """The model of a plan at its initial values, codes at ``codes [N, L]``.
 
     With ``gaussian_steps`` its posterior is Gaussian to begin with; :func:`put_flow` changes that.
     With ``biases`` the last column of ``codes`` is the rows' own.
 
-    :param likelihood: by default a Gaussian one.
+    :param levels: of an ordinal likelihood's answers, from 0 to 4.
     """
     L = codes.shape[1]
     seen = plan.latent_dim  # by the kernel
+    likelihood: Any = gpflow.likelihoods.Gaussian(plan.noise_start**2)
+    if plan.levels == "ordinal":
+        assert levels is not None
+        likelihood = likelihoods.Ordinal.from_levels(levels, 5)
     if plan.posterior in ("back_constrained", "amortised_planar"):
         encoder: Any = encoders.partial_encoder("zeros", num_outputs, L, plan.hidden_widths)
     else:
@@ -92,7 +105,7 @@ def build(
             lengthscales=np.full(seen, plan.lengthscale), active_dims=slice(seen)
         ),
         gpflow.inducing_variables.InducingPoints(Z),
-        likelihood or gpflow.likelihoods.Gaussian(plan.noise_start**2),
+        likelihood,
         num_outputs,
         num_draws=plan.num_draws,
         q_diag=plan.q_diag,

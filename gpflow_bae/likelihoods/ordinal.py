@@ -28,6 +28,16 @@ class Ordinal(gpflow.likelihoods.Ordinal):
     instead of 1e-6: thirty sigma from an observed level there still is a gradient.
     """
 
+    # A parameter, so that a saved fit brings its edges; GPflow's constructor assigns an array.
+    @property
+    def bin_edges(self) -> np.ndarray:
+        """a_k, [K - 1]."""
+        return self._edges.numpy()
+
+    @bin_edges.setter
+    def bin_edges(self, edges: TensorType) -> None:
+        self._edges = gpflow.Parameter(edges, trainable=False)
+
     @classmethod
     def from_levels(cls, Y: TensorType, num_levels: int | None = None) -> Ordinal:
         """With edges for which levels, where f = 0, are as frequent as in ``Y``.
@@ -60,7 +70,7 @@ class Ordinal(gpflow.likelihoods.Ordinal):
     def _scaled_edges(self) -> tuple[tf.Tensor, tf.Tensor]:
         """The lower and the upper one of each level [K], in units of sigma."""
         far = np.array([_FAR])
-        inner = self.bin_edges / self.sigma
+        inner = self._edges / self.sigma
         return tf.concat([-far, inner], 0), tf.concat([inner, far], 0)
 
     @inherit_check_shapes

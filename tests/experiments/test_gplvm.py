@@ -69,6 +69,38 @@ def test_movielens_from_triplets(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
     np.testing.assert_array_equal(one, other)
 
 
+def test_made_ratings_as_levels_with_biases(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fit that comes back; held-out levels more probable than at their shares, and than means."""
+    kept = outcomes(monkeypatch)
+    small = movielens.make(80, 40, 1200)
+    monkeypatch.setattr(movielens, "make", lambda: small)
+    written = call(
+        movielens_study.STUDY,
+        tmp_path / "run",
+        "--made",
+        "--model=gaussian",
+        "--likelihood=ordinal",
+        "--biases",
+        "--latent_dim=2",
+        "--num_inducing=10",
+        "--num_test_users=15",
+        "--num_steps=300",
+        "--batch_size=20",
+        "--learning_rate=0.03",
+        "--max_entries=20",
+    )
+    assert written["variant"] == "ordinal biases made ratings"
+    shares = np.bincount(small.values.astype(int))[1:] / len(small.values)
+    found = written["metrics"]
+    assert found["log_probability"] > np.sum(shares * np.log(shares)) + 0.05
+    assert found["rmse_heldout"] < found["rmse_film_means"]
+    loaded, fitted = goes_round(tmp_path / "run", kept[0].posterior).posterior, kept[0].posterior
+    cells = np.array([0, 1]), np.array([2, 3])
+    np.testing.assert_allclose(loaded.predict_y(*cells), fitted.predict_y(*cells), rtol=1e-9)
+
+
 def test_ratings_are_split_by_user(tmp_path: pathlib.Path) -> None:
     table = write_ratings(tmp_path)
     ratings = movielens.load(tmp_path)
