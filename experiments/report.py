@@ -38,6 +38,7 @@ _METRIC_ORDER = (
     "log_density_missing",
     "rmse_reconstruction",
     "rmse_heldout",
+    "log_probability",
     "rmse",
     "rmse_test_aligned",
     "mse",
