@@ -22,7 +22,7 @@ from absl import app, flags
 FLAGS = flags.FLAGS
 
 _READ = """
-import sys, tempfile, time
+import tempfile, time
 from gpflow_bae.datasets import japan_weather, made_weather
 
 with tempfile.TemporaryDirectory() as folder:

@@ -33,9 +33,15 @@ def _section(record: dict[str, Any]) -> str:
     threads = f" {record['threads']} threads," if "threads" in record else ""
     made = (
         f"`{record['command']}`: {record['processor']},{threads} {name} "
-        f"{versions[name.lower()]}, {record['seconds']} s, commit {record['git_commit'][:7]}."
+        f"{versions[name.lower()]}, {record['seconds']} s, commit {_commit(record['git_commit'])}."
     )
     return f"## {_SECTIONS[record['suite']][0]}\n\n{tables(record)}\n{made}\n"
+
+
+def _commit(full: str) -> str:
+    """Seven digits, and whether the code differed from it."""
+    digits, dash, suffix = full.partition("-")
+    return digits[:7] + dash + suffix
 
 
 def tables(record: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ python -m experiments.japan_weather --model=sgp_vae --pinference_net=indexnet --
 
 ``DATA/japan_weather`` holds NOAA GHCN-Daily files (gpflow_bae/datasets/japan_weather.py). With
 ``--made`` they are made instead, of the same size and format; ``python -m benchmarks.made_weather``
-has what reading and fitting them cost.
+times reading and fitting them.
 """
 
 from experiments.imputation.command import start

@@ -86,6 +86,13 @@ def _size(shape: tuple[int | None, ...], what: str) -> int:
     return math.prod(sizes)
 
 
+def _inner_layers(layer: keras.Layer) -> Iterator[keras.Layer]:
+    """The layers inside of a network, and those inside of these."""
+    for inner in getattr(layer, "layers", ()):
+        yield inner
+        yield from _inner_layers(inner)
+
+
 def _initializers(layer: keras.Layer) -> dict[int, Any]:
     """The initializer of each weight that a layer, or a layer inside of it, keeps one for."""
     found: dict[int, Any] = {}
@@ -200,8 +207,7 @@ class KerasModule(gpflow.Module):
     @property
     def has_half_precision(self) -> bool:
         """Whether a layer computes in half precision: outputs are then good to two digits."""
-        layers = self.model._flatten_layers(include_self=False)
-        return any(tf.as_dtype(layer.compute_dtype) in _HALF for layer in layers)
+        return any(tf.as_dtype(layer.compute_dtype) in _HALF for layer in _inner_layers(self.model))
 
     def apply(self, inputs: TensorType, training: bool = False) -> tf.Tensor:
         """Run the network on ``inputs [rows, *input_shape]`` with the module's weights.

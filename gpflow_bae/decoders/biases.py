@@ -11,7 +11,7 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.utilities import positive, to_default_float
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, check_positive
 
 __all__ = ["Biases"]
 
@@ -29,7 +29,7 @@ class Biases(MeanFunction):
     outputs.
     """
 
-    @check_arguments(output_dim=1)
+    @check_arguments(output_dim=1, row_dimension=0)
     def __init__(
         self,
         output_dim: int,
@@ -46,11 +46,7 @@ class Biases(MeanFunction):
         :raises ValueError: for scales that are not positive.
         """
         super().__init__()
-        for name, value in (("column_scale", column_scale), ("row_scale", row_scale)):
-            if not value > 0.0:
-                raise ValueError(f"{name} must be positive, got {value}.")
-        if row_dimension is not None and row_dimension < 0:
-            raise ValueError(f"row_dimension must be at least 0, got {row_dimension}.")
+        check_positive(column_scale=column_scale, row_scale=row_scale)
         self.row_dimension = row_dimension
         dtype = gpflow.default_float()
         scale = np.array(column_scale, dtype)

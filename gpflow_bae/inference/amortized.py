@@ -49,7 +49,6 @@ class AmortizedSampling(ChainSampling):
         control_variates=True,
         gradient_errors=True,
     )
-    samples_codes = True
 
     def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.

@@ -11,21 +11,21 @@ import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers
+from ..arguments import as_numbers, check_integer
 
 __all__ = ["Ordinal"]
 
 # In place of infinity, of which TensorFlow 2.21's erf in float64 makes NaN, and with it GPflow's
 # likelihood in its outer levels.
 _FAR = 1e4
-_SMALLEST = 1e-300
+_MOST = 1000  # levels
 
 
 class Ordinal(gpflow.likelihoods.Ordinal):
     r"""P(y <= k | f) = Phi((a_k - f) / sigma): levels between edges a_k (Chu and Ghahramani 2005).
 
-    GPflow's likelihood, finite in its outer levels, with a floor under a probability at 1e-300
-    instead of 1e-6: thirty sigma from an observed level there still is a gradient.
+    GPflow's likelihood, finite in its outer levels, and with its floor under a probability at the
+    smallest float instead of 1e-6: thirty sigma from an observed level there still is a gradient.
     """
 
     # A parameter, so that a saved fit brings its edges; GPflow's constructor assigns an array.
@@ -53,6 +53,8 @@ class Ordinal(gpflow.likelihoods.Ordinal):
         values = values[~np.isnan(values)]
         if values.size == 0:
             raise ValueError("Y has no observed entry, from which edges between levels are made.")
+        if num_levels is not None:
+            check_integer("num_levels", num_levels, 2, _MOST)
         largest = num_levels - 1 if num_levels is not None else values.max()
         if (values != np.round(values)).any() or not 0 <= values.min() <= values.max() <= largest:
             to = "" if num_levels is None else f" to {num_levels - 1}"
@@ -60,8 +62,8 @@ class Ordinal(gpflow.likelihoods.Ordinal):
                 f"Y has values from {values.min():g} to {values.max():g}; expected levels, "
                 f"integers from 0{to}. Stars from 1 to 5 are levels after subtracting 1."
             )
-        if largest < 1 or not np.isfinite(largest):
-            raise ValueError(f"Y has {largest + 1:g} levels; expected 2 or more, and as few.")
+        if not 1 <= largest < _MOST:
+            raise ValueError(f"Y has {largest + 1:g} levels; expected 2 to {_MOST}.")
         # Half an answer more of each level, so that one that nobody gave has two edges.
         counts = np.bincount(values.astype(int), minlength=int(largest) + 1) + 0.5
         shares = np.cumsum(counts)[:-1] / counts.sum()
@@ -69,7 +71,7 @@ class Ordinal(gpflow.likelihoods.Ordinal):
 
     def _scaled_edges(self) -> tuple[tf.Tensor, tf.Tensor]:
         """The lower and the upper one of each level [K], in units of sigma."""
-        far = np.array([_FAR])
+        far = np.array([_FAR], gpflow.default_float())
         inner = self._edges / self.sigma
         return tf.concat([-far, inner], 0), tf.concat([inner, far], 0)
 
@@ -80,7 +82,8 @@ class Ordinal(gpflow.likelihoods.Ordinal):
         # In the tail below, where a distribution function keeps its digits.
         flipped = low > 0
         low, high = tf.where(flipped, -high, low), tf.where(flipped, -low, high)
-        return tf.math.log(tf.maximum(_below(high) - _below(low), _SMALLEST))
+        smallest = np.finfo(f.dtype.as_numpy_dtype).tiny
+        return tf.math.log(tf.maximum(_below(high) - _below(low), smallest))
 
     def _make_phi(self, F: TensorType) -> tf.Tensor:
         f = tf.reshape(F, [-1, 1]) / self.sigma
@@ -89,5 +92,5 @@ class Ordinal(gpflow.likelihoods.Ordinal):
 
 
 def _below(x: tf.Tensor) -> tf.Tensor:
-    """Phi(x): as good as float64 to 37 standard deviations below, where it ends."""
+    """Phi(x): in float64 exact to 37 standard deviations below, where it ends."""
     return 0.5 * tf.math.erfc(x * -math.sqrt(0.5))

@@ -72,7 +72,7 @@ def test_the_optimal_inducing_outputs_are_known_without_a_mean_alone() -> None:
 
 
 def test_biases_refuse_what_they_cannot_be() -> None:
-    with pytest.raises(ValueError, match="column_scale must be positive, got -1"):
+    with pytest.raises(ValueError, match="column_scale is -1.0; it must be a positive"):
         decoders.Biases(P, column_scale=-1.0)
     with pytest.raises(ValueError, match="row_dimension must be at least 0, got -1"):
         decoders.Biases(P, row_dimension=-1)

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from gpflow_bae import encoders, guides, likelihoods, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.datasets import movielens
 
 
 def test_levels_are_as_frequent_as_in_the_data_where_f_is_zero() -> None:
@@ -51,11 +50,13 @@ def test_levels_that_are_none_are_refused() -> None:
         ([1.0, 2.5], "from 1 to 2.5; expected levels, integers from 0[.] Stars"),
         ([-1.0, 2.0], "from -1 to 2"),
         ([np.nan], "no observed entry"),
-        ([0.0, 0.0], "Y has 1 levels; expected 2 or more"),
+        ([0.0, 0.0], "Y has 1 levels; expected 2 to 1000"),
         ([0.0, np.inf], "Y has inf levels"),
     ):
         with pytest.raises(ValueError, match=words):
             likelihoods.Ordinal.from_levels(Y)
+    with pytest.raises(ValueError, match="num_levels"):
+        likelihoods.Ordinal.from_levels([0.0, 1.0], 1)
     with pytest.raises(ValueError, match="from 1 to 5; expected levels, integers from 0 to 4"):
         likelihoods.Ordinal.from_levels([1.0, 5.0], 5)
 
@@ -97,15 +98,3 @@ def test_the_bound_of_a_gplvm_of_levels_is_its_integral() -> None:
     cells = zip(Y.astype(int).ravel(), mean.ravel(), np.sqrt(variance.ravel()), strict=True)
     total = sum(expected(*cell) for cell in cells)
     np.testing.assert_allclose(terms.expected_log_likelihood, total, rtol=1e-4)
-
-
-def test_made_ratings_look_like_those_of_movielens() -> None:
-    ratings = movielens.make()
-    assert (ratings.num_users, ratings.num_films) == pytest.approx((943, 1650), abs=40)
-    assert len(ratings.values) == 100_000
-    cells = ratings.users * ratings.num_films + ratings.films
-    assert len(np.unique(cells)) == len(cells)
-    shares = np.bincount(ratings.values.astype(int))[1:] / len(cells)
-    np.testing.assert_allclose(shares, [0.06, 0.11, 0.27, 0.34, 0.22], atol=1e-3)
-    with pytest.raises(ValueError, match="num_ratings is 60; .* half of the 10 x 10 cells"):
-        movielens.make(10, 10, 60)
