@@ -128,6 +128,23 @@ def eeg_parts() -> Parts:
     return Parts(model, (X, Y), plan.schedule, plan.sampler)
 
 
+def certificate(num_chains: int = 1) -> Case:
+    """The model of the certificate of sgp_bae: twelve points, one channel, a decoder 1-3."""
+    parts = certificate_parts()
+    shape = parts.arrays[1].shape
+    return sampled(parts, {"decoder's passes": decoder_passes(parts.model, shape)}, num_chains)
+
+
+def certificate_parts() -> Parts:
+    """Its data, drawn from the model, with the schedule and sampler of the certificate."""
+    from experiments.certificates import problem, study
+
+    plan = study.make_plan("sgp_bae")
+    model = problem.build_model("sgp_bae")
+    truth = problem.draw_from_prior(model, 0)
+    return Parts(model, (problem.inputs(), truth.Y), plan.schedule, plan.sampler)
+
+
 def tabular() -> Case:
     """Four replicas of the tempered autoencoder of Madelon: 500-450-400-300 and back, 2000 rows.
 

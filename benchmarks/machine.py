@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from benchmarks import timing
 
 
-def set_threads(threads: int) -> None:
-    """Of TensorFlow, before it does anything: within an operation, and one operation at a time."""
+def set_threads(threads: int, operations: int = 1) -> None:
+    """Of TensorFlow, before it does anything: within an operation, and operations at a time."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(operations)
 
 
 def processor() -> str:

@@ -101,13 +101,19 @@ def _chains(record: dict[str, Any]) -> str:
             row["chains"],
             _number(row["step_ms"]),
             _ratio(row["over_one_chain"]),
-            _number(row["ess_per_second"]),
+            "–" if row["ess_per_second"] is None else _number(row["ess_per_second"]),
         ]
         for row in record["rows"]
     ]
+    words = (
+        f"One thread for an operation and {record['operations_at_a_time']} operations at a time, "
+        "as [several chains](inference.md) want them. Effective samples are of the chains of the "
+        "[certificate](results/certificates.md) of `sgp_bae`, which converge; those of the EEG "
+        "model are too short to count any."
+    )
     head = ["model", "chains", "step of all, ms", "over one chain (quartiles)"]
     head.append("effective samples of the log likelihood a second")
-    return _table(head, rows)
+    return "\n".join([_table(head, rows), words]) + "\n"
 
 
 def _serving(record: dict[str, Any]) -> str:

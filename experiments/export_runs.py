@@ -174,7 +174,7 @@ def _rotated_mnist(
     without_objects = plan.model in ("vae", "cvae", "bae")
     images = None if without_objects else _digits(config, data_dir)
     model = models.build_model(plan, images)
-    if plan.sampler is None:
+    if not plan.has_samples:
         gpflow.set_trainable(model, True)  # as the study leaves it
     return model
 

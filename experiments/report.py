@@ -229,12 +229,12 @@ def _figures(experiment: str, folder: pathlib.Path, runs: Sequence[Result]) -> l
     own = folder / f"{experiment}.captions.json"
     if own.exists():
         captions |= json.loads(own.read_text(encoding="utf-8"))
-    # "moving_ball_*.png" also matches figures of an experiment called moving_ball_long.
+    # "moving_ball_*" also matches figures of an experiment called moving_ball_long.
     longer = [path.stem + "_" for path in folder.glob(f"{experiment}_*.json")]
     paths = [
         path
-        for path in sorted((folder / "figures").glob(f"{experiment}_*.png"))
-        if not path.name.startswith(tuple(longer))
+        for path in sorted((folder / "figures").glob(f"{experiment}_*"))
+        if path.suffix in (".png", ".gif") and not path.name.startswith(tuple(longer))
     ]
     parts = ["## Figures"] if paths else []
     for path in paths:

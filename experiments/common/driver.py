@@ -75,6 +75,7 @@ class Outcome:
     seconds: of each phase; the driver adds the total.
     posterior: what predicts, with a ``save``; None for a method that leaves none.
     figures: by the name of their PNG file.
+    films: Matplotlib's animations, by the name of their GIF file.
     arrays: what they were drawn from, for ``arrays.npz``.
     """
 
@@ -85,6 +86,7 @@ class Outcome:
     posterior: Any = None
     unfinished: str = ""
     figures: dict[str, Any] = dataclasses.field(default_factory=dict)
+    films: dict[str, Any] = dataclasses.field(default_factory=dict)
     arrays: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -239,9 +241,11 @@ def _execute(asked: Run, out_dir: pathlib.Path, config: Mapping[str, Any], line:
 
 
 def write_figures(outcome: Outcome, out_dir: pathlib.Path) -> None:
-    """The figures of an outcome as PNG files, and its arrays in ``arrays.npz``."""
+    """The figures of an outcome as PNG files, films as GIF, and its arrays in ``arrays.npz``."""
     for name, figure in outcome.figures.items():
         figure.savefig(out_dir / f"{name}.png", dpi=120)
+    for name, film in outcome.films.items():
+        film.save(out_dir / f"{name}.gif", writer="pillow")
     if outcome.arrays:
         import numpy as np
 

@@ -52,7 +52,12 @@ def define_flags(name: str) -> None:
         "A linear decoder, integrated out with the prior's channels coupled; no inference network. "
         "sgp_vae fits what is left, sgp_bae samples it.",
     )
-    flags.DEFINE_float("period", None, "Periodic kernels, of this period at the start; else SE.")
+    flags.DEFINE_list(
+        "period",
+        None,
+        "Periodic kernels, of this period at the start, or of several (80,50), which the channels "
+        "have in turn. Default: none.",
+    )
     flags.DEFINE_integer("batch_size", None, "Tasks per step; all where not given.", 1)
     common_flags.define_num_steps()
     flags.DEFINE_float("lr", None, "Learning rate of Adam. Default: the preset's.")
@@ -100,11 +105,11 @@ def plan() -> Any:
         learning_rate=FLAGS.lr,
         schedule=common_flags.overrides(common_flags.SCHEDULE),
         sampler=common_flags.overrides(common_flags.SAMPLER),
+        period=_period(),
         **common_flags.values(
             "latent_dim",
             "noise_start",
             "num_inducing",
-            "period",
             "kernel",
             "coupled",
             "log_outputs",
@@ -117,6 +122,20 @@ def plan() -> Any:
             "nugget",
         ),
     )
+
+
+def _period() -> float | tuple[float, ...] | None:
+    if FLAGS.period is None:
+        return None
+    try:
+        periods = tuple(float(word) for word in FLAGS.period)
+    except ValueError:
+        periods = ()
+    if not periods or not all(0 < period < float("inf") for period in periods):
+        raise ValueError(
+            f"--period is {','.join(FLAGS.period)!r}; expected positive numbers, such as 80,50."
+        )
+    return periods if len(periods) > 1 else periods[0]
 
 
 def runs(name: str) -> Iterator[driver.Run]:
@@ -140,10 +159,13 @@ def runs(name: str) -> Iterator[driver.Run]:
             table, test = _hide(table, *validation), None
         if is_baseline:
             return _run_baseline(name, table if test is None else test)
-        more = tables.errors_ahead if name == "bouncing_ball" else None
+        more = tables.errors_ahead if name == "bouncing_ball" and test is not None else None
         outcome = study.run_several(planned, table, test, options, number, keep, more)
         scored = table if test is None else test
         outcome.figures |= run_figures.draw(name, scored, outcome.prediction)
+        if "mae_ahead" in outcome.curves:
+            outcome.figures["ahead"] = run_figures.ahead(outcome.curves["mae_ahead"])
+            outcome.films["film"] = run_figures.film(scored, outcome.prediction.mean)
         outcome.figures |= run_figures.fit(planned, outcome.posterior)
         return outcome
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib.animation import FuncAnimation
 from matplotlib.figure import Figure
 
 from experiments.common import plans
@@ -12,10 +13,10 @@ from gpflow_bae import plotting
 from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.impute.scores import TablePrediction
 
-__all__ = ["calibration", "draw", "fit", "frames", "maps", "series"]
+__all__ = ["ahead", "calibration", "draw", "film", "fit", "frames", "maps", "series"]
 
 _LEVELS = np.linspace(0.05, 0.95, 19)
-_FRAMES = 60  # of a sequence that are drawn
+_FRAMES = 120  # of a sequence that are drawn, and filmed
 # Units of the tables whose data have one.
 UNITS = {"jura": "ppm", "eeg": "µV", "eeg_large": "µV", "japan_weather": "°C"}
 
@@ -150,24 +151,79 @@ def series(table: MultiOutputTable, prediction: TablePrediction, unit: str = "")
     return figure
 
 
+def _window(table: MultiOutputTable) -> tuple[int, slice]:
+    """The sequence with most hidden frames, and those of it around where they begin."""
+    hidden = table.test_mask.any(-1)
+    task = int(np.argmax(hidden.sum(1)))
+    length = len(hidden[task])
+    unseen = np.flatnonzero(np.isnan(table.Y[task]).all(-1))
+    first = int(unseen[0]) if len(unseen) else 0
+    start = max(0, min(first - _FRAMES // 3, length - _FRAMES))
+    return task, slice(start, min(start + _FRAMES, length))
+
+
+def _panels(
+    table: MultiOutputTable, mean: np.ndarray, task: int, rows: slice
+) -> list[tuple[str, np.ndarray]]:
+    """Titles and images [P, frames] of what was seen, predicted, and is true."""
+    seen = "seen (grey: not seen)"
+    images = {seen: table.Y, "predicted": mean, "truth": table.truth}
+    return [(title, np.ma.masked_invalid(v[task, rows].T)) for title, v in images.items()]
+
+
+def _limits(table: MultiOutputTable, task: int) -> tuple[float, float]:
+    return float(np.nanmin(table.truth[task])), float(np.nanmax(table.truth[task]))
+
+
 def frames(table: MultiOutputTable, mean: np.ndarray) -> Figure:
     """A sequence of images of one row of pixels each: what was seen, predicted, and is true."""
-    task = int(np.argmax(table.test_mask.any(-1).sum(1)))
+    task, rows = _window(table)
     figure = Figure(figsize=(11.0, 3.4), layout="constrained")
     panels = figure.subplots(1, 3, sharey=True)
-    images: tuple[Any, ...] = tuple(v[task, :_FRAMES] for v in (table.Y, mean, table.truth))
-    for axis, image, title in zip(panels, images, ("seen", "predicted", "truth"), strict=True):
-        shown = axis.imshow(
-            np.ma.masked_invalid(image.T), aspect="auto", origin="lower", cmap="viridis"
-        )
-        shown.set_clim(float(np.nanmin(table.truth[task])), float(np.nanmax(table.truth[task])))
+    for axis, (title, image) in zip(panels, _panels(table, mean, task, rows), strict=True):
+        extent = (rows.start - 0.5, rows.stop - 0.5, -0.5, len(image) - 0.5)
+        style = {"aspect": "auto", "origin": "lower", "cmap": "viridis", "extent": extent}
+        shown = axis.imshow(image, **style)
+        shown.set_clim(*_limits(table, task))
         axis.set_facecolor("0.9")
         axis.set(xlabel="frame")
-        axis.set_title(
-            f"{title}{' (grey: not seen)' if title == 'seen' else ''}", fontsize="medium"
-        )
+        axis.set_title(title, fontsize="medium")
     panels[0].set_ylabel("pixel")
     figure.colorbar(shown, ax=panels.tolist(), label="grey value")
+    return figure
+
+
+def film(table: MultiOutputTable, mean: np.ndarray) -> FuncAnimation:
+    """The same as a film: a column of pixels for what was seen, predicted, and is true."""
+    task, rows = _window(table)
+    parts = _panels(table, mean, task, rows)
+    figure = Figure(figsize=(3.4, 3.0), dpi=60, layout="constrained")
+    columns = []
+    for axis, (title, image) in zip(figure.subplots(1, 3, sharey=True), parts, strict=True):
+        shown = axis.imshow(image[:, :1], aspect="auto", origin="lower", cmap="viridis")
+        shown.set_clim(*_limits(table, task))
+        axis.set_facecolor("0.85")
+        axis.set(xticks=[])
+        axis.set_title(title.split(" (")[0], fontsize="medium")
+        columns.append((shown, image))
+    heading = figure.suptitle("", fontsize="medium")
+
+    def draw(number: int) -> list[Any]:
+        for shown, image in columns:
+            shown.set_data(image[:, number : number + 1])
+        heading.set_text(f"frame {rows.start + number}")
+        return [shown for shown, _ in columns]
+
+    return FuncAnimation(figure, draw, frames=rows.stop - rows.start, interval=80)
+
+
+def ahead(errors: list[float]) -> Figure:
+    """Mean absolute errors by the number of frames ahead of the last that is seen."""
+    figure = Figure(figsize=(6.4, 3.4), layout="constrained")
+    axis = figure.subplots()
+    axis.plot(np.arange(1, len(errors) + 1), errors, color=plotting.BLUE)
+    axis.set(xlabel="frames ahead of the last one seen", ylabel="mean absolute error (grey value)")
+    axis.set_ylim(bottom=0.0)
     return figure
 
 

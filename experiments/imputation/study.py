@@ -119,14 +119,15 @@ def run_several(
     options: driver.Options,
     number: int = 1,
     keep: int = 1,
-    more: Callable[[np.ndarray, MultiOutputTable], dict[str, float]] | None = None,
+    more: Callable[[np.ndarray, MultiOutputTable], tuple[dict[str, float], dict[str, list[float]]]]
+    | None = None,
 ) -> Outcome:
     """The best of several initialisations, with scores averaged over the ``keep`` best.
 
     Beside them their standard deviations and the scores of the best's equal mixture, which is what
     several fits are good for.
 
-    :param more: further scores, of the predicted means of ``test``.
+    :param more: further scores and curves, of the predicted means of ``test``.
     """
     outcomes = []
     for i in range(number):
@@ -135,7 +136,9 @@ def run_several(
             how["out_dir"] = options.out_dir / f"initialisation_{i}"
         outcomes.append(run(plan, table, test, **how))
         if test is not None and more is not None:
-            outcomes[-1].metrics |= more(outcomes[-1].prediction.mean, test)
+            scored, curves = more(outcomes[-1].prediction.mean, test)
+            outcomes[-1].metrics |= scored
+            outcomes[-1].curves |= curves
     best = sorted(outcomes, key=lambda outcome: outcome.objective)[:keep]
     metrics = {n: statistics.fmean(o.metrics[n] for o in best) for n in best[0].metrics}
     if keep > 1:

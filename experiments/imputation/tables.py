@@ -42,7 +42,13 @@ def define_flags(name: str) -> None:
         flags.DEFINE_bool("made", False, "A made archive of the same size instead of NOAA's files.")
     elif name == "bouncing_ball":
         flags.DEFINE_integer("balls", 1, "One ball, or two of which one falls.", 1, 2)
-        flags.DEFINE_integer("num_context", 20, "Frames that are seen of a test sequence.", 1)
+        flags.DEFINE_integer(
+            "num_context",
+            None,
+            "Frames that are seen of a test sequence. Default: 20 of 50 of one ball, 250 of 500 of "
+            "two.",
+            1,
+        )
 
 
 def load(name: str) -> tuple[Any, Any]:
@@ -59,10 +65,19 @@ def load(name: str) -> tuple[Any, Any]:
     if name == "japan_weather":
         data = _made_weather() if FLAGS.made else japan_weather.load(FLAGS.data_dir)
         return data.of_year(1980), data.of_year(1981) if FLAGS.test_year == 1981 else None
-    if FLAGS.balls == 2:
-        return bouncing_ball.two_balls(FLAGS.seed).table, None
-    train, test = bouncing_ball.load_one(FLAGS.seed)
-    return train.table, bouncing_ball.hide_future(test.table, FLAGS.num_context)
+    train, test = _balls()
+    return train.table, bouncing_ball.hide_future(test.table, num_context())
+
+
+def _balls() -> Any:
+    from gpflow_bae.datasets import bouncing_ball
+
+    return {1: bouncing_ball.load_one, 2: bouncing_ball.load_two}[FLAGS.balls](FLAGS.seed)
+
+
+def num_context() -> int:
+    """Frames that are seen of a test sequence of bouncing balls."""
+    return FLAGS.num_context or {1: 20, 2: 250}[FLAGS.balls]
 
 
 def _made_weather() -> Any:
@@ -76,19 +91,28 @@ def _made_weather() -> Any:
         return japan_weather.load(folder)
 
 
-def errors_ahead(mean: Any, test: Any, steps: int = 10) -> dict[str, float]:
-    """Mean absolute errors of the images ``steps`` frames ahead of what is seen of one ball.
+def errors_ahead(mean: Any, test: Any) -> tuple[dict[str, float], dict[str, list[float]]]:
+    """Mean absolute errors of images of balls by the number of frames ahead of what is seen.
 
-    Beside the noisy pixels they are of the image without noise, whose error can reach zero.
+    They are of the images without noise, whose error can reach zero; ``noisy`` of the pixels with
+    it that were not removed. Of two balls also ``mae_removed``: that of the pixels that were
+    removed from the frames that are seen.
+
+    :return: scores, and the curve ``mae_ahead`` over all frames ahead.
     """
     import numpy as np
 
     from gpflow_bae.datasets import bouncing_ball
 
-    frame = FLAGS.num_context + steps - 1
-    clean = bouncing_ball.load_one(FLAGS.seed)[1]
-    image = bouncing_ball.render(clean.heights[:, frame], mean.shape[-1], bouncing_ball.ONE_WIDTH)
-    return {
-        f"mae_{steps}_steps": float(np.abs(mean[:, frame] - image).mean()),
-        f"mae_{steps}_steps_noisy": float(np.abs(mean[:, frame] - test.truth[:, frame]).mean()),
-    }
+    width = {1: bouncing_ball.ONE_WIDTH, 2: bouncing_ball.TWO_WIDTH}[FLAGS.balls]
+    images = bouncing_ball.render(_balls()[1].heights, mean.shape[-1], width)
+    error, context = np.abs(mean - images), num_context()
+    ahead = error[:, context:].mean((0, 2))
+    steps = [n for n in (1, 10, 50, 100, 250) if n <= len(ahead)]
+    scores = {f"mae_{n}_steps": float(ahead[n - 1]) for n in steps}
+    noisy = np.abs(mean - test.truth)[:, context:]
+    scores["mae_10_steps_noisy"] = float(np.nanmean(noisy[:, min(9, len(ahead) - 1)]))
+    removed = np.isnan(test.Y[:, :context])
+    if removed.any():
+        scores["mae_removed"] = float(error[:, :context][removed].mean())
+    return scores, {"mae_ahead": ahead.tolist()}

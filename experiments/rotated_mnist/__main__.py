@@ -105,6 +105,24 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "mode_epochs", None, "Epochs towards a mode near an SVGP-VAE. Default: the preset's.", 1
     )
+    flags.DEFINE_integer(
+        "start_epochs",
+        None,
+        "Epochs of an SVGP-VAE whose q(u), kernel and decoder deep_svigp starts from; 0 for a q(u) "
+        "at random. Default: the preset's.",
+        0,
+    )
+    flags.DEFINE_enum(
+        "parameters",
+        "point",
+        ["point", "mean_field", "sghmc"],
+        "Decoder and hyperparameters of svgp_vae: a point estimate, a Gaussian each (BVAE-VI), or "
+        "SGHMC on the bound (BVAE-SGHMC).",
+    )
+    flags.DEFINE_boolean(
+        "point_decoder", False, "Optimise the decoder in the chain's steps (NonBayesDec)."
+    )
+    flags.DEFINE_boolean("point_gp", False, "Optimise the GP in the chain's steps (NonBayesGP).")
     flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
     flags.DEFINE_float("code_noise_variance", 1e-5, "Variance of codes around the GP (sgp_bae).")
     flags.DEFINE_boolean("learn_code_noise", False, "Sample it, instead of fixing it (sgp_bae).")
@@ -132,6 +150,13 @@ def _plan(model: str) -> Any:
             f" gppvae and svgp_vae, not {model}."
         )
 
+    geco = FLAGS.GECO
+    if geco is None and FLAGS.parameters != "point":
+        geco = False
+    schedule = common_flags.overrides(_SCHEDULE)
+    points = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
+    if any(points.values()):
+        schedule["point_estimates"] = tuple(path for path, chosen in points.items() if chosen)
     published = {
         "latent_dim": "L",
         "object_dim": "M",
@@ -148,6 +173,10 @@ def _plan(model: str) -> Any:
         changes["inducing_per_view"] = FLAGS.nr_inducing_points
     if FLAGS.mode_epochs is not None:
         changes["mode_epochs"] = FLAGS.mode_epochs
+    if FLAGS.start_epochs is not None:
+        if model != "deep_svigp":
+            raise app.UsageError(f"--start_epochs is of deep_svigp, not of {model}.")
+        changes["start_epochs"] = FLAGS.start_epochs
     if FLAGS.ip_joint is not None:
         changes["learn_inducing"] = FLAGS.ip_joint
     return plans.make_plan(
@@ -157,9 +186,7 @@ def _plan(model: str) -> Any:
         subtract_estimated_noise=FLAGS.subtract_estimated_noise,
         start=FLAGS.start,
         regime=_regime(),
-        objective=plans.make_objective(
-            model, FLAGS.GECO, FLAGS.kappa_squared, FLAGS.alpha, FLAGS.beta
-        ),
+        objective=plans.make_objective(model, geco, FLAGS.kappa_squared, FLAGS.alpha, FLAGS.beta),
         batch_size=FLAGS.batch_size,
         chain_batch_size=FLAGS.chain_batch_size,
         fit={
@@ -168,7 +195,8 @@ def _plan(model: str) -> Any:
             "natural_gradient_step_size": FLAGS.natural_gradient,
         }
         | ({"batch_size": None} if FLAGS.elbo == "SVGPVAE_Titsias" else {}),
-        schedule=common_flags.overrides(_SCHEDULE),
+        schedule=schedule,
+        parameters=FLAGS.parameters,
         sampler=common_flags.overrides(common_flags.SAMPLER),
         **changes,
     )
@@ -196,7 +224,9 @@ def runs() -> Iterator[driver.Run]:
     view, digits = FLAGS.holdout_view, _digits()
     for model in [m for m in MODELS if m not in ("vae", "bae", "all")] if name == "all" else [name]:
         plan = _plan(model)
-        sampled = plan.sampler is not None and FLAGS.sampler != plans.default_sampler(model)
+        points = [".decoder"] * FLAGS.point_decoder + [".latent_prior"] * FLAGS.point_gp
+        default = plans.default_sampler(model, points)
+        sampled = plan.sampler is not None and FLAGS.sampler not in (None, default)
         yield driver.Run(
             model=model,
             plan=plan,
@@ -207,7 +237,7 @@ def runs() -> Iterator[driver.Run]:
                 "" if digits == "3" else f"digits {digits}",
                 "" if FLAGS.num_members == 1 else f"ensemble of {FLAGS.num_members}",
                 # Rows of one variant are averaged, and samplers are not one; --variant says more.
-                "" if FLAGS.variant or not sampled else FLAGS.sampler or "",
+                "" if FLAGS.variant or not sampled else FLAGS.sampler,
             ],
             folder=model if name == "all" else "",
         )

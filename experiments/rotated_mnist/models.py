@@ -56,8 +56,16 @@ class Plan(plans.Plan):
     noise_variance: float = 0.05
     weight_prior_scale: float = 1.0
     start: str = "svgp_vae"  # of the chain of sgp_bae; or "mode", or "svgp_vae_mode": near it
+    start_epochs: int = 0  # of an SVGP-VAE whose q(u) deep_svigp starts from; 0 for one at random
     mode_epochs: int = 0  # of a mode near an SVGP-VAE
+    parameters: str = "point"  # of svgp_vae; or "mean_field", or "sghmc" on its bound
+    num_draws: int = 50  # of mean-field parameters
     num_members: int = 1  # of an ensemble of point estimates
+
+    @property
+    def has_samples(self) -> bool:
+        """Whether its posterior is one of draws of the parameters."""
+        return self.sampler is not None or self.parameters != "point"
 
     @property
     def num_epochs(self) -> int:

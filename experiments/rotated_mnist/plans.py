@@ -31,11 +31,12 @@ _EPOCHS = {
     "cvae": ("joint-100", "joint-500"),
     "gppvae": ("VAE-60 GP-40", "VAE-100 GP-100"),
     "svgp_vae": ("joint-100", "joint-500"),
-    "deep_svigp": ("joint-200", "joint-1000"),
+    "deep_svigp": ("joint-100", "joint-500"),
     "sgp_bae": ("joint-100", "joint-150"),
     "bae": ("joint-60", "joint-60"),
 }
 _MODE_EPOCHS = (400, 1500)
+_START_EPOCHS = (100, 500)  # of the SVGP-VAE that deep_svigp starts from
 
 
 def parse_regime(words: Sequence[str]) -> tuple[tuple[str, int], ...]:
@@ -135,9 +136,14 @@ _CHAINS = {
 }
 
 
-def default_sampler(model: str) -> str:
-    """Of the chain of a model: "bae" has codes that the coordinates of "sghmc" do not suit."""
-    return "sghmc" if model == "sgp_bae" else "adaptive_sghmc"
+def default_sampler(model: str, points: Sequence[str] = ()) -> str:
+    """Of the chain of a model: "bae" has codes that the coordinates of "sghmc" do not suit.
+
+    Nor do they suit what is optimised in a chain's steps, or a chain on a bound.
+
+    :param points: paths of what is.
+    """
+    return "sghmc" if model == "sgp_bae" and not points else "adaptive_sghmc"
 
 
 def make_plan(
@@ -154,6 +160,7 @@ def make_plan(
     sampler: dict[str, Any] | None = None,
     subtract_estimated_noise: bool = False,
     start: str | None = None,
+    parameters: str = "point",
     **changes: Any,
 ) -> Plan:
     """A preset with some settings replaced.
@@ -174,21 +181,37 @@ def make_plan(
     :param subtract_estimated_noise: whether a chain of "sghmc" injects less noise by what its
         minibatches bring (:mod:`gpflow_bae.mcmc.gradient_noise`).
     :param start: of the chain of sgp_bae, see :class:`Plan`; None for the sampler's own.
+    :param parameters: of svgp_vae, see :class:`Plan`.
     :param changes: fields of :class:`Plan`.
     :raises ValueError: if noise is to be subtracted where no chain of "sghmc" sees minibatches.
     """
     epochs = _EPOCHS[model][preset == "paper"]
     sampled = model in ("sgp_bae", "bae")
+    if parameters != "point" and model != "svgp_vae":
+        raise ValueError(
+            f"parameters is {parameters!r}, which is for svgp_vae: those of {model} are points, or "
+            "sampled already."
+        )
     chosen = {
         "learning_rate": 4e-3,
         "final_learning_rate_fraction": 0.02,
         "batch_size": batch_size or 256,
-        "prior_on_parameters": sampled,
-        "objective": objective or make_objective(model),
+        "prior_on_parameters": sampled or parameters == "sghmc",
+        # GECO has no density to sample, and no noise.
+        "objective": objective or make_objective(model, None if parameters == "point" else False),
     }
     variational = inference.VariationalSettings(**(chosen | (fit or {})))
+    points = (schedule or {}).get("point_estimates", ())
+    if parameters == "sghmc":
+        if sampler_name not in (None, "adaptive_sghmc"):
+            raise ValueError(
+                f"sampler is {sampler_name}, and a chain on a bound has adaptive_sghmc: leave it "
+                "out."
+            )
+        rounds, changes["sampler"] = _minibatches(preset, chain_batch_size, sampler or {})
+        changes["schedule"] = inference.AmortizedSettings(**(rounds | (schedule or {})))
     if sampled:
-        name = sampler_name or default_sampler(model)
+        name = sampler_name or default_sampler(model, points)
         in_coordinates = name != "adaptive_sghmc"
         size = chain_batch_size
         if size is None and not in_coordinates:
@@ -212,7 +235,10 @@ def make_plan(
             # by which a chain that moved them was heated (docs/results/rotated_mnist.notes.md).
             changes = {"learn_inducing": False} | changes
         changes["start"] = start
+    if model == "deep_svigp":
+        changes = {"start_epochs": _START_EPOCHS[preset == "paper"]} | changes
     if model == "sgp_bae":
         # Every view with eight object vectors spans the kernel, and FITC leaves no residual.
         changes = {"inducing_per_view": 8} | changes
+    changes["parameters"] = parameters
     return Plan(model, parse_regime(regime or epochs.split()), variational, **changes)

@@ -139,7 +139,7 @@ def decode_one_draw(
     plan: Plan, model: Any, posterior: Posterior | None, data: RotatedMNIST
 ) -> np.ndarray:
     """One draw of the codes, from one sample of the posterior, decoded (Jazbec et al. 2021)."""
-    if plan.sampler is not None:
+    if plan.has_samples:
         assert posterior is not None
         last = posterior.select([posterior.num_samples - 1])
         return last.predict(data.test.X[None], num_codes=1).mean[0]

@@ -73,13 +73,13 @@ def run(
 ) -> Outcome:
     """Train or sample, score on the test images, and draw the figures."""
     keras.utils.set_random_seed(options.seed)
-    model = build_model(plan, data)
     if plan.sampler is None:
-        posterior, seconds, curves = _fit(plan, model, data, options)
+        model, posterior, seconds, curves = _fit(plan, data, options)
         others = [_member(plan, data, options, number) for number in range(1, plan.num_members)]
         seconds["variational"] += sum(member.seconds for member in others)
         predictions = [member.prediction for member in others]
         return _outcome(plan, model, posterior, data, seconds, curves, predictions)
+    model = build_model(plan, data)
     posterior, curves = _sample(plan, model, data, options, max_samples)
     return _outcome(plan, model, posterior, data, dict(posterior.seconds), curves)
 
@@ -95,8 +95,7 @@ def _member(plan: Plan, data: RotatedMNIST, options: Options, number: int) -> Me
     folder = None if options.out_dir is None else options.out_dir / f"member_{number}"
     options = dataclasses.replace(options, seed=options.seed + number, out_dir=folder)
     keras.utils.set_random_seed(options.seed)
-    model = build_model(plan, data)
-    _, seconds, _ = _fit(plan, model, data, options)
+    model, _, seconds, _ = _fit(plan, data, options)
     return Member(scores.predict_point(model, data), seconds["variational"])
 
 
@@ -104,19 +103,37 @@ def _train_arrays(data: RotatedMNIST) -> tuple[np.ndarray, np.ndarray]:
     return data.train.X[None], data.train.Y[None]
 
 
-def _fit(
-    plan: Plan, model: Any, data: RotatedMNIST, options: Options
-) -> tuple[Posterior | None, dict[str, float], dict[str, list[float]]]:
-    """The phases of a variational model: its posterior (none without an encoder), time, curves."""
+class Fit(NamedTuple):
+    """A fitted variational model, its posterior (none without an encoder), time and curves."""
+
+    model: Any
+    posterior: Posterior | None
+    seconds: dict[str, float]
+    curves: dict[str, list[float]]
+
+
+def _fit(plan: Plan, data: RotatedMNIST, options: Options) -> Fit:
+    """The phases of a variational model."""
     losses: list[float] = []
+    start = options.arguments("start")
     phases = [options.arguments(f"phase_{number}") for number in range(len(plan.regime))]
-    elapsed = stopwatch(*(chosen["out_dir"] for chosen in phases))
+    last = options.arguments("mean_field")
+    elapsed = stopwatch(*(chosen["out_dir"] for chosen in (start, *phases, last)))
+    if plan.start_epochs:
+        model = _started_from_svgp_vae(plan, data, start)
+    else:
+        model = build_model(plan, data)
     curve = Curve(model, data) if plan.model != "vae" else None
     for (regime, epochs), chosen in zip(plan.regime, phases, strict=True):
         if regime != "VAE":
             chosen["callback"] = curve
         losses += _fit_phase(plan, model, data, regime, epochs, chosen)
-    gpflow.set_trainable(model, True)
+    draws = None
+    if plan.parameters == "mean_field":
+        draws, more = _gaussian_parameters(plan, model, data, options)
+        losses += more
+    else:
+        gpflow.set_trainable(model, True)
     objective = plan.variational.objective
     if isinstance(objective, inference.GECO):
         # GECO fits no noise; predictive variances take what it tolerates.
@@ -125,8 +142,39 @@ def _fit(
     curves = {"variational_loss": losses, **(curve.points if curve else {})}
     posterior = None
     if plan.model != "deep_svigp":
-        posterior = Posterior.from_point(model, prepare_data(model, _train_arrays(data)))
-    return posterior, seconds, curves
+        posterior = Posterior.from_point(model, prepare_data(model, _train_arrays(data)), draws)
+    return Fit(model, posterior, seconds, curves)
+
+
+def _gaussian_parameters(
+    plan: Plan, model: models.SVGPVAE, data: RotatedMNIST, options: Options
+) -> tuple[Any, list[float]]:
+    """Draws of a Gaussian for each parameter, fitted around their values, and its losses."""
+    number = len(data.train.Y)
+    q = models.MeanFieldParameters(model, num_items=number)
+    settings = dataclasses.replace(
+        plan.variational, num_steps=num_steps(plan, number, plan.num_epochs)
+    )
+    losses = inference.fit_variational(
+        q,
+        _train_arrays(data),
+        settings,
+        steps_per_call=num_steps(plan, number, 1),
+        checkpoint_every=50,
+        **options.arguments("mean_field"),
+    )
+    return q.draws(plan.num_draws, options.seed), losses.tolist()
+
+
+def _started_from_svgp_vae(
+    plan: Plan, data: RotatedMNIST, options: dict[str, Any]
+) -> models.DeepSVIGP:
+    """A deep SVIGP with q(u), prior and decoder of an SVGP-VAE, which is fitted here."""
+    settings = dataclasses.replace(plan.variational, natural_gradient_step_size=None)
+    own = dataclasses.replace(plan, model="svgp_vae", variational=settings)
+    model = build_model(own, data)
+    _fit_phase(own, model, data, "joint", plan.start_epochs, options)
+    return models.DeepSVIGP.from_svgp_vae(model, (data.train.X, data.train.Y))
 
 
 def _fit_phase(
@@ -176,7 +224,12 @@ def _sample(
     )
     encoder, prior, curve = gaussian_encoder(plan), None, None
     warm_start: inference.WarmStart | inference.PriorMeanStart
-    if plan.model == "sgp_bae" and plan.start == "mode":
+    if plan.model == "svgp_vae":  # whose bound is sampled, and fitted first
+        curve = Curve(model, data)
+        warm_start = inference.WarmStart(
+            model.encoder, settings, num_initial_steps=0, callback=curve
+        )
+    elif plan.model == "sgp_bae" and plan.start == "mode":
         curve = Curve(model, data)
         warm_start = inference.PriorMeanStart(settings, callback=curve)
     else:
@@ -225,7 +278,7 @@ def _outcome(
     values: dict[str, float] = {}
     prediction, one_draw = None, None
     if plan.model not in ("vae", "bae"):
-        if plan.sampler is None:
+        if not plan.has_samples:
             prediction, log_density = scores.mixture([scores.predict_point(model, data), *others])
         else:
             assert posterior is not None
@@ -233,13 +286,14 @@ def _outcome(
             prediction = posterior.predict(images.X[None], **how)
             pair = (images.X[None], images.Y[None])
             log_density = posterior.predict_cell_log_density(pair, **how)
-            curves |= _along_the_chain(plan, posterior, data, curves)
+            if plan.sampler is not None:
+                curves |= _along_the_chain(plan, posterior, data, curves)
         values = scores.test_scores(prediction, log_density, data.test.Y)
         one_draw = scores.decode_one_draw(plan, model, posterior, data)
         values["mse_one_draw"] = scores.mean_squared_error(one_draw, data.test.Y)
     if posterior is not None and plan.model != "cvae":
         values["mse_validation_reconstruction"] = scores.reconstruction_error(posterior, data)
-    if plan.sampler is None:
+    if not plan.has_samples:
         count, found = plans.count(model.trainable_parameters), 1
         values["noise_variance"] = float(model.observation_likelihood.variance.numpy())
     else:
@@ -248,7 +302,8 @@ def _outcome(
         for path, samples in posterior.hyperparameters().items():
             if samples.ndim == 1:
                 values[_short(path) + "_median"] = float(np.median(samples))
-        values |= plans.chain_temperatures(posterior)
+        if plan.sampler is not None:
+            values |= plans.chain_temperatures(posterior)
     outcome = Outcome(
         metrics=values,
         num_parameters=count,
@@ -260,7 +315,7 @@ def _outcome(
     figures.draw(outcome, data, prediction, one_draw, model)
     if posterior is None:
         outcome.posterior = FittedModel(model)
-    elif plan.schedule is not None:
+    elif plan.sampler is not None:
         outcome.figures["chain"] = plans.chain_figure(posterior, plan.schedule)
     return outcome
 

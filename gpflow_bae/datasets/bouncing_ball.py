@@ -23,11 +23,13 @@ from ..data import MultiOutputTable
 
 __all__ = [
     "ONE_WIDTH",
+    "TWO_WIDTH",
     "BouncingBalls",
     "gravity_height",
     "hide_future",
     "linear_height",
     "load_one",
+    "load_two",
     "one_ball",
     "render",
     "two_balls",
@@ -36,6 +38,8 @@ __all__ = [
 
 #: Standard deviation of the single ball's bump, as a share of the column.
 ONE_WIDTH = 0.075
+#: The same of each of two balls.
+TWO_WIDTH = 0.03
 
 
 class BouncingBalls(NamedTuple):
@@ -59,9 +63,21 @@ def load_one(
     :param num_train: Number of training sequences; 80 as published.
     :param num_test: Number of test sequences.
     """
-    check_integer("seed", seed, 0)
-    train, test = np.random.SeedSequence(int(seed)).spawn(2)
+    train, test = _streams(seed)
     return one_ball(train, num_train), one_ball(test, num_test)
+
+
+def load_two(
+    seed: int = 0, num_train: int = 80, num_test: int = 20
+) -> tuple[BouncingBalls, BouncingBalls]:
+    """Training and test sequences of two balls, with missing pixels in both.
+
+    :param seed: Integer >= 0.
+    :param num_train: Number of training sequences; 80 as published.
+    :param num_test: Number of test sequences.
+    """
+    train, test = _streams(seed)
+    return two_balls(train, num_train), two_balls(test, num_test)
 
 
 @check_shapes("return.table.Y: [T, N, P]", "return.heights: [T, N, 1]")
@@ -103,7 +119,7 @@ def two_balls(
     num_pixels: int = 100,
     *,
     periods: tuple[float, float] = (80.0, 50.0),
-    width: float = 0.03,
+    width: float = TWO_WIDTH,
     noise: float = 0.1,
     missing: float = 0.25,
 ) -> BouncingBalls:
@@ -180,6 +196,11 @@ def hide_future(table: MultiOutputTable, num_context: int) -> MultiOutputTable:
     return dataclasses.replace(
         table, Y=np.where(future, np.nan, table.Y), truth=table.Y, test_mask=future
     )
+
+
+def _streams(seed: int) -> list[np.random.SeedSequence]:
+    check_integer("seed", seed, 0)
+    return np.random.SeedSequence(int(seed)).spawn(2)
 
 
 def _start(

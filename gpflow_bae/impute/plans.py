@@ -59,7 +59,8 @@ class Plan:
     latent_dim: int = 2
     num_inducing: int = 64
     lengthscale: float = 1.0
-    period: float | None = None  # a periodic kernel, where given
+    # Of periodic kernels, where given: of all channels, or of each in turn, again from the first.
+    period: float | tuple[float, ...] | None = None
     kernel: str = "se"  # one of KERNELS
     coupled: bool = False  # a linear decoder, integrated out; takes no inference network
     encoder_widths: tuple[int, ...] = (20,)
@@ -210,14 +211,16 @@ def gaussian_encoder(plan: Plan, table: MultiOutputTable) -> Any:
     )
 
 
-def _kernel(plan: Plan, table: MultiOutputTable) -> gpflow.kernels.Kernel:
+def _kernel(plan: Plan, table: MultiOutputTable, channel: int = 0) -> gpflow.kernels.Kernel:
     width = table.X.shape[-1]
     kernel = KERNELS[plan.kernel](lengthscales=np.full(width, plan.lengthscale))
     if plan.period is None:
         return kernel
-    periodic = gpflow.kernels.Periodic(kernel, period=plan.period)
+    periods = np.atleast_1d(plan.period)
+    period = float(periods[channel % len(periods)])
+    periodic = gpflow.kernels.Periodic(kernel, period=period)
     # It is known to a few per cent, and the likelihood of other periods has many modes.
-    location = gpflow.utilities.to_default_float(np.log(plan.period))
+    location = gpflow.utilities.to_default_float(np.log(period))
     periodic.period.prior = tfp.distributions.LogNormal(location, 0.02)
     return periodic
 
@@ -271,7 +274,7 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
         "latent_dim": plan.latent_dim,
     }
     # A kernel for each channel, as published: lengthscales differ.
-    kernels = [_kernel(plan, table) for _ in range(plan.latent_dim)]
+    kernels = [_kernel(plan, table, channel) for channel in range(plan.latent_dim)]
     if plan.coupled:
         Z = inducing_inputs(plan, table) if Z is None else Z
         return _coupled_model(plan, kernels, Z, common["likelihood"])

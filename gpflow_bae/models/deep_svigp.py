@@ -8,9 +8,11 @@ from gpflow.base import Parameter, TensorType
 
 from ..arguments import check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
+from ..data import prepare_data
 from ..likelihoods import DecoderLikelihood, MaskedLikelihood
 from ..mcmc.noise import item_noise
 from .autoencoder import LikelihoodLike, Network, as_decoder
+from .gp_variational import SVGPVAE
 
 __all__ = ["DeepSVIGP"]
 
@@ -60,6 +62,58 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
             num_latent_gps=latent_dim,
             num_data=num_data,
         )
+
+    @classmethod
+    @check_arguments(num_draws=1)
+    def from_svgp_vae(
+        cls, model: SVGPVAE, data: tuple[TensorType, TensorType], num_draws: int = 10
+    ) -> DeepSVIGP:
+        """What a fitted SVGP-VAE becomes without its encoder: the same bound, from then on free.
+
+        q(u) is the one that the encoder gives all of the data, which is where to start from: a
+        q(u) that starts at random meets a decoder that has not learnt to listen to it. Kernel,
+        inducing variable, decoder and likelihood are those of ``model``, not copies.
+
+        :param model: fitted, with one kernel for all channels and no mean function.
+        :param data: its inputs X [N, D] and observations Y [N, P], of a single task; missing = NaN.
+        :param num_draws: see :class:`DeepSVIGP`.
+        :raises TypeError: if it is not an SVGP-VAE.
+        :raises ValueError: for several tasks, a kernel for each channel, or a mean function.
+        """
+        if not isinstance(model, SVGPVAE):
+            raise TypeError(
+                f"model must be a gpflow_bae.models.SVGPVAE, got {type(model).__name__}: only its "
+                "encoder has a q(u) of inducing outputs to start from."
+            )
+        prior = model.latent_prior
+        if len(prior.kernels) > 1 or prior.mean_function is not None:
+            raise ValueError(
+                "model must have one kernel for all latent channels and no mean function, as "
+                f"DeepSVIGP has; it has {len(prior.kernels)} kernels and mean_function="
+                f"{type(prior.mean_function).__name__}."
+            )
+        observations = prepare_data(model, data)
+        if observations.axis == 0:
+            raise ValueError(
+                f"data has {observations.num_items} tasks, each with a q(u) of its own: give one "
+                "task, X [N, D] and Y [N, P]."
+            )
+        batch = observations.gather(None)
+        q = prior.inducing_posterior(batch.X, *model.encode(batch.X, batch.Y, batch.mask))
+        deep = cls(
+            prior.kernels[0],
+            prior.inducing_variable,
+            model.decoder,
+            model.likelihood,
+            prior.latent_dim,
+            num_data=observations.num_points,
+            num_draws=num_draws,
+        )
+        # GPflow wants a root of the covariance, and q holds one of the precision.
+        eye = tf.eye(prior.num_inducing, batch_shape=[prior.latent_dim], dtype=q.mean.dtype)
+        deep.q_mu.assign(tf.transpose(q.mean[0]))
+        deep.q_sqrt.assign(tf.linalg.cholesky(tf.linalg.cholesky_solve(q.factor[0], eye)))
+        return deep
 
     @property
     def decoder(self) -> tf.Module:

@@ -68,6 +68,7 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
         },
         {
             "suite": "chains",
+            "operations_at_a_time": 8,
             "rows": [
                 {
                     "model": "EEG",

@@ -79,6 +79,10 @@ def test_train_and_test_are_separate_streams() -> None:
     np.testing.assert_array_equal(test.table.Y, same.table.Y)
     assert not np.array_equal(train.heights, test.heights)
     assert more.table.num_tasks == 7
+    train, test = bouncing_ball.load_two(seed=3, num_train=1, num_test=2)
+    more, same = bouncing_ball.load_two(seed=3, num_train=2, num_test=2)
+    np.testing.assert_array_equal(test.table.Y, same.table.Y)
+    assert not np.array_equal(train.heights, test.heights[:1])
 
 
 def test_the_future_is_hidden() -> None:

@@ -8,10 +8,12 @@ import types
 
 import numpy as np
 import pytest
+from absl import app
 from scipy import stats
 
 from experiments.imputation import command, plans, run_figures, study, tables
 from gpflow_bae.data import MultiOutputTable, Standardiser
+from gpflow_bae.datasets import bouncing_ball
 from gpflow_bae.impute import fitting, scores
 from gpflow_bae.impute import plans as package_plans
 from tests.experiments.commands import call, goes_round, outcomes
@@ -181,3 +183,53 @@ def test_a_map_and_frames_show_what_was_hidden() -> None:
     seen, predicted, whole = (axis.images[0].get_array() for axis in found["frames"].axes[:3])
     np.testing.assert_array_equal(seen.mask, hidden[0].T)
     np.testing.assert_allclose(predicted - whole, 0.5)
+
+
+def _balls(monkeypatch: pytest.MonkeyPatch, **values: object) -> None:
+    flags = {"balls": 2, "seed": 0, "num_context": None} | values
+    monkeypatch.setattr(tables, "FLAGS", types.SimpleNamespace(**flags))
+    few = [bouncing_ball.two_balls(seed, num_sequences=1, missing=0.3) for seed in (0, 1)]
+    monkeypatch.setattr(bouncing_ball, "load_two", lambda seed: tuple(few))
+
+
+def test_errors_ahead_are_of_the_images_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prediction that is off by 0.1 k at k frames ahead, and by 0.25 at removed pixels."""
+    _balls(monkeypatch)
+    _, test = tables.load("bouncing_ball")
+    assert np.isnan(test.Y[:, 250:]).all() and 0.25 < np.isnan(test.Y[:, :250]).mean() < 0.35
+    heights = bouncing_ball.load_two(0)[1].heights
+    mean = bouncing_ball.render(heights, 100, bouncing_ball.TWO_WIDTH)
+    mean[:, 250:] += 0.1 * np.arange(1, 251)[:, None]
+    mean[:, :250][np.isnan(test.Y[:, :250])] += 0.25
+    found, curves = tables.errors_ahead(mean, test)
+    assert found["mae_1_steps"] == pytest.approx(0.1) and found["mae_10_steps"] == pytest.approx(1)
+    np.testing.assert_allclose(curves["mae_ahead"], 0.1 * np.arange(1, 251))
+    assert found["mae_removed"] == pytest.approx(0.25)
+    # The noise has a tenth of the error: |1 + 0.1 e| has mean 1; four standard errors of 70 pixels.
+    assert abs(found["mae_10_steps_noisy"] - 1.0) < 4 * 0.1 / np.sqrt(70)
+
+
+@pytest.mark.filterwarnings("ignore:Animation was deleted")  # frames are drawn one by one here
+def test_a_film_begins_before_the_future_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its columns are those of the tables: the first frame is seen, the last is not."""
+    _balls(monkeypatch, num_context=300)
+    _, test = tables.load("bouncing_ball")
+    film = run_figures.film(test, np.full_like(test.Y, 0.5))
+    assert len(list(film.new_frame_seq())) == 120
+    seen, predicted, _ = (axis.images[0] for axis in film._fig.axes)
+    film._func(0)
+    np.testing.assert_array_equal(seen.get_array().mask[:, 0], np.isnan(test.Y[0, 260]))
+    film._func(119)
+    assert seen.get_array().mask.all() and (predicted.get_array() == 0.5).all()
+    assert film._fig.get_suptitle() == "frame 379"
+
+
+def test_periods_of_the_channels_in_turn(tmp_path: pathlib.Path) -> None:
+    """80, 50, 80 for three channels; a word that is no period is refused by name."""
+    plan = plans.default_plan("sgp_vae", "quick", latent_dim=3, num_inducing=4, period=(80.0, 50.0))
+    model = package_plans.build_model(plan, table())
+    found = [kernel.period.numpy() for kernel in model.latent_prior.kernels]
+    np.testing.assert_allclose(found, [80.0, 50.0, 80.0])
+    for words in ("80,x", "80,-1", "nan"):
+        with pytest.raises(app.UsageError, match=f"--period is '{words}'"):
+            call(command.study("bouncing_ball"), tmp_path, f"--period={words}")

@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from gpflow_bae import inference
 from gpflow_bae.base import Batch
+from gpflow_bae.data import prepare_data
 from gpflow_bae.likelihoods import Bernoulli, DecoderLikelihood, Gaussian
-from gpflow_bae.models import DeepSVIGP
+from gpflow_bae.models import SVGPVAE, VAE, DeepSVIGP
 
 N, L, NOISE = 20, 2, 0.3
 Z = np.linspace(-2.0, 2.0, 5)[:, None]
@@ -117,8 +118,6 @@ def test_natural_gradients_find_the_optimum_in_one_step() -> None:
 
 def test_natural_gradients_need_a_free_posterior() -> None:
     """A model with an encoder has none: the setting is refused by name."""
-    from gpflow_bae.models import VAE
-
     encoder = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2 * L)])
     model = VAE(_tanh(), encoder, Gaussian(NOISE), L)
     settings = inference.VariationalSettings(num_steps=1, natural_gradient_step_size=0.1)
@@ -149,3 +148,55 @@ def test_the_decoder_must_take_the_codes() -> None:
     """The widths are compared when the model is made."""
     with pytest.raises(ValueError, match="decoder takes 2 inputs per point, but latent_dim is 4"):
         DeepSVIGP(gpflow.kernels.Matern32(), Z, _tanh(), Gaussian(NOISE), 4, N)
+
+
+def _svgp_vae(**changes: object) -> SVGPVAE:
+    keras.utils.set_random_seed(0)
+    encoder = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2 * L)])
+    arguments = {
+        "kernel": gpflow.kernels.SquaredExponential(lengthscales=0.7),
+        "inducing_variable": Z,
+        "decoder": _tanh(),
+        "encoder": encoder,
+        "likelihood": Gaussian(NOISE),
+        "latent_dim": L,
+    }
+    return SVGPVAE(**(arguments | changes))
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_an_svgp_vae_without_its_encoder_says_the_same(missing: bool) -> None:
+    """Proposition B.2 of Jazbec et al. (2021), to rounding: marginals anywhere, and the bound.
+
+    Of all data together q(u) of the SVGP-VAE is the one that starts the deep SVIGP, and both bounds
+    have the same expectation under equal marginals; here with the same draw of codes.
+    """
+    X, Y = _data(3)
+    if missing:
+        Y[3:6, 1] = np.nan
+    model = _svgp_vae()
+    deep = DeepSVIGP.from_svgp_vae(model, (X, Y))
+    batch = prepare_data(model, (X, Y)).gather(None)
+    new = np.linspace(-3.0, 3.0, 11)[:, None]
+    encoded = model.encode(batch.X, batch.Y, batch.mask)
+    expected = model.latent_prior.predict(new, batch.X, *encoded)
+    for ours, theirs in zip(deep.predict_f(new), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs[0], rtol=1e-7, atol=1e-9)
+    ours, theirs = deep.terms(batch, [1, 2]), model.terms(batch, [1, 2])
+    np.testing.assert_allclose(ours.divergence, theirs.divergence, rtol=1e-6)
+    assert deep.decoder is model.decoder and deep.kernel is model.latent_prior.kernels[0]
+    np.testing.assert_allclose(deep.prior_kl(), theirs.divergence, rtol=1e-6)
+
+
+def test_what_no_deep_svigp_starts_from() -> None:
+    X, Y = _data(3)
+    with pytest.raises(TypeError, match="must be a gpflow_bae.models.SVGPVAE, got VAE"):
+        encoder = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2 * L)])
+        DeepSVIGP.from_svgp_vae(VAE(_tanh(), encoder, Gaussian(NOISE), L), (X, Y))
+    with pytest.raises(ValueError, match="data has 2 tasks"):
+        DeepSVIGP.from_svgp_vae(_svgp_vae(), (X, np.stack([Y, Y])))
+    kernel = [gpflow.kernels.SquaredExponential() for _ in range(L)]
+    with pytest.raises(ValueError, match="it has 2 kernels"):
+        DeepSVIGP.from_svgp_vae(_svgp_vae(kernel=kernel), (X, Y))
+    with pytest.raises(ValueError, match="mean_function=Constant"):
+        DeepSVIGP.from_svgp_vae(_svgp_vae(mean_function=gpflow.functions.Constant()), (X, Y))
