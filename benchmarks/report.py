@@ -91,7 +91,13 @@ def _scaling(record: dict[str, Any]) -> str:
         found = [row for row in record["rows"] if row["varied"] == name]
         times = ", ".join(f"{row['size']:,}: {_number(row['ms'])}" for row in found)
         rows.append([name, times, f"{exponent:.2f}"])
-    return _table(["what is varied", "size: ms", "exponent between the last two"], rows)
+    memory = ", ".join(f"{int(n):,}: {v:.1f}" for n, v in record["working_memory_mb"].items())
+    words = (
+        "Megabytes that a round of steps holds at most beyond data and state, by the number of "
+        f"points: {memory}."
+    )
+    table = _table(["what is varied", "size: ms", "exponent between the last two"], rows)
+    return "\n".join([table, words]) + "\n"
 
 
 def _chains(record: dict[str, Any]) -> str:

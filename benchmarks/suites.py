@@ -87,6 +87,10 @@ class Small(NamedTuple):
 
 def scaling(options: Options) -> dict[str, Any]:
     """Growth of a step of SGP-BAE with each of its sizes, and of predictions with their samples."""
+    memory = {
+        str(points): machine.in_child(lambda points=points: _memory_of(points, options.threads))
+        for points in SIZES["points"]
+    }
     machine.set_threads(options.threads)
     rows: list[Row] = []
     exponents = {}
@@ -96,7 +100,15 @@ def scaling(options: Options) -> dict[str, Any]:
     sizes = (8, 16, 32, 64)
     runs = {str(size): _prediction(size) for size in sizes}
     exponents["posterior samples"] = _grown(rows, "posterior samples", sizes, runs, 3, 1)
-    return {"rows": rows, "exponents": exponents}
+    return {"rows": rows, "exponents": exponents, "working_memory_mb": memory}
+
+
+def _memory_of(points: int, threads: int) -> float:
+    """Of a round of steps, beyond data, state and what the first round made."""
+    machine.set_threads(threads)
+    run = small(Small(points=points))
+    run()
+    return machine.working_memory(run)
 
 
 def _grown(

@@ -65,6 +65,7 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
             "suite": "scaling",
             "rows": [{"varied": "points", "size": n, "ms": 2.0} for n in (10, 1000)],
             "exponents": {"points": 0.0},
+            "working_memory_mb": {"1000": 1.25},
         },
         {
             "suite": "chains",
@@ -108,3 +109,4 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
     assert "| ball | float32 | 1.5 (1.25 to 2) | 2e-05 | 0.001 |" in page
     assert "p, 1 threads, JAX 1, 3 s" in page and "p, 1 threads, TensorFlow 2, 3 s" in page
     assert "| points | 10: 2, 1,000: 2 | 0.00 |" in page
+    assert "by the number of points: 1,000: 1.2." in page
