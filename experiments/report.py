@@ -5,8 +5,8 @@
     python -m experiments.report --experiment=index        # the page above them, with pictures
 
 ``docs/results/<experiment>.md`` is made of ``<experiment>.json``, of the prose in
-``<experiment>.notes.md`` if there is any, and of ``figures/<experiment>_*.png`` with the captions
-of ``<experiment>.captions.json``. The same files always give the same page.
+``<experiment>.notes.md`` if there is any, and of ``figures/<experiment>_*`` (PNG and GIF) with the
+captions of ``<experiment>.captions.json``. The same files always give the same page.
 """
 
 import json

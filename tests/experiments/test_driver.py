@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from absl import app, flags
+from matplotlib.animation import FuncAnimation
 from matplotlib.figure import Figure
 
 from experiments.common import driver, plans, results, tensorboard
@@ -38,6 +39,7 @@ def _execute(options: driver.Options) -> driver.Outcome:
         curves={"loss": [2.0, 1.0]},
         unfinished=plans.unfinished(flags.FLAGS.stop, 3, "steps"),
         figures={"curve": Figure()},
+        films={"film": FuncAnimation(Figure(figsize=(1, 1)), lambda i: [], frames=2)},
         arrays={"x": np.arange(3)},
     )
 
@@ -77,6 +79,7 @@ def test_a_run_leaves_its_results_figures_arrays_and_scalars(
         "settings": {"rate": 0.25},
     }
     assert (tmp_path / "curve.png").exists()
+    assert (tmp_path / "film.gif").read_bytes()[:6] == b"GIF89a"
     with np.load(tmp_path / "arrays.npz") as arrays:
         assert arrays["x"].tolist() == [0, 1, 2]
     assert "one: rmse 0.25" in capsys.readouterr().out

@@ -162,10 +162,13 @@ def test_figures_with_captions(tmp_path: pathlib.Path) -> None:
     for name in ("ball_rmse_by_m", "ball_paths", "ball_long_other", "other_paths"):
         (figures / f"{name}.png").touch()
     (tmp_path / "ball_long.json").write_text("[]")
+    (figures / "ball_film.gif").touch()
+    (figures / "ball_rmse_by_m.svg").touch()  # of another kind: not shown
     text = page(tmp_path, make_result(captions={"ball_paths.png": "Paths of three videos."}))
+    assert "![Film](figures/ball_film.gif)" in text and ".svg" not in text
     assert "![Paths of three videos.](figures/ball_paths.png)" in text
     assert "![Rmse by m](figures/ball_rmse_by_m.png)" in text
-    assert text.count("](figures/") == 2
+    assert text.count("](figures/") == 3
 
 
 def test_notes_are_verbatim(tmp_path: pathlib.Path) -> None:
