@@ -64,9 +64,25 @@ def load(name: str) -> tuple[Any, Any]:
         return both.train, both.test
     if name == "japan_weather":
         data = _made_weather() if FLAGS.made else japan_weather.load(FLAGS.data_dir)
-        return data.of_year(1980), data.of_year(1981) if FLAGS.test_year == 1981 else None
+        train = data.of_year(1980)
+        test = data.of_year(1981) if FLAGS.test_year == 1981 else None
+        scaled = with_scaled_inputs(train, train)
+        return scaled, None if test is None else with_scaled_inputs(test, train)
     train, test = _balls()
     return train.table, bouncing_ball.hide_future(test.table, num_context())
+
+
+def with_scaled_inputs(table: Any, train: Any) -> Any:
+    """Inputs of zero mean and unit variance in the table that is fitted.
+
+    Metres of elevation, degrees and days have no lengthscale in common to start from: with one of a
+    metre no station would know of another.
+    """
+    import dataclasses
+
+    rows = train.X[train.rows]
+    X = (table.X - rows.mean(0)) / rows.std(0)
+    return dataclasses.replace(table, X=X)
 
 
 def _balls() -> Any:

@@ -233,3 +233,18 @@ def test_periods_of_the_channels_in_turn(tmp_path: pathlib.Path) -> None:
     for words in ("80,x", "80,-1", "nan"):
         with pytest.raises(app.UsageError, match=f"--period is '{words}'"):
             call(command.study("bouncing_ball"), tmp_path, f"--period={words}")
+
+
+def test_inputs_in_different_units_are_scaled_by_the_table_that_is_fitted() -> None:
+    """Metres and degrees: unit variances there, padding left out, and the same map for others."""
+    data = table()
+    X = np.concatenate([data.X, 300.0 + 100.0 * data.X], -1)
+    train = dataclasses.replace(data, X=X)
+    other = dataclasses.replace(train, X=X + [0.0, 100.0])
+    rows = tables.with_scaled_inputs(train, train).X[train.rows]
+    np.testing.assert_allclose(rows.mean(0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(rows.std(0), 1.0)
+    moved = tables.with_scaled_inputs(other, train).X[train.rows] - rows
+    np.testing.assert_allclose(
+        moved, np.tile([0.0, 100.0 / X[train.rows].std(0)[1]], (len(rows), 1))
+    )
