@@ -239,7 +239,7 @@ def test_inputs_in_different_units_are_scaled_by_the_table_that_is_fitted() -> N
     """Metres and degrees: unit variances there, padding left out, and the same map for others."""
     data = table()
     X = np.concatenate([data.X, 300.0 + 100.0 * data.X], -1)
-    train = dataclasses.replace(data, X=X)
+    train = dataclasses.replace(data, X=X, input_names=("km", "m"))
     other = dataclasses.replace(train, X=X + [0.0, 100.0])
     rows = tables.with_scaled_inputs(train, train).X[train.rows]
     np.testing.assert_allclose(rows.mean(0), 0.0, atol=1e-12)
