@@ -16,10 +16,12 @@ __all__ = [
     "FLAGS",
     "default_data_dir",
     "define",
+    "define_ablation",
     "define_data_dir",
     "define_num_steps",
     "define_overrides",
     "overrides",
+    "point_estimates",
     "resolve_jit_compile",
     "values",
 ]
@@ -88,6 +90,31 @@ def define_num_steps() -> None:
         lower_bound=1,
     )
     flags.DEFINE_alias("epochs", "num_steps")
+
+
+def define_ablation(models: str) -> None:
+    """Defines --parameters, --point_decoder and --point_gp: the ablation of Tran et al. (2023).
+
+    :param models: In words, those whose parameters --parameters is about.
+    """
+    flags.DEFINE_enum(
+        "parameters",
+        "point",
+        ["point", "mean_field", "sghmc"],
+        f"Decoder and hyperparameters of {models}: a point estimate, a Gaussian each (BVAE-VI), or "
+        "SGHMC on the bound (BVAE-SGHMC).",
+    )
+    flags.DEFINE_boolean(
+        "point_decoder", False, "Optimise the decoder in the chain's steps (NonBayesDec)."
+    )
+    flags.DEFINE_boolean("point_gp", False, "Optimise the GP in the chain's steps (NonBayesGP).")
+
+
+def point_estimates() -> dict[str, tuple[str, ...]]:
+    """The field of the schedule that --point_decoder and --point_gp ask for; empty if neither."""
+    paths = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
+    chosen = tuple(path for path, asked in paths.items() if asked)
+    return {"point_estimates": chosen} if chosen else {}
 
 
 def define_data_dir() -> None:

@@ -16,7 +16,8 @@ from gpflow_bae.impute.scores import TablePrediction
 __all__ = ["ahead", "calibration", "draw", "film", "fit", "frames", "maps", "series"]
 
 _LEVELS = np.linspace(0.05, 0.95, 19)
-_FRAMES = 120  # of a sequence that are drawn, and filmed
+_FRAMES = 120  # of a sequence that are drawn
+_FILMED = 3  # every third of them is filmed: noise makes large files
 # Units of the tables whose data have one.
 UNITS = {"jura": "ppm", "eeg": "µV", "eeg_large": "µV", "japan_weather": "°C"}
 
@@ -197,7 +198,7 @@ def film(table: MultiOutputTable, mean: np.ndarray) -> FuncAnimation:
     """The same as a film: a column of pixels for what was seen, predicted, and is true."""
     task, rows = _window(table)
     parts = _panels(table, mean, task, rows)
-    figure = Figure(figsize=(3.4, 3.0), dpi=60, layout="constrained")
+    figure = Figure(figsize=(3.2, 2.8), dpi=60, layout="constrained")
     columns = []
     for axis, (title, image) in zip(figure.subplots(1, 3, sharey=True), parts, strict=True):
         shown = axis.imshow(image[:, :1], aspect="auto", origin="lower", cmap="viridis")
@@ -214,7 +215,8 @@ def film(table: MultiOutputTable, mean: np.ndarray) -> FuncAnimation:
         heading.set_text(f"frame {rows.start + number}")
         return [shown for shown, _ in columns]
 
-    return FuncAnimation(figure, draw, frames=rows.stop - rows.start, interval=80)
+    shown = range(0, rows.stop - rows.start, _FILMED)
+    return FuncAnimation(figure, draw, frames=shown, interval=150)
 
 
 def ahead(errors: list[float]) -> Figure:

@@ -80,9 +80,10 @@ def with_scaled_inputs(table: Any, train: Any) -> Any:
     """
     import dataclasses
 
-    rows = train.X[train.rows]
-    X = (table.X - rows.mean(0)) / rows.std(0)
-    return dataclasses.replace(table, X=X)
+    from gpflow_bae.data import Standardiser
+
+    scale = Standardiser.fit(train.X[train.rows], train.input_names)
+    return dataclasses.replace(table, X=scale.transform(table.X))
 
 
 def _balls() -> Any:

@@ -38,17 +38,7 @@ def define_flags() -> None:
         ["exact", "own"],
         "Prior that sgp_bae's warm start is fitted under: the exact GP, or its own sparse one.",
     )
-    flags.DEFINE_enum(
-        "parameters",
-        "point",
-        ["point", "mean_field", "sghmc"],
-        "Decoder and hyperparameters of a variational model: a point estimate, a Gaussian each "
-        "(BVAE-VI), or SGHMC on the bound (BVAE-SGHMC).",
-    )
-    flags.DEFINE_boolean(
-        "point_decoder", False, "Optimise the decoder in the chain's steps (NonBayesDec)."
-    )
-    flags.DEFINE_boolean("point_gp", False, "Optimise the GP in the chain's steps (NonBayesGP).")
+    common_flags.define_ablation("a variational model")
     flags.DEFINE_integer(
         "num_variational_steps",
         None,
@@ -118,10 +108,7 @@ def runs() -> Iterator[driver.Run]:
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments.moving_ball import plans, study
 
-    schedule = common_flags.overrides(_SCHEDULE)
-    points = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
-    if any(points.values()):
-        schedule["point_estimates"] = tuple(path for path, chosen in points.items() if chosen)
+    schedule = common_flags.overrides(_SCHEDULE) | common_flags.point_estimates()
     if FLAGS.fan_in_prior and FLAGS.weight_prior == "hierarchical":
         raise app.UsageError("--fan_in_prior is --weight_prior=fan_in: leave one of them out.")
     weight_prior = "fan_in" if FLAGS.fan_in_prior else FLAGS.weight_prior

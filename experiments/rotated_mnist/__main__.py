@@ -112,17 +112,7 @@ def define_flags() -> None:
         "at random. Default: the preset's.",
         0,
     )
-    flags.DEFINE_enum(
-        "parameters",
-        "point",
-        ["point", "mean_field", "sghmc"],
-        "Decoder and hyperparameters of svgp_vae: a point estimate, a Gaussian each (BVAE-VI), or "
-        "SGHMC on the bound (BVAE-SGHMC).",
-    )
-    flags.DEFINE_boolean(
-        "point_decoder", False, "Optimise the decoder in the chain's steps (NonBayesDec)."
-    )
-    flags.DEFINE_boolean("point_gp", False, "Optimise the GP in the chain's steps (NonBayesGP).")
+    common_flags.define_ablation("svgp_vae")
     flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
     flags.DEFINE_float("code_noise_variance", 1e-5, "Variance of codes around the GP (sgp_bae).")
     flags.DEFINE_boolean("learn_code_noise", False, "Sample it, instead of fixing it (sgp_bae).")
@@ -150,13 +140,6 @@ def _plan(model: str) -> Any:
             f" gppvae and svgp_vae, not {model}."
         )
 
-    geco = FLAGS.GECO
-    if geco is None and FLAGS.parameters != "point":
-        geco = False
-    schedule = common_flags.overrides(_SCHEDULE)
-    points = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
-    if any(points.values()):
-        schedule["point_estimates"] = tuple(path for path, chosen in points.items() if chosen)
     published = {
         "latent_dim": "L",
         "object_dim": "M",
@@ -186,7 +169,9 @@ def _plan(model: str) -> Any:
         subtract_estimated_noise=FLAGS.subtract_estimated_noise,
         start=FLAGS.start,
         regime=_regime(),
-        objective=plans.make_objective(model, geco, FLAGS.kappa_squared, FLAGS.alpha, FLAGS.beta),
+        objective=plans.make_objective(
+            model, FLAGS.GECO, FLAGS.kappa_squared, FLAGS.alpha, FLAGS.beta, FLAGS.parameters
+        ),
         batch_size=FLAGS.batch_size,
         chain_batch_size=FLAGS.chain_batch_size,
         fit={
@@ -195,7 +180,7 @@ def _plan(model: str) -> Any:
             "natural_gradient_step_size": FLAGS.natural_gradient,
         }
         | ({"batch_size": None} if FLAGS.elbo == "SVGPVAE_Titsias" else {}),
-        schedule=schedule,
+        schedule=common_flags.overrides(_SCHEDULE) | common_flags.point_estimates(),
         parameters=FLAGS.parameters,
         sampler=common_flags.overrides(common_flags.SAMPLER),
         **changes,
@@ -224,8 +209,7 @@ def runs() -> Iterator[driver.Run]:
     view, digits = FLAGS.holdout_view, _digits()
     for model in [m for m in MODELS if m not in ("vae", "bae", "all")] if name == "all" else [name]:
         plan = _plan(model)
-        points = [".decoder"] * FLAGS.point_decoder + [".latent_prior"] * FLAGS.point_gp
-        default = plans.default_sampler(model, points)
+        default = plans.default_sampler(model, **common_flags.point_estimates())
         sampled = plan.sampler is not None and FLAGS.sampler not in (None, default)
         yield driver.Run(
             model=model,

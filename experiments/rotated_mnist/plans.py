@@ -62,12 +62,15 @@ def make_objective(
     kappa_squared: float = 0.020,
     smoothing: float = 0.99,
     beta: float = 1.0,
+    parameters: str = "point",
 ) -> inference.Objective:
     """What a fit maximises.
 
     :param geco: GECO instead of the bound; by default for the models that were published with it.
+    :param parameters: those of :class:`Plan`; others than points have the bound.
     """
-    if model in ("svgp_vae", "deep_svigp") if geco is None else geco:
+    published = model in ("svgp_vae", "deep_svigp") and parameters == "point"
+    if published if geco is None else geco:
         return inference.GECO(kappa_squared, smoothing)
     return inference.EvidenceLowerBound(beta)
 
@@ -136,14 +139,35 @@ _CHAINS = {
 }
 
 
-def default_sampler(model: str, points: Sequence[str] = ()) -> str:
+def default_sampler(model: str, point_estimates: Sequence[str] = ()) -> str:
     """Of the chain of a model: "bae" has codes that the coordinates of "sghmc" do not suit.
 
     Nor do they suit what is optimised in a chain's steps, or a chain on a bound.
 
-    :param points: paths of what is.
+    :param point_estimates: paths of what is.
     """
-    return "sghmc" if model == "sgp_bae" and not points else "adaptive_sghmc"
+    return "sghmc" if model == "sgp_bae" and not point_estimates else "adaptive_sghmc"
+
+
+def _check_parameters(
+    model: str,
+    parameters: str,
+    objective: inference.Objective,
+    sampler_name: str | None,
+    changes: dict[str, Any],
+) -> None:
+    """Refuse what Gaussian or sampled parameters of a bound do not go with."""
+    problem = None
+    if model != "svgp_vae":
+        problem = f"is for svgp_vae: those of {model} are points, or sampled already"
+    elif isinstance(objective, inference.GECO):
+        problem = "needs the bound, and GECO has no noise and no density: leave GECO out"
+    elif sampler_name not in (None, "adaptive_sghmc"):
+        problem = f"has adaptive_sghmc, got sampler={sampler_name}: leave it out"
+    elif changes.get("num_members", 1) > 1:
+        problem = "is for a fit alone: leave num_members out"
+    if problem:
+        raise ValueError(f"parameters is {parameters!r}, which {problem}.")
 
 
 def make_plan(
@@ -183,31 +207,29 @@ def make_plan(
     :param start: of the chain of sgp_bae, see :class:`Plan`; None for the sampler's own.
     :param parameters: of svgp_vae, see :class:`Plan`.
     :param changes: fields of :class:`Plan`.
-    :raises ValueError: if noise is to be subtracted where no chain of "sghmc" sees minibatches.
+    :raises ValueError: if noise is to be subtracted where no chain of "sghmc" sees minibatches, and
+        for parts of the ablation that are not of the model.
     """
     epochs = _EPOCHS[model][preset == "paper"]
     sampled = model in ("sgp_bae", "bae")
-    if parameters != "point" and model != "svgp_vae":
+    objective = objective or make_objective(model, parameters=parameters)
+    points = (schedule or {}).get("point_estimates", ())
+    if points and not sampled:
         raise ValueError(
-            f"parameters is {parameters!r}, which is for svgp_vae: those of {model} are points, or "
-            "sampled already."
+            f"point_estimates (point_decoder, point_gp) are of a chain of sgp_bae or bae; {model} "
+            "has none."
         )
+    if parameters != "point":
+        _check_parameters(model, parameters, objective, sampler_name, changes)
     chosen = {
         "learning_rate": 4e-3,
         "final_learning_rate_fraction": 0.02,
         "batch_size": batch_size or 256,
         "prior_on_parameters": sampled or parameters == "sghmc",
-        # GECO has no density to sample, and no noise.
-        "objective": objective or make_objective(model, None if parameters == "point" else False),
+        "objective": objective,
     }
     variational = inference.VariationalSettings(**(chosen | (fit or {})))
-    points = (schedule or {}).get("point_estimates", ())
     if parameters == "sghmc":
-        if sampler_name not in (None, "adaptive_sghmc"):
-            raise ValueError(
-                f"sampler is {sampler_name}, and a chain on a bound has adaptive_sghmc: leave it "
-                "out."
-            )
         rounds, changes["sampler"] = _minibatches(preset, chain_batch_size, sampler or {})
         changes["schedule"] = inference.AmortizedSettings(**(rounds | (schedule or {})))
     if sampled:

@@ -50,9 +50,12 @@ class Curve:
     Evaluated at a growing distance, since it falls fast at first.
     """
 
-    def __init__(self, model: Any, data: RotatedMNIST):
+    def __init__(self, model: Any, data: RotatedMNIST, before: float = 0.0):
+        """
+        :param before: seconds of training so far.
+        """
         self._model, self._data = model, data
-        self._started, self._next = time.perf_counter(), 1.0
+        self._started, self._next = time.perf_counter() - before, before + 1.0
         self.spent = 0.0  # seconds of evaluations
         self.points: dict[str, list[float]] = {"seconds": [], "mse": []}
 
@@ -123,7 +126,7 @@ def _fit(plan: Plan, data: RotatedMNIST, options: Options) -> Fit:
         model = _started_from_svgp_vae(plan, data, start)
     else:
         model = build_model(plan, data)
-    curve = Curve(model, data) if plan.model != "vae" else None
+    curve = Curve(model, data, elapsed()) if plan.model != "vae" else None
     for (regime, epochs), chosen in zip(plan.regime, phases, strict=True):
         if regime != "VAE":
             chosen["callback"] = curve

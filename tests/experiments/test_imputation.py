@@ -9,6 +9,7 @@ import types
 import numpy as np
 import pytest
 from absl import app
+from PIL import Image
 from scipy import stats
 
 from experiments.imputation import command, plans, run_figures, study, tables
@@ -209,19 +210,22 @@ def test_errors_ahead_are_of_the_images_without_noise(monkeypatch: pytest.Monkey
     assert abs(found["mae_10_steps_noisy"] - 1.0) < 4 * 0.1 / np.sqrt(70)
 
 
-@pytest.mark.filterwarnings("ignore:Animation was deleted")  # frames are drawn one by one here
-def test_a_film_begins_before_the_future_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_film_begins_before_the_future_does(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its columns are those of the tables: the first frame is seen, the last is not."""
     _balls(monkeypatch, num_context=300)
     _, test = tables.load("bouncing_ball")
-    film = run_figures.film(test, np.full_like(test.Y, 0.5))
-    assert len(list(film.new_frame_seq())) == 120
-    seen, predicted, _ = (axis.images[0] for axis in film._fig.axes)
-    film._func(0)
-    np.testing.assert_array_equal(seen.get_array().mask[:, 0], np.isnan(test.Y[0, 260]))
-    film._func(119)
-    assert seen.get_array().mask.all() and (predicted.get_array() == 0.5).all()
-    assert film._fig.get_suptitle() == "frame 379"
+    task, rows = run_figures._window(test)
+    assert (task, rows) == (0, slice(260, 380))
+    mean = np.full_like(test.Y, 0.5)
+    (_, seen), (_, predicted), _ = run_figures._panels(test, mean, task, rows)
+    np.testing.assert_array_equal(seen.mask[:, 0], np.isnan(test.Y[0, 260]))
+    assert seen.mask[:, 40:].all() and (predicted == 0.5).all()
+    monkeypatch.setattr(run_figures, "_FILMED", 60)
+    run_figures.film(test, mean).save(tmp_path / "film.gif", writer="pillow")
+    with Image.open(tmp_path / "film.gif") as film:
+        assert film.n_frames == 2
 
 
 def test_periods_of_the_channels_in_turn(tmp_path: pathlib.Path) -> None:

@@ -96,3 +96,36 @@ def test_flags_replace_settings() -> None:
     assert plan.sampler.settings["thermostats"] == "leaf" and plan.start == "svgp_vae_mode"
     assert plan.schedule.batch_size == 128 and plan.schedule.steps_per_batch == 1
     assert plan.variational.batch_size == 64
+
+
+def test_the_ablation() -> None:
+    """Points in a chain and chains on a bound have the published sampler, and a bound its noise."""
+    plan = make_plan("sgp_bae", "quick", schedule={"point_estimates": (".decoder",)})
+    assert plan.sampler.name == "adaptive_sghmc" and plan.start == "svgp_vae"
+    assert plan.schedule.point_estimates == (".decoder",)
+    for parameters in ("mean_field", "sghmc"):
+        plan = make_plan("svgp_vae", "quick", parameters=parameters)
+        assert plan.variational.objective == inference.EvidenceLowerBound()
+        assert (plan.sampler is None) == (parameters == "mean_field") and plan.has_samples
+    assert not make_plan("svgp_vae", "quick").has_samples
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "message"),
+    [
+        ("gppvae", {}, "those of gppvae are points"),
+        ("svgp_vae", {"objective": make_objective("svgp_vae")}, "leave GECO out"),
+        ("svgp_vae", {"sampler_name": "sghmc"}, "got sampler=sghmc"),
+        ("svgp_vae", {"num_members": 2}, "leave num_members out"),
+        ("svgp_vae", {"schedule": {"point_estimates": (".decoder",)}}, "svgp_vae has none"),
+    ],
+)
+def test_what_is_not_of_the_ablation(model: str, settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_plan(model, "quick", parameters="sghmc", **settings)
+
+
+def test_deep_svigp_starts_from_an_svgp_vae() -> None:
+    assert make_plan("deep_svigp", "paper").start_epochs == 500
+    assert make_plan("deep_svigp", "paper", start_epochs=0).start_epochs == 0
+    assert make_plan("svgp_vae", "paper").start_epochs == 0
