@@ -199,8 +199,9 @@ def film(table: MultiOutputTable, mean: np.ndarray) -> FuncAnimation:
     task, rows = _window(table)
     parts = _panels(table, mean, task, rows)
     figure = Figure(figsize=(3.2, 2.8), dpi=60, layout="constrained")
-    columns = []
-    for axis, (title, image) in zip(figure.subplots(1, 3, sharey=True), parts, strict=True):
+    panels, columns = figure.subplots(1, 3, sharey=True), []
+    panels[0].set_ylabel("pixel")
+    for axis, (title, image) in zip(panels, parts, strict=True):
         shown = axis.imshow(image[:, :1], aspect="auto", origin="lower", cmap="viridis")
         shown.set_clim(*_limits(table, task))
         axis.set_facecolor("0.85")
