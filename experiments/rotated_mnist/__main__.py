@@ -80,6 +80,7 @@ def define_flags() -> None:
         "Test on training images at this index of an angle, kept from training, instead of on the "
         "test images: for choosing settings.",
     )
+    flags.DEFINE_float("train_share", 1.0, "Share of the training images that is kept.", 0.0, 1.0)
     flags.DEFINE_enum(
         "sampler",
         None,
@@ -190,7 +191,7 @@ def _plan(model: str) -> Any:
 def _data() -> Any:
     from experiments.rotated_mnist import study
 
-    return study.load(FLAGS.data_dir, _digits(), FLAGS.M, FLAGS.holdout_view)
+    return study.load(FLAGS.data_dir, _digits(), FLAGS.M, FLAGS.holdout_view, _share())
 
 
 def _digits() -> str:
@@ -200,13 +201,19 @@ def _digits() -> str:
     return digits
 
 
+def _share() -> float:
+    if not FLAGS.train_share > 0:
+        raise app.UsageError(f"--train_share is {FLAGS.train_share:g}; expected more than 0.")
+    return FLAGS.train_share
+
+
 def runs() -> Iterator[driver.Run]:
     """One model, or all of them, each in a folder of its own."""
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments.rotated_mnist import plans, study
 
     name = FLAGS.model if FLAGS.elbo is None else plans.ELBO_MODELS[FLAGS.elbo]
-    view, digits = FLAGS.holdout_view, _digits()
+    view, digits, share = FLAGS.holdout_view, _digits(), _share()
     for model in [m for m in MODELS if m not in ("vae", "bae", "all")] if name == "all" else [name]:
         plan = _plan(model)
         default = plans.default_sampler(model, **common_flags.point_estimates())
@@ -215,10 +222,12 @@ def runs() -> Iterator[driver.Run]:
             model=model,
             plan=plan,
             execute=lambda options, plan=plan: study.run(plan, _data(), options, FLAGS.max_samples),
-            more={"digits": digits, "holdout_view": view},
+            more={"digits": digits, "holdout_view": view}
+            | ({} if share == 1.0 else {"train_share": share}),
             words=[
                 "" if view is None else f"validation view {view}",
                 "" if digits == "3" else f"digits {digits}",
+                "" if share == 1.0 else f"train_share={share:g}",
                 "" if FLAGS.num_members == 1 else f"ensemble of {FLAGS.num_members}",
                 # Rows of one variant are averaged, and samplers are not one; --variant says more.
                 "" if FLAGS.variant or not sampled else FLAGS.sampler,

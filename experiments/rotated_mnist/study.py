@@ -30,18 +30,23 @@ from gpflow_bae.posteriors import FittedModel, Posterior, Prediction
 
 
 def load(
-    data_dir: str | None, digits: str, num_components: int, holdout_view: int | None
+    data_dir: str | None,
+    digits: str,
+    num_components: int,
+    holdout_view: int | None,
+    train_share: float = 1.0,
 ) -> RotatedMNIST:
     """The images of some digits, such as "36" or "all".
 
     :param holdout_view: index of an angle whose training images become the test set; None for the
         test images.
+    :param train_share: of the training images, how much is kept.
     """
     numbers = tuple(int(d) for d in ("0123456789" if digits == "all" else digits))
     data = rotated_mnist.load(data_dir, numbers, num_components=num_components)
-    if holdout_view is None:
-        return data
-    return rotated_mnist.hold_out_view(data, holdout_view, share=1.0)
+    if holdout_view is not None:
+        data = rotated_mnist.hold_out_view(data, holdout_view, share=1.0)
+    return rotated_mnist.keep_share(data, train_share) if train_share < 1.0 else data
 
 
 class Curve:

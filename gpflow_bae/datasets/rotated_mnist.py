@@ -27,6 +27,7 @@ __all__ = [
     "build",
     "check_objects_known",
     "hold_out_view",
+    "keep_share",
     "load",
 ]
 
@@ -233,6 +234,36 @@ def hold_out_view(
     is_test = at_view & np.isin(X[:, 0], held_out)
     train, test = (Images(X[rows], Y[rows]) for rows in (~is_test, is_test))
     return _checked(data._replace(train=train, test=test))
+
+
+@check_shapes(*_SHAPES)
+def keep_share(data: RotatedMNIST, share: float, seed: int = 0) -> RotatedMNIST:
+    """The task with fewer training images, and the same test images: what more data are worth.
+
+    Every object keeps at least one training image, drawn at random; the others are drawn from all.
+
+    :param data: The task; its other fields are handed on.
+    :param share: Of the training images, rounded down; in (0, 1].
+    :param seed: Of the choice; any integer >= 0. A larger share keeps all that a smaller one does.
+    :return: The same with other ``train``. Rows keep their order.
+    :raises ValueError: If an argument is out of range, or the share is less than an image for each
+        object.
+    """
+    check_integer("seed", seed, 0)
+    if not isinstance(share, numbers.Real) or not 0 < share <= 1:
+        raise ValueError(f"share is {share!r}; it must be a number in (0, 1].")
+    X, Y = data.train
+    order = np.random.default_rng(seed).permutation(len(X))
+    _, first = np.unique(X[order, 0], return_index=True)
+    order = np.concatenate([order[first], np.delete(order, first)])
+    number = int(share * len(X))
+    if number < len(first):
+        raise ValueError(
+            f"share is {share!r} of {len(X)} training images; it must leave one for each of "
+            f"{len(first)} objects. Take a larger share."
+        )
+    kept = np.sort(order[:number])
+    return _checked(data._replace(train=Images(X[kept], Y[kept])))
 
 
 @check_shapes("train.X: [Ntrain, 2]", "test.X: [Ntest, 2]")

@@ -211,6 +211,29 @@ def test_held_out_objects_depend_on_the_seed_alone(small: RotatedMNIST) -> None:
     assert not np.array_equal(first, other)
 
 
+def test_a_share_of_the_training_images_keeps_every_object(small: RotatedMNIST) -> None:
+    number = len(small.train.X)
+    half, more = (rotated_mnist.keep_share(small, share) for share in (0.5, 0.75))
+    assert (len(half.train.X), len(more.train.X)) == (int(0.5 * number), int(0.75 * number))
+    assert _rows(half.train) < _rows(more.train) < _rows(small.train)
+    assert set(half.train.X[:, 0]) == set(small.train.X[:, 0])
+    np.testing.assert_array_equal(half.test.Y, small.test.Y)
+    pixels = {tuple(x): y for x, y in zip(*small.train, strict=True)}
+    for x, y in zip(*half.train, strict=True):
+        np.testing.assert_array_equal(y, pixels[tuple(x)])
+    other = rotated_mnist.keep_share(small, 0.5, seed=1)
+    assert _rows(other.train) != _rows(half.train)
+    np.testing.assert_array_equal(rotated_mnist.keep_share(small, 1.0).train.X, small.train.X)
+
+
+def test_a_share_of_the_training_images_is_checked(small: RotatedMNIST) -> None:
+    for share in (0.0, 1.5, np.nan, "half"):
+        with pytest.raises(ValueError, match=r"share is .*\(0, 1\]"):
+            rotated_mnist.keep_share(small, share)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="share is 0.01 of .* leave one for each of"):
+        rotated_mnist.keep_share(small, 0.01)
+
+
 def test_held_out_view_is_checked(small: RotatedMNIST) -> None:
     test_view = int(np.flatnonzero(small.angles == small.test.X[0, 1])[0])
     with pytest.raises(ValueError, match=f"view is {test_view}, the angle of the test images"):
