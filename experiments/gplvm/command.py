@@ -15,7 +15,7 @@ FLAGS = common_flags.FLAGS
 # Those of experiments.gplvm.models, which loads TensorFlow: that takes seconds, and --help none.
 POSTERIORS = (
     *("map", "gaussian", "planar", "radial", "real_nvp", "iaf", "spline"),
-    *("back_constrained", "amortised_planar"),
+    *("back_constrained", "amortised_planar", "conditional_planar"),
 )
 
 
@@ -33,11 +33,21 @@ def define_flags(models: list[str], **defaults: Any) -> None:
     flags.DEFINE_integer(
         "gaussian_steps", 0, "Adam steps of a Gaussian fit before the flow joins; 0 for none.", 0
     )
-    flags.DEFINE_integer("num_draws", 1, "Draws of each code in a step.", 1)
+    flags.DEFINE_integer(
+        "num_draws", 1, "Draws of each code in a step; 0 for expectations in closed form.", 0
+    )
+    flags.DEFINE_integer(
+        "relocations", 0, "How often codes may go elsewhere in the (Gaussian) fit.", 0
+    )
+    flags.DEFINE_float("code_variance", 0.1, "Of each code at the start.")
     flags.DEFINE_float(
         "natural_gradients", None, "Step size of natural gradients on q(v). Default: Adam."
     )
     flags.DEFINE_float("learning_rate", 0.01, "Of Adam.")
+    flags.DEFINE_float(
+        "kernel_learning_rate", None, "Of kernel and inducing inputs. Default: as all."
+    )
+    flags.DEFINE_float("row_learning_rate", None, "Of codes, in minibatches. Default: as all.")
 
 
 def plan(posterior: str, num_steps: dict[str, int], **changes: Any) -> Any:
@@ -55,9 +65,13 @@ def plan(posterior: str, num_steps: dict[str, int], **changes: Any) -> Any:
         num_columns=FLAGS.num_columns,
         final_learning_rate_fraction=0.05,
         natural_gradient_step_size=FLAGS.natural_gradients,
+        prior_learning_rate=FLAGS.kernel_learning_rate,
+        row_learning_rate=FLAGS.row_learning_rate,
+        relocations=FLAGS.relocations,
     )
-    own = ("num_layers", "latent_dim", "num_inducing", "num_draws", "gaussian_steps")
-    return Plan(posterior, settings=settings, **common_flags.values(*own), **changes)
+    own = ("num_layers", "latent_dim", "num_inducing", "gaussian_steps", "code_variance")
+    changes |= common_flags.values(*own)
+    return Plan(posterior, settings=settings, num_draws=FLAGS.num_draws or None, **changes)
 
 
 def fit(planned: Any, model: Any, data: Any, options: driver.Options) -> list[float]:
@@ -77,7 +91,7 @@ def fit(planned: Any, model: Any, data: Any, options: driver.Options) -> list[fl
     gaussian = dataclasses.replace(settings, num_steps=first, final_learning_rate_fraction=1.0)
     losses = run(gaussian, "gaussian_fit")
     put_flow(planned, model, options.seed)
-    return losses + run(settings, "fit")
+    return losses + run(dataclasses.replace(settings, relocations=0), "fit")
 
 
 def study(

@@ -32,7 +32,10 @@ FLOWS: dict[str, Callable[..., Any]] = {
     "iaf": bijectors.inverse_autoregressive_flow,
     "spline": bijectors.neural_spline_flow,
 }
-POSTERIORS = ("map", "gaussian", *FLOWS, "back_constrained", "amortised_planar")
+POSTERIORS = (
+    *("map", "gaussian", *FLOWS),
+    *("back_constrained", "amortised_planar", "conditional_planar"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +49,7 @@ class Plan(plans.Plan):
     lengthscale: float = 1.0
     noise_start: float = 0.1  # standard deviation, in units of the data
     code_variance: float = 0.1  # of each code at the start
-    num_draws: int = 1
+    num_draws: int | None = 1  # of each code; None for expectations in closed form
     gaussian_steps: int = 0  # of a Gaussian fit, before the flow is put on top of it
     q_diag: bool = False
     hidden_widths: tuple[int, ...] = (64,)  # of encoder networks
@@ -117,6 +120,8 @@ def put_flow(plan: Plan, model: models.StochasticGPLVM, seed: int) -> None:
     """The plan's posterior on the codes of a Gaussian fit; a flow starts near the identity."""
     encoder, num_outputs = model.guide.encoder, model.decoder.output_dim
     model.guide = _guide(plan, encoder, num_outputs, seed)
+    if not isinstance(model.guide, guides.MeanFieldGuide):
+        model.num_draws = model.num_draws or 1  # of a flow no expectation is known
 
 
 def _guide(plan: Plan, encoder: Any, num_outputs: int, seed: int) -> guides.BoundGuide:
@@ -125,7 +130,8 @@ def _guide(plan: Plan, encoder: Any, num_outputs: int, seed: int) -> guides.Boun
     if plan.posterior in ("gaussian", "back_constrained"):
         return guides.MeanFieldGuide(encoder)
     layers = {} if plan.num_layers is None else {"num_layers": plan.num_layers}
-    if plan.posterior == "amortised_planar":
+    if plan.posterior in ("amortised_planar", "conditional_planar"):
+        # Maps of each point's own; of the first the Gaussian before them is a network's too.
         return guides.AmortizedPlanarGuide(encoder, num_outputs, seed=seed, **layers)
     flow = FLOWS[plan.posterior](encoder.latent_dim, seed=seed, **layers)
     return guides.FlowGuide(encoder, flow)

@@ -134,6 +134,43 @@ class GPDecoder(gpflow.Module):
         """KL[q(v) || N(0, I)] summed over the outputs ``columns [E]`` (None for all), in nats."""
         return gpflow.kullback_leiblers.gauss_kl(*self._of(columns), None)
 
+    def expected_moments(
+        self, mean: TensorType, variance: TensorType, columns: TensorType | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        r"""E[f_p(x_n)] and E[f_p(x_n)^2] under x_n ~ N(mean_n, diag(variance_n)) and q(v).
+
+        In closed form, as :meth:`expected_features`: with the features' first and second moments,
+        :math:`E[f_p^2] = E[k(x, x)] + tr(E[\phi \phi^T] (\mu_p \mu_p^T + S_p - I))`.
+
+        :param mean, variance: [N, L].
+        :param columns: which outputs: None for all, [E] for some.
+        :return: two tensors [N, P or E].
+        :raises ValueError: with a mean function, whose expectations are not known.
+        """
+        if self.mean_function is not None:
+            raise ValueError("Expectations are known for a process of mean zero alone.")
+        pX = gpflow.probability_distributions.DiagonalGaussian(mean, variance)
+        pair = (self.kernel, self.inducing_variable)
+        psi0 = gpflow.expectations.expectation(pX, self.kernel)
+        psi1 = gpflow.expectations.expectation(pX, pair)
+        psi2 = gpflow.expectations.expectation(pX, pair, pair)
+        q_mu, q_sqrt = self._of(columns)
+        # S - I + mu mu^T for each output, in the coordinates of k(Z, .) instead of phi's.
+        means = tf.transpose(q_mu)[..., None]  # [P, M, 1]
+        roots = tf.linalg.diag(tf.transpose(q_sqrt)) if self.q_diag else q_sqrt
+        eye = tf.eye(self.num_inducing, dtype=roots.dtype)
+        weights = tf.matmul(roots, roots, transpose_b=True) - eye
+        weights += tf.matmul(means, means, transpose_b=True)
+        root = tf.broadcast_to(self._root(), tf.shape(weights))
+        half = tf.linalg.triangular_solve(root, weights, adjoint=True)
+        weights = tf.linalg.triangular_solve(root, tf.linalg.matrix_transpose(half), adjoint=True)
+        first = tf.matmul(psi1, tf.linalg.triangular_solve(self._root(), q_mu, adjoint=True))
+        M2 = self.num_inducing**2
+        second = tf.matmul(
+            tf.reshape(psi2, [-1, M2]), tf.reshape(weights, [-1, M2]), transpose_b=True
+        )
+        return first, second + psi0[:, None]
+
     @check_shapes(
         "mean: [N, L]",
         "variance: [N, L]",

@@ -11,6 +11,7 @@ from .fit import fit
 from .fit_check import share_explained
 from .new_rows import latents_for_new
 from .objectives import GECO, EvidenceLowerBound, Objective
+from .relocation import relocate_codes
 from .run import Algorithm, Run, run
 from .sampling import sample_amortized, sampling_algorithm
 from .seeding import seed_networks
@@ -70,6 +71,7 @@ __all__ = [
     "fit_variational",
     "latents_for_new",
     "maximise_evidence",
+    "relocate_codes",
     "run",
     "sample_amortized",
     "sample_tempered",

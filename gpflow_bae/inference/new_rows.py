@@ -16,6 +16,7 @@ from ..encoders import FreeFormEncoder
 from ..guides import BoundGuide, FlowGuide
 from ..models import StochasticGPLVM
 from ..posteriors import GPLVMPosterior
+from .relocation import best_codes
 from .settings import VariationalSettings
 from .variational import fit_variational
 
@@ -49,7 +50,7 @@ class _FrozenGPLVM(VariationalModel):
     def terms(
         self, batch: Batch, seed: tf.Tensor, snapshot: Snapshot | None = None
     ) -> VariationalTerms:
-        draws = self.guide.draw(self.model.latent_prior, batch, self.model.num_draws, seed)
+        draws = self.guide.draw(self.model.latent_prior, batch, self.model.num_draws or 1, seed)
         columns = None if batch.cells is None else batch.cells.columns
         mean, variance = self.decoder.moments(draws.latents[:, 0], columns)
         expected = self.model.expected_log_density(mean, variance, batch)
@@ -112,19 +113,5 @@ def _best_candidates(model: Any, data: Any, seed: int) -> np.ndarray:
     chosen = rng.choice(len(means), min(_NUM_CANDIDATES, len(means)), replace=False)
     base = tf.constant(means[chosen], gpflow.default_float())
     codes = model.guide.flow.forward(base) if isinstance(model.guide, FlowGuide) else base
-    mean, variance = model.predict_f(codes)  # [C, P]
-    best = []
-    for start in range(0, data.num_items, 256):
-        rows = tf.range(start, min(start + 256, data.num_items))
-        batch = data.gather(rows)
-        if batch.cells is None:
-            f_mean, f_variance = mean[:, None], variance[:, None]  # [C, 1, P]
-        else:
-            f_mean, f_variance = (
-                tf.gather(v, batch.cells.columns, axis=1) for v in (mean, variance)
-            )
-        shape = tf.concat([tf.shape(f_mean)[:1], tf.shape(batch.Y)[1:]], 0)
-        f_mean, f_variance = (tf.broadcast_to(v, shape) for v in (f_mean, f_variance))
-        scores = model.expected_entries(f_mean, f_variance, batch)
-        best.append(tf.argmax(tf.reduce_sum(scores, -1), 0).numpy())
-    return base.numpy()[np.concatenate(best)]
+    best, _ = best_codes(model, data, codes)
+    return base.numpy()[best]

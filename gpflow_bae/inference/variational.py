@@ -25,6 +25,7 @@ from ..data import (
 from .checkpoints import RunDirectory
 from .objectives import EvidenceLowerBound
 from .optimisation import Optimisation, cosine_decay
+from .relocation import Relocations
 from .replicas import ALONE, Replicas, Share, replicas_of
 from .row_adam import RowAdam
 from .run import Trace, run
@@ -56,6 +57,7 @@ class VariationalFit(Optimisation):
         :param replicas: that share the items of minibatches.
         :raises ValueError: for natural gradients of a model without a free q(u) or sites, steps
             of sites above 1, or what replicas cannot share.
+        :raises TypeError: for relocations of codes that are not free for each row.
         """
         self.model, self.settings = model, settings
         self.data: Any = data
@@ -97,6 +99,9 @@ class VariationalFit(Optimisation):
             jit_compile=jit_compile,
         )
         self.rows = rows
+        self._relocations = Relocations(
+            model, data, settings.relocations, settings.num_steps, seed * 1009
+        )
         self._reader = None
         if isinstance(data, StreamedObservations):
             order = [seed, 0x7A2]
@@ -142,9 +147,14 @@ class VariationalFit(Optimisation):
         return constants, None if self._reader is None else self.data.batch(fed, i)
 
     def before_step(self, seed: tf.Tensor, loss: Callable[[], tf.Tensor]) -> None:
-        """A natural gradient step of q(u), or of the sites of the points that the step sees."""
+        """A natural gradient step of q(u), or of the sites of the points that the step sees.
+
+        Of the whole bound, not of its share per point: a step of size 1 then is the conjugate
+        update where there is one.
+        """
         if self._natural is not None:
-            self._natural.minimize(loss, self._natural_pairs)
+            number = float(self.data.num_points)
+            self._natural.minimize(lambda: number * loss(), self._natural_pairs)
         if any(p.trainable for p in self.model.sites):
             batch, batch_seed = self._batch(seed)
             site_seed = tf.random.fold_in(batch_seed, 0x517E, alg="philox")
@@ -184,6 +194,8 @@ class VariationalFit(Optimisation):
         workers = self.replicas.workers
         with workers.in_words():
             found = super().step(state, number, stop)
+            if np.isfinite(found[2]["loss"][-1]):
+                self._relocations.after(number, number + found[1])
             if workers.count > 1:
                 variables = self._all()
                 for variable, value in zip(variables, workers.agreed(variables), strict=True):

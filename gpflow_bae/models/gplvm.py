@@ -31,10 +31,11 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         - \sum_n KL[q(x_n) || p(x_n)] - \sum_p KL[q(v_p) || p(v_p)] .
 
     The expectation over f is the likelihood's own (closed for a Gaussian, quadrature else), that
-    over x is Monte Carlo. A sum over observed entries: missing ones cost nothing, and minibatches
-    of rows, of columns, or of both estimate it (``VariationalSettings.batch_size``,
-    ``num_columns``); :class:`gpflow_bae.data.SparseTable` takes triplets. GPflow's
-    ``BayesianGPLVM`` is the full-batch, Gaussian, complete-data case with optimal q(v).
+    over x is Monte Carlo, or with ``num_draws=None`` closed too. A sum over observed entries:
+    missing ones cost nothing, and minibatches of rows, of columns, or of both estimate it
+    (``VariationalSettings.batch_size``, ``num_columns``); :class:`gpflow_bae.data.SparseTable`
+    takes triplets. GPflow's ``BayesianGPLVM`` is the full-batch, Gaussian, complete-data case with
+    optimal q(v).
 
     Fit with :func:`gpflow_bae.inference.fit_variational`, with ``(None, Y)`` as data.
     """
@@ -42,7 +43,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
     splits_over_outputs = True
     latent_prior_name = "StandardNormal"
 
-    @check_arguments(output_dim=1, num_draws=1)
+    @check_arguments(output_dim=1)
     def __init__(
         self,
         guide: BoundGuide | BaseGaussianEncoder,
@@ -51,7 +52,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         likelihood: gpflow.likelihoods.Likelihood,
         output_dim: int,
         *,
-        num_draws: int = 1,
+        num_draws: int | None = 1,
         q_diag: bool = False,
         mean_function: gpflow.functions.MeanFunction | None = None,
     ):
@@ -61,7 +62,11 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         :param inducing_variable: GPflow inducing variables in the latent space, or [M, L].
         :param likelihood: any scalar GPflow likelihood, shared by the outputs.
         :param output_dim: P, the columns of the data.
-        :param num_draws: draws of each code in an estimate of the bound.
+        :param num_draws: draws of each code in an estimate of the bound; None for the expectation
+            itself, for Gaussian codes, a Gaussian likelihood of one variance, a zero mean function
+            and kernels whose expectations GPflow has in closed form (squared exponential, linear,
+            and sums and products over separate dimensions of them). Its steps are free of the
+            draws' noise, and a minibatch costs B M^2 (L + P).
         :param q_diag: whether q(v_p) has diagonal covariances, for thousands of columns.
         :param mean_function: of the functions; :class:`gpflow_bae.decoders.Biases` gives every
             column and every row a level of its own.
@@ -83,7 +88,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
                 "columns of the data: the codes would be less than the data, not more. Lower "
                 "latent_dim."
             )
-        if num_draws < 1:
+        if num_draws is not None and num_draws < 1:
             raise ValueError(f"num_draws must be at least 1, got {num_draws}.")
         if not isinstance(likelihood, gpflow.likelihoods.ScalarLikelihood):
             raise TypeError(
@@ -94,7 +99,10 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         self.latent_prior = StandardNormal(guide.latent_dim)
         self.decoder = GPDecoder(kernel, inducing_variable, output_dim, q_diag, mean_function)
         self.likelihood = likelihood
-        self.latent_dim, self.num_draws = guide.latent_dim, int(num_draws)
+        self.latent_dim = guide.latent_dim
+        self.num_draws = None if num_draws is None else int(num_draws)
+        if num_draws is None:
+            self._check_expectations_are_known()
 
     # What the variational engine asks of a model.
 
@@ -142,11 +150,16 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
 
         The first is scaled to all columns, the second is these rows' share.
         """
-        draws = self.guide.draw(self.latent_prior, batch, self.num_draws, seed)
         columns = None if batch.cells is None else batch.cells.columns
-        mean, variance = self.decoder.moments(draws.latents[:, 0], columns)
-        expected = self.expected_log_density(mean, variance, batch)
-        divergence = draws.divergence
+        if self.num_draws is None:
+            mean, expected, divergence = self._known_terms(batch, columns)
+        else:
+            draws = self.guide.draw(self.latent_prior, batch, self.num_draws, seed)
+            mean, variance = self.decoder.moments(draws.latents[:, 0], columns)
+            expected, divergence = (
+                self.expected_log_density(mean, variance, batch),
+                draws.divergence,
+            )
         if columns is None or columns.shape.rank != 1:
             divergence += self.decoder.prior_kl() / batch.point_scale
         else:
@@ -154,6 +167,38 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
             divergence += share * self.decoder.prior_kl(columns) / batch.point_scale
         F = tf.reduce_mean(mean, 0, keepdims=True)
         return VariationalTerms(expected, divergence, F)
+
+    def _check_expectations_are_known(self) -> None:
+        """
+        :raises ValueError: where :meth:`_known_terms` is not the bound.
+        """
+        words = {
+            "guide, a MeanFieldGuide or an encoder": isinstance(self.guide, MeanFieldGuide),
+            "likelihood, a Gaussian of one variance": isinstance(
+                self.likelihood, gpflow.likelihoods.Gaussian
+            )
+            and self.likelihood.variance is not None,
+            "mean_function, None": self.decoder.mean_function is None,
+        }
+        wrong = [what for what, known in words.items() if not known]
+        if wrong:
+            raise ValueError(
+                f"num_draws=None needs another {'; and another '.join(wrong)}: expectations are "
+                "known in closed form there. Draw codes, with num_draws=1 or more."
+            )
+
+    def _known_terms(
+        self, batch: Batch, columns: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """E[f] [1, N, P], the expected log likelihood and the codes' divergence, without draws."""
+        if columns is not None and columns.shape.rank != 1:
+            raise ValueError("num_draws=None needs a table, not triplets: fit with num_draws=1.")
+        q = self.guide.posterior(self.latent_prior, batch)
+        mean, square = self.decoder.expected_moments(q.mean[0], q.variance[0], columns)
+        # The likelihood's expectation sees f's mean and variance, and the squared distance of both.
+        variance = square - tf.square(mean)
+        expected = self.expected_log_density(mean[None], variance[None], batch)
+        return mean[None], expected, q.divergence
 
     def expected_log_density(self, mean: tf.Tensor, variance: tf.Tensor, batch: Batch) -> tf.Tensor:
         """E[log p(y | f)] summed over observed entries, averaged over draws of the codes."""

@@ -80,10 +80,51 @@ def test_the_bound_with_optimal_inducing_outputs_is_that_of_gpflow() -> None:
     expected = float(reference.elbo())
     assert before < expected - 10.0
     assert abs(np.mean(values) - expected) < 4.0 * error + 1e-3
+    known = models.StochasticGPLVM(
+        encoder,
+        reference.kernel,
+        reference.inducing_variable,
+        reference.likelihood,
+        P,
+        num_draws=None,
+    )
+    gpflow.utilities.multiple_assign(known.decoder, gpflow.utilities.parameter_dict(model.decoder))
+    # With expectations in closed form nothing is random; GPflow's own jitter is 1e-6.
+    np.testing.assert_allclose(float(known.batch_elbo(batch, SEED)), expected, rtol=1e-5)
     # q(v) away from the optimum: never above
     model.decoder.q_mu.assign_add(0.05 * rng.standard_normal((M, P)))
     moved = [float(model.batch_elbo(batch, tf.constant([0, i]))) for i in range(40)]
     assert np.mean(moved) < expected
+
+
+@pytest.mark.parametrize("q_diag", [False, True])
+def test_expectations_in_closed_form_are_the_mean_of_draws(q_diag: bool) -> None:
+    """With holes, for any q(v), and for some of the columns."""
+    Y = make_data(missing=0.3)
+    rng = np.random.default_rng(5)
+    encoder = encoders.FreeFormEncoder(1, N, L, rng.standard_normal((1, N, L)), 0.2)
+    drawn = make_model(encoder, q_diag=q_diag, num_draws=1000)
+    known = make_model(encoder, q_diag=q_diag, num_draws=None)
+    data = prepare_data(known, (None, Y))
+    for columns in (None, tf.constant([3, 1])):
+        batch = data.gather(None, columns)
+        terms = known.terms(batch, SEED)
+        estimates = [drawn.terms(batch, tf.constant([0, i])) for i in range(30)]
+        likelihoods = [float(t.expected_log_likelihood) for t in estimates]
+        error = np.std(likelihoods) / np.sqrt(len(likelihoods))
+        assert abs(np.mean(likelihoods) - float(terms.expected_log_likelihood)) < 4.0 * error
+        np.testing.assert_allclose(terms.divergence, estimates[0].divergence, rtol=1e-10)
+
+
+def test_expectations_in_closed_form_are_refused_where_they_are_not_known() -> None:
+    encoder = encoders.FreeFormEncoder(1, N, L)
+    with pytest.raises(ValueError, match="num_draws=None needs another guide, a MeanFieldGuide"):
+        make_model(guides.FlowGuide(encoder, bijectors.planar_flow(L, 2)), num_draws=None)
+    with pytest.raises(ValueError, match="another likelihood, a Gaussian of one variance"):
+        make_model(encoder, num_draws=None, likelihood=gpflow.likelihoods.Bernoulli())
+    table = SparseTable(np.arange(N), np.arange(N) % P, np.ones(N))
+    with pytest.raises(ValueError, match="needs a table, not triplets"):
+        make_model(encoder, num_draws=None).batch_elbo(table.gather(None), SEED)
 
 
 @pytest.mark.parametrize("q_diag", [False, True])

@@ -1,0 +1,163 @@
+"""Codes of a GPLVM that are free for each row go where the decoder explains the row best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from ..base import Batch
+from ..encoders import FreeFormEncoder
+from ..guides import MeanFieldGuide, PointEstimate
+from ..mcmc.noise import standard_noise
+from ..models import StochasticGPLVM
+
+__all__ = ["Relocations", "best_codes", "relocate_codes"]
+
+NUM_CANDIDATES = 1000
+# Of the steps of a fit, those in which codes are relocated; in the others they settle.
+_SHARE = 0.8
+_ROUNDING = 1e-3  # nats: what is added up in another order is not a gain
+_NUMBERS = 2**22  # of an array over candidates, rows and cells: 32 MB
+
+
+def best_codes(
+    model: StochasticGPLVM, data: Any, codes: tf.Tensor, weights: Any = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which of some codes explains each row best, and how well.
+
+    :param data: rows, as :func:`gpflow_bae.data.prepare_data` makes them.
+    :param codes: [C, L], candidates, the same for all rows.
+    :param weights: [C], what is added to the log likelihoods, such as a log prior.
+    :return: indices [N] of candidates, and E_q(f)[log p(y_n | f(code))] + weight of those, in nats.
+    """
+    mean, variance = model.predict_f(codes)  # [C, P]
+    size = max(1, _NUMBERS // int(mean.shape[0] * mean.shape[1]))
+    indices, values = [], []
+    for start in range(0, data.num_items, size):
+        batch = data.gather(tf.range(start, min(start + size, data.num_items)))
+        scores = _scores(model, batch, mean, variance) + weights
+        indices.append(tf.argmax(scores, -1).numpy())
+        values.append(tf.reduce_max(scores, -1).numpy())
+    return np.concatenate(indices), np.concatenate(values)
+
+
+def _scores(
+    model: StochasticGPLVM, batch: Batch, mean: tf.Tensor, variance: tf.Tensor
+) -> tf.Tensor:
+    """E[log p(y_n | f)] [B, C] of rows, of functions with moments [C, P] at the candidates."""
+    likelihood = model.likelihood
+    if batch.cells is None and isinstance(likelihood, gpflow.likelihoods.Gaussian):
+        noise = likelihood.variance
+        if noise is not None:
+            return _gaussian_scores(batch, mean, variance, tf.convert_to_tensor(noise))
+    if batch.cells is None:
+        f_mean, f_variance = mean[:, None], variance[:, None]  # [C, 1, P]
+    else:
+        f_mean, f_variance = (tf.gather(v, batch.cells.columns, axis=1) for v in (mean, variance))
+    shape = tf.concat([tf.shape(f_mean)[:1], tf.shape(batch.Y)[1:]], 0)
+    f_mean, f_variance = (tf.broadcast_to(v, shape) for v in (f_mean, f_variance))
+    return tf.transpose(tf.reduce_sum(model.expected_entries(f_mean, f_variance, batch), -1))
+
+
+def _gaussian_scores(
+    batch: Batch, mean: tf.Tensor, variance: tf.Tensor, noise: tf.Tensor
+) -> tf.Tensor:
+    """The same in matrix products: the squares of y - f are those of y, of f, and twice both."""
+    Y = tf.cast(batch.Y[0], mean.dtype)
+    seen = tf.ones_like(Y) if batch.mask is None else tf.cast(batch.mask[0], mean.dtype)
+    Y = Y * seen
+    squares = tf.matmul(seen, tf.square(mean) + variance, transpose_b=True)
+    squares += tf.reduce_sum(tf.square(Y), -1, keepdims=True) - 2.0 * tf.matmul(
+        Y, mean, transpose_b=True
+    )
+    constant = -0.5 * tf.reduce_sum(seen, -1, keepdims=True) * tf.math.log(2.0 * np.pi * noise)
+    return constant - 0.5 * squares / noise
+
+
+def relocate_codes(
+    model: StochasticGPLVM, data: Any, *, num_candidates: int = NUM_CANDIDATES, seed: int = 0
+) -> float:
+    r"""Move codes to other places of the latent space, wherever they are better there.
+
+    Gradients move a code through the latent space; where the way leads over worse places it does
+    not go. Here each row is offered codes :math:`x_c` drawn from the prior, and takes the one with
+    the largest :math:`E_{q(f)}[\log p(y_n | f(x_c))] + \log p(x_c)`, where that is larger than at
+    the mean that it has. Widths stay. With many latent dimensions hardly any draw is better.
+
+    :param model: a GPLVM with a free Gaussian, or a free point, for each row: a
+        :class:`~gpflow_bae.encoders.FreeFormEncoder` in a
+        :class:`~gpflow_bae.guides.MeanFieldGuide` or :class:`~gpflow_bae.guides.PointEstimate`.
+    :param data: its rows, as :func:`gpflow_bae.data.prepare_data` makes them.
+    :param num_candidates: what it costs grows with it, and with rows times columns.
+    :return: the share of the rows whose code was moved.
+    :raises TypeError: for other codes.
+    """
+    check_relocatable(model)
+    means = model.guide.encoder.mean
+    noise = tf.constant([seed, 0x4E10], tf.int32)
+    drawn = standard_noise([num_candidates, model.latent_dim], noise, means.dtype)
+    own = tf.convert_to_tensor(means)
+    new, there = best_codes(model, data, drawn, -0.5 * tf.reduce_sum(tf.square(drawn), -1))
+    here = _own_scores(model, data, own) - 0.5 * np.square(own.numpy()).sum(-1)
+    moved = there > here + _ROUNDING
+    means.assign(np.where(moved[:, None], drawn.numpy()[new], own.numpy()))
+    return float(moved.mean())
+
+
+def _own_scores(model: StochasticGPLVM, data: Any, codes: tf.Tensor) -> np.ndarray:
+    """E[log p(y_n | f(x_n))] [N] of each row at its own code."""
+    values = []
+    for start in range(0, data.num_items, 1024):
+        rows = tf.range(start, min(start + 1024, data.num_items))
+        batch = data.gather(rows)
+        columns = None if batch.cells is None else batch.cells.columns
+        mean, variance = model.decoder.moments(tf.gather(codes, rows)[None], columns)
+        entries = model.expected_entries(mean, variance, batch)
+        values.append(tf.reduce_sum(entries[0], -1).numpy())
+    return np.concatenate(values)
+
+
+def check_relocatable(model: Any) -> None:
+    """Refuse models without codes that :func:`relocate_codes` can move.
+
+    :raises TypeError: saying which those are.
+    """
+    words = "codes can be relocated where each row has its own, in a StochasticGPLVM with "
+    words += (
+        "MeanFieldGuide(FreeFormEncoder(...)) or PointEstimate(FreeFormEncoder(...)), not in a "
+    )
+    if not isinstance(model, StochasticGPLVM):
+        raise TypeError(f"{words}{type(model).__name__}: leave relocations out.")
+    free = isinstance(model.guide.encoder, FreeFormEncoder)
+    if not free or not isinstance(model.guide, (MeanFieldGuide, PointEstimate)):
+        raise TypeError(
+            f"{words}StochasticGPLVM with {type(model.guide).__name__}("
+            f"{type(model.guide.encoder).__name__}(...)): leave relocations out, or fit such codes "
+            "first and then others from there."
+        )
+
+
+class Relocations:
+    """When a fit relocates codes: so many times, evenly spaced over its first four fifths."""
+
+    def __init__(self, model: Any, data: Any, count: int, num_steps: int, seed: int):
+        """
+        :param count: how often; 0 for never.
+        :raises TypeError: for codes that cannot be relocated.
+        """
+        if count:
+            check_relocatable(model)
+        self._model, self._data, self._seed = model, data, seed
+        self._count, self._period = count, _SHARE * num_steps / max(count, 1)
+
+    def after(self, before: int, now: int) -> None:
+        """After a block of steps, where one falls in it.
+
+        :param before, now: steps before the block and after it.
+        """
+        done, due = (min(self._count, int(n / self._period + 1e-9)) for n in (before, now))
+        if due > done:
+            relocate_codes(self._model, self._data, seed=self._seed + due)
