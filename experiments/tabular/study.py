@@ -22,11 +22,16 @@ from gpflow_bae.inference.run import report
 from gpflow_bae.posteriors import Bank, TemperedPosterior
 
 
-def load(dataset: str, data_dir: str, seed: int) -> tabular.Table:
-    """The table of a data set; the split follows the seed where there is none."""
+def load(dataset: str, data_dir: str, seed: int, num_rows: int = 2000) -> tabular.Table:
+    """The table of a data set; the split follows the seed where there is none.
+
+    :param num_rows: of the Swiss roll.
+    """
     if dataset == "madelon":
         return tabular.madelon(data_dir)
-    return tabular.coil2000(data_dir, seed) if dataset == "coil2000" else tabular.swiss_roll(seed)
+    if dataset == "coil2000":
+        return tabular.coil2000(data_dir, seed)
+    return tabular.swiss_roll(seed, num_rows)
 
 
 def run(
