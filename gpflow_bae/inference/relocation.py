@@ -14,7 +14,7 @@ from ..guides import MeanFieldGuide, PointEstimate
 from ..mcmc.noise import standard_noise
 from ..models import StochasticGPLVM
 
-__all__ = ["Relocations", "best_codes", "relocate_codes"]
+__all__ = ["Relocations", "best_codes", "expected_log_likelihoods", "relocate_codes"]
 
 NUM_CANDIDATES = 1000
 # Of the steps of a fit, those in which codes are relocated; in the others they settle.
@@ -38,13 +38,13 @@ def best_codes(
     indices, values = [], []
     for start in range(0, data.num_items, size):
         batch = data.gather(tf.range(start, min(start + size, data.num_items)))
-        scores = _scores(model, batch, mean, variance) + weights
+        scores = expected_log_likelihoods(model, batch, mean, variance) + weights
         indices.append(tf.argmax(scores, -1).numpy())
         values.append(tf.reduce_max(scores, -1).numpy())
     return np.concatenate(indices), np.concatenate(values)
 
 
-def _scores(
+def expected_log_likelihoods(
     model: StochasticGPLVM, batch: Batch, mean: tf.Tensor, variance: tf.Tensor
 ) -> tf.Tensor:
     """E[log p(y_n | f)] [B, C] of rows, of functions with moments [C, P] at the candidates."""
