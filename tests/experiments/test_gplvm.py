@@ -143,12 +143,16 @@ def test_missing_digits(tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(images.Y[seen], images.truth[seen])
     with pytest.raises(ValueError, match="num_images is 0"):
         missing_mnist.load(data_dir, 0)
+    # A Gaussian fit whose expectations are known and whose codes relocate, then maps of each point.
     found = call(
         digits_study.STUDY,
         tmp_path / "run",
-        "--model=planar",
+        "--model=conditional_planar",
         "--num_layers=2",
         "--num_inducing=10",
+        "--gaussian_steps=100",
+        "--relocations=1",
+        "--num_draws=0",
         "--num_steps=100",
         f"--data_dir={data_dir}",
     )["metrics"]
