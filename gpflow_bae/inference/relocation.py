@@ -8,7 +8,9 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
+from ..arguments import check_arguments
 from ..base import Batch
+from ..data import prepare_data
 from ..encoders import FreeFormEncoder
 from ..guides import MeanFieldGuide, PointEstimate
 from ..mcmc.noise import standard_noise
@@ -77,6 +79,7 @@ def _gaussian_scores(
     return constant - 0.5 * squares / noise
 
 
+@check_arguments(num_candidates=1, seed=0)
 def relocate_codes(
     model: StochasticGPLVM, data: Any, *, num_candidates: int = NUM_CANDIDATES, seed: int = 0
 ) -> float:
@@ -90,12 +93,13 @@ def relocate_codes(
     :param model: a GPLVM with a free Gaussian, or a free point, for each row: a
         :class:`~gpflow_bae.encoders.FreeFormEncoder` in a
         :class:`~gpflow_bae.guides.MeanFieldGuide` or :class:`~gpflow_bae.guides.PointEstimate`.
-    :param data: its rows, as :func:`gpflow_bae.data.prepare_data` makes them.
+    :param data: its rows, ``(None, Y)`` or as :func:`gpflow_bae.data.prepare_data` makes them.
     :param num_candidates: what it costs grows with it, and with rows times columns.
     :return: the share of the rows whose code was moved.
     :raises TypeError: for other codes.
     """
     check_relocatable(model)
+    data = prepare_data(model, data)
     means = model.guide.encoder.mean
     noise = tf.constant([seed, 0x4E10], tf.int32)
     drawn = standard_noise([num_candidates, model.latent_dim], noise, means.dtype)

@@ -97,7 +97,7 @@ def test_codes_move_where_they_are_better_and_nowhere_else(guide: Any) -> None:
 
     before = model.guide.encoder.mean.numpy().copy()
     width = model.guide.encoder.log_scale.numpy().copy()
-    share = inference.relocate_codes(model, data, num_candidates=300)
+    share = inference.relocate_codes(model, (None, Y), num_candidates=300)
     after = model.guide.encoder.mean.numpy()
     moved = (after != before).any(1)
     assert moved.mean() == share > 0.5
@@ -142,6 +142,10 @@ def test_codes_that_cannot_be_relocated_are_refused() -> None:
     for model, words in ((flow, r"FlowGuide\(FreeFormEncoder"), (network, "MeanFieldGuide")):
         with pytest.raises(TypeError, match=f"codes can be relocated where .*not in .*{words}"):
             inference.fit_variational(model, (None, Y), settings, progress=False)
+        with pytest.raises(TypeError, match="codes can be relocated where"):
+            inference.relocate_codes(model, (None, Y))
+    with pytest.raises(ValueError, match="num_candidates must be"):
+        inference.relocate_codes(gplvm(), (None, Y), num_candidates=0)
     with pytest.raises(ValueError, match="relocations must be 0 or more, got -1"):
         inference.VariationalSettings(relocations=-1)
 
