@@ -4,8 +4,8 @@ python -m benchmarks.rotated_mnist_step --threads=2 --data_dir=DATA
 
 A step draws a minibatch, takes the gradient of the log posterior in everything that is sampled, and
 moves. Beside it, in turns: the decoder's forward and backward pass on as many codes, without which
-no sampler can do; the whole gradient of a fixed minibatch, which has the likelihood, the Gaussian
-process of the codes and the priors besides; and the minibatch alone, drawn, gathered and put back.
+no sampler can do; the whole gradient of a fixed minibatch, which has the Gaussian process of the
+codes and the priors besides; and the minibatch alone, drawn, gathered and put back.
 What a step takes beyond the last two is noise, update and overhead.
 """
 
@@ -43,12 +43,12 @@ def gradients(model: Any, data: Any, state: Any, size: int) -> Callable[[], Any]
     @tf.function(autograph=False)
     def run() -> tf.Tensor:
         def body(i: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
-            # Codes that move with i, or the loop's body could be taken out of it.
-            codes = state.codes[:, :size] + 1e-9 * tf.cast(i, state.codes.dtype)
-            moved = [codes, *state.parameters]
+            # All moves with i, or a part of the loop's body could be taken out of it.
+            fixed = [state.codes[:, :size], *state.parameters]
+            moved = [v + 1e-9 * tf.cast(i, v.dtype) for v in fixed]
             with tf.GradientTape() as tape:
                 tape.watch(moved)
-                here = State(tuple(moved[1:]), codes)
+                here = State(tuple(moved[1:]), moved[0])
                 value = batch.scale * model.log_likelihood(here, batch)
                 value += tf.cast(model.log_prior(here), value.dtype)
             found = tape.gradient(value, moved, unconnected_gradients="zero")

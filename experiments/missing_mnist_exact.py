@@ -3,7 +3,7 @@
 python -m experiments.missing_mnist_exact --runs=runs --data_dir=DATA
 
 Of every finished run of experiments.missing_mnist with two latent dimensions below --runs: what the
-best possible posterior of its codes would gain, under the functions that it found
+exact posterior of its codes would gain, under the functions that it found
 (experiments/gplvm/exact.py).
 """
 
@@ -44,6 +44,7 @@ def main(argv: list[str]) -> None:
         if not is_ours or settings["posterior"] == "map":
             continue
         posterior = export_runs.read(path.parent, FLAGS.data_dir).posterior
+        # Which images a seed has does not depend on what of them is hidden.
         images = missing_mnist.load(FLAGS.data_dir, posterior.num_rows, 0.4, run["seed"])
         rows = np.linspace(0, posterior.num_rows - 1, FLAGS.rows).astype(int)
         scores = exact.compare(posterior, images.truth, np.unique(rows))

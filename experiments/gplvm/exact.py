@@ -1,8 +1,9 @@
-"""The best that any posterior of two-dimensional codes could do: theirs, integrated numerically.
+"""The posterior of two-dimensional codes that a flow approximates, integrated numerically.
 
 Given q(f) the bound of a row is largest where q(x_n) is proportional to
-p(x_n) exp(E_q(f)[log p(y_n | f(x_n))]), and then is the logarithm of that density's integral. A
-flow can be no better, whatever it is conditioned on.
+p(x_n) exp(E_q(f)[log p(y_n | f(x_n))]), and then is the logarithm of that density's integral: no
+flow has a larger one under the same functions, whatever it is conditioned on. The log density of
+hidden cells has no such largest value: where the model is wrong a wider posterior may score more.
 """
 
 from __future__ import annotations

@@ -164,4 +164,5 @@ class Relocations:
         """
         done, due = (min(self._count, int(n / self._period + 1e-9)) for n in (before, now))
         if due > done:
-            relocate_codes(self._model, self._data, seed=self._seed + due)
+            seed = (1009 * self._seed + due) % 2_000_000_000  # of this fit and time
+            relocate_codes(self._model, self._data, seed=seed)

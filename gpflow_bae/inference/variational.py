@@ -99,9 +99,7 @@ class VariationalFit(Optimisation):
             jit_compile=jit_compile,
         )
         self.rows = rows
-        self._relocations = Relocations(
-            model, data, settings.relocations, settings.num_steps, seed * 1009
-        )
+        self._relocations = Relocations(model, data, settings.relocations, settings.num_steps, seed)
         self._reader = None
         if isinstance(data, StreamedObservations):
             order = [seed, 0x7A2]

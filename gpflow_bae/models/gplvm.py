@@ -156,10 +156,8 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         else:
             draws = self.guide.draw(self.latent_prior, batch, self.num_draws, seed)
             mean, variance = self.decoder.moments(draws.latents[:, 0], columns)
-            expected, divergence = (
-                self.expected_log_density(mean, variance, batch),
-                draws.divergence,
-            )
+            expected = self.expected_log_density(mean, variance, batch)
+            divergence = draws.divergence
         if columns is None or columns.shape.rank != 1:
             divergence += self.decoder.prior_kl() / batch.point_scale
         else:
@@ -179,6 +177,8 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
             )
             and self.likelihood.variance is not None,
             "mean_function, None": self.decoder.mean_function is None,
+            "kernel, SquaredExponential or Linear, or a sum or product of these over separate "
+            "dimensions": _has_known_expectations(self.decoder.kernel),
         }
         wrong = [what for what, known in words.items() if not known]
         if wrong:
@@ -251,6 +251,13 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         ]
         kept = int((relevance >= threshold).sum())
         return "\n".join([*lines, f"{kept} of {self.latent_dim} dimensions are used."])
+
+
+def _has_known_expectations(kernel: gpflow.kernels.Kernel) -> bool:
+    """Whether GPflow has its expectations in closed form; of others it makes quadratures."""
+    if isinstance(kernel, gpflow.kernels.Combination):
+        return kernel.on_separate_dims and all(map(_has_known_expectations, kernel.kernels))
+    return isinstance(kernel, gpflow.kernels.SquaredExponential | gpflow.kernels.Linear)
 
 
 class FlowGPLVM(StochasticGPLVM):

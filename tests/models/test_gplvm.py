@@ -122,6 +122,15 @@ def test_expectations_in_closed_form_are_refused_where_they_are_not_known() -> N
         make_model(guides.FlowGuide(encoder, bijectors.planar_flow(L, 2)), num_draws=None)
     with pytest.raises(ValueError, match="another likelihood, a Gaussian of one variance"):
         make_model(encoder, num_draws=None, likelihood=gpflow.likelihoods.Bernoulli())
+    matern = gpflow.kernels.Matern52()
+    mixed = gpflow.kernels.SquaredExponential(active_dims=[0]) + gpflow.kernels.Linear(
+        active_dims=[1]
+    )
+    points = np.zeros((M, L))
+    noise = gpflow.likelihoods.Gaussian(0.1)
+    models.StochasticGPLVM(encoder, mixed, points, noise, P, num_draws=None)
+    with pytest.raises(ValueError, match="another kernel, SquaredExponential or Linear"):
+        models.StochasticGPLVM(encoder, matern, points, noise, P, num_draws=None)
     table = SparseTable(np.arange(N), np.arange(N) % P, np.ones(N))
     with pytest.raises(ValueError, match="needs a table, not triplets"):
         make_model(encoder, num_draws=None).batch_elbo(table.gather(None), SEED)
