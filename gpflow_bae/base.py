@@ -148,6 +148,11 @@ class VariationalModel(ABC):
         return False
 
     @property
+    def inputs(self) -> Any:
+        """What completes inputs that are not known (:mod:`gpflow_bae.inputs`); None for nothing."""
+        return None
+
+    @property
     def splits_over_points(self) -> bool:
         """Whether the points of a single task may be taken in minibatches."""
         return True

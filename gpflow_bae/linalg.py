@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-__all__ = ["add_jitter", "cholesky", "gaussian_transform", "observed_log_density"]
+__all__ = [
+    "add_jitter",
+    "cholesky",
+    "gather_rows",
+    "gaussian_transform",
+    "observed_log_density",
+]
 
 
 def add_jitter(matrix: TensorType) -> tf.Tensor:
@@ -86,3 +93,18 @@ def observed_log_density(
     log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), -1)
     normaliser = 0.5 * count * float(np.log(2.0 * np.pi))
     return -0.5 * tf.reduce_sum(tf.square(half), [-2, -1]) - log_det - normaliser
+
+
+@tf.custom_gradient
+def gather_rows(table: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """Rows of ``table [R, W]`` at ``rows [...]``, with a dense gradient.
+
+    That of ``tf.gather`` is a ``tf.IndexedSlices``, which samplers cannot add up. A one-hot matrix
+    product would be dense as well, but was measured 5 times slower at 4000 points of 400 objects.
+    """
+    num_rows = int(table.shape[0])  # known while tracing, as XLA wants it
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
+        return tf.math.unsorted_segment_sum(upstream, rows, num_rows), None
+
+    return tf.gather(table, rows), gradient

@@ -80,6 +80,20 @@ def define_flags() -> None:
         "Test on training images at this index of an angle, kept from training, instead of on the "
         "test images: for choosing settings.",
     )
+    flags.DEFINE_float(
+        "missing_angle_fraction",
+        0.0,
+        "Share of the training images whose angle is hidden from the model, which infers it "
+        "(svgp_vae, gppvae, sgp_bae).",
+        0.0,
+        1.0,
+    )
+    flags.DEFINE_enum(
+        "missing_angles",
+        "bayesian",
+        ["bayesian", "point"],
+        "How: a Gaussian for each (of a chain: sampled values), or one value for each.",
+    )
     flags.DEFINE_float("train_share", 1.0, "Share of the training images that is kept.", 0.0, 1.0)
     flags.DEFINE_enum(
         "sampler",
@@ -153,6 +167,18 @@ def _plan(model: str) -> Any:
     changes = {field: FLAGS[flag].value for field, flag in published.items()}
     own = ("weight_prior_scale", "code_noise_variance", "learn_code_noise", "num_members")
     changes |= common_flags.values(*own)
+    if FLAGS.missing_angle_fraction:
+        if model not in ("svgp_vae", "gppvae", "sgp_bae"):
+            raise app.UsageError(
+                f"--missing_angle_fraction={FLAGS.missing_angle_fraction:g} is for models with a "
+                f"prior given angles: svgp_vae, gppvae and sgp_bae, not {model}."
+            )
+        if model == "sgp_bae" and FLAGS.missing_angles == "point":
+            raise app.UsageError(
+                "--missing_angles=point is of a fit; the chain of sgp_bae samples."
+            )
+        changes["missing_angles"] = FLAGS.missing_angle_fraction
+        changes["angles"] = FLAGS.missing_angles
     if FLAGS.nr_inducing_points is not None:
         changes["inducing_per_view"] = FLAGS.nr_inducing_points
     if FLAGS.mode_epochs is not None:
@@ -207,6 +233,11 @@ def _share() -> float:
     return FLAGS.train_share
 
 
+def _missing_angles() -> str:
+    share = FLAGS.missing_angle_fraction
+    return "" if not share else f"angles missing {share:g} {FLAGS.missing_angles}"
+
+
 def runs() -> Iterator[driver.Run]:
     """One model, or all of them, each in a folder of its own."""
     # TensorFlow takes seconds to import, and --help does not need it.
@@ -225,6 +256,7 @@ def runs() -> Iterator[driver.Run]:
             more={"digits": digits, "holdout_view": view}
             | ({} if share == 1.0 else {"train_share": share}),
             words=[
+                _missing_angles(),
                 "" if view is None else f"validation view {view}",
                 "" if digits == "3" else f"digits {digits}",
                 "" if share == 1.0 else f"train_share={share:g}",

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.common import plans
+from experiments.rotated_mnist.angles import with_missing_angles
 from experiments.rotated_mnist.networks import NUM_PIXELS, conv_decoder, conv_encoder
 from gpflow_bae import (
     decoders,
@@ -61,6 +62,8 @@ class Plan(plans.Plan):
     parameters: str = "point"  # of svgp_vae; or "mean_field", or "sghmc" on its bound
     num_draws: int = 50  # of mean-field parameters
     num_members: int = 1  # of an ensemble of point estimates
+    missing_angles: float = 0.0  # share of the training images whose angle is hidden, and inferred
+    angles: str = "bayesian"  # a distribution for each of those, or "point"
 
     @property
     def has_samples(self) -> bool:
@@ -107,12 +110,16 @@ def _kernel_and_points(
         gpflow.set_trainable(kernel.view_kernel, False)
     gpflow.set_trainable(kernel.object_vectors, plan.learn_objects)
     models.set_default_kernel_priors(kernel)  # the peers' bounds have them too
+    if plan.missing_angles:
+        drawn = plan.angles == "bayesian" and plan.model in VARIATIONAL
+        kernel = with_missing_angles(kernel, data, drawn)
     return kernel, points
 
 
 def start_prior(plan: Plan, model: models.SGPBAE, data: RotatedMNIST) -> latent_priors.TitsiasGP:
     """What the warm start of ``sgp_bae`` is fitted under: its kernel, on the published points."""
-    own = dataclasses.replace(plan, inducing_per_view=2, learn_inducing=True)  # two span nothing
+    # Two span nothing. Missing angles are those of the model's kernels.
+    own = dataclasses.replace(plan, inducing_per_view=2, learn_inducing=True, missing_angles=0.0)
     _, points = _kernel_and_points(own, data)
     return latent_priors.TitsiasGP(model.latent_prior.kernels, points, model.latent_dim)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import gpflow
 import numpy as np
 import tensorflow as tf
 from scipy.special import logsumexp
@@ -13,6 +12,7 @@ from scipy.special import logsumexp
 from experiments.common import plans
 from experiments.rotated_mnist.models import Plan
 from gpflow_bae import metrics, models
+from gpflow_bae.data import as_inputs
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 from gpflow_bae.posteriors import Posterior, Prediction
 
@@ -84,13 +84,14 @@ def _draw_codes(model: Any, data: RotatedMNIST, seed: int, number: int) -> Itera
 
 def latent_moments(model: Any, data: RotatedMNIST) -> tuple[tf.Tensor, tf.Tensor]:
     """Codes [1, N, L] that a point-estimate model gives the test images, from X alone."""
-    Xnew = tf.constant(data.test.X[None], gpflow.default_float())
+    inputs = getattr(model, "inputs", None)
+    Xnew = as_inputs(data.test.X, inputs=inputs)
     if isinstance(model, models.DeepSVIGP):
         mean, variance = model.predict_f(Xnew[0])
         return mean[None], variance[None]
     if isinstance(model, models.SGPBAE):
         return model.latent_prior.given_inducing_outputs(Xnew)
-    X = tf.constant(data.train.X[None], gpflow.default_float())
+    X = as_inputs(data.train.X, inputs=inputs)
     mean, variance = model.pseudo_observations(X, tf.constant(data.train.Y[None]), [0, 0])
     if isinstance(model, models.CVAE):
         return _mean_codes_by_object(mean, variance, data)

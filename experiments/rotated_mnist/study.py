@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.common import plans
 from experiments.common.driver import Options, Outcome
-from experiments.rotated_mnist import figures, scores
+from experiments.rotated_mnist import angles, figures, scores
 from experiments.rotated_mnist.models import (
     Plan,
     build_model,
@@ -80,6 +80,16 @@ def run(
     plan: Plan, data: RotatedMNIST, options: Options, max_samples: int | None = None
 ) -> Outcome:
     """Train or sample, score on the test images, and draw the figures."""
+    if plan.missing_angles:
+        truth, data = data, angles.hide(data, plan.missing_angles)
+        outcome = _run(plan, data, options, max_samples)
+        assert isinstance(outcome.posterior, Posterior)
+        outcome.metrics |= angles.scores(outcome.posterior, truth)
+        return outcome
+    return _run(plan, data, options, max_samples)
+
+
+def _run(plan: Plan, data: RotatedMNIST, options: Options, max_samples: int | None) -> Outcome:
     keras.utils.set_random_seed(options.seed)
     if plan.sampler is None:
         model, posterior, seconds, curves = _fit(plan, data, options)

@@ -109,7 +109,8 @@ class Observations(NamedTuple):
         return None if self.X is None else self.X.numpy(), Y
 
 
-def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
+def _check_inputs(X: Any, shape: tuple[int, ...], inputs: Any) -> np.ndarray:
+    """:param inputs: an :class:`~gpflow_bae.inputs.InputModel`, of models that have one."""
     X = as_numbers(X, "X", gpflow.default_float())
     if X.ndim == 2:
         X = X[None]
@@ -120,12 +121,18 @@ def _check_inputs(X: object, shape: tuple[int, ...]) -> np.ndarray:
             f"X and Y must have the same number of tasks and points, got X of shape {X.shape} and "
             f"Y of shape {shape}; X may have one task where all tasks share their inputs."
         )
-    if not np.isfinite(X).all():
-        task, point, _ = np.argwhere(~np.isfinite(X))[0]
+    wrong = ~np.isfinite(X) if inputs is None else np.isinf(X)
+    if wrong.any():
+        task, point, _ = np.argwhere(wrong)[0]
+        what = f"(first in task {task}, point {point})"
+        if inputs is not None:
+            raise ValueError(f"X holds infinity {what}; missing inputs are NaN.")
         raise ValueError(
-            f"X holds NaN or infinity (first in task {task}, point {point}); inputs must be "
-            "complete: drop those points or fill them in."
+            f"X holds NaN or infinity {what}; inputs must be complete: drop those points, fill them"
+            " in, or let the model infer them (gpflow_bae.inputs.MissingInputs)."
         )
+    if inputs is not None:
+        X = inputs.prepare(X)
     return X[:1] if (X == X[:1]).all() else X
 
 
@@ -142,17 +149,25 @@ def as_pair(data: Any, name: str = "data") -> tuple[Any, Any]:
     )
 
 
-def as_inputs(X: TensorType, like: tf.Tensor | None = None, name: str = "X") -> tf.Tensor:
+def as_inputs(
+    X: TensorType, like: tf.Tensor | None = None, name: str = "X", inputs: Any = None
+) -> tf.Tensor:
     """Inputs [T or 1, N, D] from those or from [N, D].
 
     :param like: the training inputs, of the same width.
     :param name: what the error calls them.
+    :param inputs: the model's :class:`~gpflow_bae.inputs.InputModel`, if it has one; then ``like``
+        and the result are as it prepares them.
     :raises ValueError: for another number of dimensions, another width, or NumPy's NaN or infinity.
     """
     if not isinstance(X, tf.Tensor | tf.Variable | gpflow.Parameter):
         X = as_numbers(X, name, gpflow.default_float())
-        if not np.isfinite(X).all():
+        if inputs is not None and X.ndim > 1 and not np.isinf(X).any():
+            X = inputs.prepare(X, name)
+        elif not np.isfinite(X).all():
             raise ValueError(f"{name} holds NaN or infinity; inputs must be complete.")
+    elif inputs is not None:
+        X = inputs.prepare_tensor(tf.cast(X, gpflow.default_float()))
     X = tf.cast(tf.convert_to_tensor(X), gpflow.default_float())
     width = None if like is None else like.shape[-1]
     if X.shape.rank not in (2, 3) or (width is not None and X.shape[-1] != width):
@@ -235,7 +250,7 @@ def prepare_data(
                 f"{model.latent_prior_name} is a prior over inputs: X is needed, got None."
             )
     else:
-        X = _check_inputs(X, Y.shape)
+        X = _check_inputs(X, Y.shape, getattr(model, "inputs", None))
     Y, mask = mask_missing(Y)
     empty_tasks = np.flatnonzero(~mask.any(axis=(1, 2)))
     if empty_tasks.size:

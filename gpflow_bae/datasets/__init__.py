@@ -15,6 +15,7 @@ from . import (
     oil_flow,
     rotated_mnist,
     spe10,
+    sprites,
     tabular,
 )
 
@@ -33,5 +34,6 @@ __all__ = [
     "oil_flow",
     "rotated_mnist",
     "spe10",
+    "sprites",
     "tabular",
 ]

@@ -9,6 +9,7 @@ from .evidence import maximise_evidence
 from .evidence_sampling import EvidenceSampling
 from .fit import fit
 from .fit_check import share_explained
+from .input_relocation import relocate_inputs
 from .new_rows import latents_for_new
 from .objectives import GECO, EvidenceLowerBound, Objective
 from .relocation import relocate_codes
@@ -72,6 +73,7 @@ __all__ = [
     "latents_for_new",
     "maximise_evidence",
     "relocate_codes",
+    "relocate_inputs",
     "run",
     "sample_amortized",
     "sample_tempered",

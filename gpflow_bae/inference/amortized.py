@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from ..base import Batch
 from ..data import StreamedObservations, draw_indices
+from ..inputs import MissingInputs
 from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
@@ -122,7 +123,17 @@ class AmortizedSampling(ChainSampling):
                 "moves change: leave moves out, or take a sampler of gradients such as "
                 "gpflow_bae.mcmc.sghmc."
             )
-        return build_moves(settings.moves, self.model)
+        return build_moves((*settings.moves, *self._default_moves()), self.model)
+
+    def _default_moves(self) -> tuple[str, ...]:
+        """Missing inputs have conditionals that no step of a sampler suits, so those move."""
+        settings, inputs = self.settings, self.model.inputs
+        if not isinstance(inputs, MissingInputs) or "unknown_inputs" in settings.moves:
+            return ()
+        cold = settings.point_estimates or self.sampler.settings.get("temperature", 1.0) != 1.0
+        if cold or settings.codes != "carried" or self.sampler.needs == "evaluate":
+            return ()
+        return ("unknown_inputs",) if any(p.trainable for p in inputs.parameters) else ()
 
     @property
     def owned(self) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ class ChainSampling(Algorithm):
             return state
         temperature = state.shared.get("temperature")
         if not isinstance(temperature, Point) or (cold and self.sampler.rests_when_cold):
-            who = "point_estimates" if cold else f"moves={self.settings.moves!r}"
+            who = "point_estimates" if cold else f"moves, which own {', '.join(owned)},"
             raise ValueError(
                 f"{who} need a sampler with a temperature for each parameter that descends at 0, "
                 f"and {self.sampler.name} is none; use sghmc, adaptive_sghmc, sgld or "

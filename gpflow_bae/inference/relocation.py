@@ -15,12 +15,14 @@ from ..encoders import FreeFormEncoder
 from ..guides import MeanFieldGuide, PointEstimate
 from ..mcmc.noise import standard_noise
 from ..models import StochasticGPLVM
+from .input_relocation import has_relocatable_inputs, relocate_inputs
 
 __all__ = ["Relocations", "best_codes", "expected_log_likelihoods", "relocate_codes"]
 
 NUM_CANDIDATES = 1000
 # Of the steps of a fit, those in which codes are relocated; in the others they settle.
 _SHARE = 0.8
+_OF_INPUTS = 8  # relocations of missing inputs, unless settings say otherwise
 _ROUNDING = 1e-3  # nats: what is added up in another order is not a gain
 _NUMBERS = 2**22  # of an array over candidates, rows and cells: 32 MB
 
@@ -145,14 +147,19 @@ def check_relocatable(model: Any) -> None:
 
 
 class Relocations:
-    """When a fit relocates codes: so many times, evenly spaced over its first four fifths."""
+    """When a fit relocates codes, or missing inputs: so many times, evenly spaced over its first
+    four fifths.
+    """
 
-    def __init__(self, model: Any, data: Any, count: int, num_steps: int, seed: int):
+    def __init__(self, model: Any, data: Any, count: int | None, num_steps: int, seed: int):
         """
-        :param count: how often; 0 for never.
+        :param count: how often; 0 for never, None for as often as the model needs it.
         :raises TypeError: for codes that cannot be relocated.
         """
-        if count:
+        self._of_inputs = has_relocatable_inputs(model)
+        if count is None:
+            count = _OF_INPUTS if self._of_inputs else 0
+        if count and not self._of_inputs:
             check_relocatable(model)
         self._model, self._data, self._seed = model, data, seed
         self._count, self._period = count, _SHARE * num_steps / max(count, 1)
@@ -165,4 +172,5 @@ class Relocations:
         done, due = (min(self._count, int(n / self._period + 1e-9)) for n in (before, now))
         if due > done:
             seed = (1009 * self._seed + due) % 2_000_000_000  # of this fit and time
-            relocate_codes(self._model, self._data, seed=seed)
+            relocate = relocate_inputs if self._of_inputs else relocate_codes
+            relocate(self._model, self._data, seed=seed)

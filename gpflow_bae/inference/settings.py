@@ -47,9 +47,11 @@ class VariationalSettings:
     which may want larger steps than network weights; None for the same."""
     prior_on_parameters: bool = True
     """Add the log prior of decoder weights and hyperparameters (MAP) to the bound."""
-    relocations: int = 0
+    relocations: int | None = None
     """How often, in the first four fifths of the steps, each row of a GPLVM may take another code
-    from all over the latent space (:func:`relocate_codes`), which gradients alone do not find."""
+    from all over the latent space (:func:`relocate_codes`), which gradients alone do not find; and
+    missing inputs other values (:func:`relocate_inputs`). None for 8 of the latter, and none of the
+    former."""
     objective: Objective = EvidenceLowerBound()
     """What is minimised: :class:`EvidenceLowerBound`, with its ``beta``, or :class:`GECO`."""
     natural_gradient_step_size: float | None = None
@@ -69,7 +71,7 @@ class VariationalSettings:
             "prior_learning_rate",
             "natural_gradient_step_size",
         )
-        if self.relocations < 0:
+        if self.relocations is not None and self.relocations < 0:
             raise ValueError(f"relocations must be 0 or more, got {self.relocations}.")
         if not 0 < self.final_learning_rate_fraction <= 1:
             raise ValueError(

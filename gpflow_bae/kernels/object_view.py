@@ -13,6 +13,7 @@ from gpflow.kernels import Kernel
 from tensorflow_probability import distributions as tfd
 
 from ..arguments import as_numbers
+from ..linalg import gather_rows
 
 __all__ = ["ObjectView"]
 
@@ -105,7 +106,7 @@ class ObjectView(Kernel):
             )
         self._check_ids(X)
         # Rounded, because a cast cuts off, and arithmetic on X may have left an epsilon.
-        rows = _gather_rows(vectors, tf.cast(tf.round(X[..., 0]), tf.int32))
+        rows = gather_rows(vectors, tf.cast(tf.round(X[..., 0]), tf.int32))
         return tf.concat([X[..., 1:], rows], axis=-1)
 
     def _check_ids(self, X: tf.Tensor) -> None:
@@ -205,18 +206,3 @@ def _object_vectors(vectors: TensorType, prior: tfd.Distribution | None) -> Para
         zero, scale = (gpflow.utilities.to_default_float(v) for v in (0.0, scale))
         parameter.prior = tfd.Normal(zero, scale)
     return parameter
-
-
-@tf.custom_gradient
-def _gather_rows(vectors: tf.Tensor, ids: tf.Tensor) -> tuple[tf.Tensor, Any]:
-    """Rows of ``vectors [num_objects, H]`` at ``ids [...]``, with a dense gradient.
-
-    That of ``tf.gather`` is a ``tf.IndexedSlices``, which samplers cannot add up. A one-hot matrix
-    product would be dense as well, but was measured 5 times slower at 4000 points of 400 objects.
-    """
-    num_objects = int(vectors.shape[0])  # known while tracing, as XLA wants it
-
-    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
-        return tf.math.unsorted_segment_sum(upstream, ids, num_objects), None
-
-    return tf.gather(vectors, ids), gradient

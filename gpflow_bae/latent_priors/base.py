@@ -6,6 +6,7 @@ kernel (then the L channels are right-hand sides of the same solve), C = L other
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TypeAlias
@@ -20,7 +21,8 @@ from gpflow.functions import MeanFunction
 from gpflow.utilities import positive
 
 from ..arguments import check_arguments
-from ..base import JointLatentPosterior, LatentPosterior
+from ..base import Batch, JointLatentPosterior, LatentPosterior
+from ..inputs import CompletedInputs, InputModel
 
 __all__ = ["GaussianLatentPrior", "KernelLatentPrior", "LatentProcess", "gaussian_log_density"]
 
@@ -123,6 +125,20 @@ class LatentProcess(gpflow.Module, ABC):
     def with_seed(self, seed: TensorType) -> LatentProcess:
         """This prior with the random draws that it makes, if any, made from ``seed``."""
         return self
+
+    @property
+    def inputs(self) -> InputModel | None:
+        """What completes the inputs, where they are not known (:mod:`gpflow_bae.inputs`)."""
+        return None
+
+    def input_divergence(self, batch: Batch) -> tf.Tensor:
+        """The batch's share of KL[q || prior] of unknown inputs, in nats; 0 where there are none.
+
+        Of this prior :meth:`with_seed`, whose draws of them are those that codes are given.
+        """
+        if self.inputs is None:
+            return tf.zeros([], gpflow.default_float())
+        return self.inputs.divergence(batch.X, batch.point_scale, batch.scale)
 
     def centred(self, codes: TensorType, X: TensorType | None) -> TensorType:
         """Codes [batch..., N, L] less the prior's mean at ``X``."""
@@ -277,6 +293,8 @@ class KernelLatentPrior(LatentProcess):
     """Shared by the GP priors: kernels, code noise, and the channel layout."""
 
     kernels: Sequence[gpflow.kernels.Kernel] = ()
+    takes_unknown_inputs = True
+    """Whether it looks at inputs through its kernels alone, which may complete them."""
 
     @check_arguments(latent_dim=1)
     def __init__(
@@ -303,6 +321,9 @@ class KernelLatentPrior(LatentProcess):
                 f"kernel must be one kernel, or one for each of the {latent_dim} latent "
                 f"channels; got {len(kernels)}."
             )
+        _check_same_inputs(kernels)
+        if not self.takes_unknown_inputs:
+            check_known_inputs(kernels, type(self).__name__)
         self.kernels = kernels
         self.code_noise_variance = None
         if code_noise_variance is None:
@@ -321,11 +342,36 @@ class KernelLatentPrior(LatentProcess):
             ),
         )
 
+    @property
+    def inputs(self) -> InputModel | None:
+        """What the kernels' inputs are completed by, if they are of :class:`CompletedInputs`."""
+        kernel = self.kernels[0]
+        return kernel.inputs if isinstance(kernel, CompletedInputs) else None
+
+    @property
+    def draws(self) -> bool:  # type: ignore[override]
+        """Whether inputs have distributions, of which densities take draws."""
+        return self.inputs is not None and self.inputs.draws
+
+    def with_seed(self, seed: TensorType) -> KernelLatentPrior:
+        if self.inputs is None or not self.inputs.draws:
+            return self
+        seeded, inputs = copy.copy(self), self.inputs.with_seed(seed)
+        # Past TensorFlow's tracking of attributes, whose records a copy shares with what it is of.
+        seeded.__dict__["kernels"] = kernels = [copy.copy(kernel) for kernel in self.kernels]
+        for kernel in kernels:
+            kernel.__dict__["inputs"] = inputs
+        return seeded
+
     def centred(self, codes: TensorType, X: TensorType | None) -> TensorType:
-        return codes if self.mean_function is None else codes - self.mean_function(X)
+        return codes if self.mean_function is None else codes - self._mean(X)
 
     def shifted(self, codes: TensorType, X: TensorType | None) -> TensorType:
-        return codes if self.mean_function is None else codes + self.mean_function(X)
+        return codes if self.mean_function is None else codes + self._mean(X)
+
+    def _mean(self, X: TensorType | None) -> tf.Tensor:
+        assert self.mean_function is not None
+        return self.mean_function(X if self.inputs is None else self.inputs.complete(X))
 
     @property
     def code_noise(self) -> tf.Tensor:
@@ -360,6 +406,32 @@ class KernelLatentPrior(LatentProcess):
 
     def _kernel_names(self) -> str:
         return ", ".join(type(k).__name__ for k in self.kernels)
+
+
+def check_known_inputs(kernels: Sequence[gpflow.kernels.Kernel], name: str) -> None:
+    """Refuse kernels that complete their inputs, for priors that must know these.
+
+    :param name: of the prior.
+    :raises ValueError: saying which priors take such kernels.
+    """
+    if any(isinstance(kernel, CompletedInputs) for kernel in kernels):
+        raise ValueError(
+            f"{name} needs inputs that are known, and its kernel completes them (CompletedInputs): "
+            "take GP, SparseGP, TitsiasGP or LinearMixture."
+        )
+
+
+def _check_same_inputs(kernels: Sequence[gpflow.kernels.Kernel]) -> None:
+    """Refuse channels that complete their inputs differently: a point has one input.
+
+    :raises ValueError: saying so.
+    """
+    found = {id(k.inputs) if isinstance(k, CompletedInputs) else None for k in kernels}
+    if len(found) > 1:
+        raise ValueError(
+            "kernel is a list of which some complete their inputs and others do not, or by other "
+            "tables: give each channel CompletedInputs(kernel, inputs) with the same inputs."
+        )
 
 
 def channels_first(values: TensorType) -> tf.Tensor:

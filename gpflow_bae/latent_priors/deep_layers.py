@@ -14,7 +14,7 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables
 
 from ..arguments import as_numbers
 from ..inducing_variables import as_inducing_points, uniform
-from .base import KernelLike
+from .base import KernelLike, check_known_inputs
 from .sparse_gp import SparseGP
 
 __all__ = ["HiddenLayer", "InducingLike", "make_layers"]
@@ -119,6 +119,7 @@ def _check_layer(layer: int, Z: np.ndarray, width_in: int, kernel: KernelLike, w
             f"{layer}, got shape {Z.shape}; see hidden_dims."
         )
     single = isinstance(kernel, gpflow.kernels.Kernel)
+    check_known_inputs([kernel] if single else list(kernel), "DeepSparseGP")
     if not single and len(kernel) not in (1, width):
         raise ValueError(
             f"kernels[{layer}] must be one kernel, or one for each of the {width} outputs of layer "

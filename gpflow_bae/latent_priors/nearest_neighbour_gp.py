@@ -46,6 +46,7 @@ class NearestNeighbourGP(GP):
 
     mean_field_by_default = True
     splits_given_neighbours = True
+    takes_unknown_inputs = False
 
     @check_arguments()
     def __init__(

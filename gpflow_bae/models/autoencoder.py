@@ -18,6 +18,7 @@ from ..decoders import Identity, KerasDecoder
 from ..encoders import Encoder, RowCodes
 from ..encoders.base import Noise
 from ..guides import Guide
+from ..inputs import InputModel
 from ..latent_priors import LatentProcess
 from ..likelihoods import Gaussian, MaskedLikelihood, masked
 from ..linalg import observed_log_density
@@ -157,6 +158,11 @@ class Autoencoder(gpflow.Module):
     def needs_inputs(self) -> bool:
         """Whether the prior over codes is one given inputs X."""
         return self.latent_prior.needs_inputs
+
+    @property
+    def inputs(self) -> InputModel | None:
+        """What completes the inputs of the latent prior, where they are not known."""
+        return self.latent_prior.inputs
 
     @property
     def splits_over_points(self) -> bool:

@@ -62,6 +62,11 @@ class BayesianAutoencoder(Autoencoder):
                 "Codes are sampled under a density, so latent_prior must be a GaussianLatentPrior "
                 f"such as GP or SparseGP, got {type(latent_prior).__name__}."
             )
+        if latent_prior.inputs is not None and latent_prior.inputs.draws:
+            raise ValueError(
+                'Unknown inputs with q="gaussian" are for variational models; a chain samples them '
+                'itself: give them q="point".'
+            )
         if whitened_codes and latent_prior.whitened_inducing is None:
             raise ValueError(
                 "whitened_codes needs a SparseGP latent prior with "

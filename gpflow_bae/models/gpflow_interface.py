@@ -275,11 +275,11 @@ class ExternalDataModel(
         if Xnew is None:
             return batch, None, single
         single = single and len(np.shape(Xnew)) == 2
-        return batch, as_inputs(Xnew, batch.X, "Xnew"), single
+        return batch, as_inputs(Xnew, batch.X, "Xnew", self.inputs), single
 
     def _estimate(self, batch: Batch, seed: TensorType, num_draws: int) -> tf.Tensor:
         """The bound of all data from a batch; draws beyond the first are mirrored."""
-        q = self.approximate_posterior(batch)
+        q = self.approximate_posterior(batch, seed=seed)
         if isinstance(self.decoder, Identity):
             bound = self.expected_log_likelihood(q, batch) - q.divergence
             return tf.cast(batch.scale, bound.dtype) * bound
@@ -334,7 +334,7 @@ class ExternalDataModel(
                     f"{self.latent_prior_name} is a prior over inputs: X is needed, got None."
                 )
         else:
-            X = as_inputs(X)
+            X = as_inputs(X, inputs=self.inputs)
         seen = tf.logical_not(tf.math.is_nan(Y))
         Y = tf.where(seen, Y, tf.zeros_like(Y))
         return Batch(X, Y, None if complete else seen)

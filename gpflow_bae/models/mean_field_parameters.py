@@ -67,6 +67,11 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
         return self.model.needs_inputs
 
     @property
+    def inputs(self) -> Any:
+        """The model's."""
+        return self.model.inputs
+
+    @property
     def splits_over_points(self) -> bool:
         """Whether the points of a single task may be taken in minibatches."""
         return self.model.splits_over_points

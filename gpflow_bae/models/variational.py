@@ -30,6 +30,8 @@ from .gpflow_interface import ExternalDataModel
 
 __all__ = ["CVAE", "VAE", "VariationalAutoencoder"]
 
+_INPUTS = 0x1AB  # folded into a seed for draws of inputs
+
 
 def as_gaussian_encoder(encoder: Network) -> Any:
     """A Keras model with 2 L outputs as a Gaussian encoder; a module stays as it is."""
@@ -119,10 +121,22 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         return self.latent_prior.condition(X, *self.encode(X, Y, mask))
 
     def approximate_posterior(
-        self, batch: Batch, snapshot: Snapshot | None = None
+        self, batch: Batch, snapshot: Snapshot | None = None, seed: TensorType | None = None
     ) -> CodePosterior | JointCodePosterior:
-        """Moments of q(latents) of a batch, and its share of KL[q || prior]."""
-        return self.guide.posterior(self.latent_prior, batch, snapshot)
+        """Moments of q(latents) of a batch, and its share of KL[q || prior].
+
+        :param seed: of draws of inputs that have distributions, whose divergence is in it too;
+            without one their means take the place of draws.
+        """
+        prior = self._prior_with(seed)
+        q = self.guide.posterior(prior, batch, snapshot)
+        return q._replace(divergence=q.divergence + prior.input_divergence(batch))
+
+    def _prior_with(self, seed: TensorType | None) -> LatentProcess:
+        """The prior over codes, with inputs drawn from a seed where they have distributions."""
+        if seed is None or self.inputs is None:
+            return self.latent_prior
+        return self.latent_prior.with_seed(tf.random.fold_in(seed, _INPUTS, alg="philox"))
 
     def expected_log_likelihood(
         self, q: CodePosterior | JointCodePosterior, batch: Batch
@@ -172,9 +186,11 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         Without a network (:class:`~gpflow_bae.decoders.Identity`) there is nothing to draw.
         """
         if isinstance(self.decoder, Identity):
-            q = self.approximate_posterior(batch, snapshot)
+            q = self.approximate_posterior(batch, snapshot, seed)
             return VariationalTerms(self.expected_log_likelihood(q, batch), q.divergence, q.mean)
-        latents, divergence = self.guide.draw(self.latent_prior, batch, 1, seed, snapshot)
+        prior = self._prior_with(seed)
+        latents, divergence = self.guide.draw(prior, batch, 1, seed, snapshot)
+        divergence += prior.input_divergence(batch)
         F = self.decode(batch.X, latents[0])
         observed = tf.reduce_sum(self.likelihood.masked_log_prob(F, batch.Y, batch.mask))
         return VariationalTerms(tf.cast(observed, latents.dtype), divergence, F)

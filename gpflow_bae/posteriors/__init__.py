@@ -2,6 +2,7 @@
 
 from .amortized import Posterior
 from .bank import Bank
+from .completed_inputs import completed_inputs
 from .fitted import FittedModel
 from .gplvm import GPLVMPosterior
 from .predictions import JointLatentSamples, LatentSamples, Prediction
@@ -16,4 +17,5 @@ __all__ = [
     "Posterior",
     "Prediction",
     "TemperedPosterior",
+    "completed_inputs",
 ]

@@ -196,7 +196,7 @@ class Posterior(FunctionPredictions):
         data = self._given(given)
         X, Y, _ = data
         if Xnew is not None:
-            Xnew = check_new_inputs(Xnew, self.data.X, int(Y.shape[0]))
+            Xnew = check_new_inputs(self.model, Xnew, self.data.X, int(Y.shape[0]))
         parameters, encoder, known, seeds = self._samples(given, seed, rows)
         if known and Xnew is None:
             latents = np.asarray(known[0][np.arange(len(known[0]))])
@@ -257,7 +257,7 @@ class Posterior(FunctionPredictions):
         single = self._single(Xnew, given)
         X, Y, _ = self._given(given)
         if Xnew is not None:
-            X = as_inputs(Xnew, self.data.X, "Xnew")
+            X = as_inputs(Xnew, self.data.X, "Xnew", self.model.inputs)
         sums: tuple[Any, ...] | None = None
         for rows in blocks(self.num_samples, self._latent_bytes(Xnew, Y)):
             latents = self._latent_samples(Xnew, given, num_draws, seed, rows)

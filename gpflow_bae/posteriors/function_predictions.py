@@ -104,7 +104,7 @@ class FunctionPredictions(BankPosterior):
     def _inputs(self, Xnew: TensorType | None, data: Any) -> tf.Tensor:
         """Where a function is asked for: new inputs, or those of what is conditioned on."""
         if Xnew is not None:
-            return check_new_inputs(Xnew, self.data.X, int(data[1].shape[0]))
+            return check_new_inputs(self.model, Xnew, self.data.X, int(data[1].shape[0]))
         if data[0] is None:
             raise ValueError(
                 f"{self.model.latent_prior_name} is a prior without inputs, whose codes are no "
@@ -240,7 +240,7 @@ class FunctionPredictions(BankPosterior):
         single = self._single(Xnew, given)
         X, Y, _ = self._given(given)
         if Xnew is not None:
-            X = as_inputs(Xnew, self.data.X, "Xnew")
+            X = as_inputs(Xnew, self.data.X, "Xnew", self.model.inputs)
         values, seen = mask_missing(Ynew[None] if Ynew.ndim == 2 else Ynew, "Ynew")
         loop = SampleLoop(functools.partial(log_density_of, self.model))
         total: Any = None

@@ -45,7 +45,7 @@ def check_given(
         raise ValueError(
             f"{model.latent_prior_name} is a prior over inputs: X is needed beside Y, got None."
         )
-    X = None if X is None else as_inputs(X, training[0])
+    X = None if X is None else as_inputs(X, training[0], inputs=model.inputs)
     if X is not None and check_inputs and X.shape[0] not in (1, Y.shape[0]):
         raise ValueError(
             f"X must have one task, or the {Y.shape[0]} of Y, got {X.shape[0]}; inputs that all "
@@ -65,14 +65,16 @@ def check_given(
     return X, tf.constant(values), mask
 
 
-def check_new_inputs(Xnew: TensorType, like: tf.Tensor | None, num_tasks: int) -> tf.Tensor:
+def check_new_inputs(
+    model: Autoencoder, Xnew: TensorType, like: tf.Tensor | None, num_tasks: int
+) -> tf.Tensor:
     """Inputs [T or 1, N, D] to predict at.
 
     :param like: the training inputs.
     :param num_tasks: of what is conditioned on.
     :raises ValueError: for another width than in training, NaN, or another number of tasks.
     """
-    Xnew = as_inputs(Xnew, like, "Xnew")
+    Xnew = as_inputs(Xnew, like, "Xnew", model.inputs)
     if Xnew.shape[0] not in (1, num_tasks):
         raise ValueError(
             f"Xnew must have one task, or the {num_tasks} that are conditioned on, got "

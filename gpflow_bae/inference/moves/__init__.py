@@ -18,6 +18,7 @@ from .layer_scales import LayerScales
 from .layer_variances import LayerVariances
 from .likelihood_parameters import LikelihoodParameters
 from .prior_parameters import PriorParameters
+from .unknown_inputs import UnknownInputs
 
 __all__ = [
     "MOVES",
@@ -28,6 +29,7 @@ __all__ = [
     "LikelihoodParameters",
     "Move",
     "PriorParameters",
+    "UnknownInputs",
     "build_moves",
 ]
 
@@ -39,6 +41,7 @@ MOVES: dict[str, type[Move]] = {
     "code_rotation": CodeRotation,
     "prior_parameters": PriorParameters,
     "likelihood_parameters": LikelihoodParameters,
+    "unknown_inputs": UnknownInputs,
 }
 
 

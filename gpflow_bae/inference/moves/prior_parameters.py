@@ -33,6 +33,8 @@ class PriorParameters(SlicedParameters):
                 "needs its values."
             )
         kept = {id(p) for p in prior.parameters}
+        if prior.inputs is not None:  # UnknownInputs moves those, each by itself
+            kept -= {id(p) for p in prior.inputs.parameters}
         if prior.whitened_inducing is not None:
             kept -= {id(prior.whitened_inducing)}
         self._numbers = [i for i, p in enumerate(self.sampled.parameters) if id(p) in kept]

@@ -1,0 +1,90 @@
+"""Angles of some training images that nobody recorded: hidden before a run, and scored after it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import numpy as np
+
+from gpflow_bae import inputs, posteriors
+from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
+
+__all__ = ["NUM_DRAWS", "hide", "scores", "with_missing_angles"]
+
+NUM_DRAWS = 200  # of a Gaussian for each angle
+_SEED = 0  # of which angles are hidden: a part of the data, whatever the seed of a run
+_COLUMN = 1
+
+
+def hide(data: RotatedMNIST, fraction: float) -> RotatedMNIST:
+    """The task with NaN for a random share of the training angles.
+
+    A larger share hides all that a smaller one does.
+
+    :raises ValueError: for a share that hides none, or leaves an object without a known angle.
+    """
+    X = data.train.X.copy()
+    number = round(fraction * len(X))
+    order = np.random.default_rng(_SEED).permutation(len(X))
+    X[order[:number], _COLUMN] = np.nan
+    known = np.unique(X[~np.isnan(X[:, _COLUMN]), 0])
+    if number == 0 or len(known) < len(np.unique(X[:, 0])):
+        raise ValueError(
+            f"missing_angle_fraction={fraction:g} of {len(X)} images hides {number}, and leaves "
+            f"{len(known)} objects with a known angle; it must hide one, and leave each object one."
+        )
+    return data._replace(train=data.train._replace(X=X))
+
+
+def with_missing_angles(
+    kernel: gpflow.kernels.Kernel, data: RotatedMNIST, bayesian: bool
+) -> gpflow.kernels.Kernel:
+    """The kernel, of angles that are inferred where the data have none.
+
+    :param bayesian: whether a variational fit has a Gaussian for each; a chain samples values.
+    """
+    missing = inputs.MissingInputs(
+        data.train.X[None],
+        periods={_COLUMN: 2.0 * np.pi},
+        q="gaussian" if bayesian else "point",
+        initial_scale=0.1,
+    )
+    return inputs.CompletedInputs(kernel, missing)
+
+
+def scores(posterior: posteriors.Posterior, truth: RotatedMNIST) -> dict[str, float]:
+    """Errors in degrees of the angles that were hidden, and how often intervals hold them.
+
+    The estimate is the mean direction; the interval holds the central 90 % of the draws around it.
+    """
+    missing = posterior.model.inputs
+    rows = missing.places[:, 1]
+    draws = posteriors.completed_inputs(posterior, num_draws=NUM_DRAWS if missing.draws else 1)[
+        :, 0, rows, _COLUMN
+    ]
+    found: dict[str, Any] = circular_scores(draws, truth.train.X[rows, _COLUMN])
+    return found | {"num_missing_angles": float(len(rows))}
+
+
+def circular_scores(draws: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """Of draws [S, H] and true angles [H], in radians."""
+    centre = np.angle(np.exp(1j * draws).mean(0))
+    errors = np.abs(_turn(truth - centre))
+    found = {
+        "angle_error_median": float(np.rad2deg(np.median(errors))),
+        "angle_error_mean": float(np.rad2deg(errors.mean())),
+        "angle_error_above_30": float((np.rad2deg(errors) > 30.0).mean()),
+    }
+    if len(draws) > 1 and np.ptp(draws, 0).max() > 0:
+        spread = _turn(draws - centre)
+        low, high = np.quantile(spread, [0.05, 0.95], axis=0)
+        inside = (_turn(truth - centre) >= low) & (_turn(truth - centre) <= high)
+        found["angle_coverage_90"] = float(inside.mean())
+        found["angle_width_90"] = float(np.rad2deg(np.median(high - low)))
+    return found
+
+
+def _turn(angle: np.ndarray) -> np.ndarray:
+    """The same angle in [-pi, pi)."""
+    return (angle + np.pi) % (2.0 * np.pi) - np.pi

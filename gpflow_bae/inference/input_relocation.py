@@ -1,0 +1,127 @@
+"""Missing inputs go where what is observed there fits best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from ..arguments import check_arguments
+from ..data import prepare_data
+from ..inputs import MissingInputs
+from ..latent_priors import LatentProcess
+from ..latent_priors.base import gaussian_log_density
+from ..models import VariationalAutoencoder
+
+__all__ = ["has_relocatable_inputs", "relocate_inputs"]
+
+NUM_CANDIDATES = 64
+_ROUNDING = 1e-3  # nats: what is added up in another order is not a gain
+_POINTS_PER_CALL = 16384
+
+
+def has_relocatable_inputs(model: Any) -> bool:
+    """Whether :func:`relocate_inputs` takes the model."""
+    return isinstance(model, VariationalAutoencoder) and isinstance(model.inputs, MissingInputs)
+
+
+@check_arguments(num_candidates=1, seed=0)
+def relocate_inputs(
+    model: VariationalAutoencoder, data: Any, *, num_candidates: int = NUM_CANDIDATES, seed: int = 0
+) -> float:
+    r"""Move missing inputs to other places, wherever they are better there.
+
+    Gradients move an input through places that may be worse; an angle that starts on the far side
+    of the circle does not come round. Here each missing entry is offered values :math:`x_c` drawn
+    from its prior, and takes the one with the largest
+
+    .. math:: \log p(x_c) + \sum_l \log N(\mu_{nl} | m_l(x_c), v_l(x_c) + s_{nl}^2),
+
+    what the encoder says of the point's code under the latent function that all points say (this
+    one included, from where it is), if that is more than at the value that it has. A Gaussian that
+    moves gets the width that it started with.
+
+    :param model: with :class:`~gpflow_bae.inputs.MissingInputs` in its kernel.
+    :param data: that the inputs belong to.
+    :return: the share of the missing entries that moved.
+    :raises TypeError: for a model without missing inputs, or one that is no variational
+        autoencoder.
+    """
+    if not has_relocatable_inputs(model):
+        raise TypeError(
+            "relocate_inputs needs a variational autoencoder whose kernel is "
+            f"CompletedInputs(kernel, MissingInputs(X)), got {type(model).__name__}: leave "
+            "relocations out."
+        )
+    data = prepare_data(model, data)
+    inputs: MissingInputs = model.inputs  # type: ignore[assignment]
+    score = _Scores(model, data)
+    moved, total = 0, 0
+    for i, (own, table) in enumerate(zip(inputs.columns, inputs.tables, strict=True)):
+        seeds = tf.constant([seed, 0x1D0 + i], tf.int32)
+        drawn = tf.cast(table.prior.sample([num_candidates], seed=seeds), gpflow.default_float())
+        places = inputs.places[np.asarray(own.rows)]
+        here = table.location.numpy()[:, 0]
+        candidates = np.concatenate([here[None], np.tile(drawn.numpy()[:, None], (1, len(here)))])
+        found = score(own.column, places, candidates)
+        found += table.prior.log_prob(candidates).numpy()
+        best = np.argmax(found, 0)
+        better = found.max(0) > found[0] + _ROUNDING
+        new = np.where(better, candidates[best, np.arange(len(here))], here)
+        table.location.assign(new[:, None])
+        table.reset_scale(better)
+        moved, total = moved + int(better.sum()), total + len(here)
+    return moved / total
+
+
+class _Scores:
+    """Log densities of pseudo-observations where their inputs would be others."""
+
+    def __init__(self, model: VariationalAutoencoder, data: Any):
+        batch = data.gather(None)
+        self._prior: LatentProcess = model.latent_prior
+        self._inputs: MissingInputs = model.inputs  # type: ignore[assignment]
+        self._X = batch.X
+        self._pseudo = model.guide.pseudo_observations(
+            self._prior, batch, tf.constant([0, 0], tf.int32)
+        )
+        self._predict = tf.function(self._prior.predict, autograph=False)
+
+    def __call__(self, column: int, places: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+        """Of candidates [C, H] for entries of a column at ``places`` [H, 2]: [C, H]."""
+        complete = self._inputs.complete(self._X).numpy()
+        if len(complete) > 1 or self._pseudo[0].shape[0] > 1:
+            return np.stack([self._of_tasks(complete, column, places, v) for v in candidates])
+        points = places[:, 1]
+        rows, size = complete[0, points], max(1, _POINTS_PER_CALL // len(points))
+        found = []
+        for start in range(0, len(candidates), size):
+            chosen = candidates[start : start + size]
+            X = np.tile(rows, (len(chosen), 1, 1))
+            X[..., column] = chosen
+            pseudo = [
+                tf.tile(tf.gather(v[0], points), [len(chosen), 1])[None] for v in self._pseudo
+            ]
+            density = self._density(X.reshape(1, -1, X.shape[-1]), pseudo)
+            found.append(density.reshape(len(chosen), -1))
+        return np.concatenate(found)
+
+    def _of_tasks(
+        self, complete: np.ndarray, column: int, places: np.ndarray, values: np.ndarray
+    ) -> np.ndarray:
+        """[H], all points of all tasks predicted at once; shared inputs have the sum over tasks."""
+        X = complete.copy()
+        X[places[:, 0], places[:, 1], column] = values
+        density = self._density(X, self._pseudo)
+        if len(complete) == 1:
+            density = density.sum(0, keepdims=True)
+        return density[places[:, 0], places[:, 1]]
+
+    def _density(self, X: np.ndarray, pseudo: Any) -> np.ndarray:
+        """[T, N'] of pseudo-observations [T, N', L] under the latent function at X [T, N', D]."""
+        at = self._inputs.prepare_tensor(tf.constant(X, gpflow.default_float()))
+        mean, variance = self._predict(at, self._X, *self._pseudo)
+        total = variance + self._prior.code_noise + pseudo[1]
+        return tf.reduce_sum(gaussian_log_density(pseudo[0] - mean, total), -1).numpy()

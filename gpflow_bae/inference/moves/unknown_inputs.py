@@ -1,0 +1,246 @@
+"""Missing inputs given everything else, entry by entry."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from ...base import Batch
+from ...inputs import InputTable, MissingInputs, UniformOnCircle
+from ...latent_priors.base import gaussian_log_density
+from ...mcmc.noise import standard_noise
+from ...models import BayesianAutoencoder
+from ..loops import repeat
+from .base import Move, Moved
+
+__all__ = ["UnknownInputs"]
+
+_UPDATES = 8  # of each column, in a round
+_OF_PRIOR = 4  # one in so many proposals is drawn from the prior, the others near where it stands
+_NARROWEST = (
+    0.003  # of those, as a share of the prior's standard deviation; the widest has all of it
+)
+_MOST_TURNS = 8  # of the entries of a task, of which one moves at a time
+
+
+class UnknownInputs(Move):
+    r"""Metropolis steps of missing inputs, which the sampler leaves alone.
+
+    An entry of X has a conditional distribution that is narrow, may have several modes (an angle
+    and its opposite), and concerns one point: steps of the size that suits networks are too long
+    for it and too short. Here it is offered draws of its prior, and steps of widths from 0.003 to 1
+    standard deviation of that, drawn anew each time.
+
+    Where codes are independent given sampled inducing outputs, all entries of a column move at
+    once, each accepted or not by itself, and in two ways in turn: with the code where it is
+    (accepted by :math:`p(latent | x)`), which suits codes with much noise, and with the code moving
+    along, its residual :math:`(latent - m(x)) / \sqrt{v(x)}` where it is (accepted by
+    :math:`p(y | latent)`), which suits codes with little. Under other priors one entry of each task
+    moves at a time, with the codes where they are.
+    """
+
+    name = "unknown_inputs"
+
+    def __init__(self, model: BayesianAutoencoder):
+        super().__init__(model)
+        inputs, prior = model.inputs, model.latent_prior
+        if not isinstance(inputs, MissingInputs):
+            raise self._refuse("it has no inputs with missing entries (MissingInputs).")
+        self.inputs = inputs
+        numbers = {id(p): i for i, p in enumerate(self.sampled.parameters)}
+        #: Of each column that is sampled: its place in model.sampled, its table, tasks and points.
+        self._columns = [
+            (numbers[id(table.values)], table, inputs.places[np.asarray(own.rows)])
+            for own, table in zip(inputs.columns, inputs.tables, strict=True)
+            if id(table.values) in numbers
+        ]
+        self._apart = prior.splits_over_points
+
+    @property
+    def owned(self) -> tuple[str, ...]:
+        return tuple(self.sampled.paths[number] for number, *_ in self._columns)
+
+    def __call__(self, state: Moved, batch: Batch, seed: tf.Tensor) -> Moved:
+        for number, table, places in self._columns:
+            own_seed = tf.random.fold_in(seed, number, alg="philox")
+            of_column = _OfPoints if self._apart else _OfTasks
+            state = of_column(self, number, table, places, state, batch)(own_seed)
+        return state
+
+
+class _Offer(NamedTuple):
+    """What entries are offered."""
+
+    values: tf.Tensor  # [H, 1]
+    log_ratio: tf.Tensor  # [H], of the prior, where the offer is not one of its own draws
+    log_uniform: tf.Tensor  # [H], below which a log ratio must not be
+
+
+class _OfPoints:
+    """Entries of one column, of points whose codes are independent given inducing outputs."""
+
+    def __init__(
+        self,
+        move: UnknownInputs,
+        number: int,
+        table: InputTable,
+        places: np.ndarray,
+        state: Moved,
+        batch: Batch,
+    ):
+        self.model, self.number, self.table, self.state = move.model, number, table, state
+        self.places = tf.constant(places, tf.int32)
+        self.bound = self.model.bind(state.parameters)
+        gathered = (batch.X, state.codes, batch.Y, batch.mask)
+        assert batch.X is not None
+        if batch.X.shape[0] < batch.Y.shape[0]:
+            raise ValueError(
+                "moves holds 'unknown_inputs', and tasks share the inputs that are missing as well "
+                "as inducing outputs: give tasks inputs of their own, or "
+                'inducing_outputs="integrated".'
+            )
+        X, codes, Y, mask = (None if v is None else tf.gather_nd(v, places)[None] for v in gathered)
+        self.X, self.codes, self.Y, self.mask = X, codes, Y, mask
+
+    def _moments(self, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Of codes [1, H, L] whose points have these entries [H, 1]."""
+        parameters = list(self.state.parameters)
+        parameters[self.number] = values
+        return self.model.bind(parameters).latent_prior.given_inducing_outputs(self.X)
+
+    def _log_likelihood(self, codes: tf.Tensor) -> tf.Tensor:
+        """[H]."""
+        found = self.bound.likelihood.masked_log_prob(
+            self.bound.decode(self.X, codes), self.Y, self.mask
+        )
+        return tf.cast(found, codes.dtype)[0]
+
+    def __call__(self, seed: tf.Tensor) -> Moved:
+        values = self.state.parameters[self.number]
+        mean, variance = self._moments(values)
+        whitened = self.model.whitened_codes
+        codes = mean + tf.sqrt(variance) * self.codes if whitened else self.codes
+        start = (values, codes, mean, variance, self._log_likelihood(codes))
+
+        def update(i: tf.Tensor, current: Any) -> Any:
+            seeds = tf.unstack(tf.random.split(tf.random.fold_in(seed, i, "philox"), 2, "philox"))
+            current = self._code_stays(i, current, seeds[0])
+            return self._residual_stays(i, current, seeds[1])
+
+        found = repeat(_UPDATES, update, start)
+        values, codes, mean, variance, _ = found
+        if whitened:
+            codes = (codes - mean) / tf.sqrt(variance)
+        parameters = list(self.state.parameters)
+        parameters[self.number] = values
+        all_codes = tf.tensor_scatter_nd_update(self.state.codes, self.places, codes[0])
+        return self.state._replace(parameters=tuple(parameters), codes=all_codes)
+
+    def _code_stays(self, i: tf.Tensor, current: Any, seed: tf.Tensor) -> Any:
+        values, codes, mean, variance, weight = current
+        offer = offered(i, values, self.table, seed)
+        new_mean, new_variance = self._moments(offer.values)
+        ratio = gaussian_log_density(codes - new_mean, new_variance)
+        ratio -= gaussian_log_density(codes - mean, variance)
+        yes = offer.log_uniform < tf.reduce_sum(ratio, -1)[0] + offer.log_ratio
+        mean, variance = (
+            tf.where(yes[None, :, None], new, old)
+            for new, old in ((new_mean, mean), (new_variance, variance))
+        )
+        return tf.where(yes[:, None], offer.values, values), codes, mean, variance, weight
+
+    def _residual_stays(self, i: tf.Tensor, current: Any, seed: tf.Tensor) -> Any:
+        values, codes, mean, variance, weight = current
+        offer = offered(i, values, self.table, seed)
+        new_mean, new_variance = self._moments(offer.values)
+        new_codes = new_mean + tf.sqrt(new_variance / variance) * (codes - mean)
+        new_weight = self._log_likelihood(new_codes)
+        yes = offer.log_uniform < new_weight - weight + offer.log_ratio
+        codes, mean, variance = (
+            tf.where(yes[None, :, None], new, old)
+            for new, old in ((new_codes, codes), (new_mean, mean), (new_variance, variance))
+        )
+        values = tf.where(yes[:, None], offer.values, values)
+        return values, codes, mean, variance, tf.where(yes, new_weight, weight)
+
+
+class _OfTasks:
+    """Entries of one column, of points that the prior couples with the others of their task."""
+
+    def __init__(
+        self,
+        move: UnknownInputs,
+        number: int,
+        table: InputTable,
+        places: np.ndarray,
+        state: Moved,
+        batch: Batch,
+    ):
+        self.model, self.number, self.table, self.state = move.model, number, table, state
+        self.X: Any = batch.X
+        self.tasks = tf.constant(places[:, 0], tf.int32)
+        most = int(np.bincount(places[:, 0]).max())
+        self.updates = _UPDATES * min(most, _MOST_TURNS)
+
+    def _log_density(self, values: tf.Tensor) -> tf.Tensor:
+        """Of codes given entries [H, 1], of the task of each: [H]."""
+        parameters = list(self.state.parameters)
+        parameters[self.number] = values
+        prior = self.model.bind(parameters).latent_prior
+        found = prior.log_prob(self.X, self.state.codes)
+        if self.X.shape[0] == 1:  # all tasks have these inputs
+            found = tf.reduce_sum(found, keepdims=True)
+        return tf.gather(found, self.tasks)
+
+    def __call__(self, seed: tf.Tensor) -> Moved:
+        values = self.state.parameters[self.number]
+        count = int(values.shape[0])
+
+        def update(i: tf.Tensor, current: Any) -> Any:
+            values, weight = current
+            seeds = tf.unstack(tf.random.split(tf.random.fold_in(seed, i, "philox"), 2, "philox"))
+            offer = offered(i, values, self.table, seeds[0])
+            keys = _uniform(seeds[1], count, values.dtype)
+            first = tf.math.unsorted_segment_max(keys, self.tasks, count)
+            turn = keys >= tf.gather(first, self.tasks)  # one entry of each task
+            new = tf.where(turn[:, None], offer.values, values)
+            new_weight = self._log_density(new)
+            yes = turn & (offer.log_uniform < new_weight - weight + offer.log_ratio)
+            by_task = tf.math.unsorted_segment_max(tf.cast(yes, tf.int32), self.tasks, count)
+            changed = tf.gather(by_task, self.tasks) > 0  # weights are those of tasks
+            weight = tf.where(changed, new_weight, weight)
+            return tf.where(yes[:, None], offer.values, values), weight
+
+        values, _ = repeat(self.updates, update, (values, self._log_density(values)))
+        parameters = list(self.state.parameters)
+        parameters[self.number] = values
+        return self.state._replace(parameters=tuple(parameters))
+
+
+def offered(i: tf.Tensor, values: tf.Tensor, table: InputTable, seed: tf.Tensor) -> _Offer:
+    """Draws of the prior at every fourth update, else steps from ``values [H, 1]``."""
+    prior, count, dtype = table.prior, int(values.shape[0]), values.dtype
+    seeds = tf.unstack(tf.random.split(seed, 4, alg="philox"))
+    spread = tf.cast(prior.stddev(), dtype)
+    widths = spread * tf.exp(_uniform(seeds[0], count, dtype) * np.log(_NARROWEST))
+    near = values + widths[:, None] * standard_noise([count, 1], seeds[1], dtype)
+    if isinstance(prior, UniformOnCircle):
+        near = prior.wrap(near)
+    drawn = tf.cast(prior.sample([count, 1], seed=seeds[2]), dtype)
+    is_drawn = tf.equal(i % _OF_PRIOR, 0)
+    new = tf.where(is_drawn, drawn, near)
+    # A draw of the prior is offered with its density, which cancels that of the target.
+    ratio = (prior.log_prob(new) - prior.log_prob(values))[:, 0]
+    ratio = tf.where(is_drawn, tf.zeros_like(ratio), tf.cast(ratio, dtype))
+    return _Offer(new, ratio, tf.math.log(_uniform(seeds[3], count, dtype)))
+
+
+def _uniform(seed: tf.Tensor, count: int, dtype: tf.DType) -> tf.Tensor:
+    """Numbers in (0, 1) [count], the same in a plain graph and under XLA."""
+    bits = tf.random.stateless_uniform(
+        [count], seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
+    )
+    return (tf.cast(bits, gpflow.default_float()) + 0.5) / (2.0**31 - 1.0)

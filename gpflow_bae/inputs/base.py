@@ -1,0 +1,66 @@
+"""What completes inputs, whichever way."""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from typing import TypeVar
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.base import TensorType
+
+__all__ = ["InputModel"]
+
+InputModelT = TypeVar("InputModelT", bound="InputModel")
+
+
+class InputModel(gpflow.Module, ABC):
+    """From inputs as a user has them to inputs that a kernel can take covariances of.
+
+    Two steps: :meth:`prepare`, once, of arrays (checked; what is missing is marked), and
+    :meth:`complete`, in compiled functions, of what that returned.
+    """
+
+    _seed: TensorType | None = None
+
+    @property
+    def draws(self) -> bool:
+        """Whether completed inputs are draws, and :meth:`divergence` is what they cost."""
+        return False
+
+    def with_seed(self: InputModelT, seed: TensorType) -> InputModelT:
+        """The same, whose draws are made from ``seed``; without one means take their place."""
+        if not self.draws:
+            return self
+        seeded = copy.copy(self)
+        seeded._seed = seed
+        return seeded
+
+    @abstractmethod
+    def prepare(self, X: np.ndarray, name: str = "X") -> np.ndarray:
+        """Inputs [batch..., N, D] of a user as :meth:`complete` takes them.
+
+        :param name: what errors call them.
+        :raises ValueError: for another width, and for what there is no distribution for.
+        """
+
+    def prepare_tensor(self, X: tf.Tensor) -> tf.Tensor:
+        """:meth:`prepare` of complete inputs whose values are not looked at."""
+        return X
+
+    @abstractmethod
+    def complete(self, X: TensorType) -> tf.Tensor:
+        """Complete inputs [batch..., N, E] of prepared ones, or of those that need no preparing."""
+
+    def divergence(self, X: TensorType, point_scale: TensorType, scale: TensorType) -> tf.Tensor:
+        """The batch's share of KL[q || prior] of what it completes, in nats: [].
+
+        Times ``scale``, N/B, it estimates the whole.
+
+        :param X: prepared inputs of the batch.
+        :param point_scale: how many points each of the batch's stands for, where they are points of
+            one task; 1 where items are tasks.
+        """
+        return tf.zeros([], gpflow.default_float())

@@ -1,0 +1,67 @@
+"""Covariances of inputs that something completes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow import covariances
+from gpflow.base import TensorType
+from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import Kernel, MultioutputKernel
+
+from ..arguments import check_arguments
+from ..inducing_variables import ObjectViewInducingPoints
+from .base import InputModel
+
+__all__ = ["CompletedInputs"]
+
+
+class CompletedInputs(Kernel):
+    """A GPflow kernel, of inputs that an :class:`InputModel` completes.
+
+    Inducing points live where the kernel inside takes its inputs, so they are complete.
+    """
+
+    @check_arguments()
+    def __init__(self, kernel: Kernel, inputs: InputModel, name: str | None = None):
+        """
+        :param kernel: over completed inputs.
+        :param inputs: one for all kernels of a model.
+        :raises TypeError: for anything but a GPflow kernel of one output and an input model.
+        """
+        super().__init__(name=name)
+        if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
+            raise TypeError(
+                f"kernel must be a GPflow kernel of one output, got {type(kernel).__name__}; of "
+                "several channels each has a CompletedInputs, with the same inputs."
+            )
+        if not isinstance(inputs, InputModel):
+            raise TypeError(
+                "inputs must be one of gpflow_bae.inputs, such as MissingInputs(X), got "
+                f"{type(inputs).__name__}."
+            )
+        self.kernel, self.inputs = kernel, inputs
+
+    @inherit_check_shapes
+    def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
+        X2 = None if X2 is None else self.inputs.complete(X2)
+        return self.kernel(self.inputs.complete(X), X2)
+
+    @inherit_check_shapes
+    def K_diag(self, X: TensorType) -> tf.Tensor:
+        return self.kernel(self.inputs.complete(X), full_cov=False)
+
+
+def _Kuu(points: Any, kernel: CompletedInputs, *, jitter: float = 0.0) -> tf.Tensor:
+    return covariances.Kuu(points, kernel.kernel, jitter=jitter)
+
+
+def _Kuf(points: Any, kernel: CompletedInputs, Xnew: TensorType) -> tf.Tensor:
+    return covariances.Kuf(points, kernel.kernel, kernel.inputs.complete(Xnew))
+
+
+for _points in (InducingPoints, ObjectViewInducingPoints):  # both, or dispatch would be ambiguous
+    covariances.Kuu.register(_points, CompletedInputs)(_Kuu)
+    covariances.Kuf.register(_points, CompletedInputs, object)(_Kuf)

@@ -1,0 +1,117 @@
+"""Objects that inputs name by an id: a vector of each, learnt."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+
+from ..arguments import as_numbers, check_arguments
+from .base import InputModel
+from .tables import InputTable
+
+__all__ = ["LearntVectors", "check_ids", "split_ids"]
+
+tfd = tfp.distributions
+
+
+class LearntVectors(InputModel):
+    """Column ``column`` of X is an id; a learnt vector of W numbers takes its place, at the end.
+
+    The GP-LVM part of the inputs of Jazbec et al. (2021) and Casale et al. (2018). Completed inputs
+    are [the other columns..., vector], D - 1 + W of them, where inducing points live too.
+    """
+
+    @check_arguments(column=0)
+    def __init__(
+        self,
+        vectors: TensorType,
+        column: int = 0,
+        prior: Any = None,
+        q: Literal["point", "gaussian"] = "point",
+        initial_scale: float = 0.3,
+        flow: tfp.bijectors.Bijector | None = None,
+    ):
+        """
+        :param vectors: at the start [num_objects, W]; ids are row numbers.
+        :param prior: of each number, by default N(0, s^2), s the root mean square of ``vectors``.
+        :param q, initial_scale, flow: see :class:`InputTable`.
+        :raises ValueError: for vectors that are no finite matrix, or all 0 without a prior.
+        """
+        super().__init__(name=None)
+        start = as_numbers(vectors, "vectors", gpflow.default_float())
+        if prior is None:
+            size = float(np.sqrt(np.mean(np.square(start)))) if start.size else 0.0
+            if size == 0:
+                raise ValueError(
+                    "vectors are all 0, so their size gives no scale for a prior: start from other "
+                    "values, or pass a prior."
+                )
+            zero, scale = (gpflow.utilities.to_default_float(v) for v in (0.0, size))
+            prior = tfd.Normal(zero, scale)
+        self.column = int(column)
+        self.table = InputTable(start, prior, q, initial_scale, flow)
+
+    @property
+    def num_objects(self) -> int:
+        """Number of objects; ids run from 0 to ``num_objects - 1``."""
+        return int(self.table.location.shape[0])
+
+    @property
+    def draws(self) -> bool:
+        """Whether vectors have distributions of their own."""
+        return self.table.has_density
+
+    def prepare(self, X: np.ndarray, name: str = "X") -> np.ndarray:
+        """The same, its ids checked."""
+        X = np.asarray(X, gpflow.default_float())
+        if np.isnan(X).any():
+            raise ValueError(f"{name} holds NaN; its column {self.column} holds ids of objects.")
+        check_ids(X, self.column, self.num_objects, name)
+        return X
+
+    @check_shapes("X: [batch..., N, .]", "return: [batch..., N, .]")
+    def complete(self, X: TensorType) -> tf.Tensor:
+        X = tf.convert_to_tensor(X)
+        ids, others = split_ids(X, self.column)
+        return tf.concat([others, self.table.at(ids, self._seed)], -1)
+
+    def divergence(self, X: TensorType, point_scale: TensorType, scale: TensorType) -> tf.Tensor:
+        # Of all objects, whichever a batch shows.
+        total = tf.reduce_sum(self.table.divergences(self._seed))
+        return total / tf.cast(scale, total.dtype)
+
+
+def split_ids(X: tf.Tensor, column: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Ids [batch..., N] as integers, and the other columns."""
+    # Rounded, because a cast cuts off, and arithmetic on X may have left an epsilon.
+    ids = tf.cast(tf.round(X[..., column]), tf.int32)
+    return ids, tf.concat([X[..., :column], X[..., column + 1 :]], -1)
+
+
+def check_ids(X: np.ndarray, column: int, num_objects: int | None, name: str) -> None:
+    """Refuse ids that are no row numbers.
+
+    :param num_objects: None for any number of them.
+    :raises ValueError: naming the first that is none.
+    """
+    if X.shape[-1] <= column or X.shape[-1] < 2:
+        raise ValueError(
+            f"{name} needs an id in column {column} and at least one other column, got shape "
+            f"{X.shape}."
+        )
+    ids = X[..., column]
+    valid = (ids == np.round(ids)) & (ids >= 0)
+    if num_objects is not None:
+        valid &= ids < num_objects
+    if not valid.all():
+        last = "any" if num_objects is None else str(num_objects - 1)
+        raise ValueError(
+            f"{name} holds the id {ids[~valid][0]:g} in column {column}; ids are whole numbers "
+            f"from 0 to {last}."
+        )
