@@ -8,6 +8,7 @@ from .base import InputModel
 from .circle import UniformOnCircle
 from .kernel import CompletedInputs
 from .missing import MissingInputs
+from .representation import RepresentationNetwork
 from .tables import InputTable
 from .vectors import LearntVectors
 
@@ -17,5 +18,6 @@ __all__ = [
     "InputTable",
     "LearntVectors",
     "MissingInputs",
+    "RepresentationNetwork",
     "UniformOnCircle",
 ]

@@ -23,6 +23,8 @@ class InputModel(gpflow.Module, ABC):
     :meth:`complete`, in compiled functions, of what that returned.
     """
 
+    needs_observations = False
+    """Whether inputs are completed from what is observed (:meth:`seeing`)."""
     _seed: TensorType | None = None
 
     @property
@@ -35,8 +37,25 @@ class InputModel(gpflow.Module, ABC):
         if not self.draws:
             return self
         seeded = copy.copy(self)
-        seeded._seed = seed
+        # Past TensorFlow's tracking of attributes, whose records a copy shares with what it is of.
+        seeded.__dict__["_seed"] = seed
         return seeded
+
+    def seeing(
+        self: InputModelT, X: TensorType, Y: TensorType, mask: TensorType | None
+    ) -> InputModelT:
+        """The same, that knows these observations."""
+        return self
+
+    def check_known(self, Xnew: np.ndarray, X: np.ndarray, name: str = "Xnew") -> None:
+        """Refuse prepared inputs that cannot be completed given those of what is observed.
+
+        :raises ValueError: saying which.
+        """
+
+    def num_user_columns(self, num_columns: int) -> int:
+        """Columns of a user's inputs, of prepared ones with ``num_columns``."""
+        return num_columns
 
     @abstractmethod
     def prepare(self, X: np.ndarray, name: str = "X") -> np.ndarray:

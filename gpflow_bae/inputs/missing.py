@@ -140,6 +140,9 @@ class MissingInputs(InputModel):
             number = self._row_numbers[0] if X.ndim == 2 else self._row_numbers
         return np.concatenate([np.where(holes, 0.0, X), number[..., None]], -1)
 
+    def num_user_columns(self, num_columns: int) -> int:
+        return self.num_columns
+
     def prepare_tensor(self, X: tf.Tensor) -> tf.Tensor:
         if X.shape[-1] != self.num_columns:
             return X

@@ -131,6 +131,10 @@ class LatentProcess(gpflow.Module, ABC):
         """What completes the inputs, where they are not known (:mod:`gpflow_bae.inputs`)."""
         return None
 
+    def seeing(self, batch: Batch) -> LatentProcess:
+        """This prior where inputs are completed from observations, which are those of ``batch``."""
+        return self
+
     def input_divergence(self, batch: Batch) -> tf.Tensor:
         """The batch's share of KL[q || prior] of unknown inputs, in nats; 0 where there are none.
 
@@ -356,12 +360,21 @@ class KernelLatentPrior(LatentProcess):
     def with_seed(self, seed: TensorType) -> KernelLatentPrior:
         if self.inputs is None or not self.inputs.draws:
             return self
-        seeded, inputs = copy.copy(self), self.inputs.with_seed(seed)
+        return self._with_inputs(self.inputs.with_seed(seed))
+
+    def seeing(self, batch: Batch) -> KernelLatentPrior:
+        if self.inputs is None or not self.inputs.needs_observations:
+            return self
+        return self._with_inputs(self.inputs.seeing(batch.X, batch.Y, batch.mask))
+
+    def _with_inputs(self, inputs: InputModel) -> KernelLatentPrior:
+        """A copy whose kernels complete inputs with others."""
+        found = copy.copy(self)
         # Past TensorFlow's tracking of attributes, whose records a copy shares with what it is of.
-        seeded.__dict__["kernels"] = kernels = [copy.copy(kernel) for kernel in self.kernels]
+        found.__dict__["kernels"] = kernels = [copy.copy(kernel) for kernel in self.kernels]
         for kernel in kernels:
             kernel.__dict__["inputs"] = inputs
-        return seeded
+        return found
 
     def centred(self, codes: TensorType, X: TensorType | None) -> TensorType:
         return codes if self.mean_function is None else codes - self._mean(X)

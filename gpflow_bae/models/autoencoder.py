@@ -28,6 +28,8 @@ __all__ = ["Autoencoder", "LikelihoodLike", "Network", "as_decoder", "set_defaul
 
 tfd = tfp.distributions
 
+_INPUTS = 0x1AB  # folded into a seed for draws of inputs
+
 Network: TypeAlias = keras.Model | tf.Module
 LikelihoodLike: TypeAlias = gpflow.likelihoods.Likelihood | MaskedLikelihood
 AutoencoderT = TypeVar("AutoencoderT", bound="Autoencoder")
@@ -163,6 +165,18 @@ class Autoencoder(gpflow.Module):
     def inputs(self) -> InputModel | None:
         """What completes the inputs of the latent prior, where they are not known."""
         return self.latent_prior.inputs
+
+    def prior_for(self, batch: Batch, seed: TensorType | None = None) -> LatentProcess:
+        """The prior over codes, for a batch from which inputs may be completed.
+
+        :param seed: of draws of inputs that have distributions; None for their means.
+        """
+        prior = self.latent_prior
+        if self.inputs is None:
+            return prior
+        if seed is not None:
+            prior = prior.with_seed(tf.random.fold_in(seed, _INPUTS, alg="philox"))
+        return prior.seeing(batch)
 
     @property
     def splits_over_points(self) -> bool:

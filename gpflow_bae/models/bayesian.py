@@ -62,6 +62,11 @@ class BayesianAutoencoder(Autoencoder):
                 "Codes are sampled under a density, so latent_prior must be a GaussianLatentPrior "
                 f"such as GP or SparseGP, got {type(latent_prior).__name__}."
             )
+        if latent_prior.inputs is not None and latent_prior.inputs.needs_observations:
+            raise ValueError(
+                "A RepresentationNetwork is for variational models: fit one, and give the chain its "
+                "vectors as inputs that are known (network.vectors(X, Y)), or LearntVectors."
+            )
         if latent_prior.inputs is not None and latent_prior.inputs.draws:
             raise ValueError(
                 'Unknown inputs with q="gaussian" are for variational models; a chain samples them '

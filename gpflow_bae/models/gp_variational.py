@@ -205,7 +205,7 @@ class LinearSGPVAE(VariationalAutoencoder):
         the huge variance that says nothing of it, which is taken off.
         """
         mean, variance = self.guide.encode(batch)
-        evidence = self.latent_prior.condition(batch.X, mean, variance).log_marginal
+        evidence = self.prior_for(batch).condition(batch.X, mean, variance).log_marginal
         evidence = tf.reduce_sum(evidence)
         if batch.mask is None:
             return evidence

@@ -168,8 +168,8 @@ class ExternalDataModel(
         if full_output_cov and full_cov:
             self.check_channels_are_apart("full_output_cov=True with full_cov=True")
         batch, Xnew, single = self._prediction_arguments(Xnew, given)
-        pseudo = self.guide.pseudo_observations(self.latent_prior, batch, _SEED)
-        prior = self.latent_prior
+        prior = self.prior_for(batch)
+        pseudo = self.guide.pseudo_observations(prior, batch, _SEED)
         if full_cov:
             at = batch.X if Xnew is None else Xnew
             f_mean, f_variance = prior.predict_full_cov(at, batch.X, *pseudo)
@@ -275,7 +275,10 @@ class ExternalDataModel(
         if Xnew is None:
             return batch, None, single
         single = single and len(np.shape(Xnew)) == 2
-        return batch, as_inputs(Xnew, batch.X, "Xnew", self.inputs), single
+        new = as_inputs(Xnew, batch.X, "Xnew", self.inputs)
+        if self.inputs is not None and tf.executing_eagerly():
+            self.inputs.check_known(new, batch.X)
+        return batch, new, single
 
     def _estimate(self, batch: Batch, seed: TensorType, num_draws: int) -> tf.Tensor:
         """The bound of all data from a batch; draws beyond the first are mirrored."""

@@ -30,8 +30,6 @@ from .gpflow_interface import ExternalDataModel
 
 __all__ = ["CVAE", "VAE", "VariationalAutoencoder"]
 
-_INPUTS = 0x1AB  # folded into a seed for draws of inputs
-
 
 def as_gaussian_encoder(encoder: Network) -> Any:
     """A Keras model with 2 L outputs as a Gaussian encoder; a module stays as it is."""
@@ -118,7 +116,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         self, X: TensorType | None, Y: TensorType, mask: TensorType | None = None
     ) -> LatentPosterior:
         """Codes given the guide's pseudo-observations; missing entries of ``Y`` must be zeros."""
-        return self.latent_prior.condition(X, *self.encode(X, Y, mask))
+        return self.prior_for(Batch(X, Y, mask)).condition(X, *self.encode(X, Y, mask))
 
     def approximate_posterior(
         self, batch: Batch, snapshot: Snapshot | None = None, seed: TensorType | None = None
@@ -128,15 +126,9 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         :param seed: of draws of inputs that have distributions, whose divergence is in it too;
             without one their means take the place of draws.
         """
-        prior = self._prior_with(seed)
+        prior = self.prior_for(batch, seed)
         q = self.guide.posterior(prior, batch, snapshot)
         return q._replace(divergence=q.divergence + prior.input_divergence(batch))
-
-    def _prior_with(self, seed: TensorType | None) -> LatentProcess:
-        """The prior over codes, with inputs drawn from a seed where they have distributions."""
-        if seed is None or self.inputs is None:
-            return self.latent_prior
-        return self.latent_prior.with_seed(tf.random.fold_in(seed, _INPUTS, alg="philox"))
 
     def expected_log_likelihood(
         self, q: CodePosterior | JointCodePosterior, batch: Batch
@@ -166,7 +158,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
                 f"{type(self.guide).__name__}: build it with encoder=SiteEncoder(T, N, L)."
             )
         self.guide.update_sites(
-            self.latent_prior,
+            self.prior_for(batch),
             lambda latents: self.decode(batch.X, latents),
             self.likelihood,
             batch,
@@ -188,7 +180,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         if isinstance(self.decoder, Identity):
             q = self.approximate_posterior(batch, snapshot, seed)
             return VariationalTerms(self.expected_log_likelihood(q, batch), q.divergence, q.mean)
-        prior = self._prior_with(seed)
+        prior = self.prior_for(batch, seed)
         latents, divergence = self.guide.draw(prior, batch, 1, seed, snapshot)
         divergence += prior.input_divergence(batch)
         F = self.decode(batch.X, latents[0])

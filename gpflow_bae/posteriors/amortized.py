@@ -196,7 +196,7 @@ class Posterior(FunctionPredictions):
         data = self._given(given)
         X, Y, _ = data
         if Xnew is not None:
-            Xnew = check_new_inputs(self.model, Xnew, self.data.X, int(Y.shape[0]))
+            Xnew = check_new_inputs(self.model, Xnew, self.data.X, data)
         parameters, encoder, known, seeds = self._samples(given, seed, rows)
         if known and Xnew is None:
             latents = np.asarray(known[0][np.arange(len(known[0]))])

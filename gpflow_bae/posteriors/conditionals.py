@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 
+from ..base import Batch
 from ..latent_priors import LatentProcess
 from ..latent_priors.base import gaussian_log_density
 from ..linalg import gaussian_transform
@@ -94,7 +95,8 @@ def _conditioned(
     bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
     if codes:
         return bound.latent_prior, (codes[0], tf.zeros_like(codes[0]))
-    return bound.latent_prior, bound.pseudo_observations(X, Y, seed, num_draws, mask)
+    prior = bound.prior_for(Batch(X, Y, mask))
+    return prior, bound.pseudo_observations(X, Y, seed, num_draws, mask)
 
 
 def _function_given(

@@ -104,7 +104,7 @@ class FunctionPredictions(BankPosterior):
     def _inputs(self, Xnew: TensorType | None, data: Any) -> tf.Tensor:
         """Where a function is asked for: new inputs, or those of what is conditioned on."""
         if Xnew is not None:
-            return check_new_inputs(self.model, Xnew, self.data.X, int(data[1].shape[0]))
+            return check_new_inputs(self.model, Xnew, self.data.X, data)
         if data[0] is None:
             raise ValueError(
                 f"{self.model.latent_prior_name} is a prior without inputs, whose codes are no "

@@ -66,15 +66,21 @@ def check_given(
 
 
 def check_new_inputs(
-    model: Autoencoder, Xnew: TensorType, like: tf.Tensor | None, num_tasks: int
+    model: Autoencoder,
+    Xnew: TensorType,
+    like: tf.Tensor | None,
+    given: _Data,
 ) -> tf.Tensor:
     """Inputs [T or 1, N, D] to predict at.
 
     :param like: the training inputs.
-    :param num_tasks: of what is conditioned on.
+    :param given: what is conditioned on.
     :raises ValueError: for another width than in training, NaN, or another number of tasks.
     """
     Xnew = as_inputs(Xnew, like, "Xnew", model.inputs)
+    num_tasks = int(given[1].shape[0])
+    if model.inputs is not None:
+        model.inputs.check_known(Xnew, given[0])
     if Xnew.shape[0] not in (1, num_tasks):
         raise ValueError(
             f"Xnew must have one task, or the {num_tasks} that are conditioned on, got "

@@ -76,9 +76,10 @@ def prior_variances(posterior: Any, samples: list[int]) -> np.ndarray:
     if X is not None:
         X = tf.reshape(X, [-1, X.shape[-1]])[:_ROWS_FOR_PRIOR_VARIANCE]
     width = posterior.model.latent_dim
+    seen = Batch(posterior.X, tf.convert_to_tensor(posterior.Y), posterior.mask)
 
     def of_sample(values: list[tf.Tensor]) -> tf.Tensor:
-        variance = posterior.model.bind(values).latent_prior.marginal_variance(X)
+        variance = posterior.model.bind(values).prior_for(seen).marginal_variance(X)
         return tf.broadcast_to(tf.reduce_mean(variance, -2), [width])
 
     parameters = posterior.select(samples).parameters
@@ -92,6 +93,8 @@ def generation_kind(posterior: Any) -> tuple[str | None, str]:
     if not model.needs_inputs:
         return None, f"{name} is a prior without inputs, so there is no x to generate from"
     prior = model.latent_prior
+    if model.inputs is not None and model.inputs.needs_observations:
+        return None, "vectors of objects are made of observations of them, which x does not hold"
     if not prior.needs_inputs:
         return "standard", ""  # a conditional autoencoder: its networks see the inputs
     if isinstance(prior, DeepSparseGP):
@@ -145,6 +148,8 @@ def prior_codes(
     """Mean and variance [rows, L] of the codes at ``x [rows, D]``, code noise included."""
     prior = model.latent_prior
     x = tf.cast(x, gpflow.default_float())
+    if model.inputs is not None:
+        x = model.inputs.prepare_tensor(x)
     if kind == "inducing":
         return prior.given_inducing_outputs(x)
     if kind == "conditioned":

@@ -169,7 +169,8 @@ def _requests(
                 near = posterior.X
             else:
                 near = posterior.model.inducing_variable.Z
-            value += np.reshape(np.asarray(near), [-1, width]).mean(0)
+            near = np.asarray(near)  # with a column more, where some are missing
+            value += np.reshape(near, [-1, near.shape[-1]])[:, :width].mean(0)
         if key in examples:
             value = np.asarray(examples[key], kind)
             if value.ndim != 2 or value.shape[1] != width or not len(value):

@@ -76,6 +76,8 @@ class ServedModel(tf.Module):
             self.generation, self.why_no_generation = generation_kind(posterior)
             if posterior.X is not None:
                 self.input_dim = int(posterior.X.shape[-1])
+                if model.inputs is not None:
+                    self.input_dim = model.inputs.num_user_columns(self.input_dim)
             if model.guide.uses_prior_variance:
                 constants["prior_variance"] = prior_variances(posterior, chosen)
             if self.generation == "conditioned":

@@ -201,7 +201,7 @@ def test_the_bound_of_minibatches() -> None:
     data = prepare_data(model, (X, Y))
     seed = tf.constant([1, 2])
     whole = model.terms(data.gather(None), seed)
-    prior = model._prior_with(seed)
+    prior = model.prior_for(data.gather(None), seed)
     own = model.guide.draw(prior, data.gather(None), 1, seed).divergence
     halves = [data.gather(tf.range(i, i + 30)) for i in (0, 30)]
     parts = [float(prior.input_divergence(half)) for half in halves]

@@ -53,6 +53,8 @@ def default_start(
         project = False  # there is no encoder to teach
     if variational:
         project = project and isinstance(model.latent_prior, KernelLatentPrior)
+    if model.inputs is not None and model.inputs.needs_observations:
+        project = False  # the kernel's inputs are not there before the encoder is
     return WarmStart(
         encoder,
         settings,
