@@ -19,6 +19,7 @@ GUIDES = [
     "guides/extend.md",
     "guides/gpflow.md",
     "guides/minibatches.md",
+    "guides/unknown_inputs.md",
     "guides/streams.md",
     "guides/several_machines.md",
     "guides/saving.md",

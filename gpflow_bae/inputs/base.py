@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import gpflow
 import numpy as np
@@ -47,7 +47,7 @@ class InputModel(gpflow.Module, ABC):
         """The same, that knows these observations."""
         return self
 
-    def check_known(self, Xnew: np.ndarray, X: np.ndarray, name: str = "Xnew") -> None:
+    def check_known(self, Xnew: Any, X: Any, name: str = "Xnew") -> None:
         """Refuse prepared inputs that cannot be completed given those of what is observed.
 
         :raises ValueError: saying which.

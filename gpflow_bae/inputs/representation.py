@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import gpflow
 import keras
@@ -87,7 +87,7 @@ class RepresentationNetwork(InputModel):
         check_ids(X, self.column, _MOST_IDS, name)
         return X
 
-    def check_known(self, Xnew: np.ndarray, X: np.ndarray, name: str = "Xnew") -> None:
+    def check_known(self, Xnew: Any, X: Any, name: str = "Xnew") -> None:
         """Refuse inputs of objects that nothing is observed of.
 
         :param X: inputs of what is observed.
@@ -100,9 +100,9 @@ class RepresentationNetwork(InputModel):
                 ", ..." if len(unknown) > 10 else ""
             )
             raise ValueError(
-                f"{name} holds {len(unknown)} objects ({named}) of which nothing is observed in what "
-                "is conditioned on, so they have no vectors: pass given=(X, Y) with at least one "
-                "observation of each."
+                f"{name} holds {len(unknown)} objects ({named}) of which nothing is observed in "
+                "what is conditioned on, so they have no vectors: pass given=(X, Y) with at least "
+                "one observation of each."
             )
 
     def seeing(

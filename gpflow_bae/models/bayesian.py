@@ -64,8 +64,8 @@ class BayesianAutoencoder(Autoencoder):
             )
         if latent_prior.inputs is not None and latent_prior.inputs.needs_observations:
             raise ValueError(
-                "A RepresentationNetwork is for variational models: fit one, and give the chain its "
-                "vectors as inputs that are known (network.vectors(X, Y)), or LearntVectors."
+                "A RepresentationNetwork is for variational models: fit one, and give the chain "
+                "its vectors as inputs that are known (network.vectors(X, Y)), or LearntVectors."
             )
         if latent_prior.inputs is not None and latent_prior.inputs.draws:
             raise ValueError(
