@@ -15,7 +15,7 @@ from gpflow.base import TensorType
 from ..arguments import as_numbers, check_arguments, check_integer
 from .base import InputModel
 from .circle import UniformOnCircle
-from .tables import InputTable
+from .tables import InputTable, check_prior
 
 __all__ = ["MissingColumn", "MissingInputs"]
 
@@ -208,5 +208,7 @@ def _start(
             )
         location, scale = (gpflow.utilities.to_default_float(v) for v in (known.mean(), spread))
         return tfd.Normal(location, scale), np.full((count, 1), known.mean())
+    else:
+        check_prior(prior)
     start = prior.sample([count, 1], seed=own_seed)
     return prior, np.asarray(start, np.float64)

@@ -17,7 +17,7 @@ from ..linalg import gather_rows
 from ..mcmc.noise import standard_noise
 from .circle import UniformOnCircle
 
-__all__ = ["InputTable"]
+__all__ = ["InputTable", "check_prior"]
 
 tfd = tfp.distributions
 tfb = tfp.bijectors
@@ -55,6 +55,7 @@ class InputTable(gpflow.Module):
             :mod:`gpflow_bae.bijectors`.
         :raises ValueError: for a table that is not finite, a flow without Gaussians or on a circle,
             and a prior without a density somewhere.
+        :raises TypeError: for a prior that is no distribution, and a flow that is no bijector.
         """
         super().__init__(name=None)
         start = as_numbers(initial, "initial", gpflow.default_float())
@@ -63,7 +64,12 @@ class InputTable(gpflow.Module):
         check_positive(initial_scale=initial_scale)
         circular = isinstance(prior, UniformOnCircle)
         if not circular:
-            _check_support(prior)
+            check_prior(prior)
+        if flow is not None and not isinstance(flow, tfb.Bijector):
+            raise TypeError(
+                "flow must be a TFP bijector over rows, such as gpflow_bae.bijectors.planar_flow "
+                f"makes, got {type(flow).__name__}."
+            )
         if flow is not None and (q != "gaussian" or circular):
             raise ValueError(
                 'flow is of Gaussians on the line: it goes with q="gaussian", and with no period. '
@@ -155,15 +161,21 @@ class InputTable(gpflow.Module):
         return log_q - tf.reduce_sum(prior.log_prob(x), -1)
 
 
-def _check_support(prior: Any) -> None:
+def check_prior(prior: Any) -> None:
     """Refuse a prior that ends somewhere: gradients and random walks would leave it.
 
     :raises ValueError: saying so.
+    :raises TypeError: for what is no distribution.
     """
+    if not isinstance(prior, tfd.Distribution):
+        raise TypeError(
+            "prior of unknown inputs must be a TFP distribution of single numbers, such as "
+            f"tfp.distributions.Normal(loc, scale), got {type(prior).__name__}."
+        )
     middle, width = (np.asarray(v, float) for v in (prior.mean(), prior.stddev()))
     if middle.ndim or not np.isfinite([middle, width]).all():
         raise ValueError(
-            f"prior must be a distribution of single numbers with a mean and a standard deviation, "
+            "prior must be a distribution of single numbers with a mean and a standard deviation, "
             f"got {prior}."
         )
     ends = tf.constant([middle - _REACH * width, middle + _REACH * width], prior.dtype)

@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from scipy import stats
 
-from gpflow_bae import inference, inputs, likelihoods, mcmc, models, posteriors
+from gpflow_bae import inference, inputs, likelihoods, mcmc, models, posteriors, serving
 from gpflow_bae.base import Batch
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.input_relocation import relocate_inputs
@@ -280,6 +280,11 @@ def test_a_fit_finds_missing_angles(q: str) -> None:
     for given in (None, (X, Y)):
         assert np.isfinite(posterior.predict(new, given).mean).all()
     assert np.isfinite(model.predict_y(new, given=(X, Y))[0]).all()
+    served = serving.serve(posterior)
+    assert served.inputs("generate") == {"x": 1}  # as a user has them, without a number of a point
+    answer, predicted = served.answer("generate", x=new), posterior.predict(new)
+    spread = np.sqrt(predicted.variance)
+    assert (np.abs(answer["mean"] - predicted.mean) < 4.0 * spread).all()  # of one draw
     with pytest.raises(ValueError, match="Xnew is NaN where there is no distribution"):
         posterior.predict(np.array([[np.nan]]))
     with pytest.raises(ValueError, match="a difference at"):

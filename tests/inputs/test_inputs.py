@@ -89,6 +89,10 @@ def test_options_that_do_not_go_together_are_refused() -> None:
     for bounded in (tfd.Gamma(one, one), tfd.LogNormal(one, one), tfd.Uniform(-one, one)):
         with pytest.raises(ValueError, match="no density at"):
             inputs.MissingInputs(X, {1: TURN}, {2: bounded})
+    with pytest.raises(TypeError, match="must be a TFP distribution.*got int"):
+        inputs.MissingInputs(X, {1: TURN}, {2: 3})
+    with pytest.raises(TypeError, match="flow must be a"):
+        inputs.InputTable(np.ones((2, 2)), tfd.Normal(one, one), "gaussian", flow=3)
     with pytest.raises(ValueError, match="goes with q="):
         inputs.InputTable(np.ones((2, 2)), tfd.Normal(one, one), flow=bijectors.planar_flow(2, 1))
 

@@ -1,0 +1,203 @@
+"""Poses of characters that were never trained on (SPRITES of Jazbec et al. 2021).
+
+python -m experiments.sprites --model=svgp_vae --preset=quick --seed=0 \
+    --data_dir=DATA --out_dir=runs/sprites
+
+The released command of SVGP-VAE translates one for one: --elbo names the model as it does, and the
+other flags have the published names and meanings. Settings are chosen with --holdout_characters,
+which asks for poses of training characters that are kept from training.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from absl import app, flags
+
+from experiments.common import driver
+from experiments.common import flags as common_flags
+
+MODELS = ["svgp_vae", "cvae", "all"]
+FLAGS = common_flags.FLAGS
+
+
+def define_flags() -> None:
+    """The shared flags, the published ones, and this driver's own."""
+    common_flags.define(MODELS)
+    flags.DEFINE_enum(
+        "elbo",
+        None,
+        ["SVGPVAE_Hensman", "CVAE"],
+        "Replaces --model: the name in the released commands.",
+    )
+    flags.DEFINE_enum(
+        "representation",
+        "network",
+        ["network", "gplvm"],
+        "How characters' vectors are known: a network of their frames, or learnt ones, for which "
+        "the context of test characters is trained on, too.",
+    )
+    flags.DEFINE_enum(
+        "pooling", "mean", ["mean", "sum", "attention"], "Of the representation network's outputs."
+    )
+    flags.DEFINE_enum(
+        "repr_nn_pretrain",
+        "yes_joint",
+        ["no", "yes_fixed", "yes_joint"],
+        "Whether the representation network first learns to tell characters apart, and whether it "
+        "then stays as it is.",
+    )
+    flags.DEFINE_integer(
+        "pretrain_steps", None, "Steps of that; 0 for none. Default: the preset's.", 0
+    )
+    flags.DEFINE_float("lr_repr_nn", 1e-3, "Its learning rate (published: 1e-2).")
+    flags.DEFINE_boolean("GECO", None, "Train with GECO. Default: as published for the model.")
+    flags.DEFINE_float("kappa_squared", 0.0075, "GECO's tolerated squared error.")
+    flags.DEFINE_float("alpha", 0.99, "GECO's moving average.")
+    flags.DEFINE_float("beta", 1.0, "Weight of the divergence, without GECO.")
+    flags.DEFINE_boolean("clip_qs", True, "Clip the encoder's variance to [1e-3, 10].")
+    flags.DEFINE_boolean("GP_joint", True, "Learn the kernel's hyperparameters.")
+    flags.DEFINE_boolean(
+        "ip_joint",
+        None,
+        "Learn the inducing points. Default: no, but for --K_SE: those of linear kernels span them "
+        "wherever they are.",
+    )
+    flags.DEFINE_boolean("GPLVM_joint", True, "Learn the poses' vectors.")
+    flags.DEFINE_boolean("PCA", True, "Start learnt vectors at principal components.")
+    flags.DEFINE_boolean(
+        "object_kernel_normalize",
+        True,
+        "Linear kernels of vectors at unit length, not as they are.",
+    )
+    flags.DEFINE_boolean("K_SE", False, "Squared exponential kernels instead of linear ones.")
+    flags.DEFINE_integer("L", 64, "Latent channels.", lower_bound=1)
+    flags.DEFINE_integer("L_action", 6, "Width of the poses' vectors.", lower_bound=1)
+    flags.DEFINE_integer("L_character", 16, "Width of the characters' vectors.", lower_bound=1)
+    flags.DEFINE_integer(
+        "nr_inducing_units",
+        None,
+        "Inducing points. Default: as many as span linear kernels, L_action * L_character, or 144.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer("batch_size", 500, "Frames per step.", lower_bound=1)
+    flags.DEFINE_integer(
+        "frames_per_character",
+        50,
+        "How many of a character come together in a minibatch, where a network pools over them.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer("nr_epochs", None, "Epochs. Default: the preset's.", lower_bound=1)
+    flags.DEFINE_float("lr", 1e-3, "Learning rate of Adam.")
+    flags.DEFINE_float("lr_decay", 0.02, "It decays to this fraction along a cosine; 1 for none.")
+    flags.DEFINE_integer("N_context", 36, "Frames that are seen of each test character.", 1, 36)
+    flags.DEFINE_integer("num_train", 1000, "Training characters, the first ones.", 2, 1000)
+    flags.DEFINE_integer("num_test", 296, "Test characters, the first ones.", 1, 296)
+    flags.DEFINE_integer(
+        "holdout_characters",
+        0,
+        "Test on so many of the training characters, kept from training, instead: for choosing "
+        "settings.",
+        lower_bound=0,
+    )
+
+
+def _kernel() -> str:
+    if FLAGS.K_SE:
+        return "se"
+    return "normalized" if FLAGS.object_kernel_normalize else "linear"
+
+
+def _plan(model: str) -> Any:
+    from experiments.sprites import plans
+
+    published = {
+        "latent_dim": "L",
+        "character_dim": "L_character",
+        "pose_dim": "L_action",
+        "num_inducing": "nr_inducing_units",
+        "principal_components": "PCA",
+        "learn_kernel": "GP_joint",
+        "learn_poses": "GPLVM_joint",
+        "clip_encoder": "clip_qs",
+        "pretrain_learning_rate": "lr_repr_nn",
+    }
+    changes = {field: FLAGS[flag].value for field, flag in published.items()}
+    changes |= common_flags.values("representation", "pooling", "frames_per_character")
+    changes["kernel"] = _kernel()
+    changes["learn_inducing"] = FLAGS.K_SE if FLAGS.ip_joint is None else FLAGS.ip_joint
+    changes["fixed_representation"] = FLAGS.repr_nn_pretrain == "yes_fixed"
+    has_network = model == "svgp_vae" and FLAGS.representation == "network"
+    if not has_network:
+        if FLAGS["repr_nn_pretrain"].present and FLAGS.repr_nn_pretrain != "no":
+            raise app.UsageError(
+                f"--repr_nn_pretrain={FLAGS.repr_nn_pretrain} is of a representation network: "
+                "svgp_vae with --representation=network."
+            )
+        changes["fixed_representation"] = False
+    if model == "cvae":
+        if FLAGS["representation"].present and FLAGS.model != "all":
+            raise app.UsageError(
+                "--representation is of svgp_vae; cvae has no characters' vectors."
+            )
+        changes["representation"] = "network"
+    return plans.make_plan(
+        model,
+        FLAGS.preset,
+        objective=plans.make_objective(
+            model, FLAGS.GECO, FLAGS.kappa_squared, FLAGS.alpha, FLAGS.beta
+        ),
+        num_epochs=FLAGS.nr_epochs,
+        batch_size=FLAGS.batch_size,
+        fit={"learning_rate": FLAGS.lr, "final_learning_rate_fraction": FLAGS.lr_decay},
+        pretrain_steps=0 if FLAGS.repr_nn_pretrain == "no" else FLAGS.pretrain_steps,
+        **changes,
+    )
+
+
+def _data() -> Any:
+    from experiments.sprites import study
+
+    return study.load(
+        FLAGS.data_dir,
+        FLAGS.N_context,
+        FLAGS.num_train,
+        FLAGS.num_test,
+        FLAGS.holdout_characters,
+    )
+
+
+def runs() -> Iterator[driver.Run]:
+    """One model, or all of them, each in a folder of its own."""
+    # TensorFlow takes seconds to import, and --help does not need it.
+    from experiments.sprites import plans, study
+
+    name = FLAGS.model if FLAGS.elbo is None else plans.ELBO_MODELS[FLAGS.elbo]
+    if not FLAGS.holdout_characters < FLAGS.num_train:
+        raise app.UsageError(
+            f"--holdout_characters={FLAGS.holdout_characters} of the {FLAGS.num_train} training "
+            "characters leave none to train on."
+        )
+    defaults = {"N_context": 36, "num_train": 1000, "num_test": 296}
+    changed = {
+        flag: FLAGS[flag].value for flag, value in defaults.items() if FLAGS[flag].value != value
+    }
+    for model in [m for m in MODELS if m != "all"] if name == "all" else [name]:
+        plan = _plan(model)
+        yield driver.Run(
+            model=model,
+            plan=plan,
+            execute=lambda options, plan=plan: study.run(plan, _data(), options),
+            more={"holdout_characters": FLAGS.holdout_characters} | changed,
+            words=[
+                "" if model == "cvae" or plan.representation == "network" else "gplvm",
+                f"validation on {FLAGS.holdout_characters}" if FLAGS.holdout_characters else "",
+                *(f"{flag}={value}" for flag, value in changed.items()),
+            ],
+            folder=model if name == "all" else "",
+        )
+
+
+STUDY = driver.Study("sprites", "sprites", define_flags, runs)
+
+if __name__ == "__main__":
+    driver.start(STUDY)

@@ -1,0 +1,205 @@
+"""The models of the SPRITES experiment, composed from a plan."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from experiments.common import plans
+from experiments.sprites.frames import Task, pooled
+from experiments.sprites.networks import conv_decoder, conv_encoder
+from gpflow_bae import (
+    decoders,
+    encoders,
+    inference,
+    inputs,
+    kernels,
+    latent_priors,
+    likelihoods,
+    models,
+)
+from gpflow_bae.datasets.sprites import Frames
+from gpflow_bae.mcmc import SamplingAlgorithm
+
+__all__ = ["Plan", "build_model", "with_known_vectors"]
+
+# What the encoder's variance is clipped to: of the published code with --clip_qs, and without.
+CLIPPED, UNCLIPPED = (1e-3, 10.0), (1e-6, 1e3)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan(plans.Plan):
+    """Everything that decides the outcome of a run, but the seed and the data."""
+
+    model: str
+    num_epochs: int
+    variational: inference.VariationalSettings
+    schedule: inference.AmortizedSettings | None = None
+    sampler: SamplingAlgorithm | None = None
+    representation: str = "network"  # of a character: a network of its frames, or "gplvm"
+    pooling: str = "mean"
+    frames_per_character: int = 50  # that come together in a minibatch
+    pretrain_steps: int = 0  # of the representation network, as a classifier
+    pretrain_learning_rate: float = 1e-3
+    fixed_representation: bool = False  # after that
+    latent_dim: int = 64
+    character_dim: int = 16
+    pose_dim: int = 6
+    num_inducing: int | None = None  # None for as many as span the kernel, where it is linear
+    kernel: str = "normalized"  # both factors: "normalized", "linear" or "se"
+    principal_components: bool = True
+    learn_kernel: bool = True
+    learn_inducing: bool = False
+    learn_poses: bool = True
+    clip_encoder: bool = True
+    noise_variance: float = 0.02
+    encoder_filters: int = 32
+    representation_filters: int = 16
+    decoder_filters: int = 32
+    code_noise_variance: float = 1e-5  # of a chain
+    weight_prior_scale: float = 1.0
+
+    def describe_objective(self, objective: inference.Objective) -> dict[str, Any]:
+        """Its name and its own settings."""
+        return {"name": type(objective).__name__, **dataclasses.asdict(objective)}
+
+
+def mean_frames(frames: Frames, column: int, number: int) -> np.ndarray:
+    """The mean frame [number, P] of each id of a column, of one without frames that of all."""
+    ids = frames.X[:, column].astype(int)
+    mean = np.zeros((number, frames.Y.shape[1]), np.float32)
+    found = np.unique(ids)
+    for i in found:
+        mean[i] = frames.Y[ids == i].mean(0) / 256.0
+    mean[np.setdiff1d(np.arange(number), found)] = mean[found].mean(0)
+    return mean
+
+
+def _principal_components(mean: np.ndarray, width: int, seed: int) -> np.ndarray:
+    """Coordinates [number, width] along the widest directions, of unit mean square each.
+
+    Where there are fewer of them, random numbers make up for the rest.
+    """
+    left, size, _ = np.linalg.svd(mean - mean.mean(0), full_matrices=False)
+    kept = int((size[:width] > 1e-6 * size[0]).sum())
+    rest = np.random.default_rng([seed, 0xCA]).standard_normal((len(mean), width - kept))
+    return np.concatenate([left[:, :kept] * np.sqrt(len(mean)), rest], 1)
+
+
+def _vectors(plan: Plan, frames: Frames, column: int, number: int, width: int) -> np.ndarray:
+    if plan.principal_components:
+        return _principal_components(mean_frames(frames, column, number), width, column)
+    return np.random.default_rng([0, column]).normal(0.0, 1.5, (number, width))  # as published
+
+
+def pose_kernel(plan: Plan, data: Task) -> inputs.CompletedInputs:
+    """A kernel of [pose id, character vector...], whose inducing points are of both vectors."""
+    split, total = plan.character_dim, plan.character_dim + plan.pose_dim
+    kind = {
+        "normalized": kernels.NormalizedLinear,
+        "linear": gpflow.kernels.Linear,
+        "se": gpflow.kernels.SquaredExponential,
+    }[plan.kernel]
+    base = kind(active_dims=list(range(split))) * kind(active_dims=list(range(split, total)))
+    gpflow.set_trainable(base.kernels[1].variance, False)  # one scale is enough
+    if not plan.learn_kernel:
+        gpflow.set_trainable(base, False)
+    models.set_default_kernel_priors(base)
+    vectors = _vectors(plan, data.train, 1, data.num_poses, plan.pose_dim)
+    poses = inputs.LearntVectors(vectors, column=0)
+    gpflow.set_trainable(poses, plan.learn_poses)
+    return inputs.CompletedInputs(base, poses)
+
+
+def _inducing_points(plan: Plan, kernel: inputs.CompletedInputs) -> Any:
+    """Pairs of a character's and a pose's vector [M, character_dim + pose_dim].
+
+    Linear kernels have rank character_dim * pose_dim: all pairs of unit vectors span them, wherever
+    vectors go. Otherwise pairs of random characters and of the poses' vectors.
+    """
+    C, D = plan.character_dim, plan.pose_dim
+    number = plan.num_inducing
+    if plan.kernel != "se" and number in (None, C * D):
+        Z = np.concatenate([np.repeat(np.eye(C), D, 0), np.tile(np.eye(D), (C, 1))], 1)
+    else:
+        rng = np.random.default_rng(0x1D)
+        number = number or 144
+        vectors = kernel.inputs.table.location.numpy()
+        poses = vectors[rng.permutation(np.arange(number) % len(vectors))]
+        Z = np.concatenate([rng.standard_normal((number, C)), poses], 1)
+    points = gpflow.inducing_variables.InducingPoints(Z)
+    gpflow.set_trainable(points, plan.learn_inducing)
+    return points
+
+
+def representation_network(plan: Plan, num_pixels: int) -> Any:
+    """The Keras model, whose outputs are pooled."""
+    width = plan.character_dim + (plan.pooling == "attention")
+    return conv_encoder(num_pixels, width, plan.representation_filters)
+
+
+def gaussian_encoder(
+    plan: Plan, num_pixels: int, num_features: int = 0
+) -> encoders.GaussianEncoder:
+    """The convolutional encoder with means and log standard deviations."""
+    low, high = CLIPPED if plan.clip_encoder else UNCLIPPED
+    network = conv_encoder(
+        num_pixels, 2 * plan.latent_dim, plan.encoder_filters, num_features=num_features
+    )
+    return encoders.GaussianEncoder(network, min_variance=low, max_variance=high)
+
+
+def build_model(plan: Plan, data: Task, network: Any = None) -> Any:
+    """The variational model of a plan, at its initial values.
+
+    :param network: the representation network, if it is there already.
+    """
+    L, P = plan.latent_dim, data.train.Y.shape[1]
+    likelihood = likelihoods.Gaussian(plan.noise_variance)
+    if plan.model == "cvae":
+        number = data.num_poses
+        return models.CVAE(
+            conv_decoder(L + number, P, plan.decoder_filters),
+            gaussian_encoder(plan, P, number),
+            likelihood,
+            L,
+            condition=lambda X: tf.one_hot(tf.cast(tf.round(X[..., 1]), tf.int32), number),
+            condition_dim=number,
+        )
+    characters: inputs.InputModel
+    if plan.representation == "network":
+        network = representation_network(plan, P) if network is None else network
+        characters = inputs.RepresentationNetwork(network, plan.pooling)
+        if plan.fixed_representation:
+            gpflow.set_trainable(characters, False)
+    else:
+        seen = pooled(data.train, data.context)
+        start = _vectors(plan, seen, 0, data.num_characters, plan.character_dim)
+        characters = inputs.LearntVectors(start)
+    kernel = pose_kernel(plan, data)
+    decoder = decoders.KerasDecoder(
+        conv_decoder(L, P, plan.decoder_filters), decoders.normal_prior(plan.weight_prior_scale)
+    )
+    return models.SVGPVAE(
+        inputs.CompletedInputs(kernel, characters),
+        _inducing_points(plan, kernel),
+        decoder,
+        gaussian_encoder(plan, P),
+        likelihood,
+        L,
+    )
+
+
+def with_known_vectors(model: models.SVGPVAE, vectors: np.ndarray) -> latent_priors.TitsiasGP:
+    """The model's prior, sharing its parameters, with characters' vectors that are known.
+
+    :param vectors: [num_characters, character_dim], finite.
+    """
+    prior = model.latent_prior
+    poses = prior.kernels[0].kernel
+    kernel = inputs.CompletedInputs(poses, inputs.LearntVectors(vectors))
+    return latent_priors.TitsiasGP(kernel, prior.inducing_variable, prior.latent_dim)

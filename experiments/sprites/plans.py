@@ -1,0 +1,90 @@
+"""Presets of the SPRITES experiment, and the meaning of the published flags."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from experiments.sprites.models import Plan
+from gpflow_bae import inference
+
+__all__ = ["ELBO_MODELS", "make_objective", "make_plan", "num_steps"]
+
+# --elbo of the released commands, as --model of ours.
+ELBO_MODELS = {"SVGPVAE_Hensman": "svgp_vae", "CVAE": "cvae"}
+_EPOCHS = {"svgp_vae": (8, 120), "cvae": (8, 120)}  # of the presets quick and paper
+_PRETRAIN_STEPS = (100, 2000)
+
+
+def make_objective(
+    model: str,
+    geco: bool | None = None,
+    kappa_squared: float = 0.0075,
+    smoothing: float = 0.99,
+    beta: float = 1.0,
+) -> inference.Objective:
+    """What a fit maximises.
+
+    :param geco: GECO instead of the bound; by default for the model that was published with it.
+    """
+    if model == "svgp_vae" if geco is None else geco:
+        return inference.GECO(kappa_squared, smoothing)
+    return inference.EvidenceLowerBound(beta)
+
+
+def make_plan(
+    model: str,
+    preset: str,
+    *,
+    objective: inference.Objective | None = None,
+    num_epochs: int | None = None,
+    batch_size: int = 500,
+    fit: dict[str, Any] | None = None,
+    pretrain_steps: int | None = None,
+    **changes: Any,
+) -> Plan:
+    """A preset with some settings replaced.
+
+    :param fit: fields of :class:`~gpflow_bae.inference.VariationalSettings`.
+    :param changes: fields of :class:`Plan`.
+    :raises ValueError: for settings that do not go together.
+    """
+    is_paper = preset == "paper"
+    chosen = {
+        "learning_rate": 1e-3,
+        "final_learning_rate_fraction": 0.02,
+        "batch_size": batch_size,
+        "objective": objective or make_objective(model),
+    }
+    variational = inference.VariationalSettings(**(chosen | (fit or {})))
+    has_network = model != "cvae" and changes.get("representation", "network") == "network"
+    if pretrain_steps is None:
+        pretrain_steps = _PRETRAIN_STEPS[is_paper] if has_network else 0
+    plan = Plan(
+        model,
+        num_epochs or _EPOCHS[model][is_paper],
+        variational,
+        pretrain_steps=pretrain_steps,
+        **changes,
+    )
+    if pretrain_steps and not has_network:
+        raise ValueError(
+            f"pretrain_steps is {pretrain_steps}, and there is no representation network: it is of "
+            "svgp_vae with representation=network."
+        )
+    if plan.fixed_representation and not pretrain_steps:
+        raise ValueError(
+            "The representation network is to be fixed, and nothing has trained it before: set "
+            "pretrain_steps."
+        )
+    if has_network and batch_size % plan.frames_per_character:
+        raise ValueError(
+            f"batch_size is {batch_size}; it must be a multiple of the "
+            f"{plan.frames_per_character} frames of a character that come together."
+        )
+    return plan
+
+
+def num_steps(plan: Plan, num_points: int) -> int:
+    """Adam steps of the plan's epochs."""
+    return plan.num_epochs * math.ceil(num_points / (plan.variational.batch_size or num_points))

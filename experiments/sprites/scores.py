@@ -1,0 +1,184 @@
+"""Scores of the SPRITES experiment, in passes over frames that memory need not hold as floats."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from experiments.sprites.frames import Task, pooled
+from experiments.sprites.models import Plan, with_known_vectors
+from gpflow_bae import inputs, models
+from gpflow_bae.base import Batch
+from gpflow_bae.datasets.sprites import Frames, as_float
+from gpflow_bae.latent_priors.inducing import InducingPosterior
+
+__all__ = ["Codes", "Scores", "character_vectors", "codes_of", "encode", "generate", "score"]
+
+CHUNK = 200  # frames that are floats at a time
+_CHANNELS = 8  # code channels that are conditioned at a time
+_HALF_WIDTH = statistics.NormalDist().inv_cdf(0.95)
+
+
+class Codes(NamedTuple):
+    """Mean and variance [N, L] of the codes of frames."""
+
+    mean: np.ndarray
+    variance: np.ndarray
+
+
+def _chunks(number: int, size: int = CHUNK) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, number, size))
+
+
+def encode(model: Any, frames: Frames) -> Codes:
+    """What the encoder says of frames."""
+    parts = []
+    for rows in _chunks(len(frames.X)):
+        Y = tf.constant(as_float(frames.Y[rows]))[None]
+        found = model.guide.encode(Batch(tf.constant(frames.X[None, rows]), Y, None))
+        parts.append([v.numpy()[0] for v in found])
+    return Codes(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+
+def character_vectors(model: models.SVGPVAE, frames: Frames, number: int) -> np.ndarray:
+    """Vectors [number, W] of the characters that frames are of; zeros of all others.
+
+    Frames of a character are pooled together, whatever the chunk.
+    """
+    network = model.inputs
+    assert isinstance(network, inputs.RepresentationNetwork)
+    found = np.zeros((number, network.vector_dim))
+    ids, place = np.unique(frames.X[:, 0], return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    ends = np.cumsum(np.bincount(place))
+    for part in _chunks(len(ids), max(1, CHUNK * len(ids) // len(frames.X))):
+        rows = order[(0 if part.start == 0 else ends[part.start - 1]) : ends[part][-1]]
+        X = np.stack([place[rows] - part.start, frames.X[rows, 1]], 1).astype(float)
+        found[ids[part].astype(int)] = network.vectors(X, as_float(frames.Y[rows]))
+    return found
+
+
+def codes_of(plan: Plan, model: Any, data: Task, given: Frames, asked: np.ndarray) -> Codes:
+    """Codes of frames that are not there, given others.
+
+    :param given: what is conditioned on; frames of all characters that are asked for among them.
+    :param asked: [N, 2], character and pose.
+    """
+    codes = encode(model, given)
+    if isinstance(model, models.CVAE):
+        return _mean_codes(codes, given, asked)
+    prior = model.latent_prior
+    if plan.representation == "network":
+        prior = with_known_vectors(model, character_vectors(model, given, data.num_characters))
+    inducing = _condition(prior, given.X, codes)
+    parts = []
+    for rows in _chunks(len(asked), 1000):
+        X = tf.constant(asked[None, rows])
+        any_codes = tf.zeros([1, X.shape[1], plan.latent_dim], X.dtype)
+        found = prior.hensman_bound(X, any_codes, tf.ones_like(any_codes), inducing)
+        parts.append([found.mean.numpy()[0], found.variance.numpy()[0]])
+    return Codes(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+
+
+def _condition(prior: Any, X: np.ndarray, codes: Codes) -> InducingPosterior:
+    """The inducing outputs given codes of all frames; some channels at a time."""
+    parts = []
+    for channels in _chunks(codes.mean.shape[1], _CHANNELS):
+        of_channels = (tf.constant(v[None, :, channels]) for v in codes)
+        parts.append(prior.inducing_posterior(tf.constant(X[None]), *of_channels))
+    mean, factor = (tf.concat([getattr(p, name) for p in parts], 1) for name in ("mean", "factor"))
+    return InducingPosterior(mean, factor, tf.add_n([p.log_marginal for p in parts]))
+
+
+def _mean_codes(codes: Codes, given: Frames, asked: np.ndarray) -> Codes:
+    """A CVAE's code of a character: the average of draws for its frames (Jazbec et al. 2021)."""
+    wanted, place = np.unique(asked[:, 0], return_inverse=True)
+    mean, variance = [], []
+    for i in wanted:
+        own = given.X[:, 0] == i
+        mean.append(codes.mean[own].mean(0))
+        variance.append(codes.variance[own].sum(0) / own.sum() ** 2)
+    return Codes(np.stack(mean)[place], np.stack(variance)[place])
+
+
+class Generated(NamedTuple):
+    """Moments [N, P] of frames, and one draw."""
+
+    mean: np.ndarray
+    epistemic_variance: np.ndarray  # over draws of the codes
+    noise_variance: np.ndarray
+    one_draw: np.ndarray
+
+
+def generate(
+    model: Any, X: np.ndarray, codes: Codes, num_draws: int, seed: int, first: int = 0
+) -> Generated:
+    """Frames decoded from draws of the codes, which are the same in whatever chunks.
+
+    :param first: number of the first of these frames among all.
+    """
+    noise = np.stack(
+        [
+            np.random.default_rng([seed, 0xD3, first + n]).standard_normal(
+                (num_draws, codes.mean.shape[1])
+            )
+            for n in range(len(X))
+        ],
+        1,
+    )
+    # Draws in mirrored pairs: their mean has no error that is linear in the noise.
+    noise[num_draws - num_draws // 2 :] = -noise[: num_draws // 2]
+    draws = codes.mean + np.sqrt(codes.variance) * noise
+    F = model.decode(tf.constant(np.broadcast_to(X, (num_draws, *X.shape))), tf.constant(draws))
+    means, noises = (v.numpy() for v in model.observation_likelihood.moments(F))
+    return Generated(means.mean(0), means.var(0), noises.mean(0), means[0])
+
+
+@dataclasses.dataclass
+class Scores:
+    """Sums over pixels, from which the scores are means."""
+
+    count: int = 0
+    sums: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    def add(self, found: Generated, truth: np.ndarray) -> None:
+        """More frames [N, P]."""
+        error = np.square(found.mean - truth)
+        variance = found.noise_variance + found.epistemic_variance
+        entries = {
+            "mse": error,
+            "mse_one_draw": np.square(found.one_draw - truth),
+            "epistemic_variance": found.epistemic_variance,
+            "coverage_90": error <= _HALF_WIDTH**2 * variance,
+            "nll_moments": 0.5 * (np.log(2.0 * np.pi * variance) + error / variance),
+        }
+        self.count += truth.size
+        for name, values in entries.items():
+            self.sums[name] = self.sums.get(name, 0.0) + float(values.sum(dtype=np.float64))
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Of each score."""
+        return {name: total / self.count for name, total in self.sums.items()}
+
+
+def score(
+    model: Any, frames: Frames, codes: Codes, num_draws: int, seed: int = 0, chunk: int = CHUNK
+) -> dict[str, float]:
+    """Scores of frames at codes that were found without seeing them."""
+    found = Scores()
+    for rows in _chunks(len(frames.X), chunk):
+        part = Codes(*(v[rows] for v in codes))
+        made = generate(model, frames.X[rows], part, num_draws, seed, rows.start)
+        found.add(made, as_float(frames.Y[rows]))
+    return found.means
+
+
+def known(plan: Plan, data: Task, characters: Frames, context: Frames) -> Frames:
+    """What codes are found from: frames of training characters, and the context."""
+    return context if plan.model == "cvae" else pooled(characters, context)
