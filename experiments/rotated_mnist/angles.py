@@ -18,13 +18,15 @@ _COLUMN = 1
 
 
 def hide(data: RotatedMNIST, fraction: float) -> RotatedMNIST:
-    """The task with NaN for a random share of the training angles.
+    """The task with NaN for a random share of the training angles; itself where some are hidden.
 
     A larger share hides all that a smaller one does.
 
     :raises ValueError: for a share that hides none, or leaves an object without a known angle.
     """
     X = data.train.X.copy()
+    if np.isnan(X).any():
+        return data
     number = round(fraction * len(X))
     order = np.random.default_rng(_SEED).permutation(len(X))
     X[order[:number], _COLUMN] = np.nan

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.common import plans
-from experiments.rotated_mnist.angles import with_missing_angles
+from experiments.rotated_mnist.angles import hide, with_missing_angles
 from experiments.rotated_mnist.networks import NUM_PIXELS, conv_decoder, conv_encoder
 from gpflow_bae import (
     decoders,
@@ -112,7 +112,7 @@ def _kernel_and_points(
     models.set_default_kernel_priors(kernel)  # the peers' bounds have them too
     if plan.missing_angles:
         drawn = plan.angles == "bayesian" and plan.model in VARIATIONAL
-        kernel = with_missing_angles(kernel, data, drawn)
+        kernel = with_missing_angles(kernel, hide(data, plan.missing_angles), drawn)
     return kernel, points
 
 

@@ -137,7 +137,7 @@ def _plan(model: str) -> Any:
     if model == "cvae":
         if FLAGS["representation"].present and FLAGS.model != "all":
             raise app.UsageError(
-                "--representation is of svgp_vae; cvae has no characters' vectors."
+                "--representation is of svgp_vae; cvae has no vectors of characters."
             )
         changes["representation"] = "network"
     return plans.make_plan(

@@ -1,0 +1,51 @@
+"""Angles of rotated MNIST that are hidden, and the scores of what is inferred of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments.rotated_mnist import angles
+from gpflow_bae.datasets.rotated_mnist import Images, RotatedMNIST
+
+
+def task(num_objects: int = 10, num_views: int = 6) -> RotatedMNIST:
+    views = np.linspace(0.0, 2.0 * np.pi, num_views, endpoint=False)
+    X = np.stack([np.repeat(np.arange(num_objects), num_views), np.tile(views, num_objects)], 1)
+    images = Images(X.astype(float), np.zeros((len(X), 4), np.float32))
+    return RotatedMNIST(images, images, images, np.eye(num_objects), views, images.Y)
+
+
+def test_hidden_angles_are_nested() -> None:
+    """Ids stay, and a larger share hides all that a smaller one does."""
+    data = task()
+    hidden = {}
+    for share in (0.1, 0.3):
+        X = angles.hide(data, share).train.X
+        hidden[share] = np.isnan(X[:, 1])
+        assert hidden[share].sum() == round(share * 60)
+        np.testing.assert_array_equal(X[:, 0], data.train.X[:, 0])
+        np.testing.assert_array_equal(X[~hidden[share]], data.train.X[~hidden[share]])
+    assert (hidden[0.3] >= hidden[0.1]).all()
+    assert not np.isnan(data.train.X).any()
+    for share in (0.001, 1.0):
+        with pytest.raises(ValueError, match="must hide one, and leave each object one"):
+            angles.hide(data, share)
+
+
+def test_scores_of_angles() -> None:
+    """Of draws around estimates that are off as much: calibrated, also across the cut at 0."""
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(0.0, 2.0 * np.pi, 2000)
+    truth[:200] = 0.01
+    centre = truth + 0.1 * rng.standard_normal(2000)
+    draws = np.mod(centre + 0.1 * rng.standard_normal((400, 2000)), 2.0 * np.pi)
+    found = angles.circular_scores(draws, truth)
+    # Four standard errors of a share, and the half-normal's median and mean of 0.1 radians.
+    assert abs(found["angle_coverage_90"] - 0.9) < 4.0 * np.sqrt(0.09 / 2000) + 0.005
+    np.testing.assert_allclose(found["angle_error_median"], np.rad2deg(0.06745), rtol=0.06)
+    np.testing.assert_allclose(found["angle_error_mean"], np.rad2deg(0.07979), rtol=0.05)
+    np.testing.assert_allclose(found["angle_width_90"], np.rad2deg(0.329), rtol=0.02)
+    assert found["angle_error_above_30"] == 0.0
+    far = angles.circular_scores(draws[:1] + np.pi, truth)
+    assert far["angle_error_above_30"] == 1.0 and "angle_coverage_90" not in far

@@ -1,0 +1,316 @@
+"""SPRITES: minibatches of whole characters, scores in passes, and a run of each model."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import app
+from scipy import stats
+
+from experiments.common import driver
+from experiments.sprites import __main__ as command
+from experiments.sprites import frames, models, plans, pretraining, scores, study
+from experiments.sprites.frames import Task
+from experiments.sprites.networks import conv_decoder, conv_encoder, side_of
+from gpflow_bae import inputs
+from gpflow_bae.base import Batch
+from gpflow_bae.datasets import sprites
+from gpflow_bae.datasets.sprites import LAYERS, Frames, Sprites, as_float
+from gpflow_bae.posteriors import FittedModel
+from tests.experiments.commands import call
+
+SIDE, POSES, TRAIN = 8, 10, 9
+SMALL: dict[str, Any] = {
+    "latent_dim": 3,
+    "character_dim": 3,
+    "pose_dim": 2,
+    "encoder_filters": 2,
+    "representation_filters": 2,
+    "decoder_filters": 2,
+    "frames_per_character": POSES,
+}
+
+
+def made() -> Sprites:
+    """Nine characters to train on, with ten poses each, and seven others, of random colours."""
+    rng = np.random.default_rng(0)
+    sheets = {}
+    for layer, count in zip(LAYERS, (2, 2, 2, 2, 1), strict=True):
+        sheet = rng.integers(0, 256, (count, 21 * SIDE, 13 * SIDE, 4), dtype=np.uint8)
+        sheet[..., 3] = 255 * rng.integers(0, 2, sheet.shape[:-1])
+        sheets[layer] = sheet
+    return sprites.build(sheets, num_train=TRAIN, num_train_poses=POSES)
+
+
+@pytest.fixture(scope="module")
+def data() -> Task:
+    return frames.task(made(), TRAIN, 4, 0)
+
+
+def small_plan(model: str = "svgp_vae", **changes: Any) -> models.Plan:
+    plan = {"num_epochs": 1, "batch_size": 3 * POSES, "pretrain_steps": 0}
+    return plans.make_plan(model, "quick", **(plan | SMALL | changes))
+
+
+def some(found: Frames, number: int) -> Frames:
+    return Frames(found.X[:number], found.Y[:number])
+
+
+# Frames
+
+
+def test_minibatches_hold_whole_characters(data: Task) -> None:
+    """In every epoch, also where its end is inside of a minibatch; and each frame once in one."""
+    rows = frames.stream(data.train, POSES)
+    assert rows.num_points == 90 and not rows.has_missing
+    X, Y = (v.numpy() for v in rows.reader(4 * POSES, 9, (0, 1)).read(0))  # four epochs
+    for batch in X:
+        assert (
+            np.unique(batch[:, 0], return_counts=True)[1].tolist() == [POSES] * 4
+            or len(np.unique(batch[:, 0])) < 4
+        )  # one character ends an epoch and begins the next
+        assert (np.unique(batch[:, 0], return_counts=True)[1] % POSES == 0).all()
+    X, Y = X.reshape(4, 90, 2), Y.reshape(4, 90, -1)
+    place = {tuple(row): n for n, row in enumerate(data.train.X)}
+    for epoch_X, epoch_Y in zip(X, Y, strict=True):
+        found = [place[tuple(row)] for row in epoch_X]
+        assert sorted(found) == list(range(90))
+        np.testing.assert_array_equal(epoch_Y, as_float(data.train.Y)[found])
+    assert not np.array_equal(X[0], X[1])
+
+
+def test_part_of_a_characters_frames_may_come_together(data: Task) -> None:
+    rows = frames.stream(data.train, 5)
+    X = rows.reader(30, 3, (0, 1)).read(0)[0].numpy()
+    for batch in X:
+        assert (np.unique(batch[:, 0], return_counts=True)[1] % 5 == 0).all()
+    assert {tuple(row) for row in X.reshape(-1, 2)} == {tuple(row) for row in data.train.X}
+    with pytest.raises(ValueError, match="frames_per_character is 4, which does not divide the 10"):
+        frames.stream(data.train, 4)
+
+
+def test_any_frames_where_nothing_is_pooled(data: Task) -> None:
+    rows = frames.stream(data.train, None)
+    X = rows.reader(30, 3, (0, 1)).read(0)[0].numpy()
+    assert min(len(np.unique(batch[:, 0])) for batch in X) > 5
+    assert {tuple(row) for row in X.reshape(-1, 2)} == {tuple(row) for row in data.train.X}
+
+
+def test_contexts_are_nested(data: Task) -> None:
+    found = [frames.first_poses(data.context, n) for n in (1, 4, 12, 36)]
+    sets = [{tuple(row) for row in part.X} for part in found]
+    assert [len(s) for s in sets] == [4 * n for n in (1, 4, 12, 36)]
+    assert sets[0] < sets[1] < sets[2] < sets[3]
+    np.testing.assert_array_equal(found[-1].X, data.context.X)
+    for part in found:
+        for row, image in zip(part.X, part.Y, strict=True):
+            same = (data.context.X == row).all(1)
+            np.testing.assert_array_equal(image, data.context.Y[same][0])
+
+
+def test_held_out_characters_are_not_trained_on() -> None:
+    whole = made()
+    held = frames.task(whole, 8, None, 3)
+    assert set(held.train.X[:, 0]) == set(range(5)) and held.num_characters == 8
+    for part in (held.context, held.test):
+        assert set(part.X[:, 0]) == {5.0, 6.0, 7.0} and len(part.X) == 3 * POSES // 2
+    rows = [{tuple(row) for row in part.X} for part in (held.context, held.test)]
+    assert not rows[0] & rows[1]
+    assert rows[0] | rows[1] == {tuple(row) for row in whole.train.X if 5 <= row[0] < 8}
+    with pytest.raises(ValueError, match="holdout is 8; of 8 training characters some must stay"):
+        frames.task(whole, 8, None, 8)
+
+
+# Models
+
+
+def test_networks() -> None:
+    decoder, encoder = conv_decoder(5, 16 * 16 * 3, 4), conv_encoder(16 * 16 * 3, 7, 4)
+    image = decoder(np.random.default_rng(0).standard_normal((2, 5)).astype(np.float32))
+    assert image.shape == (2, 16 * 16 * 3) and encoder(image).shape == (2, 7)
+    with pytest.raises(ValueError, match="have 75 numbers; .* a multiple of 8"):
+        side_of(75)
+
+
+def test_pixels_lie_where_their_place_is() -> None:
+    """Of a decoder whose convolutions see the middle of their window alone."""
+    decoder = conv_decoder(1, 32 * 32 * 3, 1)
+    dense, first, last = (layer for layer in decoder.layers if layer.weights)
+    for layer in (first, last):
+        kernel, bias = (np.zeros(w.shape, np.float32) for w in layer.weights)
+        kernel[1, 1] = 1.0
+        layer.set_weights([kernel, bias])
+    places = np.arange(16, dtype=np.float32)
+    dense.set_weights([np.zeros((1, 16), np.float32), places])
+    image = decoder(np.zeros((1, 1), np.float32)).numpy().reshape(32, 32, 3)
+    expected = np.kron(places.reshape(4, 4), np.ones((8, 8)))
+    np.testing.assert_allclose(image, np.repeat(expected[..., None], 3, -1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["normalized", "linear"])
+def test_inducing_points_span_a_linear_kernel(data: Task, kernel: str) -> None:
+    """Then no variance is left, whatever the vectors."""
+    model = models.build_model(small_plan(kernel=kernel), data)
+    batch = Batch(tf.constant(data.train.X[None]), tf.constant(as_float(data.train.Y)[None]), None)
+    prior = model.prior_for(batch)
+    _, left = prior._features(batch.X)
+    assert left.numpy().max() < 1e-4 * prior.marginal_variance(batch.X).numpy().max()
+
+
+def test_principal_components_tell_poses_apart(data: Task) -> None:
+    mean = models.mean_frames(data.train, 1, data.num_poses)
+    seen = data.train.X[:, 1] == data.train.X[0, 1]
+    expected = as_float(data.train.Y[seen]).mean(0)
+    np.testing.assert_allclose(mean[int(data.train.X[0, 1])], expected, atol=1e-6)
+    found = models._principal_components(mean, 3, 0)
+    np.testing.assert_allclose(found.T @ found, 72.0 * np.eye(3), atol=1e-3)
+
+
+def test_a_classifier_is_better_after_its_steps(data: Task) -> None:
+    network = models.representation_network(small_plan(), SIDE * SIDE * 3)
+    before = [w.numpy() for w in network.weights]
+    losses = pretraining.pretrain(network, data.train, 60, 45, 1e-2)
+    assert losses[0] == pytest.approx(np.log(TRAIN), rel=0.3) and losses[-1] < 0.7 * losses[0]
+    assert not any(np.array_equal(w.numpy(), v) for w, v in zip(network.weights, before))  # noqa: B905
+
+
+# Scores
+
+
+@pytest.mark.parametrize("representation", ["network", "gplvm"])
+def test_codes_are_those_of_the_model(
+    data: Task, monkeypatch: pytest.MonkeyPatch, representation: str
+) -> None:
+    """In passes over frames, characters and channels, as of all at once."""
+    model = models.build_model(small_plan(representation=representation), data)
+    given = frames.pooled(data.train, frames.first_poses(data.context, 4))
+    asked = data.test.X
+    mean, variance = model.predict_f(asked, given=(given.X, as_float(given.Y)))
+    monkeypatch.setattr(scores, "CHUNK", 7)
+    monkeypatch.setattr(scores, "_CHANNELS", 2)
+    found = scores.codes_of(small_plan(representation=representation), model, data, given, asked)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.variance, variance, rtol=1e-4, atol=1e-6)
+    if representation == "network":
+        vectors = scores.character_vectors(model, given, data.num_characters)
+        whole = model.inputs.vectors(given.X, as_float(given.Y))
+        there = np.isfinite(whole[:, 0])
+        np.testing.assert_allclose(vectors[: len(whole)][there], whole[there], rtol=1e-5)
+        assert not vectors[: len(whole)][~there].any()
+
+
+def test_codes_of_a_cvae_are_means_over_the_context(data: Task) -> None:
+    model = models.build_model(small_plan("cvae"), data)
+    given = frames.first_poses(data.context, 4)
+    codes = scores.codes_of(small_plan("cvae"), model, data, given, data.test.X)
+    mean, variance = (v.numpy() for v in model.encode(given.X, as_float(given.Y)))
+    for i in np.unique(data.test.X[:, 0]):
+        own, asked = given.X[:, 0] == i, data.test.X[:, 0] == i
+        np.testing.assert_allclose(codes.mean[asked], [mean[own].mean(0)] * 36, rtol=1e-5)
+        np.testing.assert_allclose(codes.variance[asked], [variance[own].mean(0) / 4] * 36, 1e-5)
+
+
+def test_scores_of_passes_are_those_of_all_frames(data: Task) -> None:
+    model = models.build_model(small_plan(), data)
+    rng = np.random.default_rng(1)
+    few = some(data.test, 50)
+    codes = scores.Codes(rng.standard_normal((50, 3)), rng.uniform(0.1, 1.0, (50, 3)))
+    whole, passes = (scores.score(model, few, codes, 4, chunk=n) for n in (50, 7))
+    assert whole == pytest.approx(passes, rel=1e-5)
+    made = scores.generate(model, few.X, codes, 4, 0)
+    truth = as_float(few.Y)
+    assert whole["mse"] == pytest.approx(np.mean(np.square(made.mean - truth)), rel=1e-5)
+    spread = np.sqrt(made.noise_variance + made.epistemic_variance)
+    density = stats.norm(made.mean, spread).logpdf(truth)
+    assert whole["nll_moments"] == pytest.approx(-density.mean(), rel=1e-4)
+    inside = np.abs(truth - made.mean) <= stats.norm.ppf(0.95) * spread
+    assert whole["coverage_90"] == pytest.approx(inside.mean(), abs=1e-3)
+    # Without spread every draw is the mean.
+    certain = scores.score(model, few, codes._replace(variance=np.zeros((50, 3))), 2)
+    assert certain["epistemic_variance"] == pytest.approx(0.0, abs=1e-10)
+    assert certain["mse"] == pytest.approx(certain["mse_one_draw"], rel=1e-5)
+
+
+# Runs
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command, of made characters, networks of two filters, and two steps in a call."""
+    default = plans.make_plan
+
+    def make(model: str, preset: str, **settings: Any) -> models.Plan:
+        own = {name: v for name, v in SMALL.items() if name.endswith("filters")}
+        return default(model, preset, **(settings | own))
+
+    monkeypatch.setattr(plans, "make_plan", make)
+    monkeypatch.setattr(study.sprites, "load", lambda *_, **__: made())
+    monkeypatch.setattr(study, "_STEPS_PER_CALL", 2)
+
+
+WIDTHS = ("--L=3", "--L_character=3", "--L_action=2", "--batch_size=30", "--nr_epochs=1")
+OF_NETWORK = ("--frames_per_character=10", "--pretrain_steps=2")
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--model=svgp_vae", *OF_NETWORK),
+        ("--elbo=SVGPVAE_Hensman", "--noGECO", "--K_SE", "--nr_inducing_units=5", *OF_NETWORK),
+        ("--model=svgp_vae", "--pooling=attention", "--repr_nn_pretrain=yes_fixed", *OF_NETWORK),
+        ("--model=svgp_vae", "--representation=gplvm", "--N_context=6"),
+        ("--model=cvae",),
+    ],
+)
+def test_small_runs(tmp_path: pathlib.Path, flags: tuple[str, ...]) -> None:
+    found = call(command.STUDY, tmp_path, *flags, *WIDTHS)
+    metrics = found["metrics"]
+    assert np.isfinite(list(metrics.values())).all() and metrics["mse"] < 2.0
+    has_sizes = "--representation=gplvm" not in flags
+    assert ("mse_context_4" in metrics) == has_sizes
+    assert metrics["mse"] == metrics["mse_context_36"]
+    assert ("classifier_loss" in found["curves"]) == ("--pretrain_steps=2" in flags)
+    assert ("gplvm" in found["variant"]) != has_sizes
+    assert {"generated.png", "loss.png", "arrays.npz"} <= {p.name for p in tmp_path.iterdir()}
+    if "--noGECO" not in flags and found["model"] == "svgp_vae":
+        assert metrics["noise_variance"] == pytest.approx(0.0075)
+        assert found["settings"]["variational"]["objective"]["name"] == "GECO"
+
+
+@pytest.mark.usefixtures("small")
+def test_a_saved_run_is_the_fit(tmp_path: pathlib.Path) -> None:
+    plan = small_plan(kernel="se")
+    task = study.load("", 36, TRAIN, None, 3)
+    outcome = study.run(plan, task, driver.Options(0, tmp_path, progress=False))
+    outcome.posterior.save(tmp_path / "posterior.npz")
+    model = FittedModel.load(tmp_path / "posterior.npz", models.build_model(plan, task)).model
+    metrics, _ = study.evaluate(plan, model, task)
+    assert metrics["mse"] == pytest.approx(outcome.metrics["mse"], rel=1e-4)
+    assert isinstance(model.inputs, inputs.RepresentationNetwork)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--batch_size=35",), "batch_size is 35; it must be a multiple of the 10 frames"),
+        (("--repr_nn_pretrain=yes_fixed", "--pretrain_steps=0"), "to be fixed, and nothing has"),
+        (("--representation=gplvm", "--pretrain_steps=5"), "no representation network"),
+        (("--representation=gplvm", "--repr_nn_pretrain=yes_fixed"), "of a representation network"),
+        (("--model=cvae", "--representation=gplvm"), "--representation is of svgp_vae"),
+        (("--holdout_characters=1000",), "leave none to train on"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: pathlib.Path, flags: tuple[str, ...], words: str) -> None:
+    with pytest.raises(app.UsageError, match=words):
+        call(command.STUDY, tmp_path / "a", "--frames_per_character=10", *flags)
+
+
+def test_missing_sheets_are_named(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(app.UsageError, match="body/0.png"):
+        call(command.STUDY, tmp_path / "a", f"--data_dir={tmp_path}")
