@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ..arguments import check_arguments
 from ..base import Batch
-from ..data import prepare_data
+from ..data import Observations, prepare_data
 from ..encoders import FreeFormEncoder
 from ..guides import MeanFieldGuide, PointEstimate
 from ..mcmc.noise import standard_noise
@@ -156,7 +156,7 @@ class Relocations:
         :param count: how often; 0 for never, None for as often as the model needs it.
         :raises TypeError: for codes that cannot be relocated.
         """
-        self._of_inputs = has_relocatable_inputs(model)
+        self._of_inputs = has_relocatable_inputs(model) and isinstance(data, Observations)
         if count is None:
             count = _OF_INPUTS if self._of_inputs else 0
         if count and not self._of_inputs:

@@ -45,6 +45,7 @@ class MissingInputs(InputModel):
         priors: Mapping[int, Any] | None = None,
         q: Literal["point", "gaussian"] = "point",
         initial_scale: float = 0.3,
+        flows: Mapping[int, tfp.bijectors.Bijector] | None = None,
         seed: int = 0,
     ):
         """
@@ -58,6 +59,9 @@ class MissingInputs(InputModel):
             "gaussian", for a variational fit that finds a Gaussian for each
             (:class:`InputTable`).
         :param initial_scale: of those Gaussians, see :class:`InputTable`.
+        :param flows: of columns without a period, bijectors over single numbers [..., 1] that bend
+            the Gaussians of all entries of a column, such as
+            ``{0: gpflow_bae.bijectors.planar_flow(1)}``.
         :param seed: of the values at the start of a column that is circular, or has a prior of
             yours: draws of it. Others start at the prior's mean.
         :raises ValueError: for X without holes or with infinities, a column that does not exist,
@@ -73,8 +77,8 @@ class MissingInputs(InputModel):
         self.missing = np.isnan(X)
         if not self.missing.any():
             raise ValueError("X has no missing entry (NaN), so there is nothing to infer.")
-        periods, priors = dict(periods or {}), dict(priors or {})
-        self._check_columns(periods, priors)
+        periods, priors, flows = (dict(v or {}) for v in (periods, priors, flows))
+        self._check_columns(periods=periods, priors=priors, flows=flows)
         incomplete = self.missing.any(-1)
         #: Task and point [R, 2] of each incomplete point.
         self.places = np.argwhere(incomplete)
@@ -90,13 +94,14 @@ class MissingInputs(InputModel):
             prior, start = _start(
                 int(column), known, periods.get(column), priors.get(column), int(holes.sum()), seed
             )
-            self.tables.append(InputTable(start, prior, q, initial_scale))
+            flow = flows.get(int(column))
+            self.tables.append(InputTable(start, prior, q, initial_scale, flow))
 
-    def _check_columns(self, periods: dict[int, float], priors: dict[int, Any]) -> None:
-        for name, given in (("periods", periods), ("priors", priors)):
-            for column in given:
-                check_integer(f"{name}'s column", column, 0, self.num_columns - 1)
-        if both := sorted(set(periods) & set(priors)):
+    def _check_columns(self, **given: dict[int, Any]) -> None:
+        for name, columns in given.items():
+            for column in columns:
+                check_integer(f"a column of {name}", column, 0, self.num_columns - 1)
+        if both := sorted(set(given["periods"]) & set(given["priors"])):
             raise ValueError(
                 f"column {both[0]} has both a period and a prior; a column with a period is uniform"
                 " on its circle: leave one of them out."

@@ -69,10 +69,7 @@ def test_minibatches_hold_whole_characters(data: Task) -> None:
     assert rows.num_points == 90 and not rows.has_missing
     X, Y = (v.numpy() for v in rows.reader(4 * POSES, 9, (0, 1)).read(0))  # four epochs
     for batch in X:
-        assert (
-            np.unique(batch[:, 0], return_counts=True)[1].tolist() == [POSES] * 4
-            or len(np.unique(batch[:, 0])) < 4
-        )  # one character ends an epoch and begins the next
+        # One character may end an epoch and begin the next.
         assert (np.unique(batch[:, 0], return_counts=True)[1] % POSES == 0).all()
     X, Y = X.reshape(4, 90, 2), Y.reshape(4, 90, -1)
     place = {tuple(row): n for n, row in enumerate(data.train.X)}
@@ -174,8 +171,9 @@ def test_a_classifier_is_better_after_its_steps(data: Task) -> None:
     network = models.representation_network(small_plan(), SIDE * SIDE * 3)
     before = [w.numpy() for w in network.weights]
     losses = pretraining.pretrain(network, data.train, 60, 45, 1e-2)
-    assert losses[0] == pytest.approx(np.log(TRAIN), rel=0.3) and losses[-1] < 0.7 * losses[0]
-    assert not any(np.array_equal(w.numpy(), v) for w, v in zip(network.weights, before))  # noqa: B905
+    assert losses[0] == pytest.approx(np.log(TRAIN), rel=0.3) and losses[-1] < 0.9 * losses[0]
+    for weight, value in zip(network.weights, before, strict=True):
+        assert not np.array_equal(weight.numpy(), value)
 
 
 # Scores
@@ -250,9 +248,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plans, "make_plan", make)
     monkeypatch.setattr(study.sprites, "load", lambda *_, **__: made())
     monkeypatch.setattr(study, "_STEPS_PER_CALL", 2)
+    monkeypatch.setattr(study, "CONTEXT_SIZES", (4,))
 
 
-WIDTHS = ("--L=3", "--L_character=3", "--L_action=2", "--batch_size=30", "--nr_epochs=1")
+WIDTHS = ("--L=3", "--L_character=3", "--L_action=2", "--batch_size=30", "--nr_epochs=1", "--num_test=2")
+OTHER_CHOICES = ("--noGECO", "--K_SE", "--nr_inducing_units=5", "--pooling=attention")
+OTHER_CHOICES += ("--repr_nn_pretrain=yes_fixed",)
 OF_NETWORK = ("--frames_per_character=10", "--pretrain_steps=2")
 
 
@@ -261,8 +262,7 @@ OF_NETWORK = ("--frames_per_character=10", "--pretrain_steps=2")
     "flags",
     [
         ("--model=svgp_vae", *OF_NETWORK),
-        ("--elbo=SVGPVAE_Hensman", "--noGECO", "--K_SE", "--nr_inducing_units=5", *OF_NETWORK),
-        ("--model=svgp_vae", "--pooling=attention", "--repr_nn_pretrain=yes_fixed", *OF_NETWORK),
+        ("--elbo=SVGPVAE_Hensman", *OTHER_CHOICES, *OF_NETWORK),
         ("--model=svgp_vae", "--representation=gplvm", "--N_context=6"),
         ("--model=cvae",),
     ],
@@ -285,7 +285,7 @@ def test_small_runs(tmp_path: pathlib.Path, flags: tuple[str, ...]) -> None:
 @pytest.mark.usefixtures("small")
 def test_a_saved_run_is_the_fit(tmp_path: pathlib.Path) -> None:
     plan = small_plan(kernel="se")
-    task = study.load("", 36, TRAIN, None, 3)
+    task = study.load("", 36, TRAIN, None, 2)
     outcome = study.run(plan, task, driver.Options(0, tmp_path, progress=False))
     outcome.posterior.save(tmp_path / "posterior.npz")
     model = FittedModel.load(tmp_path / "posterior.npz", models.build_model(plan, task)).model

@@ -262,6 +262,7 @@ NETWORKS: dict[str, Call] = {
             "X": holes(),
             "periods": {0: 6.0},
             "priors": None,
+            "flows": None,
             "q": "point",
             "initial_scale": 0.3,
             "seed": 0,

@@ -81,7 +81,7 @@ def test_tables_that_say_nothing_are_refused(change: Any, words: str) -> None:
 
 def test_options_that_do_not_go_together_are_refused() -> None:
     X = table()
-    with pytest.raises(ValueError, match="periods's column"):
+    with pytest.raises(ValueError, match="a column of periods is 3"):
         inputs.MissingInputs(X, periods={3: 1.0})
     with pytest.raises(ValueError, match="both a period and a prior"):
         inputs.MissingInputs(X, {1: TURN}, {1: tfd.Normal(0.0, 1.0)})
@@ -283,3 +283,18 @@ def test_shares_of_the_divergence() -> None:
     vectors = inputs.LearntVectors(np.ones((4, 2)), q="gaussian").with_seed(SEED)
     whole = float(tf.reduce_sum(vectors.table.divergences(SEED)))
     np.testing.assert_allclose(vectors.divergence(prepared, 1.0, 5.0), whole / 5.0)
+
+
+def test_a_flow_over_missing_entries() -> None:
+    """One for all entries of a column: draws are its images of the Gaussians'."""
+    X = np.array([[0.0], [1.0], [np.nan], [3.0], [np.nan]])
+    flow = bijectors.planar_flow(1, 2)
+    bent = inputs.MissingInputs(X, q="gaussian", flows={0: flow}).with_seed(SEED)
+    plain = inputs.MissingInputs(X, q="gaussian").with_seed(SEED)
+    prepared = bent.prepare(X)
+    holes = np.isnan(X[:, 0])
+    before, after = (m.complete(prepared).numpy() for m in (plain, bent))
+    np.testing.assert_allclose(after[holes], flow.forward(before[holes]))
+    np.testing.assert_array_equal(after[~holes], X[~holes])
+    with pytest.raises(ValueError, match="with no period"):
+        inputs.MissingInputs(X, {0: TURN}, q="gaussian", flows={0: flow})
