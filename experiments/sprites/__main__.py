@@ -16,8 +16,10 @@ from absl import app, flags
 from experiments.common import driver
 from experiments.common import flags as common_flags
 
-MODELS = ["svgp_vae", "cvae", "all"]
+MODELS = ["svgp_vae", "cvae", "sgp_bae", "all"]
 FLAGS = common_flags.FLAGS
+
+_SCHEDULE = {name: value for name, value in common_flags.SCHEDULE.items() if name != "encoder_loss"}
 
 
 def define_flags() -> None:
@@ -89,6 +91,11 @@ def define_flags() -> None:
     flags.DEFINE_integer("nr_epochs", None, "Epochs. Default: the preset's.", lower_bound=1)
     flags.DEFINE_float("lr", 1e-3, "Learning rate of Adam.")
     flags.DEFINE_float("lr_decay", 0.02, "It decays to this fraction along a cosine; 1 for none.")
+    flags.DEFINE_integer(
+        "chain_frames", 10, "Frames of each training character that the chain sees (sgp_bae).", 1
+    )
+    flags.DEFINE_integer("max_samples", None, "Stop and score after this many samples.", 1)
+    common_flags.define_overrides(_SCHEDULE | common_flags.SAMPLER)
     flags.DEFINE_integer("N_context", 36, "Frames that are seen of each test character.", 1, 36)
     flags.DEFINE_integer("num_train", 1000, "Training characters, the first ones.", 2, 1000)
     flags.DEFINE_integer("num_test", 296, "Test characters, the first ones.", 1, 296)
@@ -122,11 +129,13 @@ def _plan(model: str) -> Any:
         "pretrain_learning_rate": "lr_repr_nn",
     }
     changes = {field: FLAGS[flag].value for field, flag in published.items()}
-    changes |= common_flags.values("representation", "pooling", "frames_per_character")
+    changes |= common_flags.values(
+        "representation", "pooling", "frames_per_character", "chain_frames"
+    )
     changes["kernel"] = _kernel()
     changes["learn_inducing"] = FLAGS.K_SE if FLAGS.ip_joint is None else FLAGS.ip_joint
     changes["fixed_representation"] = FLAGS.repr_nn_pretrain == "yes_fixed"
-    has_network = model == "svgp_vae" and FLAGS.representation == "network"
+    has_network = model != "cvae" and FLAGS.representation == "network"
     if not has_network:
         if FLAGS["repr_nn_pretrain"].present and FLAGS.repr_nn_pretrain != "no":
             raise app.UsageError(
@@ -149,6 +158,8 @@ def _plan(model: str) -> Any:
         num_epochs=FLAGS.nr_epochs,
         batch_size=FLAGS.batch_size,
         fit={"learning_rate": FLAGS.lr, "final_learning_rate_fraction": FLAGS.lr_decay},
+        schedule=common_flags.overrides(_SCHEDULE),
+        sampler=common_flags.overrides(common_flags.SAMPLER),
         pretrain_steps=0 if FLAGS.repr_nn_pretrain == "no" else FLAGS.pretrain_steps,
         **changes,
     )
@@ -186,7 +197,7 @@ def runs() -> Iterator[driver.Run]:
         yield driver.Run(
             model=model,
             plan=plan,
-            execute=lambda options, plan=plan: study.run(plan, _data(), options),
+            execute=lambda options, plan=plan: study.run(plan, _data(), options, FLAGS.max_samples),
             more={"holdout_characters": FLAGS.holdout_characters} | changed,
             words=[
                 "" if model == "cvae" or plan.representation == "network" else "gplvm",

@@ -25,7 +25,7 @@ from gpflow_bae import (
 from gpflow_bae.datasets.sprites import Frames
 from gpflow_bae.mcmc import SamplingAlgorithm
 
-__all__ = ["Plan", "build_model", "with_known_vectors"]
+__all__ = ["Plan", "build_chain", "build_model", "chain_inputs", "with_known_vectors"]
 
 # What the encoder's variance is clipped to: of the published code with --clip_qs, and without.
 CLIPPED, UNCLIPPED = (1e-3, 10.0), (1e-6, 1e3)
@@ -60,8 +60,10 @@ class Plan(plans.Plan):
     encoder_filters: int = 32
     representation_filters: int = 16
     decoder_filters: int = 32
-    code_noise_variance: float = 1e-5  # of a chain
     weight_prior_scale: float = 1.0
+    code_noise_variance: float = 1e-5  # of a chain
+    chain_frames: int = 10  # of each training character, that the chain sees
+    chain_start_steps: int = 100  # of Adam on the bound, from the SVGP-VAE to where a chain starts
 
     def describe_objective(self, objective: inference.Objective) -> dict[str, Any]:
         """Its name and its own settings."""
@@ -203,3 +205,30 @@ def with_known_vectors(model: models.SVGPVAE, vectors: np.ndarray) -> latent_pri
     poses = prior.kernels[0].kernel
     kernel = inputs.CompletedInputs(poses, inputs.LearntVectors(vectors))
     return latent_priors.TitsiasGP(kernel, prior.inducing_variable, prior.latent_dim)
+
+
+def build_chain(plan: Plan, fitted: models.SVGPVAE) -> models.SGPBAE:
+    """The model of a chain, from a fitted SVGP-VAE: inputs are [pose id, character vector...].
+
+    The vectors are what the representation network made of frames, and stay as they are.
+    """
+    L, P = plan.latent_dim, fitted.decoder.output_dim
+    network = conv_encoder(P, L, plan.encoder_filters, num_features=L)  # and as much noise
+    model = models.SGPBAE(
+        fitted.latent_prior.kernels[0].kernel,
+        fitted.latent_prior.inducing_variable,
+        fitted.decoder,
+        encoders.StochasticEncoder(network, L),
+        fitted.likelihood,
+        L,
+        code_noise_variance=plan.code_noise_variance,
+        inducing_outputs="sampled",
+        whitened_codes=True,
+    )
+    gpflow.set_trainable(model.latent_prior.code_noise_variance, False)
+    return model
+
+
+def chain_inputs(X: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Inputs of a chain, of frames [N, 2] of characters whose vectors are known."""
+    return np.concatenate([X[:, 1:], vectors[X[:, 0].astype(int)]], 1)

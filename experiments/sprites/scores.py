@@ -11,13 +11,26 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.sprites.frames import Task, pooled
-from experiments.sprites.models import Plan, with_known_vectors
+from experiments.sprites.models import Plan, chain_inputs, with_known_vectors
 from gpflow_bae import inputs, models
 from gpflow_bae.base import Batch
 from gpflow_bae.datasets.sprites import Frames, as_float
 from gpflow_bae.latent_priors.inducing import InducingPosterior
+from gpflow_bae.posteriors import Posterior
 
-__all__ = ["Codes", "Scores", "character_vectors", "codes_of", "encode", "generate", "score"]
+__all__ = [
+    "Codes",
+    "Generated",
+    "Scores",
+    "character_vectors",
+    "codes_of",
+    "encode",
+    "generate",
+    "generate_samples",
+    "known",
+    "score",
+    "score_samples",
+]
 
 CHUNK = 200  # frames that are floats at a time
 _CHANNELS = 8  # code channels that are conditioned at a time
@@ -175,6 +188,26 @@ def score(
     for rows in _chunks(len(frames.X), chunk):
         part = Codes(*(v[rows] for v in codes))
         made = generate(model, frames.X[rows], part, num_draws, seed, rows.start)
+        found.add(made, as_float(frames.Y[rows]))
+    return found.means
+
+
+def generate_samples(posterior: Posterior, X: np.ndarray, vectors: np.ndarray) -> Generated:
+    """Frames of characters whose vectors are known, from the samples of a chain.
+
+    Its epistemic variance is that over samples and codes; one draw is of the last sample.
+    """
+    inputs = chain_inputs(X, vectors)
+    found = posterior.predict(inputs, num_codes=2)
+    last = posterior.select([posterior.num_samples - 1]).predict(inputs, num_codes=1)
+    return Generated(found.mean, found.epistemic_variance, found.noise_variance, last.mean)
+
+
+def score_samples(posterior: Posterior, frames: Frames, vectors: np.ndarray) -> dict[str, float]:
+    """:func:`score` from the samples of a chain."""
+    found = Scores()
+    for rows in _chunks(len(frames.X)):
+        made = generate_samples(posterior, frames.X[rows], vectors)
         found.add(made, as_float(frames.Y[rows]))
     return found.means
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -13,13 +13,19 @@ from experiments.common import plans
 from experiments.common.driver import Options, Outcome
 from experiments.sprites import figures, scores
 from experiments.sprites.frames import Task, first_poses, of_characters, pooled, stream, task
-from experiments.sprites.models import Plan, build_model, representation_network
+from experiments.sprites.models import (
+    Plan,
+    build_chain,
+    build_model,
+    chain_inputs,
+    representation_network,
+)
 from experiments.sprites.plans import num_steps
 from experiments.sprites.pretraining import pretrain
-from gpflow_bae import inference
+from gpflow_bae import inference, latent_priors
 from gpflow_bae.datasets import sprites
 from gpflow_bae.inference.checkpoints import stopwatch
-from gpflow_bae.posteriors import FittedModel
+from gpflow_bae.posteriors import FittedModel, Posterior
 
 CONTEXT_SIZES = (1, 4, 12)  # frames, beside all that there are
 NUM_DRAWS = 4  # of the codes
@@ -68,12 +74,51 @@ class Curve:
         self.spent += time.perf_counter() - now
 
 
-def run(plan: Plan, data: Task, options: Options) -> Outcome:
-    """Train, score the frames that are asked for, and draw the figures."""
+def run(plan: Plan, data: Task, options: Options, max_samples: int | None = None) -> Outcome:
+    """Train or sample, score the frames that are asked for, and draw the figures."""
     keras.utils.set_random_seed(options.seed)
-    curves: dict[str, list[float]] = {}
-    seconds: dict[str, float] = {}
-    network = None
+    model, curves, seconds = fit(plan, data, options)
+    number = len(curves["variational_loss"]) * _STEPS_PER_CALL
+    step_ms = 1e3 * seconds["variational"] / max(1, number)
+    if plan.sampler is None:
+        metrics, drawn = evaluate(plan, model, data)
+        metrics["noise_variance"] = float(model.observation_likelihood.variance.numpy())
+        count, found = plans.count(model.trainable_parameters), 1
+        posterior: Any = FittedModel(model)
+    else:
+        posterior = sample(plan, model, data, options, max_samples)
+        curves |= plans.chain_curves(posterior)
+        seconds |= posterior.seconds
+        metrics, drawn = evaluate(plan, model, data, posterior)
+        metrics |= plans.chain_temperatures(posterior)
+        count, found = posterior.model.sampled.num_scalars, posterior.num_samples
+    outcome = Outcome(
+        metrics=metrics | {"step_ms": step_ms},
+        num_parameters=count,
+        curves=curves,
+        seconds=seconds,
+        posterior=posterior,
+        unfinished=plans.unfinished(found, plan.num_samples),
+    )
+    figures.draw(outcome, drawn)
+    if plan.sampler is not None:
+        outcome.figures["chain"] = plans.chain_figure(posterior, plan.schedule)
+    return outcome
+
+
+class Fit(NamedTuple):
+    """A fitted variational model, its curves, and the seconds of its parts."""
+
+    model: Any
+    curves: dict[str, list[float]]
+    seconds: dict[str, float]
+
+
+def fit(plan: Plan, data: Task, options: Options) -> Fit:
+    """A variational model; of sgp_bae, the SVGP-VAE that the chain starts from."""
+    if plan.model == "sgp_bae":
+        plan = dataclasses.replace(plan, model="svgp_vae", schedule=None, sampler=None)
+    curves, seconds, network = {}, {}, None
     if plan.pretrain_steps:
         started = time.perf_counter()
         network = representation_network(plan, data.train.Y.shape[1])
@@ -87,24 +132,46 @@ def run(plan: Plan, data: Task, options: Options) -> Outcome:
         )
         seconds["pretraining"] = time.perf_counter() - started
     model = build_model(plan, data, network)
-    found, seconds["variational"] = fit(plan, model, data, options)
-    curves |= found
-    number = len(curves["variational_loss"]) * _STEPS_PER_CALL
-    metrics, drawn = evaluate(plan, model, data)
-    metrics["step_ms"] = 1e3 * seconds["variational"] / max(1, number)
-    metrics["noise_variance"] = float(model.observation_likelihood.variance.numpy())
-    outcome = Outcome(
-        metrics=metrics,
-        num_parameters=plans.count(model.trainable_parameters),
-        curves=curves,
-        seconds=seconds,
-        posterior=FittedModel(model),
+    found, seconds["variational"] = _fit(plan, model, data, options)
+    return Fit(model, curves | found, seconds)
+
+
+def sample(
+    plan: Plan, fitted: Any, data: Task, options: Options, max_samples: int | None
+) -> Posterior:
+    """A chain from a fitted SVGP-VAE, of some frames of each training character."""
+    assert plan.schedule is not None
+    seen = first_poses(data.train, plan.chain_frames)
+    vectors = scores.character_vectors(fitted, data.train, data.num_characters)
+    model = build_chain(plan, fitted)
+    prior = latent_priors.TitsiasGP(
+        model.latent_prior.kernels, model.latent_prior.inducing_variable, plan.latent_dim
     )
-    figures.draw(outcome, drawn)
-    return outcome
+    fraction = plan.variational.final_learning_rate_fraction
+    settings = dataclasses.replace(
+        plan.variational,
+        num_steps=plan.chain_start_steps,
+        learning_rate=plan.variational.learning_rate * max(fraction, 0.1),
+        objective=inference.EvidenceLowerBound(),  # which fits the noise
+        prior_on_parameters=True,
+        batch_size=min(plan.variational.batch_size or len(seen.X), len(seen.X)),
+    )
+    start = inference.WarmStart(fitted.encoder, settings, latent_prior=prior, num_initial_steps=0)
+    schedule = plan.schedule
+    if (schedule.batch_size or 0) >= len(seen.X):  # of few frames all are seen anyway
+        schedule = dataclasses.replace(schedule, batch_size=None)
+    return inference.sample_amortized(
+        model,
+        (chain_inputs(seen.X, vectors)[None], sprites.as_float(seen.Y)[None]),
+        schedule,
+        sampler=plan.sampler,
+        warm_start=start,
+        max_samples=max_samples,
+        **options.arguments("chain"),
+    )
 
 
-def fit(
+def _fit(
     plan: Plan, model: Any, data: Task, options: Options
 ) -> tuple[dict[str, list[float]], float]:
     """The variational fit: its curves, and its seconds."""
@@ -134,24 +201,34 @@ def fit(
     return {"variational_loss": losses.tolist(), **curve.points}, seconds
 
 
-def evaluate(plan: Plan, model: Any, data: Task) -> tuple[dict[str, float], figures.Drawn]:
+def evaluate(
+    plan: Plan, model: Any, data: Task, posterior: Posterior | None = None
+) -> tuple[dict[str, float], figures.Drawn]:
     """Scores given all context frames and given some of them, and what figures show.
 
     Learnt vectors are of all context frames, so with them there are no others.
+
+    :param model: the variational one.
+    :param posterior: of a chain, which then predicts from the vectors that the model makes.
     """
     most = int(np.unique(data.context.X[:, 0], return_counts=True)[1].max())
     sizes = [n for n in CONTEXT_SIZES if n < most] + [most]
     if plan.model == "svgp_vae" and plan.representation != "network":
         sizes = sizes[-1:]
     metrics: dict[str, float] = {}
-    for size in sizes:
-        given = scores.known(plan, data, data.train, first_poses(data.context, size))
-        codes = scores.codes_of(plan, model, data, given, data.test.X)
-        found = scores.score(model, data.test, codes, NUM_DRAWS)
-        metrics |= {f"{name}_context_{size}": found[name] for name in ("mse", "epistemic_variance")}
-    metrics |= found
     shown = np.linspace(0, len(data.test.X) - 1, min(10, len(data.test.X))).astype(int)
-    part = scores.Codes(*(v[shown] for v in codes))
-    made = scores.generate(model, data.test.X[shown], part, NUM_DRAWS, 0)
-    truth = sprites.as_float(data.test.Y[shown])
-    return metrics, figures.Drawn(data.test.X[shown], truth, made)
+    X, Y = data.test.X[shown], data.test.Y[shown]
+    for size in sizes:
+        context = first_poses(data.context, size)
+        if posterior is not None:
+            vectors = scores.character_vectors(model, context, data.num_characters)
+            found = scores.score_samples(posterior, data.test, vectors)
+            made = scores.generate_samples(posterior, X, vectors)
+        else:
+            given = scores.known(plan, data, data.train, context)
+            codes = scores.codes_of(plan, model, data, given, data.test.X)
+            found = scores.score(model, data.test, codes, NUM_DRAWS)
+            part = scores.Codes(*(v[shown] for v in codes))
+            made = scores.generate(model, X, part, NUM_DRAWS, 0)
+        metrics |= {f"{name}_context_{size}": found[name] for name in ("mse", "epistemic_variance")}
+    return metrics | found, figures.Drawn(X, sprites.as_float(Y), made)

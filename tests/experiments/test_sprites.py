@@ -251,9 +251,17 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "CONTEXT_SIZES", (4,))
 
 
-WIDTHS = ("--L=3", "--L_character=3", "--L_action=2", "--batch_size=30", "--nr_epochs=1", "--num_test=2")
+WIDTHS = (
+    "--L=3",
+    "--L_character=3",
+    "--L_action=2",
+    "--batch_size=30",
+    "--nr_epochs=1",
+    "--num_test=2",
+)
 OTHER_CHOICES = ("--noGECO", "--K_SE", "--nr_inducing_units=5", "--pooling=attention")
 OTHER_CHOICES += ("--repr_nn_pretrain=yes_fixed",)
+CHAIN = ("--burnin=50", "--num_samples=2", "--thinning=50")
 OF_NETWORK = ("--frames_per_character=10", "--pretrain_steps=2")
 
 
@@ -263,8 +271,9 @@ OF_NETWORK = ("--frames_per_character=10", "--pretrain_steps=2")
     [
         ("--model=svgp_vae", *OF_NETWORK),
         ("--elbo=SVGPVAE_Hensman", *OTHER_CHOICES, *OF_NETWORK),
-        ("--model=svgp_vae", "--representation=gplvm", "--N_context=6"),
+        ("--model=svgp_vae", "--representation=gplvm"),
         ("--model=cvae",),
+        ("--model=sgp_bae", "--chain_frames=4", *CHAIN, *OF_NETWORK),
     ],
 )
 def test_small_runs(tmp_path: pathlib.Path, flags: tuple[str, ...]) -> None:
@@ -274,6 +283,7 @@ def test_small_runs(tmp_path: pathlib.Path, flags: tuple[str, ...]) -> None:
     has_sizes = "--representation=gplvm" not in flags
     assert ("mse_context_4" in metrics) == has_sizes
     assert metrics["mse"] == metrics["mse_context_36"]
+    assert (found["temperature"] == 1.0) == (found["model"] == "sgp_bae")
     assert ("classifier_loss" in found["curves"]) == ("--pretrain_steps=2" in flags)
     assert ("gplvm" in found["variant"]) != has_sizes
     assert {"generated.png", "loss.png", "arrays.npz"} <= {p.name for p in tmp_path.iterdir()}
