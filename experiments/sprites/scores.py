@@ -197,10 +197,12 @@ def generate_samples(posterior: Posterior, X: np.ndarray, vectors: np.ndarray) -
 
     Its epistemic variance is that over samples and codes; one draw is of the last sample.
     """
-    inputs = chain_inputs(X, vectors)
-    found = posterior.predict(inputs, num_codes=2)
-    last = posterior.select([posterior.num_samples - 1]).predict(inputs, num_codes=1)
-    return Generated(found.mean, found.epistemic_variance, found.noise_variance, last.mean)
+    asked = chain_inputs(X, vectors)[None]
+    found = posterior.predict(asked, num_codes=2)
+    last = posterior.select([posterior.num_samples - 1]).predict(asked, num_codes=1)
+    return Generated(
+        found.mean[0], found.epistemic_variance[0], found.noise_variance[0], last.mean[0]
+    )
 
 
 def score_samples(posterior: Posterior, frames: Frames, vectors: np.ndarray) -> dict[str, float]:

@@ -243,6 +243,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def make(model: str, preset: str, **settings: Any) -> models.Plan:
         own = {name: v for name, v in SMALL.items() if name.endswith("filters")}
+        if model == "sgp_bae":
+            rounds = {"num_sampler_steps": 5, "num_encoder_steps": 1}
+            own |= {"chain_start_steps": 2, "schedule": settings["schedule"] | rounds}
         return default(model, preset, **(settings | own))
 
     monkeypatch.setattr(plans, "make_plan", make)
@@ -261,11 +264,11 @@ WIDTHS = (
 )
 OTHER_CHOICES = ("--noGECO", "--K_SE", "--nr_inducing_units=5", "--pooling=attention")
 OTHER_CHOICES += ("--repr_nn_pretrain=yes_fixed",)
-CHAIN = ("--burnin=50", "--num_samples=2", "--thinning=50")
+CHAIN = ("--burnin=5", "--num_samples=2", "--thinning=5")
 OF_NETWORK = ("--frames_per_character=10", "--pretrain_steps=2")
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("small", "untraced_predictions")
 @pytest.mark.parametrize(
     "flags",
     [
@@ -313,6 +316,7 @@ def test_a_saved_run_is_the_fit(tmp_path: pathlib.Path) -> None:
         (("--representation=gplvm", "--pretrain_steps=5"), "no representation network"),
         (("--representation=gplvm", "--repr_nn_pretrain=yes_fixed"), "of a representation network"),
         (("--model=cvae", "--representation=gplvm"), "--representation is of svgp_vae"),
+        (("--model=sgp_bae", "--representation=gplvm"), "has the vectors that a representation"),
         (("--holdout_characters=1000",), "leave none to train on"),
     ],
 )
