@@ -18,7 +18,8 @@ from ..models import VariationalAutoencoder
 __all__ = ["has_relocatable_inputs", "relocate_inputs"]
 
 NUM_CANDIDATES = 64
-_ROUNDING = 1e-3  # nats: what is added up in another order is not a gain
+_GAIN = 1.0  # nats; less is for gradients to find, whose moments a move would spoil
+_ELSEWHERE = 2.0  # standard deviations of a Gaussian, inside which nothing is elsewhere
 _POINTS_PER_CALL = 16384
 
 
@@ -40,8 +41,9 @@ def relocate_inputs(
     .. math:: \log p(x_c) + \sum_l \log N(\mu_{nl} | m_l(x_c), v_l(x_c) + s_{nl}^2),
 
     what the encoder says of the point's code under the latent function that all points say (this
-    one included, from where it is), if that is more than at the value that it has. A Gaussian that
-    moves gets the width that it started with.
+    one included, from where it is), if that is a nat more than at the value that it has. A Gaussian
+    moves by more than two of its standard deviations or not at all, and then gets the width that
+    it started with.
 
     :param model: with :class:`~gpflow_bae.inputs.MissingInputs` in its kernel.
     :param data: that the inputs belong to.
@@ -67,8 +69,11 @@ def relocate_inputs(
         candidates = np.concatenate([here[None], np.tile(drawn.numpy()[:, None], (1, len(here)))])
         found = score(own.column, places, candidates)
         found += table.prior.log_prob(candidates).numpy()
+        if table.has_density:
+            away = table.distance(candidates, here) / table.scale.numpy()[:, 0]
+            found[1:][away[1:] < _ELSEWHERE] = -np.inf
         best = np.argmax(found, 0)
-        better = found.max(0) > found[0] + _ROUNDING
+        better = found.max(0) > found[0] + _GAIN
         new = np.where(better, candidates[best, np.arange(len(here))], here)
         table.location.assign(new[:, None])
         table.reset_scale(better)

@@ -100,6 +100,14 @@ class InputTable(gpflow.Module):
             new = np.where(rows[:, None], self._initial_scale, self.scale.numpy())
             self.scale.assign(new)
 
+    def distance(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """How far numbers are from each other, the short way round on a circle."""
+        apart = np.abs(first - second)
+        if isinstance(self.prior, UniformOnCircle):
+            apart = np.mod(apart, self.prior.period)
+            apart = np.minimum(apart, self.prior.period - apart)
+        return apart
+
     @property
     def has_density(self) -> bool:
         """Whether rows have distributions of their own."""
