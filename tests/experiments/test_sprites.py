@@ -184,13 +184,15 @@ def test_codes_are_those_of_the_model(
     data: Task, monkeypatch: pytest.MonkeyPatch, representation: str
 ) -> None:
     """In passes over frames, characters and channels, as of all at once."""
-    model = models.build_model(small_plan(representation=representation), data)
-    given = frames.pooled(data.train, frames.first_poses(data.context, 4))
+    plan, context = small_plan(representation=representation), frames.first_poses(data.context, 4)
+    model = models.build_model(plan, data)
+    given = frames.pooled(data.train, context)
     asked = data.test.X
     mean, variance = model.predict_f(asked, given=(given.X, as_float(given.Y)))
     monkeypatch.setattr(scores, "CHUNK", 7)
     monkeypatch.setattr(scores, "_CHANNELS", 2)
-    found = scores.codes_of(small_plan(representation=representation), model, data, given, asked)
+    parts = [scores.know(plan, model, data, part) for part in (data.train, context)]
+    found = scores.codes_of(plan, model, parts, asked)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(found.variance, variance, rtol=1e-4, atol=1e-6)
     if representation == "network":
@@ -204,7 +206,8 @@ def test_codes_are_those_of_the_model(
 def test_codes_of_a_cvae_are_means_over_the_context(data: Task) -> None:
     model = models.build_model(small_plan("cvae"), data)
     given = frames.first_poses(data.context, 4)
-    codes = scores.codes_of(small_plan("cvae"), model, data, given, data.test.X)
+    parts = [scores.know(small_plan("cvae"), model, data, given)]
+    codes = scores.codes_of(small_plan("cvae"), model, parts, data.test.X)
     mean, variance = (v.numpy() for v in model.encode(given.X, as_float(given.Y)))
     for i in np.unique(data.test.X[:, 0]):
         own, asked = given.X[:, 0] == i, data.test.X[:, 0] == i
@@ -276,7 +279,9 @@ OF_NETWORK = ("--frames_per_character=10", "--pretrain_steps=2")
         ("--elbo=SVGPVAE_Hensman", *OTHER_CHOICES, *OF_NETWORK),
         ("--model=svgp_vae", "--representation=gplvm"),
         ("--model=cvae",),
-        ("--model=sgp_bae", "--chain_frames=4", *CHAIN, *OF_NETWORK),
+        pytest.param(
+            ("--model=sgp_bae", "--chain_frames=4", *CHAIN, *OF_NETWORK), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_small_runs(tmp_path: pathlib.Path, flags: tuple[str, ...]) -> None:
