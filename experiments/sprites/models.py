@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import gpflow
 import numpy as np
@@ -41,7 +41,7 @@ class Plan(plans.Plan):
     schedule: inference.AmortizedSettings | None = None
     sampler: SamplingAlgorithm | None = None
     representation: str = "network"  # of a character: a network of its frames, or "gplvm"
-    pooling: str = "mean"
+    pooling: Literal["mean", "sum", "attention"] = "mean"
     frames_per_character: int = 50  # that come together in a minibatch
     pretrain_steps: int = 0  # of the representation network, as a classifier
     pretrain_learning_rate: float = 1e-3
@@ -86,8 +86,11 @@ def _principal_components(mean: np.ndarray, width: int, seed: int) -> np.ndarray
 
     Where there are fewer of them, random numbers make up for the rest.
     """
-    left, size, _ = np.linalg.svd(mean - mean.mean(0), full_matrices=False)
-    kept = int((size[:width] > 1e-6 * size[0]).sum())
+    centred = mean - mean.mean(0)
+    # Of the rows' products: the frames have ten times as many pixels as there are rows.
+    values, directions = np.linalg.eigh((centred @ centred.T).astype(float))
+    left, values = directions[:, ::-1], values[::-1]
+    kept = int((values[:width] > 1e-6 * values[0]).sum())
     rest = np.random.default_rng([seed, 0xCA]).standard_normal((len(mean), width - kept))
     return np.concatenate([left[:, :kept] * np.sqrt(len(mean)), rest], 1)
 

@@ -61,7 +61,7 @@ def make_plan(
     :raises ValueError: for settings that do not go together.
     """
     is_paper = preset == "paper"
-    chosen = {
+    chosen: dict[str, Any] = {
         "learning_rate": 1e-3,
         "final_learning_rate_fraction": 0.02,
         "batch_size": batch_size,
@@ -77,10 +77,14 @@ def make_plan(
                 "sgp_bae has the vectors that a representation network makes of frames: leave "
                 "representation out."
             )
-        rounds = {"batch_size": batch_size, "encoder_batch_size": 250, "steps_per_batch": 1}
+        rounds: dict[str, Any] = {
+            "batch_size": batch_size,
+            "encoder_batch_size": 250,
+            "steps_per_batch": 1,
+        }
         rounds |= _CHAIN[is_paper] | (schedule or {})
         changes["schedule"] = inference.AmortizedSettings(**rounds)
-        steps = {"step_size": 0.01, "momentum_decay": 0.01, "noise": "binomial"}
+        steps: dict[str, Any] = {"step_size": 0.01, "momentum_decay": 0.01, "noise": "binomial"}
         changes["sampler"] = adaptive_sghmc.build(**(steps | (sampler or {})))
     plan = Plan(
         model,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,13 +21,14 @@ from gpflow_bae.posteriors import Posterior
 __all__ = [
     "Codes",
     "Generated",
+    "Known",
     "Scores",
     "character_vectors",
     "codes_of",
     "encode",
     "generate",
     "generate_samples",
-    "known",
+    "know",
     "score",
     "score_samples",
 ]
@@ -76,26 +77,45 @@ def character_vectors(model: models.SVGPVAE, frames: Frames, number: int) -> np.
     return found
 
 
-def codes_of(plan: Plan, model: Any, data: Task, given: Frames, asked: np.ndarray) -> Codes:
+class Known(NamedTuple):
+    """What codes are conditioned on: frames, what the encoder says of them, characters' vectors."""
+
+    frames: Frames
+    codes: Codes
+    vectors: np.ndarray | None  # [num_characters, W], zeros of others; None where they are learnt
+
+
+def know(plan: Plan, model: Any, data: Task, frames: Frames) -> Known:
+    """Frames to condition on: all that there are of their characters, which are pooled over."""
+    vectors = None
+    if plan.model != "cvae" and plan.representation == "network":
+        vectors = character_vectors(model, frames, data.num_characters)
+    return Known(frames, encode(model, frames), vectors)
+
+
+def codes_of(plan: Plan, model: Any, parts: Sequence[Known], asked: np.ndarray) -> Codes:
     """Codes of frames that are not there, given others.
 
-    :param given: what is conditioned on; frames of all characters that are asked for among them.
+    :param parts: what is conditioned on, of characters that differ; those that are asked for among
+        them.
     :param asked: [N, 2], character and pose.
     """
-    codes = encode(model, given)
+    given = pooled(*(part.frames for part in parts))
+    codes = Codes(*map(np.concatenate, zip(*(part.codes for part in parts), strict=True)))
     if isinstance(model, models.CVAE):
         return _mean_codes(codes, given, asked)
     prior = model.latent_prior
-    if plan.representation == "network":
-        prior = with_known_vectors(model, character_vectors(model, given, data.num_characters))
+    vectors = [part.vectors for part in parts if part.vectors is not None]
+    if vectors:
+        prior = with_known_vectors(model, np.sum(vectors, 0))
     inducing = _condition(prior, given.X, codes)
-    parts = []
+    found = []
     for rows in _chunks(len(asked), 1000):
         X = tf.constant(asked[None, rows])
         any_codes = tf.zeros([1, X.shape[1], plan.latent_dim], X.dtype)
-        found = prior.hensman_bound(X, any_codes, tf.ones_like(any_codes), inducing)
-        parts.append([found.mean.numpy()[0], found.variance.numpy()[0]])
-    return Codes(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+        q = prior.hensman_bound(X, any_codes, tf.ones_like(any_codes), inducing)
+        found.append([q.mean.numpy()[0], q.variance.numpy()[0]])
+    return Codes(*map(np.concatenate, zip(*found, strict=True)))
 
 
 def _condition(prior: Any, X: np.ndarray, codes: Codes) -> InducingPosterior:
@@ -212,8 +232,3 @@ def score_samples(posterior: Posterior, frames: Frames, vectors: np.ndarray) -> 
         made = generate_samples(posterior, frames.X[rows], vectors)
         found.add(made, as_float(frames.Y[rows]))
     return found.means
-
-
-def known(plan: Plan, data: Task, characters: Frames, context: Frames) -> Frames:
-    """What codes are found from: frames of training characters, and the context."""
-    return context if plan.model == "cvae" else pooled(characters, context)

@@ -54,7 +54,9 @@ class Curve:
         self._plan, self._model, self._data = plan, model, data
         few, asked = (np.unique(f.X[:, 0])[:_QUICK] for f in (data.train, data.test))
         context = of_characters(data.context, asked)
-        self._given = scores.known(plan, data, of_characters(data.train, few), context)
+        self._given = (
+            [context] if plan.model == "cvae" else [of_characters(data.train, few), context]
+        )
         self._test = first_poses(of_characters(data.test, asked), 10)
         self._started, self._next = time.perf_counter() - before, max(20.0, 1.15 * before)
         self.spent = 0.0  # seconds of evaluations
@@ -66,7 +68,8 @@ class Curve:
         elapsed = now - self._started - self.spent
         if elapsed < self._next:
             return
-        codes = scores.codes_of(self._plan, self._model, self._data, self._given, self._test.X)
+        parts = [scores.know(self._plan, self._model, self._data, f) for f in self._given]
+        codes = scores.codes_of(self._plan, self._model, parts, self._test.X)
         found = scores.score(self._model, self._test, codes, 1)
         self.points["seconds"].append(elapsed)
         self.points["mse"].append(found["mse"])
@@ -218,6 +221,8 @@ def evaluate(
     metrics: dict[str, float] = {}
     shown = np.linspace(0, len(data.test.X) - 1, min(10, len(data.test.X))).astype(int)
     X, Y = data.test.X[shown], data.test.Y[shown]
+    of_training = plan.model == "svgp_vae"  # which tells of the GP, but not of a CVAE's characters
+    trained = [scores.know(plan, model, data, data.train)] if of_training else []
     for size in sizes:
         context = first_poses(data.context, size)
         if posterior is not None:
@@ -225,8 +230,8 @@ def evaluate(
             found = scores.score_samples(posterior, data.test, vectors)
             made = scores.generate_samples(posterior, X, vectors)
         else:
-            given = scores.known(plan, data, data.train, context)
-            codes = scores.codes_of(plan, model, data, given, data.test.X)
+            parts = [*trained, scores.know(plan, model, data, context)]
+            codes = scores.codes_of(plan, model, parts, data.test.X)
             found = scores.score(model, data.test, codes, NUM_DRAWS)
             part = scores.Codes(*(v[shown] for v in codes))
             made = scores.generate(model, X, part, NUM_DRAWS, 0)

@@ -211,7 +211,8 @@ def test_minibatches_are_of_tasks(data: Data) -> None:
     each = [
         model.approximate_posterior(Batch(*(v[t : t + 1] for v in batch[:3]))) for t in range(TASKS)
     ]
-    np.testing.assert_allclose(whole.divergence, sum(q.divergence for q in each), rtol=1e-9)
+    # Networks are in float32, whose products may round otherwise for another number of rows.
+    np.testing.assert_allclose(whole.divergence, sum(q.divergence for q in each), rtol=1e-6)
     assert not model.splits_over_points
 
 
