@@ -33,6 +33,7 @@ STUDIES = {
     "oil_flow",
     "rotated_mnist",
     "spe10",
+    "sprites",
     "tabular_bae",
 }
 OTHERS = {
