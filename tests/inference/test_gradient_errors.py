@@ -116,7 +116,10 @@ def test_errors_in_coordinates_are_those_of_the_gradient_there() -> None:
     _, error = natural.gradient_and_error(position, SEED)
     found, own = target.gradient_and_error(coordinates.from_natural(position), SEED)
     expected = coordinates.gradient(error)
-    np.testing.assert_allclose(flat(own.parameters), flat(expected.parameters), rtol=1e-3)
+    # Of numbers up to ten, from networks in float32 that processors round in ways of their own.
+    np.testing.assert_allclose(
+        flat(own.parameters), flat(expected.parameters), rtol=1e-3, atol=2e-4
+    )
     there = target.gradient(coordinates.from_natural(position), SEED)
     scale = np.abs(flat(there.parameters)).max()
     np.testing.assert_allclose(flat(found.parameters), flat(there.parameters), atol=1e-4 * scale)
