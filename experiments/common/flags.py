@@ -20,6 +20,7 @@ __all__ = [
     "define_data_dir",
     "define_num_steps",
     "define_overrides",
+    "define_svgp_vae",
     "overrides",
     "point_estimates",
     "resolve_jit_compile",
@@ -90,6 +91,21 @@ def define_num_steps() -> None:
         lower_bound=1,
     )
     flags.DEFINE_alias("epochs", "num_steps")
+
+
+def define_svgp_vae(kappa_squared: float) -> None:
+    """What the released commands of SVGP-VAE say of its objective, encoder and kernel.
+
+    :param kappa_squared: the default; it was published for each data set.
+    """
+    flags.DEFINE_boolean("GECO", None, "Train with GECO. Default: as published for the model.")
+    flags.DEFINE_float(
+        "kappa_squared", kappa_squared, "GECO's tolerated squared error, a mean over all outputs."
+    )
+    flags.DEFINE_float("alpha", 0.99, "GECO's moving average.")
+    flags.DEFINE_float("beta", 1.0, "Weight of the divergence, without GECO.")
+    flags.DEFINE_boolean("clip_qs", True, "Clip the encoder's variance to [1e-3, 10].")
+    flags.DEFINE_boolean("GP_joint", True, "Learn the kernel's hyperparameters.")
 
 
 def define_ablation(models: str) -> None:

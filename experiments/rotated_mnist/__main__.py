@@ -37,12 +37,7 @@ def define_flags() -> None:
     """The shared flags, the published ones, and this driver's own."""
     common_flags.define(MODELS, default_model="svgp_vae")
     flags.DEFINE_enum("elbo", None, ELBOS, "Replaces --model: the name in the released commands.")
-    flags.DEFINE_boolean("GECO", None, "Train with GECO. Default: as published for the model.")
-    flags.DEFINE_float("kappa_squared", 0.020, "GECO's tolerated squared error per pixel.")
-    flags.DEFINE_float("alpha", 0.99, "GECO's moving average.")
-    flags.DEFINE_float("beta", 1.0, "Weight of the divergence, without GECO.")
-    flags.DEFINE_boolean("clip_qs", True, "Clip the encoder's variance to [1e-3, 10].")
-    flags.DEFINE_boolean("GP_joint", True, "Learn the kernel's hyperparameters.")
+    common_flags.define_svgp_vae(kappa_squared=0.020)
     flags.DEFINE_boolean(
         "ip_joint",
         None,

@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.common import pages
+from experiments.common.curves import plot_losses
 from experiments.common.driver import Outcome
 from gpflow_bae import diagnostics, plotting
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
@@ -75,7 +76,7 @@ def draw(
         figures["curve"], axis = plotting.single_axis("training time (s)", MSE)
         axis.plot(outcome.curves["seconds"], outcome.curves["mse"], marker=".")
     if any(len(outcome.curves.get(name, ())) for name in _LOSSES):
-        figures["loss"] = _plot_losses(outcome.curves)
+        figures["loss"] = plot_losses(outcome.curves, _LOSSES)
 
 
 def _predictions(
@@ -165,21 +166,6 @@ _LOSSES = {
     "variational_loss": ("record of the fit by Adam", "training loss per image"),
     "encoder_loss": ("round of the chain", "loss of the encoder"),
 }
-
-
-def _plot_losses(curves: Mapping[str, list[float]]) -> Figure:
-    """What was minimised; the first steps, far from the rest, may leave the panel."""
-    names = [name for name in _LOSSES if len(curves.get(name, ()))]
-    figure = Figure(figsize=(4.6 * len(names), 3.2), layout="constrained")
-    for axis, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):
-        values = np.asarray(curves[name], float)
-        marker = "." if len(values) < 50 else None  # which keeps a single record visible
-        axis.plot(np.arange(1, len(values) + 1), values, lw=0.9, marker=marker)
-        later = values[len(values) // 20 :]
-        if np.ptp(later) > 0:  # False for NaN, too
-            axis.set_ylim(*np.array([-0.05, 0.05]) * np.ptp(later) + [later.min(), later.max()])
-        axis.set(xlabel=_LOSSES[name][0], ylabel=_LOSSES[name][1])
-    return figure
 
 
 def draw_runs(runs: list[dict]) -> dict[str, Figure]:

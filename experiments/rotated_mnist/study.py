@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ import keras
 import numpy as np
 
 from experiments.common import plans
+from experiments.common.curves import Curve
 from experiments.common.driver import Options, Outcome
 from experiments.rotated_mnist import angles, figures, scores
 from experiments.rotated_mnist.models import (
@@ -49,31 +49,8 @@ def load(
     return rotated_mnist.keep_share(data, train_share) if train_share < 1.0 else data
 
 
-class Curve:
-    """Test error against seconds of training, evaluations left out; for figures, never for choices.
-
-    Evaluated at a growing distance, since it falls fast at first.
-    """
-
-    def __init__(self, model: Any, data: RotatedMNIST, before: float = 0.0):
-        """
-        :param before: seconds of training so far.
-        """
-        self._model, self._data = model, data
-        self._started, self._next = time.perf_counter() - before, before + 1.0
-        self.spent = 0.0  # seconds of evaluations
-        self.points: dict[str, list[float]] = {"seconds": [], "mse": []}
-
-    def __call__(self, step: int, loss: float) -> None:
-        """Record a point if it is time for one."""
-        now = time.perf_counter()
-        elapsed = now - self._started - self.spent
-        if elapsed < self._next:
-            return
-        self.points["seconds"].append(elapsed)
-        self.points["mse"].append(scores.quick_mse(self._model, self._data))
-        self._next = elapsed * 1.15
-        self.spent += time.perf_counter() - now
+def _curve(model: Any, data: RotatedMNIST, before: float = 0.0) -> Curve:
+    return Curve(lambda: scores.quick_mse(model, data), before)
 
 
 def run(
@@ -141,7 +118,7 @@ def _fit(plan: Plan, data: RotatedMNIST, options: Options) -> Fit:
         model = _started_from_svgp_vae(plan, data, start)
     else:
         model = build_model(plan, data)
-    curve = Curve(model, data, elapsed()) if plan.model != "vae" else None
+    curve = _curve(model, data, elapsed()) if plan.model != "vae" else None
     for (regime, epochs), chosen in zip(plan.regime, phases, strict=True):
         if regime != "VAE":
             chosen["callback"] = curve
@@ -243,18 +220,18 @@ def _sample(
     encoder, prior, curve = gaussian_encoder(plan), None, None
     warm_start: inference.WarmStart | inference.PriorMeanStart
     if plan.model == "svgp_vae":  # whose bound is sampled, and fitted first
-        curve = Curve(model, data)
+        curve = _curve(model, data)
         warm_start = inference.WarmStart(
             model.encoder, settings, num_initial_steps=0, callback=curve
         )
     elif plan.model == "sgp_bae" and plan.start == "mode":
-        curve = Curve(model, data)
+        curve = _curve(model, data)
         warm_start = inference.PriorMeanStart(settings, callback=curve)
     else:
         if plan.model == "sgp_bae":
             prior = start_prior(plan, model, data)
             fitted = models.VariationalAutoencoder(prior, model.decoder, encoder, model.likelihood)
-            curve = Curve(fitted, data)
+            curve = _curve(fitted, data)
         warm_start = inference.WarmStart(
             encoder, settings, latent_prior=prior, num_initial_steps=0, callback=curve
         )

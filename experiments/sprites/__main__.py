@@ -52,12 +52,7 @@ def define_flags() -> None:
         "pretrain_steps", None, "Steps of that; 0 for none. Default: the preset's.", 0
     )
     flags.DEFINE_float("lr_repr_nn", 1e-3, "Its learning rate (published: 1e-2).")
-    flags.DEFINE_boolean("GECO", None, "Train with GECO. Default: as published for the model.")
-    flags.DEFINE_float("kappa_squared", 0.0075, "GECO's tolerated squared error.")
-    flags.DEFINE_float("alpha", 0.99, "GECO's moving average.")
-    flags.DEFINE_float("beta", 1.0, "Weight of the divergence, without GECO.")
-    flags.DEFINE_boolean("clip_qs", True, "Clip the encoder's variance to [1e-3, 10].")
-    flags.DEFINE_boolean("GP_joint", True, "Learn the kernel's hyperparameters.")
+    common_flags.define_svgp_vae(kappa_squared=0.0075)
     flags.DEFINE_boolean(
         "ip_joint",
         None,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from experiments.common.curves import plot_losses
 from experiments.common.driver import Outcome
 from experiments.sprites.networks import CHANNELS
 from experiments.sprites.scores import Generated
@@ -47,7 +47,7 @@ def draw(outcome: Outcome, drawn: Drawn) -> None:
         axis.legend(frameon=False)
         outcome.figures["curve"] = figure
     if any(len(curves.get(name, ())) for name in _LOSSES):
-        outcome.figures["loss"] = _plot_losses(curves)
+        outcome.figures["loss"] = plot_losses(curves, _LOSSES)
 
 
 def _plot_frames(drawn: Drawn) -> Figure:
@@ -93,18 +93,3 @@ _LOSSES = {
     "classifier_loss": ("step of the classifier", "log loss per frame (nats)"),
     "variational_loss": ("record of the fit", "training loss per frame"),
 }
-
-
-def _plot_losses(curves: Mapping[str, list[float]]) -> Figure:
-    """What was minimised; the first steps, far from the rest, may leave the panel."""
-    names = [name for name in _LOSSES if len(curves.get(name, ()))]
-    figure = Figure(figsize=(4.6 * len(names), 3.2), layout="constrained")
-    for axis, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):
-        values = np.asarray(curves[name], float)
-        marker = "." if len(values) < 50 else None  # which keeps a single record visible
-        axis.plot(np.arange(1, len(values) + 1), values, lw=0.9, marker=marker)
-        later = values[len(values) // 20 :]
-        if np.ptp(later) > 0:  # False for NaN, too
-            axis.set_ylim(*np.array([-0.05, 0.05]) * np.ptp(later) + [later.min(), later.max()])
-        axis.set(xlabel=_LOSSES[name][0], ylabel=_LOSSES[name][1])
-    return figure

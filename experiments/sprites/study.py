@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from experiments.common import plans
+from experiments.common.curves import Curve
 from experiments.common.driver import Options, Outcome
 from experiments.sprites import figures, scores
 from experiments.sprites.frames import Task, first_poses, of_characters, pooled, stream, task
@@ -41,40 +42,19 @@ def load(
     return task(sprites.load(data_dir, num_context=num_context), num_train, num_test, holdout)
 
 
-class Curve:
-    """Error of some generated frames against seconds of training, evaluations left out.
+def _curve(plan: Plan, model: Any, data: Task, before: float) -> Curve:
+    """Of some generated frames given few training characters: above the score."""
+    few, asked = (np.unique(f.X[:, 0])[:_QUICK] for f in (data.train, data.test))
+    context = of_characters(data.context, asked)
+    given = [context] if plan.model == "cvae" else [of_characters(data.train, few), context]
+    test = first_poses(of_characters(data.test, asked), 10)
 
-    For figures, never for choices; given few training characters, so it is above the score.
-    """
+    def error() -> float:
+        parts = [scores.know(plan, model, data, frames) for frames in given]
+        codes = scores.codes_of(plan, model, parts, test.X)
+        return scores.score(model, test, codes, 1)["mse"]
 
-    def __init__(self, plan: Plan, model: Any, data: Task, before: float = 0.0):
-        """
-        :param before: seconds of training so far.
-        """
-        self._plan, self._model, self._data = plan, model, data
-        few, asked = (np.unique(f.X[:, 0])[:_QUICK] for f in (data.train, data.test))
-        context = of_characters(data.context, asked)
-        self._given = (
-            [context] if plan.model == "cvae" else [of_characters(data.train, few), context]
-        )
-        self._test = first_poses(of_characters(data.test, asked), 10)
-        self._started, self._next = time.perf_counter() - before, max(20.0, 1.15 * before)
-        self.spent = 0.0  # seconds of evaluations
-        self.points: dict[str, list[float]] = {"seconds": [], "mse": []}
-
-    def __call__(self, step: int, loss: float) -> None:
-        """Record a point if it is time for one."""
-        now = time.perf_counter()
-        elapsed = now - self._started - self.spent
-        if elapsed < self._next:
-            return
-        parts = [scores.know(self._plan, self._model, self._data, f) for f in self._given]
-        codes = scores.codes_of(self._plan, self._model, parts, self._test.X)
-        found = scores.score(self._model, self._test, codes, 1)
-        self.points["seconds"].append(elapsed)
-        self.points["mse"].append(found["mse"])
-        self._next = elapsed * 1.15
-        self.spent += time.perf_counter() - now
+    return Curve(error, before, first=20.0)
 
 
 def run(plan: Plan, data: Task, options: Options, max_samples: int | None = None) -> Outcome:
@@ -185,7 +165,7 @@ def _fit(
     rows = stream(frames, plan.frames_per_character if is_network else None, options.seed)
     chosen = options.arguments("variational")
     elapsed = stopwatch(chosen["out_dir"])
-    curve = Curve(plan, model, data, elapsed())
+    curve = _curve(plan, model, data, elapsed())
     settings = dataclasses.replace(plan.variational, num_steps=num_steps(plan, rows.num_points))
     losses = inference.fit_variational(
         model,

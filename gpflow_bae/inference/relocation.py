@@ -162,14 +162,14 @@ class Relocations:
         if count and not self._of_inputs:
             check_relocatable(model)
         self._model, self._data, self._seed = model, data, seed
-        self._count, self._period = count, _SHARE * num_steps / max(count, 1)
+        self.count, self._period = count, _SHARE * num_steps / max(count, 1)
 
     def after(self, before: int, now: int) -> None:
         """After a block of steps, where one falls in it.
 
         :param before, now: steps before the block and after it.
         """
-        done, due = (min(self._count, int(n / self._period + 1e-9)) for n in (before, now))
+        done, due = (min(self.count, int(n / self._period + 1e-9)) for n in (before, now))
         if due > done:
             seed = (1009 * self._seed + due) % 2_000_000_000  # of this fit and time
             relocate = relocate_inputs if self._of_inputs else relocate_codes

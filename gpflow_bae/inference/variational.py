@@ -241,6 +241,7 @@ class VariationalFit(Optimisation):
         return {
             **dataclasses.asdict(self.settings),
             "objective": repr(self.settings.objective),
+            "relocations": self._relocations.count,
             "seed": int(self._seed[0]),
             "steps_per_call": self.steps_per_call,
             "model": type(self.model).__name__,

@@ -29,7 +29,10 @@ class CompletedInputs(Kernel):
         """
         :param kernel: over completed inputs.
         :param inputs: one for all kernels of a model.
+            Several go inside of each other, such as ids of two kinds, the outermost first: a model
+            checks the inputs of that one, and asks it alone for draws and for what is observed.
         :raises TypeError: for anything but a GPflow kernel of one output and an input model.
+        :raises ValueError: for inputs within that have distributions, or need observations.
         """
         super().__init__(name=name)
         if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
@@ -41,6 +44,13 @@ class CompletedInputs(Kernel):
             raise TypeError(
                 "inputs must be one of gpflow_bae.inputs, such as MissingInputs(X), got "
                 f"{type(inputs).__name__}."
+            )
+        within = kernel.inputs if isinstance(kernel, CompletedInputs) else None
+        if within is not None and (within.draws or within.needs_observations):
+            raise ValueError(
+                "kernel is CompletedInputs already, over inputs with distributions or made of "
+                "observations, which a model asks the outermost alone for: let those be the "
+                "outermost, and what is within have values."
             )
         self.kernel, self.inputs = kernel, inputs
 

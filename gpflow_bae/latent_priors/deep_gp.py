@@ -13,8 +13,9 @@ from gpflow.base import Parameter, TensorType
 from ..arguments import check_arguments
 from ..base import LatentPosterior
 from ..mcmc import noise as stateless
-from .base import GaussianLatentPrior, KernelLike, gaussian_log_density
+from .base import GaussianLatentPrior, gaussian_log_density
 from .deep_layers import InducingLike, make_layers
+from .kernel_prior import KernelLike
 
 __all__ = ["DeepSparseGP"]
 

@@ -14,7 +14,7 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables
 
 from ..arguments import as_numbers
 from ..inducing_variables import as_inducing_points, uniform
-from .base import KernelLike, check_known_inputs
+from .kernel_prior import KernelLike, check_known_inputs
 from .sparse_gp import SparseGP
 
 __all__ = ["HiddenLayer", "InducingLike", "make_layers"]

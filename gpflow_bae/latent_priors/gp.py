@@ -9,7 +9,8 @@ from gpflow.base import TensorType
 
 from ..base import LatentPosterior
 from ..linalg import cholesky
-from .base import LOG_2PI, GaussianLatentPrior, KernelLatentPrior, channels_first
+from .base import LOG_2PI, GaussianLatentPrior
+from .kernel_prior import KernelLatentPrior, channels_first
 
 __all__ = ["GP"]
 

@@ -13,7 +13,8 @@ from gpflow.functions import MeanFunction
 
 from ..inducing_variables import as_inducing_points
 from ..linalg import cholesky
-from .base import KernelLatentPrior, KernelLike, channels_first, gaussian_log_density
+from .base import gaussian_log_density
+from .kernel_prior import KernelLatentPrior, KernelLike, channels_first
 
 __all__ = ["InducingLatentPrior", "InducingPosterior"]
 

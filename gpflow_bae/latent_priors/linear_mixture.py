@@ -15,8 +15,9 @@ from gpflow.functions import MeanFunction
 from ..arguments import as_numbers, check_arguments
 from ..base import JointLatentPosterior, LatentPosterior
 from ..linalg import cholesky
-from .base import LOG_2PI, GaussianLatentPrior, KernelLike, channels_first
+from .base import LOG_2PI, GaussianLatentPrior
 from .inducing import InducingLatentPrior
+from .kernel_prior import KernelLike, channels_first
 
 __all__ = ["LinearMixture"]
 

@@ -14,8 +14,9 @@ from gpflow.mean_functions import MeanFunction
 from ..arguments import check_arguments
 from ..base import LatentPosterior
 from . import kalman
-from .base import KernelLike, channels_first, gaussian_log_density
+from .base import gaussian_log_density
 from .gp import GP
+from .kernel_prior import KernelLike, channels_first
 from .state_space import StateSpace, check_state_space, harmonics_of, state_space
 
 __all__ = ["MarkovGP"]

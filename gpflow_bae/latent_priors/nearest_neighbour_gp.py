@@ -14,8 +14,9 @@ from gpflow.mean_functions import MeanFunction
 from ..arguments import as_numbers, check_arguments
 from ..base import LatentPosterior
 from ..linalg import cholesky
-from .base import KernelLike, channels_first, gaussian_log_density
+from .base import gaussian_log_density
 from .gp import GP
+from .kernel_prior import KernelLike, channels_first
 from .neighbours import Neighbourhoods, Ordering
 
 __all__ = ["NearestNeighbourGP"]

@@ -14,8 +14,9 @@ from gpflow.functions import MeanFunction
 
 from ..arguments import check_arguments
 from ..base import LatentPosterior
-from .base import GaussianLatentPrior, KernelLike, channels_first
+from .base import GaussianLatentPrior
 from .inducing import InducingLatentPrior
+from .kernel_prior import KernelLike, channels_first
 
 __all__ = ["SparseGP"]
 

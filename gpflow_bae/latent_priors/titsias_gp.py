@@ -11,8 +11,8 @@ from gpflow.logdensities import gaussian
 
 from ..arguments import check_arguments
 from ..base import LatentPosterior
-from .base import KernelLike, channels_first
 from .inducing import InducingLatentPrior, InducingPosterior
+from .kernel_prior import KernelLike, channels_first
 
 __all__ = ["TitsiasGP"]
 

@@ -16,7 +16,8 @@ from ..decoders import Identity
 from ..encoders import LikelihoodEncoder
 from ..guides import MeanFieldGuide
 from ..latent_priors import GP, LinearMixture, SparseGP, TitsiasGP
-from ..latent_priors.base import LOG_2PI, KernelLike
+from ..latent_priors.base import LOG_2PI
+from ..latent_priors.kernel_prior import KernelLike
 from ..likelihoods import Gaussian
 from .autoencoder import LikelihoodLike, Network
 from .variational import VariationalAutoencoder, as_gaussian_encoder
@@ -205,8 +206,9 @@ class LinearSGPVAE(VariationalAutoencoder):
         the huge variance that says nothing of it, which is taken off.
         """
         mean, variance = self.guide.encode(batch)
-        evidence = self.prior_for(batch).condition(batch.X, mean, variance).log_marginal
-        evidence = tf.reduce_sum(evidence)
+        prior = self.prior_for(batch, seed)
+        evidence = tf.reduce_sum(prior.condition(batch.X, mean, variance).log_marginal)
+        evidence -= prior.input_divergence(batch)
         if batch.mask is None:
             return evidence
         factors = -0.5 * (LOG_2PI + tf.math.log(variance))

@@ -11,8 +11,8 @@ from gpflow.functions import MeanFunction
 
 from ..arguments import check_arguments
 from ..latent_priors import GP, DeepSparseGP, SparseGP, StandardNormal
-from ..latent_priors.base import KernelLike
 from ..latent_priors.deep_layers import InducingLike
+from ..latent_priors.kernel_prior import KernelLike
 from .autoencoder import LikelihoodLike, Network
 from .bayesian import BayesianAutoencoder
 

@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 
-from .. import functional
 from ..arguments import check_arguments
-from ..tracing import compiled
+from ..base import Batch
 from .amortized import Posterior
+from .sample_loop import SampleLoop, chain_after_chain
 
 __all__ = ["completed_inputs"]
 
@@ -29,33 +29,29 @@ def completed_inputs(posterior: Posterior, *, num_draws: int = 1, seed: int = 0)
         the number of columns, ids replaced by vectors.
     :raises TypeError: for a model whose inputs are known.
     """
-    model = posterior.model
-    inputs = model.inputs
-    if inputs is None:
+    model, data = posterior.model, posterior.data
+    if model.inputs is None:
         raise TypeError(
             "completed_inputs needs a model whose kernel is CompletedInputs(kernel, inputs); the "
             f"inputs of this {type(model).__name__} are known."
         )
-    own = gpflow.utilities.parameter_dict(inputs)
-    paths = {id(p): path for path, p in own.items()}
-    sampled = [
-        (paths[id(p)], p, posterior.bank.parameters[path])
-        for path, p in zip(model.sampled.paths, model.sampled.parameters, strict=True)
-        if id(p) in paths
-    ]
-    X = posterior.data.X
+    batch = Batch(data.X, tf.convert_to_tensor(data.Y), data.mask)
 
-    @compiled
-    def complete(values: list[tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
-        constrained = functional.constrain([p for _, p, _ in sampled], values)
-        replaced = dict(zip([path for path, *_ in sampled], constrained, strict=True))
-        return functional.functional_copy(inputs, replaced).with_seed(seed).complete(X)
+    def of_sample(values: list[tf.Tensor], seeds: tf.Tensor) -> tf.Tensor:
+        bound = model.bind(values)
 
-    found = []
-    for s in range(posterior.num_samples):
-        c, i = divmod(s, posterior.bank.num_samples)
-        values = [tf.constant(held[c, i]) for *_, held in sampled]
-        for d in range(num_draws):
-            found.append(complete(values, tf.constant([seed, s * num_draws + d], tf.int32)).numpy())
-    result = np.stack(found)
-    return result if posterior.data.has_tasks else result[:, 0]
+        def draw(own: tf.Tensor) -> tf.Tensor:
+            inputs = bound.prior_for(batch, own).inputs
+            assert inputs is not None
+            return tf.cast(inputs.complete(data.X), gpflow.default_float())
+
+        dtype = gpflow.default_float()
+        return tf.map_fn(draw, seeds, fn_output_signature=dtype, parallel_iterations=1)
+
+    number = posterior.num_samples
+    seeds = np.arange(number * num_draws, dtype=np.int32).reshape(number, num_draws, 1)
+    seeds = np.concatenate([np.full_like(seeds, seed), seeds], -1)
+    parameters = [chain_after_chain(v) for v in posterior.bank.parameters.values()]
+    found = SampleLoop(of_sample).map((parameters, seeds), dtypes=gpflow.default_float())
+    result = found.reshape(-1, *found.shape[2:])
+    return result if data.has_tasks else result[:, 0]

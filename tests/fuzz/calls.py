@@ -21,7 +21,6 @@ from gpflow_bae import (
     likelihoods,
     models,
 )
-from gpflow_bae import inputs as unknown
 from tests.serving import small_posteriors
 from tests.serving.small_posteriors import L, P
 
@@ -32,13 +31,6 @@ Call = tuple[Callable[..., Any], Callable[[], Mapping[str, Any]]]
 @functools.cache
 def network(num_inputs: int, num_outputs: int) -> keras.Model:
     return small_posteriors.network(num_inputs, num_outputs)
-
-
-def holes() -> np.ndarray:
-    """Inputs of which some entries are missing."""
-    X = inputs()
-    X[1] = np.nan
-    return X
 
 
 def kernel() -> gpflow.kernels.Kernel:
@@ -255,38 +247,6 @@ NETWORKS: dict[str, Call] = {
     "NormalizedLinear": (
         kernels.NormalizedLinear,
         lambda: {"variance": 1.0, "active_dims": [0]},
-    ),
-    "MissingInputs": (
-        unknown.MissingInputs,
-        lambda: {
-            "X": holes(),
-            "periods": {0: 6.0},
-            "priors": None,
-            "flows": None,
-            "q": "point",
-            "initial_scale": 0.3,
-            "seed": 0,
-        },
-    ),
-    "LearntVectors": (
-        unknown.LearntVectors,
-        lambda: {
-            "vectors": np.ones((4, 2)),
-            "column": 0,
-            "prior": None,
-            "q": "gaussian",
-            "initial_scale": 0.3,
-            "flow": None,
-        },
-    ),
-    "RepresentationNetwork": (
-        unknown.RepresentationNetwork,
-        lambda: {"network": network(P, 3), "pooling": "attention", "column": 0},
-    ),
-    "UniformOnCircle": (unknown.UniformOnCircle, lambda: {"period": 2.0}),
-    "CompletedInputs": (
-        unknown.CompletedInputs,
-        lambda: {"kernel": kernel(), "inputs": unknown.MissingInputs(holes())},
     ),
     "ObjectView": (
         kernels.ObjectView,

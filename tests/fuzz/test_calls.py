@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from tests.fuzz import array_calls, calls
+from tests.fuzz import array_calls, calls, input_calls
 from tests.fuzz.answers import answered, cases
 from tests.fuzz.strategies import SCALARS, arrays
 
@@ -38,6 +38,7 @@ ROOMS = {
     for module, names in (
         (calls, ("PRIORS", "NETWORKS", "MODELS")),
         (array_calls, ("SAMPLERS", "SETTINGS", "ARRAYS")),
+        (input_calls, ("INPUTS",)),
     )
     for name in names
 }

@@ -257,6 +257,9 @@ def test_kernels_that_cannot_be_are_refused() -> None:
     several = gpflow.kernels.SharedIndependent(kernel.kernel, 2)
     with pytest.raises(TypeError, match="of one output"):
         inputs.CompletedInputs(several, kernel.inputs)
+    vectors = inputs.LearntVectors(np.ones((4, 2)), q="gaussian")
+    with pytest.raises(ValueError, match="let those be the outermost"):
+        inputs.CompletedInputs(inputs.CompletedInputs(kernel.kernel, vectors), kernel.inputs)
     for wrong in (X, kernel.kernel):
         with pytest.raises(TypeError, match="inputs must be"):
             inputs.CompletedInputs(kernel.kernel, wrong)
@@ -298,3 +301,15 @@ def test_a_flow_over_missing_entries() -> None:
     np.testing.assert_array_equal(after[~holes], X[~holes])
     with pytest.raises(ValueError, match="with no period"):
         inputs.MissingInputs(X, {0: TURN}, q="gaussian", flows={0: flow})
+
+
+def test_two_kinds_of_unknown_inputs() -> None:
+    """Objects by their ids, seen from views of which some are missing."""
+    X = np.array([[1.0, 0.5], [0.0, np.nan], [1.0, 2.0]])
+    vectors = np.array([[1.0, -1.0], [0.3, 0.4]])
+    base = gpflow.kernels.SquaredExponential(lengthscales=[1.0, 2.0, 3.0])
+    of_objects = inputs.CompletedInputs(base, inputs.LearntVectors(vectors))
+    kernel = inputs.CompletedInputs(of_objects, inputs.MissingInputs(X, {1: TURN}))
+    filled = kernel.inputs.filled(X)
+    expected = np.concatenate([filled[:, 1:], vectors[[1, 0, 1]]], 1)
+    np.testing.assert_allclose(kernel(kernel.inputs.prepare(X)), base(expected))

@@ -66,8 +66,9 @@ class UnknownInputs(Move):
     def __call__(self, state: Moved, batch: Batch, seed: tf.Tensor) -> Moved:
         for number, table, places in self._columns:
             own_seed = tf.random.fold_in(seed, number, alg="philox")
-            of_column = _OfPoints if self._apart else _OfTasks
-            state = of_column(self, number, table, places, state, batch)(own_seed)
+            of_column: Any = _OfPoints if self._apart else _OfTasks
+            step = of_column(self.model, number, table, state, places=places, batch=batch)
+            state = step(own_seed)
         return state
 
 
@@ -79,22 +80,29 @@ class _Offer(NamedTuple):
     log_uniform: tf.Tensor  # [H], below which a log ratio must not be
 
 
-class _OfPoints:
-    """Entries of one column, of points whose codes are independent given inducing outputs."""
+class _OfColumn:
+    """Entries of one column, H of them, in a state that the move started from."""
 
-    def __init__(
-        self,
-        move: UnknownInputs,
-        number: int,
-        table: InputTable,
-        places: np.ndarray,
-        state: Moved,
-        batch: Batch,
-    ):
-        self.model, self.number, self.table, self.state = move.model, number, table, state
+    def __init__(self, model: BayesianAutoencoder, number: int, table: InputTable, state: Moved):
+        """
+        :param number: the values' place in ``model.sampled``.
+        """
+        self.model, self.number, self.table, self.state = model, number, table, state
+
+    def _with(self, values: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """All parameters, of which these entries [H, 1] are new."""
+        parameters = list(self.state.parameters)
+        parameters[self.number] = values
+        return tuple(parameters)
+
+
+class _OfPoints(_OfColumn):
+    """Of points whose codes are independent given inducing outputs."""
+
+    def __init__(self, *arguments: Any, places: np.ndarray, batch: Batch):
+        super().__init__(*arguments)
         self.places = tf.constant(places, tf.int32)
-        self.bound = self.model.bind(state.parameters)
-        gathered = (batch.X, state.codes, batch.Y, batch.mask)
+        self.bound = self.model.bind(self.state.parameters)
         assert batch.X is not None
         if batch.X.shape[0] < batch.Y.shape[0]:
             raise ValueError(
@@ -102,14 +110,13 @@ class _OfPoints:
                 "as inducing outputs: give tasks inputs of their own, or "
                 'inducing_outputs="integrated".'
             )
+        gathered = (batch.X, self.state.codes, batch.Y, batch.mask)
         X, codes, Y, mask = (None if v is None else tf.gather_nd(v, places)[None] for v in gathered)
         self.X, self.codes, self.Y, self.mask = X, codes, Y, mask
 
     def _moments(self, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Of codes [1, H, L] whose points have these entries [H, 1]."""
-        parameters = list(self.state.parameters)
-        parameters[self.number] = values
-        return self.model.bind(parameters).latent_prior.given_inducing_outputs(self.X)
+        return self.model.bind(self._with(values)).latent_prior.given_inducing_outputs(self.X)
 
     def _log_likelihood(self, codes: tf.Tensor) -> tf.Tensor:
         """[H]."""
@@ -134,10 +141,8 @@ class _OfPoints:
         values, codes, mean, variance, _ = found
         if whitened:
             codes = (codes - mean) / tf.sqrt(variance)
-        parameters = list(self.state.parameters)
-        parameters[self.number] = values
         all_codes = tf.tensor_scatter_nd_update(self.state.codes, self.places, codes[0])
-        return self.state._replace(parameters=tuple(parameters), codes=all_codes)
+        return self.state._replace(parameters=self._with(values), codes=all_codes)
 
     def _code_stays(self, i: tf.Tensor, current: Any, seed: tf.Tensor) -> Any:
         values, codes, mean, variance, weight = current
@@ -167,19 +172,11 @@ class _OfPoints:
         return values, codes, mean, variance, tf.where(yes, new_weight, weight)
 
 
-class _OfTasks:
-    """Entries of one column, of points that the prior couples with the others of their task."""
+class _OfTasks(_OfColumn):
+    """Of points that the prior couples with the others of their task."""
 
-    def __init__(
-        self,
-        move: UnknownInputs,
-        number: int,
-        table: InputTable,
-        places: np.ndarray,
-        state: Moved,
-        batch: Batch,
-    ):
-        self.model, self.number, self.table, self.state = move.model, number, table, state
+    def __init__(self, *arguments: Any, places: np.ndarray, batch: Batch):
+        super().__init__(*arguments)
         self.X: Any = batch.X
         self.tasks = tf.constant(places[:, 0], tf.int32)
         most = int(np.bincount(places[:, 0]).max())
@@ -187,9 +184,7 @@ class _OfTasks:
 
     def _log_density(self, values: tf.Tensor) -> tf.Tensor:
         """Of codes given entries [H, 1], of the task of each: [H]."""
-        parameters = list(self.state.parameters)
-        parameters[self.number] = values
-        prior = self.model.bind(parameters).latent_prior
+        prior = self.model.bind(self._with(values)).latent_prior
         found = prior.log_prob(self.X, self.state.codes)
         if self.X.shape[0] == 1:  # all tasks have these inputs
             found = tf.reduce_sum(found, keepdims=True)
@@ -215,9 +210,7 @@ class _OfTasks:
             return tf.where(yes[:, None], offer.values, values), weight
 
         values, _ = repeat(self.updates, update, (values, self._log_density(values)))
-        parameters = list(self.state.parameters)
-        parameters[self.number] = values
-        return self.state._replace(parameters=tuple(parameters))
+        return self.state._replace(parameters=self._with(values))
 
 
 def offered(i: tf.Tensor, values: tf.Tensor, table: InputTable, seed: tf.Tensor) -> _Offer:

@@ -13,7 +13,8 @@ from ...encoders import GaussianEncoder
 from ...encoders.gaussian import BaseGaussianEncoder
 from ...keras_module import KerasModule
 from ...latent_priors import GP, DeepSparseGP, SparseGP, TitsiasGP
-from ...latent_priors.base import KernelLatentPrior, LatentProcess
+from ...latent_priors.base import LatentProcess
+from ...latent_priors.kernel_prior import KernelLatentPrior
 from ...models import BayesianAutoencoder, VariationalAutoencoder
 from ..settings import VariationalSettings
 from .warm_start import WarmStart

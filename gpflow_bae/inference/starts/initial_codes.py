@@ -7,7 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from ...data import Observations
-from ...latent_priors.base import GaussianLatentPrior, KernelLatentPrior
+from ...latent_priors.base import GaussianLatentPrior
+from ...latent_priors.kernel_prior import KernelLatentPrior
 
 __all__ = ["smoothest_projections"]
 

@@ -77,7 +77,9 @@ class WarmStart:
             if f.name not in ("encoder", "callback")
         }
         prior = None if self.latent_prior is None else type(self.latent_prior).__name__
-        return values | {"settings": dataclasses.asdict(self.settings), "latent_prior": prior}
+        settings = dataclasses.asdict(self.settings)
+        settings["relocations"] = self.settings.relocations or 0  # as it was before None was one
+        return values | {"settings": settings, "latent_prior": prior}
 
     def run(
         self,

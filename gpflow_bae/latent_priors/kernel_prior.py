@@ -1,0 +1,218 @@
+"""Priors with kernels: one for all channels or one for each, and how channels are laid out.
+
+An axis of length C holds the kernels: C = 1 where all channels share one kernel (then the L
+channels are right-hand sides of the same solve), C = L otherwise.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from gpflow.base import Parameter, TensorType
+from gpflow.functions import MeanFunction
+from gpflow.utilities import positive
+
+from ..arguments import check_arguments
+from ..base import Batch
+from ..inputs import CompletedInputs, InputModel
+from .base import LatentProcess
+
+__all__ = ["KernelLatentPrior", "KernelLike", "as_kernels", "channels_first", "check_known_inputs"]
+
+tfd = tfp.distributions
+
+KernelLike: TypeAlias = gpflow.kernels.Kernel | Sequence[gpflow.kernels.Kernel]
+
+_LEAST_NOISE = 1e-6
+
+
+def as_kernels(kernel: KernelLike) -> list[gpflow.kernels.Kernel]:
+    """A kernel for all channels, or one for each, as a list.
+
+    :raises TypeError: for what is no kernel, and for kernels that mix channels.
+    """
+    if isinstance(kernel, gpflow.kernels.SharedIndependent):
+        return [kernel.kernel]
+    if isinstance(kernel, gpflow.kernels.SeparateIndependent):
+        return list(kernel.kernels)
+    if isinstance(kernel, gpflow.kernels.MultioutputKernel):
+        raise TypeError(
+            f"kernel is a {type(kernel).__name__}, which mixes the latent channels; here channels "
+            "are independent, and it is the decoder that mixes them. Pass its latent kernels as a "
+            "list (kernel.latent_kernels), and let a first dense layer of the decoder, without "
+            "activation, do what its W does; or, for a linear decoder, take LinearMixture with its "
+            "W as mixing."
+        )
+    one = isinstance(kernel, gpflow.kernels.Kernel) or not np.iterable(kernel)
+    kernels = [kernel] if one else list(kernel)
+    for found in kernels:
+        if not isinstance(found, gpflow.kernels.Kernel):
+            raise TypeError(
+                f"kernel must be a GPflow kernel or a list of them, got {type(found).__name__}."
+            )
+    return kernels
+
+
+class KernelLatentPrior(LatentProcess):
+    """Shared by the GP priors: kernels, code noise, and the channel layout."""
+
+    kernels: Sequence[gpflow.kernels.Kernel] = ()
+    takes_unknown_inputs = True
+    """Whether it looks at inputs through its kernels alone, which may complete them."""
+
+    @check_arguments(latent_dim=1)
+    def __init__(
+        self,
+        kernel: KernelLike,
+        latent_dim: int,
+        code_noise_variance: float | None = 1e-3,
+        mean_function: MeanFunction | None = None,
+    ):
+        """
+        :param kernel: one GPflow kernel for all channels, a sequence of L kernels, or GPflow's
+            ``SharedIndependent`` or ``SeparateIndependent`` of such.
+        :param mean_function: of the codes, ``[..., N, D]`` to ``[..., N, L]`` (or 1 for all
+            channels), as in GPflow; None for zero.
+        :param code_noise_variance: variance of the codes around the latent function (sigma^2 of
+            the design page); sampled under LogNormal(log(value), 1) unless set not trainable.
+            None where the codes are the latent function.
+        """
+        super().__init__(latent_dim)
+        kernels = as_kernels(kernel)
+        self.mean_function = mean_function
+        if len(kernels) not in (1, latent_dim):
+            raise ValueError(
+                f"kernel must be one kernel, or one for each of the {latent_dim} latent "
+                f"channels; got {len(kernels)}."
+            )
+        _check_same_inputs(kernels)
+        if not self.takes_unknown_inputs:
+            check_known_inputs(kernels, type(self).__name__)
+        self.kernels = kernels
+        self.code_noise_variance = None
+        if code_noise_variance is None:
+            return
+        if not _LEAST_NOISE < code_noise_variance < np.inf:
+            raise ValueError(
+                f"code_noise_variance must be above {_LEAST_NOISE}, below which covariances cannot "
+                f"be factorised, or None for none; got {code_noise_variance}."
+            )
+        self.code_noise_variance = Parameter(
+            code_noise_variance,
+            transform=positive(lower=_LEAST_NOISE),
+            prior=tfd.LogNormal(
+                gpflow.utilities.to_default_float(np.log(float(code_noise_variance))),
+                gpflow.utilities.to_default_float(1.0),
+            ),
+        )
+
+    @property
+    def inputs(self) -> InputModel | None:
+        """What the kernels' inputs are completed by, if they are of :class:`CompletedInputs`."""
+        kernel = self.kernels[0]
+        return kernel.inputs if isinstance(kernel, CompletedInputs) else None
+
+    @property
+    def draws(self) -> bool:  # type: ignore[override]
+        """Whether inputs have distributions, of which densities take draws."""
+        return self.inputs is not None and self.inputs.draws
+
+    def with_seed(self, seed: TensorType) -> KernelLatentPrior:
+        if self.inputs is None or not self.inputs.draws:
+            return self
+        return self._with_inputs(self.inputs.with_seed(seed))
+
+    def seeing(self, batch: Batch) -> KernelLatentPrior:
+        if self.inputs is None or not self.inputs.needs_observations:
+            return self
+        return self._with_inputs(self.inputs.seeing(batch.X, batch.Y, batch.mask))
+
+    def _with_inputs(self, inputs: InputModel) -> KernelLatentPrior:
+        """A copy whose kernels complete inputs with others."""
+        found = copy.copy(self)
+        # Past TensorFlow's tracking of attributes, whose records a copy shares with what it is of.
+        found.__dict__["kernels"] = kernels = [copy.copy(kernel) for kernel in self.kernels]
+        for kernel in kernels:
+            kernel.__dict__["inputs"] = inputs
+        return found
+
+    def centred(self, codes: TensorType, X: TensorType | None) -> TensorType:
+        return codes if self.mean_function is None else codes - self._mean(X)
+
+    def shifted(self, codes: TensorType, X: TensorType | None) -> TensorType:
+        return codes if self.mean_function is None else codes + self._mean(X)
+
+    def _mean(self, X: TensorType | None) -> tf.Tensor:
+        assert self.mean_function is not None
+        return self.mean_function(X if self.inputs is None else self.inputs.complete(X))
+
+    @property
+    def code_noise(self) -> tf.Tensor:
+        """The code noise variance; zero for a prior that has none."""
+        if self.code_noise_variance is None:
+            return tf.zeros([], gpflow.default_float())
+        return tf.convert_to_tensor(self.code_noise_variance)
+
+    @property
+    def shares_kernel(self) -> bool:
+        """Whether all channels have one kernel (C = 1)."""
+        return len(self.kernels) == 1
+
+    def _covariance(self, X: TensorType) -> tf.Tensor:
+        """[batch..., C, N, N]."""
+        return tf.stack([k(X) for k in self.kernels], axis=-3)
+
+    def _cross_covariance(self, X: TensorType, Xnew: TensorType) -> tf.Tensor:
+        """[batch..., C, N, Nnew]; GPflow would pair every task of X with every task of Xnew."""
+        num_points = tf.shape(X)[-2]
+        lead = tf.broadcast_dynamic_shape(tf.shape(X)[:-2], tf.shape(Xnew)[:-2])
+        parts = [tf.broadcast_to(v, tf.concat([lead, tf.shape(v)[-2:]], 0)) for v in (X, Xnew)]
+        joint = self._covariance(tf.concat(parts, axis=-2))
+        return joint[..., :num_points, num_points:]
+
+    def _variances(self, X: TensorType) -> tf.Tensor:
+        """[batch..., C, N]."""
+        return tf.stack([k(X, full_cov=False) for k in self.kernels], axis=-2)
+
+    def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
+        return channels_first(self._variances(X)) + self.code_noise
+
+    def _kernel_names(self) -> str:
+        return ", ".join(type(k).__name__ for k in self.kernels)
+
+
+def check_known_inputs(kernels: Sequence[gpflow.kernels.Kernel], name: str) -> None:
+    """Refuse kernels that complete their inputs, for priors that must know these.
+
+    :param name: of the prior.
+    :raises ValueError: saying which priors take such kernels.
+    """
+    if any(isinstance(kernel, CompletedInputs) for kernel in kernels):
+        raise ValueError(
+            f"{name} needs inputs that are known, and its kernel completes them (CompletedInputs): "
+            "take GP, SparseGP, TitsiasGP or LinearMixture."
+        )
+
+
+def _check_same_inputs(kernels: Sequence[gpflow.kernels.Kernel]) -> None:
+    """Refuse channels that complete their inputs differently: a point has one input.
+
+    :raises ValueError: saying so.
+    """
+    found = {id(k.inputs) if isinstance(k, CompletedInputs) else None for k in kernels}
+    if len(found) > 1:
+        raise ValueError(
+            "kernel is a list of which some complete their inputs and others do not, or by other "
+            "tables: give each channel CompletedInputs(kernel, inputs) with the same inputs."
+        )
+
+
+def channels_first(values: TensorType) -> tf.Tensor:
+    """[..., N, L] to [..., L, N]."""
+    return tf.linalg.matrix_transpose(values)
