@@ -39,7 +39,10 @@ def define_flags() -> None:
         "the context of test characters is trained on, too.",
     )
     flags.DEFINE_enum(
-        "pooling", "mean", ["mean", "sum", "attention"], "Of the representation network's outputs."
+        "pooling",
+        "mean",
+        ["mean", "sum", "attention", "gaussian"],
+        "Of the representation network's outputs; gaussian for vectors with a distribution.",
     )
     flags.DEFINE_enum(
         "repr_nn_pretrain",

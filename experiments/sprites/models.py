@@ -41,7 +41,7 @@ class Plan(plans.Plan):
     schedule: inference.AmortizedSettings | None = None
     sampler: SamplingAlgorithm | None = None
     representation: str = "network"  # of a character: a network of its frames, or "gplvm"
-    pooling: Literal["mean", "sum", "attention"] = "mean"
+    pooling: Literal["mean", "sum", "attention", "gaussian"] = "mean"
     frames_per_character: int = 50  # that come together in a minibatch
     pretrain_steps: int = 0  # of the representation network, as a classifier
     pretrain_learning_rate: float = 1e-3
@@ -143,7 +143,8 @@ def _inducing_points(plan: Plan, kernel: inputs.CompletedInputs) -> Any:
 
 def representation_network(plan: Plan, num_pixels: int) -> Any:
     """The Keras model, whose outputs are pooled."""
-    width = plan.character_dim + (plan.pooling == "attention")
+    width = plan.character_dim
+    width = {"attention": width + 1, "gaussian": 2 * width}.get(plan.pooling, width)
     return conv_encoder(num_pixels, width, plan.representation_filters)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Generated",
     "Known",
     "Scores",
+    "Vectors",
     "character_vectors",
     "codes_of",
     "encode",
@@ -34,12 +35,13 @@ __all__ = [
 ]
 
 CHUNK = 200  # frames that are floats at a time
+_GROUPS = 4  # of a chain's samples, each with a draw of the vectors
 _CHANNELS = 8  # code channels that are conditioned at a time
 _HALF_WIDTH = statistics.NormalDist().inv_cdf(0.95)
 
 
 class Codes(NamedTuple):
-    """Mean and variance [N, L] of the codes of frames."""
+    """Mean and variance of the codes of frames: [N, L], or [S, N, L] under draws of vectors."""
 
     mean: np.ndarray
     variance: np.ndarray
@@ -59,21 +61,49 @@ def encode(model: Any, frames: Frames) -> Codes:
     return Codes(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
-def character_vectors(model: models.SVGPVAE, frames: Frames, number: int) -> np.ndarray:
-    """Vectors [number, W] of the characters that frames are of; zeros of all others.
+class Vectors(NamedTuple):
+    """Characters' vectors [num_characters, W]: means and standard deviations."""
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+    def draws(self, number: int, seed: int = 0) -> np.ndarray:
+        """Draws [number, num_characters, W] in mirrored pairs; [1, ...] where there is no spread.
+
+        Without any, or with one, their means.
+        """
+        if number < 2 or not self.scale.any():
+            return self.mean[None]
+        noise = np.random.default_rng([seed, 0xEC]).standard_normal((number, *self.mean.shape))
+        return self.mean + self.scale * _mirrored(noise)
+
+
+def _mirrored(noise: np.ndarray) -> np.ndarray:
+    """The same, its second half the first's negative: a mean has no error linear in the noise."""
+    number = len(noise)
+    noise[number - number // 2 :] = -noise[: number // 2]
+    return noise
+
+
+def character_vectors(model: models.SVGPVAE, frames: Frames, number: int) -> Vectors:
+    """Vectors of the characters that frames are of; zeros of all others.
 
     Frames of a character are pooled together, whatever the chunk.
+
+    :param number: of rows.
     """
     network = model.inputs
     assert isinstance(network, inputs.RepresentationNetwork)
-    found = np.zeros((number, network.vector_dim))
+    found = Vectors(*np.zeros((2, number, network.vector_dim)))
     ids, place = np.unique(frames.X[:, 0], return_inverse=True)
     order = np.argsort(place, kind="stable")
     ends = np.cumsum(np.bincount(place))
     for part in _chunks(len(ids), max(1, CHUNK * len(ids) // len(frames.X))):
         rows = order[(0 if part.start == 0 else ends[part.start - 1]) : ends[part][-1]]
         X = np.stack([place[rows] - part.start, frames.X[rows, 1]], 1).astype(float)
-        found[ids[part].astype(int)] = network.vectors(X, as_float(frames.Y[rows]))
+        moments = network.vector_moments(X, as_float(frames.Y[rows]))
+        for table, values in zip(found, moments, strict=True):
+            table[ids[part].astype(int)] = values
     return found
 
 
@@ -82,7 +112,7 @@ class Known(NamedTuple):
 
     frames: Frames
     codes: Codes
-    vectors: np.ndarray | None  # [num_characters, W], zeros of others; None where they are learnt
+    vectors: Vectors | None  # zeros of others; None where they are learnt
 
 
 def know(plan: Plan, model: Any, data: Task, frames: Frames) -> Known:
@@ -93,26 +123,37 @@ def know(plan: Plan, model: Any, data: Task, frames: Frames) -> Known:
     return Known(frames, encode(model, frames), vectors)
 
 
-def codes_of(plan: Plan, model: Any, parts: Sequence[Known], asked: np.ndarray) -> Codes:
-    """Codes of frames that are not there, given others.
+def codes_of(
+    plan: Plan, model: Any, parts: Sequence[Known], asked: np.ndarray, num_draws: int = 1
+) -> Codes:
+    """Codes of frames that are not there, given others, under draws of characters' vectors.
 
     :param parts: what is conditioned on, of characters that differ; those that are asked for among
         them.
     :param asked: [N, 2], character and pose.
+    :param num_draws: S, of vectors that have distributions; 1 for their means.
+    :return: [S, N, L]; [1, N, L] where vectors have values.
     """
     given = pooled(*(part.frames for part in parts))
     codes = Codes(*map(np.concatenate, zip(*(part.codes for part in parts), strict=True)))
     if isinstance(model, models.CVAE):
-        return _mean_codes(codes, given, asked)
-    prior = model.latent_prior
-    vectors = [part.vectors for part in parts if part.vectors is not None]
-    if vectors:
-        prior = with_known_vectors(model, np.sum(vectors, 0))
-    inducing = _condition(prior, given.X, codes)
+        return Codes(*(v[None] for v in _mean_codes(codes, given, asked)))
+    of_parts = [part.vectors for part in parts if part.vectors is not None]
+    if not of_parts:
+        priors = [model.latent_prior]
+    else:
+        vectors = Vectors(*(np.sum(v, 0) for v in zip(*of_parts, strict=True)))
+        priors = [with_known_vectors(model, draw) for draw in vectors.draws(num_draws)]
+    found = [_codes_under(prior, given.X, codes, asked) for prior in priors]
+    return Codes(*map(np.stack, zip(*found, strict=True)))
+
+
+def _codes_under(prior: Any, given: np.ndarray, codes: Codes, asked: np.ndarray) -> Codes:
+    inducing = _condition(prior, given, codes)
     found = []
     for rows in _chunks(len(asked), 1000):
         X = tf.constant(asked[None, rows])
-        any_codes = tf.zeros([1, X.shape[1], plan.latent_dim], X.dtype)
+        any_codes = tf.zeros([1, X.shape[1], codes.mean.shape[1]], X.dtype)
         q = prior.hensman_bound(X, any_codes, tf.ones_like(any_codes), inducing)
         found.append([q.mean.numpy()[0], q.variance.numpy()[0]])
     return Codes(*map(np.concatenate, zip(*found, strict=True)))
@@ -143,7 +184,7 @@ class Generated(NamedTuple):
     """Moments [N, P] of frames, and one draw."""
 
     mean: np.ndarray
-    epistemic_variance: np.ndarray  # over draws of the codes
+    epistemic_variance: np.ndarray  # over draws of the vectors and codes
     noise_variance: np.ndarray
     one_draw: np.ndarray
 
@@ -153,19 +194,19 @@ def generate(
 ) -> Generated:
     """Frames decoded from draws of the codes, which are the same in whatever chunks.
 
+    :param codes: [S, N, L] of vectors' draws, as many as ``num_draws`` or one.
     :param first: number of the first of these frames among all.
     """
     noise = np.stack(
         [
             np.random.default_rng([seed, 0xD3, first + n]).standard_normal(
-                (num_draws, codes.mean.shape[1])
+                (num_draws, codes.mean.shape[-1])
             )
             for n in range(len(X))
         ],
         1,
     )
-    # Draws in mirrored pairs: their mean has no error that is linear in the noise.
-    noise[num_draws - num_draws // 2 :] = -noise[: num_draws // 2]
+    noise = _mirrored(noise)
     draws = codes.mean + np.sqrt(codes.variance) * noise
     F = model.decode(tf.constant(np.broadcast_to(X, (num_draws, *X.shape))), tf.constant(draws))
     means, noises = (v.numpy() for v in model.observation_likelihood.moments(F))
@@ -206,26 +247,34 @@ def score(
     """Scores of frames at codes that were found without seeing them."""
     found = Scores()
     for rows in _chunks(len(frames.X), chunk):
-        part = Codes(*(v[rows] for v in codes))
+        part = Codes(*(v[:, rows] for v in codes))
         made = generate(model, frames.X[rows], part, num_draws, seed, rows.start)
         found.add(made, as_float(frames.Y[rows]))
     return found.means
 
 
-def generate_samples(posterior: Posterior, X: np.ndarray, vectors: np.ndarray) -> Generated:
-    """Frames of characters whose vectors are known, from the samples of a chain.
+def generate_samples(posterior: Posterior, X: np.ndarray, vectors: Vectors) -> Generated:
+    """Frames from the samples of a chain, each group of which has a draw of the vectors.
 
-    Its epistemic variance is that over samples and codes; one draw is of the last sample.
+    Its epistemic variance is that over samples, codes and vectors; one draw is of the last sample.
     """
-    asked = chain_inputs(X, vectors)[None]
-    found = posterior.predict(asked, num_codes=2)
-    last = posterior.select([posterior.num_samples - 1]).predict(asked, num_codes=1)
-    return Generated(
-        found.mean[0], found.epistemic_variance[0], found.noise_variance[0], last.mean[0]
+    draws = vectors.draws(min(_GROUPS, posterior.num_samples))
+    parts = [
+        posterior.select(list(range(i, posterior.num_samples, len(draws)))).predict(
+            chain_inputs(X, draw)[None], num_codes=2
+        )
+        for i, draw in enumerate(draws)
+    ]
+    means, within, noises = (
+        np.stack([getattr(part, name)[0] for part in parts])
+        for name in ("mean", "epistemic_variance", "noise_variance")
     )
+    last = posterior.select([posterior.num_samples - 1])
+    one = last.predict(chain_inputs(X, draws[-1])[None], num_codes=1)
+    return Generated(means.mean(0), within.mean(0) + means.var(0), noises.mean(0), one.mean[0])
 
 
-def score_samples(posterior: Posterior, frames: Frames, vectors: np.ndarray) -> dict[str, float]:
+def score_samples(posterior: Posterior, frames: Frames, vectors: Vectors) -> dict[str, float]:
     """:func:`score` from the samples of a chain."""
     found = Scores()
     for rows in _chunks(len(frames.X)):

@@ -29,7 +29,8 @@ from gpflow_bae.inference.checkpoints import stopwatch
 from gpflow_bae.posteriors import FittedModel, Posterior
 
 CONTEXT_SIZES = (1, 4, 12)  # frames, beside all that there are
-NUM_DRAWS = 4  # of the codes
+NUM_DRAWS = 4  # of the vectors and codes
+_BY_CONTEXT = ("mse", "epistemic_variance", "coverage_90")
 _STEPS_PER_CALL = 5  # minibatches of floats that are in memory twice: 250 MB each time
 _QUICK = 20  # characters of either kind, for the curve
 
@@ -125,7 +126,7 @@ def sample(
     """A chain from a fitted SVGP-VAE, of some frames of each training character."""
     assert plan.schedule is not None
     seen = first_poses(data.train, plan.chain_frames)
-    vectors = scores.character_vectors(fitted, data.train, data.num_characters)
+    vectors = scores.character_vectors(fitted, data.train, data.num_characters).mean
     model = build_chain(plan, fitted)
     prior = latent_priors.TitsiasGP(
         model.latent_prior.kernels, model.latent_prior.inducing_variable, plan.latent_dim
@@ -211,9 +212,9 @@ def evaluate(
             made = scores.generate_samples(posterior, X, vectors)
         else:
             parts = [*trained, scores.know(plan, model, data, context)]
-            codes = scores.codes_of(plan, model, parts, data.test.X)
+            codes = scores.codes_of(plan, model, parts, data.test.X, NUM_DRAWS)
             found = scores.score(model, data.test, codes, NUM_DRAWS)
-            part = scores.Codes(*(v[shown] for v in codes))
+            part = scores.Codes(*(v[:, shown] for v in codes))
             made = scores.generate(model, X, part, NUM_DRAWS, 0)
-        metrics |= {f"{name}_context_{size}": found[name] for name in ("mse", "epistemic_variance")}
+        metrics |= {f"{name}_context_{size}": found[name] for name in _BY_CONTEXT}
     return metrics | found, figures.Drawn(X, sprites.as_float(Y), made)

@@ -25,8 +25,9 @@ _MOST_IDS = 10_000_000  # a vector is kept for each number up to the largest id
 class _Context(NamedTuple):
     """Vectors of the objects that something is observed of."""
 
-    vectors: tf.Tensor  # [K, W], by id
+    vectors: tf.Tensor  # [K, W], by id; means, where they have distributions
     known: tf.Tensor  # [K], False of ids without an observation
+    scale: tf.Tensor | None = None  # [K, W], standard deviations; None for vectors without
 
 
 class RepresentationNetwork(InputModel):
@@ -42,9 +43,18 @@ class RepresentationNetwork(InputModel):
     objects that it was never fitted to as soon as one observation of them is there (Jazbec et al.
     2021, section 4.3, pool by the mean; Zaheer et al. 2017).
 
+    With "gaussian" a vector has a distribution, which is the wider the less is observed: it is
+    standard normal before, and each observation is one of it, at :math:`h(y_n)` with precisions
+    :math:`r_n = \mathrm{softplus}(s_n)` that the network returns, too (Volpp et al. 2021),
+
+    .. math:: o_{id} \sim N\Big(\frac{\sum_n r_n h(y_n)}{1 + \sum_n r_n},
+        \frac{1}{1 + \sum_n r_n}\Big) .
+
+    Fits and posteriors draw vectors from it, and bounds have their divergence from the prior.
+
     A fit pools over the minibatch, so minibatches should hold several observations of an object;
     a prediction over what it is conditioned on (``given``). Inputs of objects without any
-    observation there are refused.
+    observation there are refused, or have the prior where there is one ("gaussian").
 
     It is for variational models. A chain takes vectors as inputs that are known: fit the network
     first, and replace ids by :meth:`vectors`.
@@ -56,28 +66,42 @@ class RepresentationNetwork(InputModel):
     def __init__(
         self,
         network: keras.Model,
-        pooling: Literal["mean", "sum", "attention"] = "mean",
+        pooling: Literal["mean", "sum", "attention", "gaussian"] = "mean",
         column: int = 0,
     ):
         """
         :param network: a built Keras model ``[rows, P] -> [rows, W]``, with W + 1 outputs for
-            "attention". Missing outputs are zeros.
-        :raises ValueError: for a network of one output with "attention".
+            "attention" and 2 W, vectors first, for "gaussian". Missing outputs are zeros.
+        :raises ValueError: for a network of one output with "attention", and of an odd number with
+            "gaussian".
         """
         super().__init__(name=None)
         self.network = KerasModule(network, argument="network")
         self.pooling, self.column = pooling, int(column)
-        if pooling == "attention" and self.network.num_outputs < 2:
+        number = self.network.num_outputs
+        if pooling == "attention" and number < 2:
             raise ValueError(
                 'network returns one number for each row, and with pooling="attention" the last '
                 "one is a weight: give it W + 1 outputs."
+            )
+        if pooling == "gaussian" and number % 2:
+            raise ValueError(
+                f'network returns {number} numbers for each row, and with pooling="gaussian" the '
+                "second half of them are precisions of the first: give it 2 W outputs."
             )
         self._context: _Context | None = None
 
     @property
     def vector_dim(self) -> int:
         """Width W of the vectors."""
+        if self.pooling == "gaussian":
+            return self.network.num_outputs // 2
         return self.network.num_outputs - (self.pooling == "attention")
+
+    @property
+    def draws(self) -> bool:
+        """Whether vectors have distributions: with "gaussian"."""
+        return self.pooling == "gaussian"
 
     def prepare(self, X: np.ndarray, name: str = "X") -> np.ndarray:
         """The same, its ids checked."""
@@ -88,11 +112,13 @@ class RepresentationNetwork(InputModel):
         return X
 
     def check_known(self, Xnew: Any, X: Any, name: str = "Xnew") -> None:
-        """Refuse inputs of objects that nothing is observed of.
+        """Refuse inputs of objects that nothing is observed of, if they have no prior.
 
         :param X: inputs of what is observed.
         :raises ValueError: naming them.
         """
+        if self.draws:
+            return
         asked, there = (np.unique(np.asarray(v)[..., self.column]) for v in (Xnew, X))
         unknown = np.setdiff1d(asked, there)
         if len(unknown):
@@ -127,6 +153,8 @@ class RepresentationNetwork(InputModel):
 
     def _pooled(self, ids: tf.Tensor, outputs: tf.Tensor, weights: tf.Tensor) -> _Context:
         count = tf.reduce_max(ids) + 1
+        if self.pooling == "gaussian":
+            return self._product(ids, outputs, weights, count)
         if self.pooling == "attention":
             outputs, logits = outputs[:, :-1], outputs[:, -1]
             # Less the largest of each object, which changes no share.
@@ -141,15 +169,44 @@ class RepresentationNetwork(InputModel):
             summed /= tf.where(known, total, tf.ones_like(total))[:, None]
         return _Context(tf.ensure_shape(summed, [None, self.vector_dim]), known)
 
+    def _product(
+        self, ids: tf.Tensor, outputs: tf.Tensor, weights: tf.Tensor, count: tf.Tensor
+    ) -> _Context:
+        """The normalised product of the prior and the Gaussians of all observations."""
+        means, precisions = tf.split(outputs, 2, axis=-1)
+        precisions = weights[:, None] * tf.math.softplus(precisions)
+        total = 1.0 + tf.math.unsorted_segment_sum(precisions, ids, count)
+        summed = tf.math.unsorted_segment_sum(precisions * means, ids, count)
+        known = tf.math.unsorted_segment_sum(weights, ids, count) > 0.0
+        mean, scale = (
+            tf.ensure_shape(v, [None, self.vector_dim])
+            for v in (summed / total, tf.math.rsqrt(total))
+        )
+        return _Context(mean, known, scale)
+
     def vectors(self, X: TensorType, Y: TensorType, mask: TensorType | None = None) -> np.ndarray:
         """Vectors [K, W] of objects 0 to the largest id in X; NaN of those without observations.
 
+        Of vectors with distributions, their means.
+
         :param X, Y, mask: as in :meth:`seeing`, or without the axis of tasks.
+        """
+        return self.vector_moments(X, Y, mask)[0]
+
+    def vector_moments(
+        self, X: TensorType, Y: TensorType, mask: TensorType | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """:meth:`vectors`, and their standard deviations [K, W], zeros where they have none.
+
+        :param X, Y, mask: as in :meth:`vectors`.
         """
         X, Y = np.atleast_2d(X), tf.convert_to_tensor(Y, tf.float32)
         context = self.seeing(tf.constant(self.prepare(X)), Y, mask)._context
         assert context is not None
-        return np.where(context.known.numpy()[:, None], context.vectors.numpy(), np.nan)
+        scale = tf.zeros_like(context.vectors) if context.scale is None else context.scale
+        known = context.known.numpy()[:, None]
+        found = (np.where(known, v.numpy(), np.nan) for v in (context.vectors, scale))
+        return next(found), next(found)
 
     @check_shapes("X: [batch..., N, .]", "return: [batch..., N, .]")
     def complete(self, X: TensorType) -> tf.Tensor:
@@ -163,9 +220,35 @@ class RepresentationNetwork(InputModel):
                 "computation has shown it none: predict given (X, Y), or use LearntVectors."
             )
         ids, others = split_ids(tf.convert_to_tensor(X), self.column)
-        vectors = self._context.vectors
-        # Unknown ids, which predictions refuse, are beyond the table inside compiled functions.
-        inside = ids < tf.shape(vectors)[0]
-        found = tf.gather(vectors, tf.where(inside, ids, tf.zeros_like(ids)))
-        found = tf.where(inside[..., None], found, tf.zeros_like(found))
+        mean, _, scale = self._context
+        # Unknown ids are beyond the table inside compiled functions: they have the prior, and where
+        # there is none predictions have refused them.
+        found = _rows(mean, ids, 0.0)
+        if scale is not None and self._seed is not None:
+            # By id, so that all inputs of an object have the same draw, in every call.
+            number = tf.reduce_max(ids) + 1
+            noise = tf.random.stateless_normal(
+                [number, self.vector_dim], self._seed, dtype=mean.dtype
+            )
+            found += _rows(scale, ids, 1.0) * tf.gather(noise, ids)
         return tf.concat([others, found], -1)
+
+    def divergence(self, X: TensorType, point_scale: TensorType, scale: TensorType) -> tf.Tensor:
+        """KL[q || prior] of the vectors of a batch's objects, in nats: [].
+
+        What a batch holds of an object counts as all of it, with a vector of its own: so a bound of
+        minibatches is one of such groups (as neural processes have it), and the bound of the whole
+        where each holds all there is of its objects.
+        """
+        if self._context is None or self._context.scale is None:
+            return super().divergence(X, point_scale, scale)
+        mean, variance = self._context.vectors, tf.square(self._context.scale)
+        # Of objects that are not seen here all terms are 0.
+        return 0.5 * tf.reduce_sum(variance + tf.square(mean) - 1.0 - tf.math.log(variance))
+
+
+def _rows(table: tf.Tensor, ids: tf.Tensor, default: float) -> tf.Tensor:
+    """Rows [..., W] of a table [K, W]; ``default`` beyond it."""
+    inside = ids < tf.shape(table)[0]
+    found = tf.gather(table, tf.where(inside, ids, tf.zeros_like(ids)))
+    return tf.where(inside[..., None], found, tf.cast(default, table.dtype))

@@ -193,14 +193,40 @@ def test_codes_are_those_of_the_model(
     monkeypatch.setattr(scores, "_CHANNELS", 2)
     parts = [scores.know(plan, model, data, part) for part in (data.train, context)]
     found = scores.codes_of(plan, model, parts, asked)
-    np.testing.assert_allclose(found.mean, mean, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found.variance, variance, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.mean[0], mean, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.variance[0], variance, rtol=1e-4, atol=1e-6)
     if representation == "network":
-        vectors = scores.character_vectors(model, given, data.num_characters)
+        vectors, scale = scores.character_vectors(model, given, data.num_characters)
         whole = model.inputs.vectors(given.X, as_float(given.Y))
         there = np.isfinite(whole[:, 0])
         np.testing.assert_allclose(vectors[: len(whole)][there], whole[there], rtol=1e-5)
-        assert not vectors[: len(whole)][~there].any()
+        assert not vectors[: len(whole)][~there].any() and not scale.any()
+
+
+def test_codes_under_draws_of_vectors(data: Task) -> None:
+    """They have the spread that the vectors give them, which more frames of a
+    character make smaller."""
+    plan = small_plan(pooling="gaussian")
+    model = models.build_model(plan, data)
+    spread = []
+    for number in (1, 36):
+        parts = [
+            scores.know(plan, model, data, part)
+            for part in (data.train, frames.first_poses(data.context, number))
+        ]
+        codes = scores.codes_of(plan, model, parts, data.test.X, 6)
+        assert codes.mean.shape == (6, len(data.test.X), plan.latent_dim)
+        spread.append(codes.mean.std(0).mean())
+        given = parts[1].vectors
+        one, other = given.draws(2)
+        np.testing.assert_allclose(0.5 * (one + other), given.mean, atol=1e-12)  # mirrored
+        asked = np.unique(data.test.X[:, 0]).astype(int)
+        deviation = given.draws(4000)[:, asked].std(0)
+        # Four standard errors of 4000 draws.
+        np.testing.assert_allclose(deviation, given.scale[asked], rtol=4.0 / np.sqrt(8000))
+    assert spread[0] > 1.5 * spread[1]
+    at_means = scores.codes_of(plan, model, parts, data.test.X)
+    assert at_means.mean.shape[0] == 1
 
 
 def test_codes_of_a_cvae_are_means_over_the_context(data: Task) -> None:
@@ -211,15 +237,15 @@ def test_codes_of_a_cvae_are_means_over_the_context(data: Task) -> None:
     mean, variance = (v.numpy() for v in model.encode(given.X, as_float(given.Y)))
     for i in np.unique(data.test.X[:, 0]):
         own, asked = given.X[:, 0] == i, data.test.X[:, 0] == i
-        np.testing.assert_allclose(codes.mean[asked], [mean[own].mean(0)] * 36, rtol=1e-5)
-        np.testing.assert_allclose(codes.variance[asked], [variance[own].mean(0) / 4] * 36, 1e-5)
+        np.testing.assert_allclose(codes.mean[0, asked], [mean[own].mean(0)] * 36, rtol=1e-5)
+        np.testing.assert_allclose(codes.variance[0, asked], [variance[own].mean(0) / 4] * 36, 1e-5)
 
 
 def test_scores_of_passes_are_those_of_all_frames(data: Task) -> None:
     model = models.build_model(small_plan(), data)
     rng = np.random.default_rng(1)
     few = some(data.test, 50)
-    codes = scores.Codes(rng.standard_normal((50, 3)), rng.uniform(0.1, 1.0, (50, 3)))
+    codes = scores.Codes(rng.standard_normal((4, 50, 3)), rng.uniform(0.1, 1.0, (4, 50, 3)))
     whole, passes = (scores.score(model, few, codes, 4, chunk=n) for n in (50, 7))
     assert whole == pytest.approx(passes, rel=1e-5)
     made = scores.generate(model, few.X, codes, 4, 0)
@@ -231,7 +257,8 @@ def test_scores_of_passes_are_those_of_all_frames(data: Task) -> None:
     inside = np.abs(truth - made.mean) <= stats.norm.ppf(0.95) * spread
     assert whole["coverage_90"] == pytest.approx(inside.mean(), abs=1e-3)
     # Without spread every draw is the mean.
-    certain = scores.score(model, few, codes._replace(variance=np.zeros((50, 3))), 2)
+    one = scores.Codes(codes.mean[:1], np.zeros((1, 50, 3)))
+    certain = scores.score(model, few, one, 2)
     assert certain["epistemic_variance"] == pytest.approx(0.0, abs=1e-10)
     assert certain["mse"] == pytest.approx(certain["mse_one_draw"], rel=1e-5)
 
