@@ -82,12 +82,12 @@ def define_flags() -> None:
     flags.DEFINE_integer("batch_size", 500, "Frames per step.", lower_bound=1)
     flags.DEFINE_integer(
         "frames_per_character",
-        50,
+        10,
         "How many of a character come together in a minibatch, where a network pools over them.",
         lower_bound=1,
     )
     flags.DEFINE_integer("nr_epochs", None, "Epochs. Default: the preset's.", lower_bound=1)
-    flags.DEFINE_float("lr", 1e-3, "Learning rate of Adam.")
+    flags.DEFINE_float("lr", 2e-3, "Learning rate of Adam.")
     flags.DEFINE_float("lr_decay", 0.02, "It decays to this fraction along a cosine; 1 for none.")
     flags.DEFINE_integer(
         "chain_frames", 10, "Frames of each training character that the chain sees (sgp_bae).", 1
@@ -199,6 +199,8 @@ def runs() -> Iterator[driver.Run]:
             more={"holdout_characters": FLAGS.holdout_characters} | changed,
             words=[
                 "" if model == "cvae" or plan.representation == "network" else "gplvm",
+                "" if plan.pooling == "mean" else f"pooling={plan.pooling}",
+                "" if FLAGS.GECO is None else "GECO" if FLAGS.GECO else "bound",
                 f"validation on {FLAGS.holdout_characters}" if FLAGS.holdout_characters else "",
                 *(f"{flag}={value}" for flag, value in changed.items()),
             ],

@@ -42,7 +42,7 @@ class Plan(plans.Plan):
     sampler: SamplingAlgorithm | None = None
     representation: str = "network"  # of a character: a network of its frames, or "gplvm"
     pooling: Literal["mean", "sum", "attention", "gaussian"] = "mean"
-    frames_per_character: int = 50  # that come together in a minibatch
+    frames_per_character: int = 10  # that come together in a minibatch
     pretrain_steps: int = 0  # of the representation network, as a classifier
     pretrain_learning_rate: float = 1e-3
     fixed_representation: bool = False  # after that

@@ -14,7 +14,7 @@ __all__ = ["ELBO_MODELS", "make_objective", "make_plan", "num_steps"]
 # --elbo of the released commands, as --model of ours.
 ELBO_MODELS = {"SVGPVAE_Hensman": "svgp_vae", "CVAE": "cvae"}
 # Of the presets quick and paper.
-_EPOCHS = (8, 120)
+_EPOCHS = (8, 50)
 _CHAIN = (
     {"burnin": 500, "num_samples": 20, "thinning": 25},
     {"burnin": 1500, "num_samples": 100, "thinning": 200},
@@ -62,7 +62,7 @@ def make_plan(
     """
     is_paper = preset == "paper"
     chosen: dict[str, Any] = {
-        "learning_rate": 1e-3,
+        "learning_rate": 2e-3,
         "final_learning_rate_fraction": 0.02,
         "batch_size": batch_size,
         "objective": objective or make_objective(model),

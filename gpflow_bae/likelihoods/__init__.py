@@ -1,15 +1,20 @@
 """Observation likelihoods with missing entries; GPflow likelihoods, extended."""
 
+from .counts import CountLikelihood, NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
 from .decoder import DecoderLikelihood
 from .masked import Bernoulli, Gaussian, MaskedLikelihood, entrywise, masked
 from .ordinal import Ordinal
 
 __all__ = [
     "Bernoulli",
+    "CountLikelihood",
     "DecoderLikelihood",
     "Gaussian",
     "MaskedLikelihood",
+    "NegativeBinomial",
     "Ordinal",
+    "Poisson",
+    "ZeroInflatedNegativeBinomial",
     "entrywise",
     "masked",
 ]

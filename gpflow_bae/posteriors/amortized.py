@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers, check_arguments
+from ..arguments import as_numbers, check_arguments, check_integer
 from ..data import Observations, as_inputs, as_pair, in_memory, prepare_data
 from ..models import Autoencoder
 from .bank import Bank
@@ -25,6 +25,8 @@ from .predictions import JointLatentSamples, LatentSamples, Prediction
 from .sample_loop import ALL, SampleLoop, blocks, chain_after_chain
 
 __all__ = ["Posterior"]
+
+_EQUAL_SAMPLES = 16  # of a fit with inputs that are drawn: their share of variances within a third
 
 
 class Posterior(FunctionPredictions):
@@ -85,19 +87,28 @@ class Posterior(FunctionPredictions):
         model: Autoencoder,
         data: Any,
         draws: Sequence[np.ndarray] | None = None,
+        num_samples: int | None = None,
         **kwargs: Any,
     ) -> Posterior:
-        """A bank of one: the model as it stands, for example after variational training.
+        """The model as it stands, for example after variational training: a bank of one sample.
+
+        Where inputs have distributions (``model.inputs.draws``), of several equal ones, each of
+        which predictions give its own draw of the inputs.
 
         :param data: ``(X, Y)`` with NaN where missing, or what
             :func:`~gpflow_bae.data.prepare_data` makes of it.
         :param draws: unconstrained parameters [S, ...] drawn from an approximate posterior, in the
             order of ``model.sampled.paths``, instead; the encoder is one for all.
+        :param num_samples: of equal ones, without ``draws``. Default: 16 where inputs have
+            distributions, else 1.
         :param kwargs: as in :meth:`from_arrays`.
         """
         if draws is None:
-            values = model.sampled.values()
-            draws = [v.numpy()[None] for v in values]
+            if num_samples is None:
+                draws_inputs = model.inputs is not None and model.inputs.draws
+                num_samples = _EQUAL_SAMPLES if draws_inputs else 1
+            check_integer("num_samples", num_samples, 1)
+            draws = [np.repeat(v.numpy()[None], num_samples, 0) for v in model.sampled.values()]
         count = len(draws[0])
         encoder = [np.repeat(v.numpy()[None], count, 0) for v in model.amortized.variables]
         return cls.from_arrays(model, prepare_data(model, data), draws, encoder, **kwargs)

@@ -205,7 +205,8 @@ def test_codes_are_those_of_the_model(
 
 def test_codes_under_draws_of_vectors(data: Task) -> None:
     """They have the spread that the vectors give them, which more frames of a
-    character make smaller."""
+    character make smaller.
+    """
     plan = small_plan(pooling="gaussian")
     model = models.build_model(plan, data)
     spread = []

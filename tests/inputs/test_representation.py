@@ -55,7 +55,8 @@ def test_vectors_are_pooled(pooling: str) -> None:
 
 def test_gaussian_vectors_are_products() -> None:
     """Precisions add up, from that of the prior, and the bound has the divergence of the product:
-    against NumPy and TFP's closed form."""
+    against NumPy and TFP's closed form.
+    """
     X, Y = observed()
     found = inputs.RepresentationNetwork(network(2 * W), "gaussian")
     outputs = found.network.apply_to_rows(Y).numpy()
@@ -77,7 +78,8 @@ def test_gaussian_vectors_are_products() -> None:
 
 def test_gaussian_vectors_are_drawn_by_object() -> None:
     """Draws have the moments; inputs of an object share them, in whatever call; objects of which
-    nothing is observed are drawn from the prior."""
+    nothing is observed are drawn from the prior.
+    """
     X, Y = observed()
     found = inputs.RepresentationNetwork(network(2 * W), "gaussian")
     mean, std = found.vector_moments(X, Y)
@@ -158,13 +160,13 @@ def test_objects_that_were_never_fitted_to() -> None:
 
 def test_less_context_is_less_certain() -> None:
     """Of objects never fitted to: predictions spread the more, and err the more, the fewer
-    observations there are of them, down to none."""
+    observations there are of them, down to none.
+    """
     fitted = model("gaussian")
     settings = inference.VariationalSettings(num_steps=1500, learning_rate=1e-2, batch_size=180)
     inference.fit_variational(fitted, objects(range(60), 0), settings, progress=False)
     data = objects(range(60, 80), 1)
-    point = [v.numpy() for v in fitted.sampled.values()]
-    posterior = Posterior.from_point(fitted, data, [np.repeat(v[None], 20, 0) for v in point])
+    posterior = Posterior.from_point(fitted, data)
     view = np.tile(np.arange(12), 20)
     asked = view >= 6
     spread, error = [], []

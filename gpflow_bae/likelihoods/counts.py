@@ -1,0 +1,210 @@
+"""Counts: Poisson, negative binomial, and with more zeros than that.
+
+The function is the logarithm of a rate. What is counted is the rate times a size that is known,
+such as how much of a cell was sequenced: in an autoencoder the decoder adds its logarithm
+(:class:`~gpflow_bae.decoders.ConditionalDecoder`), in GPflow's own models it is a column of X.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import inherit_check_shapes
+from gpflow.base import TensorType
+
+from ..arguments import as_numbers, check_arguments, check_integer
+from .masked import MaskedLikelihood
+
+__all__ = ["CountLikelihood", "NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial"]
+
+tfd = tfp.distributions
+# Below it, 1 / dispersion + y has no digits of y in float32, and the density is Poisson's.
+_LEAST_DISPERSION = 1e-6
+
+
+class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
+    """y = 0, 1, 2, ... around exp(f), or around size * exp(f)."""
+
+    def __init__(self, size_column: int | None = None):
+        """
+        :param size_column: which column of X holds sizes, above 0, for GPflow's own models; their
+            kernels should leave it out (``active_dims``).
+        """
+        super().__init__()
+        if size_column is not None:
+            check_integer("size_column", size_column, 0)
+        self.size_column = size_column
+
+    def _with_size(self, X: TensorType, F: tf.Tensor) -> tf.Tensor:
+        if self.size_column is None:
+            return F
+        size = tf.convert_to_tensor(X)[..., self.size_column, None]
+        return F + tf.cast(tf.math.log(size), F.dtype)
+
+    @inherit_check_shapes
+    def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        F = self._with_size(X, tf.convert_to_tensor(F))
+        return self._entry_log_prob(F, tf.cast(Y, F.dtype))
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.moments(self._with_size(X, tf.convert_to_tensor(F)))[0]
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return self.moments(self._with_size(X, tf.convert_to_tensor(F)))[1]
+
+    @inherit_check_shapes
+    def expected_log_prob_of_cells(
+        self, mean: TensorType, variance: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        # By GPflow's quadrature, with the outputs in the axis where their parameters are.
+        Y = tf.cast(Y, tf.convert_to_tensor(mean).dtype)
+        return self.quadrature(lambda F: self._entry_log_prob(F, Y), mean, variance)
+
+
+class Poisson(CountLikelihood):
+    """Counts with variance exp(f), as their mean."""
+
+    def _entry_log_prob(self, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        # y (f - log y) + (y - exp(f)) has digits where y log y is large, as Stirling's remainder.
+        return -_deviance(F, Y) - _stirling(Y)
+
+    @inherit_check_shapes
+    def expected_log_prob_of_cells(
+        self, mean: TensorType, variance: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        mean = tf.convert_to_tensor(mean)
+        at_mean = self._entry_log_prob(mean, tf.cast(Y, mean.dtype))
+        return at_mean - tf.exp(mean) * tf.math.expm1(0.5 * variance)
+
+    @inherit_check_shapes
+    def _variational_expectations(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        mean = self._with_size(X, tf.convert_to_tensor(Fmu))
+        return tf.reduce_sum(self.expected_log_prob_of_cells(mean, Fvar, Y), -1)
+
+    def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        rate = tf.exp(F)
+        return rate, rate
+
+
+class NegativeBinomial(CountLikelihood):
+    r"""Counts with mean :math:`\mu = e^f` and variance :math:`\mu + \alpha \mu^2`.
+
+    :math:`\alpha` is the dispersion; Poisson's where it is 0.
+    """
+
+    @check_arguments()
+    def __init__(
+        self,
+        dispersion: TensorType = 1.0,
+        *,
+        prior: Any | None = None,
+        size_column: int | None = None,
+    ):
+        """
+        :param dispersion: at the start, a scalar or one per output [P]; learnt or sampled. Fix it
+            with ``gpflow.set_trainable(likelihood.dispersion, False)``.
+        :param prior: of the dispersion; default LogNormal(log(dispersion), 1).
+        :param size_column: see :class:`CountLikelihood`.
+        :raises ValueError: for a dispersion that is not above 1e-6, or not finite.
+        """
+        super().__init__(size_column)
+        values = as_numbers(dispersion, "dispersion", gpflow.default_float())
+        if values.ndim > 1 or not np.all((values > _LEAST_DISPERSION) & np.isfinite(values)):
+            raise ValueError(
+                f"dispersion must be a number or one per output, finite and above "
+                f"{_LEAST_DISPERSION}, got {values.tolist()}. Without any, take Poisson."
+            )
+        if prior is None:
+            location = np.log(values)
+            prior = tfd.LogNormal(location, np.ones_like(location))
+        transform = gpflow.utilities.positive(lower=_LEAST_DISPERSION)
+        self.dispersion = gpflow.Parameter(values, transform=transform, prior=prior)
+
+    def _entry_log_prob(self, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        dispersion = tf.cast(self.dispersion, F.dtype)
+        number = 1.0 / dispersion
+        logits = F + tf.math.log(dispersion)
+        # log of y (y + r)! / (r! y!) by a beta function, which keeps the digits that differences of
+        # log gamma functions of large numbers have not.
+        ways = -tfp.math.lbeta(number, Y + 1.0) - tf.math.log(number + Y)
+        return ways - number * tf.math.softplus(logits) - Y * tf.math.softplus(-logits)
+
+    def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        mean = tf.exp(F)
+        return mean, mean + tf.cast(self.dispersion, mean.dtype) * tf.square(mean)
+
+
+class ZeroInflatedNegativeBinomial(NegativeBinomial):
+    r"""Zero with probability :math:`\pi`, whatever the rate, else :class:`NegativeBinomial`."""
+
+    @check_arguments()
+    def __init__(
+        self,
+        dispersion: TensorType = 1.0,
+        zero_probability: TensorType = 0.1,
+        *,
+        prior: Any | None = None,
+        zero_prior: Any | None = None,
+        size_column: int | None = None,
+    ):
+        """
+        :param zero_probability: pi at the start, a scalar or one per output [P]; learnt or sampled.
+        :param zero_prior: of pi; default Beta(1, 9).
+        :raises ValueError: for a probability that is not between 0 and 1.
+        """
+        super().__init__(dispersion, prior=prior, size_column=size_column)
+        values = as_numbers(zero_probability, "zero_probability", gpflow.default_float())
+        if values.ndim > 1 or not np.all((values > 0.0) & (values < 1.0)):
+            raise ValueError(
+                "zero_probability must be a number or one per output, between 0 and 1, got "
+                f"{values.tolist()}. Without any, take NegativeBinomial."
+            )
+        if zero_prior is None:
+            one = np.ones_like(values)
+            zero_prior = tfd.Beta(one, 9.0 * one)
+        transform = tfp.bijectors.Sigmoid()
+        self.zero_probability = gpflow.Parameter(values, transform=transform, prior=zero_prior)
+
+    def _entry_log_prob(self, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+        counted = super()._entry_log_prob(F, Y)
+        probability = tf.cast(self.zero_probability, F.dtype)
+        counted += tf.math.log1p(-probability)
+        zero = tf.math.log(probability)
+        at_zero = tf.maximum(counted, zero) + tf.math.softplus(-tf.abs(counted - zero))
+        return tf.where(Y == 0.0, at_zero, counted)
+
+    def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        mean, variance = super().moments(F)
+        probability = tf.cast(self.zero_probability, mean.dtype)
+        kept = 1.0 - probability
+        return kept * mean, kept * (variance + probability * tf.square(mean))
+
+
+def _deviance(F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
+    """exp(f) - y + y (log y - f), at least 0: half of Poisson's deviance."""
+    there = Y > 0.0
+    safe = tf.where(there, Y, tf.ones_like(Y))
+    # y (exp(d) - 1 - d) of d = f - log y: small where the rate is near the count.
+    difference = F - tf.math.log(safe)
+    near = safe * (tf.math.expm1(difference) - difference)
+    return tf.where(there, near, tf.exp(F))
+
+
+def _stirling(Y: tf.Tensor) -> tf.Tensor:
+    """log y! - y log y + y, which grows as log(2 pi y) / 2."""
+    there = Y > 0.0
+    safe = tf.where(there, Y, tf.ones_like(Y))
+    exact = tf.math.lgamma(safe + 1.0) - safe * tf.math.log(safe) + safe
+    inverse = 1.0 / safe
+    series = 0.5 * tf.math.log(2.0 * np.pi * safe) + inverse * (
+        1.0 / 12.0 - tf.square(inverse) / 360.0
+    )
+    return tf.where(there, tf.where(safe < 20.0, exact, series), tf.zeros_like(Y))
