@@ -1,6 +1,7 @@
 """Maps from codes to likelihood parameters."""
 
 from .biases import Biases
+from .conditional import ConditionalDecoder
 from .gp import GPDecoder
 from .hierarchical import HierarchicalDecoder, NormalGivenVariance
 from .identity import Identity
@@ -8,6 +9,7 @@ from .keras import KerasDecoder, fan_in_prior, normal_prior
 
 __all__ = [
     "Biases",
+    "ConditionalDecoder",
     "GPDecoder",
     "HierarchicalDecoder",
     "Identity",

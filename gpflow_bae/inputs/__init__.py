@@ -6,6 +6,7 @@ completed, so every prior over codes and every GPflow model takes what has such 
 
 from .base import InputModel
 from .circle import UniformOnCircle
+from .condition import Condition
 from .kernel import CompletedInputs
 from .missing import MissingInputs
 from .representation import RepresentationNetwork
@@ -14,6 +15,7 @@ from .vectors import LearntVectors
 
 __all__ = [
     "CompletedInputs",
+    "Condition",
     "InputModel",
     "InputTable",
     "LearntVectors",

@@ -7,6 +7,7 @@ from .inducing import InducingLatentPrior, InducingPosterior
 from .linear_mixture import LinearMixture
 from .markov_gp import MarkovGP
 from .nearest_neighbour_gp import NearestNeighbourGP
+from .product import ProductPrior, ProductProcess
 from .sparse_gp import SparseGP
 from .standard import StandardNormal
 from .titsias_gp import TitsiasGP
@@ -21,6 +22,8 @@ __all__ = [
     "LinearMixture",
     "MarkovGP",
     "NearestNeighbourGP",
+    "ProductPrior",
+    "ProductProcess",
     "SparseGP",
     "StandardNormal",
     "TitsiasGP",

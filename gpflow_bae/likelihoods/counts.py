@@ -16,7 +16,7 @@ import tensorflow_probability as tfp
 from check_shapes import inherit_check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers, check_arguments, check_integer
+from ..arguments import as_numbers, check_arguments
 from .masked import MaskedLikelihood
 
 __all__ = ["CountLikelihood", "NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial"]
@@ -29,14 +29,13 @@ _LEAST_DISPERSION = 1e-6
 class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
     """y = 0, 1, 2, ... around exp(f), or around size * exp(f)."""
 
+    @check_arguments(size_column=0)
     def __init__(self, size_column: int | None = None):
         """
         :param size_column: which column of X holds sizes, above 0, for GPflow's own models; their
             kernels should leave it out (``active_dims``).
         """
         super().__init__()
-        if size_column is not None:
-            check_integer("size_column", size_column, 0)
         self.size_column = size_column
 
     def _with_size(self, X: TensorType, F: tf.Tensor) -> tf.Tensor:
@@ -100,7 +99,7 @@ class NegativeBinomial(CountLikelihood):
     :math:`\alpha` is the dispersion; Poisson's where it is 0.
     """
 
-    @check_arguments()
+    @check_arguments(size_column=0)
     def __init__(
         self,
         dispersion: TensorType = 1.0,
@@ -145,7 +144,7 @@ class NegativeBinomial(CountLikelihood):
 class ZeroInflatedNegativeBinomial(NegativeBinomial):
     r"""Zero with probability :math:`\pi`, whatever the rate, else :class:`NegativeBinomial`."""
 
-    @check_arguments()
+    @check_arguments(size_column=0)
     def __init__(
         self,
         dispersion: TensorType = 1.0,

@@ -158,8 +158,13 @@ class Autoencoder(gpflow.Module):
 
     @property
     def needs_inputs(self) -> bool:
-        """Whether the prior over codes is one given inputs X."""
-        return self.latent_prior.needs_inputs
+        """Whether the prior over codes is one given inputs X, or the decoder sees some of them."""
+        return self.latent_prior.needs_inputs or self.decoder_needs_inputs
+
+    @property
+    def decoder_needs_inputs(self) -> bool:
+        """Whether codes alone do not say what is decoded of them."""
+        return bool(self.condition_dim) or getattr(self.decoder, "needs_inputs", False)
 
     @property
     def inputs(self) -> InputModel | None:
@@ -206,7 +211,11 @@ class Autoencoder(gpflow.Module):
         return self.likelihood
 
     def decode(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        """Likelihood parameters [batch..., N, P] at ``latents``; ``X`` matters to subclasses."""
+        """Likelihood parameters [batch..., N, P] at ``latents``, and at ``X`` if the decoder sees
+        features of the inputs.
+        """
+        if getattr(self.decoder, "needs_inputs", False):
+            return self.decoder(latents, X)
         return self.decoder(latents)
 
     def log_prob_of_draws(

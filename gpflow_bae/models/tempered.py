@@ -85,6 +85,7 @@ class TemperedBAE(gpflow.Module):
     splits_over_points = True
     latent_prior_name = "TemperedBAE"
     condition_dim = 0
+    decoder_needs_inputs = False
     rows_are = "the sampled encoder's; their spread is that of its weights"
 
     @property

@@ -146,8 +146,10 @@ class ServedModel(tf.Module):
 
     @property
     def is_conditional(self) -> bool:
-        """Whether the networks see features of the inputs (CVAE), so that all requests need x."""
-        return bool(self.model.condition_dim)
+        """Whether networks see features of the inputs (CVAE, ConditionalDecoder), so that all
+        requests need x.
+        """
+        return bool(self.model.decoder_needs_inputs)
 
     def refusal(self, signature: str) -> str | None:
         """Why a signature cannot be served for this model; None where it can."""

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from tests.fuzz import array_calls, calls, input_calls
+from tests.fuzz import array_calls, calls, count_calls, input_calls
 from tests.fuzz.answers import answered, cases
 from tests.fuzz.strategies import SCALARS, arrays
 
@@ -39,6 +39,7 @@ ROOMS = {
         (calls, ("PRIORS", "NETWORKS", "MODELS")),
         (array_calls, ("SAMPLERS", "SETTINGS", "ARRAYS")),
         (input_calls, ("INPUTS",)),
+        (count_calls, ("COUNTS",)),
     )
     for name in names
 }

@@ -49,7 +49,7 @@ def default_start(
     )
     # A decoder that is given features of the inputs too cannot be taught by codes alone, and there
     # are no more linear projections than outputs.
-    project = model.condition_dim == 0 and model.latent_dim <= data.num_outputs
+    project = not model.decoder_needs_inputs and model.latent_dim <= data.num_outputs
     if isinstance(model, VariationalAutoencoder) and model.sites:
         project = False  # there is no encoder to teach
     if variational:

@@ -238,7 +238,7 @@ class _Fits:
             return encoder_loss(encoder, batch.Y, codes, seed, "nll", batch.mask)
 
         def decoder_objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-            F = model.decoder(codes)
+            F = model.decode(batch.X, codes)
             log_prob = model.likelihood.masked_log_prob(F, batch.Y, batch.mask)
             return -tf.reduce_mean(log_prob)
 

@@ -1,0 +1,304 @@
+"""Channels of several kinds: some are functions of the inputs, others of each point alone."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gpflow
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import Parameter, TensorType
+
+from ..arguments import check_arguments
+from ..base import Batch, LatentPosterior
+from ..inputs import InputModel
+from .base import GaussianLatentPrior, LatentProcess
+
+__all__ = ["ProductPrior", "ProductProcess"]
+
+
+class ProductProcess(LatentProcess):
+    """Independent processes, each of which has some of a code's channels.
+
+    ``ProductProcess([TitsiasGP(kernel, Z, 4), StandardNormal(8)])`` has twelve channels: the first
+    four vary over the inputs, the other eight from point to point. What the data say of a point's
+    surroundings goes to the first, and what is its own to the others.
+    """
+
+    @check_arguments()
+    def __init__(self, parts: Sequence[LatentProcess]):
+        """
+        :param parts: processes whose channels follow each other.
+        :raises TypeError: for anything else.
+        :raises ValueError: for none, for one that couples its channels, for several with inputs
+            that are completed differently, and for several with neighbours or with inducing outputs
+            that are sampled.
+        """
+        parts = list(parts)
+        for part in parts:
+            if not isinstance(part, LatentProcess):
+                raise TypeError(
+                    "parts must be latent priors, such as TitsiasGP(...) and StandardNormal(...), "
+                    f"got {type(part).__name__}."
+                )
+            if part.couples_channels:
+                raise ValueError(
+                    f"{type(part).__name__} couples the channels of a code, and the parts of a "
+                    "product have theirs apart: take it alone."
+                )
+        if not parts:
+            raise ValueError("parts has no process; give at least one.")
+        super().__init__(sum(part.latent_dim for part in parts))
+        self.parts = parts
+        if len({id(part.inputs) for part in parts if part.inputs is not None}) > 1:
+            raise ValueError(
+                "parts have kernels over CompletedInputs with different inputs; give all the same."
+            )
+        for what, number in (
+            ("sampled inducing outputs", sum(p.whitened_inducing is not None for p in parts)),
+            ("neighbours", sum(p.splits_given_neighbours for p in parts)),
+        ):
+            if number > 1:
+                raise ValueError(
+                    f"{number} parts have {what}; give their channels one prior with a kernel for "
+                    "each."
+                )
+
+    # What engines and models ask a prior: it is what the parts together are.
+
+    @property
+    def needs_inputs(self) -> bool:  # type: ignore[override]
+        return any(part.needs_inputs for part in self.parts)
+
+    @property
+    def draws(self) -> bool:  # type: ignore[override]
+        return any(part.draws for part in self.parts)
+
+    @property
+    def mean_field_by_default(self) -> bool:  # type: ignore[override]
+        return any(part.mean_field_by_default for part in self.parts)
+
+    @property
+    def splits_over_points(self) -> bool:
+        return all(part.splits_over_points for part in self.parts)
+
+    @property
+    def splits_given_neighbours(self) -> bool:  # type: ignore[override]
+        neighbours = [part.splits_given_neighbours for part in self.parts]
+        others = [part for part, has in zip(self.parts, neighbours, strict=True) if not has]
+        return any(neighbours) and all(not part.needs_inputs for part in others)
+
+    @property
+    def kernels(self) -> Sequence[gpflow.kernels.Kernel]:
+        return [kernel for part in self.parts for kernel in part.kernels]
+
+    @property
+    def whitened_inducing(self) -> Parameter | None:
+        return next((v for p in self.parts if (v := p.whitened_inducing) is not None), None)
+
+    @property
+    def inputs(self) -> InputModel | None:
+        return next((v for part in self.parts if (v := part.inputs) is not None), None)
+
+    def num_matrix_entries(self, num_points: int) -> int:
+        return max(part.num_matrix_entries(num_points) for part in self.parts)
+
+    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
+        found = (part.neighbours_of(X) for part in self.parts)
+        return next((table for table in found if table is not None), None)
+
+    @property
+    def code_noise(self) -> tf.Tensor:
+        """Of each channel [L]."""
+        return tf.concat(
+            [tf.broadcast_to(part.code_noise, [part.latent_dim]) for part in self.parts], 0
+        )
+
+    def with_seed(self, seed: TensorType) -> ProductProcess:
+        return self._with_parts([part.with_seed(seed) for part in self.parts])
+
+    def seeing(self, batch: Batch) -> ProductProcess:
+        return self._with_parts([part.seeing(batch) for part in self.parts])
+
+    def _with_parts(self, parts: list[LatentProcess]) -> ProductProcess:
+        if all(new is old for new, old in zip(parts, self.parts, strict=True)):
+            return self
+        found = copy.copy(self)
+        # Past TensorFlow's tracking of attributes, whose records a copy shares with what it is of.
+        found.__dict__["parts"] = parts
+        return found
+
+    # Channels apart and together
+
+    def _apart(self, *values: TensorType) -> Any:
+        """Each part with its channels of values [..., L]."""
+        sizes = [part.latent_dim for part in self.parts]
+        of_parts = zip(*(tf.split(v, sizes, axis=-1) for v in values), strict=True)
+        return zip(self.parts, of_parts, strict=True)
+
+    def _together(self, function: Callable[..., tf.Tensor], *values: TensorType) -> tf.Tensor:
+        """``function(part, *its channels)`` of all parts, [..., L]."""
+        return tf.concat([function(part, *own) for part, own in self._apart(*values)], -1)
+
+    def centred(self, codes: TensorType, X: TensorType | None) -> TensorType:
+        return self._together(lambda part, own: part.centred(own, X), codes)
+
+    def shifted(self, codes: TensorType, X: TensorType | None) -> TensorType:
+        return self._together(lambda part, own: part.shifted(own, X), codes)
+
+    def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
+        found = [part.marginal_variance(X) for part in self.parts]
+        lead = tf.shape(found[0])[:-1]
+        for values in found[1:]:
+            lead = tf.broadcast_dynamic_shape(lead, tf.shape(values)[:-1])
+        return tf.concat(
+            [
+                tf.broadcast_to(values, tf.concat([lead, [part.latent_dim]], 0))
+                for part, values in zip(self.parts, found, strict=True)
+            ],
+            -1,
+        )
+
+    @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
+    def condition(
+        self, X: TensorType | None, mean: TensorType, variance: TensorType
+    ) -> LatentPosterior:
+        return _joined([part.condition(X, *own) for part, own in self._apart(mean, variance)])
+
+    def condition_batch(
+        self, X: TensorType | None, mean: TensorType, variance: TensorType, point_scale: float
+    ) -> LatentPosterior:
+        return _joined(
+            [
+                part.condition_batch(X, *own, point_scale)
+                for part, own in self._apart(mean, variance)
+            ]
+        )
+
+    def predict(
+        self,
+        Xnew: TensorType | None,
+        X: TensorType | None,
+        mean: TensorType,
+        variance: TensorType,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        found = [part.predict(Xnew, X, *own) for part, own in self._apart(mean, variance)]
+        means, variances = zip(*found, strict=True)
+        return tf.concat(means, -1), tf.concat(variances, -1)
+
+    def predict_full_cov(
+        self,
+        Xnew: TensorType,
+        X: TensorType | None,
+        mean: TensorType,
+        variance: TensorType,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        found = [part.predict_full_cov(Xnew, X, *own) for part, own in self._apart(mean, variance)]
+        means, covariances = zip(*found, strict=True)
+        return tf.concat(means, -1), tf.concat(covariances, -3)
+
+
+class ProductPrior(ProductProcess, GaussianLatentPrior):
+    """A :class:`ProductProcess` whose parts have densities, so it has one: their product."""
+
+    @check_arguments()
+    def __init__(self, parts: Sequence[GaussianLatentPrior]):
+        """Arguments and errors as in :class:`ProductProcess`.
+
+        :raises TypeError: for parts without a density, such as TitsiasGP.
+        """
+        for part in parts:
+            if isinstance(part, LatentProcess) and not isinstance(part, GaussianLatentPrior):
+                raise TypeError(
+                    f"{type(part).__name__} has no density of codes, so a product with it has "
+                    "none: take ProductProcess, for variational models, or a SparseGP."
+                )
+        super().__init__(parts)
+
+    def _sum(self, function: Callable[..., tf.Tensor], *values: TensorType) -> tf.Tensor:
+        return tf.add_n([function(part, *own) for part, own in self._apart(*values)])
+
+    def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
+        return self._sum(lambda part, own: part.log_prob(X, own), latents)
+
+    def expected_log_prob(
+        self, X: TensorType | None, mean: TensorType, variance: TensorType
+    ) -> tf.Tensor:
+        return self._sum(lambda part, *own: part.expected_log_prob(X, *own), mean, variance)
+
+    def precision_diagonal(self, X: TensorType | None, shape: TensorType) -> tf.Tensor:
+        shape = tf.convert_to_tensor(shape)
+        parts = []
+        for part in self.parts:
+            own = tf.concat([shape[:-1], [part.latent_dim]], 0)
+            parts.append(tf.broadcast_to(part.precision_diagonal(X, own), own))
+        return tf.concat(parts, -1)
+
+    def code_covariance(self, X: TensorType) -> tf.Tensor | None:
+        """[batch..., L, N, N]; None where a part with a kernel has none."""
+        found = []
+        for part in self.parts:
+            covariance = part.code_covariance(X)
+            if covariance is None and part.needs_inputs:
+                return None
+            if covariance is None:
+                variance = part.marginal_variance(X)  # broadcasts to [batch..., N, L]
+                shape = tf.concat([tf.shape(X)[:-1], [part.latent_dim]], 0)
+                covariance = tf.linalg.diag(
+                    tf.linalg.matrix_transpose(tf.broadcast_to(variance, shape))
+                )
+            shape = tf.shape(covariance)
+            shape = tf.concat([shape[:-3], [part.latent_dim], shape[-2:]], 0)
+            found.append(tf.broadcast_to(covariance, shape))
+        return tf.concat(found, -3)
+
+    def given_inducing_outputs(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances of the codes given sampled inducing outputs, [batch..., N, L].
+
+        Those of other parts are of the prior.
+        """
+        means, variances = [], []
+        for part in self.parts:
+            shape = tf.concat([tf.shape(X)[:-1], [part.latent_dim]], 0)
+            if part.whitened_inducing is not None:
+                mean, variance = part.given_inducing_outputs(X)
+            else:
+                mean = tf.zeros(shape, gpflow.default_float())
+                mean, variance = part.shifted(mean, X), part.marginal_variance(X)
+            means.append(tf.broadcast_to(mean, shape))
+            variances.append(tf.broadcast_to(variance, shape))
+        return tf.concat(means, -1), tf.concat(variances, -1)
+
+    def expected_log_conditionals(
+        self,
+        points: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+        neighbours: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+        present: tf.Tensor,
+    ) -> tf.Tensor:
+        X, *moments = points
+        others_X, *others = neighbours
+
+        def of_part(part: Any, *own: tf.Tensor) -> tf.Tensor:
+            if part.splits_given_neighbours:
+                mine, theirs = (X, *own[:2]), (others_X, *own[2:])
+                return part.expected_log_conditionals(mine, theirs, present)
+            return part.expected_log_prob(X, *own[:2])
+
+        return self._sum(of_part, *moments, *others)
+
+    def log_conditionals(
+        self, X: TensorType, latents: TensorType, present: TensorType
+    ) -> tf.Tensor:
+        def of_part(part: Any, own: tf.Tensor) -> tf.Tensor:
+            if part.splits_given_neighbours:
+                return part.log_conditionals(X, own, present)
+            return part.log_prob(None, own[..., -1:, :])
+
+        return self._sum(of_part, latents)
+
+
+def _joined(parts: list[LatentPosterior]) -> LatentPosterior:
+    means, variances, evidences = zip(*parts, strict=True)
+    return LatentPosterior(tf.concat(means, -1), tf.concat(variances, -1), tf.add_n(evidences))
