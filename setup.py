@@ -37,7 +37,9 @@ diagnostics = ["arviz>=0.20,<1"]  # arviz 1 has another InferenceData
 sklearn = ["scikit-learn>=1.6,<2"]  # the first with validate_data
 # scikit-learn has IterativeImputer, which the check of an imputation compares with.
 tables = ["pandas>=2.2,<4", "pyarrow>=15,<21", *sklearn]
-experiments = tables
+# anndata 0.12 wants pandas below 3.
+spatial = ["anndata>=0.11,<0.13"]
+experiments = [*tables, *spatial]
 
 extras_require = {
     "diagnostics": diagnostics,
@@ -47,6 +49,7 @@ extras_require = {
     # Only clients need this: a SavedModel is exported and loaded with TensorFlow alone.
     "serving": ["grpcio>=1.60,<2", "tensorflow-serving-api>=2.19,<2.22"],
     "onnx": ["onnxruntime>=1.17,<2", "tf2onnx>=1.16,<2"],
+    "spatial": spatial,
     "tables": tables,
     "tensorboard": ["tensorboard>=2.19,<2.22"],
     # What `python -m benchmarks.run --suite=peers` compares with; in an environment of its own.

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         plotting,
         posteriors,
         serving,
+        spatial,
     )
     from .inference.fit import fit
     from .posteriors import Posterior
@@ -65,6 +66,7 @@ __all__ = [
     "posteriors",
     "quiet_tensorflow",
     "serving",
+    "spatial",
 ]
 
 # Rooms of names that are no room.

@@ -13,7 +13,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from check_shapes import inherit_check_shapes
+from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import TensorType
 
 from ..arguments import as_numbers, check_arguments
@@ -43,6 +43,15 @@ class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
             return F
         size = tf.convert_to_tensor(X)[..., self.size_column, None]
         return F + tf.cast(tf.math.log(size), F.dtype)
+
+    @check_shapes("F: [batch..., N, P]", "return: [batch..., N, P]")
+    def draw(self, F: TensorType, seed: TensorType) -> tf.Tensor:
+        """Counts drawn at ``F``, in its type, from a stateless seed [2]."""
+        F = tf.convert_to_tensor(F)
+        return self._draw(F, seed)
+
+    def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
+        raise NotImplementedError
 
     @inherit_check_shapes
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -87,6 +96,9 @@ class Poisson(CountLikelihood):
     ) -> tf.Tensor:
         mean = self._with_size(X, tf.convert_to_tensor(Fmu))
         return tf.reduce_sum(self.expected_log_prob_of_cells(mean, Fvar, Y), -1)
+
+    def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
+        return tf.random.stateless_poisson(tf.shape(F), seed, tf.exp(F), F.dtype)
 
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         rate = tf.exp(F)
@@ -136,6 +148,13 @@ class NegativeBinomial(CountLikelihood):
         ways = -tfp.math.lbeta(number, Y + 1.0) - tf.math.log(number + Y)
         return ways - number * tf.math.softplus(logits) - Y * tf.math.softplus(-logits)
 
+    def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
+        # Poisson's, at rates that are gamma around exp(f).
+        number = tf.broadcast_to(1.0 / tf.cast(self.dispersion, F.dtype), tf.shape(F))
+        rate = tf.exp(F) * tf.random.stateless_gamma(tf.shape(F), seed, number) / number
+        seed = tf.random.fold_in(seed, 1, alg="philox")
+        return tf.random.stateless_poisson(tf.shape(F), seed, rate, F.dtype)
+
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         mean = tf.exp(F)
         return mean, mean + tf.cast(self.dispersion, mean.dtype) * tf.square(mean)
@@ -179,6 +198,13 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
         zero = tf.math.log(probability)
         at_zero = tf.maximum(counted, zero) + tf.math.softplus(-tf.abs(counted - zero))
         return tf.where(Y == 0.0, at_zero, counted)
+
+    def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
+        counts = super()._draw(F, seed)
+        seed = tf.random.fold_in(seed, 2, alg="philox")
+        uniform = tf.random.stateless_uniform(tf.shape(F), seed, dtype=F.dtype)
+        zero = uniform < tf.cast(self.zero_probability, F.dtype)
+        return tf.where(zero, tf.zeros_like(counts), counts)
 
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         mean, variance = super().moments(F)

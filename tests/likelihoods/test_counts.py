@@ -84,6 +84,19 @@ def test_moments(number: int) -> None:
 
 
 @LIKELIHOODS
+def test_draws(number: int) -> None:
+    """Their frequencies are the probabilities."""
+    f = np.array([-1.0, 0.5, 1.5])
+    F = tf.constant(np.broadcast_to(f, (20_000, 3)), tf.float32)
+    draws = all_of()[number].draw(F, tf.constant([1, 2])).numpy()
+    for y in range(6):
+        p = np.exp(log_density(number, float(y), np.exp(f)))
+        # Five standard errors of twenty thousand draws.
+        error = 5.0 * np.sqrt(p * (1.0 - p) / 20_000)
+        np.testing.assert_array_less(np.abs((draws == y).mean(0) - p), error)
+
+
+@LIKELIHOODS
 def test_masked_entries_drop_out(number: int) -> None:
     F, Y = tf.constant([[0.3, -1.0, 2.0]]), tf.constant([[3.0, 0.0, 1.0]])
     mask = tf.constant([[True, False, True]])

@@ -1,0 +1,10 @@
+"""Counts in tissue: spatial transcriptomics by Gaussian-process autoencoders.
+
+Cells come as AnnData objects (the extra ``spatial`` brings anndata).
+"""
+
+from .plans import SpatialPlan
+from .predictions import SpatialPrediction
+from .spatial_bae import SpatialBAE
+
+__all__ = ["SpatialBAE", "SpatialPlan", "SpatialPrediction"]

@@ -1,0 +1,71 @@
+"""Networks over counts: logarithms of counts per size in, logarithms of rates out."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+__all__ = ["LogCounts", "count_encoder", "rate_decoder"]
+
+
+@keras.saving.register_keras_serializable("gpflow_bae")
+class LogCounts(keras.layers.Layer):
+    """log(1 + count / size), standardised by gene, zero where missing; then the features.
+
+    Inputs are counts, features of which the first is the logarithm of the size, and as many masks.
+    """
+
+    def __init__(self, mean: list[float], spread: list[float], **kwargs: object):
+        """
+        :param mean, spread: of each gene's logarithms [P].
+        """
+        super().__init__(**kwargs)
+        self.mean, self.spread = list(map(float, mean)), list(map(float, spread))
+
+    def call(self, values: tf.Tensor) -> tf.Tensor:
+        """[rows, 2 (P + F)] to [rows, P + F]."""
+        number = len(self.mean)
+        both, mask = tf.split(values, 2, axis=-1)
+        counts, features = both[:, :number], both[:, number:]
+        logs = tf.math.log1p(counts * tf.exp(-features[:, :1]))
+        standard = (logs - tf.constant(self.mean)) / tf.constant(self.spread)
+        return tf.concat([standard * mask[:, :number], features], -1)
+
+    def compute_output_shape(self, shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        """Half as wide."""
+        return (*shape[:-1], None if shape[-1] is None else shape[-1] // 2)
+
+    def get_config(self) -> dict[str, object]:
+        """The arguments."""
+        return super().get_config() | {"mean": self.mean, "spread": self.spread}
+
+
+def count_encoder(
+    mean: np.ndarray, spread: np.ndarray, num_features: int, latent_dim: int, units: int
+) -> keras.Model:
+    """Two dense layers, to means and log standard deviations of pseudo-observations.
+
+    :param mean, spread: as in :class:`LogCounts`.
+    """
+    inputs = keras.Input((2 * (len(mean) + num_features),))
+    hidden = LogCounts(mean.tolist(), spread.tolist())(inputs)
+    for _ in range(2):
+        hidden = keras.layers.Dense(units, activation="elu")(hidden)
+    return keras.Model(inputs, keras.layers.Dense(2 * latent_dim)(hidden))
+
+
+def rate_decoder(
+    rates: np.ndarray, num_features: int, latent_dim: int, units: int | None
+) -> keras.Model:
+    """From codes and features to logarithms of rates, which start at ``rates`` [P].
+
+    :param units: of one hidden layer; None for none, so that each channel is one loading per gene.
+    """
+    inputs = keras.Input((latent_dim + num_features,))
+    hidden = inputs if units is None else keras.layers.Dense(units, activation="elu")(inputs)
+    last = keras.layers.Dense(len(rates))
+    model = keras.Model(inputs, last(hidden))
+    kernel, _ = last.get_weights()
+    last.set_weights([0.3 * kernel, np.log(rates).astype(np.float32)])
+    return model

@@ -1,0 +1,239 @@
+"""What a spatial autoencoder is made of, and what it is by default."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from scipy.cluster.vq import kmeans2
+
+from .. import decoders, encoders, guides, inference, inputs, latent_priors, likelihoods, models
+from ..arguments import check_fields
+from .networks import count_encoder, rate_decoder
+from .tissue import Tissue
+
+__all__ = ["Outline", "SpatialPlan", "build_model"]
+
+_SHORTEST, _LONGEST = 0.15, 1.2  # lengthscales at the start, in extents of a slice
+_FOR_MOMENTS = 20_000  # cells that genes' moments are taken of
+_LEAST_SPREAD = 0.1  # of a gene's logarithms, by which they are divided
+
+
+@dataclasses.dataclass(frozen=True)
+class SpatialPlan:
+    """Settings of :class:`~gpflow_bae.spatial.SpatialBAE` beyond its arguments.
+
+    :param likelihood: of counts: negative binomial with more zeros, without, or Poisson.
+    :param encoder_units: of each of its two hidden layers.
+    :param decoder_units: of a hidden layer; None for none, so that a channel is one loading of each
+        gene.
+    :param weight_scale: of the decoder's normal prior, over the root of its inputs' number.
+    :param num_inducing: inducing points of each slice; None for a quarter of its cells, and at most
+        100.
+    :param batch_size: cells of a step; None for all of up to 2000, and 1000 of more.
+    :param learning_rate: of Adam at the start.
+    :param final_learning_rate_fraction: of it at the end of a cosine.
+    """
+
+    likelihood: Literal["zinb", "nb", "poisson"] = "zinb"
+    encoder_units: int = 64
+    decoder_units: int | None = None
+    weight_scale: float = 1.0
+    num_inducing: int | None = None
+    batch_size: int | None = None
+    learning_rate: float = 1e-2
+    final_learning_rate_fraction: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_fields(
+            self, encoder_units=1, decoder_units=1, weight_scale=0, num_inducing=1, batch_size=1
+        )
+
+    def settings(self, num_cells: int, num_steps: int) -> inference.VariationalSettings:
+        """Of the fit."""
+        size = self.batch_size or (num_cells if num_cells <= 2000 else 1000)
+        return inference.VariationalSettings(
+            num_steps=num_steps,
+            learning_rate=self.learning_rate,
+            final_learning_rate_fraction=self.final_learning_rate_fraction,
+            batch_size=None if size >= num_cells else size,
+            prior_on_parameters=True,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Outline:
+    """What a model takes from the cells that it is fitted to, before the fit.
+
+    - rates: counts of each gene per size [P].
+    - dispersion: of each gene by its moments [P].
+    - log_mean, log_spread: of each gene's log(1 + count / size) [P].
+    - inducing: places of inducing points [M, D], scaled.
+    - num_slices, num_cells: how many there are.
+    """
+
+    rates: np.ndarray
+    dispersion: np.ndarray
+    log_mean: np.ndarray
+    log_spread: np.ndarray
+    inducing: np.ndarray
+    num_slices: int
+    num_cells: int
+
+    @classmethod
+    def of(
+        cls,
+        plan: SpatialPlan,
+        tissue: Tissue,
+        coordinates: np.ndarray,
+        sizes: np.ndarray,
+        seed: int,
+    ) -> Outline:
+        """
+        :param coordinates: [N, D], :meth:`~gpflow_bae.spatial.tissue.Coordinates.inputs`.
+        :param sizes: of the cells [N].
+        """
+        rng = np.random.default_rng([seed, 0x5B])
+        some = np.sort(rng.permutation(tissue.num_cells)[:_FOR_MOMENTS])
+        counts, of_some = tissue.rows(some), sizes[some][:, None]
+        seen = ~np.isnan(counts)
+        # Half a count more than there are, so that a gene that nobody counted has a rate.
+        rates = (np.where(seen, counts, 0.0).sum(0) + 0.5) / ((seen * of_some).sum(0) + 0.5)
+        mean = of_some * rates
+        with np.errstate(invalid="ignore"):
+            excess = _means(np.square(counts - mean), seen) - _means(mean, seen)
+            logs = np.log1p(counts / of_some)
+            log_mean = _means(logs, seen)
+            spread = np.sqrt(_means(np.square(logs - log_mean), seen)) + _LEAST_SPREAD
+        dispersion = np.clip(excess / _means(np.square(mean), seen, 1.0), 0.05, 20.0)
+        num_slices = int(tissue.slices.max()) + 1
+        number = plan.num_inducing or max(1, min(100, tissue.num_cells // (4 * num_slices)))
+        places = [
+            _spread_over(coordinates[tissue.slices == s], number, seed) for s in range(num_slices)
+        ]
+        return cls(
+            rates,
+            dispersion,
+            log_mean,
+            spread,
+            np.concatenate(places),
+            num_slices,
+            tissue.num_cells,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        values = dataclasses.asdict(self)
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Outline:
+        """The inverse of :meth:`to_dict`."""
+        found: dict[str, Any] = {
+            k: np.array(v) if isinstance(v, list) else v for k, v in values.items()
+        }
+        return cls(**found)
+
+
+def _means(values: np.ndarray, seen: np.ndarray, without: float = 0.0) -> np.ndarray:
+    """Of each column over what is seen; ``without`` where nothing is."""
+    count = seen.sum(0)
+    total = np.where(seen, values, 0.0).sum(0)
+    return np.where(count > 0, total / np.maximum(count, 1), without)
+
+
+def _spread_over(places: np.ndarray, number: int, seed: int) -> np.ndarray:
+    """Centres of places [number or fewer, D]."""
+    different = np.unique(places, axis=0)
+    if len(different) <= number:
+        return different
+    return kmeans2(different, number, minit="++", seed=seed)[0]
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """log size, and one column for each slice where there are several; of inputs [places, size,
+    slice]. A class, so that models can be pickled.
+    """
+
+    size_column: int
+    num_slices: int
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        return 1 + (self.num_slices if self.num_slices > 1 else 0)
+
+    def __call__(self, X: tf.Tensor) -> tf.Tensor:
+        """[..., number]."""
+        size = tf.math.log(X[..., self.size_column, None])
+        if self.num_slices == 1:
+            return size
+        slices = tf.cast(tf.round(X[..., self.size_column + 1]), tf.int32)
+        return tf.concat([size, tf.one_hot(slices, self.num_slices, dtype=size.dtype)], -1)
+
+
+def build_model(
+    plan: SpatialPlan, outline: Outline, num_spatial: int, num_cell: int
+) -> models.VariationalAutoencoder:
+    """A model at its initial values, of inputs [places..., size, slice].
+
+    :param num_spatial, num_cell: channels that vary over space, and from cell to cell.
+    """
+    D, L = outline.inducing.shape[1], num_spatial + num_cell
+    features = Features(D, outline.num_slices)
+    network = rate_decoder(outline.rates, features.number, L, plan.decoder_units)
+    decoder = decoders.ConditionalDecoder(
+        decoders.KerasDecoder(network, decoders.fan_in_prior(plan.weight_scale)),
+        features,
+        features.number,
+        size_column=D,
+    )
+    encoder = count_encoder(
+        outline.log_mean, outline.log_spread, features.number, L, plan.encoder_units
+    )
+    guide = guides.ConditionalGuide(
+        encoders.GaussianEncoder(encoder, takes_mask=True, max_variance=100.0),
+        inputs.Condition(features, features.number),
+    )
+    return models.VariationalAutoencoder(
+        _prior(outline.inducing, num_spatial, num_cell),
+        decoder,
+        guide,
+        _likelihood(plan.likelihood, outline.dispersion),
+        num_data=outline.num_cells,
+    )
+
+
+def _prior(inducing: np.ndarray, num_spatial: int, num_cell: int) -> latent_priors.ProductProcess:
+    """Channels with a lengthscale each, from short to long, and i.i.d. ones."""
+    parts: list[latent_priors.LatentProcess] = []
+    if num_spatial:
+        number, D = inducing.shape
+        kernels = [
+            gpflow.kernels.Matern32(lengthscales=length, active_dims=list(range(D)))
+            for length in np.geomspace(_SHORTEST, _LONGEST, num_spatial)
+        ]
+        for kernel in kernels:
+            gpflow.set_trainable(kernel.variance, False)  # the decoder has a scale of its own
+        # The other columns of X, which no kernel sees.
+        Z = np.concatenate([inducing, np.ones((number, 1)), np.zeros((number, 1))], 1)
+        points = gpflow.inducing_variables.InducingPoints(Z)
+        gpflow.set_trainable(points, False)
+        parts.append(latent_priors.TitsiasGP(kernels, points, num_spatial))
+    if num_cell:
+        parts.append(latent_priors.StandardNormal(num_cell))
+    return latent_priors.ProductProcess(parts)
+
+
+def _likelihood(kind: str, dispersion: np.ndarray) -> likelihoods.CountLikelihood:
+    """Dispersions start from the genes' moments, less what codes and zeros will explain."""
+    if kind == "poisson":
+        return likelihoods.Poisson()
+    if kind == "nb":
+        return likelihoods.NegativeBinomial(0.7 * dispersion)
+    zeros = np.full(len(dispersion), 0.1)
+    return likelihoods.ZeroInflatedNegativeBinomial(0.5 * dispersion, zeros)

@@ -1,0 +1,80 @@
+"""Counts and rates under a Gaussian posterior of the codes, by draws."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ..likelihoods import CountLikelihood
+from ..mcmc.noise import standard_noise
+from ..posteriors import JointLatentSamples, LatentSamples, Posterior
+
+__all__ = ["SpatialPrediction", "predicted"]
+
+_BYTES = 128 * 2**20  # of draws that are in memory together
+
+
+class SpatialPrediction(NamedTuple):
+    """Of each gene of each cell [N, P]: expected counts, and an interval."""
+
+    mean: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+def predicted(
+    posterior: Posterior,
+    X: np.ndarray,
+    codes: LatentSamples | JointLatentSamples,
+    *,
+    of_counts: bool,
+    level: float,
+    num_draws: int,
+    seed: int,
+) -> SpatialPrediction:
+    """Expected counts, and central intervals by draws of the codes.
+
+    :param X: inputs [N, D + 2].
+    :param codes: of each posterior sample, means and variances [S, N, L].
+    :param of_counts: whether intervals are of counts, else of expected ones.
+    :param num_draws: of all samples together, at least one of each.
+    """
+    model = posterior.model
+    likelihood_of = operator.attrgetter("likelihood")
+    assert isinstance(likelihood_of(model), CountLikelihood)
+    number, P, S = len(X), model.decoder.output_dim, len(codes.mean)
+    num_draws = -(-num_draws // S)
+    size = max(1, _BYTES // (4 * S * num_draws * P))
+
+    @tf.function(reduce_retracing=True)
+    def drawn(values: Any, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, seed: Any) -> Any:
+        bound = model.bind(values)
+        shape = tf.concat([[num_draws], tf.shape(mean)], 0)
+        latents = mean + tf.sqrt(variance) * standard_noise(shape, seed, mean.dtype)
+        F = bound.decode(tf.broadcast_to(X, tf.concat([[num_draws], tf.shape(X)], 0)), latents)
+        expected = likelihood_of(bound).moments(F)[0]
+        if not of_counts:
+            return tf.reduce_mean(expected, 0), expected
+        seed = tf.random.fold_in(seed, 1, alg="philox")
+        return tf.reduce_mean(expected, 0), likelihood_of(bound).draw(F, seed)
+
+    ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+    # The smallest count with at least that probability; expected ones are interpolated.
+    method: Any = "inverted_cdf" if of_counts else "linear"
+    found = SpatialPrediction(*(np.zeros((number, P), np.float32) for _ in range(3)))
+    samples = [[tf.constant(v[s]) for v in posterior.parameters] for s in range(S)]
+    for start in range(0, number, size):
+        rows, draws = slice(start, start + size), []
+        for s, values in enumerate(samples):
+            parts = (
+                tf.constant(v) for v in (X[rows], codes.mean[s, rows], codes.variance[s, rows])
+            )
+            mean, own = drawn(values, *parts, tf.constant([seed, start * S + s], tf.int32))
+            found.mean[rows] += mean.numpy() / S
+            draws.append(own.numpy())
+        quantiles = np.quantile(np.concatenate(draws), ends, 0, method=method)
+        found.lower[rows], found.upper[rows] = quantiles
+    return found

@@ -1,0 +1,202 @@
+"""Counts at places, as AnnData objects have them: read, checked, and made inputs of a model."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+__all__ = ["Coordinates", "Tissue", "read_tissue"]
+
+_APART = 30.0  # units between slices: no kernel reaches so far
+_MOST_NAMED = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Tissue:
+    """Cells of one or more slices.
+
+    - counts: [N, P], as they were counted.
+    - hidden: [N, P], True where a count is not to be looked at; None where all are.
+    - places: [N, 2 or 3], in the slice's own units.
+    - slices: [N], number of the slice.
+    """
+
+    counts: scipy.sparse.csr_matrix
+    hidden: scipy.sparse.csr_matrix | None
+    places: np.ndarray
+    slices: np.ndarray
+
+    @property
+    def num_cells(self) -> int:
+        """N."""
+        return int(self.counts.shape[0])
+
+    def rows(self, chosen: np.ndarray | slice) -> np.ndarray:
+        """Counts [n, P] of some cells, float32, NaN where hidden."""
+        found = np.asarray(self.counts[chosen].todense(), np.float32)
+        if self.hidden is not None:
+            found[np.asarray(self.hidden[chosen].todense())] = np.nan
+        return found
+
+    @property
+    def _seen(self) -> scipy.sparse.csr_matrix:
+        if self.hidden is None:
+            return self.counts
+        return scipy.sparse.csr_matrix(self.counts - self.counts.multiply(self.hidden))
+
+    def shares(self) -> np.ndarray:
+        """Of each gene in all counts that are not hidden [P]; they sum to 1."""
+        found = np.asarray(self._seen.sum(0), float)[0]
+        return found / max(found.sum(), 1.0)
+
+    def totals(self, shares: np.ndarray) -> np.ndarray:
+        """Counts of each cell [N] that are not hidden, over the share of all that those have.
+
+        :param shares: of each gene [P], as :meth:`shares` has them.
+        """
+        found = np.asarray(self._seen.sum(1), float)[:, 0]
+        if self.hidden is None:
+            return found
+        return found / np.maximum(1.0 - np.asarray(self.hidden @ shares), 1e-6)
+
+
+@dataclasses.dataclass(frozen=True)
+class Coordinates:
+    """From places to the first columns of X: slices beside each other, in units of their extent.
+
+    - centres: [S, D] of the slices.
+    - unit: one for all, the root mean square distance from the centre.
+    """
+
+    centres: np.ndarray
+    unit: float
+
+    @classmethod
+    def of(cls, tissue: Tissue) -> Coordinates:
+        """Those of the cells that a model is fitted to."""
+        number = int(tissue.slices.max()) + 1
+        centres = np.stack([tissue.places[tissue.slices == s].mean(0) for s in range(number)])
+        away = tissue.places - centres[tissue.slices]
+        unit = float(np.sqrt(np.mean(np.sum(np.square(away), 1))))
+        if not unit > 0.0:
+            raise ValueError(
+                f"All {tissue.num_cells} cells are at the same place, so nothing can vary over "
+                "space."
+            )
+        return cls(centres, unit)
+
+    def inputs(self, places: np.ndarray, slices: np.ndarray) -> np.ndarray:
+        """[N, D]; slices are so far apart that they have functions of their own."""
+        found = (places - self.centres[slices]) / self.unit
+        found[:, 0] += _APART * slices
+        return found
+
+
+def _named(names: Any) -> str:
+    names = [str(name) for name in names]
+    more = ", ..." if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def read_tissue(
+    adata: Any,
+    *,
+    layer: str | None = None,
+    spatial_key: str = "spatial",
+    slice_key: str | None = None,
+    hidden_layer: str | None = None,
+    slices: list[str] | None = None,
+) -> tuple[Tissue, list[str]]:
+    """What a model needs of an AnnData object, which stays as it is.
+
+    :param layer: that holds counts; None for ``adata.X``.
+    :param spatial_key: of ``adata.obsm``, places [N, 2 or 3].
+    :param slice_key: column of ``adata.obs`` that names the slice of each cell; None for one.
+    :param hidden_layer: a layer that is True where a count is not to be looked at; None for none.
+    :param slices: names that are known; None for those that are there.
+    :return: the tissue, and the slices' names in the order of their numbers.
+    :raises TypeError: for anything but AnnData.
+    :raises ValueError: saying what is missing, or is no count or place.
+    """
+    if not all(hasattr(adata, name) for name in ("obs", "var", "obsm", "layers", "X")):
+        raise TypeError(f"adata must be an anndata.AnnData, got {type(adata).__name__}.")
+    counts = _counts(_layer(adata, layer, "layer"), layer)
+    hidden = None
+    if hidden_layer is not None:
+        hidden = scipy.sparse.csr_matrix(_layer(adata, hidden_layer, "hidden_layer"), dtype=bool)
+    if spatial_key not in adata.obsm:
+        raise ValueError(
+            f"adata.obsm has no {spatial_key!r}, only {sorted(adata.obsm)}: set spatial_key to "
+            "where the places of the cells are."
+        )
+    places = np.asarray(adata.obsm[spatial_key], float)
+    if places.ndim != 2 or places.shape[1] not in (2, 3):
+        raise ValueError(
+            f"adata.obsm[{spatial_key!r}] has shape {places.shape}; expected two or three "
+            "coordinates of each cell."
+        )
+    lost = ~np.isfinite(places).all(1)
+    if lost.any():
+        raise ValueError(
+            f"adata.obsm[{spatial_key!r}] has no place of {int(lost.sum())} cells "
+            f"({_named(adata.obs_names[lost])}): leave them out, adata[~adata.obs_names.isin(...)]."
+        )
+    numbers, names = _slices(adata, slice_key, slices)
+    return Tissue(counts, hidden, places, numbers), names
+
+
+def _layer(adata: Any, name: str | None, argument: str) -> Any:
+    if name is None:
+        return adata.X
+    if name not in adata.layers:
+        raise ValueError(
+            f"adata.layers has no {name!r}, only {sorted(adata.layers)}: set {argument} to one of "
+            "these" + (", or None for adata.X." if argument == "layer" else ".")
+        )
+    return adata.layers[name]
+
+
+def _counts(values: Any, layer: str | None) -> scipy.sparse.csr_matrix:
+    where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
+    if values is None:
+        raise ValueError(f"{where} is empty; set layer to where the counts are.")
+    counts = scipy.sparse.csr_matrix(values)
+    stored = counts.data
+    wrong = ~(np.isfinite(stored) & (stored >= 0) & (stored == np.floor(stored)))
+    if wrong.any():
+        raise ValueError(
+            f"{where} holds {int(wrong.sum())} values that are no counts, such as "
+            f"{stored[wrong][0]:g}: expected 0, 1, 2, ..., before any normalisation. Set layer to "
+            "where the counts are."
+        )
+    empty = np.flatnonzero(np.asarray(counts.sum(1))[:, 0] == 0)
+    if len(empty):
+        raise ValueError(
+            f"{len(empty)} cells of {where} have no counts at all (the first is number "
+            f"{empty[0]}): how much of them was counted is unknown, so leave them out "
+            "(scanpy.pp.filter_cells(adata, min_counts=1))."
+        )
+    return counts
+
+
+def _slices(adata: Any, key: str | None, known: list[str] | None) -> tuple[np.ndarray, list[str]]:
+    if key is None:
+        return np.zeros(adata.n_obs, int), [""]
+    if key not in adata.obs:
+        raise ValueError(
+            f"adata.obs has no column {key!r}, only {sorted(adata.obs)}: set slice_key to that "
+            "which names slices, or None for one slice."
+        )
+    found = adata.obs[key].astype(str).to_numpy()
+    names = sorted(set(found)) if known is None else known
+    unknown = sorted(set(found) - set(names))
+    if unknown:
+        raise ValueError(
+            f"adata.obs[{key!r}] names slices that the model was not fitted to "
+            f"({_named(unknown)}); it knows {_named(names)}."
+        )
+    place = {name: number for number, name in enumerate(names)}
+    return np.array([place[name] for name in found]), names

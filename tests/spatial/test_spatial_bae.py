@@ -1,0 +1,146 @@
+"""The estimator, on made tissues whose rates are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy import stats
+
+from gpflow_bae.spatial import SpatialBAE, SpatialPlan
+from tests.spatial.tissues import Made, made
+
+QUICK: dict[str, Any] = {"num_spatial": 2, "num_cell": 2, "progress": False}
+PLAN = SpatialPlan(likelihood="nb", num_inducing=40)
+
+
+@pytest.fixture(scope="module")
+def tissue() -> Made:
+    return made()
+
+
+@pytest.fixture(scope="module")
+def fitted(tissue: Made) -> SpatialBAE:
+    return SpatialBAE(**QUICK, plan=PLAN, num_steps=400).fit(tissue.adata)
+
+
+def test_what_is_written(tissue: Made, fitted: SpatialBAE) -> None:
+    adata = tissue.adata
+    assert adata.obsm["X_gpbae"].shape == adata.obsm["X_gpbae_sd"].shape == (400, 4)
+    assert (adata.obsm["X_gpbae_sd"] > 0).all()
+    mean, lower, upper = (adata.layers[f"gpbae_{n}"] for n in ("mean", "lower", "upper"))
+    assert mean.shape == (400, 24) and ((lower <= mean) & (mean <= upper)).mean() > 0.99
+    record = adata.uns["gpbae"]
+    assert len(record["lengthscales"]) == 2 and record["losses"][-1] < record["losses"][0]
+
+
+def test_rates_are_denoised(tissue: Made) -> None:
+    """Nearer to the truth than counts are, and than means of genes; intervals hold it mostly."""
+    adata, rates = tissue.adata, tissue.rates
+    found = np.log(adata.layers["gpbae_mean"])
+    truth = np.log(rates)
+    error = np.mean(np.square(found - truth))
+    counts = adata.X.toarray() / tissue.sizes[:, None]
+    assert error < 0.3 * np.mean(np.square(np.log(counts + 0.5) - truth))
+    assert error < 0.3 * np.mean(np.square(truth - truth.mean(0)))
+
+
+def test_channels_are_of_space_and_of_cells(tissue: Made) -> None:
+    """A channel of space follows the wave, one of the cells tells their kinds."""
+    codes = tissue.adata.obsm["X_gpbae"]
+    wave = np.sin(tissue.adata.obsm["spatial"][:, 0] / 150.0)
+    kind = tissue.adata.obs["kind"].to_numpy()
+
+    def correlations(values: np.ndarray) -> list[float]:
+        return [abs(np.corrcoef(channel, values)[0, 1]) for channel in codes.T]
+
+    assert max(correlations(wave)[:2]) > 0.9
+    assert max(correlations(kind)[2:]) > 0.8
+    assert max(correlations(kind)[:2]) < 0.3
+
+
+def test_cells_that_were_not_seen(fitted: SpatialBAE) -> None:
+    """Their counts are likelier given the place than under each gene's own best negative binomial,
+    and 90 % intervals hold about as many.
+    """
+    other = made(seed=5)
+    density = fitted.log_density(other.adata).mean()
+    counts = other.adata.X.toarray()
+    mean = other.rates.mean(0) * other.sizes[:, None]
+    excess = np.square(counts - mean).mean(0) - mean.mean(0)
+    number = np.square(mean).mean(0) / excess
+    of_genes = stats.nbinom(number, number / (number + mean)).logpmf(counts).mean()
+    assert density > of_genes + 0.02
+    found = fitted.predict(other.adata.obsm["spatial"], fitted.sizes(other.adata))
+    inside = (found.lower <= counts) & (counts <= found.upper)
+    # Counts are whole, so intervals hold somewhat more than they should.
+    assert 0.87 < inside.mean() < 0.97
+    truth = np.log(other.rates_of_places * other.sizes[:, None])
+    assert np.corrcoef(np.log(found.mean).ravel(), truth.ravel())[0, 1] > 0.95
+
+
+def test_a_saved_fit_says_the_same(fitted: SpatialBAE, tissue: Made, tmp_path: Any) -> None:
+    fitted.save(tmp_path)
+    again = SpatialBAE.load(tmp_path)
+    places = tissue.adata.obsm["spatial"][:7] + 3.0
+    for one, other in zip(fitted.predict(places, 2.0), again.predict(places, 2.0), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    density = fitted.log_density(tissue.adata[:5])
+    np.testing.assert_allclose(again.log_density(tissue.adata[:5]), density, rtol=1e-5)
+    (tmp_path / "spatial.json").write_text("{")
+    with pytest.raises(ValueError, match="is damaged"):
+        SpatialBAE.load(tmp_path)
+    with pytest.raises(FileNotFoundError, match="holds no spatial.json"):
+        SpatialBAE.load(tmp_path / "nowhere")
+
+
+def test_slices_hidden_counts_and_zeros() -> None:
+    """Several slices under one model, some counts hidden, a gene that nobody counted."""
+    tissue = made(150, num_slices=2)
+    adata = tissue.adata
+    counts = adata.X.toarray()
+    counts[:, 3] = 0
+    adata.X = scipy.sparse.csr_matrix(counts)
+    hidden = np.random.default_rng(0).uniform(size=counts.shape) < 0.1
+    adata.layers["hidden"] = scipy.sparse.csr_matrix(hidden)
+    model = SpatialBAE(**QUICK, slice_key="slice", hidden_layer="hidden", num_steps=60)
+    model.fit(adata)
+    assert model.slices_ == ["slice 0", "slice 1"]
+    assert np.isfinite(adata.layers["gpbae_mean"]).all()
+    assert adata.layers["gpbae_mean"][:, 3].max() < 0.5
+    density = model.log_density(adata)
+    np.testing.assert_array_equal(np.isnan(density), hidden)
+    places = adata.obsm["spatial"][:4]
+    with pytest.raises(ValueError, match="several slices"):
+        model.predict(places)
+    one, other = (model.predict(places, slices=name).mean for name in model.slices_)
+    assert not np.allclose(one, other)
+    with pytest.raises(ValueError, match=r"slices \['C'\] are not of the fit"):
+        model.predict(places, slices="C")
+
+
+def test_what_is_refused(fitted: SpatialBAE, tissue: Made) -> None:
+    with pytest.raises(RuntimeError, match="not fitted yet"):
+        SpatialBAE().predict(np.zeros((1, 2)))
+    with pytest.raises(ValueError, match="codes need a channel"):
+        SpatialBAE(0, 0)
+    with pytest.raises(ValueError, match="other genes than the fit"):
+        fitted.log_density(tissue.adata[:, ::-1])
+    for places in (np.zeros((2, 3)), np.full((2, 2), np.nan)):
+        with pytest.raises(ValueError, match="places must be finite"):
+            fitted.predict(places)
+    with pytest.raises(ValueError, match="sizes must be above 0"):
+        fitted.predict(np.zeros((2, 2)), [1.0, 0.0])
+    with pytest.raises(ValueError, match="at least two"):
+        SpatialBAE().fit(tissue.adata[:1])
+
+
+def test_an_error_leaves_the_data_as_they_were() -> None:
+    adata = made(30).adata
+    adata.obsm["spatial"][3] = np.nan
+    before = (set(adata.obsm), set(adata.layers), set(adata.uns))
+    with pytest.raises(ValueError, match="no place of 1 cells"):
+        SpatialBAE(**QUICK).fit(adata)
+    assert (set(adata.obsm), set(adata.layers), set(adata.uns)) == before
