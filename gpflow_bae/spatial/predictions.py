@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..likelihoods import CountLikelihood
 from ..mcmc.noise import standard_noise
 from ..posteriors import JointLatentSamples, LatentSamples, Posterior
 
-__all__ = ["SpatialPrediction", "predicted"]
+__all__ = ["SpatialPrediction", "count_draws", "predicted"]
 
 _BYTES = 128 * 2**20  # of draws that are in memory together
 
@@ -42,39 +43,65 @@ def predicted(
     :param of_counts: whether intervals are of counts, else of expected ones.
     :param num_draws: of all samples together, at least one of each.
     """
+    ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+    # The smallest count with at least that probability; expected ones are interpolated.
+    method: Any = "inverted_cdf" if of_counts else "linear"
+    shape = (len(X), posterior.model.decoder.output_dim)
+    found = SpatialPrediction(*(np.zeros(shape, np.float32) for _ in range(3)))
+    for rows, mean, draws in _passes(posterior, X, codes, of_counts, num_draws, seed):
+        found.mean[rows] = mean
+        found.lower[rows], found.upper[rows] = np.quantile(draws, ends, 0, method=method)
+    return found
+
+
+def count_draws(
+    posterior: Posterior,
+    X: np.ndarray,
+    codes: LatentSamples | JointLatentSamples,
+    num_draws: int,
+    seed: int,
+) -> np.ndarray:
+    """Counts [num_draws, N, P], int32; arguments as of :func:`predicted`."""
+    passes = _passes(posterior, X, codes, True, num_draws, seed)
+    parts = [draws[:num_draws].astype(np.int32) for _, _, draws in passes]
+    return np.concatenate(parts, 1)
+
+
+def _passes(
+    posterior: Posterior,
+    X: np.ndarray,
+    codes: LatentSamples | JointLatentSamples,
+    of_counts: bool,
+    num_draws: int,
+    seed: int,
+) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Rows, their expected counts, and draws [at least num_draws, rows, P], some rows at a time."""
     model = posterior.model
     likelihood_of = operator.attrgetter("likelihood")
     assert isinstance(likelihood_of(model), CountLikelihood)
-    number, P, S = len(X), model.decoder.output_dim, len(codes.mean)
-    num_draws = -(-num_draws // S)
-    size = max(1, _BYTES // (4 * S * num_draws * P))
+    P, S = model.decoder.output_dim, len(codes.mean)
+    of_sample = -(-num_draws // S)
+    size = max(1, _BYTES // (4 * S * of_sample * P))
 
     @tf.function(reduce_retracing=True)
     def drawn(values: Any, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, seed: Any) -> Any:
         bound = model.bind(values)
-        shape = tf.concat([[num_draws], tf.shape(mean)], 0)
+        shape = tf.concat([[of_sample], tf.shape(mean)], 0)
         latents = mean + tf.sqrt(variance) * standard_noise(shape, seed, mean.dtype)
-        F = bound.decode(tf.broadcast_to(X, tf.concat([[num_draws], tf.shape(X)], 0)), latents)
+        F = bound.decode(tf.broadcast_to(X, tf.concat([[of_sample], tf.shape(X)], 0)), latents)
         expected = likelihood_of(bound).moments(F)[0]
         if not of_counts:
             return tf.reduce_mean(expected, 0), expected
         seed = tf.random.fold_in(seed, 1, alg="philox")
         return tf.reduce_mean(expected, 0), likelihood_of(bound).draw(F, seed)
 
-    ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    # The smallest count with at least that probability; expected ones are interpolated.
-    method: Any = "inverted_cdf" if of_counts else "linear"
-    found = SpatialPrediction(*(np.zeros((number, P), np.float32) for _ in range(3)))
     samples = [[tf.constant(v[s]) for v in posterior.parameters] for s in range(S)]
-    for start in range(0, number, size):
-        rows, draws = slice(start, start + size), []
+    for start in range(0, len(X), size):
+        rows, found = slice(start, start + size), []
         for s, values in enumerate(samples):
             parts = (
                 tf.constant(v) for v in (X[rows], codes.mean[s, rows], codes.variance[s, rows])
             )
-            mean, own = drawn(values, *parts, tf.constant([seed, start * S + s], tf.int32))
-            found.mean[rows] += mean.numpy() / S
-            draws.append(own.numpy())
-        quantiles = np.quantile(np.concatenate(draws), ends, 0, method=method)
-        found.lower[rows], found.upper[rows] = quantiles
-    return found
+            found.append(drawn(values, *parts, tf.constant([seed, start * S + s], tf.int32)))
+        means, draws = zip(*found, strict=True)
+        yield rows, np.mean(means, 0), np.concatenate(draws)

@@ -16,7 +16,7 @@ from ..files import write_atomically
 from ..posteriors import JointLatentSamples, LatentSamples, Posterior
 from ..versions import __version__
 from .plans import Outline, SpatialPlan, build_model
-from .predictions import SpatialPrediction, predicted
+from .predictions import SpatialPrediction, count_draws, predicted
 from .tissue import Coordinates, Tissue, read_tissue
 
 __all__ = ["SpatialBAE"]
@@ -173,22 +173,45 @@ class SpatialBAE:
         codes = self._posterior().latent_samples(X)
         return self._predicted(X, codes, of_counts=True, level=level, num_draws=num_draws)
 
-    def log_density(self, adata: Any, *, num_draws: int = 256) -> np.ndarray:
+    def sample(
+        self, places: Any, sizes: Any = 1.0, slices: Any = None, *, num_samples: int = _DRAWS
+    ) -> np.ndarray:
+        """Draws of the counts of cells at places [num_samples, N, P], int32.
+
+        Those of the genes of a cell belong together. Arguments and errors as in :meth:`predict`.
+        """
+        check_integer("num_samples", num_samples, 1)
+        X = self._new_inputs(places, sizes, slices)
+        posterior = self._posterior()
+        return count_draws(posterior, X, posterior.latent_samples(X), num_samples, self.seed)
+
+    def log_density(self, adata: Any, *, hidden: bool = True, num_draws: int = 256) -> np.ndarray:
         """Log predictive density [N, P], in nats, of each count of new cells, from their places
-        and sizes alone; NaN where hidden.
+        and sizes alone.
 
         :param adata: of the same genes, and slices that the fit knows.
+        :param hidden: whether what ``hidden_layer`` hides is NaN, and not looked at for sizes.
+        :param num_draws: of the codes.
         :raises RuntimeError: before ``fit``.
         :raises ValueError: as :meth:`fit`; for other genes, or slices that are not known.
         """
-        X, Y = self._read_new(adata)
+        X, Y = self._read_new(adata, hidden)
         return self._posterior().predict_cell_log_density((X, Y), num_codes=num_draws)
 
-    def sizes(self, adata: Any) -> np.ndarray:
-        """Of cells [N]: their total counts over the median of the fit's; errors as
+    def log_density_of_fit(self, counts: Any, *, num_draws: int = 256) -> np.ndarray:
+        """The same of counts [N, P] of the cells of the fit, given those that were not hidden.
+
+        Of hidden counts it is a prediction.
+
+        :raises RuntimeError: before ``fit``.
+        """
+        return self._posterior().predict_cell_log_density((None, counts), num_codes=num_draws)
+
+    def sizes(self, adata: Any, *, hidden: bool = True) -> np.ndarray:
+        """Of cells [N]: their total counts over the median of the fit's; arguments and errors as in
         :meth:`log_density`.
         """
-        X, _ = self._read_new(adata)
+        X, _ = self._read_new(adata, hidden)
         return X[:, -2]
 
     def _predicted(
@@ -212,20 +235,22 @@ class SpatialBAE:
 
     # Reading
 
-    def _read(self, adata: Any, slices: list[str] | None = None) -> tuple[Tissue, list[str]]:
+    def _read(
+        self, adata: Any, slices: list[str] | None = None, hidden: bool = True
+    ) -> tuple[Tissue, list[str]]:
         return read_tissue(
             adata,
             layer=self.layer,
             spatial_key=self.spatial_key,
             slice_key=self.slice_key,
-            hidden_layer=self.hidden_layer,
+            hidden_layer=self.hidden_layer if hidden else None,
             slices=slices,
         )
 
-    def _read_new(self, adata: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _read_new(self, adata: Any, hidden: bool = True) -> tuple[np.ndarray, np.ndarray]:
         self._posterior()
         fitted = self._fitted
-        tissue, _ = self._read(adata, fitted.slices)
+        tissue, _ = self._read(adata, fitted.slices, hidden)
         if list(adata.var_names) != fitted.genes:
             other = sorted(set(fitted.genes) ^ set(adata.var_names))
             raise ValueError(

@@ -32,6 +32,7 @@ STUDIES = {
     "moving_ball",
     "oil_flow",
     "rotated_mnist",
+    "spatial_omics",
     "spe10",
     "sprites",
     "tabular_bae",

@@ -1,0 +1,1 @@
+"""Counts in tissue: cells at places that were held back, and domains."""

@@ -1,0 +1,98 @@
+"""Counts in tissue (STARmap, osmFISH): cells at places that were held back, and domains.
+
+python -m experiments.spatial_omics --dataset=starmap --model=spatial_bae --preset=paper --seed=0 \
+    --data_dir=DATA --out_dir=runs/spatial_omics
+
+``log_density`` is of each count of cells that were held back, given their places and sizes;
+``--hide_counts`` hides a tenth of the counts of the other cells too, and scores them.
+Settings are chosen with ``--validation``, which asks for training cells instead.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from absl import flags
+
+from experiments.common import driver
+from experiments.common import flags as common_flags
+
+FLAGS = common_flags.FLAGS
+MODELS = ["spatial_bae", "neighbours", "gene_mean"]
+_STEPS = {"quick": 150, "paper": None}
+
+
+def define_flags() -> None:
+    """The shared flags, and this study's own."""
+    common_flags.define([*MODELS, "all"])
+    common_flags.define_num_steps()
+    flags.DEFINE_enum("dataset", "starmap", ["starmap", "osmfish"], "The tissue.")
+    flags.DEFINE_string("slices", "BZ9", "Of starmap: BZ5, BZ9, BZ14 or all.")
+    flags.DEFINE_integer("num_spatial", 6, "Channels that vary over space.", 0)
+    flags.DEFINE_integer("num_cell", 4, "Channels that vary from cell to cell.", 0)
+    flags.DEFINE_enum(
+        "likelihood", "zinb", ["zinb", "nb", "poisson"], "Of counts; zinb has more zeros."
+    )
+    flags.DEFINE_integer("num_inducing", None, "Inducing points of each slice.", 1)
+    flags.DEFINE_float("weight_scale", 1.0, "Of the prior of the decoder's weights.", 0.0)
+    flags.DEFINE_boolean("hide_counts", False, "Hide a tenth of the counts, and score them.")
+    flags.DEFINE_integer(
+        "validation",
+        None,
+        "Seed of training cells that are asked for in the place of those held back.",
+        0,
+    )
+
+
+def _plan(model: str) -> Any:
+    from experiments.spatial_omics import study
+    from gpflow_bae.spatial import SpatialPlan
+
+    if model != "spatial_bae":
+        return study.Plan(model)
+    chosen = common_flags.values("likelihood", "num_inducing", "weight_scale")
+    return study.Plan(
+        model,
+        FLAGS.num_spatial,
+        FLAGS.num_cell,
+        FLAGS.num_steps or _STEPS[FLAGS.preset],
+        FLAGS.hide_counts,
+        SpatialPlan(**chosen),
+    )
+
+
+def runs() -> Iterator[driver.Run]:
+    """One model, or all of them, each in a folder of its own."""
+    # TensorFlow takes seconds to import, and --help does not need it.
+    from experiments.spatial_omics import data, study
+
+    defaults = {"num_spatial": 6, "num_cell": 4, "likelihood": "zinb"}
+    changed = [f"{n}={FLAGS[n].value}" for n, value in defaults.items() if FLAGS[n].value != value]
+    for model in MODELS if FLAGS.model == "all" else [FLAGS.model]:
+        plan = _plan(model)
+        is_ours = model == "spatial_bae"
+        words = [
+            FLAGS.dataset,
+            FLAGS.slices if FLAGS.dataset == "starmap" else "",
+            *(changed if is_ours else []),
+            "counts hidden" if is_ours and FLAGS.hide_counts else "",
+            "" if FLAGS.validation is None else f"validation {FLAGS.validation}",
+        ]
+        more = {"dataset": FLAGS.dataset, "slices": FLAGS.slices, "validation": FLAGS.validation}
+        yield driver.Run(
+            model=model,
+            plan=plan,
+            execute=lambda options, plan=plan: study.run(
+                plan,
+                data.load(FLAGS.data_dir, FLAGS.dataset, FLAGS.slices, FLAGS.validation),
+                options,
+            ),
+            more=more,
+            words=words,
+            folder=model if FLAGS.model == "all" else "",
+        )
+
+
+STUDY = driver.Study("spatial_omics", "spatial_omics", define_flags, runs)
+
+if __name__ == "__main__":
+    driver.start(STUDY)

@@ -1,0 +1,82 @@
+"""Means of genes, and of neighbours: negative binomials, chosen on the training cells."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import optimize, special
+from scipy.spatial import cKDTree
+
+__all__ = ["Predicted", "gene_mean", "log_density", "neighbours"]
+
+NUMBERS = (10, 30, 100)
+PSEUDO_CELLS = (0.1, 3.0, 10.0, 30.0, 100.0)
+
+
+class Predicted(NamedTuple):
+    """Expected counts [N, P] of new cells, the genes' numbers r (variance mu + mu^2 / r) [P], and
+    what was chosen.
+    """
+
+    mean: np.ndarray
+    number: np.ndarray
+    chosen: dict[str, float]
+
+
+def log_density(counts: np.ndarray, mean: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """Of a negative binomial with mean mu and variance mu + mu^2 / r, elementwise."""
+    ways = special.gammaln(counts + number) - special.gammaln(number) - special.gammaln(counts + 1)
+    total = np.log(number + mean)
+    return ways + number * (np.log(number) - total) + counts * (np.log(mean) - total)
+
+
+def _numbers(counts: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """The likeliest r of each gene."""
+    found = np.zeros(counts.shape[1])
+    for p in range(counts.shape[1]):
+
+        def loss(log_number: float, p: int = p) -> float:
+            return -float(log_density(counts[:, p], mean[:, p], np.exp(log_number)).sum())
+
+        best = optimize.minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded")
+        found[p] = np.exp(best.x)
+    return found
+
+
+def gene_mean(counts: np.ndarray, sizes: np.ndarray, new_sizes: np.ndarray) -> Predicted:
+    """Every cell alike, but for its size."""
+    rates = counts.sum(0) / sizes.sum()
+    number = _numbers(counts, sizes[:, None] * rates)
+    return Predicted(new_sizes[:, None] * rates, number, {})
+
+
+def neighbours(
+    places: np.ndarray,
+    counts: np.ndarray,
+    sizes: np.ndarray,
+    new_places: np.ndarray,
+    new_sizes: np.ndarray,
+) -> Predicted:
+    """Means over the nearest cells, and so many pseudo-cells at the genes' means.
+
+    Both numbers are those under which training cells are likeliest given the other ones.
+    """
+    rates, tree, best = counts.sum(0) / sizes.sum(), cKDTree(places), None
+
+    def around(where: np.ndarray, k: int, own: bool, pseudo: float) -> np.ndarray:
+        found = tree.query(where, k + own)[1][:, int(own) :]
+        total = counts[found].sum(1) + pseudo * rates
+        return total / (sizes[found].sum(1) + pseudo)[:, None]
+
+    for k in (k for k in NUMBERS if k < len(places)):
+        for pseudo in PSEUDO_CELLS:
+            mean = sizes[:, None] * np.maximum(around(places, k, True, pseudo), 1e-9)
+            number = _numbers(counts, mean)
+            score = float(log_density(counts, mean, number).mean())
+            if best is None or score > best[0]:
+                best = (score, k, pseudo, number)
+    assert best is not None
+    _, k, pseudo, number = best
+    mean = new_sizes[:, None] * np.maximum(around(new_places, k, False, pseudo), 1e-9)
+    return Predicted(mean, number, {"neighbours": float(k), "pseudo_cells": pseudo})

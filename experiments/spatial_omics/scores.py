@@ -1,0 +1,59 @@
+"""Scores of counts at places that were held back, and of domains."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+__all__ = ["adjusted_rand", "clusters", "of_means", "randomised_coverage"]
+
+
+def of_means(counts: np.ndarray, mean: np.ndarray, sizes: np.ndarray) -> dict[str, float]:
+    """Of expected counts [N, P].
+
+    Spearman's correlation over cells of rates and counts per size, of each gene, averaged over the
+    genes that vary there (0 for a constant prediction); and the error of log(1 + rate).
+    """
+    rates, seen = mean / sizes[:, None], counts / sizes[:, None]
+    varies = np.ptp(seen, axis=0) > 0
+    found = []
+    for p in np.flatnonzero(varies):
+        constant = np.ptp(rates[:, p]) <= 1e-12 * np.max(rates[:, p])
+        found.append(0.0 if constant else stats.spearmanr(rates[:, p], seen[:, p]).statistic)
+    error = np.log1p(rates) - np.log1p(seen)
+    return {
+        "spearman": float(np.mean(found)),
+        "rmse_log1p": float(np.sqrt(np.mean(np.square(error)))),
+    }
+
+
+def randomised_coverage(counts: np.ndarray, draws: np.ndarray, level: float, seed: int) -> float:
+    """Share of counts in central intervals that hold exactly ``level`` where a model is right.
+
+    Whole counts cannot be cut at a quantile: an interval that ends in one holds all of it. So that
+    of a gene that is mostly 0 holds more than ``level``, whatever the model. Here a count lies at
+    P(y' < y) + V P(y' = y) with V uniform on [0, 1] (Czado et al. 2009).
+
+    :param counts: [N, P].
+    :param draws: of the predictive distribution [S, N, P].
+    """
+    uniform = np.random.default_rng([seed, 0xC0]).uniform(size=counts.shape)
+    # Counted among the draws, of which it would be one.
+    below, equal = (draws < counts).sum(0), (draws == counts).sum(0) + 1
+    place = (below + uniform * equal) / (len(draws) + 1)
+    return float(np.mean(np.abs(place - 0.5) <= 0.5 * level))
+
+
+def clusters(codes: np.ndarray, number: int, seed: int) -> np.ndarray:
+    """k-means of codes [N, L] as they are, the best of ten starts."""
+    from sklearn.cluster import KMeans
+
+    found: np.ndarray = KMeans(number, n_init=10, random_state=seed).fit_predict(codes)
+    return found
+
+
+def adjusted_rand(labels: np.ndarray, found: np.ndarray) -> float:
+    """Agreement of two partitions, 0 of chance and 1 of equal ones."""
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(labels, found))

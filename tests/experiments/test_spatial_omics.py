@@ -1,0 +1,95 @@
+"""Counts in tissue: baselines against the data's own figures, scores, and a small run."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+pytest.importorskip("anndata", reason="anndata is not installed (extra spatial)")
+
+from experiments.spatial_omics import __main__ as command
+from experiments.spatial_omics import baselines, data, scores, study
+from tests.experiments.commands import call
+from tests.spatial.tissues import made
+
+_BESIDE = pathlib.Path(__file__).resolve().parents[3] / "shared" / "data"
+_CANDIDATES = [os.environ.get("GPFLOW_BAE_DATA"), str(_BESIDE)]
+DATA_DIR = next(
+    (d for d in _CANDIDATES if d and (pathlib.Path(d) / "spatial/starmap_mpfc.h5ad").exists()), None
+)
+
+
+def test_negative_binomial_is_scipys() -> None:
+    rng = np.random.default_rng(0)
+    counts, mean, number = rng.poisson(3.0, (5, 4)), rng.uniform(0.1, 9.0, (5, 4)), np.arange(1, 5)
+    expected = stats.nbinom(number, number / (number + mean)).logpmf(counts)
+    np.testing.assert_allclose(baselines.log_density(counts, mean, number), expected, rtol=1e-10)
+
+
+def test_coverage_is_exact_where_the_model_is_right() -> None:
+    """Of counts that are mostly zero, too, for which whole intervals hold more."""
+    rng = np.random.default_rng(1)
+    counts, draws = rng.poisson(0.4, (100, 50)), rng.poisson(0.4, (199, 100, 50))
+    # Four standard errors of five thousand.
+    assert scores.randomised_coverage(counts, draws, 0.9, 0) == pytest.approx(0.9, abs=0.017)
+    too_narrow = np.full_like(draws, 1)
+    assert scores.randomised_coverage(counts, too_narrow, 0.9, 0) < 0.4
+
+
+def test_scores_of_means() -> None:
+    rng = np.random.default_rng(2)
+    sizes, rates = rng.uniform(0.5, 2.0, 30), rng.uniform(1.0, 9.0, (30, 3))
+    counts = sizes[:, None] * rates
+    counts[:, 2] = 0.0
+    constant = np.ones_like(rates) * sizes[:, None]
+    found = scores.of_means(counts, constant, sizes)
+    assert found["spearman"] == 0.0
+    found = scores.of_means(counts, sizes[:, None] * rates**2, sizes)
+    assert found["spearman"] == pytest.approx(1.0)  # of the two genes that vary
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: Any) -> data.Split:
+        adata = made(120, num_genes=8).adata
+        adata.obs["domain"] = np.where(adata.obsm["spatial"][:, 0] < 500, "left", "right")
+        adata.layers["held_out"] = adata.X.copy() * 0 > 0
+        hidden = np.zeros(adata.shape, bool)
+        hidden[::7, 2] = True
+        adata.layers["held_out"] = hidden
+        held = np.arange(120) % 6 == 0
+        return data.Split(adata[~held].copy(), adata[held].copy())
+
+    monkeypatch.setattr(data, "load", load)
+
+
+@pytest.mark.parametrize("model", ["gene_mean", "neighbours"])
+def test_baselines_run(small: None, tmp_path: pathlib.Path, model: str) -> None:
+    found = call(command.STUDY, tmp_path, f"--model={model}")
+    assert np.isfinite(list(found["metrics"].values())).all()
+    assert found["variant"] == "starmap BZ9"
+
+
+def test_ours_runs(small: None, tmp_path: pathlib.Path) -> None:
+    flags = ("--num_steps=20", "--num_spatial=2", "--num_cell=1", "--hide_counts")
+    found = call(command.STUDY, tmp_path, *flags)
+    assert found["variant"] == "starmap BZ9 num_spatial=2 num_cell=1 counts hidden"
+    assert {"log_density", "log_density_hidden", "adjusted_rand"} <= set(found["metrics"])
+    for name in ("domains", "gene", "loss"):
+        assert (tmp_path / f"{name}.png").exists()
+
+
+@pytest.mark.skipif(DATA_DIR is None, reason="no spatial/starmap_mpfc.h5ad: set GPFLOW_BAE_DATA")
+def test_the_split_gives_the_figures_of_the_data() -> None:
+    """Gene means of BZ9: the figure that comes with the data, to its three digits."""
+    split = data.load(DATA_DIR, "starmap")
+    assert (split.train.n_obs, split.test.n_obs) == (948, 105)
+    found = study._baseline(study.Plan("gene_mean"), split).metrics
+    assert found["log_density"] == pytest.approx(-1.066, abs=5e-4)
+    chosen = data.load(DATA_DIR, "starmap", validation=0)
+    assert set(chosen.test.obs_names) < set(split.train.obs_names)
