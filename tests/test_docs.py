@@ -20,6 +20,7 @@ GUIDES = [
     "guides/gpflow.md",
     "guides/minibatches.md",
     "guides/unknown_inputs.md",
+    "guides/spatial.md",
     "guides/streams.md",
     "guides/several_machines.md",
     "guides/saving.md",

@@ -31,6 +31,18 @@ ABOUT = {
         " drawn at an angle at which it was never seen?",
         "rotated_mnist_generated_paper",
     ),
+    "sprites": About(
+        "SPRITES",
+        "A thousand pixel-art characters in 72 poses: how well are new ones drawn in poses that"
+        " were not shown, from 36 frames of them, and from one?",
+        "sprites_generated_paper",
+    ),
+    "spatial_omics": About(
+        "Counts in tissue",
+        "Genes counted in the cells of two tissues: how likely are the counts of cells that were"
+        " held back, given where they are, and do codes find the tissue's layers?",
+        "spatial_omics_domains_paper",
+    ),
     "imputation": About(
         "Filling tables: EEG, the Swiss Jura, bouncing balls",
         "Electrodes that drop out, metals that were not measured, frames that are yet to come: how"
