@@ -54,7 +54,7 @@ def _domains(train: Any, found: np.ndarray) -> Figure:
         _scatter(axes[0], places[own], c=np.full(own.sum(), i), label=name, **colours)
     axes[0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), markerscale=3, fontsize="x-small")
     majority = [np.bincount(labels[found == k], minlength=len(names)).argmax() for k in found]
-    axes[1].set_title("k-means of the codes, as the domain of most cells of a cluster")
+    axes[1].set_title("k-means of the codes")
     _scatter(axes[1], places, c=majority, **colours)
     return figure
 
