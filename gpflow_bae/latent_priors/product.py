@@ -38,11 +38,6 @@ class ProductProcess(LatentProcess):
         """
         parts = list(parts)
         for part in parts:
-            if not isinstance(part, LatentProcess):
-                raise TypeError(
-                    "parts must be latent priors, such as TitsiasGP(...) and StandardNormal(...), "
-                    f"got {type(part).__name__}."
-                )
             if part.couples_channels:
                 raise ValueError(
                     f"{type(part).__name__} couples the channels of a code, and the parts of a "
@@ -204,13 +199,13 @@ class ProductPrior(ProductProcess, GaussianLatentPrior):
     """A :class:`ProductProcess` whose parts have densities, so it has one: their product."""
 
     @check_arguments()
-    def __init__(self, parts: Sequence[GaussianLatentPrior]):
+    def __init__(self, parts: Sequence[LatentProcess]):
         """Arguments and errors as in :class:`ProductProcess`.
 
         :raises TypeError: for parts without a density, such as TitsiasGP.
         """
         for part in parts:
-            if isinstance(part, LatentProcess) and not isinstance(part, GaussianLatentPrior):
+            if not isinstance(part, GaussianLatentPrior):
                 raise TypeError(
                     f"{type(part).__name__} has no density of codes, so a product with it has "
                     "none: take ProductProcess, for variational models, or a SparseGP."
