@@ -34,6 +34,7 @@ EXTRAS = {
     "onnx",
     "serving",
     "sklearn",
+    "spatial",
     "tables",
     "tensorboard",
     "test",

@@ -1,7 +1,7 @@
 """How codes are inferred from observations: what stands between an encoder and a prior."""
 
 from .base import BoundGuide, CodeDraws, Guide
-from .conditional import Condition, ConditionalGuide
+from .conditional import ConditionalGuide
 from .flows import AmortizedPlanarGuide, FlowGuide, PointEstimate
 from .gaussian import (
     CodePosterior,
@@ -18,7 +18,6 @@ __all__ = [
     "BoundGuide",
     "CodeDraws",
     "CodePosterior",
-    "Condition",
     "ConditionalGuide",
     "FlowGuide",
     "GaussianGuide",

@@ -9,7 +9,7 @@ from ..encoders import Encoder
 from ..inputs import Condition
 from .gaussian import GaussianGuide
 
-__all__ = ["Condition", "ConditionalGuide"]
+__all__ = ["ConditionalGuide"]
 
 
 class ConditionalGuide(GaussianGuide):

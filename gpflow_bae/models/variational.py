@@ -16,7 +16,6 @@ from ..decoders import Identity
 from ..encoders import GaussianEncoder, RankOneEncoder, SiteEncoder
 from ..guides import (
     CodePosterior,
-    Condition,
     ConditionalGuide,
     GaussianGuide,
     JointCodePosterior,
@@ -24,6 +23,7 @@ from ..guides import (
     RankOneGuide,
     SiteGuide,
 )
+from ..inputs import Condition
 from ..latent_priors import LatentProcess, StandardNormal
 from .autoencoder import LikelihoodLike, Network
 from .gpflow_interface import ExternalDataModel

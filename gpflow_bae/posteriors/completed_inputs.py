@@ -23,7 +23,8 @@ def completed_inputs(posterior: Posterior, *, num_draws: int = 1, seed: int = 0)
     Entries that are known are the same in all of them. Of a point estimate with a distribution for
     each missing input (``q="gaussian"``) there are draws; of values (``q="point"``) copies.
 
-    :param num_draws: of each sample: 1 for chains, some hundred for a point estimate.
+    :param num_draws: of each sample: 1 for chains; of a fit, which has 16 equal samples where
+        inputs have distributions, ten or more.
     :param seed: of draws.
     :return: [S num_draws, N, E], or [S num_draws, T, N, E] where data have an axis of tasks; E is
         the number of columns, ids replaced by vectors.

@@ -11,7 +11,7 @@ import gpflow
 import numpy as np
 import pytest
 
-from gpflow_bae import data, decoders, encoders, guides, likelihoods, models
+from gpflow_bae import data, decoders, encoders, inputs, likelihoods, models
 from gpflow_bae.posteriors import GPLVMPosterior, Posterior
 from tests.posteriors import small
 
@@ -123,4 +123,4 @@ def test_weight_priors_can_be_pickled(make: Callable[[float], Any]) -> None:
 
 
 def test_a_features_function_of_a_module_can_be_pickled() -> None:
-    assert pickle.loads(pickle.dumps(guides.Condition(np.sin, 1)))._features is np.sin
+    assert pickle.loads(pickle.dumps(inputs.Condition(np.sin, 1)))._features is np.sin
