@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special
+from scipy import optimize, stats
 from scipy.spatial import cKDTree
 
 __all__ = ["Predicted", "gene_mean", "log_density", "neighbours"]
@@ -26,9 +26,8 @@ class Predicted(NamedTuple):
 
 def log_density(counts: np.ndarray, mean: np.ndarray, number: np.ndarray) -> np.ndarray:
     """Of a negative binomial with mean mu and variance mu + mu^2 / r, elementwise."""
-    ways = special.gammaln(counts + number) - special.gammaln(number) - special.gammaln(counts + 1)
-    total = np.log(number + mean)
-    return ways + number * (np.log(number) - total) + counts * (np.log(mean) - total)
+    found: np.ndarray = stats.nbinom.logpmf(counts, number, number / (number + mean))
+    return found
 
 
 def _numbers(counts: np.ndarray, mean: np.ndarray) -> np.ndarray:

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["DATASETS", "Split", "load"]
+__all__ = ["Split", "load"]
 
 _FILES = {"starmap": "starmap_mpfc.h5ad", "osmfish": "osmfish_cortex.h5ad"}
-DATASETS = list(_FILES)
 MIDDLE = "BZ9"  # the slice of STARmap that others report
 _VALIDATION = 8  # one of so many training cells
 
@@ -31,6 +30,7 @@ def load(
     :param slices: of STARmap, one, or "all".
     :param validation: seed of which training cells are asked for in the place of those held back,
         an eighth: for choosing settings. None for those held back.
+    :raises ValueError: for a slice that is not there.
     :raises FileNotFoundError: without the file.
     :raises ImportError: without anndata.
     """
@@ -46,6 +46,9 @@ def load(
             f"{path} is not there: set --data_dir to the folder that holds spatial/."
         )
     adata = anndata.read_h5ad(path)
+    known = sorted(adata.obs["slice"].unique())
+    if dataset == "starmap" and slices not in (*known, "all"):
+        raise ValueError(f"--slices is {slices}; the tissue has {known}, or all.")
     if dataset == "starmap" and slices != "all":
         adata = adata[adata.obs["slice"] == slices].copy()
     held = adata.obs["held_out_location"].to_numpy().astype(bool)

@@ -1,6 +1,7 @@
-"""Kernels that GPflow does not have: objects seen from views, and cosine similarity."""
+"""Kernels that GPflow does not have: objects seen from views, cosine similarity, categories."""
 
+from .categorical import Categorical
 from .normalized_linear import NormalizedLinear
 from .object_view import ObjectView
 
-__all__ = ["NormalizedLinear", "ObjectView"]
+__all__ = ["Categorical", "NormalizedLinear", "ObjectView"]

@@ -180,8 +180,7 @@ class ProductProcess(LatentProcess):
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         found = [part.predict(Xnew, X, *own) for part, own in self._apart(mean, variance)]
-        means, variances = zip(*found, strict=True)
-        return tf.concat(means, -1), tf.concat(variances, -1)
+        return _concatenated(found, -1)
 
     def predict_full_cov(
         self,
@@ -191,8 +190,7 @@ class ProductProcess(LatentProcess):
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         found = [part.predict_full_cov(Xnew, X, *own) for part, own in self._apart(mean, variance)]
-        means, covariances = zip(*found, strict=True)
-        return tf.concat(means, -1), tf.concat(covariances, -3)
+        return _concatenated(found, -3)
 
 
 class ProductPrior(ProductProcess, GaussianLatentPrior):
@@ -292,6 +290,14 @@ class ProductPrior(ProductProcess, GaussianLatentPrior):
             return part.log_prob(None, own[..., -1:, :])
 
         return self._sum(of_part, latents)
+
+
+def _concatenated(
+    moments: list[tuple[tf.Tensor, tf.Tensor]], axis: int
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Means of all channels, and their variances or covariances along an axis."""
+    means, spreads = zip(*moments, strict=True)
+    return tf.concat(means, -1), tf.concat(spreads, axis)
 
 
 def _joined(parts: list[LatentPosterior]) -> LatentPosterior:

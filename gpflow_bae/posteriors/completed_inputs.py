@@ -16,18 +16,19 @@ __all__ = ["completed_inputs"]
 
 
 @check_arguments(num_draws=1, seed=0)
-@check_shapes("return: [S, batch..., N, E]")
+@check_shapes("return: [R, batch..., N, E]")
 def completed_inputs(posterior: Posterior, *, num_draws: int = 1, seed: int = 0) -> np.ndarray:
     """The training inputs, completed by each posterior sample.
 
     Entries that are known are the same in all of them. Of a point estimate with a distribution for
     each missing input (``q="gaussian"``) there are draws; of values (``q="point"``) copies.
 
-    :param num_draws: of each sample: 1 for chains; of a fit, which has 16 equal samples where
-        inputs have distributions, ten or more.
+    :param num_draws: of all samples together, and at least one of each: 1 for chains, some hundred
+        for a fit whose inputs have distributions.
     :param seed: of draws.
-    :return: [S num_draws, N, E], or [S num_draws, T, N, E] where data have an axis of tasks; E is
-        the number of columns, ids replaced by vectors.
+    :return: [R, N, E], or [R, T, N, E] where data have an axis of tasks, with R the larger of
+        ``num_draws`` and the number of samples; E is the number of columns, ids replaced by
+        vectors.
     :raises TypeError: for a model whose inputs are known.
     """
     model, data = posterior.model, posterior.data
@@ -50,9 +51,10 @@ def completed_inputs(posterior: Posterior, *, num_draws: int = 1, seed: int = 0)
         return tf.map_fn(draw, seeds, fn_output_signature=dtype, parallel_iterations=1)
 
     number = posterior.num_samples
-    seeds = np.arange(number * num_draws, dtype=np.int32).reshape(number, num_draws, 1)
+    of_each = -(-num_draws // number)
+    seeds = np.arange(number * of_each, dtype=np.int32).reshape(number, of_each, 1)
     seeds = np.concatenate([np.full_like(seeds, seed), seeds], -1)
     parameters = [chain_after_chain(v) for v in posterior.bank.parameters.values()]
     found = SampleLoop(of_sample).map((parameters, seeds), dtypes=gpflow.default_float())
-    result = found.reshape(-1, *found.shape[2:])
+    result = found.reshape(-1, *found.shape[2:])[: max(number, num_draws)]
     return result if data.has_tasks else result[:, 0]

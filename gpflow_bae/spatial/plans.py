@@ -12,6 +12,7 @@ from scipy.cluster.vq import kmeans2
 
 from .. import decoders, encoders, guides, inference, inputs, latent_priors, likelihoods, models
 from ..arguments import check_fields
+from ..kernels import Categorical
 from .networks import count_encoder, rate_decoder
 from .tissue import Tissue
 
@@ -71,7 +72,7 @@ class Outline:
     - rates: counts of each gene per size [P].
     - dispersion: of each gene by its moments [P].
     - log_mean, log_spread: of each gene's log(1 + count / size) [P].
-    - inducing: places of inducing points [M, D], scaled.
+    - inducing: places of inducing points, scaled, and their slices [M, D + 1].
     - num_slices, num_cells: how many there are.
     """
 
@@ -111,15 +112,16 @@ class Outline:
         dispersion = np.clip(excess / _means(np.square(mean), seen, 1.0), 0.05, 20.0)
         num_slices = int(tissue.slices.max()) + 1
         number = plan.num_inducing or max(1, min(100, tissue.num_cells // (4 * num_slices)))
-        places = [
-            _spread_over(coordinates[tissue.slices == s], number, seed) for s in range(num_slices)
-        ]
+        points = []
+        for s in range(num_slices):
+            places = _spread_over(coordinates[tissue.slices == s], number, seed)
+            points.append(np.concatenate([places, np.full((len(places), 1), s)], 1))
         return cls(
             rates,
             dispersion,
             log_mean,
             spread,
-            np.concatenate(places),
+            np.concatenate(points),
             num_slices,
             tissue.num_cells,
         )
@@ -183,7 +185,7 @@ def build_model(
 
     :param num_spatial, num_cell: channels that vary over space, and from cell to cell.
     """
-    D, L = outline.inducing.shape[1], num_spatial + num_cell
+    D, L = outline.inducing.shape[1] - 1, num_spatial + num_cell
     features = Features(D, outline.num_slices)
     network = rate_decoder(outline.rates, features.number, L, plan.decoder_units)
     decoder = decoders.ConditionalDecoder(
@@ -200,7 +202,7 @@ def build_model(
         inputs.Condition(features, features.number),
     )
     return models.VariationalAutoencoder(
-        _prior(outline.inducing, num_spatial, num_cell),
+        _prior(outline, num_spatial, num_cell),
         decoder,
         guide,
         _likelihood(plan.likelihood, outline.dispersion),
@@ -208,19 +210,23 @@ def build_model(
     )
 
 
-def _prior(inducing: np.ndarray, num_spatial: int, num_cell: int) -> latent_priors.ProductProcess:
-    """Channels with a lengthscale each, from short to long, and i.i.d. ones."""
+def _prior(outline: Outline, num_spatial: int, num_cell: int) -> latent_priors.ProductProcess:
+    """Channels with a lengthscale each, from short to long, and i.i.d. ones.
+
+    Of several slices each has functions of its own, which share their lengthscales.
+    """
     parts: list[latent_priors.LatentProcess] = []
     if num_spatial:
-        number, D = inducing.shape
-        kernels = [
-            gpflow.kernels.Matern32(lengthscales=length, active_dims=list(range(D)))
-            for length in np.geomspace(_SHORTEST, _LONGEST, num_spatial)
-        ]
-        for kernel in kernels:
+        D = outline.inducing.shape[1] - 1
+        kernels: list[gpflow.kernels.Kernel] = []
+        for length in np.geomspace(_SHORTEST, _LONGEST, num_spatial):
+            kernel = gpflow.kernels.Matern32(lengthscales=length, active_dims=list(range(D)))
             gpflow.set_trainable(kernel.variance, False)  # the decoder has a scale of its own
-        # The other columns of X, which no kernel sees.
-        Z = np.concatenate([inducing, np.ones((number, 1)), np.zeros((number, 1))], 1)
+            if outline.num_slices > 1:
+                kernel = kernel * Categorical(active_dims=[D + 1])
+            kernels.append(kernel)
+        # Sizes, which no kernel sees, are between places and slices.
+        Z = np.insert(outline.inducing, D, 1.0, axis=1)
         points = gpflow.inducing_variables.InducingPoints(Z)
         gpflow.set_trainable(points, False)
         parts.append(latent_priors.TitsiasGP(kernels, points, num_spatial))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -77,23 +76,22 @@ def _passes(
 ) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Rows, their expected counts, and draws [at least num_draws, rows, P], some rows at a time."""
     model = posterior.model
-    likelihood_of = operator.attrgetter("likelihood")
-    assert isinstance(likelihood_of(model), CountLikelihood)
+    assert isinstance(model.likelihood, CountLikelihood)
     P, S = model.decoder.output_dim, len(codes.mean)
     of_sample = -(-num_draws // S)
     size = max(1, _BYTES // (4 * S * of_sample * P))
 
     @tf.function(reduce_retracing=True)
     def drawn(values: Any, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, seed: Any) -> Any:
-        bound = model.bind(values)
+        bound: Any = model.bind(values)
         shape = tf.concat([[of_sample], tf.shape(mean)], 0)
         latents = mean + tf.sqrt(variance) * standard_noise(shape, seed, mean.dtype)
         F = bound.decode(tf.broadcast_to(X, tf.concat([[of_sample], tf.shape(X)], 0)), latents)
-        expected = likelihood_of(bound).moments(F)[0]
+        expected = bound.likelihood.moments(F)[0]
         if not of_counts:
             return tf.reduce_mean(expected, 0), expected
         seed = tf.random.fold_in(seed, 1, alg="philox")
-        return tf.reduce_mean(expected, 0), likelihood_of(bound).draw(F, seed)
+        return tf.reduce_mean(expected, 0), bound.likelihood.draw(F, seed)
 
     samples = [[tf.constant(v[s]) for v in posterior.parameters] for s in range(S)]
     for start in range(0, len(X), size):

@@ -7,11 +7,12 @@ import json
 import pathlib
 from typing import Any
 
+import gpflow
 import keras
 import numpy as np
 
 from .. import inference
-from ..arguments import as_numbers, check_integer
+from ..arguments import as_numbers, check_fields, check_integer
 from ..files import write_atomically
 from ..posteriors import JointLatentSamples, LatentSamples, Posterior
 from ..versions import __version__
@@ -70,8 +71,7 @@ class SpatialBAE:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        check_integer("num_spatial", self.num_spatial, 0)
-        check_integer("num_cell", self.num_cell, 0)
+        check_fields(self, num_spatial=0, num_cell=0, num_steps=1, seed=0)
         if self.num_spatial + self.num_cell == 0:
             raise ValueError("num_spatial and num_cell are both 0: codes need a channel.")
         self.posterior_: Posterior | None = None
@@ -131,15 +131,19 @@ class SpatialBAE:
         at_one[:, -2] = 1.0
         rates = self._predicted(at_one, codes, of_counts=False, level=0.9)
         mean, variance = codes.moments()
-        kernels = [k for k in np.atleast_1d(posterior.model.latent_prior.kernels) if k is not None]
         unit = self._fitted.coordinates.unit
+        lengths = [
+            float(p.numpy()) * unit
+            for path, p in gpflow.utilities.parameter_dict(posterior.model.latent_prior).items()
+            if path.endswith(".lengthscales")
+        ]
         record = {
             "gpflow_bae": __version__,
             "num_spatial": self.num_spatial,
             "num_cell": self.num_cell,
             "seed": self.seed,
             "settings": json.dumps(dataclasses.asdict(self._fitted.plan)),
-            "lengthscales": np.array([float(k.lengthscales.numpy()) * unit for k in kernels]),
+            "lengthscales": np.array(lengths),
             "losses": losses,
         }
         adata.obsm["X_gpbae"], adata.obsm["X_gpbae_sd"] = mean, np.sqrt(variance)
@@ -167,8 +171,11 @@ class SpatialBAE:
         :param num_draws: of codes and counts.
         :raises RuntimeError: before ``fit``.
         :raises ValueError: for places of another dimension, sizes that are not above 0, a slice
-            that is not known.
+            that is not known, and a level that is not between 0 and 1.
         """
+        check_integer("num_draws", num_draws, 1)
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level must be between 0 and 1, got {level}.")
         X = self._new_inputs(places, sizes, slices)
         codes = self._posterior().latent_samples(X)
         return self._predicted(X, codes, of_counts=True, level=level, num_draws=num_draws)
@@ -265,7 +272,7 @@ class SpatialBAE:
         self._posterior()
         fitted = self._fitted
         places = as_numbers(places, "places", np.float64, rank=2)
-        D = fitted.outline.inducing.shape[1]
+        D = fitted.coordinates.centres.shape[1]
         if places.shape[1] != D or not np.isfinite(places).all():
             raise ValueError(
                 f"places must be finite, of shape [N, {D}] as those of the fit, got shape "
@@ -306,7 +313,7 @@ class SpatialBAE:
             "fitted": self._fitted.to_dict(),
         }
         posterior.save(folder / "posterior.npz")
-        text = json.dumps(record).encode()
+        text = json.dumps(record, default=lambda value: value.item()).encode()  # NumPy's numbers
         write_atomically(folder / "spatial.json", lambda file: file.write(text))
 
     @classmethod
@@ -323,11 +330,11 @@ class SpatialBAE:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
             arguments = record["arguments"]
+            if arguments["plan"] is not None:
+                arguments["plan"] = SpatialPlan(**arguments["plan"])
             fitted = _Fitted.from_dict(record["fitted"])
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} is damaged ({error}): fit the cells again.") from None
-        if arguments["plan"] is not None:
-            arguments["plan"] = SpatialPlan(**arguments["plan"])
         found = cls(**arguments)
         model = build_model(fitted.plan, fitted.outline, found.num_spatial, found.num_cell)
         found._keep(Posterior.load(folder / "posterior.npz", model), fitted)

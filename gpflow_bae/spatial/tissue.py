@@ -10,7 +10,6 @@ import scipy.sparse
 
 __all__ = ["Coordinates", "Tissue", "read_tissue"]
 
-_APART = 30.0  # units between slices: no kernel reaches so far
 _MOST_NAMED = 5
 
 
@@ -65,7 +64,7 @@ class Tissue:
 
 @dataclasses.dataclass(frozen=True)
 class Coordinates:
-    """From places to the first columns of X: slices beside each other, in units of their extent.
+    """From places to the first columns of X: from each slice's centre, in units of their extent.
 
     - centres: [S, D] of the slices.
     - unit: one for all, the root mean square distance from the centre.
@@ -89,10 +88,8 @@ class Coordinates:
         return cls(centres, unit)
 
     def inputs(self, places: np.ndarray, slices: np.ndarray) -> np.ndarray:
-        """[N, D]; slices are so far apart that they have functions of their own."""
-        found = (places - self.centres[slices]) / self.unit
-        found[:, 0] += _APART * slices
-        return found
+        """[N, D]."""
+        return np.asarray((places - self.centres[slices]) / self.unit)
 
 
 def _named(names: Any) -> str:

@@ -99,6 +99,19 @@ def _write_sheets(folder: pathlib.Path) -> None:
 
 
 @needs_sheets
+def test_some_frames_are_shown_under_another_pose() -> None:
+    """An eighth of what is asked for is a context frame of its character: so are the sheets."""
+    found = sprites.load(DATA, num_train_poses=1)
+
+    def frames(part: Frames) -> list[tuple[int, bytes]]:
+        return [(int(x[0]), y.tobytes()) for x, y in zip(part.X, part.Y, strict=True)]
+
+    seen = set(frames(found.context))
+    share = np.mean([frame in seen for frame in frames(found.test)])
+    assert share == pytest.approx(0.126, abs=5e-4)
+
+
+@needs_sheets
 def test_sizes_of_the_published_split(published: Sprites) -> None:
     assert [len(frames.X) for frames in published[:3]] == [1000, 296, 296 * 36]
     assert published.train.Y.shape == (1000, 64 * 64 * 3)

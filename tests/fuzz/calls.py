@@ -244,6 +244,7 @@ NETWORKS: dict[str, Call] = {
             "seed": 0,
         },
     ),
+    "Categorical": (kernels.Categorical, lambda: {"active_dims": [0]}),
     "NormalizedLinear": (
         kernels.NormalizedLinear,
         lambda: {"variance": 1.0, "active_dims": [0]},

@@ -113,6 +113,12 @@ def test_slices_hidden_counts_and_zeros() -> None:
     model.fit(adata)
     assert model.slices_ == ["slice 0", "slice 1"]
     assert np.isfinite(adata.layers["gpbae_mean"]).all()
+    assert len(adata.uns["gpbae"]["lengthscales"]) == 2
+    assert model.posterior_ is not None
+    X = model.posterior_.data.X[0]
+    same = X[:, None, -1] == X[None, :, -1]
+    for kernel in model.posterior_.model.latent_prior.kernels:
+        np.testing.assert_array_equal(kernel(X) > 0.0, same)  # functions of their own
     assert adata.layers["gpbae_mean"][:, 3].max() < 0.5
     density = model.log_density(adata)
     np.testing.assert_array_equal(np.isnan(density), hidden)
@@ -137,6 +143,10 @@ def test_what_is_refused(fitted: SpatialBAE, tissue: Made) -> None:
             fitted.predict(places)
     with pytest.raises(ValueError, match="sizes must be above 0"):
         fitted.predict(np.zeros((2, 2)), [1.0, 0.0])
+    with pytest.raises(ValueError, match="level must be between 0 and 1"):
+        fitted.predict(np.zeros((2, 2)), level=90)
+    with pytest.raises(ValueError, match="num_steps"):
+        SpatialBAE(num_steps=0)
     with pytest.raises(ValueError, match="at least two"):
         SpatialBAE().fit(tissue.adata[:1])
 

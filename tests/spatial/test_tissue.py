@@ -47,9 +47,13 @@ def test_hidden_counts_are_not_seen() -> None:
     np.testing.assert_array_equal(changed.totals(shares), tissue.totals(shares))
 
 
-def test_slices_are_apart() -> None:
-    """Distances within one are the places', in one unit; none are near between slices."""
-    tissue, _ = read_tissue(made(80, num_slices=2).adata, slice_key="slice")
+def test_places_are_from_the_centre_of_their_slice() -> None:
+    """Distances within one are the places', in one unit; slices of other sizes are in the way of
+    none.
+    """
+    adata = made(80, num_slices=2).adata
+    adata.obsm["spatial"][::2] *= 500.0
+    tissue, _ = read_tissue(adata, slice_key="slice")
     found = Coordinates.of(tissue)
     X = found.inputs(tissue.places, tissue.slices)
     own = tissue.slices == 1
@@ -57,7 +61,9 @@ def test_slices_are_apart() -> None:
         inside = np.linalg.norm(X[own][a] - X[own][b])
         truth = np.linalg.norm(tissue.places[own][a] - tissue.places[own][b])
         assert inside * found.unit == pytest.approx(truth)
-    assert X[own][:, 0].min() - X[~own][:, 0].max() > 20.0
+    for s in (0, 1):
+        np.testing.assert_allclose(X[tissue.slices == s].mean(0), 0.0, atol=1e-10)
+    assert np.mean(np.sum(np.square(X), 1)) == pytest.approx(1.0)
 
 
 def test_what_is_refused() -> None:
