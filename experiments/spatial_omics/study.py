@@ -122,5 +122,5 @@ def _at_places(model: SpatialBAE, test: Any) -> dict[str, float]:
 def _hidden(model: SpatialBAE, train: Any) -> dict[str, float]:
     """Of counts of training cells that were hidden, given the cells' other counts."""
     hidden = scipy.sparse.csr_matrix(train.layers[HELD_OUT]).toarray().astype(bool)
-    density = model.log_density_of_fit(_counts(train))
+    density = model.log_density_of_fit(train)
     return {"log_density_hidden": float(density[hidden].mean())}

@@ -124,7 +124,7 @@ def run(
     checkpoint_every: int = 20,
     seconds_between_checkpoints: float = 60.0,
     progress: bool = True,
-    callback: Callable[[int, Trace], None] | None = None,
+    callback: Callable[[int, Trace], bool | None] | None = None,
     replicas: Replicas = ALONE,
 ) -> Run:
     """Run an algorithm from its start, or from the last checkpoint in ``directory``, to its end.
@@ -138,7 +138,7 @@ def run(
     :param stop: steps after which to stop early; None for all.
     :param checkpoint_every: calls between checkpoints; one is also written after
         ``seconds_between_checkpoints``, and at the end.
-    :param callback: called with (steps done, statistics) after each call.
+    :param callback: called with (steps done, statistics) after each call; True ends the run there.
     :param replicas: that share the algorithm's work, each process in a loop of its own: the chief
         writes and shows the bar, and all end where one is told to.
     :raises FloatingPointError: what ``algorithm.diagnose`` says; the last good state is saved.
@@ -210,8 +210,9 @@ def run(
                 saved_at = time.monotonic()
             shown.update(taken, *algorithm.summary(number, trace))
             report(algorithm.label, number, trace)
-            if callback is not None:
-                callback(number, trace)
+            enough = callback is not None and callback(number, trace) is True
+            if enough and saved_number != number:
+                save()
             if replicas.workers.any(interruption.came):
                 if saved_number != number:
                     save()
@@ -219,4 +220,6 @@ def run(
                 if not interruption.came:
                     raise RuntimeError(f"Another worker was interrupted {words}; start all again.")
                 interruption.deliver(words)
+            if enough:
+                break
     return Run(state, records.samples(), records.trace(), seconds, start_seconds)

@@ -290,7 +290,7 @@ def fit_variational(
     resume: bool = False,
     checkpoint_every: int = 20,
     progress: bool = True,
-    callback: Callable[[int, float], None] | None = None,
+    callback: Callable[[int, float], bool | None] | None = None,
     strategy: tf.distribute.Strategy | None = None,
 ) -> np.ndarray:
     """Fit a variational model in place.
@@ -303,7 +303,7 @@ def fit_variational(
     :param out_dir: folder for checkpoints; None keeps none.
     :param resume: continue the fit in ``out_dir``, bit by bit as if it had not stopped.
     :param checkpoint_every: calls between checkpoints.
-    :param callback: called with (steps done, mean loss) after each call.
+    :param callback: called with (steps done, mean loss) after each call; True ends the fit there.
     :param strategy: a ``tf.distribute.MirroredStrategy`` or ``MultiWorkerMirroredStrategy`` whose
         replicas share the items of each minibatch, made at the start of the program; the fit is
         that of one replica, to rounding. Every worker makes the same call, and the chief alone

@@ -14,6 +14,7 @@ from gpflow.base import Parameter, TensorType
 from ..arguments import check_arguments
 from ..base import Batch, JointLatentPosterior, LatentPosterior
 from ..inputs import InputModel
+from ..mcmc.noise import standard_noise
 
 __all__ = ["LOG_2PI", "GaussianLatentPrior", "LatentProcess", "gaussian_log_density"]
 
@@ -61,6 +62,26 @@ class LatentProcess(gpflow.Module, ABC):
         over points; one that couples them estimates, or must see all of them.
         """
         return self.condition(X, mean, variance)
+
+    def draw_codes(
+        self,
+        X: TensorType | None,
+        mean: TensorType,
+        variance: TensorType,
+        seed: TensorType,
+        num_draws: int,
+        rows: TensorType | None = None,
+    ) -> tf.Tensor:
+        """Draws of the codes [num_draws, batch..., n, L] given pseudo-observations of all points.
+
+        Of this class from their marginals (:meth:`condition`), each point apart.
+
+        :param rows: which points [n]; None for all.
+        """
+        q = self.condition(X, mean, variance)
+        mean, variance = (_rows_of(v, rows) for v in (q.mean, q.variance))
+        noise = standard_noise(tf.concat([[num_draws], tf.shape(mean)], 0), seed, mean.dtype)
+        return mean + tf.sqrt(variance) * noise
 
     def condition_jointly(
         self, X: TensorType | None, mean: TensorType, variance: TensorType
@@ -177,6 +198,11 @@ class LatentProcess(gpflow.Module, ABC):
         raise NotImplementedError(
             f"{type(self).__name__} has no covariances between points; set full_cov=False."
         )
+
+
+def _rows_of(values: tf.Tensor, rows: TensorType | None) -> tf.Tensor:
+    """Some points of values [batch..., N, L], or all."""
+    return values if rows is None else tf.gather(values, rows, axis=-2)
 
 
 class GaussianLatentPrior(LatentProcess):

@@ -172,6 +172,21 @@ class ProductProcess(LatentProcess):
             ]
         )
 
+    def draw_codes(
+        self,
+        X: TensorType | None,
+        mean: TensorType,
+        variance: TensorType,
+        seed: TensorType,
+        num_draws: int,
+        rows: TensorType | None = None,
+    ) -> tf.Tensor:
+        found = []
+        for number, (part, own) in enumerate(self._apart(mean, variance)):
+            own_seed = tf.random.fold_in(seed, number, alg="philox")
+            found.append(part.draw_codes(X, *own, own_seed, num_draws, rows))
+        return tf.concat(found, -1)
+
     def predict(
         self,
         Xnew: TensorType | None,

@@ -11,6 +11,7 @@ from gpflow.logdensities import gaussian
 
 from ..arguments import check_arguments
 from ..base import LatentPosterior
+from ..mcmc.noise import standard_noise
 from .inducing import InducingLatentPrior, InducingPosterior
 from .kernel_prior import KernelLike, channels_first
 
@@ -93,6 +94,36 @@ class TitsiasGP(InducingLatentPrior):
         expected -= 0.5 * f_variance / variance
         bound = tf.reduce_sum(expected, [-2, -1]) - self._divergence(inducing) / point_scale
         return LatentPosterior(f_mean, f_variance, bound)
+
+    @check_shapes(
+        "X: [xbatch..., N, D]",
+        "mean: [batch..., N, L]",
+        "variance: [batch..., N, L]",
+    )
+    def draw_codes(
+        self,
+        X: TensorType,
+        mean: TensorType,
+        variance: TensorType,
+        seed: TensorType,
+        num_draws: int,
+        rows: TensorType | None = None,
+    ) -> tf.Tensor:
+        """Draws of inducing outputs, and of the residuals of each point apart given those.
+
+        So draws are joint over points, as far as inducing points can see.
+        """
+        inducing = self.inducing_posterior(X, mean, variance)
+        chosen = X if rows is None else tf.gather(X, rows, axis=-2)
+        features, left = self._features(chosen)
+        seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
+        draws = tf.concat([[num_draws], tf.shape(inducing.mean)], 0)
+        noise = standard_noise(draws, seeds[0], inducing.mean.dtype)
+        factor = tf.broadcast_to(inducing.factor, tf.concat([draws, draws[-1:]], 0))
+        away = tf.linalg.triangular_solve(factor, noise[..., None], adjoint=True)[..., 0]
+        smooth = tf.linalg.matvec(features, inducing.mean + away, transpose_a=True)
+        residual = standard_noise(tf.shape(smooth), seeds[1], smooth.dtype) * tf.sqrt(left)
+        return self.shifted(channels_first(smooth + residual), chosen)
 
     def _divergence(self, inducing: InducingPosterior) -> tf.Tensor:
         """KL[q(nu) || N(0, I)] of whitened inducing outputs, summed over channels: [...]."""

@@ -53,6 +53,31 @@ class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
     def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
         raise NotImplementedError
 
+    @check_shapes(
+        "F: [batch..., N, P]",
+        "Y: [batch..., N, P]",
+        "mask: [batch..., N, P]",
+        "return: [batch..., N, P]",
+    )
+    def draw_rates(
+        self, F: TensorType, Y: TensorType, mask: TensorType, seed: TensorType
+    ) -> tf.Tensor:
+        """Draws of the rates that counts were drawn at, given them, in F's type.
+
+        A negative binomial count is a Poisson one at a rate that is gamma around exp(f), so a count
+        says more of its rate than f does. A zero that is none of its rate says nothing.
+
+        :param mask: True where a count is seen; the others' rates have their prior.
+        :param seed: stateless [2].
+        """
+        F = tf.convert_to_tensor(F)
+        return self._draw_rates(F, tf.cast(Y, F.dtype), tf.convert_to_tensor(mask), seed)
+
+    def _draw_rates(
+        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
+    ) -> tf.Tensor:
+        raise NotImplementedError
+
     @inherit_check_shapes
     def _scalar_log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         F = self._with_size(X, tf.convert_to_tensor(F))
@@ -99,6 +124,11 @@ class Poisson(CountLikelihood):
 
     def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
         return tf.random.stateless_poisson(tf.shape(F), seed, tf.exp(F), F.dtype)
+
+    def _draw_rates(
+        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
+    ) -> tf.Tensor:
+        return tf.exp(F)
 
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         rate = tf.exp(F)
@@ -151,9 +181,19 @@ class NegativeBinomial(CountLikelihood):
     def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
         # Poisson's, at rates that are gamma around exp(f).
         number = tf.broadcast_to(1.0 / tf.cast(self.dispersion, F.dtype), tf.shape(F))
-        rate = tf.exp(F) * tf.random.stateless_gamma(tf.shape(F), seed, number) / number
+        gamma = tf.random.stateless_gamma(tf.shape(F), seed, number, dtype=F.dtype)
+        rate = tf.exp(F) * gamma / number
         seed = tf.random.fold_in(seed, 1, alg="philox")
         return tf.random.stateless_poisson(tf.shape(F), seed, rate, F.dtype)
+
+    def _draw_rates(
+        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
+    ) -> tf.Tensor:
+        # Gamma(r + y) / (r / exp(f) + 1) with r = 1 / dispersion, where y is seen.
+        number = tf.broadcast_to(1.0 / tf.cast(self.dispersion, F.dtype), tf.shape(F))
+        known = tf.cast(seen, F.dtype)
+        gamma = tf.random.stateless_gamma(tf.shape(F), seed, number + known * Y, dtype=F.dtype)
+        return gamma / (number * tf.exp(-F) + known)
 
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         mean = tf.exp(F)
@@ -205,6 +245,17 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
         uniform = tf.random.stateless_uniform(tf.shape(F), seed, dtype=F.dtype)
         zero = uniform < tf.cast(self.zero_probability, F.dtype)
         return tf.where(zero, tf.zeros_like(counts), counts)
+
+    def _draw_rates(
+        self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
+    ) -> tf.Tensor:
+        probability = tf.cast(self.zero_probability, F.dtype)
+        of_rate = super()._entry_log_prob(F, tf.zeros_like(F)) + tf.math.log1p(-probability)
+        # Of a zero, that it is none of its rate.
+        apart = tf.sigmoid(tf.math.log(probability) - of_rate)
+        own_seed = tf.random.fold_in(seed, 1, alg="philox")
+        uniform = tf.random.stateless_uniform(tf.shape(F), own_seed, dtype=F.dtype)
+        return super()._draw_rates(F, Y, seen & ((Y > 0.0) | (uniform >= apart)), seed)
 
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         mean, variance = super().moments(F)

@@ -22,6 +22,7 @@ from ..models import Autoencoder
 from ..models.gpflow_interface import gaussian_draws
 
 __all__ = [
+    "code_draws",
     "decode_draws",
     "encoder_draws",
     "function_draw",
@@ -97,6 +98,24 @@ def _conditioned(
         return bound.latent_prior, (codes[0], tf.zeros_like(codes[0]))
     prior = bound.prior_for(Batch(X, Y, mask))
     return prior, bound.pseudo_observations(X, Y, seed, num_draws, mask)
+
+
+def code_draws(
+    model: Autoencoder,
+    values: list[tf.Tensor],
+    encoder_values: list[tf.Tensor],
+    seed: tf.Tensor,
+    given: tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None],
+    rows: tf.Tensor | None,
+    num_draws: int,
+    num_codes: int,
+) -> tf.Tensor:
+    """Draws of the codes [num_codes, batch..., n, L] of what is encoded; ``rows [n]`` of it."""
+    prior, (mean, variance) = _conditioned(
+        model, values, encoder_values, [], seed, given, num_draws
+    )
+    own_seed = tf.random.fold_in(seed, 0xC0DE, alg="philox")
+    return prior.draw_codes(given[0], mean, variance, own_seed, num_codes, rows)
 
 
 def _function_given(

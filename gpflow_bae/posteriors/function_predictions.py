@@ -16,7 +16,7 @@ from ..data import as_inputs, as_pair, mask_missing
 from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
 from .base import BankPosterior
-from .conditionals import function_draw, function_second_moments, log_density_of
+from .conditionals import code_draws, function_draw, function_second_moments, log_density_of
 from .given import check_new_inputs
 from .predictions import JointLatentSamples, LatentSamples
 from .sample_loop import ALL, SampleLoop, blocks
@@ -167,6 +167,48 @@ class FunctionPredictions(BankPosterior):
         )
         draws = draws[:, 0] if self._single(Xnew, given) else draws
         return draws[0] if num_samples is None else draws
+
+    @check_arguments(num_draws=1, num_codes=1)
+    def code_samples(
+        self,
+        rows: TensorType | None = None,
+        num_codes: int = 1,
+        *,
+        num_draws: int = 16,
+        seed: int = 0,
+    ) -> np.ndarray:
+        """Draws of the codes of the training data, [S, num_codes, T, n, L], for each sample apart.
+
+        Codes that were sampled with the parameters are repeated as they are. Else draws are those
+        of :meth:`~gpflow_bae.latent_priors.LatentProcess.draw_codes`: of a
+        :class:`~gpflow_bae.latent_priors.TitsiasGP` jointly over points, which averages over
+        points want; of most priors from the marginals.
+
+        :param rows: which points [n]; None for all.
+        :param num_codes: draws for each posterior sample.
+        :param num_draws: of a stochastic encoder for each point.
+        """
+        self.model.check_channels_are_apart("A draw of codes")
+        data = self._given(None)
+        parameters, encoder, known, seeds = self._samples(None, seed, ALL)
+        if known:
+            codes = np.asarray(known[0][np.arange(self.num_samples)])
+            codes = codes if rows is None else codes[:, :, np.asarray(rows)]
+            found = np.repeat(codes[:, None], num_codes, 1)
+        else:
+            count = data[1].shape[-2] if rows is None else len(rows)
+            width = num_codes * int(data[1].shape[0]) * int(count) * self.model.latent_dim
+            loop = SampleLoop(functools.partial(code_draws, self.model))
+            found = loop.map(
+                (parameters, encoder, seeds),
+                data,
+                None if rows is None else tf.constant(rows, tf.int32),
+                dtypes=gpflow.default_float(),
+                result_bytes=8 * width,
+                num_draws=num_draws,
+                num_codes=num_codes,
+            )
+        return found[:, :, 0] if self._single(None, None) else found
 
     @check_arguments(num_draws=1)
     def predict_log_density(

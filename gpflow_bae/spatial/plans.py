@@ -20,6 +20,7 @@ __all__ = ["Outline", "SpatialPlan", "build_model"]
 
 _SHORTEST, _LONGEST = 0.15, 1.2  # lengthscales at the start, in extents of a slice
 _FOR_MOMENTS = 20_000  # cells that genes' moments are taken of
+_FEW_CELLS = 20_000
 _LEAST_SPREAD = 0.1  # of a gene's logarithms, by which they are divided
 
 
@@ -37,6 +38,14 @@ class SpatialPlan:
     :param batch_size: cells of a step; None for all of up to 2000, and 1000 of more.
     :param learning_rate: of Adam at the start.
     :param final_learning_rate_fraction: of it at the end of a cosine.
+    :param parameters: at a mode (``"point"``), or independent Gaussians around it, which takes as
+        many steps again; None for those of up to 20,000 cells, of more of which they are narrow.
+    :param num_draws: of Gaussian parameters, over which predictions average.
+    :param validation_fraction: of cells that early stopping holds back.
+    :param patience: of it, in fifties of steps without a better density.
+    :param step_size: of the sampler (:mod:`~gpflow_bae.mcmc.adaptive_sghmc`).
+    :param num_samples: of the parameters.
+    :param burnin, thinning: of its steps, before the first sample and between them.
     """
 
     likelihood: Literal["zinb", "nb", "poisson"] = "zinb"
@@ -47,11 +56,34 @@ class SpatialPlan:
     batch_size: int | None = None
     learning_rate: float = 1e-2
     final_learning_rate_fraction: float = 0.05
+    parameters: Literal["gaussian", "point"] | None = None
+    num_draws: int = 16
+    validation_fraction: float = 0.1
+    patience: int = 4
+    step_size: float = 0.01
+    num_samples: int = 40
+    burnin: int = 500
+    thinning: int = 25
 
     def __post_init__(self) -> None:
         check_fields(
-            self, encoder_units=1, decoder_units=1, weight_scale=0, num_inducing=1, batch_size=1
+            self,
+            encoder_units=1,
+            decoder_units=1,
+            weight_scale=0,
+            num_inducing=1,
+            batch_size=1,
+            num_draws=1,
+            patience=1,
+            step_size=0,
+            num_samples=1,
+            burnin=0,
+            thinning=1,
         )
+        if not 0.0 < self.validation_fraction < 1.0:
+            raise ValueError(
+                f"validation_fraction must lie between 0 and 1, got {self.validation_fraction}."
+            )
 
     def settings(self, num_cells: int, num_steps: int) -> inference.VariationalSettings:
         """Of the fit."""
@@ -62,6 +94,23 @@ class SpatialPlan:
             final_learning_rate_fraction=self.final_learning_rate_fraction,
             batch_size=None if size >= num_cells else size,
             prior_on_parameters=True,
+        )
+
+    def has_gaussian_parameters(self, num_cells: int) -> bool:
+        """Whether parameters have distributions without being sampled."""
+        if self.parameters is None:
+            return num_cells <= _FEW_CELLS
+        return self.parameters == "gaussian"
+
+    def sampling(self, num_cells: int) -> inference.AmortizedSettings:
+        """Of chains of the parameters."""
+        size = self.batch_size or (num_cells if num_cells <= 2000 else 1000)
+        return inference.AmortizedSettings(
+            num_sampler_steps=25,
+            burnin=self.burnin,
+            num_samples=self.num_samples,
+            thinning=self.thinning,
+            batch_size=None if size >= num_cells else size,
         )
 
 

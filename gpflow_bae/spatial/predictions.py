@@ -12,7 +12,7 @@ from ..likelihoods import CountLikelihood
 from ..mcmc.noise import standard_noise
 from ..posteriors import JointLatentSamples, LatentSamples, Posterior
 
-__all__ = ["SpatialPrediction", "count_draws", "predicted"]
+__all__ = ["SpatialPrediction", "count_draws", "predicted", "with_channels_alike"]
 
 _BYTES = 128 * 2**20  # of draws that are in memory together
 
@@ -51,6 +51,26 @@ def predicted(
         found.mean[rows] = mean
         found.lower[rows], found.upper[rows] = np.quantile(draws, ends, 0, method=method)
     return found
+
+
+def with_channels_alike(codes: Any, num_spatial: int) -> LatentSamples:
+    """Codes of each sample with their channels of cells turned towards those of the first.
+
+    The prior of these is the same in all directions, so a chain may turn them with the decoder, and
+    means over samples would be of different channels. Channels of space have lengthscales of their
+    own. For what is read of codes, not for what is decoded.
+
+    :param codes: means and variances [S, N, L].
+    :param num_spatial: channels that stay as they are, which come first.
+    """
+    means, variances = codes.mean.copy(), codes.variance.copy()
+    reference = means[0, :, num_spatial:]
+    for mean, variance in zip(means[1:], variances[1:], strict=True):
+        left, _, right = np.linalg.svd(mean[:, num_spatial:].T @ reference)
+        turn = left @ right
+        mean[:, num_spatial:] = mean[:, num_spatial:] @ turn
+        variance[:, num_spatial:] = variance[:, num_spatial:] @ np.square(turn)
+    return LatentSamples(means, variances)
 
 
 def count_draws(

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
-from typing import Any
+import os
+from typing import Any, Literal
 
-import gpflow
 import keras
 import numpy as np
 
-from .. import inference
-from ..arguments import as_numbers, check_fields, check_integer
-from ..files import write_atomically
+from ..arguments import check_fields, check_integer
 from ..posteriors import JointLatentSamples, LatentSamples, Posterior
 from ..versions import __version__
+from .cells import FittedCells, inputs_of
+from .expression import between_groups, over_space, some_rows
+from .fitted import Fitted
+from .fitting import FoundFit, fitted_posterior
 from .plans import Outline, SpatialPlan, build_model
-from .predictions import SpatialPrediction, count_draws, predicted
-from .tissue import Coordinates, Tissue, read_tissue
+from .predictions import SpatialPrediction, count_draws, predicted, with_channels_alike
+from .tables import table_of_groups, table_of_space
+from .tissue import Coordinates, groups_of
 
 __all__ = ["SpatialBAE"]
 
@@ -27,7 +29,7 @@ _DRAWS = 100
 
 
 @dataclasses.dataclass(eq=False)
-class SpatialBAE:
+class SpatialBAE(FittedCells):
     """A Gaussian-process autoencoder of the cells of a tissue, whose counts it denoises.
 
     Some of its channels are smooth functions of the place (a GP of each, with a lengthscale of its
@@ -42,7 +44,9 @@ class SpatialBAE:
       ``obsm["X_gpbae_sd"]``, their standard deviations;
     - ``layers["gpbae_mean"]``, the expected counts of a cell of median size, and a 90 % interval of
       them, ``layers["gpbae_lower"]`` and ``layers["gpbae_upper"]``;
-    - ``uns["gpbae"]``, settings, versions, lengthscales and the last losses.
+    - ``uns["gpbae"]``, settings, versions, lengthscales, losses, and ``channel_information``: of
+      each channel the share of the prior's variance that the counts took away, near 0 where they
+      say nothing of it.
 
     :param num_spatial: channels that vary over space.
     :param num_cell: channels that vary from cell to cell.
@@ -51,7 +55,11 @@ class SpatialBAE:
     :param slice_key: column of ``adata.obs`` that names slices, which have functions of their own
         and everything else together, but for a level of each gene; None for one slice.
     :param hidden_layer: of ``adata``, True where counts are not to be looked at; None for none.
+    :param method: ``"variational"``, Gaussians of parameters and codes (:class:`SpatialPlan`); or
+        ``"sampled"``, a chain of the parameters from there, under the bound.
     :param num_steps: of Adam; None for 600, and 1500 of more than 2000 cells.
+    :param early_stopping: hold a tenth of the places back, stop where the density of their counts
+        no longer rises, and keep the best parameters.
     :param seed: of everything random.
     :param plan: further settings; None for :class:`SpatialPlan`'s own.
     :param progress: whether ``fit`` shows a progress bar.
@@ -65,7 +73,9 @@ class SpatialBAE:
     spatial_key: str = "spatial"
     slice_key: str | None = None
     hidden_layer: str | None = None
+    method: Literal["variational", "sampled"] = "variational"
     num_steps: int | None = None
+    early_stopping: bool = False
     seed: int = 0
     plan: SpatialPlan | None = None
     progress: bool = True
@@ -78,20 +88,34 @@ class SpatialBAE:
 
     # Fitting
 
-    def fit(self, adata: Any) -> SpatialBAE:
+    def fit(
+        self, adata: Any, *, out_dir: str | os.PathLike[str] | None = None, resume: bool = False
+    ) -> SpatialBAE:
         """Fits the model to all cells, and writes what it found to ``adata``.
 
-        ``adata`` changes at the end alone, so an error leaves it as it was.
+        ``adata`` changes at the end alone, so an error leaves it as it was. The order of its rows
+        changes nothing.
 
+        :param out_dir: folder for checkpoints; None keeps none.
+        :param resume: go on in ``out_dir`` where a fit was interrupted, bit by bit as if it had not
+            been.
         :raises TypeError: for anything but AnnData.
         :raises ValueError: for values that are no counts, cells without counts, missing or equal
-            places, and layers or columns that are not there.
+            places, and layers or columns that are not there; for ``out_dir`` with early stopping,
+            whose record is in no checkpoint.
         """
+        if out_dir is not None and self.early_stopping:
+            raise ValueError(
+                "early_stopping keeps its record in memory, so such a fit cannot be resumed: leave "
+                "out_dir or early_stopping out."
+            )
         tissue, slices = self._read(adata)
         if tissue.num_cells < 2:
             raise ValueError(
                 f"adata has {tissue.num_cells} cells; a model needs at least two, at two places."
             )
+        order = tissue.order()
+        tissue = tissue.taken(order)
         plan = self.plan or SpatialPlan()
         coordinates = Coordinates.of(tissue)
         shares = tissue.shares()
@@ -102,54 +126,65 @@ class SpatialBAE:
         outline = Outline.of(plan, tissue, places, sizes, self.seed)
         keras.utils.set_random_seed(self.seed)
         model = build_model(plan, outline, self.num_spatial, self.num_cell)
-        X = _inputs(places, sizes, tissue.slices)
-        data = (X, tissue.rows(slice(None)))
-        steps = self.num_steps or (600 if tissue.num_cells <= 2000 else 1500)
-        losses = inference.fit_variational(
+        data = (inputs_of(places, sizes, tissue.slices), tissue.rows(slice(None)))
+        found = fitted_posterior(
             model,
             data,
-            plan.settings(tissue.num_cells, steps),
+            plan,
+            num_steps=self.num_steps or (600 if tissue.num_cells <= 2000 else 1500),
+            sampled=self.method == "sampled",
+            early_stopping=self.early_stopping,
             seed=self.seed,
             progress=self.progress,
+            out_dir=out_dir,
+            resume=resume,
         )
-        posterior = Posterior.from_point(model, data)
+        genes = list(adata.var_names)
         self._keep(
-            posterior,
-            _Fitted(plan, outline, coordinates, shares, median, list(adata.var_names), slices),
+            found.posterior, Fitted(plan, outline, coordinates, shares, median, genes, slices)
         )
-        self._write(adata, X, np.asarray(losses))
+        self._write(adata, np.argsort(order), found)
         return self
 
-    def _keep(self, posterior: Posterior, fitted: _Fitted) -> None:
-        self.posterior_, self._fitted = posterior, fitted
-        self.genes_, self.slices_ = fitted.genes, fitted.slices
-
-    def _write(self, adata: Any, X: np.ndarray, losses: np.ndarray) -> None:
+    def _write(self, adata: Any, rows: np.ndarray, found: FoundFit) -> None:
+        """:param rows: of the fit, which those of ``adata`` are."""
         posterior = self._posterior()
-        codes = posterior.latent_samples()
-        at_one = X.copy()
-        at_one[:, -2] = 1.0
+        at_one = self._at_one()
+        codes = with_channels_alike(posterior.latent_samples(), self.num_spatial)
         rates = self._predicted(at_one, codes, of_counts=False, level=0.9)
         mean, variance = codes.moments()
         unit = self._fitted.coordinates.unit
         lengths = [
-            float(p.numpy()) * unit
-            for path, p in gpflow.utilities.parameter_dict(posterior.model.latent_prior).items()
+            float(values.mean()) * unit
+            for path, values in posterior.hyperparameters().items()
             if path.endswith(".lengthscales")
         ]
         record = {
             "gpflow_bae": __version__,
+            "method": self.method,
             "num_spatial": self.num_spatial,
             "num_cell": self.num_cell,
             "seed": self.seed,
             "settings": json.dumps(dataclasses.asdict(self._fitted.plan)),
             "lengthscales": np.array(lengths),
-            "losses": losses,
+            "channel_information": 1.0 - variance.mean(0),  # every channel's prior variance is 1
+            "losses": found.losses,
         }
-        adata.obsm["X_gpbae"], adata.obsm["X_gpbae_sd"] = mean, np.sqrt(variance)
+        if found.scores is not None:
+            record["held_out_log_density"] = found.scores
+        if self.method == "sampled":
+            temperatures = {k: float(v.mean()) for k, v in posterior.kinetic_temperatures.items()}
+            record["temperatures"] = json.dumps(temperatures)
+        adata.obsm["X_gpbae"], adata.obsm["X_gpbae_sd"] = mean[rows], np.sqrt(variance)[rows]
         for name, values in rates._asdict().items():
-            adata.layers[f"{_KEY}_{name}"] = values
+            adata.layers[f"{_KEY}_{name}"] = values[rows]
         adata.uns[_KEY] = record
+
+    def _at_one(self) -> np.ndarray:
+        """Inputs [N, D + 2] of the fit's cells, if they were of median size."""
+        X = np.array(self._posterior().data.X[0])
+        X[:, -2] = 1.0
+        return X
 
     # Predicting
 
@@ -205,14 +240,20 @@ class SpatialBAE:
         X, Y = self._read_new(adata, hidden)
         return self._posterior().predict_cell_log_density((X, Y), num_codes=num_draws)
 
-    def log_density_of_fit(self, counts: Any, *, num_draws: int = 256) -> np.ndarray:
-        """The same of counts [N, P] of the cells of the fit, given those that were not hidden.
+    def log_density_of_fit(self, adata: Any, *, num_draws: int = 256) -> np.ndarray:
+        """The same of the cells of the fit [N, P], given their counts that were not hidden.
 
-        Of hidden counts it is a prediction.
+        Of counts that ``hidden_layer`` hides it is a prediction.
 
         :raises RuntimeError: before ``fit``.
+        :raises ValueError: for other cells than those.
         """
-        return self._posterior().predict_cell_log_density((None, counts), num_codes=num_draws)
+        rows = self._rows_of_fit(adata)
+        tissue, _ = self._read(adata, self._fitted.slices, hidden=False)
+        counts = np.empty((tissue.num_cells, len(self.genes_)), np.float32)
+        counts[rows] = tissue.rows(slice(None))
+        found = self._posterior().predict_cell_log_density((None, counts), num_codes=num_draws)
+        return found[rows]
 
     def sizes(self, adata: Any, *, hidden: bool = True) -> np.ndarray:
         """Of cells [N]: their total counts over the median of the fit's; arguments and errors as in
@@ -220,6 +261,71 @@ class SpatialBAE:
         """
         X, _ = self._read_new(adata, hidden)
         return X[:, -2]
+
+    # Genes
+
+    def differential_expression(
+        self,
+        adata: Any,
+        groupby: str,
+        group1: str,
+        group2: str | None = None,
+        *,
+        delta: float = 0.25,
+        fdr: float = 0.05,
+        num_draws: int = 200,
+    ) -> Any:
+        """How genes' expected counts differ between two groups of the fit's cells.
+
+        Of each draw of codes and parameters the expected counts of cells of median size are
+        averaged over each group, and the base 2 logarithm of their ratio is compared with
+        ``delta``. A cell's own count says of its rate what codes do not; and groups stand for all
+        such cells, so few of them are sure of little. Slices have one level here.
+
+        :param adata: of the fit, in any order.
+        :param groupby: column of ``adata.obs``.
+        :param group1, group2: names in it; None for all other cells.
+        :param delta: differences of at most it do not count, in base 2 logarithms.
+        :param fdr: expected share of false ones among the genes that are called different.
+        :param num_draws: of all posterior samples together.
+        :return: a data frame of genes, the likeliest first: ``proba_de``, the probability that the
+            difference is larger than ``delta``; ``lfc_mean``, ``lfc_sd`` and a 90 % interval,
+            ``lfc_lower`` and ``lfc_upper``; ``mean1`` and ``mean2``, expected counts; and
+            ``is_de``, whether it is one of as many as ``fdr`` allows.
+        :raises RuntimeError: before ``fit``.
+        :raises ValueError: for other cells than the fit's, a column or a group that is not there,
+            the same group twice, ``delta`` below 0, and ``fdr`` not between 0 and 1.
+        """
+        check_integer("num_draws", num_draws, 2)
+        if not delta >= 0.0 or not 0.0 < fdr < 1.0:
+            raise ValueError(
+                f"delta must be 0 or more and fdr between 0 and 1, got {delta} and {fdr}."
+            )
+        rows = self._rows_of_fit(adata)
+        groups = [rows[v] for v in groups_of(adata, groupby, group1, group2)]
+        groups = [some_rows(np.sort(v), self.seed) for v in groups]
+        means = between_groups(self._posterior(), groups, num_draws, self.seed)
+        return table_of_groups(self.genes_, *means, delta, fdr)
+
+    def spatial_genes(self, *, num_draws: int = 100) -> Any:
+        """How much of each gene's variance over cells the channels of space explain.
+
+        :param num_draws: of codes and parameters.
+        :return: a data frame of genes, that with the largest share first: ``share`` of the variance
+            of counts of cells of median size, the scatter of counting included, with a 90 %
+            interval, ``share_lower`` and ``share_upper``; ``rate_share``, the same of the logarithm
+            of the rate, which has no scatter; ``spatial_sd``, the standard deviation of that part,
+            in natural logarithms: 0.1 is a tenth up and down; and ``mean``, expected counts.
+        :raises RuntimeError: before ``fit``.
+        :raises ValueError: without channels of space.
+        """
+        check_integer("num_draws", num_draws, 2)
+        if not self.num_spatial:
+            raise ValueError("num_spatial is 0: the fit has no channels that vary over space.")
+        posterior = self._posterior()
+        rows = some_rows(np.arange(posterior.num_points), self.seed)
+        found = over_space(posterior, rows, self.num_spatial, num_draws, self.seed)
+        return table_of_space(self.genes_, found)
 
     def _predicted(
         self,
@@ -239,145 +345,3 @@ class SpatialBAE:
             num_draws=num_draws,
             seed=self.seed,
         )
-
-    # Reading
-
-    def _read(
-        self, adata: Any, slices: list[str] | None = None, hidden: bool = True
-    ) -> tuple[Tissue, list[str]]:
-        return read_tissue(
-            adata,
-            layer=self.layer,
-            spatial_key=self.spatial_key,
-            slice_key=self.slice_key,
-            hidden_layer=self.hidden_layer if hidden else None,
-            slices=slices,
-        )
-
-    def _read_new(self, adata: Any, hidden: bool = True) -> tuple[np.ndarray, np.ndarray]:
-        self._posterior()
-        fitted = self._fitted
-        tissue, _ = self._read(adata, fitted.slices, hidden)
-        if list(adata.var_names) != fitted.genes:
-            other = sorted(set(fitted.genes) ^ set(adata.var_names))
-            raise ValueError(
-                f"adata has other genes than the fit, or in another order ({len(other)} differ, "
-                f"such as {other[:3]}): take adata[:, model.genes_]."
-            )
-        sizes = tissue.totals(fitted.shares) / fitted.median
-        places = fitted.coordinates.inputs(tissue.places, tissue.slices)
-        return _inputs(places, sizes, tissue.slices), tissue.rows(slice(None))
-
-    def _new_inputs(self, places: Any, sizes: Any, slices: Any) -> np.ndarray:
-        self._posterior()
-        fitted = self._fitted
-        places = as_numbers(places, "places", np.float64, rank=2)
-        D = fitted.coordinates.centres.shape[1]
-        if places.shape[1] != D or not np.isfinite(places).all():
-            raise ValueError(
-                f"places must be finite, of shape [N, {D}] as those of the fit, got shape "
-                f"{places.shape}."
-            )
-        sizes = np.broadcast_to(as_numbers(sizes, "sizes", np.float64), len(places))
-        if not (np.isfinite(sizes) & (sizes > 0)).all():
-            raise ValueError("sizes must be above 0, and 1 is the median of the fit's cells.")
-        names = [fitted.slices[0]] if slices is None else np.atleast_1d(slices)
-        if slices is None and len(fitted.slices) > 1:
-            raise ValueError(f"The fit has several slices: set slices to some of {fitted.slices}.")
-        unknown = sorted({str(name) for name in names} - set(fitted.slices))
-        if unknown:
-            raise ValueError(f"slices {unknown} are not of the fit, which has {fitted.slices}.")
-        numbers = np.array([fitted.slices.index(str(name)) for name in names])
-        numbers = np.broadcast_to(numbers, len(places))
-        return _inputs(fitted.coordinates.inputs(places, numbers), sizes, numbers)
-
-    def _posterior(self) -> Posterior:
-        if self.posterior_ is None:
-            raise RuntimeError("This SpatialBAE is not fitted yet: call fit(adata) first.")
-        return self.posterior_
-
-    # Files
-
-    def save(self, folder: str | pathlib.Path) -> None:
-        """Writes the fit: ``spatial.json`` and ``posterior.npz``, which holds the counts, too.
-
-        :raises RuntimeError: before ``fit``.
-        """
-        posterior, folder = self._posterior(), pathlib.Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        arguments = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        arguments["plan"] = None if self.plan is None else dataclasses.asdict(self.plan)
-        record = {
-            "gpflow_bae": __version__,
-            "arguments": arguments,
-            "fitted": self._fitted.to_dict(),
-        }
-        posterior.save(folder / "posterior.npz")
-        text = json.dumps(record, default=lambda value: value.item()).encode()  # NumPy's numbers
-        write_atomically(folder / "spatial.json", lambda file: file.write(text))
-
-    @classmethod
-    def load(cls, folder: str | pathlib.Path) -> SpatialBAE:
-        """What :meth:`save` wrote.
-
-        :raises FileNotFoundError: if the folder holds no fit.
-        :raises ValueError: for a damaged fit.
-        """
-        folder = pathlib.Path(folder)
-        path = folder / "spatial.json"
-        if not path.exists():
-            raise FileNotFoundError(f"{folder} holds no spatial.json: name what save() wrote.")
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            arguments = record["arguments"]
-            if arguments["plan"] is not None:
-                arguments["plan"] = SpatialPlan(**arguments["plan"])
-            fitted = _Fitted.from_dict(record["fitted"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}): fit the cells again.") from None
-        found = cls(**arguments)
-        model = build_model(fitted.plan, fitted.outline, found.num_spatial, found.num_cell)
-        found._keep(Posterior.load(folder / "posterior.npz", model), fitted)
-        return found
-
-
-@dataclasses.dataclass(frozen=True)
-class _Fitted:
-    """What is read of new cells by."""
-
-    plan: SpatialPlan
-    outline: Outline
-    coordinates: Coordinates
-    shares: np.ndarray  # of each gene in all counts [P]
-    median: float  # of the cells' totals
-    genes: list[str]
-    slices: list[str]
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "plan": dataclasses.asdict(self.plan),
-            "outline": self.outline.to_dict(),
-            "centres": self.coordinates.centres.tolist(),
-            "unit": self.coordinates.unit,
-            "shares": self.shares.tolist(),
-            "median": self.median,
-            "genes": self.genes,
-            "slices": self.slices,
-        }
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> _Fitted:
-        return cls(
-            SpatialPlan(**values["plan"]),
-            Outline.from_dict(values["outline"]),
-            Coordinates(np.array(values["centres"]), values["unit"]),
-            np.array(values["shares"]),
-            values["median"],
-            values["genes"],
-            values["slices"],
-        )
-
-
-def _inputs(places: np.ndarray, sizes: np.ndarray, slices: np.ndarray) -> np.ndarray:
-    """[N, D + 2]: places, size and slice."""
-    return np.concatenate([places, sizes[:, None], slices[:, None]], 1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-__all__ = ["Coordinates", "Tissue", "read_tissue"]
+__all__ = ["Coordinates", "Tissue", "groups_of", "read_tissue"]
 
 _MOST_NAMED = 5
 
@@ -39,6 +39,19 @@ class Tissue:
         if self.hidden is not None:
             found[np.asarray(self.hidden[chosen].todense())] = np.nan
         return found
+
+    def order(self) -> np.ndarray:
+        """Of the cells by slice, place and number of counts [N], whatever rows they came as.
+
+        A fit takes them in this order, so that it does not depend on that of the rows.
+        """
+        totals = np.asarray(self.counts.sum(1))[:, 0]
+        return np.lexsort((totals, *self.places.T[::-1], self.slices))
+
+    def taken(self, rows: np.ndarray) -> Tissue:
+        """Some cells [n], in that order."""
+        hidden = None if self.hidden is None else self.hidden[rows]
+        return Tissue(self.counts[rows], hidden, self.places[rows], self.slices[rows])
 
     @property
     def _seen(self) -> scipy.sparse.csr_matrix:
@@ -197,3 +210,29 @@ def _slices(adata: Any, key: str | None, known: list[str] | None) -> tuple[np.nd
         )
     place = {name: number for number, name in enumerate(names)}
     return np.array([place[name] for name in found]), names
+
+
+def groups_of(adata: Any, groupby: str, group1: str, group2: str | None) -> list[np.ndarray]:
+    """Which cells are of each of two groups [N], the second of all others for None.
+
+    :raises ValueError: for a column or a group that is not there, and the same group twice.
+    """
+    if groupby not in adata.obs:
+        raise ValueError(
+            f"adata.obs has no column {groupby!r}, only {sorted(adata.obs)}: set groupby to one."
+        )
+    names = adata.obs[groupby].astype(str).to_numpy()
+    known = sorted(set(names))
+    for argument, name in (("group1", group1), ("group2", group2)):
+        if name is not None and str(name) not in known:
+            raise ValueError(
+                f"{argument} is {name!r}, and adata.obs[{groupby!r}] has {_named(known)}."
+            )
+    first = names == str(group1)
+    second = ~first if group2 is None else names == str(group2)
+    if not second.any() or (first & second).any():
+        raise ValueError(
+            f"group1={group1!r} and group2={group2!r} must be two groups of adata.obs"
+            f"[{groupby!r}], which has {_named(known)}."
+        )
+    return [np.flatnonzero(first), np.flatnonzero(second)]

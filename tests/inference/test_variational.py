@@ -170,6 +170,20 @@ def test_losses_and_callback_are_per_call() -> None:
     np.testing.assert_array_equal(losses, [loss for _, loss in calls])
 
 
+@pytest.mark.usefixtures("untraced")
+def test_a_callback_ends_the_fit() -> None:
+    """By True, after whole calls; anything else is no answer."""
+    losses = inference.fit_variational(
+        linear_vae(),
+        (None, linear_data()),
+        inference.VariationalSettings(num_steps=20),
+        steps_per_call=4,
+        progress=False,
+        callback=lambda steps, loss: True if steps == 8 else 1,  # type: ignore[return-value]
+    )
+    assert len(losses) == 2
+
+
 def test_a_model_without_a_bound_is_refused() -> None:
     model = models.BAE(dense(L, P), dense(2 * P, L), likelihoods.Gaussian(1.0), L)
     with pytest.raises(TypeError, match="needs a model with a bound.*got BAE; sampled models"):

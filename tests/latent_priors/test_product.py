@@ -209,3 +209,20 @@ def test_what_cannot_be_is_refused() -> None:
     sampled: Any = [SparseGP(kernel(), Z, 1, 0.1, inducing_outputs="sampled") for _ in range(2)]
     with pytest.raises(ValueError, match="sampled inducing outputs"):
         ProductPrior(sampled)
+
+
+def test_draws_of_codes_are_those_of_the_parts() -> None:
+    """Of channels without inputs from marginals, in which the moments of ``condition`` are; five
+    standard errors.
+    """
+    product = ProductProcess([TitsiasGP(kernel(), Z, 2), StandardNormal(3)])
+    count = 4000
+    draws = product.draw_codes(X, MEAN, VARIANCE, [3, 4], count, [2, 5]).numpy()
+    q = product.condition(X, MEAN, VARIANCE)
+    mean, spread = q.mean.numpy()[:, [2, 5]], np.sqrt(q.variance.numpy()[:, [2, 5]])
+    assert draws.shape == (count, 2, 2, 5)
+    np.testing.assert_array_less(np.abs(draws.mean(0) - mean), 5.0 * spread / np.sqrt(count))
+    np.testing.assert_allclose(draws.std(0) / spread, 1.0, atol=5.0 / np.sqrt(2.0 * count))
+    parts = draws[:, 0, 0, 2:]  # of a point, apart
+    correlation = np.corrcoef(parts.T)
+    np.testing.assert_allclose(correlation, np.eye(3), atol=5.0 / np.sqrt(count))

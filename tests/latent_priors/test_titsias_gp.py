@@ -162,3 +162,27 @@ def test_it_has_no_density() -> None:
     prior = TitsiasGP(_kernel(), Z, L)
     assert isinstance(prior, LatentProcess) and not isinstance(prior, GaussianLatentPrior)
     assert not hasattr(prior, "log_prob")
+
+
+def test_draws_of_codes_are_joint() -> None:
+    """Their moments are those of q: means and covariances between points of ``predict_full_cov`` at
+    the data's inputs, the residuals of different points left out, which are independent given
+    inducing outputs. Five standard errors of 4000 draws.
+    """
+    X, mean, variance = _pseudo(9)
+    prior = TitsiasGP(_kernel(), Z, L)
+    rows, count = [7, 0, 3], 4000
+    draws = prior.draw_codes(X, mean, variance, [1, 2], count, rows).numpy()[:, 0]
+    assert draws.shape == (count, 3, L)
+    expected, covariance = (v[0].numpy() for v in prior.predict_full_cov(X, X, mean, variance))
+    expected, covariance = expected[rows], covariance[:, rows][:, :, rows]
+    Kzx, Kzz = _kernel()(Z, X[0, rows]).numpy(), _kernel()(Z).numpy()
+    left = _kernel()(X[0, rows]).numpy() - Kzx.T @ np.linalg.solve(Kzz, Kzx)
+    covariance = covariance - left + np.diag(np.diag(left))
+    for channel in range(L):
+        found = np.cov(draws[..., channel].T)
+        spread = np.sqrt(np.diag(covariance[channel]))
+        error = np.abs(draws[..., channel].mean(0) - expected[:, channel])
+        np.testing.assert_array_less(error, 5.0 * spread / np.sqrt(count))
+        bound = 5.0 * np.sqrt(2.0) * np.outer(spread, spread) / np.sqrt(count)
+        np.testing.assert_array_less(np.abs(found - covariance[channel]), bound)

@@ -181,3 +181,28 @@ def test_what_cannot_be_is_refused() -> None:
             likelihoods.ZeroInflatedNegativeBinomial(1.0, probability)
     with pytest.raises(ValueError, match="size_column"):
         likelihoods.Poisson(-1)
+
+
+@LIKELIHOODS
+def test_rates_given_counts(number: int) -> None:
+    """Moments of 20,000 draws against Bayes's rule on a grid of rates, within five standard errors:
+    a gamma prior, Poisson counts, and zeros of another kind.
+    """
+    rate, draws = 3.0, 20_000
+    likelihood = all_of()[number]
+    grid = np.linspace(0.0, 80.0, 400_001)[1:]
+    prior = stats.gamma(1.0 / ALPHA, scale=ALPHA * rate).pdf(grid)
+    for count, seen in ((0.0, True), (2.0, True), (9.0, True), (9.0, False)):
+        F, Y = np.full((draws, 1), np.log(rate)), np.full((draws, 1), count)
+        found = likelihood.draw_rates(F, Y, np.full(F.shape, seen), [1, 2]).numpy()
+        if number == 0:
+            np.testing.assert_allclose(found, rate)
+            continue
+        weight = stats.poisson(grid).pmf(count) if seen else np.ones_like(grid)
+        if number == 2 and seen and count == 0.0:
+            weight = PI + (1.0 - PI) * weight
+        density = prior * weight / np.sum(prior * weight)
+        mean = np.sum(density * grid)
+        spread = np.sqrt(np.sum(density * np.square(grid - mean)))
+        assert abs(found.mean() - mean) < 5.0 * spread / np.sqrt(draws)
+        assert abs(found.std() / spread - 1.0) < 0.06  # skewed

@@ -1,0 +1,142 @@
+"""What a spatial estimator knows after its fit: how new cells are read, and its files."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..arguments import as_numbers
+from ..posteriors import Posterior
+from .fitted import Fitted, read_fit, write_fit
+from .plans import SpatialPlan, build_model
+from .tissue import Tissue, read_tissue
+
+__all__ = ["FittedCells", "inputs_of"]
+
+FittedT = TypeVar("FittedT", bound="FittedCells")
+
+
+class FittedCells:
+    """Cells that a model was fitted to, and others that are read as those were."""
+
+    # Fields of the dataclass that this is a part of.
+    num_spatial: int
+    num_cell: int
+    layer: str | None
+    spatial_key: str
+    slice_key: str | None
+    hidden_layer: str | None
+    seed: int
+    plan: SpatialPlan | None
+
+    posterior_: Posterior | None
+
+    def _keep(self, posterior: Posterior, fitted: Fitted) -> None:
+        self.posterior_, self._fitted = posterior, fitted
+        self.genes_, self.slices_ = fitted.genes, fitted.slices
+
+    def _posterior(self) -> Posterior:
+        if self.posterior_ is None:
+            raise RuntimeError("This SpatialBAE is not fitted yet: call fit(adata) first.")
+        return self.posterior_
+
+    def _read(
+        self, adata: Any, slices: list[str] | None = None, hidden: bool = True
+    ) -> tuple[Tissue, list[str]]:
+        return read_tissue(
+            adata,
+            layer=self.layer,
+            spatial_key=self.spatial_key,
+            slice_key=self.slice_key,
+            hidden_layer=self.hidden_layer if hidden else None,
+            slices=slices,
+        )
+
+    def _read_new(self, adata: Any, hidden: bool = True) -> tuple[np.ndarray, np.ndarray]:
+        self._posterior()
+        fitted = self._fitted
+        tissue, _ = self._read(adata, fitted.slices, hidden)
+        if list(adata.var_names) != fitted.genes:
+            other = sorted(set(fitted.genes) ^ set(adata.var_names))
+            raise ValueError(
+                f"adata has other genes than the fit, or in another order ({len(other)} differ, "
+                f"such as {other[:3]}): take adata[:, model.genes_]."
+            )
+        sizes = tissue.totals(fitted.shares) / fitted.median
+        places = fitted.coordinates.inputs(tissue.places, tissue.slices)
+        return inputs_of(places, sizes, tissue.slices), tissue.rows(slice(None))
+
+    def _rows_of_fit(self, adata: Any) -> np.ndarray:
+        """Which rows of the fit those of ``adata`` are [N].
+
+        :raises ValueError: for other cells, told by their number, slices and places.
+        """
+        X, _ = self._read_new(adata)
+        tissue, _ = self._read(adata, self._fitted.slices)
+        order, of_fit = tissue.order(), np.asarray(self._posterior().data.X[0])
+        if X.shape != of_fit.shape or not np.allclose(X[order], of_fit):
+            raise ValueError(
+                f"adata has other cells than the {len(of_fit)} of the fit, or other places of "
+                "them: give what fit was given, in any order."
+            )
+        return np.argsort(order)
+
+    def _new_inputs(self, places: Any, sizes: Any, slices: Any) -> np.ndarray:
+        self._posterior()
+        fitted = self._fitted
+        places = as_numbers(places, "places", np.float64, rank=2)
+        D = fitted.coordinates.centres.shape[1]
+        if places.shape[1] != D or not np.isfinite(places).all():
+            raise ValueError(
+                f"places must be finite, of shape [N, {D}] as those of the fit, got shape "
+                f"{places.shape}."
+            )
+        sizes = np.broadcast_to(as_numbers(sizes, "sizes", np.float64), len(places))
+        if not (np.isfinite(sizes) & (sizes > 0)).all():
+            raise ValueError("sizes must be above 0, and 1 is the median of the fit's cells.")
+        names = [fitted.slices[0]] if slices is None else np.atleast_1d(slices)
+        if slices is None and len(fitted.slices) > 1:
+            raise ValueError(f"The fit has several slices: set slices to some of {fitted.slices}.")
+        unknown = sorted({str(name) for name in names} - set(fitted.slices))
+        if unknown:
+            raise ValueError(f"slices {unknown} are not of the fit, which has {fitted.slices}.")
+        numbers = np.array([fitted.slices.index(str(name)) for name in names])
+        numbers = np.broadcast_to(numbers, len(places))
+        return inputs_of(fitted.coordinates.inputs(places, numbers), sizes, numbers)
+
+    # Files
+
+    def save(self, folder: str | pathlib.Path) -> None:
+        """Writes the fit: ``spatial.json`` and ``posterior.npz``, which holds the counts, too.
+
+        :raises RuntimeError: before ``fit``.
+        """
+        posterior, folder = self._posterior(), pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        names = [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
+        arguments = {name: getattr(self, name) for name in names}
+        arguments["plan"] = None if self.plan is None else dataclasses.asdict(self.plan)
+        posterior.save(folder / "posterior.npz")
+        write_fit(folder, arguments, self._fitted)
+
+    @classmethod
+    def load(cls: type[FittedT], folder: str | pathlib.Path) -> FittedT:
+        """What :meth:`save` wrote.
+
+        :raises FileNotFoundError: if the folder holds no fit.
+        :raises ValueError: for a damaged fit.
+        """
+        folder = pathlib.Path(folder)
+        arguments, fitted = read_fit(folder)
+        found = cls(**arguments)
+        model = build_model(fitted.plan, fitted.outline, found.num_spatial, found.num_cell)
+        found._keep(Posterior.load(folder / "posterior.npz", model), fitted)
+        return found
+
+
+def inputs_of(places: np.ndarray, sizes: np.ndarray, slices: np.ndarray) -> np.ndarray:
+    """[N, D + 2]: places, size and slice."""
+    return np.concatenate([places, sizes[:, None], slices[:, None]], 1)

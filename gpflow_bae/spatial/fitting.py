@@ -1,0 +1,151 @@
+"""How a spatial autoencoder is fitted: its bound climbed, and its parameters sampled from there."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from .. import inference, mcmc
+from ..data import mask_missing, prepare_data
+from ..models import MeanFieldParameters, VariationalAutoencoder
+from ..posteriors import Posterior
+from ..posteriors.conditionals import latent_given_pseudo, log_density_of
+from ..tracing import compiled
+from .plans import SpatialPlan
+
+__all__ = ["FoundFit", "fitted_posterior"]
+
+_MOST_GIVEN, _MOST_ASKED = 20_000, 1000  # cells by which held-out ones are predicted, and of those
+_CODES = 32
+_FIRST_SCALE = 0.03  # of the parameters' Gaussians
+
+
+class _HeldOut:
+    """Density of cells at places that a fit does not see, and its best values so far."""
+
+    def __init__(self, model: VariationalAutoencoder, data: Any, held: Any, patience: int):
+        """
+        :param data: X [N, D + 2] and counts [N, P] that are fitted to.
+        :param held: the same of the others.
+        :param patience: calls without a better density after which it is enough.
+        """
+        self._model, self._patience = model, patience
+        self.scores: list[float] = []
+        self._best, self._best_values = -math.inf, self._values()
+        given = prepare_data(model, tuple(v[:_MOST_GIVEN] for v in data))
+        X, Y = (v[:_MOST_ASKED] for v in held)
+        values, seen = mask_missing(Y[None])
+        at = tf.constant(X[None])
+
+        def density() -> tf.Tensor:
+            parameters, weights = list(model.sampled.values()), list(model.amortized.variables)
+            seed = tf.constant([0, 0x4E1D])
+            moments = latent_given_pseudo(
+                model, parameters, weights, seed, (given.X, given.Y, given.mask), at, 1
+            )
+            cells = log_density_of(
+                model, parameters, weights, moments, seed, at, tf.constant(values),
+                tf.constant(seen), _CODES, True, True,
+            )  # fmt: skip
+            weight = tf.cast(seen, cells.dtype)
+            return tf.reduce_sum(cells * weight) / tf.reduce_sum(weight)
+
+        self._density = compiled(density)
+
+    def _values(self) -> list[np.ndarray]:
+        return [v.numpy() for v in self._model.variables]
+
+    def enough(self, number: int, loss: float) -> bool:
+        """After each call of a fit: whether its last ones were no better."""
+        self.scores.append(float(self._density()))
+        if self.scores[-1] > self._best:
+            self._best, self._best_values = self.scores[-1], self._values()
+        since = len(self.scores) - 1 - int(np.argmax(self.scores))
+        return since >= self._patience
+
+    def restore(self) -> None:
+        """The best values, into the model."""
+        for variable, value in zip(self._model.variables, self._best_values, strict=True):
+            variable.assign(value)
+
+
+class FoundFit(NamedTuple):
+    """A fit, losses of its steps, and scores of places that were held back, if any were."""
+
+    posterior: Posterior
+    losses: np.ndarray
+    scores: np.ndarray | None
+
+
+def fitted_posterior(
+    model: VariationalAutoencoder,
+    data: tuple[np.ndarray, np.ndarray],
+    plan: SpatialPlan,
+    *,
+    num_steps: int,
+    sampled: bool,
+    early_stopping: bool,
+    seed: int,
+    progress: bool,
+    out_dir: str | os.PathLike[str] | None,
+    resume: bool,
+) -> FoundFit:
+    """Climbs the bound, then that of Gaussians of the parameters, and samples these if asked.
+
+    :param data: X [N, D + 2] and counts [N, P].
+    """
+    number = len(data[0])
+
+    def folder(name: str) -> str | None:
+        return None if out_dir is None else os.path.join(out_dir, name)
+
+    options: dict[str, Any] = {"seed": seed, "progress": progress, "resume": resume}
+    fitted_to, held, callback = data, None, None
+    if early_stopping:
+        rest, asked = _held_back(len(data[0]), plan.validation_fraction, seed)
+        fitted_to = (data[0][rest], data[1][rest])
+        held = _HeldOut(model, fitted_to, (data[0][asked], data[1][asked]), plan.patience)
+        callback = held.enough
+    losses = inference.fit_variational(
+        model,
+        fitted_to,
+        plan.settings(len(fitted_to[0]), num_steps),
+        out_dir=folder("variational"),
+        callback=callback,
+        **options,
+    )
+    if held is not None:
+        held.restore()
+    scores = None if held is None else np.array(held.scores)
+    draws = None
+    if plan.has_gaussian_parameters(number):
+        q = MeanFieldParameters(model, number, _FIRST_SCALE)
+        settings = plan.settings(number, num_steps)
+        more = inference.fit_variational(q, data, settings, out_dir=folder("gaussian"), **options)
+        losses = np.concatenate([losses, more])
+        draws = q.draws(plan.num_draws, seed)
+        for parameter, mean in zip(model.sampled.parameters, q.means, strict=True):
+            parameter.unconstrained_variable.assign(mean)
+    if not sampled:
+        return FoundFit(Posterior.from_point(model, data, draws), losses, scores)
+    posterior = inference.sample_amortized(
+        model,
+        data,
+        plan.sampling(number),
+        sampler=mcmc.adaptive_sghmc.build(step_size=plan.step_size),
+        warm_start=None,
+        out_dir=folder("sampled"),
+        **options,
+    )
+    return FoundFit(posterior, losses, scores)
+
+
+def _held_back(number: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that are fitted to, and others, at least one of either."""
+    order = np.random.default_rng([seed, 0x4E1D]).permutation(number)
+    count = min(max(1, round(fraction * number)), number - 1)
+    return np.sort(order[count:]), np.sort(order[:count])

@@ -1,0 +1,109 @@
+"""Genes between groups and over space, on made tissues whose rates are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpflow_bae.spatial import SpatialBAE, SpatialPlan
+from gpflow_bae.spatial.expression import false_discoveries, over_space
+from tests.spatial.tissues import Made, made
+
+QUICK: dict[str, Any] = {"num_spatial": 2, "num_cell": 2, "num_steps": 400, "progress": False}
+PLAN = SpatialPlan(likelihood="nb", num_inducing=30, parameters="point")
+
+
+@pytest.fixture(scope="module")
+def tissue() -> Made:
+    return made()
+
+
+@pytest.fixture(scope="module")
+def fitted(tissue: Made) -> SpatialBAE:
+    return SpatialBAE(**QUICK, plan=PLAN).fit(tissue.adata)
+
+
+def test_differences_between_groups(tissue: Made, fitted: SpatialBAE) -> None:
+    """Near to the true ones, in what is counted of cells with as many counts in all, and genes with
+    none are not called.
+    """
+    adata = tissue.adata
+    table = fitted.differential_expression(adata, "kind", "1.0").loc[adata.var_names]
+    first = (adata.obs["kind"] == 1.0).to_numpy()
+    rates = tissue.rates * (tissue.sizes / fitted.sizes(adata))[:, None]
+    truth = np.log2(rates[first].mean(0) / rates[~first].mean(0))
+    away = table["lfc_mean"].to_numpy() - truth
+    moderate = np.abs(truth) < 3.0  # priors shrink what is a matter of a hundred times
+    # Bootstrapped over cells, so wider than the error; 2.5 deviations of about twenty genes.
+    assert (np.abs(away) < 2.5 * table["lfc_sd"] + 0.1)[moderate].all()
+    assert table["is_de"].to_numpy()[np.abs(truth) > 0.7].all()
+    assert not table["is_de"].to_numpy()[np.abs(truth) < 0.1].any()
+    np.testing.assert_allclose(
+        np.log2(table["mean1"] / table["mean2"]), table["lfc_mean"], atol=0.05
+    )
+    against = fitted.differential_expression(adata, "kind", "-1.0", "1.0")
+    found = against.loc[adata.var_names, "lfc_mean"]
+    np.testing.assert_allclose(found, -table["lfc_mean"], atol=0.06)  # of 200 draws, others
+
+
+def test_genes_that_vary_over_space(tissue: Made, fitted: SpatialBAE) -> None:
+    """Shares follow those that the tissue was made with."""
+    table = fitted.spatial_genes().loc[tissue.adata.var_names]
+    in_all = np.log(tissue.rates)
+    wave = np.sin(tissue.adata.obsm["spatial"][:, 0] / 150.0)
+    of_cells = in_all - np.stack([np.polyval(np.polyfit(wave, v, 1), wave) for v in in_all.T], 1)
+    share = 1.0 - of_cells.var(0) / in_all.var(0)
+    clear = in_all.std(0) > 0.3  # of the others a share is of next to nothing
+    assert np.corrcoef(table["rate_share"][clear], share[clear])[0, 1] > 0.9
+    assert np.corrcoef(table["spatial_sd"], np.sqrt(share) * in_all.std(0))[0, 1] > 0.8
+    assert ((table["share_lower"] <= table["share"]) & (table["share"] <= 1.0)).all()
+
+
+def test_shares_of_a_linear_decoder(fitted: SpatialBAE) -> None:
+    """The variance of the spatial channels' sum over those of both sums, by NumPy."""
+    posterior = fitted.posterior_
+    assert posterior is not None
+    codes = posterior.code_samples(None, 50)[0]  # [50, N, 4]
+    (loadings,) = [v[0][:4] for v in posterior.parameters if v.ndim == 3]
+    space, cells = (codes[..., c] @ loadings[c] for c in (slice(0, 2), slice(2, 4)))
+    share = (space.var(1) / (space.var(1) + cells.var(1))).mean(0)
+    found = over_space(posterior, np.arange(400), 2, 50, 0)
+    np.testing.assert_allclose(found["rate_share"].mean(0), share, atol=1e-4)  # float32
+    np.testing.assert_allclose(found["spatial_sd"].mean(0), space.std(1).mean(0), rtol=1e-4)
+    # Of counts: rates and their variances around them, cell by cell.
+    bias = next(
+        v[0] for v in posterior.parameters if v.shape[1:] == (24,) and v.dtype == np.float32
+    )
+    in_all = np.exp(space + cells + bias)
+    np.testing.assert_allclose(found["mean"], in_all.mean(1), rtol=1e-3)
+    smooth = np.exp(space) * (in_all.mean(1) / np.exp(space).mean(1))[:, None]
+    dispersion = posterior.hyperparameters()[".likelihood.dispersion"][0]
+    total = in_all.var(1) + (in_all + dispersion * in_all**2).mean(1)
+    np.testing.assert_allclose(found["count_share"], smooth.var(1) / total, rtol=2e-3, atol=1e-5)
+
+
+def test_expected_false_discoveries() -> None:
+    """The mean of what probabilities leave, over a gene and the likelier ones."""
+    probability = np.array([0.5, 0.99, 0.9, 0.2])
+    expected = [(0.01 + 0.1 + 0.5) / 3, 0.01, 0.11 / 2, (0.01 + 0.1 + 0.5 + 0.8) / 4]
+    np.testing.assert_allclose(false_discoveries(probability), expected)
+
+
+def test_what_is_refused(tissue: Made, fitted: SpatialBAE) -> None:
+    adata = tissue.adata
+    for arguments, words in (
+        (("sort", "1.0"), "no column 'sort'"),
+        (("kind", "2.0"), "group1 is '2.0'"),
+        (("kind", "1.0", "1.0"), "must be two groups"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            fitted.differential_expression(adata, *arguments)
+    with pytest.raises(ValueError, match="fdr between 0 and 1"):
+        fitted.differential_expression(adata, "kind", "1.0", fdr=5.0)
+    with pytest.raises(ValueError, match="other cells than the 400 of the fit"):
+        fitted.differential_expression(made(seed=3).adata, "kind", "1.0")
+    with pytest.raises(ValueError, match="no channels that vary over space"):
+        other = SpatialBAE(0, 2, num_steps=10, progress=False, plan=PLAN).fit(made(40).adata)
+        other.spatial_genes()

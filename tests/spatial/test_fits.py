@@ -1,0 +1,79 @@
+"""Ways to fit: in any order, to a stop, from a checkpoint, and parameters with distributions."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpflow_bae.spatial import SpatialBAE, SpatialPlan
+from tests.spatial.tissues import made
+
+QUICK: dict[str, Any] = {"num_spatial": 1, "num_cell": 1, "progress": False}
+PLAN = SpatialPlan(likelihood="nb", num_inducing=10, parameters="point")
+
+
+def test_the_order_of_cells_changes_nothing() -> None:
+    adata = made(60).adata
+    other = adata[np.random.default_rng(0).permutation(60)].copy()
+    one, two = (SpatialBAE(**QUICK, plan=PLAN, num_steps=50).fit(a) for a in (adata, other))
+    back = other[adata.obs_names]
+    np.testing.assert_array_equal(back.obsm["X_gpbae"], adata.obsm["X_gpbae"])
+    np.testing.assert_array_equal(back.layers["gpbae_mean"], adata.layers["gpbae_mean"])
+    density = two.log_density_of_fit(other)[
+        [list(other.obs_names).index(n) for n in adata.obs_names]
+    ]
+    # Equal numbers, whose logarithms and exponentials depend on where in memory they lie.
+    np.testing.assert_allclose(density, one.log_density_of_fit(adata), rtol=1e-6)
+
+
+def test_early_stopping_keeps_the_best() -> None:
+    """A fit at too large a rate soon gets worse at places that it does not see."""
+    adata = made(80).adata
+    plan = dataclasses.replace(PLAN, learning_rate=0.2, patience=2)
+    model = SpatialBAE(**QUICK, plan=plan, num_steps=2000, early_stopping=True).fit(adata)
+    record = adata.uns["gpbae"]
+    scores = record["held_out_log_density"]
+    assert len(scores) == len(record["losses"]) < 40
+    assert np.argmax(scores) == len(scores) - 3
+    rows = np.sort(np.random.default_rng([0, 0x4E1D]).permutation(80)[:8])
+    held = adata[model._read(adata)[0].order()[rows]].copy()  # cells of the fit's order
+    found = model.log_density(held).mean()
+    # Given all cells here and the others alone then, by other draws of the codes.
+    assert abs(found - scores.max()) < 0.1
+    with pytest.raises(ValueError, match="leave out_dir or early_stopping out"):
+        model.fit(adata, out_dir="anywhere")
+
+
+def test_a_fit_goes_on_from_its_checkpoint(tmp_path: pathlib.Path) -> None:
+    """Bit by bit, and what is in the folder is not begun anew unasked."""
+    adata = made(40).adata
+    model = SpatialBAE(**QUICK, plan=PLAN, num_steps=50)
+    model.fit(adata, out_dir=tmp_path)
+    codes = adata.obsm["X_gpbae"]
+    model.fit(adata, out_dir=tmp_path, resume=True)
+    np.testing.assert_array_equal(adata.obsm["X_gpbae"], codes)
+    with pytest.raises(ValueError, match="resume=True"):
+        model.fit(adata, out_dir=tmp_path)
+
+
+@pytest.mark.parametrize("method", ["variational", "sampled"])
+def test_parameters_have_distributions(method: Any) -> None:
+    """As wide as so few cells leave them, and predictions average over their draws."""
+    adata = made(60).adata
+    plan = SpatialPlan(
+        likelihood="nb", num_inducing=10, num_draws=6, num_samples=6, burnin=100, thinning=25
+    )
+    model = SpatialBAE(**QUICK, plan=plan, num_steps=100, method=method).fit(adata)
+    posterior = model.posterior_
+    assert posterior is not None and posterior.num_samples == 6
+    (bias,) = [v for v in posterior.parameters if v.shape == (6, 24) and v.dtype == np.float32]
+    # The rate of a gene that is counted k times in all is known to about k ** -0.5.
+    sure = adata.X.toarray().sum(0) ** -0.5
+    ratio = bias.std(0) / sure
+    assert 0.2 < np.median(ratio) < 5.0
+    assert np.isfinite(model.log_density(adata)).all()
+    assert ("temperatures" in adata.uns["gpbae"]) == (method == "sampled")
