@@ -16,7 +16,7 @@ NUMPY2_STAMP := $(NUMPY2_VENV)/.installed
 export TF_CPP_MIN_LOG_LEVEL := 2
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test docs test-min test-numpy2 test-matrix lint format bazel clean
+.PHONY: help install demo test test-all docs test-min test-numpy2 test-matrix lint format bazel clean
 
 help: ## Show this list.
 	@grep -E '^[a-z0-9-]+:.*## ' $(firstword $(MAKEFILE_LIST)) \
@@ -38,7 +38,10 @@ demo: $(STAMP) ## Recover moving-ball trajectories from pixels (SGP-BAE and VAE,
 	@echo "Figures:"
 	@find $(DEMO_DIR) -name '*.png' | sort | sed 's/^/  /'
 
-test: $(STAMP) ## Run all tests.
+test: $(STAMP) ## Run the tests that every change must pass: all but those in tests/slow_tests.txt.
+	$(PY) -m pytest -n $(TEST_PROCESSES) --dist=worksteal -m "not slow"
+
+test-all: $(STAMP) ## Run all tests: more than an hour of two cores.
 	$(PY) -m pytest -n $(TEST_PROCESSES) --dist=worksteal
 
 test-min: $(MIN_STAMP) ## Run all tests with the oldest versions that setup.py allows.

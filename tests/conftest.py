@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import pathlib
 
 # Before TensorFlow and matplotlib are imported: they read these once.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -24,6 +25,28 @@ from gpflow_bae.tracing import forget_symbolic_tensors
 # Fixed, so that timings and summation orders do not depend on the machine's number of cores.
 tf.config.threading.set_intra_op_parallelism_threads(2)
 set_enable_check_shapes(ShapeCheckingState.ENABLED)
+
+
+SLOW_TESTS = pathlib.Path(__file__).with_name("slow_tests.txt")
+
+
+def slow_tests() -> set[str]:
+    """Names of those that are measured to take long, from ``tests/`` on."""
+    lines = SLOW_TESTS.read_text(encoding="utf-8").splitlines()
+    return {line for line in lines if line and not line.startswith("#")}
+
+
+def name_of(item: pytest.Item) -> str:
+    """Of a test, from ``tests/`` on, wherever pytest's root is."""
+    return "tests/" + item.nodeid.split("tests/", 1)[-1]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests are marked so by their names: which are slow is measured, not known."""
+    slow = slow_tests()
+    for item in items:
+        if name_of(item) in slow:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_collection_finish() -> None:

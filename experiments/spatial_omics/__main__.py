@@ -1,10 +1,12 @@
-"""Counts in tissue (STARmap, osmFISH): cells at places that were held back, and domains.
+"""Counts in tissue (STARmap, osmFISH, made ones): cells at places that were held back, and domains.
 
 python -m experiments.spatial_omics --dataset=starmap --model=spatial_bae --preset=paper --seed=0 \
     --data_dir=DATA --out_dir=runs/spatial_omics
 
 ``log_density`` is of each count of cells that were held back, given their places and sizes;
 ``--hide_counts`` hides a tenth of the counts of the other cells too, and scores them.
+``--dataset=made`` makes a tissue (by ``--seed``) and scores which genes are found to differ between
+layers, beside ``--model=rank_sums``.
 Settings are chosen with ``--validation``, which asks for training cells instead.
 """
 
@@ -17,15 +19,17 @@ from experiments.common import driver
 from experiments.common import flags as common_flags
 
 FLAGS = common_flags.FLAGS
-MODELS = ["spatial_bae", "neighbours", "gene_mean"]
+MODELS = ["spatial_bae", "neighbours", "gene_mean"]  # "rank_sums" has no predictions
 _STEPS = {"quick": 150, "paper": None}
 
 
 def define_flags() -> None:
     """The shared flags, and this study's own."""
-    common_flags.define([*MODELS, "all"])
+    common_flags.define([*MODELS, "rank_sums", "all"])
     common_flags.define_num_steps()
-    flags.DEFINE_enum("dataset", "starmap", ["starmap", "osmfish"], "The tissue.")
+    flags.DEFINE_enum(
+        "dataset", "starmap", ["starmap", "osmfish", "made"], "The tissue; made ones by their seed."
+    )
     flags.DEFINE_string("slices", "BZ9", "Of starmap: BZ5, BZ9, BZ14 or all.")
     flags.DEFINE_integer("num_spatial", 6, "Channels that vary over space.", 0)
     flags.DEFINE_integer("num_cell", 4, "Channels that vary from cell to cell.", 0)
@@ -34,6 +38,14 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer("num_inducing", None, "Inducing points of each slice.", 1)
     flags.DEFINE_float("weight_scale", 1.0, "Of the prior of the decoder's weights.", 0.0)
+    flags.DEFINE_enum(
+        "method", "variational", ["variational", "sampled"], "How parameters are found."
+    )
+    flags.DEFINE_enum(
+        "parameters", "gaussian", ["gaussian", "point"], "Of variational fits, or a mode alone."
+    )
+    flags.DEFINE_integer("decoder_units", 16, "Of its hidden layer; 0 for none.", 0)
+    flags.DEFINE_integer("batch_size", None, "Cells of a step.", 1)
     flags.DEFINE_boolean("hide_counts", False, "Hide a tenth of the counts, and score them.")
     flags.DEFINE_integer(
         "validation",
@@ -49,14 +61,17 @@ def _plan(model: str) -> Any:
 
     if model != "spatial_bae":
         return study.Plan(model)
-    chosen = common_flags.values("likelihood", "num_inducing", "weight_scale")
+    chosen = common_flags.values(
+        "likelihood", "num_inducing", "weight_scale", "parameters", "batch_size"
+    )
     return study.Plan(
         model,
         FLAGS.num_spatial,
         FLAGS.num_cell,
         FLAGS.num_steps or _STEPS[FLAGS.preset],
+        FLAGS.method,
         FLAGS.hide_counts,
-        SpatialPlan(**chosen),
+        SpatialPlan(**chosen, decoder_units=FLAGS.decoder_units or None),
     )
 
 
@@ -65,8 +80,9 @@ def runs() -> Iterator[driver.Run]:
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments.spatial_omics import data, study
 
-    defaults = {"num_spatial": 6, "num_cell": 4, "likelihood": "zinb"}
-    changed = [f"{n}={FLAGS[n].value}" for n, value in defaults.items() if FLAGS[n].value != value]
+    named = ("num_spatial", "num_cell", "likelihood", "parameters", "decoder_units", "batch_size")
+    named += ("method",)
+    changed = [f"{n}={FLAGS[n].value}" for n in named if FLAGS[n].value != FLAGS[n].default]
     for model in MODELS if FLAGS.model == "all" else [FLAGS.model]:
         plan = _plan(model)
         is_ours = model == "spatial_bae"
@@ -83,7 +99,9 @@ def runs() -> Iterator[driver.Run]:
             plan=plan,
             execute=lambda options, plan=plan: study.run(
                 plan,
-                data.load(FLAGS.data_dir, FLAGS.dataset, FLAGS.slices, FLAGS.validation),
+                data.load(
+                    FLAGS.data_dir, FLAGS.dataset, FLAGS.slices, FLAGS.validation, options.seed
+                ),
                 options,
             ),
             more=more,

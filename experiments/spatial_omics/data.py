@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.spatial_omics.made import made
+
 __all__ = ["Split", "load"]
 
 _FILES = {"starmap": "starmap_mpfc.h5ad", "osmfish": "osmfish_cortex.h5ad"}
@@ -22,14 +24,20 @@ class Split(NamedTuple):
 
 
 def load(
-    data_dir: str | None, dataset: str, slices: str = MIDDLE, validation: int | None = None
+    data_dir: str | None,
+    dataset: str,
+    slices: str = MIDDLE,
+    validation: int | None = None,
+    seed: int = 0,
 ) -> Split:
-    """The published split of a tissue.
+    """The published split of a tissue, or a made one.
 
     :param data_dir: that holds ``spatial/``.
+    :param dataset: "starmap", "osmfish", or "made".
     :param slices: of STARmap, one, or "all".
     :param validation: seed of which training cells are asked for in the place of those held back,
         an eighth: for choosing settings. None for those held back.
+    :param seed: of which tissue is made.
     :raises ValueError: for a slice that is not there.
     :raises FileNotFoundError: without the file.
     :raises ImportError: without anndata.
@@ -40,6 +48,10 @@ def load(
         raise ImportError(
             "spatial_omics reads AnnData files: pip install 'gpflow-bae[spatial]'."
         ) from error
+    if dataset == "made":
+        adata = made(seed)
+        held = adata.obs["held_out_location"].to_numpy()
+        return Split(adata[~held].copy(), adata[held].copy())
     path = pathlib.Path(data_dir or ".") / "spatial" / _FILES[dataset]
     if not path.exists():
         raise FileNotFoundError(

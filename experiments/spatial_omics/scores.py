@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-__all__ = ["adjusted_rand", "clusters", "of_means", "randomised_coverage"]
+__all__ = ["adjusted_rand", "clusters", "discoveries", "of_means", "randomised_coverage"]
 
 
 def of_means(counts: np.ndarray, mean: np.ndarray, sizes: np.ndarray) -> dict[str, float]:
@@ -57,3 +57,17 @@ def adjusted_rand(labels: np.ndarray, found: np.ndarray) -> float:
     from sklearn.metrics import adjusted_rand_score
 
     return float(adjusted_rand_score(labels, found))
+
+
+def discoveries(called: np.ndarray, truth: np.ndarray, delta: float) -> dict[str, float]:
+    """Of genes that are called different [P]: how many are not, and how many of those that are.
+
+    :param truth: differences, base 2 logarithms.
+    :param delta: those of at most it are none.
+    """
+    different = np.abs(truth) > delta
+    return {
+        "discoveries": float(called.sum()),
+        "false_discoveries": float((called & ~different).sum() / max(called.sum(), 1)),
+        "power": float((called & different).sum() / max(different.sum(), 1)),
+    }

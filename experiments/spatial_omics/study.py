@@ -13,12 +13,16 @@ from experiments.common import plans
 from experiments.common.driver import Options, Outcome
 from experiments.spatial_omics import baselines, figures, scores
 from experiments.spatial_omics.data import Split
+from experiments.spatial_omics.made import DOMAINS
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan
 
 __all__ = ["Plan", "run"]
 
 HELD_OUT = "held_out"  # layer of the counts that are hidden
+TRUTH = "true_lfc"  # column of made genes
 _CLUSTERINGS = 5
+_FIRST = DOMAINS[0]
+_DELTA, _FDR = 0.25, 0.05  # base 2 logarithms that count, and false ones among those called
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +33,7 @@ class Plan(plans.Plan):
     num_spatial: int = 6
     num_cell: int = 4
     num_steps: int | None = None
+    method: str = "variational"
     hide_counts: bool = False  # the layer "held_out", which is scored then
     spatial: SpatialPlan | None = None
 
@@ -46,6 +51,11 @@ def _counts(adata: Any) -> np.ndarray:
 
 def _baseline(plan: Plan, split: Split) -> Outcome:
     started = time.process_time()
+    if plan.model == "rank_sums":
+        metrics = _rank_sums(split.train)
+        return Outcome(
+            metrics=metrics, num_parameters=0, seconds={"cpu": time.process_time() - started}
+        )
     train, test = (_counts(part) for part in split)
     median = np.median(train.sum(1))
     sizes, new_sizes = train.sum(1) / median, test.sum(1) / median
@@ -71,6 +81,7 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
         plan.num_cell,
         slice_key="slice" if train.obs["slice"].nunique() > 1 else None,
         hidden_layer=HELD_OUT if plan.hide_counts else None,
+        method=plan.method,  # type: ignore[arg-type]
         num_steps=plan.num_steps,
         seed=options.seed,
         plan=plan.spatial,
@@ -82,14 +93,23 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
     metrics = _at_places(model, test)
     if plan.hide_counts:
         metrics |= _hidden(model, train)
-    codes = train.obsm["X_gpbae"]
+    if TRUTH in train.var:
+        table = model.differential_expression(train, "domain", _FIRST, delta=_DELTA, fdr=_FDR)
+        table = table.loc[train.var_names]
+        truth = train.var[TRUTH].to_numpy()
+        metrics |= scores.discoveries(table["is_de"].to_numpy(), truth, _DELTA)
+        metrics["rmse_lfc"] = float(np.sqrt(np.mean(np.square(table["lfc_mean"] - truth))))
+        inside = (table["lfc_lower"] <= truth) & (truth <= table["lfc_upper"])
+        metrics["coverage_lfc_90"] = float(inside.mean())
+    # Domains are regions, so of the channels of space, where there are any.
+    codes = train.obsm["X_gpbae"][:, : plan.num_spatial or None]
     labels = train.obs["domain"].to_numpy()
     number = len(np.unique(labels))
     found = [scores.clusters(codes, number, seed) for seed in range(_CLUSTERINGS)]
     metrics["adjusted_rand"] = float(np.mean([scores.adjusted_rand(labels, c) for c in found]))
-    spread = np.mean(np.square(train.obsm["X_gpbae_sd"]), 0)
-    # 1 is the prior's: a channel in which the counts say nothing.
-    metrics["collapsed_channels"] = float((spread > 0.9).sum())
+    information = record["channel_information"]
+    metrics["collapsed_channels"] = float((information < 0.1).sum())
+    metrics["collapsed_cell_channels"] = float((information[plan.num_spatial :] < 0.1).sum())
     posterior = model.posterior_
     assert posterior is not None
     outcome = Outcome(
@@ -101,6 +121,14 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
     )
     figures.draw(outcome, train, found[0])
     return outcome
+
+
+def _rank_sums(train: Any) -> dict[str, float]:
+    if TRUTH not in train.var:
+        raise ValueError("rank_sums is scored by known differences: set --dataset=made.")
+    first = (train.obs["domain"] == _FIRST).to_numpy()
+    called = baselines.rank_sums(_counts(train), first, _DELTA, _FDR)
+    return scores.discoveries(called, train.var[TRUTH].to_numpy(), _DELTA)
 
 
 def _at_places(model: SpatialBAE, test: Any) -> dict[str, float]:

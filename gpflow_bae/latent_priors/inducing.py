@@ -86,25 +86,39 @@ class InducingLatentPrior(KernelLatentPrior):
             residual = target - tf.linalg.matvec(features, nu, transpose_a=True)
             density = gaussian_log_density(residual, noise)
             return InducingPosterior(nu, None, tf.reduce_sum(density, axis=[-2, -1]))
+        precision, projected, density = self._sums(features, noise, target)
+        return self._solved(precision, projected, density)
+
+    @staticmethod
+    def _sums(
+        features: tf.Tensor, noise: tf.Tensor, target: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """What a regression needs of its points, sums over them.
+
+        Features' precision [..., L or C, M, M], their product with the target [..., L, M], and
+        the density of the target by itself [..., L].
+        """
         scaled = features / tf.sqrt(noise)[..., None, :]  # [..., L or C, M, N]
-        B = self._precision_factor(scaled)
-        whitened = target / tf.sqrt(noise)
-        projected = tf.linalg.matvec(scaled, whitened)[..., None]  # [..., L, M, 1]
+        precision = tf.linalg.matmul(scaled, scaled, transpose_b=True)
+        projected = tf.linalg.matvec(scaled, target / tf.sqrt(noise))
+        return precision, projected, tf.reduce_sum(gaussian_log_density(target, noise), -1)
+
+    def _solved(
+        self, precision: tf.Tensor, projected: tf.Tensor, density: tf.Tensor
+    ) -> InducingPosterior:
+        """The regression that :meth:`_sums` are of."""
+        B = self._precision_factor(precision)
+        projected = projected[..., None]  # [..., L, M, 1]
         shape = tf.concat([tf.shape(projected)[:-2], tf.shape(B)[-2:]], 0)
         B_all = tf.broadcast_to(B, shape)  # the solve wants one factor per right-hand side
         half = tf.linalg.triangular_solve(B_all, projected)
         mean = tf.linalg.triangular_solve(B_all, half, adjoint=True)[..., 0]
         log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(B)), -1)
-        per_channel = (
-            tf.reduce_sum(gaussian_log_density(target, noise), -1)
-            + 0.5 * tf.reduce_sum(tf.square(half), axis=[-2, -1])
-            - log_det
-        )
+        per_channel = density + 0.5 * tf.reduce_sum(tf.square(half), axis=[-2, -1]) - log_det
         return InducingPosterior(mean, B_all, tf.reduce_sum(per_channel, -1))
 
-    def _precision_factor(self, scaled: tf.Tensor) -> tf.Tensor:
-        """chol(I + A A^T) of features over the noise's root, A [..., C, M, N]."""
-        precision = tf.linalg.matmul(scaled, scaled, transpose_b=True)
+    def _precision_factor(self, precision: tf.Tensor) -> tf.Tensor:
+        """chol(I + A A^T) of A A^T [..., C, M, M], features over the noise's root."""
         eye = tf.eye(self.num_inducing, dtype=precision.dtype)
         return cholesky(
             precision + eye, f"I + A A^T of the sparse latent GP ({self._kernel_names()})"

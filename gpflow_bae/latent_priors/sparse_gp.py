@@ -129,5 +129,6 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
             return channels_first(1.0 / noise)
         scaled = features / tf.sqrt(noise)[..., None, :]
         # Matrix inversion lemma: (D + Q)^-1 = D^-1/2 (I - A^T (I + A A^T)^-1 A) D^-1/2.
-        solved = tf.linalg.triangular_solve(self._precision_factor(scaled), scaled)
+        precision = tf.linalg.matmul(scaled, scaled, transpose_b=True)
+        solved = tf.linalg.triangular_solve(self._precision_factor(precision), scaled)
         return channels_first((1.0 - tf.reduce_sum(tf.square(solved), axis=-2)) / noise)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gpflow
 import tensorflow as tf
-from check_shapes import check_shapes
+from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 from gpflow.logdensities import gaussian
@@ -12,6 +14,7 @@ from gpflow.logdensities import gaussian
 from ..arguments import check_arguments
 from ..base import LatentPosterior
 from ..mcmc.noise import standard_noise
+from ..row_blocks import are_many, over_blocks, sum_over_blocks
 from .inducing import InducingLatentPrior, InducingPosterior
 from .kernel_prior import KernelLike, channels_first
 
@@ -55,8 +58,42 @@ class TitsiasGP(InducingLatentPrior):
         return tf.zeros_like(left)
 
     def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
-        """Marginals of q, and Titsias's bound as evidence (Jazbec et al. 2021, appendix B.4)."""
-        return self.condition_batch(X, mean, variance, 1.0)
+        """Marginals of q, and Titsias's bound as evidence (Jazbec et al. 2021, appendix B.4).
+
+        Of more points than :data:`~gpflow_bae.row_blocks.ROWS` block after block, so that memory
+        does not grow with M times their number.
+        """
+        if not are_many(mean):
+            return self.condition_batch(X, mean, variance, 1.0)
+        inducing = self.inducing_posterior(X, mean, variance)
+        shape = tf.shape(mean)[:-2]
+
+        def moments(X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Any:
+            # Of all blocks but one the divergence is taken out again, by its whole.
+            found = self.hensman_bound(X, mean, variance, inducing)
+            bound = found.log_marginal + self._divergence(inducing)
+            rows = tf.concat([shape, tf.shape(mean)[-2:-1], [1]], 0)
+            number = tf.cast(tf.shape(mean)[-2], bound.dtype)
+            shares = tf.broadcast_to((bound / number)[..., None, None], rows)
+            return found.mean, found.variance, shares
+
+        found_mean, found_variance, shares = over_blocks(moments, (X, mean, variance))
+        bound = tf.reduce_sum(shares, [-2, -1]) - self._divergence(inducing)
+        return LatentPosterior(found_mean, found_variance, bound)
+
+    @inherit_check_shapes
+    def inducing_posterior(
+        self, X: TensorType, mean: TensorType, variance: TensorType, point_scale: float = 1.0
+    ) -> InducingPosterior:
+        if not are_many(mean):
+            return super().inducing_posterior(X, mean, variance, point_scale)
+
+        def sums(X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Any:
+            features, left = self._features(X)
+            noise = (self._residual_noise(left) + channels_first(variance)) / point_scale
+            return self._sums(features, noise, channels_first(self.centred(mean, X)))
+
+        return self._solved(*sum_over_blocks(sums, (X, mean, variance)))
 
     @check_shapes(
         "X: [xbatch..., N, D]",

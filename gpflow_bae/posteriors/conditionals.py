@@ -14,12 +14,14 @@ import tensorflow as tf
 from check_shapes import check_shapes
 
 from ..base import Batch
+from ..encoders import GaussianEncoder
 from ..latent_priors import LatentProcess
 from ..latent_priors.base import gaussian_log_density
 from ..linalg import gaussian_transform
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..models.gpflow_interface import gaussian_draws
+from ..row_blocks import are_many, over_blocks
 
 __all__ = [
     "code_draws",
@@ -97,7 +99,18 @@ def _conditioned(
     if codes:
         return bound.latent_prior, (codes[0], tf.zeros_like(codes[0]))
     prior = bound.prior_for(Batch(X, Y, mask))
-    return prior, bound.pseudo_observations(X, Y, seed, num_draws, mask)
+    if not (are_many(Y) and _rows_are_apart(bound, X, Y)):
+        return prior, bound.pseudo_observations(X, Y, seed, num_draws, mask)
+    # Networks of all rows at once would hold layers of them.
+    return prior, over_blocks(
+        lambda X, Y, mask: bound.pseudo_observations(X, Y, seed, num_draws, mask), (X, Y, mask)
+    )
+
+
+def _rows_are_apart(model: Autoencoder, X: tf.Tensor | None, Y: tf.Tensor) -> bool:
+    """Whether pseudo-observations of a row are a function of this row alone."""
+    same = X is None or X.shape[0] == Y.shape[0]
+    return same and model.inputs is None and isinstance(model.guide.encoder, GaussianEncoder)
 
 
 def code_draws(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,28 +28,38 @@ _FIRST_SCALE = 0.03  # of the parameters' Gaussians
 class _HeldOut:
     """Density of cells at places that a fit does not see, and its best values so far."""
 
-    def __init__(self, model: VariationalAutoencoder, data: Any, held: Any, patience: int):
+    def __init__(
+        self,
+        model: VariationalAutoencoder,
+        fitted: Any,
+        values: Callable[[], Sequence[Any]],
+        data: Any,
+        held: Any,
+        patience: int,
+    ):
         """
+        :param fitted: what is fitted, the model or Gaussians of its parameters.
+        :param values: the model's unconstrained parameters, at present.
         :param data: X [N, D + 2] and counts [N, P] that are fitted to.
         :param held: the same of the others.
         :param patience: calls without a better density after which it is enough.
         """
-        self._model, self._patience = model, patience
+        self._fitted, self._patience = fitted, patience
         self.scores: list[float] = []
         self._best, self._best_values = -math.inf, self._values()
-        given = prepare_data(model, tuple(v[:_MOST_GIVEN] for v in data))
-        X, Y = (v[:_MOST_ASKED] for v in held)
-        values, seen = mask_missing(Y[None])
+        given = prepare_data(model, (_some(data[0], _MOST_GIVEN), _some(data[1], _MOST_GIVEN)))
+        X, Y = (_some(v, _MOST_ASKED) for v in held)
+        counts, seen = mask_missing(Y[None])
         at = tf.constant(X[None])
 
         def density() -> tf.Tensor:
-            parameters, weights = list(model.sampled.values()), list(model.amortized.variables)
+            parameters, weights = list(values()), list(model.amortized.variables)
             seed = tf.constant([0, 0x4E1D])
             moments = latent_given_pseudo(
                 model, parameters, weights, seed, (given.X, given.Y, given.mask), at, 1
             )
             cells = log_density_of(
-                model, parameters, weights, moments, seed, at, tf.constant(values),
+                model, parameters, weights, moments, seed, at, tf.constant(counts),
                 tf.constant(seen), _CODES, True, True,
             )  # fmt: skip
             weight = tf.cast(seen, cells.dtype)
@@ -57,7 +68,7 @@ class _HeldOut:
         self._density = compiled(density)
 
     def _values(self) -> list[np.ndarray]:
-        return [v.numpy() for v in self._model.variables]
+        return [v.numpy() for v in self._fitted.variables]
 
     def enough(self, number: int, loss: float) -> bool:
         """After each call of a fit: whether its last ones were no better."""
@@ -69,8 +80,13 @@ class _HeldOut:
 
     def restore(self) -> None:
         """The best values, into the model."""
-        for variable, value in zip(self._model.variables, self._best_values, strict=True):
+        for variable, value in zip(self._fitted.variables, self._best_values, strict=True):
             variable.assign(value)
+
+
+def _some(values: np.ndarray, most: int) -> np.ndarray:
+    """Rows at equal distances, of all places as rows are in their order."""
+    return values[:: -(-len(values) // most)]
 
 
 class FoundFit(NamedTuple):
@@ -94,7 +110,7 @@ def fitted_posterior(
     out_dir: str | os.PathLike[str] | None,
     resume: bool,
 ) -> FoundFit:
-    """Climbs the bound, then that of Gaussians of the parameters, and samples these if asked.
+    """Climbs the bound, of parameters or of their Gaussians, and samples them from there if asked.
 
     :param data: X [N, D + 2] and counts [N, P].
     """
@@ -104,29 +120,37 @@ def fitted_posterior(
         return None if out_dir is None else os.path.join(out_dir, name)
 
     options: dict[str, Any] = {"seed": seed, "progress": progress, "resume": resume}
+    q = None
+    if plan.has_gaussian_parameters(number):
+        q = MeanFieldParameters(model, number, _FIRST_SCALE)
+    fitted = model if q is None else q
+
+    def values() -> Sequence[Any]:
+        if q is None:
+            return list(model.sampled.values())
+        return [tf.convert_to_tensor(mean) for mean in q.means]
+
     fitted_to, held, callback = data, None, None
     if early_stopping:
-        rest, asked = _held_back(len(data[0]), plan.validation_fraction, seed)
+        rest, asked = _held_back(number, plan.validation_fraction, seed)
         fitted_to = (data[0][rest], data[1][rest])
-        held = _HeldOut(model, fitted_to, (data[0][asked], data[1][asked]), plan.patience)
+        others = (data[0][asked], data[1][asked])
+        held = _HeldOut(model, fitted, values, fitted_to, others, plan.patience)
         callback = held.enough
     losses = inference.fit_variational(
-        model,
+        fitted,
         fitted_to,
         plan.settings(len(fitted_to[0]), num_steps),
         out_dir=folder("variational"),
         callback=callback,
         **options,
     )
+    scores = None
     if held is not None:
         held.restore()
-    scores = None if held is None else np.array(held.scores)
+        scores = np.array(held.scores)
     draws = None
-    if plan.has_gaussian_parameters(number):
-        q = MeanFieldParameters(model, number, _FIRST_SCALE)
-        settings = plan.settings(number, num_steps)
-        more = inference.fit_variational(q, data, settings, out_dir=folder("gaussian"), **options)
-        losses = np.concatenate([losses, more])
+    if q is not None:
         draws = q.draws(plan.num_draws, seed)
         for parameter, mean in zip(model.sampled.parameters, q.means, strict=True):
             parameter.unconstrained_variable.assign(mean)

@@ -56,16 +56,27 @@ def count_encoder(
 
 
 def rate_decoder(
-    rates: np.ndarray, num_features: int, latent_dim: int, units: int | None
+    rates: np.ndarray, num_features: int, num_spatial: int, num_cell: int, units: int | None
 ) -> keras.Model:
     """From codes and features to logarithms of rates, which start at ``rates`` [P].
 
-    :param units: of one hidden layer; None for none, so that each channel is one loading per gene.
+    Channels of space and features go through a hidden layer, as regions are of few kinds whose
+    rates are no straight line in them. Those of cells have one loading for each gene, and so are
+    not left out for the sake of a layer that they share.
+
+    :param num_spatial, num_cell: channels of space, which come first, and of cells.
+    :param units: of the hidden layer; None for none, so that each channel is one loading per gene.
     """
-    inputs = keras.Input((latent_dim + num_features,))
-    hidden = inputs if units is None else keras.layers.Dense(units, activation="elu")(inputs)
+    inputs = keras.Input((num_spatial + num_cell + num_features,))
+    parts = inputs
+    if units is not None and num_spatial:
+        seen = keras.ops.concatenate(
+            [inputs[:, :num_spatial], inputs[:, num_spatial + num_cell :]], -1
+        )
+        bent = keras.layers.Dense(units, activation="elu")(seen)
+        parts = keras.ops.concatenate([inputs[:, num_spatial:], bent], -1)
     last = keras.layers.Dense(len(rates))
-    model = keras.Model(inputs, last(hidden))
+    model = keras.Model(inputs, last(parts))
     kernel, _ = last.get_weights()
     last.set_weights([0.3 * kernel, np.log(rates).astype(np.float32)])
     return model

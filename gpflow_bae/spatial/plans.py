@@ -30,16 +30,16 @@ class SpatialPlan:
 
     :param likelihood: of counts: negative binomial with more zeros, without, or Poisson.
     :param encoder_units: of each of its two hidden layers.
-    :param decoder_units: of a hidden layer; None for none, so that a channel is one loading of each
-        gene.
+    :param decoder_units: of a hidden layer that channels of space go through; None for none, so
+        that each is one loading of each gene, as channels of cells are.
     :param weight_scale: of the decoder's normal prior, over the root of its inputs' number.
     :param num_inducing: inducing points of each slice; None for a quarter of its cells, and at most
         100.
     :param batch_size: cells of a step; None for all of up to 2000, and 1000 of more.
     :param learning_rate: of Adam at the start.
     :param final_learning_rate_fraction: of it at the end of a cosine.
-    :param parameters: at a mode (``"point"``), or independent Gaussians around it, which takes as
-        many steps again; None for those of up to 20,000 cells, of more of which they are narrow.
+    :param parameters: independent Gaussians, or a mode (``"point"``); None for the former of up to
+        20,000 cells, as those of more are narrow.
     :param num_draws: of Gaussian parameters, over which predictions average.
     :param validation_fraction: of cells that early stopping holds back.
     :param patience: of it, in fifties of steps without a better density.
@@ -50,7 +50,7 @@ class SpatialPlan:
 
     likelihood: Literal["zinb", "nb", "poisson"] = "zinb"
     encoder_units: int = 64
-    decoder_units: int | None = None
+    decoder_units: int | None = 16
     weight_scale: float = 1.0
     num_inducing: int | None = None
     batch_size: int | None = None
@@ -236,7 +236,9 @@ def build_model(
     """
     D, L = outline.inducing.shape[1] - 1, num_spatial + num_cell
     features = Features(D, outline.num_slices)
-    network = rate_decoder(outline.rates, features.number, L, plan.decoder_units)
+    network = rate_decoder(
+        outline.rates, features.number, num_spatial, num_cell, plan.decoder_units
+    )
     decoder = decoders.ConditionalDecoder(
         decoders.KerasDecoder(network, decoders.fan_in_prior(plan.weight_scale)),
         features,

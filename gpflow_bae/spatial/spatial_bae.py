@@ -35,8 +35,8 @@ class SpatialBAE(FittedCells):
     Some of its channels are smooth functions of the place (a GP of each, with a lengthscale of its
     own), the others belong to each cell alone. Counts are negative binomial around rates that
     codes, the cell's size and its slice make, with more zeros of each gene. The model is an
-    SVGP-VAE (Jazbec et al. 2021) with such channels; its decoder has one loading of each gene for
-    each channel, so channels can be read like factors.
+    SVGP-VAE (Jazbec et al. 2021) with such channels. A channel of cells has one loading for each
+    gene, so it can be read like a factor; those of space go through a layer together.
 
     ``SpatialBAE().fit(adata)`` is the whole program: afterwards ``adata`` has
 
@@ -57,7 +57,7 @@ class SpatialBAE(FittedCells):
     :param hidden_layer: of ``adata``, True where counts are not to be looked at; None for none.
     :param method: ``"variational"``, Gaussians of parameters and codes (:class:`SpatialPlan`); or
         ``"sampled"``, a chain of the parameters from there, under the bound.
-    :param num_steps: of Adam; None for 600, and 1500 of more than 2000 cells.
+    :param num_steps: of Adam; None for 800, and 1500 of more than 2000 cells.
     :param early_stopping: hold a tenth of the places back, stop where the density of their counts
         no longer rises, and keep the best parameters.
     :param seed: of everything random.
@@ -131,7 +131,7 @@ class SpatialBAE(FittedCells):
             model,
             data,
             plan,
-            num_steps=self.num_steps or (600 if tissue.num_cells <= 2000 else 1500),
+            num_steps=self.num_steps or (800 if tissue.num_cells <= 2000 else 1500),
             sampled=self.method == "sampled",
             early_stopping=self.early_stopping,
             seed=self.seed,

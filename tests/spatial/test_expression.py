@@ -12,7 +12,7 @@ from gpflow_bae.spatial.expression import false_discoveries, over_space
 from tests.spatial.tissues import Made, made
 
 QUICK: dict[str, Any] = {"num_spatial": 2, "num_cell": 2, "num_steps": 400, "progress": False}
-PLAN = SpatialPlan(likelihood="nb", num_inducing=30, parameters="point")
+PLAN = SpatialPlan(likelihood="nb", num_inducing=30, parameters="point", decoder_units=None)
 
 
 @pytest.fixture(scope="module")

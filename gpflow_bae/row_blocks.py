@@ -1,0 +1,87 @@
+"""A function of rows at some rows at a time, for what would not fit into memory at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+__all__ = ["ROWS", "are_many", "over_blocks", "sum_over_blocks"]
+
+ROWS = 16_384
+"""Rows of a block."""
+
+
+def are_many(values: Any) -> bool:
+    """Whether values [..., N, K] have more rows than a block; False where N is not known."""
+    number = values.shape[-2]
+    return number is not None and number > ROWS
+
+
+def _block(values: Sequence[Any], i: tf.Tensor) -> list[Any]:
+    """Rows of values [..., N, K], None staying None."""
+    start = i * ROWS
+    return [None if v is None else v[..., start : start + ROWS, :] for v in values]
+
+
+def _number_of_blocks(values: Sequence[Any]) -> int:
+    number = next(int(v.shape[-2]) for v in values if v is not None)
+    return -(-number // ROWS)
+
+
+def over_blocks(
+    function: Callable[..., Sequence[tf.Tensor]], values: Sequence[Any]
+) -> tuple[tf.Tensor, ...]:
+    """``function(*values)`` of rows that do not depend on each other, block after block.
+
+    :param values: tensors [..., N, K], with N known, or None.
+    :param function: of blocks of them; a sequence of tensors [..., n, J].
+    :return: all of them [..., N, J].
+    """
+    values = [None if v is None else tf.convert_to_tensor(v) for v in values]
+    count = _number_of_blocks(values)
+    first = function(*_block(values, tf.constant(0)))  # for types and shapes
+    ranks = [v.shape.rank for v in first]
+    arrays = [
+        tf.TensorArray(v.dtype, count, infer_shape=False, clear_after_read=True) for v in first
+    ]
+
+    def rows_first(v: tf.Tensor) -> tf.Tensor:
+        rank = v.shape.rank
+        return tf.transpose(v, [rank - 2, *range(rank - 2), rank - 1])
+
+    def body(i: tf.Tensor, arrays: Any) -> Any:
+        found = function(*_block(values, i))
+        return i + 1, [a.write(i, rows_first(v)) for a, v in zip(arrays, found, strict=True)]
+
+    arrays = [a.write(0, rows_first(v)) for a, v in zip(arrays, first, strict=True)]
+    _, arrays = tf.while_loop(
+        lambda i, _: i < count, body, (tf.constant(1), arrays), parallel_iterations=1
+    )
+    found = []
+    for array, rank, like in zip(arrays, ranks, first, strict=True):
+        joined = tf.transpose(array.concat(), [*range(1, rank - 1), 0, rank - 1])
+        joined.set_shape([*like.shape[:-2], None, like.shape[-1]])
+        found.append(joined)
+    return tuple(found)
+
+
+def sum_over_blocks(
+    function: Callable[..., Sequence[tf.Tensor]], values: Sequence[Any]
+) -> tuple[tf.Tensor, ...]:
+    """The sum of ``function(*values)`` over blocks of rows.
+
+    :param values: as in :func:`over_blocks`.
+    :param function: of blocks of them; a sequence of tensors of the same shapes for each.
+    """
+    values = [None if v is None else tf.convert_to_tensor(v) for v in values]
+    count = _number_of_blocks(values)
+    first = tuple(function(*_block(values, tf.constant(0))))
+
+    def body(i: tf.Tensor, total: Any) -> Any:
+        found = function(*_block(values, i))
+        return i + 1, tuple(a + b for a, b in zip(total, found, strict=True))
+
+    start = (tf.constant(1), first)
+    return tf.while_loop(lambda i, _: i < count, body, start, parallel_iterations=1)[1]

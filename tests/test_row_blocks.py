@@ -1,0 +1,45 @@
+"""Block after block is all at once."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_bae import row_blocks
+from gpflow_bae.latent_priors import TitsiasGP
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight rows, so that twenty are two and a half."""
+    monkeypatch.setattr(row_blocks, "ROWS", 8)
+
+
+def test_rows_and_sums() -> None:
+    values = np.random.default_rng(0).normal(size=(2, 20, 3))
+    assert row_blocks.are_many(values) and not row_blocks.are_many(values[:, :8])
+
+    @tf.function
+    def both() -> tuple[tf.Tensor, ...]:
+        found = row_blocks.over_blocks(lambda v, n: (2.0 * v, v[..., :1]), (values, None))
+        return *found, *row_blocks.sum_over_blocks(lambda v: (tf.reduce_sum(v, 1),), (values,))
+
+    doubled, first, total = both()
+    np.testing.assert_array_equal(doubled, 2.0 * values)
+    np.testing.assert_array_equal(first, values[..., :1])
+    np.testing.assert_allclose(total, values.sum(1), rtol=1e-12)
+
+
+def test_titsias_conditions_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Codes, evidence, inducing outputs and predictions are those of all points at once."""
+    rng = np.random.default_rng(1)
+    prior = TitsiasGP(gpflow.kernels.Matern32(), np.linspace(-2.0, 2.0, 5)[:, None], 2)
+    X, Xnew = rng.uniform(-2.0, 2.0, (1, 20, 1)), np.zeros((1, 3, 1))
+    mean, variance = rng.normal(size=(1, 20, 2)), rng.uniform(0.1, 1.0, (1, 20, 2))
+    in_blocks = (*prior.condition(X, mean, variance), *prior.predict(Xnew, X, mean, variance))
+    monkeypatch.setattr(row_blocks, "ROWS", 100)
+    at_once = (*prior.condition(X, mean, variance), *prior.predict(Xnew, X, mean, variance))
+    for found, expected in zip(in_blocks, at_once, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
