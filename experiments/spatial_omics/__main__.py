@@ -60,7 +60,7 @@ def _plan(model: str) -> Any:
     from gpflow_bae.spatial import SpatialPlan
 
     if model != "spatial_bae":
-        return study.Plan(model)
+        return study.Plan(model, hide_counts=FLAGS.hide_counts)
     chosen = common_flags.values(
         "likelihood", "num_inducing", "weight_scale", "parameters", "batch_size"
     )
@@ -90,7 +90,7 @@ def runs() -> Iterator[driver.Run]:
             FLAGS.dataset,
             FLAGS.slices if FLAGS.dataset == "starmap" else "",
             *(changed if is_ours else []),
-            "counts hidden" if is_ours and FLAGS.hide_counts else "",
+            "counts hidden" if FLAGS.hide_counts else "",
             "" if FLAGS.validation is None else f"validation {FLAGS.validation}",
         ]
         more = {"dataset": FLAGS.dataset, "slices": FLAGS.slices, "validation": FLAGS.validation}

@@ -15,11 +15,12 @@ PSEUDO_CELLS = (0.1, 3.0, 10.0, 30.0, 100.0)
 
 
 class Predicted(NamedTuple):
-    """Expected counts [N, P] of new cells, the genes' numbers r (variance mu + mu^2 / r) [P], and
-    what was chosen.
+    """Expected counts [N, P] of new cells, and of those that were fitted to given the others; the
+    genes' numbers r (variance mu + mu^2 / r) [P], and what was chosen.
     """
 
     mean: np.ndarray
+    of_fitted: np.ndarray
     number: np.ndarray
     chosen: dict[str, float]
 
@@ -36,7 +37,7 @@ def _numbers(counts: np.ndarray, mean: np.ndarray) -> np.ndarray:
     for p in range(counts.shape[1]):
 
         def loss(log_number: float, p: int = p) -> float:
-            return -float(log_density(counts[:, p], mean[:, p], np.exp(log_number)).sum())
+            return -float(np.nansum(log_density(counts[:, p], mean[:, p], np.exp(log_number))))
 
         best = optimize.minimize_scalar(loss, bounds=(-6.0, 6.0), method="bounded")
         found[p] = np.exp(best.x)
@@ -44,10 +45,19 @@ def _numbers(counts: np.ndarray, mean: np.ndarray) -> np.ndarray:
 
 
 def gene_mean(counts: np.ndarray, sizes: np.ndarray, new_sizes: np.ndarray) -> Predicted:
-    """Every cell alike, but for its size."""
-    rates = counts.sum(0) / sizes.sum()
-    number = _numbers(counts, sizes[:, None] * rates)
-    return Predicted(new_sizes[:, None] * rates, number, {})
+    """Every cell alike, but for its size.
+
+    :param counts: [N, P], NaN where hidden.
+    """
+    rates = np.nansum(counts, 0) / _seen(counts, sizes).sum(0)
+    mean = sizes[:, None] * rates
+    return Predicted(new_sizes[:, None] * rates, mean, _numbers(counts, mean), {})
+
+
+def _seen(counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Sizes of cells [N, P], 0 where a count is hidden."""
+    found: np.ndarray = ~np.isnan(counts) * sizes[:, None]
+    return found
 
 
 def neighbours(
@@ -60,25 +70,28 @@ def neighbours(
     """Means over the nearest cells, and so many pseudo-cells at the genes' means.
 
     Both numbers are those under which training cells are likeliest given the other ones.
+
+    :param counts: [N, P], NaN where hidden.
     """
-    rates, tree, best = counts.sum(0) / sizes.sum(), cKDTree(places), None
+    filled, seen = np.nan_to_num(counts), _seen(counts, sizes)
+    rates, tree, best = filled.sum(0) / seen.sum(0), cKDTree(places), None
 
     def around(where: np.ndarray, k: int, own: bool, pseudo: float) -> np.ndarray:
         found = tree.query(where, k + own)[1][:, int(own) :]
-        total = counts[found].sum(1) + pseudo * rates
-        return total / (sizes[found].sum(1) + pseudo)[:, None]
+        total = filled[found].sum(1) + pseudo * rates
+        return np.maximum(total / (seen[found].sum(1) + pseudo), 1e-9)
 
     for k in (k for k in NUMBERS if k < len(places)):
         for pseudo in PSEUDO_CELLS:
-            mean = sizes[:, None] * np.maximum(around(places, k, True, pseudo), 1e-9)
+            mean = sizes[:, None] * around(places, k, True, pseudo)
             number = _numbers(counts, mean)
-            score = float(log_density(counts, mean, number).mean())
+            score = float(np.nanmean(log_density(counts, mean, number)))
             if best is None or score > best[0]:
-                best = (score, k, pseudo, number)
+                best = (score, k, pseudo, mean, number)
     assert best is not None
-    _, k, pseudo, number = best
-    mean = new_sizes[:, None] * np.maximum(around(new_places, k, False, pseudo), 1e-9)
-    return Predicted(mean, number, {"neighbours": float(k), "pseudo_cells": pseudo})
+    _, k, pseudo, own, number = best
+    mean = new_sizes[:, None] * around(new_places, k, False, pseudo)
+    return Predicted(mean, own, number, {"neighbours": float(k), "pseudo_cells": pseudo})
 
 
 def rank_sums(counts: np.ndarray, first: np.ndarray, delta: float, fdr: float) -> np.ndarray:

@@ -57,15 +57,21 @@ def _baseline(plan: Plan, split: Split) -> Outcome:
             metrics=metrics, num_parameters=0, seconds={"cpu": time.process_time() - started}
         )
     train, test = (_counts(part) for part in split)
-    median = np.median(train.sum(1))
-    sizes, new_sizes = train.sum(1) / median, test.sum(1) / median
+    hidden = _hidden_counts(split.train) if plan.hide_counts else np.zeros(train.shape, bool)
+    seen = np.where(hidden, np.nan, train)
+    shares = np.nansum(seen, 0) / np.nansum(seen)
+    totals = np.nansum(seen, 1) / (1.0 - hidden @ shares)
+    sizes, new_sizes = totals / np.median(totals), test.sum(1) / np.median(totals)
     if plan.model == "gene_mean":
-        found = baselines.gene_mean(train, sizes, new_sizes)
+        found = baselines.gene_mean(seen, sizes, new_sizes)
     else:
         places, new_places = (part.obsm["spatial"] for part in split)
-        found = baselines.neighbours(places, train, sizes, new_places, new_sizes)
+        found = baselines.neighbours(places, seen, sizes, new_places, new_sizes)
     density = baselines.log_density(test, found.mean, found.number).mean()
     metrics = {"log_density": float(density), **scores.of_means(test, found.mean, new_sizes)}
+    if plan.hide_counts:
+        of_hidden = baselines.log_density(train, found.of_fitted, found.number)[hidden]
+        metrics["log_density_hidden"] = float(of_hidden.mean())
     return Outcome(
         metrics=metrics | found.chosen,
         num_parameters=2 * train.shape[1],
@@ -147,8 +153,13 @@ def _at_places(model: SpatialBAE, test: Any) -> dict[str, float]:
     }
 
 
+def _hidden_counts(train: Any) -> np.ndarray:
+    found: np.ndarray = scipy.sparse.csr_matrix(train.layers[HELD_OUT]).toarray().astype(bool)
+    return found
+
+
 def _hidden(model: SpatialBAE, train: Any) -> dict[str, float]:
     """Of counts of training cells that were hidden, given the cells' other counts."""
-    hidden = scipy.sparse.csr_matrix(train.layers[HELD_OUT]).toarray().astype(bool)
+    hidden = _hidden_counts(train)
     density = model.log_density_of_fit(train)
     return {"log_density_hidden": float(density[hidden].mean())}

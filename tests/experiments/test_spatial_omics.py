@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 pytest.importorskip("anndata", reason="anndata is not installed (extra spatial)")
 
@@ -77,6 +78,31 @@ def test_baselines_run(small: None, tmp_path: pathlib.Path, model: str) -> None:
     found = call(command.STUDY, tmp_path, f"--model={model}")
     assert np.isfinite(list(found["metrics"].values())).all()
     assert found["variant"] == "starmap BZ9"
+
+
+@pytest.mark.parametrize("model", ["gene_mean", "neighbours"])
+def test_baselines_do_not_look_at_hidden_counts(small: None, model: str) -> None:
+    """Other numbers in their place change what is scored there, and nothing else."""
+    plan, found = study.Plan(model, hide_counts=True), []
+    for more in (0, 3):
+        split = data.load(None, "starmap")
+        hidden = scipy.sparse.csr_matrix(split.train.layers["held_out"].astype(int))
+        split.train.X = split.train.X + more * hidden
+        found.append(study._baseline(plan, split).metrics)
+    one, other = found
+    assert one.pop("log_density_hidden") != other.pop("log_density_hidden")
+    assert one == other
+
+
+def test_made_tissues_and_discoveries(tmp_path: pathlib.Path) -> None:
+    """Rank sums find most of what differs; nearly none is false, as they ask for differences that
+    are beyond chance and large.
+    """
+    found = call(command.STUDY, tmp_path, "--dataset=made", "--model=rank_sums")["metrics"]
+    assert found["power"] > 0.5 and found["false_discoveries"] < 0.15
+    called, truth = np.array([True, True, False, False]), np.array([1.0, 0.1, -0.5, 0.0])
+    scored = scores.discoveries(called, truth, 0.25)
+    assert scored == {"discoveries": 2.0, "false_discoveries": 0.5, "power": 0.5}
 
 
 def test_ours_runs(small: None, tmp_path: pathlib.Path) -> None:
