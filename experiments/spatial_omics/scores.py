@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-__all__ = ["adjusted_rand", "clusters", "discoveries", "of_means", "randomised_coverage"]
+__all__ = [
+    "adjusted_rand",
+    "aligned_correlation",
+    "clusters",
+    "discoveries",
+    "of_means",
+    "randomised_coverage",
+]
 
 
 def of_means(counts: np.ndarray, mean: np.ndarray, sizes: np.ndarray) -> dict[str, float]:
@@ -71,3 +78,12 @@ def discoveries(called: np.ndarray, truth: np.ndarray, delta: float) -> dict[str
         "false_discoveries": float((called & ~different).sum() / max(called.sum(), 1)),
         "power": float((called & different).sum() / max(different.sum(), 1)),
     }
+
+
+def aligned_correlation(one: np.ndarray, other: np.ndarray) -> float:
+    """Of all numbers of two embeddings [N, L], the second turned onto the first (Procrustes)."""
+    from scipy.linalg import orthogonal_procrustes
+
+    one, other = one - one.mean(0), other - other.mean(0)
+    turn, _ = orthogonal_procrustes(other, one)
+    return float(np.corrcoef(one.ravel(), (other @ turn).ravel())[0, 1])

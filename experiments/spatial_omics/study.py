@@ -124,6 +124,7 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
         seconds={"cpu": seconds},
         curves={"loss": [float(v) for v in record["losses"]]},
         posterior=posterior,
+        arrays={"codes": train.obsm["X_gpbae"], "num_spatial": np.array(plan.num_spatial)},
     )
     figures.draw(outcome, train, found[0])
     return outcome

@@ -105,6 +105,17 @@ def test_made_tissues_and_discoveries(tmp_path: pathlib.Path) -> None:
     assert scored == {"discoveries": 2.0, "false_discoveries": 0.5, "power": 0.5}
 
 
+def test_embeddings_are_compared_as_they_may_turn() -> None:
+    """A turned and mirrored one is the same; with as much noise they agree to the root of a half."""
+    rng = np.random.default_rng(3)
+    codes = rng.normal(size=(4000, 3))
+    turn, _ = np.linalg.qr(rng.normal(size=(3, 3)))
+    assert scores.aligned_correlation(codes, codes @ turn + 5.0) == pytest.approx(1.0)
+    noisy = codes @ turn + rng.normal(size=codes.shape)
+    # Five standard errors of 12,000 numbers.
+    assert scores.aligned_correlation(codes, noisy) == pytest.approx(np.sqrt(0.5), abs=0.025)
+
+
 def test_ours_runs(small: None, tmp_path: pathlib.Path) -> None:
     flags = ("--num_steps=20", "--num_spatial=2", "--num_cell=1", "--hide_counts")
     found = call(command.STUDY, tmp_path, *flags)

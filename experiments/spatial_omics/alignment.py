@@ -1,0 +1,34 @@
+"""How alike the codes of two runs are: of other minibatches, other seeds, or another order of rows.
+
+python -m experiments.spatial_omics.alignment RUN_DIR OTHER_RUN_DIR
+
+Both runs must be of the same cells. The codes of one are turned onto those of the other.
+"""
+
+import pathlib
+
+import numpy as np
+from absl import app
+
+from experiments.spatial_omics.scores import aligned_correlation
+
+__all__ = ["main"]
+
+
+def main(argv: list[str]) -> None:
+    """Print correlations of the channels of space, and of all."""
+    if len(argv) != 3:
+        raise app.UsageError("Expected two folders of runs.")
+    one, other = (dict(np.load(pathlib.Path(folder) / "arrays.npz")) for folder in argv[1:])
+    if one["codes"].shape != other["codes"].shape:
+        raise app.UsageError(
+            f"The runs are of codes {one['codes'].shape} and {other['codes'].shape}, not the same."
+        )
+    number = int(one["num_spatial"])
+    for name, chosen in (("channels of space", slice(0, number)), ("all channels", slice(None))):
+        found = aligned_correlation(one["codes"][:, chosen], other["codes"][:, chosen])
+        print(f"{name}: {found:.4f}")
+
+
+if __name__ == "__main__":
+    app.run(main)
