@@ -106,7 +106,7 @@ def test_made_tissues_and_discoveries(tmp_path: pathlib.Path) -> None:
 
 
 def test_embeddings_are_compared_as_they_may_turn() -> None:
-    """A turned and mirrored one is the same; with as much noise they agree to the root of a half."""
+    """A turned and mirrored one is the same; with as much noise they agree to 0.5 ** 0.5."""
     rng = np.random.default_rng(3)
     codes = rng.normal(size=(4000, 3))
     turn, _ = np.linalg.qr(rng.normal(size=(3, 3)))
