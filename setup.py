@@ -63,6 +63,7 @@ extras_require = {
     "docs": [
         *diagnostics,
         *sklearn,  # the reference has its estimators
+        *spatial,  # a tutorial fits a tissue
         *tables,  # a tutorial fills one
         "jupytext>=1.16,<2",  # tutorials as notebooks: jupytext --to ipynb
         "myst-nb>=1.1,<2",  # executes the tutorials
