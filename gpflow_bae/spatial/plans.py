@@ -62,8 +62,8 @@ class SpatialPlan:
     patience: int = 4
     step_size: float = 0.01
     num_samples: int = 40
-    burnin: int = 500
-    thinning: int = 25
+    burnin: int = 2000
+    thinning: int = 50
 
     def __post_init__(self) -> None:
         check_fields(
