@@ -107,12 +107,13 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
         metrics["rmse_lfc"] = float(np.sqrt(np.mean(np.square(table["lfc_mean"] - truth))))
         inside = (table["lfc_lower"] <= truth) & (truth <= table["lfc_upper"])
         metrics["coverage_lfc_90"] = float(inside.mean())
-    # Domains are regions, so of the channels of space, where there are any.
-    codes = train.obsm["X_gpbae"][:, : plan.num_spatial or None]
     labels = train.obs["domain"].to_numpy()
     number = len(np.unique(labels))
-    found = [scores.clusters(codes, number, seed) for seed in range(_CLUSTERINGS)]
-    metrics["adjusted_rand"] = float(np.mean([scores.adjusted_rand(labels, c) for c in found]))
+    # Domains are regions, so of what varies over space, where anything does.
+    codes = train.obsm["X_gpbae"]
+    regions = train.obsm.get("X_gpbae_space", codes)
+    metrics["adjusted_rand"] = _agreement(labels, codes[:, : plan.num_spatial or None])
+    metrics["adjusted_rand_regions"] = _agreement(labels, regions)
     information = record["channel_information"]
     metrics["collapsed_channels"] = float((information < 0.1).sum())
     metrics["collapsed_cell_channels"] = float((information[plan.num_spatial :] < 0.1).sum())
@@ -126,8 +127,15 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
         posterior=posterior,
         arrays={"codes": train.obsm["X_gpbae"], "num_spatial": np.array(plan.num_spatial)},
     )
-    figures.draw(outcome, train, found[0])
+    figures.draw(outcome, train, scores.clusters(regions, number, 0))
     return outcome
+
+
+def _agreement(labels: np.ndarray, embedding: np.ndarray) -> float:
+    """Of domains with k-means, of several seeds."""
+    number = len(np.unique(labels))
+    found = [scores.clusters(embedding, number, seed) for seed in range(_CLUSTERINGS)]
+    return float(np.mean([scores.adjusted_rand(labels, clusters) for clusters in found]))
 
 
 def _rank_sums(train: Any) -> dict[str, float]:

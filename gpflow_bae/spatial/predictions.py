@@ -12,9 +12,16 @@ from ..likelihoods import CountLikelihood
 from ..mcmc.noise import standard_noise
 from ..posteriors import JointLatentSamples, LatentSamples, Posterior
 
-__all__ = ["SpatialPrediction", "count_draws", "predicted", "with_channels_alike"]
+__all__ = [
+    "SpatialPrediction",
+    "count_draws",
+    "places_embedded",
+    "predicted",
+    "with_channels_alike",
+]
 
 _BYTES = 128 * 2**20  # of draws that are in memory together
+_COMPONENTS = 16
 
 
 class SpatialPrediction(NamedTuple):
@@ -71,6 +78,50 @@ def with_channels_alike(codes: Any, num_spatial: int) -> LatentSamples:
         mean[:, num_spatial:] = mean[:, num_spatial:] @ turn
         variance[:, num_spatial:] = variance[:, num_spatial:] @ np.square(turn)
     return LatentSamples(means, variances)
+
+
+def places_embedded(
+    posterior: Posterior, X: np.ndarray, means: np.ndarray, num_spatial: int
+) -> np.ndarray:
+    """How expected counts differ between places: [N, at most 16].
+
+    Principal components of the logarithms of rates, averaged over posterior samples, with channels
+    of cells at zero. Distances are those of the genes' logarithms, whatever the scales of channels.
+
+    :param X: inputs [N, D + 2], of cells of one size.
+    :param means: of the codes [S, N, L].
+    """
+    model = posterior.model
+
+    @tf.function(reduce_retracing=True)
+    def logs(values: Any, X: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
+        bound: Any = model.bind(values)
+        space = tf.concat([codes[:, :num_spatial], tf.zeros_like(codes[:, num_spatial:])], -1)
+        return bound.decode(X, space)
+
+    samples = [[tf.constant(v[s]) for v in posterior.parameters] for s in range(len(means))]
+    N, P = len(X), model.decoder.output_dim
+    size = max(1, _BYTES // (8 * P))
+
+    def blocks() -> Iterator[tuple[slice, np.ndarray]]:
+        for start in range(0, N, size):
+            rows = slice(start, start + size)
+            at = tf.constant(X[rows])
+            parts = (logs(v, at, tf.constant(m[rows])) for v, m in zip(samples, means, strict=True))
+            yield rows, sum(part.numpy().astype(float) for part in parts) / len(samples)
+
+    total, squares = np.zeros(P), np.zeros((P, P))
+    for _, values in blocks():
+        total += values.sum(0)
+        squares += values.T @ values
+    centre = total / N
+    _, vectors = np.linalg.eigh(squares / N - np.outer(centre, centre))
+    vectors = vectors[:, ::-1][:, :_COMPONENTS]
+    vectors *= np.sign(vectors[np.abs(vectors).argmax(0), np.arange(vectors.shape[1])])
+    found = np.empty((N, vectors.shape[1]))
+    for rows, values in blocks():
+        found[rows] = (values - centre) @ vectors
+    return found
 
 
 def count_draws(

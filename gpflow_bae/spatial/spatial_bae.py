@@ -18,7 +18,13 @@ from .expression import between_groups, over_space, some_rows
 from .fitted import Fitted
 from .fitting import FoundFit, fitted_posterior
 from .plans import Outline, SpatialPlan, build_model
-from .predictions import SpatialPrediction, count_draws, predicted, with_channels_alike
+from .predictions import (
+    SpatialPrediction,
+    count_draws,
+    places_embedded,
+    predicted,
+    with_channels_alike,
+)
 from .tables import table_of_groups, table_of_space
 from .tissue import Coordinates, groups_of
 
@@ -42,6 +48,8 @@ class SpatialBAE(FittedCells):
 
     - ``obsm["X_gpbae"]`` [N, L], means of the codes, channels of space first, and
       ``obsm["X_gpbae_sd"]``, their standard deviations;
+    - ``obsm["X_gpbae_space"]`` [N, up to 16], how rates differ between places: principal components
+      of their logarithms, channels of cells left out. Its clusters are regions;
     - ``layers["gpbae_mean"]``, the expected counts of a cell of median size, and a 90 % interval of
       them, ``layers["gpbae_lower"]`` and ``layers["gpbae_upper"]``;
     - ``uns["gpbae"]``, settings, versions, lengthscales, losses, and ``channel_information``: of
@@ -151,6 +159,8 @@ class SpatialBAE(FittedCells):
         posterior = self._posterior()
         at_one = self._at_one()
         codes = with_channels_alike(posterior.latent_samples(), self.num_spatial)
+        if self.num_spatial:
+            space = places_embedded(posterior, at_one, codes.mean, self.num_spatial)
         rates = self._predicted(at_one, codes, of_counts=False, level=0.9)
         mean, variance = codes.moments()
         unit = self._fitted.coordinates.unit
@@ -176,6 +186,8 @@ class SpatialBAE(FittedCells):
             temperatures = {k: float(v.mean()) for k, v in posterior.kinetic_temperatures.items()}
             record["temperatures"] = json.dumps(temperatures)
         adata.obsm["X_gpbae"], adata.obsm["X_gpbae_sd"] = mean[rows], np.sqrt(variance)[rows]
+        if self.num_spatial:
+            adata.obsm["X_gpbae_space"] = space[rows]
         for name, values in rates._asdict().items():
             adata.layers[f"{_KEY}_{name}"] = values[rows]
         adata.uns[_KEY] = record
@@ -294,12 +306,12 @@ class SpatialBAE(FittedCells):
             ``is_de``, whether it is one of as many as ``fdr`` allows.
         :raises RuntimeError: before ``fit``.
         :raises ValueError: for other cells than the fit's, a column or a group that is not there,
-            the same group twice, ``delta`` below 0, and ``fdr`` not between 0 and 1.
+            the same group twice, ``delta`` not above 0, and ``fdr`` not between 0 and 1.
         """
         check_integer("num_draws", num_draws, 2)
-        if not delta >= 0.0 or not 0.0 < fdr < 1.0:
+        if not delta > 0.0 or not 0.0 < fdr < 1.0:
             raise ValueError(
-                f"delta must be 0 or more and fdr between 0 and 1, got {delta} and {fdr}."
+                f"delta must be above 0 and fdr between 0 and 1, got {delta} and {fdr}."
             )
         rows = self._rows_of_fit(adata)
         groups = [rows[v] for v in groups_of(adata, groupby, group1, group2)]

@@ -102,6 +102,8 @@ def test_what_is_refused(tissue: Made, fitted: SpatialBAE) -> None:
             fitted.differential_expression(adata, *arguments)
     with pytest.raises(ValueError, match="fdr between 0 and 1"):
         fitted.differential_expression(adata, "kind", "1.0", fdr=5.0)
+    with pytest.raises(ValueError, match="delta must be above 0"):
+        fitted.differential_expression(adata, "kind", "1.0", delta=0.0)
     with pytest.raises(ValueError, match="other cells than the 400 of the fit"):
         fitted.differential_expression(made(seed=3).adata, "kind", "1.0")
     with pytest.raises(ValueError, match="no channels that vary over space"):
