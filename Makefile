@@ -64,7 +64,7 @@ $(NUMPY2_STAMP): setup.py pyproject.toml gpflow_bae/versions.py
 	@touch $@
 
 test-matrix: ## Run all tests with the oldest versions, with the newest, and with NumPy 2.
-	$(MAKE) --keep-going test-min test test-numpy2
+	$(MAKE) --keep-going test-min test-all test-numpy2
 
 docs: $(STAMP) ## Build the documentation into docs/_build; tutorials run, a warning is an error.
 	$(PY) -m pip install --quiet --editable '.[docs]'
