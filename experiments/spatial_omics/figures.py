@@ -54,7 +54,7 @@ def _domains(train: Any, found: np.ndarray) -> Figure:
         _scatter(axes[0], places[own], c=np.full(own.sum(), i), label=name, **colours)
     axes[0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), markerscale=3, fontsize="x-small")
     of_clusters = [np.bincount(labels[found == k]).argmax() for k in range(found.max() + 1)]
-    axes[1].set_title("k-means of the codes")
+    axes[1].set_title("k-means of places' rates")
     _scatter(axes[1], places, c=np.array(of_clusters)[found], **colours)
     return figure
 
