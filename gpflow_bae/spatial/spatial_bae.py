@@ -13,9 +13,9 @@ import numpy as np
 from ..arguments import check_fields, check_integer
 from ..posteriors import JointLatentSamples, LatentSamples, Posterior
 from ..versions import __version__
-from .cells import FittedCells, inputs_of
 from .expression import between_groups, over_space, some_rows
 from .fitted import Fitted
+from .fitted_cells import FittedCells, inputs_of
 from .fitting import FoundFit, fitted_posterior
 from .plans import Outline, SpatialPlan, build_model
 from .predictions import (

@@ -36,7 +36,7 @@ def test_what_is_written(tissue: Made, fitted: SpatialBAE) -> None:
     assert len(record["lengthscales"]) == 2 and record["losses"][-1] < record["losses"][0]
 
 
-def test_rates_are_denoised(tissue: Made) -> None:
+def test_rates_are_denoised(tissue: Made, fitted: SpatialBAE) -> None:
     """Nearer to the truth than counts are, and than means of genes; intervals hold it mostly."""
     adata, rates = tissue.adata, tissue.rates
     found = np.log(adata.layers["gpbae_mean"])
@@ -47,7 +47,7 @@ def test_rates_are_denoised(tissue: Made) -> None:
     assert error < 0.3 * np.mean(np.square(truth - truth.mean(0)))
 
 
-def test_channels_are_of_space_and_of_cells(tissue: Made) -> None:
+def test_channels_are_of_space_and_of_cells(tissue: Made, fitted: SpatialBAE) -> None:
     """A channel of space follows the wave, one of the cells tells their kinds."""
     codes = tissue.adata.obsm["X_gpbae"]
     wave = np.sin(tissue.adata.obsm["spatial"][:, 0] / 150.0)
