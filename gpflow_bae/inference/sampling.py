@@ -170,6 +170,11 @@ def sample_amortized(
             directory.write_part("start_losses", {f"{c}": loss for c, loss in enumerate(losses)})
         return state
 
+    def tell(number: int, trace: Trace) -> None:
+        """What a callback returns ends nothing here: ``max_samples`` does."""
+        if callback is not None:
+            callback(number, trace)
+
     stop = None
     if max_samples is not None:
         stop = settings.burnin_rounds + max_samples * settings.rounds_per_sample
@@ -180,7 +185,7 @@ def sample_amortized(
         stop=stop,
         checkpoint_every=checkpoint_every,
         progress=progress,
-        callback=callback,
+        callback=tell,
         replicas=replicas,
     )
     if directory is not None:  # a run that was resumed made no start

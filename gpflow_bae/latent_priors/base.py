@@ -63,6 +63,11 @@ class LatentProcess(gpflow.Module, ABC):
         """
         return self.condition(X, mean, variance)
 
+    @check_shapes(
+        "mean: [batch..., N, L]",
+        "variance: [batch..., N, L]",
+        "return: [num_draws, batch..., n, L]",
+    )
     def draw_codes(
         self,
         X: TensorType | None,

@@ -8,7 +8,7 @@ from typing import Any
 
 import gpflow
 import tensorflow as tf
-from check_shapes import check_shapes
+from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, TensorType
 
 from ..arguments import check_arguments
@@ -172,6 +172,7 @@ class ProductProcess(LatentProcess):
             ]
         )
 
+    @inherit_check_shapes
     def draw_codes(
         self,
         X: TensorType | None,

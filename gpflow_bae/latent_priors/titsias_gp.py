@@ -66,20 +66,8 @@ class TitsiasGP(InducingLatentPrior):
         if not are_many(mean):
             return self.condition_batch(X, mean, variance, 1.0)
         inducing = self.inducing_posterior(X, mean, variance)
-        shape = tf.shape(mean)[:-2]
-
-        def moments(X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> Any:
-            # Of all blocks but one the divergence is taken out again, by its whole.
-            found = self.hensman_bound(X, mean, variance, inducing)
-            bound = found.log_marginal + self._divergence(inducing)
-            rows = tf.concat([shape, tf.shape(mean)[-2:-1], [1]], 0)
-            number = tf.cast(tf.shape(mean)[-2], bound.dtype)
-            shares = tf.broadcast_to((bound / number)[..., None, None], rows)
-            return found.mean, found.variance, shares
-
-        found_mean, found_variance, shares = over_blocks(moments, (X, mean, variance))
-        bound = tf.reduce_sum(shares, [-2, -1]) - self._divergence(inducing)
-        return LatentPosterior(found_mean, found_variance, bound)
+        f_mean, f_variance = over_blocks(lambda X: self._marginals(X, inducing), (X,))
+        return self._bounded(f_mean, f_variance, mean, variance, inducing, 1.0)
 
     @inherit_check_shapes
     def inducing_posterior(
@@ -103,7 +91,8 @@ class TitsiasGP(InducingLatentPrior):
     def condition_batch(
         self, X: TensorType, mean: TensorType, variance: TensorType, point_scale: float
     ) -> LatentPosterior:
-        inducing = self.inducing_posterior(X, mean, variance, point_scale)
+        # Never in blocks: a training step may be compiled by XLA, which wants sizes that are fixed.
+        inducing = super().inducing_posterior(X, mean, variance, point_scale)
         return self.hensman_bound(X, mean, variance, inducing, point_scale)
 
     @check_shapes(
@@ -123,20 +112,31 @@ class TitsiasGP(InducingLatentPrior):
 
         :param inducing: its mean [batch..., L, M] and factor [batch..., L, M, M].
         """
+        moments = self._marginals(X, inducing)
+        return self._bounded(*moments, mean, variance, inducing, point_scale)
+
+    def _marginals(self, X: TensorType, inducing: InducingPosterior) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances of the codes [batch..., N, L]."""
         features, left = self._features(X)
-        f_mean = channels_first(tf.linalg.matvec(features, inducing.mean, transpose_a=True))
-        f_mean = self.shifted(f_mean, X)
-        f_variance = channels_first(left + self._spread(inducing, features))
+        mean = channels_first(tf.linalg.matvec(features, inducing.mean, transpose_a=True))
+        return self.shifted(mean, X), channels_first(left + self._spread(inducing, features))
+
+    def _bounded(
+        self,
+        f_mean: tf.Tensor,
+        f_variance: tf.Tensor,
+        mean: TensorType,
+        variance: TensorType,
+        inducing: InducingPosterior,
+        point_scale: float,
+    ) -> LatentPosterior:
+        """Codes with these moments, and the bound on the evidence of pseudo-observations."""
         expected = gaussian(f_mean, mean, variance)
         expected -= 0.5 * f_variance / variance
         bound = tf.reduce_sum(expected, [-2, -1]) - self._divergence(inducing) / point_scale
         return LatentPosterior(f_mean, f_variance, bound)
 
-    @check_shapes(
-        "X: [xbatch..., N, D]",
-        "mean: [batch..., N, L]",
-        "variance: [batch..., N, L]",
-    )
+    @inherit_check_shapes
     def draw_codes(
         self,
         X: TensorType,
@@ -156,9 +156,10 @@ class TitsiasGP(InducingLatentPrior):
         seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
         draws = tf.concat([[num_draws], tf.shape(inducing.mean)], 0)
         noise = standard_noise(draws, seeds[0], inducing.mean.dtype)
-        factor = tf.broadcast_to(inducing.factor, tf.concat([draws, draws[-1:]], 0))
-        away = tf.linalg.triangular_solve(factor, noise[..., None], adjoint=True)[..., 0]
-        smooth = tf.linalg.matvec(features, inducing.mean + away, transpose_a=True)
+        # Draws are right-hand sides of one factor: [..., L, M, num_draws].
+        away = tf.linalg.triangular_solve(inducing.factor, _first_axis_last(noise), adjoint=True)
+        outputs = inducing.mean[..., None] + away
+        smooth = _last_axis_first(tf.linalg.matmul(features, outputs, transpose_a=True))
         residual = standard_noise(tf.shape(smooth), seeds[1], smooth.dtype) * tf.sqrt(left)
         return self.shifted(channels_first(smooth + residual), chosen)
 
@@ -173,3 +174,12 @@ class TitsiasGP(InducingLatentPrior):
             - float(self.num_inducing)
         )
         return tf.reduce_sum(per_channel, -1)
+
+
+def _first_axis_last(values: tf.Tensor) -> tf.Tensor:
+    return tf.transpose(values, [*range(1, values.shape.rank), 0])
+
+
+def _last_axis_first(values: tf.Tensor) -> tf.Tensor:
+    rank = values.shape.rank
+    return tf.transpose(values, [rank - 1, *range(rank - 1)])

@@ -55,7 +55,8 @@ class FittedCells:
             slices=slices,
         )
 
-    def _read_new(self, adata: Any, hidden: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    def _known_tissue(self, adata: Any, hidden: bool = True) -> Tissue:
+        """Cells of the fit's genes and slices."""
         self._posterior()
         fitted = self._fitted
         tissue, _ = self._read(adata, fitted.slices, hidden)
@@ -65,18 +66,22 @@ class FittedCells:
                 f"adata has other genes than the fit, or in another order ({len(other)} differ, "
                 f"such as {other[:3]}): take adata[:, model.genes_]."
             )
+        return tissue
+
+    def _inputs_of(self, tissue: Tissue) -> np.ndarray:
+        fitted = self._fitted
         sizes = tissue.totals(fitted.shares) / fitted.median
         places = fitted.coordinates.inputs(tissue.places, tissue.slices)
-        return inputs_of(places, sizes, tissue.slices), tissue.rows(slice(None))
+        return inputs_of(places, sizes, tissue.slices)
 
     def _rows_of_fit(self, adata: Any) -> np.ndarray:
         """Which rows of the fit those of ``adata`` are [N].
 
-        :raises ValueError: for other cells, told by their number, slices and places.
+        :raises ValueError: for other cells, told by their number, sizes, slices and places.
         """
-        X, _ = self._read_new(adata)
-        tissue, _ = self._read(adata, self._fitted.slices)
-        order, of_fit = tissue.order(), np.asarray(self._posterior().data.X[0])
+        tissue = self._known_tissue(adata)
+        X, order = self._inputs_of(tissue), tissue.order()
+        of_fit = np.asarray(self._posterior().data.X[0])
         if X.shape != of_fit.shape or not np.allclose(X[order], of_fit):
             raise ValueError(
                 f"adata has other cells than the {len(of_fit)} of the fit, or other places of "

@@ -120,9 +120,13 @@ def fitted_posterior(
         return None if out_dir is None else os.path.join(out_dir, name)
 
     options: dict[str, Any] = {"seed": seed, "progress": progress, "resume": resume}
+    fitted_to, others = data, None
+    if early_stopping:
+        rest, asked = _held_back(number, plan.validation_fraction, seed)
+        fitted_to, others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
     q = None
     if plan.has_gaussian_parameters(number):
-        q = MeanFieldParameters(model, number, _FIRST_SCALE)
+        q = MeanFieldParameters(model, len(fitted_to[0]), _FIRST_SCALE)
     fitted = model if q is None else q
 
     def values() -> Sequence[Any]:
@@ -130,11 +134,8 @@ def fitted_posterior(
             return list(model.sampled.values())
         return [tf.convert_to_tensor(mean) for mean in q.means]
 
-    fitted_to, held, callback = data, None, None
-    if early_stopping:
-        rest, asked = _held_back(number, plan.validation_fraction, seed)
-        fitted_to = (data[0][rest], data[1][rest])
-        others = (data[0][asked], data[1][asked])
+    held, callback = None, None
+    if others is not None:
         held = _HeldOut(model, fitted, values, fitted_to, others, plan.patience)
         callback = held.enough
     losses = inference.fit_variational(

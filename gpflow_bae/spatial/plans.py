@@ -39,7 +39,8 @@ class SpatialPlan:
     :param learning_rate: of Adam at the start.
     :param final_learning_rate_fraction: of it at the end of a cosine.
     :param parameters: independent Gaussians, or a mode (``"point"``); None for the former of up to
-        20,000 cells, as those of more are narrow.
+        20,000 cells, as those of more are narrow. At a mode of few cells leave the hidden layer out
+        (``decoder_units=None``), which overfits them.
     :param num_draws: of Gaussian parameters, over which predictions average.
     :param validation_fraction: of cells that early stopping holds back.
     :param patience: of it, in fifties of steps without a better density.
@@ -87,14 +88,17 @@ class SpatialPlan:
 
     def settings(self, num_cells: int, num_steps: int) -> inference.VariationalSettings:
         """Of the fit."""
-        size = self.batch_size or (num_cells if num_cells <= 2000 else 1000)
         return inference.VariationalSettings(
             num_steps=num_steps,
             learning_rate=self.learning_rate,
             final_learning_rate_fraction=self.final_learning_rate_fraction,
-            batch_size=None if size >= num_cells else size,
+            batch_size=self._batch_size(num_cells),
             prior_on_parameters=True,
         )
+
+    def _batch_size(self, num_cells: int) -> int | None:
+        size = self.batch_size or (num_cells if num_cells <= 2000 else 1000)
+        return None if size >= num_cells else size
 
     def has_gaussian_parameters(self, num_cells: int) -> bool:
         """Whether parameters have distributions without being sampled."""
@@ -104,13 +108,12 @@ class SpatialPlan:
 
     def sampling(self, num_cells: int) -> inference.AmortizedSettings:
         """Of chains of the parameters."""
-        size = self.batch_size or (num_cells if num_cells <= 2000 else 1000)
         return inference.AmortizedSettings(
             num_sampler_steps=25,
             burnin=self.burnin,
             num_samples=self.num_samples,
             thinning=self.thinning,
-            batch_size=None if size >= num_cells else size,
+            batch_size=self._batch_size(num_cells),
         )
 
 

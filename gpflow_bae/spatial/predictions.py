@@ -11,6 +11,7 @@ import tensorflow as tf
 from ..likelihoods import CountLikelihood
 from ..mcmc.noise import standard_noise
 from ..posteriors import JointLatentSamples, LatentSamples, Posterior
+from ..tracing import compiled
 
 __all__ = [
     "SpatialPrediction",
@@ -93,7 +94,7 @@ def places_embedded(
     """
     model = posterior.model
 
-    @tf.function(reduce_retracing=True)
+    @compiled
     def logs(values: Any, X: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
         bound: Any = model.bind(values)
         space = tf.concat([codes[:, :num_spatial], tf.zeros_like(codes[:, num_spatial:])], -1)

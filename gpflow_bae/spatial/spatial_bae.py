@@ -72,7 +72,8 @@ class SpatialBAE(FittedCells):
     :param plan: further settings; None for :class:`SpatialPlan`'s own.
     :param progress: whether ``fit`` shows a progress bar.
 
-    After ``fit``: ``posterior_``, of inputs [scaled places, size, slice]; ``genes_``; ``slices_``.
+    After ``fit``: ``posterior_``, of inputs [scaled places, size, slice] and cells in their order;
+    ``genes_``; ``slices_``.
     """
 
     num_spatial: int = 6
@@ -249,8 +250,9 @@ class SpatialBAE(FittedCells):
         :raises RuntimeError: before ``fit``.
         :raises ValueError: as :meth:`fit`; for other genes, or slices that are not known.
         """
-        X, Y = self._read_new(adata, hidden)
-        return self._posterior().predict_cell_log_density((X, Y), num_codes=num_draws)
+        tissue = self._known_tissue(adata, hidden)
+        cells = (self._inputs_of(tissue), tissue.rows(slice(None)))
+        return self._posterior().predict_cell_log_density(cells, num_codes=num_draws)
 
     def log_density_of_fit(self, adata: Any, *, num_draws: int = 256) -> np.ndarray:
         """The same of the cells of the fit [N, P], given their counts that were not hidden.
@@ -261,9 +263,7 @@ class SpatialBAE(FittedCells):
         :raises ValueError: for other cells than those.
         """
         rows = self._rows_of_fit(adata)
-        tissue, _ = self._read(adata, self._fitted.slices, hidden=False)
-        counts = np.empty((tissue.num_cells, len(self.genes_)), np.float32)
-        counts[rows] = tissue.rows(slice(None))
+        counts = self._known_tissue(adata, hidden=False).rows(np.argsort(rows))
         found = self._posterior().predict_cell_log_density((None, counts), num_codes=num_draws)
         return found[rows]
 
@@ -271,8 +271,7 @@ class SpatialBAE(FittedCells):
         """Of cells [N]: their total counts over the median of the fit's; arguments and errors as in
         :meth:`log_density`.
         """
-        X, _ = self._read_new(adata, hidden)
-        return X[:, -2]
+        return self._inputs_of(self._known_tissue(adata, hidden))[:, -2]
 
     # Genes
 
