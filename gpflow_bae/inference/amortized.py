@@ -224,7 +224,7 @@ class AmortizedSampling(ChainSampling):
             last = self.batches_per_round - 1
             indices, given = self._items(_folded(seeds[0], last), fed, last)
             state, start_seed = self._gather(store, indices), _folded(seeds[1], last)
-            changed: bool | tf.Tensor = True  # of a store that is the round's own
+            changed = True  # of a store that is the round's own
         else:
             store, state, changed = chain.sampler, self._gather(chain.sampler, indices), adapt
             batch = self.batch(indices, store.position.codes, given)
