@@ -115,6 +115,18 @@ def test_the_runner_imports_jax_and_numpy_alone() -> None:
     assert found - set(sys.stdlib_module_names) == {"jax", "numpy"}
 
 
+def test_copies_are_written_as_reshapes(captured: gpu.Program) -> None:
+    """TensorFlow's dialect of XLA has an operation that JAX compiles for CPUs alone."""
+    tree = ast.parse(RUNNER.read_text())
+    wanted = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "portable"]
+    names: dict[str, object] = {"re": re}
+    exec(compile(ast.Module(wanted, []), str(RUNNER), "exec"), names)  # the file needs JAX
+    text = "%2 = mhlo.copy %1 : tensor<32x9xf64> loc(#loc11)"
+    found = names["portable"](text)  # type: ignore[operator]
+    assert found == "%2 = stablehlo.reshape %1 : (tensor<32x9xf64>) -> tensor<32x9xf64> loc(#loc11)"
+    assert names["portable"](captured.text) == captured.text  # type: ignore[operator]
+
+
 def python_with_jax() -> str:
     """Skips where there is none."""
     python = os.environ.get(JAX) or (sys.executable if importlib.util.find_spec("jax") else None)
