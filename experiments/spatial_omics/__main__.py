@@ -5,6 +5,7 @@ python -m experiments.spatial_omics --dataset=starmap --model=spatial_bae --pres
 
 ``log_density`` is of each count of cells that were held back, given their places and sizes;
 ``--hide_counts`` hides a tenth of the counts of the other cells too, and scores them.
+``svgp_vae`` is the composition of spaVAE, ``nsf`` nonnegative factors.
 ``--dataset=made`` makes a tissue (by ``--seed``) and scores which genes are found to differ between
 layers, beside ``--model=rank_sums``.
 Settings are chosen with ``--validation``, which asks for training cells instead.
@@ -19,7 +20,14 @@ from experiments.common import driver
 from experiments.common import flags as common_flags
 
 FLAGS = common_flags.FLAGS
-MODELS = ["spatial_bae", "neighbours", "gene_mean"]  # "rank_sums" has no predictions
+MODELS = [
+    "spatial_bae",
+    "svgp_vae",
+    "nsf",
+    "neighbours",
+    "gene_mean",
+]  # "rank_sums" has no predictions
+_FACTORS = 10  # as many as a spatial_bae has channels
 _STEPS = {"quick": 150, "paper": None}
 
 
@@ -35,6 +43,9 @@ def define_flags() -> None:
     flags.DEFINE_integer("num_cell", 4, "Channels that vary from cell to cell.", 0)
     flags.DEFINE_enum(
         "likelihood", "zinb", ["zinb", "nb", "poisson"], "Of counts; zinb has more zeros."
+    )
+    flags.DEFINE_boolean(
+        "dispersion_power", True, "Learn the power of the mean in each gene's variance."
     )
     flags.DEFINE_integer("num_inducing", None, "Inducing points of each slice.", 1)
     flags.DEFINE_float("weight_scale", 1.0, "Of the prior of the decoder's weights.", 0.0)
@@ -59,19 +70,50 @@ def _plan(model: str) -> Any:
     from experiments.spatial_omics import study
     from gpflow_bae.spatial import SpatialPlan
 
+    if model == "svgp_vae":
+        # The composition of spaVAE (Tian et al. 2024): channels of a GP and of cells together
+        # through a layer of 128, stopped where places that are held back get no likelier.
+        composition = SpatialPlan(
+            likelihood="nb",
+            dispersion_power=False,
+            parameters="point",
+            hidden_channels="all",
+            decoder_units=128,
+        )
+        return study.Plan(
+            model,
+            num_spatial=2,
+            num_cell=8,
+            num_steps=FLAGS.num_steps or _STEPS[FLAGS.preset],
+            early_stopping=True,
+            hide_counts=FLAGS.hide_counts,
+            spatial=composition,
+        )
+    if model == "nsf":
+        return study.Plan(
+            model,
+            num_spatial=_FACTORS,
+            num_steps=FLAGS.num_steps or _STEPS[FLAGS.preset],
+            hide_counts=FLAGS.hide_counts,
+        )
     if model != "spatial_bae":
         return study.Plan(model, hide_counts=FLAGS.hide_counts)
     chosen = common_flags.values(
-        "likelihood", "num_inducing", "weight_scale", "parameters", "batch_size"
+        "likelihood",
+        "dispersion_power",
+        "num_inducing",
+        "weight_scale",
+        "parameters",
+        "batch_size",
     )
     return study.Plan(
         model,
         FLAGS.num_spatial,
         FLAGS.num_cell,
-        FLAGS.num_steps or _STEPS[FLAGS.preset],
-        FLAGS.method,
-        FLAGS.hide_counts,
-        SpatialPlan(**chosen, decoder_units=FLAGS.decoder_units or None),
+        num_steps=FLAGS.num_steps or _STEPS[FLAGS.preset],
+        method=FLAGS.method,
+        hide_counts=FLAGS.hide_counts,
+        spatial=SpatialPlan(**chosen, decoder_units=FLAGS.decoder_units or None),
     )
 
 
@@ -81,7 +123,7 @@ def runs() -> Iterator[driver.Run]:
     from experiments.spatial_omics import data, study
 
     named = ("num_spatial", "num_cell", "likelihood", "parameters", "decoder_units", "batch_size")
-    named += ("method",)
+    named += ("method", "dispersion_power")
     changed = [f"{n}={FLAGS[n].value}" for n in named if FLAGS[n].value != FLAGS[n].default]
     for model in MODELS if FLAGS.model == "all" else [FLAGS.model]:
         plan = _plan(model)

@@ -11,7 +11,7 @@ import scipy.sparse
 
 from experiments.common import plans
 from experiments.common.driver import Options, Outcome
-from experiments.spatial_omics import baselines, figures, scores
+from experiments.spatial_omics import baselines, factors, figures, scores
 from experiments.spatial_omics.data import Split
 from experiments.spatial_omics.made import DOMAINS
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan
@@ -21,6 +21,7 @@ __all__ = ["Plan", "run"]
 HELD_OUT = "held_out"  # layer of the counts that are hidden
 TRUTH = "true_lfc"  # column of made genes
 _CLUSTERINGS = 5
+_FACTOR_STEPS = 1500
 _FIRST = DOMAINS[0]
 _DELTA, _FDR = 0.25, 0.05  # base 2 logarithms that count, and false ones among those called
 
@@ -34,19 +35,33 @@ class Plan(plans.Plan):
     num_cell: int = 4
     num_steps: int | None = None
     method: str = "variational"
+    early_stopping: bool = False
     hide_counts: bool = False  # the layer "held_out", which is scored then
     spatial: SpatialPlan | None = None
 
 
 def run(plan: Plan, split: Split, options: Options) -> Outcome:
     """Fit, score the cells that were held back, and draw the tissue."""
-    if plan.model == "spatial_bae":
+    if plan.model in ("spatial_bae", "svgp_vae"):
         return _spatial_bae(plan, split, options)
+    if plan.model == "nsf":
+        return _factors(plan, split, options)
     return _baseline(plan, split)
 
 
 def _counts(adata: Any) -> np.ndarray:
     return np.asarray(adata.X.todense(), float)
+
+
+def _with_sizes(plan: Plan, split: Split) -> tuple[np.ndarray, ...]:
+    """Counts of the cells that are fitted to, NaN where hidden, and sizes; the same of others."""
+    train, test = (_counts(part) for part in split)
+    hidden = _hidden_counts(split.train) if plan.hide_counts else np.zeros(train.shape, bool)
+    seen = np.where(hidden, np.nan, train)
+    shares = np.nansum(seen, 0) / np.nansum(seen)
+    totals = np.nansum(seen, 1) / (1.0 - hidden @ shares)
+    median = np.median(totals)
+    return seen, totals / median, test, test.sum(1) / median
 
 
 def _baseline(plan: Plan, split: Split) -> Outcome:
@@ -56,12 +71,9 @@ def _baseline(plan: Plan, split: Split) -> Outcome:
         return Outcome(
             metrics=metrics, num_parameters=0, seconds={"cpu": time.process_time() - started}
         )
-    train, test = (_counts(part) for part in split)
-    hidden = _hidden_counts(split.train) if plan.hide_counts else np.zeros(train.shape, bool)
-    seen = np.where(hidden, np.nan, train)
-    shares = np.nansum(seen, 0) / np.nansum(seen)
-    totals = np.nansum(seen, 1) / (1.0 - hidden @ shares)
-    sizes, new_sizes = totals / np.median(totals), test.sum(1) / np.median(totals)
+    seen, sizes, test, new_sizes = _with_sizes(plan, split)
+    train = _counts(split.train)
+    hidden = np.isnan(seen)
     if plan.model == "gene_mean":
         found = baselines.gene_mean(seen, sizes, new_sizes)
     else:
@@ -79,6 +91,40 @@ def _baseline(plan: Plan, split: Split) -> Outcome:
     )
 
 
+def _factors(plan: Plan, split: Split, options: Options) -> Outcome:
+    started = time.process_time()
+    seen, sizes, test, new_sizes = _with_sizes(plan, split)
+    places, new_places = (part.obsm["spatial"] for part in split)
+    found = factors.fit(
+        places,
+        seen,
+        sizes,
+        num_factors=plan.num_spatial,
+        num_steps=plan.num_steps or _FACTOR_STEPS,
+        seed=options.seed,
+    )
+    seconds = time.process_time() - started
+    density, expected, draws = found.predicted(
+        found.inputs(new_places, new_sizes), test, options.seed
+    )
+    metrics = {
+        "log_density": float(density.mean()),
+        "coverage_90": scores.randomised_coverage(test, draws, 0.9, 0),
+        **scores.of_means(test, expected, new_sizes),
+        "adjusted_rand": _agreement(split.train.obs["domain"].to_numpy(), found.at(places)),
+    }
+    if plan.hide_counts:
+        counts = _counts(split.train)
+        density, *_ = found.predicted(found.inputs(places, sizes), counts, options.seed)
+        metrics["log_density_hidden"] = float(density[np.isnan(seen)].mean())
+    return Outcome(
+        metrics=metrics,
+        num_parameters=plans.count(found.model.trainable_parameters),
+        seconds={"cpu": seconds},
+        curves={"loss": found.losses},
+    )
+
+
 def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
     started = time.process_time()
     train, test = split
@@ -88,6 +134,7 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
         slice_key="slice" if train.obs["slice"].nunique() > 1 else None,
         hidden_layer=HELD_OUT if plan.hide_counts else None,
         method=plan.method,  # type: ignore[arg-type]
+        early_stopping=plan.early_stopping,
         num_steps=plan.num_steps,
         seed=options.seed,
         plan=plan.spatial,

@@ -24,6 +24,7 @@ __all__ = ["CountLikelihood", "NegativeBinomial", "Poisson", "ZeroInflatedNegati
 tfd = tfp.distributions
 # Below it, 1 / dispersion + y has no digits of y in float32, and the density is Poisson's.
 _LEAST_DISPERSION = 1e-6
+_MOST_DISPERSION = 1e6  # of a power; such counts are 0, or once in a million a million
 
 
 class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
@@ -136,9 +137,11 @@ class Poisson(CountLikelihood):
 
 
 class NegativeBinomial(CountLikelihood):
-    r"""Counts with mean :math:`\mu = e^f` and variance :math:`\mu + \alpha \mu^2`.
+    r"""Counts with mean :math:`\mu = e^f` and variance :math:`\mu + \alpha \mu^p`.
 
-    :math:`\alpha` is the dispersion; Poisson's where it is 0.
+    :math:`\alpha` is the dispersion; Poisson's where it is 0. The power p is 2 unless it is asked
+    for: with another (NB-P, Greene 2008) a gene may scatter relatively less where there is more of
+    it, as it does where many cells are counted together, or deeper.
     """
 
     @check_arguments(size_column=0)
@@ -146,15 +149,21 @@ class NegativeBinomial(CountLikelihood):
         self,
         dispersion: TensorType = 1.0,
         *,
+        power: TensorType | None = None,
         prior: Any | None = None,
+        power_prior: Any | None = None,
         size_column: int | None = None,
     ):
         """
         :param dispersion: at the start, a scalar or one per output [P]; learnt or sampled. Fix it
             with ``gpflow.set_trainable(likelihood.dispersion, False)``.
+        :param power: of the mean in the variance, at the start, a scalar or one per output [P];
+            learnt or sampled. None for 2, which stays.
         :param prior: of the dispersion; default LogNormal(log(dispersion), 1).
+        :param power_prior: of the power; default Normal(power, 0.5).
         :param size_column: see :class:`CountLikelihood`.
-        :raises ValueError: for a dispersion that is not above 1e-6, or not finite.
+        :raises ValueError: for a dispersion that is not above 1e-6, or not finite, and a power that
+            is not finite.
         """
         super().__init__(size_column)
         values = as_numbers(dispersion, "dispersion", gpflow.default_float())
@@ -168,9 +177,28 @@ class NegativeBinomial(CountLikelihood):
             prior = tfd.LogNormal(location, np.ones_like(location))
         transform = gpflow.utilities.positive(lower=_LEAST_DISPERSION)
         self.dispersion = gpflow.Parameter(values, transform=transform, prior=prior)
+        self.power: gpflow.Parameter | None = None
+        if power is None:
+            return
+        values = as_numbers(power, "power", gpflow.default_float())
+        if values.ndim > 1 or not np.isfinite(values).all():
+            raise ValueError(
+                f"power must be a finite number or one per output, got {values.tolist()}."
+            )
+        if power_prior is None:
+            power_prior = tfd.Normal(values, np.full_like(values, 0.5))
+        self.power = gpflow.Parameter(values, prior=power_prior)
+
+    def _dispersion_at(self, F: tf.Tensor) -> tf.Tensor:
+        """Of a variance mu + dispersion mu^2, whatever the power; broadcasts to ``F``."""
+        dispersion = tf.cast(self.dispersion, F.dtype)
+        if self.power is None:
+            return dispersion
+        logs = tf.math.log(dispersion) + (tf.cast(self.power, F.dtype) - 2.0) * F
+        return tf.exp(tf.clip_by_value(logs, *np.log([_LEAST_DISPERSION, _MOST_DISPERSION])))
 
     def _entry_log_prob(self, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        dispersion = tf.cast(self.dispersion, F.dtype)
+        dispersion = self._dispersion_at(F)
         number = 1.0 / dispersion
         logits = F + tf.math.log(dispersion)
         # log of y (y + r)! / (r! y!) by a beta function, which keeps the digits that differences of
@@ -180,7 +208,7 @@ class NegativeBinomial(CountLikelihood):
 
     def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
         # Poisson's, at rates that are gamma around exp(f).
-        number = tf.broadcast_to(1.0 / tf.cast(self.dispersion, F.dtype), tf.shape(F))
+        number = tf.broadcast_to(1.0 / self._dispersion_at(F), tf.shape(F))
         gamma = tf.random.stateless_gamma(tf.shape(F), seed, number, dtype=F.dtype)
         rate = tf.exp(F) * gamma / number
         seed = tf.random.fold_in(seed, 1, alg="philox")
@@ -190,14 +218,14 @@ class NegativeBinomial(CountLikelihood):
         self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
     ) -> tf.Tensor:
         # Gamma(r + y) / (r / exp(f) + 1) with r = 1 / dispersion, where y is seen.
-        number = tf.broadcast_to(1.0 / tf.cast(self.dispersion, F.dtype), tf.shape(F))
+        number = tf.broadcast_to(1.0 / self._dispersion_at(F), tf.shape(F))
         known = tf.cast(seen, F.dtype)
         gamma = tf.random.stateless_gamma(tf.shape(F), seed, number + known * Y, dtype=F.dtype)
         return gamma / (number * tf.exp(-F) + known)
 
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
         mean = tf.exp(F)
-        return mean, mean + tf.cast(self.dispersion, mean.dtype) * tf.square(mean)
+        return mean, mean + self._dispersion_at(F) * tf.square(mean)
 
 
 class ZeroInflatedNegativeBinomial(NegativeBinomial):
@@ -209,7 +237,9 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
         dispersion: TensorType = 1.0,
         zero_probability: TensorType = 0.1,
         *,
+        power: TensorType | None = None,
         prior: Any | None = None,
+        power_prior: Any | None = None,
         zero_prior: Any | None = None,
         size_column: int | None = None,
     ):
@@ -218,7 +248,13 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
         :param zero_prior: of pi; default Beta(1, 9).
         :raises ValueError: for a probability that is not between 0 and 1.
         """
-        super().__init__(dispersion, prior=prior, size_column=size_column)
+        super().__init__(
+            dispersion,
+            power=power,
+            prior=prior,
+            power_prior=power_prior,
+            size_column=size_column,
+        )
         values = as_numbers(zero_probability, "zero_probability", gpflow.default_float())
         if values.ndim > 1 or not np.all((values > 0.0) & (values < 1.0)):
             raise ValueError(

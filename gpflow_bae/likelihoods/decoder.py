@@ -19,8 +19,11 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
 
     ``F [batch..., L]`` are codes and ``Y [batch..., P]`` observations, NaN where missing. What
     GPflow asks in expectation over Gaussian codes is averaged over ``num_draws`` reparameterised
-    draws, the same ones in each call (common random numbers) unless ``seed`` is a variable that
-    somebody moves.
+    draws, the same ones in each call (common random numbers); where ``seed`` is a variable, others
+    whenever it is assigned another number, as fits in minibatches want them.
+
+    A decoder may see the inputs, too (:class:`~gpflow_bae.decoders.ConditionalDecoder`, for sizes
+    of counts or features): kernels should leave such columns out (``active_dims``).
     """
 
     @check_arguments(num_draws=1)
@@ -29,11 +32,12 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
         decoder: tf.Module,
         likelihood: gpflow.likelihoods.Likelihood | MaskedLikelihood,
         num_draws: int = 10,
-        seed: int = 0,
+        seed: int | tf.Variable = 0,
     ):
         """
         :param decoder: a :class:`~gpflow_bae.decoders.KerasDecoder`, or any decoder.
         :param likelihood: of the observations given what the decoder makes of the codes.
+        :param seed: an integer, or a scalar integer variable.
         """
         if not hasattr(decoder, "latent_dim") or not hasattr(decoder, "output_dim"):
             raise TypeError(
@@ -46,19 +50,33 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
         self.decoder = decoder
         self.observation = masked(likelihood)
         self.num_draws = int(num_draws)
-        self.seed = int(seed)
+        self.seed = seed if isinstance(seed, tf.Variable) else int(seed)
+
+    def _decoded(self, F: TensorType, X: TensorType | None) -> tf.Tensor:
+        """[batch..., 1, P], each point by itself."""
+        F = tf.convert_to_tensor(F)[..., None, :]
+        if not getattr(self.decoder, "needs_inputs", False):
+            return self.decoder(F)
+        if X is None:
+            raise ValueError("The decoder sees inputs: X is needed, got None.")
+        return self.decoder(F, tf.convert_to_tensor(X)[..., None, :])
 
     @check_shapes("F: [batch..., L]", "Y: [batch..., P]", "return: [batch...]")
-    def masked_log_prob(self, F: TensorType, Y: TensorType, mask: TensorType | None) -> tf.Tensor:
-        """log p(observed y | codes), in the decoder's precision; ``Y`` finite everywhere."""
-        decoded = self.decoder(tf.convert_to_tensor(F)[..., None, :])
+    def masked_log_prob(
+        self, F: TensorType, Y: TensorType, mask: TensorType | None, X: TensorType | None = None
+    ) -> tf.Tensor:
+        """log p(observed y | codes), in the decoder's precision; ``Y`` finite everywhere.
+
+        :param X: inputs that broadcast to [batch..., D], for a decoder that sees them.
+        """
+        decoded = self._decoded(F, X)
         Y = tf.convert_to_tensor(Y)[..., None, :]
         mask = None if mask is None else tf.convert_to_tensor(mask)[..., None, :]
         return self.observation.masked_log_prob(decoded, Y, mask)[..., 0]
 
     def _draws(self, Fmu: tf.Tensor, Fvar: tf.Tensor) -> tf.Tensor:
         shape = tf.concat([[self.num_draws], tf.shape(Fmu)], 0)
-        noise = standard_noise(shape, tf.constant([self.seed, 0xDEC], tf.int32), Fmu.dtype)
+        noise = standard_noise(shape, tf.stack([tf.cast(self.seed, tf.int32), 0xDEC]), Fmu.dtype)
         return Fmu + tf.sqrt(Fvar) * noise
 
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -67,23 +85,22 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
         observed = tf.where(mask, Y, tf.zeros_like(Y))
         shape = tf.concat([tf.shape(F)[:-1], tf.shape(Y)[-1:]], 0)  # F may have draws in front
         observed, mask = tf.broadcast_to(observed, shape), tf.broadcast_to(mask, shape)
-        return tf.cast(self.masked_log_prob(F, observed, mask), gpflow.default_float())
+        return tf.cast(self.masked_log_prob(F, observed, mask, X), gpflow.default_float())
 
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._moments(F)[0]
+        return self._moments(F, X)[0]
 
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return self._moments(F)[1]
+        return self._moments(F, X)[1]
 
-    def _moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        decoded = self.decoder(tf.convert_to_tensor(F)[..., None, :])[..., 0, :]
-        mean, variance = self.observation.moments(decoded)
+    def _moments(self, F: TensorType, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        mean, variance = self.observation.moments(self._decoded(F, X)[..., 0, :])
         return tf.cast(mean, gpflow.default_float()), tf.cast(variance, gpflow.default_float())
 
     def _predict_mean_and_var(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        mean, variance = self._moments(self._draws(Fmu, Fvar))
+        mean, variance = self._moments(self._draws(Fmu, Fvar), X)
         total = tf.reduce_mean(mean, 0)
         spread = tf.reduce_mean(tf.square(mean), 0) - tf.square(total)
         return total, tf.reduce_mean(variance, 0) + tf.maximum(spread, 0.0)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 
@@ -16,6 +17,7 @@ from ..models import MeanFieldParameters, VariationalAutoencoder
 from ..posteriors import Posterior
 from ..posteriors.conditionals import latent_given_pseudo, log_density_of
 from ..tracing import compiled
+from .networks import cell_loadings
 from .plans import SpatialPlan
 
 __all__ = ["FoundFit", "fitted_posterior"]
@@ -112,6 +114,9 @@ def fitted_posterior(
 ) -> FoundFit:
     """Climbs the bound, of parameters or of their Gaussians, and samples them from there if asked.
 
+    Channels of cells come in when those of space have found what they can: counts can be explained
+    by either, and what channels of cells have learnt first says nothing of other places.
+
     :param data: X [N, D + 2] and counts [N, P].
     """
     number = len(data[0])
@@ -124,10 +129,38 @@ def fitted_posterior(
     if early_stopping:
         rest, asked = _held_back(number, plan.validation_fraction, seed)
         fitted_to, others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
-    q = None
-    if plan.has_gaussian_parameters(number):
+    gaussian = plan.has_gaussian_parameters(number)
+
+    def climbed(name: str, steps: int, callback: Any = None) -> np.ndarray:
+        return inference.fit_variational(
+            model if q is None else q,
+            fitted_to,
+            plan.settings(len(fitted_to[0]), steps),
+            out_dir=folder(name),
+            callback=callback,
+            **options,
+        )
+
+    first, losses = round(plan.space_first * num_steps), []
+    cells = cell_loadings(model.decoder) if first else None
+    q, known = None, {}
+    if cells is not None:
+        loadings = cells.numpy()
+        cells.assign(np.zeros_like(loadings))
+        gpflow.set_trainable(cells, False)
+        if gaussian:
+            q = MeanFieldParameters(model, len(fitted_to[0]), _FIRST_SCALE)
+        losses.append(climbed("space", first))
+        if q is not None:
+            known = dict(zip(map(id, model.sampled.parameters), q.scales, strict=True))
+            _take_means(model, q)
+        gpflow.set_trainable(cells, True)
+        cells.assign(loadings)
+    if gaussian:
         q = MeanFieldParameters(model, len(fitted_to[0]), _FIRST_SCALE)
-    fitted = model if q is None else q
+        for parameter, scale in zip(model.sampled.parameters, q.scales, strict=True):
+            if id(parameter) in known:
+                scale.assign(known[id(parameter)])
 
     def values() -> Sequence[Any]:
         if q is None:
@@ -136,16 +169,11 @@ def fitted_posterior(
 
     held, callback = None, None
     if others is not None:
+        fitted = model if q is None else q
         held = _HeldOut(model, fitted, values, fitted_to, others, plan.patience)
         callback = held.enough
-    losses = inference.fit_variational(
-        fitted,
-        fitted_to,
-        plan.settings(len(fitted_to[0]), num_steps),
-        out_dir=folder("variational"),
-        callback=callback,
-        **options,
-    )
+    last = num_steps - (0 if cells is None else first)
+    losses.append(climbed("variational", last, callback))
     scores = None
     if held is not None:
         held.restore()
@@ -153,10 +181,10 @@ def fitted_posterior(
     draws = None
     if q is not None:
         draws = q.draws(plan.num_draws, seed)
-        for parameter, mean in zip(model.sampled.parameters, q.means, strict=True):
-            parameter.unconstrained_variable.assign(mean)
+        _take_means(model, q)
+    trace = np.concatenate(losses)
     if not sampled:
-        return FoundFit(Posterior.from_point(model, data, draws), losses, scores)
+        return FoundFit(Posterior.from_point(model, data, draws), trace, scores)
     posterior = inference.sample_amortized(
         model,
         data,
@@ -166,7 +194,12 @@ def fitted_posterior(
         out_dir=folder("sampled"),
         **options,
     )
-    return FoundFit(posterior, losses, scores)
+    return FoundFit(posterior, trace, scores)
+
+
+def _take_means(model: VariationalAutoencoder, q: MeanFieldParameters) -> None:
+    for parameter, mean in zip(model.sampled.parameters, q.means, strict=True):
+        parameter.unconstrained_variable.assign(mean)
 
 
 def _held_back(number: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
+from gpflow import Parameter
 
-__all__ = ["LogCounts", "count_encoder", "rate_decoder"]
+__all__ = ["LogCounts", "cell_loadings", "count_encoder", "rate_decoder"]
+
+_CELLS = "cells"  # name of a layer
 
 
 @keras.saving.register_keras_serializable("gpflow_bae")
@@ -56,27 +61,51 @@ def count_encoder(
 
 
 def rate_decoder(
-    rates: np.ndarray, num_features: int, num_spatial: int, num_cell: int, units: int | None
+    rates: np.ndarray,
+    num_features: int,
+    num_spatial: int,
+    num_cell: int,
+    units: int | None,
+    all_hidden: bool = False,
 ) -> keras.Model:
     """From codes and features to logarithms of rates, which start at ``rates`` [P].
 
     Channels of space and features go through a hidden layer, as regions are of few kinds whose
-    rates are no straight line in them. Those of cells have one loading for each gene, and so are
-    not left out for the sake of a layer that they share.
+    rates are no straight line in them. Those of cells have one loading for each gene, in a layer of
+    their own (:func:`cell_loadings`): under a prior by the number of inputs
+    (:func:`~gpflow_bae.decoders.fan_in_prior`) loadings of few channels may be larger than those of
+    many hidden units.
 
     :param num_spatial, num_cell: channels of space, which come first, and of cells.
     :param units: of the hidden layer; None for none, so that each channel is one loading per gene.
+    :param all_hidden: whether channels of cells go through it, too.
     """
     inputs = keras.Input((num_spatial + num_cell + num_features,))
     parts = inputs
-    if units is not None and num_spatial:
-        seen = keras.ops.concatenate(
+    loaded = num_spatial and num_cell and not (all_hidden and units is not None)
+    if loaded:
+        parts = keras.ops.concatenate(
             [inputs[:, :num_spatial], inputs[:, num_spatial + num_cell :]], -1
         )
-        bent = keras.layers.Dense(units, activation="elu")(seen)
-        parts = keras.ops.concatenate([inputs[:, num_spatial:], bent], -1)
+    if units is not None and (num_spatial or all_hidden):
+        bent = keras.layers.Dense(units, activation="elu")(parts)
+        # Levels of genes follow features in a straight line, too.
+        parts = keras.ops.concatenate([inputs[:, num_spatial + num_cell :], bent], -1)
     last = keras.layers.Dense(len(rates))
-    model = keras.Model(inputs, last(parts))
+    outputs = last(parts)
+    if loaded:
+        loadings = keras.layers.Dense(len(rates), use_bias=False, name=_CELLS)
+        outputs = outputs + loadings(inputs[:, num_spatial : num_spatial + num_cell])
+    model = keras.Model(inputs, outputs)
     kernel, _ = last.get_weights()
     last.set_weights([0.3 * kernel, np.log(rates).astype(np.float32)])
     return model
+
+
+def cell_loadings(decoder: Any) -> Parameter | None:
+    """Of channels of cells [num_cell, P], in a decoder around :func:`rate_decoder`; None for one
+    in which they have no layer of their own.
+    """
+    network = decoder.decoder
+    pairs = zip(network.weights, network.model.trainable_variables, strict=True)
+    return next((w for w, variable in pairs if _CELLS in variable.path.split("/")), None)

@@ -29,10 +29,15 @@ class SpatialPlan:
     """Settings of :class:`~gpflow_bae.spatial.SpatialBAE` beyond its arguments.
 
     :param likelihood: of counts: negative binomial with more zeros, without, or Poisson.
+    :param dispersion_power: whether the power of the mean in each gene's variance is learnt, or 2.
     :param encoder_units: of each of its two hidden layers.
     :param decoder_units: of a hidden layer that channels of space go through; None for none, so
         that each is one loading of each gene, as channels of cells are.
+    :param hidden_channels: which go through it: those of space, or all, as in spaVAE, where what a
+        channel of cells does to a gene is no one number.
     :param weight_scale: of the decoder's normal prior, over the root of its inputs' number.
+    :param space_first: share of the steps that are taken, at first, without channels of cells,
+        which would learn what channels of space can, and keep it.
     :param num_inducing: inducing points of each slice; None for a quarter of its cells, and at most
         100.
     :param batch_size: cells of a step; None for all of up to 2000, and 1000 of more.
@@ -50,9 +55,12 @@ class SpatialPlan:
     """
 
     likelihood: Literal["zinb", "nb", "poisson"] = "zinb"
+    dispersion_power: bool = True
     encoder_units: int = 64
     decoder_units: int | None = 16
+    hidden_channels: Literal["space", "all"] = "space"
     weight_scale: float = 1.0
+    space_first: float = 0.4
     num_inducing: int | None = None
     batch_size: int | None = None
     learning_rate: float = 1e-2
@@ -72,6 +80,7 @@ class SpatialPlan:
             encoder_units=1,
             decoder_units=1,
             weight_scale=0,
+            space_first=0,
             num_inducing=1,
             batch_size=1,
             num_draws=1,
@@ -81,6 +90,8 @@ class SpatialPlan:
             burnin=0,
             thinning=1,
         )
+        if not self.space_first < 1.0:
+            raise ValueError(f"space_first must be below 1, got {self.space_first}.")
         if not 0.0 < self.validation_fraction < 1.0:
             raise ValueError(
                 f"validation_fraction must lie between 0 and 1, got {self.validation_fraction}."
@@ -240,7 +251,12 @@ def build_model(
     D, L = outline.inducing.shape[1] - 1, num_spatial + num_cell
     features = Features(D, outline.num_slices)
     network = rate_decoder(
-        outline.rates, features.number, num_spatial, num_cell, plan.decoder_units
+        outline.rates,
+        features.number,
+        num_spatial,
+        num_cell,
+        plan.decoder_units,
+        plan.hidden_channels == "all",
     )
     decoder = decoders.ConditionalDecoder(
         decoders.KerasDecoder(network, decoders.fan_in_prior(plan.weight_scale)),
@@ -259,7 +275,7 @@ def build_model(
         _prior(outline, num_spatial, num_cell),
         decoder,
         guide,
-        _likelihood(plan.likelihood, outline.dispersion),
+        _likelihood(plan.likelihood, outline.dispersion, plan.dispersion_power),
         num_data=outline.num_cells,
     )
 
@@ -289,11 +305,12 @@ def _prior(outline: Outline, num_spatial: int, num_cell: int) -> latent_priors.P
     return latent_priors.ProductProcess(parts)
 
 
-def _likelihood(kind: str, dispersion: np.ndarray) -> likelihoods.CountLikelihood:
+def _likelihood(kind: str, dispersion: np.ndarray, has_power: bool) -> likelihoods.CountLikelihood:
     """Dispersions start from the genes' moments, less what codes and zeros will explain."""
     if kind == "poisson":
         return likelihoods.Poisson()
+    power = np.full(len(dispersion), 2.0) if has_power else None
     if kind == "nb":
-        return likelihoods.NegativeBinomial(0.7 * dispersion)
+        return likelihoods.NegativeBinomial(0.7 * dispersion, power=power)
     zeros = np.full(len(dispersion), 0.1)
-    return likelihoods.ZeroInflatedNegativeBinomial(0.5 * dispersion, zeros)
+    return likelihoods.ZeroInflatedNegativeBinomial(0.5 * dispersion, zeros, power=power)

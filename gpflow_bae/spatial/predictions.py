@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from scipy import stats
 
 from ..likelihoods import CountLikelihood
 from ..mcmc.noise import standard_noise
@@ -16,13 +17,15 @@ from ..tracing import compiled
 __all__ = [
     "SpatialPrediction",
     "count_draws",
+    "counts_at",
     "places_embedded",
-    "predicted",
+    "rates_at",
     "with_channels_alike",
 ]
 
 _BYTES = 128 * 2**20  # of draws that are in memory together
 _COMPONENTS = 16
+_LEAST_RATE = 1e-30  # whose logarithm is finite
 
 
 class SpatialPrediction(NamedTuple):
@@ -33,32 +36,72 @@ class SpatialPrediction(NamedTuple):
     upper: np.ndarray
 
 
-def predicted(
+def rates_at(
     posterior: Posterior,
     X: np.ndarray,
     codes: LatentSamples | JointLatentSamples,
     *,
-    of_counts: bool,
     level: float,
     num_draws: int,
     seed: int,
 ) -> SpatialPrediction:
-    """Expected counts, and central intervals by draws of the codes.
+    """Expected counts, and central intervals of them.
+
+    Intervals have the mean and the standard deviation that the logarithm has over draws of codes
+    and parameters, of which it is about linear. So few draws do, and none is kept.
 
     :param X: inputs [N, D + 2].
     :param codes: of each posterior sample, means and variances [S, N, L].
-    :param of_counts: whether intervals are of counts, else of expected ones.
     :param num_draws: of all samples together, at least one of each.
     """
-    ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    # The smallest count with at least that probability; expected ones are interpolated.
-    method: Any = "inverted_cdf" if of_counts else "linear"
     shape = (len(X), posterior.model.decoder.output_dim)
     found = SpatialPrediction(*(np.zeros(shape, np.float32) for _ in range(3)))
-    for rows, mean, draws in _passes(posterior, X, codes, of_counts, num_draws, seed):
-        found.mean[rows] = mean
-        found.lower[rows], found.upper[rows] = np.quantile(draws, ends, 0, method=method)
+
+    def moments(likelihood: CountLikelihood, F: tf.Tensor, seed: tf.Tensor) -> tuple[Any, ...]:
+        expected = likelihood.moments(F)[0]
+        logs = tf.math.log(tf.maximum(expected, _LEAST_RATE))
+        mean, variance = tf.nn.moments(logs, 0)
+        return tf.reduce_mean(expected, 0), mean, variance
+
+    width = stats.norm.ppf(0.5 + 0.5 * level)
+    for rows, parts in _passes(posterior, X, codes, moments, num_draws, seed):
+        expected, means, variances = (np.stack(v) for v in zip(*parts, strict=True))
+        spread = np.sqrt(variances.mean(0) + means.var(0))
+        centre = means.mean(0)
+        found.mean[rows] = expected.mean(0)
+        found.lower[rows] = np.exp(centre - width * spread)
+        found.upper[rows] = np.exp(centre + width * spread)
     return found
+
+
+def counts_at(
+    posterior: Posterior,
+    X: np.ndarray,
+    codes: LatentSamples | JointLatentSamples,
+    *,
+    level: float,
+    num_draws: int,
+    seed: int,
+) -> SpatialPrediction:
+    """Expected counts, and central intervals of the counts by draws; arguments as of
+    :func:`rates_at`.
+    """
+    ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+    shape = (len(X), posterior.model.decoder.output_dim)
+    found = SpatialPrediction(*(np.zeros(shape, np.float32) for _ in range(3)))
+    for rows, parts in _passes(posterior, X, codes, _mean_and_draws, num_draws, seed):
+        means, draws = zip(*parts, strict=True)
+        found.mean[rows] = np.mean(means, 0)
+        # The smallest count with at least that probability.
+        counts = np.concatenate(draws)
+        found.lower[rows], found.upper[rows] = np.quantile(counts, ends, 0, method="inverted_cdf")
+    return found
+
+
+def _mean_and_draws(
+    likelihood: CountLikelihood, F: tf.Tensor, seed: tf.Tensor
+) -> tuple[tf.Tensor, ...]:
+    return tf.reduce_mean(likelihood.moments(F)[0], 0), likelihood.draw(F, seed)
 
 
 def with_channels_alike(codes: Any, num_spatial: int) -> LatentSamples:
@@ -132,21 +175,26 @@ def count_draws(
     num_draws: int,
     seed: int,
 ) -> np.ndarray:
-    """Counts [num_draws, N, P], int32; arguments as of :func:`predicted`."""
-    passes = _passes(posterior, X, codes, True, num_draws, seed)
-    parts = [draws[:num_draws].astype(np.int32) for _, _, draws in passes]
-    return np.concatenate(parts, 1)
+    """Counts [num_draws, N, P], int32; arguments as of :func:`rates_at`."""
+    found = []
+    for _, parts in _passes(posterior, X, codes, _mean_and_draws, num_draws, seed):
+        draws = np.concatenate([draws for _, draws in parts])
+        found.append(draws[:num_draws].astype(np.int32))
+    return np.concatenate(found, 1)
 
 
 def _passes(
     posterior: Posterior,
     X: np.ndarray,
     codes: LatentSamples | JointLatentSamples,
-    of_counts: bool,
+    reduced: Callable[[CountLikelihood, tf.Tensor, tf.Tensor], tuple[tf.Tensor, ...]],
     num_draws: int,
     seed: int,
-) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Rows, their expected counts, and draws [at least num_draws, rows, P], some rows at a time."""
+) -> Iterator[tuple[slice, list[tuple[np.ndarray, ...]]]]:
+    """Some rows at a time: these, and of each sample what ``reduced`` makes of its draws.
+
+    :param reduced: of a likelihood, its parameters F [draws, rows, P], and a seed.
+    """
     model = posterior.model
     assert isinstance(model.likelihood, CountLikelihood)
     P, S = model.decoder.output_dim, len(codes.mean)
@@ -159,11 +207,7 @@ def _passes(
         shape = tf.concat([[of_sample], tf.shape(mean)], 0)
         latents = mean + tf.sqrt(variance) * standard_noise(shape, seed, mean.dtype)
         F = bound.decode(tf.broadcast_to(X, tf.concat([[of_sample], tf.shape(X)], 0)), latents)
-        expected = bound.likelihood.moments(F)[0]
-        if not of_counts:
-            return tf.reduce_mean(expected, 0), expected
-        seed = tf.random.fold_in(seed, 1, alg="philox")
-        return tf.reduce_mean(expected, 0), bound.likelihood.draw(F, seed)
+        return reduced(bound.likelihood, F, tf.random.fold_in(seed, 1, alg="philox"))
 
     samples = [[tf.constant(v[s]) for v in posterior.parameters] for s in range(S)]
     for start in range(0, len(X), size):
@@ -172,6 +216,6 @@ def _passes(
             parts = (
                 tf.constant(v) for v in (X[rows], codes.mean[s, rows], codes.variance[s, rows])
             )
-            found.append(drawn(values, *parts, tf.constant([seed, start * S + s], tf.int32)))
-        means, draws = zip(*found, strict=True)
-        yield rows, np.mean(means, 0), np.concatenate(draws)
+            of_draws = drawn(values, *parts, tf.constant([seed, start * S + s], tf.int32))
+            found.append(tuple(v.numpy() for v in of_draws))
+        yield rows, found

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from ..arguments import check_fields, check_integer
-from ..posteriors import JointLatentSamples, LatentSamples, Posterior
+from ..posteriors import Posterior
 from ..versions import __version__
 from .expression import between_groups, over_space, some_rows
 from .fitted import Fitted
@@ -21,8 +21,9 @@ from .plans import Outline, SpatialPlan, build_model
 from .predictions import (
     SpatialPrediction,
     count_draws,
+    counts_at,
     places_embedded,
-    predicted,
+    rates_at,
     with_channels_alike,
 )
 from .tables import table_of_groups, table_of_space
@@ -40,9 +41,10 @@ class SpatialBAE(FittedCells):
 
     Some of its channels are smooth functions of the place (a GP of each, with a lengthscale of its
     own), the others belong to each cell alone. Counts are negative binomial around rates that
-    codes, the cell's size and its slice make, with more zeros of each gene. The model is an
-    SVGP-VAE (Jazbec et al. 2021) with such channels. A channel of cells has one loading for each
-    gene, so it can be read like a factor; those of space go through a layer together.
+    codes, the cell's size and its slice make, with more zeros, and a power of the mean in the
+    variance, of each gene (:class:`~gpflow_bae.likelihoods.ZeroInflatedNegativeBinomial`). The
+    model is an SVGP-VAE (Jazbec et al. 2021) with such channels. A channel of cells has one loading
+    for each gene, so it can be read like a factor; those of space go through a layer together.
 
     ``SpatialBAE().fit(adata)`` is the whole program: afterwards ``adata`` has
 
@@ -162,7 +164,7 @@ class SpatialBAE(FittedCells):
         codes = with_channels_alike(posterior.latent_samples(), self.num_spatial)
         if self.num_spatial:
             space = places_embedded(posterior, at_one, codes.mean, self.num_spatial)
-        rates = self._predicted(at_one, codes, of_counts=False, level=0.9)
+        rates = rates_at(posterior, at_one, codes, level=0.9, num_draws=_DRAWS, seed=self.seed)
         mean, variance = codes.moments()
         unit = self._fitted.coordinates.unit
         lengths = [
@@ -225,8 +227,9 @@ class SpatialBAE(FittedCells):
         if not 0.0 < level < 1.0:
             raise ValueError(f"level must be between 0 and 1, got {level}.")
         X = self._new_inputs(places, sizes, slices)
-        codes = self._posterior().latent_samples(X)
-        return self._predicted(X, codes, of_counts=True, level=level, num_draws=num_draws)
+        posterior = self._posterior()
+        codes = posterior.latent_samples(X)
+        return counts_at(posterior, X, codes, level=level, num_draws=num_draws, seed=self.seed)
 
     def sample(
         self, places: Any, sizes: Any = 1.0, slices: Any = None, *, num_samples: int = _DRAWS
@@ -337,22 +340,3 @@ class SpatialBAE(FittedCells):
         rows = some_rows(np.arange(posterior.num_points), self.seed)
         found = over_space(posterior, rows, self.num_spatial, num_draws, self.seed)
         return table_of_space(self.genes_, found)
-
-    def _predicted(
-        self,
-        X: np.ndarray,
-        codes: LatentSamples | JointLatentSamples,
-        *,
-        of_counts: bool,
-        level: float,
-        num_draws: int = _DRAWS,
-    ) -> SpatialPrediction:
-        return predicted(
-            self._posterior(),
-            X,
-            codes,
-            of_counts=of_counts,
-            level=level,
-            num_draws=num_draws,
-            seed=self.seed,
-        )

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse
+from scipy import stats
 
 pytest.importorskip("anndata", reason="anndata is not installed (extra spatial)")
 
 from experiments.spatial_omics import __main__ as command
-from experiments.spatial_omics import baselines, data, scores, study
+from experiments.spatial_omics import baselines, data, factors, scores, study
 from tests.experiments.commands import call
 from tests.spatial.tissues import made
 
@@ -123,6 +124,33 @@ def test_ours_runs(small: None, tmp_path: pathlib.Path) -> None:
     assert {"log_density", "log_density_hidden", "adjusted_rand"} <= set(found["metrics"])
     for name in ("domains", "gene", "loss"):
         assert (tmp_path / f"{name}.png").exists()
+
+
+@pytest.mark.parametrize("model", ["nsf", "svgp_vae"])
+def test_peers_run(small: None, tmp_path: pathlib.Path, model: str) -> None:
+    found = call(command.STUDY, tmp_path, f"--model={model}", "--num_steps=20", "--hide_counts")
+    assert {"log_density", "log_density_hidden", "adjusted_rand"} <= set(found["metrics"])
+    assert np.isfinite(list(found["metrics"].values())).all()
+    assert found["variant"] == "starmap BZ9 counts hidden"
+
+
+def test_nonnegative_factors_are_found() -> None:
+    """Of counts of two places: the rates of their genes, at cells that were not seen."""
+    rng = np.random.default_rng(4)
+    places, sizes = rng.uniform(0.0, 9.0, (300, 2)), np.ones(300)
+    shape = np.where(places[:, :1] < 4.5, [8.0, 1.0, 3.0], [1.0, 8.0, 3.0])
+    counts = rng.poisson(shape).astype(float)
+    counts[::9, 2] = np.nan
+    found = factors.fit(places, counts, sizes, num_factors=2, num_steps=600, seed=0)
+    assert found.losses[-1] < found.losses[0]
+    X = found.inputs(np.array([[1.0, 4.0], [8.0, 4.0]]), np.array([1.0, 2.0]))
+    seen = np.array([[8.0, 1.0, 3.0], [2.0, 16.0, 6.0]])
+    density, expected, draws = found.predicted(X, seen, 0)
+    np.testing.assert_allclose(expected, seen, rtol=0.25)  # of some seventy cells around each
+    np.testing.assert_allclose(draws.mean(0), expected, rtol=0.35)  # 256 of them
+    # Negative binomials around rates that are not sure are wider than Poisson's at its mode.
+    at_mode = stats.poisson(seen).logpmf(seen)
+    assert (density < at_mode + 0.05).all() and (density > at_mode - 1.0).all()
 
 
 @pytest.mark.skipif(DATA_DIR is None, reason="no spatial/starmap_mpfc.h5ad: set GPFLOW_BAE_DATA")

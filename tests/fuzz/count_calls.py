@@ -14,14 +14,22 @@ COUNTS: dict[str, Call] = {
     "Poisson": (likelihoods.Poisson, lambda: {"size_column": 0}),
     "NegativeBinomial": (
         likelihoods.NegativeBinomial,
-        lambda: {"dispersion": np.full(P, 0.5), "prior": None, "size_column": None},
+        lambda: {
+            "dispersion": np.full(P, 0.5),
+            "power": np.full(P, 1.5),
+            "prior": None,
+            "power_prior": None,
+            "size_column": None,
+        },
     ),
     "ZeroInflatedNegativeBinomial": (
         likelihoods.ZeroInflatedNegativeBinomial,
         lambda: {
             "dispersion": 0.5,
             "zero_probability": np.full(P, 0.1),
+            "power": 2.0,
             "prior": None,
+            "power_prior": None,
             "zero_prior": None,
             "size_column": None,
         },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+import shutil
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def test_the_order_of_cells_changes_nothing() -> None:
 def test_early_stopping_keeps_the_best() -> None:
     """A fit at too large a rate soon gets worse at places that it does not see."""
     adata = made(80).adata
-    plan = dataclasses.replace(PLAN, learning_rate=0.2, patience=2)
+    plan = dataclasses.replace(PLAN, learning_rate=0.1, patience=2, space_first=0.0)
     model = SpatialBAE(**QUICK, plan=plan, num_steps=2000, early_stopping=True).fit(adata)
     record = adata.uns["gpbae"]
     scores = record["held_out_log_density"]
@@ -58,6 +59,30 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(adata.obsm["X_gpbae"], codes)
     with pytest.raises(ValueError, match="resume=True"):
         model.fit(adata, out_dir=tmp_path)
+
+
+def test_a_fit_goes_on_between_its_parts(tmp_path: pathlib.Path) -> None:
+    """Interrupted when channels of space were found and those of cells were not yet there."""
+    adata = made(40).adata
+    plan = dataclasses.replace(PLAN, parameters="gaussian", num_draws=2)
+    SpatialBAE(**QUICK, plan=plan, num_steps=100).fit(adata, out_dir=tmp_path)
+    codes, losses = adata.obsm["X_gpbae"], adata.uns["gpbae"]["losses"]
+    assert len(losses) == 3 and {p.name for p in tmp_path.iterdir()} == {"space", "variational"}
+    shutil.rmtree(tmp_path / "variational")
+    SpatialBAE(**QUICK, plan=plan, num_steps=100).fit(adata, out_dir=tmp_path, resume=True)
+    np.testing.assert_array_equal(adata.obsm["X_gpbae"], codes)
+    np.testing.assert_array_equal(adata.uns["gpbae"]["losses"], losses)
+
+
+def test_channels_of_cells_come_last() -> None:
+    """They hold nothing where they have come in for a few steps only."""
+    adata = made(150).adata
+    for first, holds in ((0.95, False), (0.0, True)):
+        plan = dataclasses.replace(PLAN, space_first=first)
+        SpatialBAE(**QUICK, plan=plan, num_steps=400).fit(adata)
+        assert (adata.uns["gpbae"]["channel_information"][1] > 0.3) == holds
+    with pytest.raises(ValueError, match="space_first must be below 1"):
+        SpatialPlan(space_first=1.0)
 
 
 @pytest.mark.parametrize("method", ["variational", "sampled"])

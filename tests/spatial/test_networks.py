@@ -1,0 +1,57 @@
+"""The decoder of rates: what each kind of channel does to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpflow_bae import decoders
+from gpflow_bae.spatial.networks import cell_loadings, rate_decoder
+
+RATES = np.array([0.5, 2.0, 8.0, 1.0])
+SPACE, CELL, FEATURES = 3, 2, 1
+
+
+def decoder(units: int | None, all_hidden: bool = False) -> decoders.ConditionalDecoder:
+    network = rate_decoder(RATES, FEATURES, SPACE, CELL, units, all_hidden)
+    return decoders.ConditionalDecoder(
+        decoders.KerasDecoder(network, decoders.fan_in_prior()),
+        lambda X: X[..., :FEATURES],
+        FEATURES,
+    )
+
+
+@pytest.mark.parametrize("units", [None, 5])
+def test_a_channel_of_cells_has_one_loading_for_each_gene(units: int | None) -> None:
+    """It adds them to the logarithms of rates, whatever the channels of space are."""
+    one = decoder(units)
+    loadings = cell_loadings(one)
+    assert loadings is not None and loadings.shape == (CELL, len(RATES))
+    # Of the number of its own inputs, not of the hidden units beside it.
+    np.testing.assert_allclose(loadings.prior.stddev(), CELL**-0.5, rtol=1e-6)
+    rng = np.random.default_rng(0)
+    codes, X = rng.normal(size=(6, SPACE + CELL)), rng.normal(size=(6, FEATURES))
+    moved = codes.copy()
+    moved[:, SPACE:] += 1.0
+    difference = one(moved, X) - one(codes, X)
+    expected = np.broadcast_to(loadings.numpy().sum(0), difference.shape)
+    np.testing.assert_allclose(difference, expected, rtol=1e-4, atol=1e-5)  # float32
+    moved[:, :SPACE] += 1.0
+    bent = (one(moved, X) - one(codes, X) - expected).numpy()
+    assert (np.ptp(bent, axis=0) > 1e-3).all() == (units is not None)  # a line moves all alike
+
+
+def test_all_channels_through_the_layer() -> None:
+    one = decoder(5, all_hidden=True)
+    assert cell_loadings(one) is None
+    rng = np.random.default_rng(0)
+    codes, X = rng.normal(size=(6, SPACE + CELL)), rng.normal(size=(6, FEATURES))
+    moved = codes.copy()
+    moved[:, SPACE:] += 1.0
+    assert (np.ptp((one(moved, X) - one(codes, X)).numpy(), axis=0) > 1e-3).all()
+
+
+def test_rates_start_at_the_genes_own() -> None:
+    """With codes at zero, and but for small weights of the features."""
+    found = decoder(5)(np.zeros((1, SPACE + CELL)), np.zeros((1, FEATURES)))
+    np.testing.assert_allclose(found, np.log(RATES)[None], atol=1e-6)
