@@ -44,6 +44,7 @@ def rates_at(
     level: float,
     num_draws: int,
     seed: int,
+    into: np.ndarray | None = None,
 ) -> SpatialPrediction:
     """Expected counts, and central intervals of them.
 
@@ -53,9 +54,11 @@ def rates_at(
     :param X: inputs [N, D + 2].
     :param codes: of each posterior sample, means and variances [S, N, L].
     :param num_draws: of all samples together, at least one of each.
+    :param into: which row of the result each row is [N]; None for the same.
     """
     shape = (len(X), posterior.model.decoder.output_dim)
     found = SpatialPrediction(*(np.zeros(shape, np.float32) for _ in range(3)))
+    into = np.arange(len(X)) if into is None else into
 
     def moments(likelihood: CountLikelihood, F: tf.Tensor, seed: tf.Tensor) -> tuple[Any, ...]:
         expected = likelihood.moments(F)[0]
@@ -68,9 +71,10 @@ def rates_at(
         expected, means, variances = (np.stack(v) for v in zip(*parts, strict=True))
         spread = np.sqrt(variances.mean(0) + means.var(0))
         centre = means.mean(0)
-        found.mean[rows] = expected.mean(0)
-        found.lower[rows] = np.exp(centre - width * spread)
-        found.upper[rows] = np.exp(centre + width * spread)
+        at = into[rows]
+        found.mean[at] = expected.mean(0)
+        found.lower[at] = np.exp(centre - width * spread)
+        found.upper[at] = np.exp(centre + width * spread)
     return found
 
 

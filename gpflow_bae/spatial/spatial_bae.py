@@ -150,6 +150,7 @@ class SpatialBAE(FittedCells):
             out_dir=out_dir,
             resume=resume,
         )
+        del data  # the posterior has counts of its own
         genes = list(adata.var_names)
         self._keep(
             found.posterior, Fitted(plan, outline, coordinates, shares, median, genes, slices)
@@ -164,7 +165,16 @@ class SpatialBAE(FittedCells):
         codes = with_channels_alike(posterior.latent_samples(), self.num_spatial)
         if self.num_spatial:
             space = places_embedded(posterior, at_one, codes.mean, self.num_spatial)
-        rates = rates_at(posterior, at_one, codes, level=0.9, num_draws=_DRAWS, seed=self.seed)
+        # In the order of adata's rows, as there may be no room for these twice.
+        rates = rates_at(
+            posterior,
+            at_one,
+            codes,
+            level=0.9,
+            num_draws=_DRAWS,
+            seed=self.seed,
+            into=np.argsort(rows),
+        )
         mean, variance = codes.moments()
         unit = self._fitted.coordinates.unit
         lengths = [
@@ -192,7 +202,7 @@ class SpatialBAE(FittedCells):
         if self.num_spatial:
             adata.obsm["X_gpbae_space"] = space[rows]
         for name, values in rates._asdict().items():
-            adata.layers[f"{_KEY}_{name}"] = values[rows]
+            adata.layers[f"{_KEY}_{name}"] = values
         adata.uns[_KEY] = record
 
     def _at_one(self) -> np.ndarray:
