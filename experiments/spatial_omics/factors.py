@@ -67,14 +67,13 @@ class Factors(NamedTuple):
         rng = np.random.default_rng([seed, 0x4F])
         noise = rng.standard_normal((_PREDICTION_DRAWS, *mean.shape))
         decoder, likelihood = self.model.likelihood.decoder, self.model.likelihood.observation
-        Y, of_draws, expected, drawn = tf.constant(counts), [], [], []
-        for s, part in enumerate(noise):
-            F = decoder(mean + tf.sqrt(variance) * part, X)
-            of_draws.append(likelihood.log_prob_of_cells(F, Y).numpy().astype(float))
-            expected.append(likelihood.moments(F)[0].numpy())
-            drawn.append(likelihood.draw(F, tf.constant([seed, s], tf.int32)).numpy())
+        at = np.broadcast_to(X, (len(noise), *X.shape))
+        F = decoder(mean + tf.sqrt(variance) * noise, at)
+        Y = np.broadcast_to(counts, F.shape)
+        of_draws = likelihood.log_prob_of_cells(F, Y).numpy().astype(float)
         density = np.logaddexp.reduce(of_draws, 0) - np.log(len(of_draws))
-        return density, np.mean(expected, 0), np.array(drawn)
+        draws = likelihood.draw(F, tf.constant([seed, 0x4F], tf.int32)).numpy()
+        return density, likelihood.moments(F)[0].numpy().mean(0), draws
 
     def at(self, places: np.ndarray) -> np.ndarray:
         """Means of the factors' logarithms [N, L]."""
