@@ -25,9 +25,12 @@ def _block(values: Sequence[Any], i: tf.Tensor) -> list[Any]:
     return [None if v is None else v[..., start : start + ROWS, :] for v in values]
 
 
+def _number_of_rows(values: Sequence[Any]) -> int:
+    return next(int(v.shape[-2]) for v in values if v is not None)
+
+
 def _number_of_blocks(values: Sequence[Any]) -> int:
-    number = next(int(v.shape[-2]) for v in values if v is not None)
-    return -(-number // ROWS)
+    return -(-_number_of_rows(values) // ROWS)
 
 
 def over_blocks(
@@ -40,7 +43,7 @@ def over_blocks(
     :return: all of them [..., N, J].
     """
     values = [None if v is None else tf.convert_to_tensor(v) for v in values]
-    count = _number_of_blocks(values)
+    number, count = _number_of_rows(values), _number_of_blocks(values)
     first = function(*_block(values, tf.constant(0)))  # for types and shapes
     ranks = [v.shape.rank for v in first]
     arrays = [
@@ -62,7 +65,8 @@ def over_blocks(
     found = []
     for array, rank, like in zip(arrays, ranks, first, strict=True):
         joined = tf.transpose(array.concat(), [*range(1, rank - 1), 0, rank - 1])
-        joined.set_shape([*like.shape[:-2], None, like.shape[-1]])
+        # With the number of rows, which says to whoever comes next that they are many.
+        joined.set_shape([*like.shape[:-2], number, like.shape[-1]])
         found.append(joined)
     return tuple(found)
 

@@ -24,6 +24,7 @@ def test_rows_and_sums() -> None:
     @tf.function
     def both() -> tuple[tf.Tensor, ...]:
         found = row_blocks.over_blocks(lambda v, n: (2.0 * v, v[..., :1]), (values, None))
+        assert all(row_blocks.are_many(v) for v in found)  # in graphs, too
         return *found, *row_blocks.sum_over_blocks(lambda v: (tf.reduce_sum(v, 1),), (values,))
 
     doubled, first, total = both()
@@ -36,10 +37,31 @@ def test_titsias_conditions_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Codes, evidence, inducing outputs and predictions are those of all points at once."""
     rng = np.random.default_rng(1)
     prior = TitsiasGP(gpflow.kernels.Matern32(), np.linspace(-2.0, 2.0, 5)[:, None], 2)
-    X, Xnew = rng.uniform(-2.0, 2.0, (1, 20, 1)), np.zeros((1, 3, 1))
+    X, Xnew = rng.uniform(-2.0, 2.0, (1, 20, 1)), rng.uniform(-2.0, 2.0, (1, 19, 1))
     mean, variance = rng.normal(size=(1, 20, 2)), rng.uniform(0.1, 1.0, (1, 20, 2))
     in_blocks = (*prior.condition(X, mean, variance), *prior.predict(Xnew, X, mean, variance))
     monkeypatch.setattr(row_blocks, "ROWS", 100)
     at_once = (*prior.condition(X, mean, variance), *prior.predict(Xnew, X, mean, variance))
     for found, expected in zip(in_blocks, at_once, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_what_comes_in_blocks_is_conditioned_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a graph nothing but what it ends in has a row for each point and inducing point."""
+    prior = TitsiasGP(gpflow.kernels.Matern32(), np.linspace(-2.0, 2.0, 5)[:, None], 2)
+    rng = np.random.default_rng(2)
+    X, Y = rng.uniform(-2.0, 2.0, (1, 20, 1)), rng.normal(size=(1, 20, 2))
+
+    @tf.function(autograph=False)
+    def moments(X: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        pseudo = row_blocks.over_blocks(lambda Y: (Y, tf.ones_like(Y)), (Y,))
+        return *prior.condition(X, *pseudo)[:2], *prior.predict(X, X, *pseudo)
+
+    graph = moments.get_concrete_function(tf.constant(X), tf.constant(Y)).graph
+    shapes = [v.shape for op in graph.get_operations() for v in op.outputs]
+    known = [shape.as_list() for shape in shapes if shape.rank is not None and shape.rank >= 2]
+    assert not [shape for shape in known if sorted(map(str, shape[-2:])) == ["20", "5"]]
+    monkeypatch.setattr(row_blocks, "ROWS", 100)
+    expected = (*prior.condition(X, Y, np.ones_like(Y))[:2],)
+    for found, other in zip(moments(X, Y), expected * 2, strict=True):
+        np.testing.assert_allclose(found, other, rtol=1e-9)

@@ -156,11 +156,17 @@ class InducingLatentPrior(KernelLatentPrior):
         self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
         inducing = self.inducing_posterior(X, mean, variance)
+        return self._predicted(Xnew, inducing, tf.shape(mean)[:-2])
+
+    def _predicted(
+        self, Xnew: TensorType, inducing: InducingPosterior, tasks: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Moments at ``Xnew``; ``tasks`` are the leading dimensions of what was given."""
         features, left = self._features(Xnew)
         new_mean = tf.linalg.matvec(features, inducing.mean, transpose_a=True)
         new_variance = left + self._spread(inducing, features)
         # Known inducing outputs predict without looking at the tasks, but each task gets a result.
-        lead = tf.broadcast_dynamic_shape(tf.shape(mean)[:-2], tf.shape(new_mean)[:-2])
+        lead = tf.broadcast_dynamic_shape(tasks, tf.shape(new_mean)[:-2])
         shape = tf.concat([lead, tf.shape(new_mean)[-2:]], 0)
         new_mean, new_variance = (tf.broadcast_to(v, shape) for v in (new_mean, new_variance))
         return self.shifted(channels_first(new_mean), Xnew), channels_first(new_variance)

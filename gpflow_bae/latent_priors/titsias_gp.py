@@ -69,6 +69,17 @@ class TitsiasGP(InducingLatentPrior):
         f_mean, f_variance = over_blocks(lambda X: self._marginals(X, inducing), (X,))
         return self._bounded(f_mean, f_variance, mean, variance, inducing, 1.0)
 
+    def predict(
+        self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        if not are_many(tf.convert_to_tensor(Xnew)):
+            return super().predict(Xnew, X, mean, variance)
+        inducing, tasks = self.inducing_posterior(X, mean, variance), tf.shape(mean)[:-2]
+        new_mean, new_variance = over_blocks(
+            lambda Xnew: self._predicted(Xnew, inducing, tasks), (Xnew,)
+        )
+        return new_mean, new_variance
+
     @inherit_check_shapes
     def inducing_posterior(
         self, X: TensorType, mean: TensorType, variance: TensorType, point_scale: float = 1.0
