@@ -12,7 +12,14 @@ from gpflow_bae.spatial.expression import false_discoveries, over_space
 from tests.spatial.tissues import Made, made
 
 QUICK: dict[str, Any] = {"num_spatial": 2, "num_cell": 2, "num_steps": 400, "progress": False}
-PLAN = SpatialPlan(likelihood="nb", num_inducing=30, parameters="point", decoder_units=None)
+PLAN = SpatialPlan(
+    likelihood="nb",
+    dispersion_power=False,
+    num_inducing=30,
+    parameters="point",
+    decoder_units=None,
+    space_first=0.0,
+)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +73,9 @@ def test_shares_of_a_linear_decoder(fitted: SpatialBAE) -> None:
     posterior = fitted.posterior_
     assert posterior is not None
     codes = posterior.code_samples(None, 50)[0]  # [50, N, 4]
-    (loadings,) = [v[0][:4] for v in posterior.parameters if v.ndim == 3]
+    # Of channels of space and the size, and of channels of cells.
+    of_space, of_cells = sorted((v[0] for v in posterior.parameters if v.ndim == 3), key=len)[::-1]
+    loadings = np.concatenate([of_space[:2], of_cells])
     space, cells = (codes[..., c] @ loadings[c] for c in (slice(0, 2), slice(2, 4)))
     share = (space.var(1) / (space.var(1) + cells.var(1))).mean(0)
     found = over_space(posterior, np.arange(400), 2, 50, 0)
