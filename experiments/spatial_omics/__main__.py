@@ -5,7 +5,8 @@ python -m experiments.spatial_omics --dataset=starmap --model=spatial_bae --pres
 
 ``log_density`` is of each count of cells that were held back, given their places and sizes;
 ``--hide_counts`` hides a tenth of the counts of the other cells too, and scores them.
-``svgp_vae`` is the composition of spaVAE, ``nsf`` nonnegative factors.
+``svgp_vae`` is the composition of spaVAE and ``nsf`` nonnegative factors, whatever flags say of
+``spatial_bae``.
 ``--dataset=made`` makes a tissue (by ``--seed``) and scores which genes are found to differ between
 layers, beside ``--model=rank_sums``.
 Settings are chosen with ``--validation``, which asks for training cells instead.
@@ -20,13 +21,8 @@ from experiments.common import driver
 from experiments.common import flags as common_flags
 
 FLAGS = common_flags.FLAGS
-MODELS = [
-    "spatial_bae",
-    "svgp_vae",
-    "nsf",
-    "neighbours",
-    "gene_mean",
-]  # "rank_sums" has no predictions
+# "rank_sums" has no predictions.
+MODELS = ["spatial_bae", "svgp_vae", "nsf", "neighbours", "gene_mean"]
 _FACTORS = 10  # as many as a spatial_bae has channels
 _STEPS = {"quick": 150, "paper": None}
 

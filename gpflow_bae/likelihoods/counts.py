@@ -24,7 +24,7 @@ __all__ = ["CountLikelihood", "NegativeBinomial", "Poisson", "ZeroInflatedNegati
 tfd = tfp.distributions
 # Below it, 1 / dispersion + y has no digits of y in float32, and the density is Poisson's.
 _LEAST_DISPERSION = 1e-6
-_MOST_DISPERSION = 1e6  # of a power; such counts are 0, or once in a million a million
+_MOST_DISPERSION = 1e6  # that a power makes of it; all but few counts are 0 long before
 
 
 class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):

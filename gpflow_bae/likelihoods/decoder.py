@@ -37,7 +37,7 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
         """
         :param decoder: a :class:`~gpflow_bae.decoders.KerasDecoder`, or any decoder.
         :param likelihood: of the observations given what the decoder makes of the codes.
-        :param seed: an integer, or a scalar integer variable.
+        :param seed: an integer, or a scalar integer variable that is not trainable.
         """
         if not hasattr(decoder, "latent_dim") or not hasattr(decoder, "output_dim"):
             raise TypeError(

@@ -29,7 +29,8 @@ class SpatialPlan:
     """Settings of :class:`~gpflow_bae.spatial.SpatialBAE` beyond its arguments.
 
     :param likelihood: of counts: negative binomial with more zeros, without, or Poisson.
-    :param dispersion_power: whether the power of the mean in each gene's variance is learnt, or 2.
+    :param dispersion_power: whether the power of the mean in each gene's variance is learnt, or 2;
+        Poisson counts have none.
     :param encoder_units: of each of its two hidden layers.
     :param decoder_units: of a hidden layer that channels of space go through; None for none, so
         that each is one loading of each gene, as channels of cells are.

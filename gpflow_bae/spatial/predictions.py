@@ -56,8 +56,7 @@ def rates_at(
     :param num_draws: of all samples together, at least one of each.
     :param into: which row of the result each row is [N]; None for the same.
     """
-    shape = (len(X), posterior.model.decoder.output_dim)
-    found = SpatialPrediction(*(np.zeros(shape, np.float32) for _ in range(3)))
+    found = _nothing_yet(posterior, X)
     into = np.arange(len(X)) if into is None else into
 
     def moments(likelihood: CountLikelihood, F: tf.Tensor, seed: tf.Tensor) -> tuple[Any, ...]:
@@ -91,8 +90,7 @@ def counts_at(
     :func:`rates_at`.
     """
     ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    shape = (len(X), posterior.model.decoder.output_dim)
-    found = SpatialPrediction(*(np.zeros(shape, np.float32) for _ in range(3)))
+    found = _nothing_yet(posterior, X)
     for rows, parts in _passes(posterior, X, codes, _mean_and_draws, num_draws, seed):
         means, draws = zip(*parts, strict=True)
         found.mean[rows] = np.mean(means, 0)
@@ -100,6 +98,11 @@ def counts_at(
         counts = np.concatenate(draws)
         found.lower[rows], found.upper[rows] = np.quantile(counts, ends, 0, method="inverted_cdf")
     return found
+
+
+def _nothing_yet(posterior: Posterior, X: np.ndarray) -> SpatialPrediction:
+    shape = (len(X), posterior.model.decoder.output_dim)
+    return SpatialPrediction(*(np.zeros(shape, np.float32) for _ in range(3)))
 
 
 def _mean_and_draws(
