@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gpflow
 import numpy as np
 import tensorflow as tf
+from gpflow import Parameter
 
 from .. import inference, mcmc
 from ..data import mask_missing, prepare_data
@@ -91,6 +92,84 @@ def _some(values: np.ndarray, most: int) -> np.ndarray:
     return values[:: -(-len(values) // most)]
 
 
+class _Climb:
+    """A model on its way up its bound, or Gaussians of its parameters on theirs."""
+
+    def __init__(
+        self,
+        model: VariationalAutoencoder,
+        data: tuple[np.ndarray, np.ndarray],
+        plan: SpatialPlan,
+        gaussian: bool,
+        options: dict[str, Any],
+    ):
+        self._model, self._data, self._plan, self._options = model, data, plan, options
+        self._gaussian = gaussian
+        self._q: MeanFieldParameters | None = None
+
+    @property
+    def fitted(self) -> Any:
+        """What is fitted."""
+        return self._model if self._q is None else self._q
+
+    def values(self) -> Sequence[Any]:
+        """The model's unconstrained parameters, at present."""
+        if self._q is None:
+            return list(self._model.sampled.values())
+        return [tf.convert_to_tensor(mean) for mean in self._q.means]
+
+    def begin(self, scales: Mapping[int, Any] | None = None) -> None:
+        """Gaussians, if there are to be any, around the parameters that are trainable.
+
+        :param scales: of some of them, by the parameter's ``id``.
+        """
+        if not self._gaussian:
+            return
+        self._q = MeanFieldParameters(self._model, len(self._data[0]), _FIRST_SCALE)
+        for parameter, scale in zip(self._model.sampled.parameters, self._q.scales, strict=True):
+            scale.assign((scales or {}).get(id(parameter), scale))
+
+    def steps(self, number: int, out_dir: str | None, callback: Any = None) -> np.ndarray:
+        """So many steps; their losses."""
+        size = len(self._data[0])
+        return inference.fit_variational(
+            self.fitted,
+            self._data,
+            self._plan.settings(size, number),
+            out_dir=out_dir,
+            callback=callback,
+            **self._options,
+        )
+
+    def without(self, parameter: Parameter, number: int, out_dir: str | None) -> np.ndarray:
+        """Steps with a parameter at zero, which then is what it was, and begins anew."""
+        values = parameter.numpy()
+        parameter.assign(np.zeros_like(values))
+        gpflow.set_trainable(parameter, False)
+        self.begin()
+        losses = self.steps(number, out_dir)
+        known: dict[int, Any] = {}
+        if self._q is not None:
+            known = dict(zip(map(id, self._model.sampled.parameters), self._q.scales, strict=True))
+            self._take_means(self._q)
+        gpflow.set_trainable(parameter, True)
+        parameter.assign(values)
+        self.begin(known)
+        return losses
+
+    def ended(self, seed: int) -> list[np.ndarray] | None:
+        """Means into the model; draws of its parameters, if those have Gaussians."""
+        if self._q is None:
+            return None
+        draws = self._q.draws(self._plan.num_draws, seed)
+        self._take_means(self._q)
+        return draws
+
+    def _take_means(self, q: MeanFieldParameters) -> None:
+        for parameter, mean in zip(self._model.sampled.parameters, q.means, strict=True):
+            parameter.unconstrained_variable.assign(mean)
+
+
 class FoundFit(NamedTuple):
     """A fit, losses of its steps, and scores of places that were held back, if any were."""
 
@@ -129,59 +208,24 @@ def fitted_posterior(
     if early_stopping:
         rest, asked = _held_back(number, plan.validation_fraction, seed)
         fitted_to, others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
-    gaussian = plan.has_gaussian_parameters(number)
-
-    def climbed(name: str, steps: int, callback: Any = None) -> np.ndarray:
-        return inference.fit_variational(
-            model if q is None else q,
-            fitted_to,
-            plan.settings(len(fitted_to[0]), steps),
-            out_dir=folder(name),
-            callback=callback,
-            **options,
-        )
-
+    climb = _Climb(model, fitted_to, plan, plan.has_gaussian_parameters(number), options)
     first, losses = round(plan.space_first * num_steps), []
     cells = cell_loadings(model.decoder) if first else None
-    q, known = None, {}
-    if cells is not None:
-        loadings = cells.numpy()
-        cells.assign(np.zeros_like(loadings))
-        gpflow.set_trainable(cells, False)
-        if gaussian:
-            q = MeanFieldParameters(model, len(fitted_to[0]), _FIRST_SCALE)
-        losses.append(climbed("space", first))
-        if q is not None:
-            known = dict(zip(map(id, model.sampled.parameters), q.scales, strict=True))
-            _take_means(model, q)
-        gpflow.set_trainable(cells, True)
-        cells.assign(loadings)
-    if gaussian:
-        q = MeanFieldParameters(model, len(fitted_to[0]), _FIRST_SCALE)
-        for parameter, scale in zip(model.sampled.parameters, q.scales, strict=True):
-            if id(parameter) in known:
-                scale.assign(known[id(parameter)])
-
-    def values() -> Sequence[Any]:
-        if q is None:
-            return list(model.sampled.values())
-        return [tf.convert_to_tensor(mean) for mean in q.means]
-
+    if cells is None:
+        climb.begin()
+    else:
+        losses.append(climb.without(cells, first, folder("space")))
+        num_steps -= first
     held, callback = None, None
     if others is not None:
-        fitted = model if q is None else q
-        held = _HeldOut(model, fitted, values, fitted_to, others, plan.patience)
+        held = _HeldOut(model, climb.fitted, climb.values, fitted_to, others, plan.patience)
         callback = held.enough
-    last = num_steps - (0 if cells is None else first)
-    losses.append(climbed("variational", last, callback))
+    losses.append(climb.steps(num_steps, folder("variational"), callback))
     scores = None
     if held is not None:
         held.restore()
         scores = np.array(held.scores)
-    draws = None
-    if q is not None:
-        draws = q.draws(plan.num_draws, seed)
-        _take_means(model, q)
+    draws = climb.ended(seed)
     trace = np.concatenate(losses)
     if not sampled:
         return FoundFit(Posterior.from_point(model, data, draws), trace, scores)
@@ -195,11 +239,6 @@ def fitted_posterior(
         **options,
     )
     return FoundFit(posterior, trace, scores)
-
-
-def _take_means(model: VariationalAutoencoder, q: MeanFieldParameters) -> None:
-    for parameter, mean in zip(model.sampled.parameters, q.means, strict=True):
-        parameter.unconstrained_variable.assign(mean)
 
 
 def _held_back(number: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
