@@ -19,6 +19,12 @@ def are_many(values: Any) -> bool:
     return number is not None and number > ROWS
 
 
+def _sliceable(values: Any) -> Any:
+    """A tensor, or what gives one of some rows (:class:`~gpflow_bae.data.CompressedRows`)."""
+    is_kept = values is None or isinstance(values, tf.experimental.ExtensionType)
+    return values if is_kept else tf.convert_to_tensor(values)
+
+
 def _block(values: Sequence[Any], i: tf.Tensor) -> list[Any]:
     """Rows of values [..., N, K], None staying None."""
     start = i * ROWS
@@ -38,11 +44,12 @@ def over_blocks(
 ) -> tuple[tf.Tensor, ...]:
     """``function(*values)`` of rows that do not depend on each other, block after block.
 
-    :param values: tensors [..., N, K], with N known, or None.
+    :param values: tensors [..., N, K], or :class:`~gpflow_bae.data.CompressedRows`, with N known;
+        or None.
     :param function: of blocks of them; a sequence of tensors [..., n, J].
     :return: all of them [..., N, J].
     """
-    values = [None if v is None else tf.convert_to_tensor(v) for v in values]
+    values = [_sliceable(v) for v in values]
     number, count = _number_of_rows(values), _number_of_blocks(values)
     first = function(*_block(values, tf.constant(0)))  # for types and shapes
     ranks = [v.shape.rank for v in first]
@@ -79,7 +86,7 @@ def sum_over_blocks(
     :param values: as in :func:`over_blocks`.
     :param function: of blocks of them; a sequence of tensors of the same shapes for each.
     """
-    values = [None if v is None else tf.convert_to_tensor(v) for v in values]
+    values = [_sliceable(v) for v in values]
     count = _number_of_blocks(values)
     first = tuple(function(*_block(values, tf.constant(0))))
 

@@ -1,15 +1,9 @@
 """What models are given: observations with holes, tables of them, and minibatches."""
 
+from .compressed_rows import CompressedRows, dense_rows
 from .minibatches import draw_indices
-from .observations import (
-    Observations,
-    as_inputs,
-    as_pair,
-    check_columns,
-    in_memory,
-    mask_missing,
-    prepare_data,
-)
+from .observations import Observations, as_inputs, as_pair, in_memory, mask_missing
+from .preparation import check_columns, prepare_data
 from .sparse_table import SparseTable
 from .standardiser import Standardiser
 from .streams import BatchReader, StreamedObservations
@@ -18,6 +12,7 @@ from .tfrecords import write_tfrecords
 
 __all__ = [
     "BatchReader",
+    "CompressedRows",
     "MultiOutputTable",
     "Observations",
     "SparseTable",
@@ -26,6 +21,7 @@ __all__ = [
     "as_inputs",
     "as_pair",
     "check_columns",
+    "dense_rows",
     "draw_indices",
     "hold_out",
     "in_memory",

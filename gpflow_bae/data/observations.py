@@ -1,40 +1,35 @@
-"""Training data on the device: checked once, with NaN turned into a mask, gathered in a graph."""
+"""Training data on the device, with a mask in the place of NaN, gathered in a graph."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypeAlias
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers, check_arguments
+from ..arguments import as_numbers
 from ..base import Batch, Cells, Neighbours
-from .memory import check_memory
-from .sparse_table import SparseTable
+from .compressed_rows import CompressedRows, dense_rows
 from .streams import StreamedObservations
 
-__all__ = [
-    "Observations",
-    "as_pair",
-    "check_columns",
-    "in_memory",
-    "mask_missing",
-    "prepare_data",
-]
+__all__ = ["Observations", "as_inputs", "as_pair", "checked_inputs", "in_memory", "mask_missing"]
+
+Rows: TypeAlias = tf.Tensor | CompressedRows
 
 
 class Observations(NamedTuple):
     """Tasks with inputs and observations, and the axis along which minibatches are taken.
 
     With several tasks a minibatch is a subset of the tasks; with one task it is a subset of its
-    points, which needs a prior whose density splits over points.
+    points, which needs a prior whose density splits over points. Of a table that is mostly zeros,
+    ``Y`` and ``mask`` may be compressed; batches of them are not.
     """
 
     X: tf.Tensor | None  # [T or 1, N, D], 1 where all tasks share their inputs
-    Y: tf.Tensor  # [T, N, P], zeros where missing
-    mask: tf.Tensor | None  # [T, N, P]; None where nothing is missing, which saves work
+    Y: Rows  # [T, N, P], zeros where missing
+    mask: Rows | None  # [T, N, P]; None where nothing is missing, which saves work
     has_tasks: bool = True  # False where they came as [N, P], and predictions go as they came
     neighbours: tf.Tensor | None = None  # [N, m], points that minibatches bring with them; -1: none
 
@@ -58,9 +53,22 @@ class Observations(NamedTuple):
         """Columns of the observations, P."""
         return int(self.Y.shape[2])
 
+    @property
+    def is_compressed(self) -> bool:
+        """Whether there is no tensor of all observations."""
+        return isinstance(self.Y, CompressedRows)
+
+    @property
+    def num_observed(self) -> int:
+        """Entries of ``Y`` that are not missing."""
+        if isinstance(self.mask, CompressedRows):
+            return int(self.Y.shape.num_elements() - len(self.mask.entries))
+        return int(self.Y.shape.num_elements() if self.mask is None else np.sum(self.mask))
+
     def describe(self) -> list[Any]:
         """Shape and sum, by which a resumed run knows its data."""
-        return [list(self.Y.shape), float(tf.reduce_sum(self.Y))]
+        total = self.Y.table().sum() if isinstance(self.Y, CompressedRows) else None
+        return [list(self.Y.shape), float(tf.reduce_sum(self.Y) if total is None else total)]
 
     def gather(
         self,
@@ -81,12 +89,11 @@ class Observations(NamedTuple):
                 cells=Cells(columns, tf.constant(share, batch.Y.dtype)),
             )
         if indices is None:
-            return Batch(self.X, self.Y, self.mask)
+            return Batch(self.X, dense_rows(self.Y), dense_rows(self.mask))
         X = self.X
         if X is not None and (self.axis == 1 or X.shape[0] > 1):
             X = tf.gather(X, indices, axis=self.axis)
-        Y = tf.gather(self.Y, indices, axis=self.axis)
-        mask = None if self.mask is None else tf.gather(self.mask, indices, axis=self.axis)
+        Y, mask = (_taken(values, indices, self.axis) for values in (self.Y, self.mask))
         scale = self.num_items / indices.shape[0]
         near = self._neighbours(indices)
         return Batch(X, Y, mask, scale, scale if self.axis == 1 else 1.0, indices, neighbours=near)
@@ -97,20 +104,31 @@ class Observations(NamedTuple):
             return None
         rows = tf.gather(self.neighbours, indices)
         flat = tf.reshape(tf.maximum(rows, 0), [-1])
-        X, Y = (tf.gather(values, flat, axis=1) for values in (self.X, self.Y))
-        mask = None if self.mask is None else tf.gather(self.mask, flat, axis=1)
+        X, Y, mask = (_taken(values, flat, 1) for values in (self.X, self.Y, self.mask))
         return Neighbours(X, Y, mask, flat, rows >= 0)
 
     def to_numpy(self) -> tuple[np.ndarray | None, np.ndarray]:
         """``(X, Y)`` as they came in, NaN where missing."""
-        Y = self.Y.numpy()
+        Y = dense_rows(self.Y).numpy()
         if self.mask is not None:
-            Y = np.where(self.mask.numpy(), Y, np.nan)
+            Y = np.where(dense_rows(self.mask).numpy(), Y, np.nan)
         return None if self.X is None else self.X.numpy(), Y
 
 
-def _check_inputs(X: Any, shape: tuple[int, ...], inputs: Any) -> np.ndarray:
-    """:param inputs: an :class:`~gpflow_bae.inputs.InputModel`, of models that have one."""
+def _taken(values: Any, indices: tf.Tensor, axis: int) -> Any:
+    """Items of a tensor or of compressed rows; None stays None."""
+    if isinstance(values, CompressedRows):
+        return values.take(indices)
+    return None if values is None else tf.gather(values, indices, axis=axis)
+
+
+def checked_inputs(X: Any, shape: tuple[int, ...], inputs: Any) -> np.ndarray:
+    """Inputs [T or 1, N, D] that go with observations.
+
+    :param shape: of the observations [T, N, P].
+    :param inputs: an :class:`~gpflow_bae.inputs.InputModel`, of models that have one.
+    :raises ValueError: for another number of dimensions, tasks or points, and what is not finite.
+    """
     X = as_numbers(X, "X", gpflow.default_float())
     if X.ndim == 2:
         X = X[None]
@@ -199,155 +217,19 @@ def mask_missing(Y: np.ndarray, name: str = "Y") -> tuple[np.ndarray, np.ndarray
     return np.where(mask, Y, np.float32(0.0)), mask
 
 
-@overload
-def prepare_data(
-    model: Any, data: tuple[object, object] | Observations, batch_size: int | None = None
-) -> Observations: ...
-
-
-@overload
-def prepare_data(model: Any, data: SparseTable, batch_size: int | None = None) -> SparseTable: ...
-
-
-@overload
-def prepare_data(
-    model: Any, data: StreamedObservations, batch_size: int | None = None
-) -> StreamedObservations: ...
-
-
-@check_arguments()
-def prepare_data(
-    model: Any,
-    data: tuple[object, object] | Observations | SparseTable | StreamedObservations,
-    batch_size: int | None = None,
-) -> Observations | SparseTable | StreamedObservations:
-    """Check ``data = (X, Y)`` against ``model`` and put it on the device.
-
-    :param data: inputs ``X [N, D]`` or ``[T, N, D]`` (None for models without inputs) and
-        observations ``Y [N, P]`` or ``[T, N, P]``, NaN where missing; or a
-        :class:`~gpflow_bae.data.SparseTable`, for models that take one; or a
-        :class:`~gpflow_bae.data.StreamedObservations`. Data that were prepared are returned.
-    :param batch_size: how many tasks (or points, of a single task) a minibatch will have.
-    :raises ValueError: for shapes that disagree, inputs that are not finite, infinite
-        observations, a task or column without any observation, an impossible batch size, matrices
-        that no memory of this machine could hold.
-    """
-    if isinstance(data, SparseTable | StreamedObservations):
-        data.check(model, batch_size)
-        return data
-    if isinstance(data, Observations):
-        _check_batch_size(model, data, batch_size)
-        return _with_neighbours(model, data)
-    X, Y = as_pair(data)
-    Y = as_numbers(Y, "Y", np.float32)
-    has_tasks = Y.ndim != 2
-    Y = Y if has_tasks else Y[None]
-    if Y.ndim != 3:
-        raise ValueError(f"Y must have shape [N, P] or [T, N, P], got {Y.shape}.")
-    if X is None:
-        if model.needs_inputs:
-            raise ValueError(
-                f"{model.latent_prior_name} is a prior over inputs: X is needed, got None."
-            )
-    else:
-        X = _check_inputs(X, Y.shape, getattr(model, "inputs", None))
-    Y, mask = mask_missing(Y)
-    empty_tasks = np.flatnonzero(~mask.any(axis=(1, 2)))
-    if empty_tasks.size:
-        raise ValueError(
-            f"Y has no observation at all in task(s) {empty_tasks.tolist()}; drop those tasks."
-        )
-    empty_columns = np.flatnonzero(~mask.any(axis=(0, 1)))
-    if empty_columns.size:
-        raise ValueError(
-            f"Y has no observation at all in column(s) {empty_columns.tolist()}; drop those "
-            "columns."
-        )
-    width = model.decoder.output_dim
-    if width != Y.shape[-1]:
-        raise ValueError(
-            f"decoder returns {width} outputs per point, but Y has P = {Y.shape[-1]} columns; "
-            "change the width of the decoder's last layer."
-        )
-    result = Observations(
-        None if X is None else tf.constant(X, gpflow.default_float()),
-        tf.constant(Y),
-        None if mask.all() else tf.constant(mask),
-        has_tasks,
-    )
-    _check_batch_size(model, result, batch_size)
-    _check_memory(model, result, batch_size)
-    return _with_neighbours(model, result)
-
-
-def _check_memory(model: Any, data: Observations, batch_size: int | None) -> None:
-    """Of the prior's matrices for a batch; models without a prior have none."""
-    prior = getattr(model, "latent_prior", None)
-    if prior is not None and data.X is not None:
-        items = data.num_items if batch_size is None else batch_size
-        tasks, points = (items, data.Y.shape[1]) if data.axis == 0 else (1, items)
-        check_memory(prior, min(tasks, data.X.shape[0]), points)  # shared inputs, shared matrices
-
-
-def _with_neighbours(model: Any, data: Observations) -> Observations:
-    """The same, whose minibatches bring the points with them that this model's prior asks for."""
-    neighbours = None
-    if data.X is not None and data.axis == 1 and model.needs_inputs:
-        neighbours = model.neighbours_of(data.X)
-    return data._replace(neighbours=neighbours)
-
-
-def _check_batch_size(model: Any, data: Observations, batch_size: int | None) -> None:
-    items = "tasks" if data.axis == 0 else "points"
-    if batch_size is None or batch_size == data.num_items:
-        return
-    if not 1 <= batch_size <= data.num_items:
-        raise ValueError(
-            f"batch_size must lie between 1 and the {data.num_items} {items}, got {batch_size}."
-        )
-    if data.axis == 1 and not model.splits_over_points:
-        raise ValueError(
-            f"{type(model).__name__} cannot take the points of a single task in minibatches, "
-            f"because its prior ({model.latent_prior_name}) couples them: set batch_size=None, or "
-            f"{model.splitting_advice}."
-        )
-
-
-def check_columns(model: Any, data: Any, num_columns: int | None) -> None:
-    """Refuse minibatches of outputs that cannot be.
-
-    :raises ValueError: for a number out of range, a model whose bound does not split over
-        outputs, or a sparse table, which takes entries.
-    """
-    if num_columns is None:
-        return
-    if isinstance(data, SparseTable):
-        raise ValueError(
-            "num_columns is for complete columns; a SparseTable has max_entries instead."
-        )
-    if isinstance(data, StreamedObservations):
-        raise ValueError("num_columns is for data in memory; set it to None for a stream.")
-    if not model.splits_over_outputs:
-        raise ValueError(
-            f"The bound of {type(model).__name__} does not split over outputs: set num_columns to "
-            "None."
-        )
-    if not 1 <= num_columns <= data.num_outputs:
-        raise ValueError(
-            f"num_columns must lie between 1 and the {data.num_outputs} columns of Y, got "
-            f"{num_columns}."
-        )
-
-
 def in_memory(
     data: Observations | StreamedObservations, num_points: int = 10_000, seed: int = 0
 ) -> Observations:
-    """Of a stream some points, drawn at random, for what needs all of its data at once.
+    """Of a stream or of compressed rows some points, drawn at random, for what needs all of its
+    data at once.
 
     :param num_points: as many, or all where there are fewer.
     """
     if isinstance(data, Observations):
-        return data
+        if not data.is_compressed:
+            return data
+        rows = np.random.default_rng(seed).permutation(data.num_points)[:num_points]
+        return Observations(*data.gather(tf.constant(np.sort(rows)))[:3], has_tasks=False)
     X, Y = data.sample(num_points, seed)
     Y, mask = mask_missing(Y[None])
     return Observations(

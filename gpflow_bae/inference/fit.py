@@ -91,7 +91,8 @@ def fit(
         return _posterior_of(model, observations, losses, elapsed)
     start = default_start(model, in_memory(observations))
     longer = dataclasses.replace(start.settings, num_steps=_VARIATIONAL_STEPS)
-    if isinstance(observations, Observations):
+    is_sampled = isinstance(observations, StreamedObservations) or observations.is_compressed
+    if not is_sampled:
         start = dataclasses.replace(start, settings=longer)
     directory = None
     if out_dir is not None:
@@ -99,7 +100,7 @@ def fit(
         directory = RunDirectory(out_dir, record, resume)
     seed_networks(model, seed)
     _, losses = start.run(model, in_memory(observations), directory=directory, **options)
-    if isinstance(observations, StreamedObservations):  # from where its sample led
+    if is_sampled:  # from where the sample led
         folder = None if directory is None else directory.child("stream", {})
         size = min(_STREAM_BATCH, observations.num_points)
         longer = dataclasses.replace(longer, batch_size=size)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
 from ..arguments import warn_caller
+from ..data import CompressedRows
 from ..posteriors import Posterior
 from ..posteriors.conditionals import latent_given_pseudo
 
 __all__ = ["largest_fall", "share_explained", "warn_of_useless_fit"]
 
 _MAX_POINTS = 20_000  # of the training data that are looked at
+_MAX_CELLS = 40_000_000
 _MAX_SAMPLES = 8
 _USEFUL = 0.1
 _COLLAPSE = 0.5  # nats per observed cell, from one round to the next
@@ -27,12 +31,18 @@ def share_explained(posterior: Posterior) -> float:
     many samples the last ones.
     """
     model, data = posterior.model, posterior.data
-    num_tasks, num_points, _ = data.Y.shape
+    num_tasks, num_points, num_outputs = data.Y.shape
     tasks, points = slice(None), slice(None)
     if not model.encoder.takes_indices:  # whose codes are for all of the data or none
-        tasks, points = slice(max(1, _MAX_POINTS // num_points)), slice(_MAX_POINTS)
-    X, mask = (None if v is None else v[tasks, points] for v in (data.X, data.mask))
-    Y = data.Y[tasks, points]
+        most = min(_MAX_POINTS, max(1, _MAX_CELLS // num_outputs))
+        tasks, points = slice(max(1, most // num_points)), slice(most)
+
+    def some(values: Any) -> Any:
+        if isinstance(values, CompressedRows):  # of a single task
+            return values[..., points, :]
+        return None if values is None else values[tasks, points]
+
+    X, Y, mask = (some(values) for values in (data.X, data.Y, data.mask))
     last = range(posterior.num_samples)[-_MAX_SAMPLES:]
     mean = np.zeros(Y.shape)
     for number in last:
@@ -62,10 +72,8 @@ def largest_fall(posterior: Posterior) -> float:
     if trace is None or trace.shape[1] < 2:
         return 0.0
     data = posterior.data
-    cells = data.Y.shape.num_elements()
-    if data.mask is not None:
-        cells = int(np.count_nonzero(data.mask))
-    cells *= posterior.num_points / data.num_points  # of a stream data are a part
+    # Of a stream data are a part.
+    cells = data.num_observed * posterior.num_points / data.num_points
     changes = np.diff(trace, axis=1)
     usual = np.median(np.abs(changes), axis=1, keepdims=True)
     falls = np.where(-changes > _UNUSUAL * usual, -changes, 0.0)

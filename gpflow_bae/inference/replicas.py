@@ -211,7 +211,8 @@ class Replicas:
         if self.workers.count == 1:
             return
         what = dict(record)
-        what["data"] = [_content(v) for v in (data.X, data.Y, data.mask)]
+        parts = tf.nest.flatten((data.X, data.Y, data.mask), expand_composites=True)
+        what["data"] = [_content(v) for v in parts]
         digests = [_digest(sorted(what)), *(_digest(what[name]) for name in sorted(what))]
         names = ["the kind of run", *sorted(what)]
         with self.workers.in_words():

@@ -15,6 +15,7 @@ from gpflow.base import TensorType
 
 from ..arguments import as_numbers, check_arguments, check_integer
 from ..data import Observations, as_inputs, as_pair, in_memory, prepare_data
+from ..data.compressed_rows import from_arrays, to_arrays
 from ..models import Autoencoder
 from .bank import Bank
 from .conditionals import decode_draws, encoder_draws, latent_given_codes, latent_given_pseudo
@@ -48,7 +49,7 @@ class Posterior(FunctionPredictions):
         super().__init__(model, bank)
         data = prepare_data(model, data)
         self.num_points = data.num_points  # that the model was fitted to
-        self.data = in_memory(data)
+        self.data = data if isinstance(data, Observations) else in_memory(data)
         points = tuple(self.data.Y.shape[:2])
         if bank.latents is not None and bank.latents.shape[2:4] != points:
             raise ValueError(
@@ -227,9 +228,9 @@ class Posterior(FunctionPredictions):
 
     def _latent_bytes(self, Xnew: TensorType | None, Y: TensorType) -> int:
         """Of the conditionals under one sample."""
-        points = np.shape(Y if Xnew is None else Xnew)[-2]
+        points = Y.shape[-2] if Xnew is None else np.shape(Xnew)[-2]
         width, joint = self.model.latent_dim, self.model.latent_prior.couples_channels
-        return 16 * int(np.shape(Y)[0]) * int(points) * width * (width if joint else 1)
+        return 16 * int(Y.shape[0]) * int(points) * width * (width if joint else 1)
 
     @check_arguments(num_draws=1)
     def predict_latent(
@@ -344,11 +345,11 @@ class Posterior(FunctionPredictions):
     def _arrays(self) -> dict[str, np.ndarray]:
         # Neighbours are the prior's, which finds them again.
         held = self.data._replace(neighbours=None)._asdict().items()
-        return {k: np.asarray(v) for k, v in held if v is not None}
+        return {k: v for name, values in held for k, v in to_arrays(name, values).items()}
 
     @classmethod
     def _restored(cls, model: Autoencoder, bank: Bank, arrays: dict[str, np.ndarray]) -> Posterior:
-        X, Y, mask = (tf.constant(arrays[k]) if k in arrays else None for k in ("X", "Y", "mask"))
+        X, Y, mask = (from_arrays(k, arrays) for k in ("X", "Y", "mask"))
         # Files of before has_tasks was there have none.
         data = Observations(X, Y, mask, bool(arrays.get("has_tasks", True)))
         return cls(model, bank, data)
@@ -380,7 +381,8 @@ class Posterior(FunctionPredictions):
         self, given: Given, check_inputs: bool = True
     ) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
         """Inputs, observations with zeros where missing, and the mask (None where none are)."""
-        training = self.data.X, tf.convert_to_tensor(self.data.Y), self.data.mask
+        X, Y, mask = self.data.X, self.data.Y, self.data.mask
+        training = X, Y if self.data.is_compressed else tf.convert_to_tensor(Y), mask
         if given is None:
             return training
         return check_given(self.model, training, given, check_inputs)

@@ -14,6 +14,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 
 from ..base import Batch
+from ..data import dense_rows
 from ..encoders import GaussianEncoder
 from ..latent_priors import LatentProcess
 from ..latent_priors.base import gaussian_log_density
@@ -98,8 +99,11 @@ def _conditioned(
     bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
     if codes:
         return bound.latent_prior, (codes[0], tf.zeros_like(codes[0]))
+    in_blocks = are_many(Y) and _rows_are_apart(bound, X, Y)
+    if not in_blocks:
+        Y, mask = dense_rows(Y), dense_rows(mask)
     prior = bound.prior_for(Batch(X, Y, mask))
-    if not (are_many(Y) and _rows_are_apart(bound, X, Y)):
+    if not in_blocks:
         return prior, bound.pseudo_observations(X, Y, seed, num_draws, mask)
     # Networks of all rows at once would hold layers of them.
     return prior, over_blocks(

@@ -70,9 +70,9 @@ def between_groups(
     model, rows = posterior.model, np.concatenate(groups)
     assert isinstance(model.likelihood, CountLikelihood)
     codes = posterior.code_samples(rows, -(-num_draws // posterior.num_samples), seed=seed)
-    data = posterior.data
-    X, Y = data.X[0].numpy()[rows], data.Y[0].numpy()[rows]
-    seen = np.ones(Y.shape, bool) if data.mask is None else data.mask[0].numpy()[rows]
+    batch = posterior.data.gather(tf.constant(rows))
+    X, Y = (v[0].numpy() for v in batch[:2])
+    seen = np.ones(Y.shape, bool) if batch.mask is None else batch.mask[0].numpy()
     reference = _reference(X)
 
     def rates(bound: Any, codes: tf.Tensor, number: tf.Tensor) -> tf.Tensor:

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import gpflow
 import numpy as np
+import scipy.sparse
 import tensorflow as tf
 from gpflow import Parameter
 
 from .. import inference, mcmc
-from ..data import mask_missing, prepare_data
+from ..data import Observations, mask_missing, prepare_data
 from ..models import MeanFieldParameters, VariationalAutoencoder
 from ..posteriors import Posterior
 from ..posteriors.conditionals import latent_given_pseudo, log_density_of
@@ -50,9 +51,9 @@ class _HeldOut:
         self._fitted, self._patience = fitted, patience
         self.scores: list[float] = []
         self._best, self._best_values = -math.inf, self._values()
-        given = prepare_data(model, (_some(data[0], _MOST_GIVEN), _some(data[1], _MOST_GIVEN)))
+        given = prepare_data(model, tuple(_some(v, _MOST_GIVEN) for v in data))
         X, Y = (_some(v, _MOST_ASKED) for v in held)
-        counts, seen = mask_missing(Y[None])
+        counts, seen = mask_missing((Y.toarray() if scipy.sparse.issparse(Y) else Y)[None])
         at = tf.constant(X[None])
 
         def density() -> tf.Tensor:
@@ -87,9 +88,9 @@ class _HeldOut:
             variable.assign(value)
 
 
-def _some(values: np.ndarray, most: int) -> np.ndarray:
+def _some(values: Any, most: int) -> Any:
     """Rows at equal distances, of all places as rows are in their order."""
-    return values[:: -(-len(values) // most)]
+    return values[:: -(-values.shape[0] // most)]
 
 
 class _Climb:
@@ -98,7 +99,7 @@ class _Climb:
     def __init__(
         self,
         model: VariationalAutoencoder,
-        data: tuple[np.ndarray, np.ndarray],
+        data: Observations,
         plan: SpatialPlan,
         gaussian: bool,
         options: dict[str, Any],
@@ -125,13 +126,13 @@ class _Climb:
         """
         if not self._gaussian:
             return
-        self._q = MeanFieldParameters(self._model, len(self._data[0]), _FIRST_SCALE)
+        self._q = MeanFieldParameters(self._model, self._data.num_points, _FIRST_SCALE)
         for parameter, scale in zip(self._model.sampled.parameters, self._q.scales, strict=True):
             scale.assign((scales or {}).get(id(parameter), scale))
 
     def steps(self, number: int, out_dir: str | None, callback: Any = None) -> np.ndarray:
         """So many steps; their losses."""
-        size = len(self._data[0])
+        size = self._data.num_points
         return inference.fit_variational(
             self.fitted,
             self._data,
@@ -180,7 +181,7 @@ class FoundFit(NamedTuple):
 
 def fitted_posterior(
     model: VariationalAutoencoder,
-    data: tuple[np.ndarray, np.ndarray],
+    data: tuple[np.ndarray, Any],
     plan: SpatialPlan,
     *,
     num_steps: int,
@@ -196,18 +197,20 @@ def fitted_posterior(
     Channels of cells come in when those of space have found what they can: counts can be explained
     by either, and what channels of cells have learnt first says nothing of other places.
 
-    :param data: X [N, D + 2] and counts [N, P].
+    :param data: X [N, D + 2] and counts [N, P], an array or a sparse matrix.
     """
     number = len(data[0])
+    everything = prepare_data(model, data)
 
     def folder(name: str) -> str | None:
         return None if out_dir is None else os.path.join(out_dir, name)
 
     options: dict[str, Any] = {"seed": seed, "progress": progress, "resume": resume}
-    fitted_to, others = data, None
+    kept, others = data, None
     if early_stopping:
         rest, asked = _held_back(number, plan.validation_fraction, seed)
-        fitted_to, others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
+        kept, others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
+    fitted_to = everything if others is None else prepare_data(model, kept)
     climb = _Climb(model, fitted_to, plan, plan.has_gaussian_parameters(number), options)
     first, losses = round(plan.space_first * num_steps), []
     cells = cell_loadings(model.decoder) if first else None
@@ -218,7 +221,7 @@ def fitted_posterior(
         num_steps -= first
     held, callback = None, None
     if others is not None:
-        held = _HeldOut(model, climb.fitted, climb.values, fitted_to, others, plan.patience)
+        held = _HeldOut(model, climb.fitted, climb.values, kept, others, plan.patience)
         callback = held.enough
     losses.append(climb.steps(num_steps, folder("variational"), callback))
     scores = None
@@ -228,10 +231,10 @@ def fitted_posterior(
     draws = climb.ended(seed)
     trace = np.concatenate(losses)
     if not sampled:
-        return FoundFit(Posterior.from_point(model, data, draws), trace, scores)
+        return FoundFit(Posterior.from_point(model, everything, draws), trace, scores)
     posterior = inference.sample_amortized(
         model,
-        data,
+        everything,
         plan.sampling(number),
         sampler=mcmc.adaptive_sghmc.build(step_size=plan.step_size),
         warm_start=None,

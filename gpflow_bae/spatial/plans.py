@@ -19,7 +19,7 @@ from .tissue import Tissue
 __all__ = ["Outline", "SpatialPlan", "build_model"]
 
 _SHORTEST, _LONGEST = 0.15, 1.2  # lengthscales at the start, in extents of a slice
-_FOR_MOMENTS = 20_000  # cells that genes' moments are taken of
+_FOR_MOMENTS = 20_000, 40_000_000  # cells and counts that genes' moments are taken of, at most
 _FEW_CELLS = 20_000
 _LEAST_SPREAD = 0.1  # of a gene's logarithms, by which they are divided
 
@@ -162,7 +162,9 @@ class Outline:
         :param sizes: of the cells [N].
         """
         rng = np.random.default_rng([seed, 0x5B])
-        some = np.sort(rng.permutation(tissue.num_cells)[:_FOR_MOMENTS])
+        cells, entries = _FOR_MOMENTS
+        most = min(cells, max(1, entries // tissue.counts.shape[1]))
+        some = np.sort(rng.permutation(tissue.num_cells)[:most])
         counts, of_some = tissue.rows(some), sizes[some][:, None]
         seen = ~np.isnan(counts)
         # Half a count more than there are, so that a gene that nobody counted has a rate.

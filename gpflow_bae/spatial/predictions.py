@@ -12,19 +12,20 @@ from scipy import stats
 from ..likelihoods import CountLikelihood
 from ..mcmc.noise import standard_noise
 from ..posteriors import JointLatentSamples, LatentSamples, Posterior
-from ..tracing import compiled
 
 __all__ = [
+    "DRAWS",
     "SpatialPrediction",
+    "check_level",
     "count_draws",
     "counts_at",
-    "places_embedded",
     "rates_at",
     "with_channels_alike",
 ]
 
+DRAWS = 100
+"""Of codes and parameters, by default."""
 _BYTES = 128 * 2**20  # of draws that are in memory together
-_COMPONENTS = 16
 _LEAST_RATE = 1e-30  # whose logarithm is finite
 
 
@@ -36,6 +37,12 @@ class SpatialPrediction(NamedTuple):
     upper: np.ndarray
 
 
+def check_level(level: float) -> None:
+    """:raises ValueError: for what is no probability of an interval."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1, got {level}.")
+
+
 def rates_at(
     posterior: Posterior,
     X: np.ndarray,
@@ -45,6 +52,7 @@ def rates_at(
     num_draws: int,
     seed: int,
     into: np.ndarray | None = None,
+    columns: np.ndarray | None = None,
 ) -> SpatialPrediction:
     """Expected counts, and central intervals of them.
 
@@ -55,25 +63,29 @@ def rates_at(
     :param codes: of each posterior sample, means and variances [S, N, L].
     :param num_draws: of all samples together, at least one of each.
     :param into: which row of the result each row is [N]; None for the same.
+    :param columns: numbers of the genes that are wanted [p]; None for all.
     """
-    found = _nothing_yet(posterior, X)
     into = np.arange(len(X)) if into is None else into
+    width = posterior.model.decoder.output_dim if columns is None else len(columns)
+    found = _nothing_yet(len(X), width)
 
     def moments(likelihood: CountLikelihood, F: tf.Tensor, seed: tf.Tensor) -> tuple[Any, ...]:
         expected = likelihood.moments(F)[0]
+        if columns is not None:
+            expected = tf.gather(expected, columns, axis=-1)
         logs = tf.math.log(tf.maximum(expected, _LEAST_RATE))
         mean, variance = tf.nn.moments(logs, 0)
         return tf.reduce_mean(expected, 0), mean, variance
 
-    width = stats.norm.ppf(0.5 + 0.5 * level)
+    spreads = stats.norm.ppf(0.5 + 0.5 * level)
     for rows, parts in _passes(posterior, X, codes, moments, num_draws, seed):
         expected, means, variances = (np.stack(v) for v in zip(*parts, strict=True))
         spread = np.sqrt(variances.mean(0) + means.var(0))
         centre = means.mean(0)
         at = into[rows]
         found.mean[at] = expected.mean(0)
-        found.lower[at] = np.exp(centre - width * spread)
-        found.upper[at] = np.exp(centre + width * spread)
+        found.lower[at] = np.exp(centre - spreads * spread)
+        found.upper[at] = np.exp(centre + spreads * spread)
     return found
 
 
@@ -90,7 +102,7 @@ def counts_at(
     :func:`rates_at`.
     """
     ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    found = _nothing_yet(posterior, X)
+    found = _nothing_yet(len(X), posterior.model.decoder.output_dim)
     for rows, parts in _passes(posterior, X, codes, _mean_and_draws, num_draws, seed):
         means, draws = zip(*parts, strict=True)
         found.mean[rows] = np.mean(means, 0)
@@ -100,8 +112,7 @@ def counts_at(
     return found
 
 
-def _nothing_yet(posterior: Posterior, X: np.ndarray) -> SpatialPrediction:
-    shape = (len(X), posterior.model.decoder.output_dim)
+def _nothing_yet(*shape: int) -> SpatialPrediction:
     return SpatialPrediction(*(np.zeros(shape, np.float32) for _ in range(3)))
 
 
@@ -129,50 +140,6 @@ def with_channels_alike(codes: Any, num_spatial: int) -> LatentSamples:
         mean[:, num_spatial:] = mean[:, num_spatial:] @ turn
         variance[:, num_spatial:] = variance[:, num_spatial:] @ np.square(turn)
     return LatentSamples(means, variances)
-
-
-def places_embedded(
-    posterior: Posterior, X: np.ndarray, means: np.ndarray, num_spatial: int
-) -> np.ndarray:
-    """How expected counts differ between places: [N, at most 16].
-
-    Principal components of the logarithms of rates, averaged over posterior samples, with channels
-    of cells at zero. Distances are those of the genes' logarithms, whatever the scales of channels.
-
-    :param X: inputs [N, D + 2], of cells of one size.
-    :param means: of the codes [S, N, L].
-    """
-    model = posterior.model
-
-    @compiled
-    def logs(values: Any, X: tf.Tensor, codes: tf.Tensor) -> tf.Tensor:
-        bound: Any = model.bind(values)
-        space = tf.concat([codes[:, :num_spatial], tf.zeros_like(codes[:, num_spatial:])], -1)
-        return bound.decode(X, space)
-
-    samples = [[tf.constant(v[s]) for v in posterior.parameters] for s in range(len(means))]
-    N, P = len(X), model.decoder.output_dim
-    size = max(1, _BYTES // (8 * P))
-
-    def blocks() -> Iterator[tuple[slice, np.ndarray]]:
-        for start in range(0, N, size):
-            rows = slice(start, start + size)
-            at = tf.constant(X[rows])
-            parts = (logs(v, at, tf.constant(m[rows])) for v, m in zip(samples, means, strict=True))
-            yield rows, sum(part.numpy().astype(float) for part in parts) / len(samples)
-
-    total, squares = np.zeros(P), np.zeros((P, P))
-    for _, values in blocks():
-        total += values.sum(0)
-        squares += values.T @ values
-    centre = total / N
-    _, vectors = np.linalg.eigh(squares / N - np.outer(centre, centre))
-    vectors = vectors[:, ::-1][:, :_COMPONENTS]
-    vectors *= np.sign(vectors[np.abs(vectors).argmax(0), np.arange(vectors.shape[1])])
-    found = np.empty((N, vectors.shape[1]))
-    for rows, values in blocks():
-        found[rows] = (values - centre) @ vectors
-    return found
 
 
 def count_draws(

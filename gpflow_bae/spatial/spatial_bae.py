@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import keras
 import numpy as np
 
 from ..arguments import check_fields, check_integer
+from ..data.memory import check_bytes
 from ..posteriors import Posterior
-from ..versions import __version__
 from .expression import between_groups, over_space, some_rows
 from .fitted import Fitted
 from .fitted_cells import FittedCells, inputs_of
-from .fitting import FoundFit, fitted_posterior
+from .fitting import fitted_posterior
 from .plans import Outline, SpatialPlan, build_model
-from .predictions import (
-    SpatialPrediction,
-    count_draws,
-    counts_at,
-    places_embedded,
-    rates_at,
-    with_channels_alike,
-)
+from .predictions import DRAWS, SpatialPrediction, check_level, count_draws, counts_at
 from .tables import table_of_groups, table_of_space
 from .tissue import Coordinates, groups_of
+from .written import KEY, denoised_counts, written_of
 
 __all__ = ["SpatialBAE"]
-
-_KEY = "gpbae"
-_DRAWS = 100
 
 
 @dataclasses.dataclass(eq=False)
@@ -50,8 +41,9 @@ class SpatialBAE(FittedCells):
 
     - ``obsm["X_gpbae"]`` [N, L], means of the codes, channels of space first, and
       ``obsm["X_gpbae_sd"]``, their standard deviations;
-    - ``obsm["X_gpbae_space"]`` [N, up to 16], how rates differ between places: principal components
-      of their logarithms, channels of cells left out. Its clusters are regions;
+    - ``obsm["X_gpbae_space"]`` [N, up to 16], how expected counts differ between places, channels
+      of cells left out: principal components, in standard deviations of one cell's counts
+      (:func:`~gpflow_bae.spatial.places.places_embedded`). Its clusters are regions;
     - ``layers["gpbae_mean"]``, the expected counts of a cell of median size, and a 90 % interval of
       them, ``layers["gpbae_lower"]`` and ``layers["gpbae_upper"]``;
     - ``uns["gpbae"]``, settings, versions, lengthscales, losses, and ``channel_information``: of
@@ -73,6 +65,8 @@ class SpatialBAE(FittedCells):
     :param seed: of everything random.
     :param plan: further settings; None for :class:`SpatialPlan`'s own.
     :param progress: whether ``fit`` shows a progress bar.
+    :param denoise: whether ``fit`` writes the layers, each as large as a dense ``adata.X`` of
+        float32; :meth:`denoised` has those of some genes.
 
     After ``fit``: ``posterior_``, of inputs [scaled places, size, slice] and cells in their order;
     ``genes_``; ``slices_``.
@@ -90,6 +84,7 @@ class SpatialBAE(FittedCells):
     seed: int = 0
     plan: SpatialPlan | None = None
     progress: bool = True
+    denoise: bool = True
 
     def __post_init__(self) -> None:
         check_fields(self, num_spatial=0, num_cell=0, num_steps=1, seed=0)
@@ -125,6 +120,12 @@ class SpatialBAE(FittedCells):
             raise ValueError(
                 f"adata has {tissue.num_cells} cells; a model needs at least two, at two places."
             )
+        if self.denoise:
+            check_bytes(
+                12.0 * np.prod(tissue.counts.shape),
+                f"Layers of {tissue.num_cells} cells and {adata.n_vars} genes are dense and need",
+                "Set denoise=False, and after the fit ask denoised(adata, genes) for some genes.",
+            )
         order = tissue.order()
         tissue = tissue.taken(order)
         plan = self.plan or SpatialPlan()
@@ -137,7 +138,7 @@ class SpatialBAE(FittedCells):
         outline = Outline.of(plan, tissue, places, sizes, self.seed)
         keras.utils.set_random_seed(self.seed)
         model = build_model(plan, outline, self.num_spatial, self.num_cell)
-        data = (inputs_of(places, sizes, tissue.slices), tissue.rows(slice(None)))
+        data = (inputs_of(places, sizes, tissue.slices), tissue.observations())
         found = fitted_posterior(
             model,
             data,
@@ -150,66 +151,52 @@ class SpatialBAE(FittedCells):
             out_dir=out_dir,
             resume=resume,
         )
-        del data  # the posterior has counts of its own
+        del data, tissue  # the posterior has counts of its own
         genes = list(adata.var_names)
         self._keep(
             found.posterior, Fitted(plan, outline, coordinates, shares, median, genes, slices)
         )
-        self._write(adata, np.argsort(order), found)
+        written = written_of(
+            found,
+            self._fitted,
+            order,
+            method=self.method,
+            channels=(self.num_spatial, self.num_cell),
+            seed=self.seed,
+            denoise=self.denoise,
+        )
+        adata.obsm.update(written.obsm)
+        for name, values in written.layers.items():
+            adata.layers[name] = values
+        adata.uns[KEY] = written.record
         return self
 
-    def _write(self, adata: Any, rows: np.ndarray, found: FoundFit) -> None:
-        """:param rows: of the fit, which those of ``adata`` are."""
-        posterior = self._posterior()
-        at_one = self._at_one()
-        codes = with_channels_alike(posterior.latent_samples(), self.num_spatial)
-        if self.num_spatial:
-            space = places_embedded(posterior, at_one, codes.mean, self.num_spatial)
-        # In the order of adata's rows, as there may be no room for these twice.
-        rates = rates_at(
-            posterior,
-            at_one,
-            codes,
-            level=0.9,
-            num_draws=_DRAWS,
-            seed=self.seed,
-            into=np.argsort(rows),
-        )
-        mean, variance = codes.moments()
-        unit = self._fitted.coordinates.unit
-        lengths = [
-            float(values.mean()) * unit
-            for path, values in posterior.hyperparameters().items()
-            if path.endswith(".lengthscales")
-        ]
-        record = {
-            "gpflow_bae": __version__,
-            "method": self.method,
-            "num_spatial": self.num_spatial,
-            "num_cell": self.num_cell,
-            "seed": self.seed,
-            "settings": json.dumps(dataclasses.asdict(self._fitted.plan)),
-            "lengthscales": np.array(lengths),
-            "channel_information": 1.0 - variance.mean(0),  # every channel's prior variance is 1
-            "losses": found.losses,
-        }
-        if found.scores is not None:
-            record["held_out_log_density"] = found.scores
-        if self.method == "sampled":
-            temperatures = {k: float(v.mean()) for k, v in posterior.kinetic_temperatures.items()}
-            record["temperatures"] = json.dumps(temperatures)
-        adata.obsm["X_gpbae"], adata.obsm["X_gpbae_sd"] = mean[rows], np.sqrt(variance)[rows]
-        if self.num_spatial:
-            adata.obsm["X_gpbae_space"] = space[rows]
-        for name, values in rates._asdict().items():
-            adata.layers[f"{_KEY}_{name}"] = values
-        adata.uns[_KEY] = record
+    def denoised(
+        self, adata: Any, genes: Sequence[str] | None = None, *, level: float = 0.9
+    ) -> SpatialPrediction:
+        """Expected counts of the fit's cells, if they were of median size, and intervals of them.
 
-    def _at_one(self) -> np.ndarray:
-        """Inputs [N, D + 2] of the fit's cells, if they were of median size."""
-        X = np.array(self._posterior().data.X[0])
-        X[:, -2] = 1.0
-        return X
+        What ``fit`` writes to ``adata.layers``, of some genes.
+
+        :param adata: of the fit, in any order.
+        :param genes: names [p]; None for all.
+        :param level: probability of the intervals.
+        :return: mean, lower and upper end [N, p].
+        :raises RuntimeError: before ``fit``.
+        :raises ValueError: for other cells than the fit's, a gene that it does not know, and a
+            level that is not between 0 and 1.
+        """
+        check_level(level)
+        rows = self._rows_of_fit(adata)
+        columns = None
+        if genes is not None:
+            unknown = sorted(set(genes) - set(self.genes_))
+            if unknown:
+                raise ValueError(f"genes {unknown[:3]} are not of the fit's {len(self.genes_)}.")
+            columns = np.array([self.genes_.index(gene) for gene in genes])
+        posterior = self._posterior()
+        codes = posterior.latent_samples()
+        return denoised_counts(posterior, codes, np.argsort(rows), level, self.seed, columns)
 
     # Predicting
 
@@ -220,7 +207,7 @@ class SpatialBAE(FittedCells):
         slices: Any = None,
         *,
         level: float = 0.9,
-        num_draws: int = _DRAWS,
+        num_draws: int = DRAWS,
     ) -> SpatialPrediction:
         """Expected counts at places, such as spots that are missing, and intervals of the counts.
 
@@ -234,15 +221,14 @@ class SpatialBAE(FittedCells):
             that is not known, and a level that is not between 0 and 1.
         """
         check_integer("num_draws", num_draws, 1)
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"level must be between 0 and 1, got {level}.")
+        check_level(level)
         X = self._new_inputs(places, sizes, slices)
         posterior = self._posterior()
         codes = posterior.latent_samples(X)
         return counts_at(posterior, X, codes, level=level, num_draws=num_draws, seed=self.seed)
 
     def sample(
-        self, places: Any, sizes: Any = 1.0, slices: Any = None, *, num_samples: int = _DRAWS
+        self, places: Any, sizes: Any = 1.0, slices: Any = None, *, num_samples: int = DRAWS
     ) -> np.ndarray:
         """Draws of the counts of cells at places [num_samples, N, P], int32.
 

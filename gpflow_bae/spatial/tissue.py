@@ -11,6 +11,7 @@ import scipy.sparse
 __all__ = ["Coordinates", "Tissue", "groups_of", "read_tissue"]
 
 _MOST_NAMED = 5
+_MOST_DENSE = 2**26  # counts, above which they stay sparse: 256 MB
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +40,18 @@ class Tissue:
         if self.hidden is not None:
             found[np.asarray(self.hidden[chosen].todense())] = np.nan
         return found
+
+    def observations(self) -> np.ndarray | scipy.sparse.csr_matrix:
+        """All counts [N, P], NaN where hidden; as a sparse matrix where they are many."""
+        if self.counts.shape[0] * self.counts.shape[1] <= _MOST_DENSE:
+            return self.rows(slice(None))
+        found = scipy.sparse.csr_matrix(self._seen, dtype=np.float32)
+        if self.hidden is None:
+            return found
+        holes = scipy.sparse.csr_matrix(self.hidden, dtype=np.float32, copy=True)
+        holes.eliminate_zeros()
+        holes.data[:] = np.nan
+        return found + holes
 
     def order(self) -> np.ndarray:
         """Of the cells by slice, place and number of counts [N], whatever rows they came as.

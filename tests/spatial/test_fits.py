@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
-from gpflow_bae.spatial import SpatialBAE, SpatialPlan
+from gpflow_bae.spatial import SpatialBAE, SpatialPlan, tissue
 from tests.spatial.tissues import made
 
 QUICK: dict[str, Any] = {"num_spatial": 1, "num_cell": 1, "progress": False}
@@ -29,6 +30,27 @@ def test_the_order_of_cells_changes_nothing() -> None:
     ]
     # Equal numbers, whose logarithms and exponentials depend on where in memory they lie.
     np.testing.assert_allclose(density, one.log_density_of_fit(adata), rtol=1e-6)
+
+
+def test_counts_may_stay_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where they are many: all is the same, with counts that are hidden and places held back."""
+    found = []
+    for most in (2**26, 0):
+        monkeypatch.setattr(tissue, "_MOST_DENSE", most)
+        adata = made(60).adata
+        hidden = scipy.sparse.random(*adata.shape, 0.1, format="csr", random_state=0)
+        adata.layers["hidden"] = hidden.astype(bool)
+        plan = dataclasses.replace(PLAN, batch_size=20, space_first=0.0)
+        options = QUICK | {"hidden_layer": "hidden", "early_stopping": True}
+        model = SpatialBAE(**options, plan=plan, num_steps=50, denoise=bool(most)).fit(adata)
+        assert model.posterior_ is not None and model.posterior_.data.is_compressed != bool(most)
+        assert ("gpbae_mean" in adata.layers) == bool(most)
+        adata.obs["half"] = np.where(np.arange(60) < 30, "a", "b")
+        table = model.differential_expression(adata, "half", "a", num_draws=2)
+        found.append((adata.obsm["X_gpbae"], table["lfc_mean"], adata.uns["gpbae"]["losses"]))
+    for one, other in zip(*found, strict=True):
+        # Sums over threads may differ in the last bit.
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
 
 
 def test_early_stopping_keeps_the_best() -> None:

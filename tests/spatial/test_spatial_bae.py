@@ -83,21 +83,16 @@ def test_channels_are_of_space_and_of_cells(tissue: Made, fitted: SpatialBAE) ->
     assert max(correlations(kind)[:2]) < 0.3
 
 
-def test_regions_are_of_places(tissue: Made, fitted: SpatialBAE) -> None:
-    """Principal components of the logarithms of rates with cells' channels at zero, by NumPy."""
-    found = tissue.adata.obsm["X_gpbae_space"]
-    posterior = fitted.posterior_
-    assert posterior is not None
-    X = np.array(posterior.data.X[0])
-    X[:, -2] = 1.0
-    codes = posterior.latent_samples().mean[0].copy()
-    codes[:, 2:] = 0.0
-    logs = posterior.model.decode(X, codes).numpy()
-    logs = (logs - logs.mean(0))[np.argsort(fitted._read(tissue.adata)[0].order())]
-    # Distances between cells, which signs of components leave; float32 networks.
-    np.testing.assert_allclose(found @ found.T, logs @ logs.T, atol=2e-3)
-    wave = np.sin(tissue.adata.obsm["spatial"][:, 0] / 150.0)
-    assert abs(np.corrcoef(found[:, 0], wave)[0, 1]) > 0.9
+def test_denoised_counts_are_the_layers_of_some_genes(tissue: Made, fitted: SpatialBAE) -> None:
+    """In the order of the genes that are asked for, and of the rows that are given."""
+    adata = tissue.adata[::-1]
+    found = fitted.denoised(adata, ["gene 5", "gene 2"])
+    for name, values in found._asdict().items():
+        expected = adata.layers[f"gpbae_{name}"][:, [5, 2]]
+        np.testing.assert_allclose(values, expected, rtol=1e-5)
+    assert fitted.denoised(adata).mean.shape == (400, 24)
+    with pytest.raises(ValueError, match="genes .'no gene'. are not of the fit's 24"):
+        fitted.denoised(adata, ["no gene"])
 
 
 def test_cells_that_were_not_seen(fitted: SpatialBAE) -> None:

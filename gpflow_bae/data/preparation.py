@@ -1,0 +1,180 @@
+"""What a model is fitted to: checked once, and put on the device."""
+
+from __future__ import annotations
+
+from typing import Any, overload
+
+import gpflow
+import numpy as np
+import scipy.sparse
+import tensorflow as tf
+
+from ..arguments import as_numbers, check_arguments
+from ..base import VariationalModel
+from .compressed_rows import split_missing
+from .memory import check_memory
+from .observations import Observations, as_pair, checked_inputs, mask_missing
+from .sparse_table import SparseTable
+from .streams import StreamedObservations
+
+__all__ = ["check_columns", "prepare_data"]
+
+
+@overload
+def prepare_data(
+    model: Any, data: tuple[object, object] | Observations, batch_size: int | None = None
+) -> Observations: ...
+
+
+@overload
+def prepare_data(model: Any, data: SparseTable, batch_size: int | None = None) -> SparseTable: ...
+
+
+@overload
+def prepare_data(
+    model: Any, data: StreamedObservations, batch_size: int | None = None
+) -> StreamedObservations: ...
+
+
+@check_arguments()
+def prepare_data(
+    model: Any,
+    data: tuple[object, object] | Observations | SparseTable | StreamedObservations,
+    batch_size: int | None = None,
+) -> Observations | SparseTable | StreamedObservations:
+    """Check ``data = (X, Y)`` against ``model`` and put it on the device.
+
+    :param data: inputs ``X [N, D]`` or ``[T, N, D]`` (None for models without inputs) and
+        observations ``Y [N, P]`` or ``[T, N, P]``, NaN where missing. A ``Y`` that is mostly zeros
+        may be a sparse matrix of SciPy's, for variational models with an encoder: it stays sparse,
+        and minibatches of it are made dense. Or a :class:`~gpflow_bae.data.SparseTable`, for models
+        that take one; or a :class:`~gpflow_bae.data.StreamedObservations`. Data that were prepared
+        are returned.
+    :param batch_size: how many tasks (or points, of a single task) a minibatch will have.
+    :raises ValueError: for shapes that disagree, inputs that are not finite, infinite
+        observations, a task or column without any observation, an impossible batch size, matrices
+        that no memory of this machine could hold, and a sparse matrix for a model that needs all
+        of its observations at once.
+    """
+    if isinstance(data, SparseTable | StreamedObservations):
+        data.check(model, batch_size)
+        return data
+    if isinstance(data, Observations):
+        _check_batch_size(model, data, batch_size)
+        return _with_neighbours(model, data)
+    X, Y = as_pair(data)
+    mask: Any
+    if scipy.sparse.issparse(Y):
+        _check_takes_sparse(model)
+        Y, mask, observed = split_missing(Y)
+        has_tasks = False
+    else:
+        Y = as_numbers(Y, "Y", np.float32)
+        has_tasks = Y.ndim != 2
+        Y = Y if has_tasks else Y[None]
+        if Y.ndim != 3:
+            raise ValueError(f"Y must have shape [N, P] or [T, N, P], got {Y.shape}.")
+        Y, seen = mask_missing(Y)
+        observed = seen.sum(1)
+        Y, mask = tf.constant(Y), None if seen.all() else tf.constant(seen)
+    if X is None:
+        if model.needs_inputs:
+            raise ValueError(
+                f"{model.latent_prior_name} is a prior over inputs: X is needed, got None."
+            )
+    else:
+        shape = tuple(map(int, Y.shape))
+        X = tf.constant(
+            checked_inputs(X, shape, getattr(model, "inputs", None)), gpflow.default_float()
+        )
+    empty_tasks = np.flatnonzero(~observed.any(axis=1))
+    if empty_tasks.size:
+        raise ValueError(
+            f"Y has no observation at all in task(s) {empty_tasks.tolist()}; drop those tasks."
+        )
+    empty_columns = np.flatnonzero(~observed.any(axis=0))
+    if empty_columns.size:
+        raise ValueError(
+            f"Y has no observation at all in column(s) {empty_columns.tolist()}; drop those "
+            "columns."
+        )
+    width = model.decoder.output_dim
+    if width != Y.shape[-1]:
+        raise ValueError(
+            f"decoder returns {width} outputs per point, but Y has P = {Y.shape[-1]} columns; "
+            "change the width of the decoder's last layer."
+        )
+    result = Observations(X, Y, mask, has_tasks)
+    _check_batch_size(model, result, batch_size)
+    _check_memory(model, result, batch_size)
+    return _with_neighbours(model, result)
+
+
+def _check_takes_sparse(model: Any) -> None:
+    """Refuse a sparse matrix for a model that needs more than rows of some points."""
+    of_rows = isinstance(model, VariationalModel) and model.is_amortized and model.inputs is None
+    if not of_rows or model.row_variables or model.sites:
+        raise ValueError(
+            "A sparse Y is for variational models whose encoder sees one row at a time, such as "
+            f"SVGPVAE; {type(model).__name__} needs a dense one: pass Y.toarray(). (A table that "
+            "is mostly unknown, not mostly zero, is a gpflow_bae.data.SparseTable.)"
+        )
+
+
+def _check_memory(model: Any, data: Observations, batch_size: int | None) -> None:
+    """Of the prior's matrices for a batch; models without a prior have none."""
+    prior = getattr(model, "latent_prior", None)
+    if prior is not None and data.X is not None:
+        items = data.num_items if batch_size is None else batch_size
+        tasks, points = (items, data.Y.shape[1]) if data.axis == 0 else (1, items)
+        check_memory(prior, min(tasks, data.X.shape[0]), points)  # shared inputs, shared matrices
+
+
+def _with_neighbours(model: Any, data: Observations) -> Observations:
+    """The same, whose minibatches bring the points with them that this model's prior asks for."""
+    neighbours = None
+    if data.X is not None and data.axis == 1 and model.needs_inputs:
+        neighbours = model.neighbours_of(data.X)
+    return data._replace(neighbours=neighbours)
+
+
+def _check_batch_size(model: Any, data: Observations, batch_size: int | None) -> None:
+    items = "tasks" if data.axis == 0 else "points"
+    if batch_size is None or batch_size == data.num_items:
+        return
+    if not 1 <= batch_size <= data.num_items:
+        raise ValueError(
+            f"batch_size must lie between 1 and the {data.num_items} {items}, got {batch_size}."
+        )
+    if data.axis == 1 and not model.splits_over_points:
+        raise ValueError(
+            f"{type(model).__name__} cannot take the points of a single task in minibatches, "
+            f"because its prior ({model.latent_prior_name}) couples them: set batch_size=None, or "
+            f"{model.splitting_advice}."
+        )
+
+
+def check_columns(model: Any, data: Any, num_columns: int | None) -> None:
+    """Refuse minibatches of outputs that cannot be.
+
+    :raises ValueError: for a number out of range, a model whose bound does not split over
+        outputs, or a sparse table, which takes entries.
+    """
+    if num_columns is None:
+        return
+    if isinstance(data, SparseTable):
+        raise ValueError(
+            "num_columns is for complete columns; a SparseTable has max_entries instead."
+        )
+    if isinstance(data, StreamedObservations):
+        raise ValueError("num_columns is for data in memory; set it to None for a stream.")
+    if not model.splits_over_outputs:
+        raise ValueError(
+            f"The bound of {type(model).__name__} does not split over outputs: set num_columns to "
+            "None."
+        )
+    if not 1 <= num_columns <= data.num_outputs:
+        raise ValueError(
+            f"num_columns must lie between 1 and the {data.num_outputs} columns of Y, got "
+            f"{num_columns}."
+        )

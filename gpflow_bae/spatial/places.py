@@ -1,0 +1,109 @@
+"""How places differ: an embedding of what is expected there, by what one cell's counts can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from ..likelihoods import CountLikelihood
+from ..posteriors import Posterior
+from ..tracing import compiled
+
+__all__ = ["places_embedded", "stabilised"]
+
+_BYTES = 128 * 2**20  # of places that are in memory together
+_COMPONENTS = 16
+_EXACT_GENES = 2048  # whose covariance is decomposed as it is
+_SKETCH = 64  # directions among which the principal ones of more genes are looked for
+_FURTHEST, _STEPS = 8.0, 128  # of the grid of logarithms, to either side
+
+
+def stabilised(likelihood: CountLikelihood, logs: tf.Tensor, centre: tf.Tensor) -> tf.Tensor:
+    """Expected counts on a scale on which their counts' standard deviation is 1 everywhere.
+
+    The integral of d mean / sd(mean), from ``centre``: 2 sqrt(mean) of Poisson counts, bent as a
+    logarithm is where they are more dispersed (Bartlett 1947).
+
+    :param logs: parameters of the likelihood, logarithms of expected counts [N, P].
+    :param centre: the same of zero [P]; what is more than eight nats from it is as eight are.
+    """
+    offsets = tf.linspace(-_FURTHEST, _FURTHEST, 2 * _STEPS + 1)
+    offsets = tf.cast(offsets, logs.dtype)
+    mean, variance = likelihood.moments(centre + offsets[:, None])
+    slope = mean * tf.math.rsqrt(variance)  # by the logarithm
+    steps = 0.5 * (slope[1:] + slope[:-1]) * (_FURTHEST / _STEPS)
+    scale = tf.concat([tf.zeros_like(steps[:1]), tf.cumsum(steps)], 0)
+    furthest = _FURTHEST * tf.ones_like(centre)
+    found = tfp.math.batch_interp_regular_1d_grid(
+        tf.transpose(logs - centre), -furthest, furthest, tf.transpose(scale - scale[_STEPS])
+    )
+    return tf.transpose(found)
+
+
+def places_embedded(posterior: Posterior, means: np.ndarray, num_spatial: int) -> np.ndarray:
+    """How expected counts differ between places: [N, at most 16].
+
+    Principal components of :func:`stabilised` expected counts, averaged over posterior samples,
+    with channels of cells at zero, of cells of median size with the first slice's levels. Distances
+    are in standard deviations of a single cell's counts, whatever the scales of channels: genes of
+    which few counts are expected, or whose counts scatter much, hardly make places differ.
+
+    :param means: of the codes [S, N, L].
+    :param num_spatial: channels of space, which come first.
+    """
+    model = posterior.model
+    reference = posterior.data.X[0, :1].numpy()
+    reference[:, -2], reference[:, -1] = 1.0, 0.0
+    reference = tf.constant(reference)
+
+    @compiled
+    def expected(values: Any, codes: tf.Tensor) -> tf.Tensor:
+        bound: Any = model.bind(values)
+        space = tf.concat([codes[:, :num_spatial], tf.zeros_like(codes[:, num_spatial:])], -1)
+        logs = bound.decode(tf.repeat(reference, tf.shape(codes)[0], 0), space)
+        centre = bound.decode(reference, tf.zeros_like(codes[:1]))[0]
+        return stabilised(bound.likelihood, logs, centre)
+
+    samples = [[tf.constant(v[s]) for v in posterior.parameters] for s in range(len(means))]
+    N, P = means.shape[1], model.decoder.output_dim
+    size = max(1, _BYTES // (8 * P))
+
+    def blocks() -> Iterator[tuple[slice, np.ndarray]]:
+        for start in range(0, N, size):
+            rows = slice(start, start + size)
+            parts = [expected(v, tf.constant(m[rows])) for v, m in zip(samples, means, strict=True)]
+            yield rows, np.mean(parts, 0, dtype=float)
+
+    return _principal_components(blocks, N, P)
+
+
+def _principal_components(
+    blocks: Callable[[], Iterator[tuple[slice, np.ndarray]]], N: int, P: int
+) -> np.ndarray:
+    """Of rows [N, P] that come in blocks, as often as they are asked for: [N, at most 16].
+
+    Of many columns those within a random subspace that the covariance has been applied to (Halko et
+    al. 2011): their rows are decoded from few channels, so they have few directions.
+    """
+    centre = sum(values.sum(0) for _, values in blocks()) / N
+    basis = np.eye(P)
+    if P > _EXACT_GENES:
+        basis = np.random.default_rng(0).normal(size=(P, _SKETCH))
+        for _ in range(2):
+            basis = sum((v - centre).T @ ((v - centre) @ basis) for _, v in blocks())
+            basis, _ = np.linalg.qr(basis)
+    covariance = np.zeros((basis.shape[1],) * 2)
+    for _, values in blocks():
+        part = values - centre if P <= _EXACT_GENES else (values - centre) @ basis
+        covariance += part.T @ part
+    _, vectors = np.linalg.eigh(covariance)
+    vectors = basis @ vectors[:, ::-1][:, :_COMPONENTS]
+    vectors *= np.sign(vectors[np.abs(vectors).argmax(0), np.arange(vectors.shape[1])])
+    found = np.empty((N, vectors.shape[1]))
+    for rows, values in blocks():
+        found[rows] = (values - centre) @ vectors
+    return found

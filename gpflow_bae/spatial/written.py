@@ -1,0 +1,100 @@
+"""What a fit writes to an AnnData object, in the order of its rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..posteriors import Posterior
+from ..versions import __version__
+from .fitted import Fitted
+from .fitting import FoundFit
+from .places import places_embedded
+from .predictions import DRAWS, SpatialPrediction, rates_at, with_channels_alike
+
+__all__ = ["KEY", "Written", "denoised_counts", "written_of"]
+
+KEY = "gpbae"
+"""What names begin with, and the key of the record in ``adata.uns``."""
+
+
+class Written(NamedTuple):
+    """Arrays of cells by name, tables of cells and genes by name, and the record of the fit."""
+
+    obsm: dict[str, np.ndarray]
+    layers: dict[str, np.ndarray]
+    record: dict[str, Any]
+
+
+def denoised_counts(
+    posterior: Posterior,
+    codes: Any,
+    into: np.ndarray,
+    level: float,
+    seed: int,
+    columns: np.ndarray | None = None,
+) -> SpatialPrediction:
+    """Expected counts of the fit's cells, if they were of median size, and intervals.
+
+    :param codes: of each sample, as they are decoded.
+    :param into: which row of the result each row of the fit is [N].
+    :param columns: numbers of genes [p]; None for all.
+    """
+    X = np.array(posterior.data.X[0])
+    X[:, -2] = 1.0
+    return rates_at(
+        posterior, X, codes, level=level, num_draws=DRAWS, seed=seed, into=into, columns=columns
+    )
+
+
+def written_of(
+    found: FoundFit,
+    fitted: Fitted,
+    order: np.ndarray,
+    *,
+    method: str,
+    channels: tuple[int, int],
+    seed: int,
+    denoise: bool,
+) -> Written:
+    """
+    :param order: which rows of ``adata`` those of the fit are [N].
+    :param channels: of space, and of cells.
+    :param denoise: whether there are layers.
+    """
+    posterior, rows, (num_spatial, num_cell) = found.posterior, np.argsort(order), channels
+    codes = posterior.latent_samples()
+    mean, variance = with_channels_alike(codes, num_spatial).moments()
+    obsm = {f"X_{KEY}": mean[rows], f"X_{KEY}_sd": np.sqrt(variance)[rows]}
+    if num_spatial:
+        obsm[f"X_{KEY}_space"] = places_embedded(posterior, codes.mean, num_spatial)[rows]
+    layers = {}
+    if denoise:
+        # In the order of adata's rows, as there may be no room for these twice.
+        rates = denoised_counts(posterior, codes, order, 0.9, seed)
+        layers = {f"{KEY}_{name}": values for name, values in rates._asdict().items()}
+    lengths = [
+        float(values.mean()) * fitted.coordinates.unit
+        for path, values in posterior.hyperparameters().items()
+        if path.endswith(".lengthscales")
+    ]
+    record = {
+        "gpflow_bae": __version__,
+        "method": method,
+        "num_spatial": num_spatial,
+        "num_cell": num_cell,
+        "seed": seed,
+        "settings": json.dumps(dataclasses.asdict(fitted.plan)),
+        "lengthscales": np.array(lengths),
+        "channel_information": 1.0 - variance.mean(0),  # every channel's prior variance is 1
+        "losses": found.losses,
+    }
+    if found.scores is not None:
+        record["held_out_log_density"] = found.scores
+    if method == "sampled":
+        temperatures = {k: float(v.mean()) for k, v in posterior.kinetic_temperatures.items()}
+        record["temperatures"] = json.dumps(temperatures)
+    return Written(obsm, layers, record)
