@@ -1,0 +1,167 @@
+"""Readers of what measuring platforms write: 10x Visium and Visium HD, and Slide-seq."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+__all__ = ["read_slide_seq", "read_visium"]
+
+_MATRIX = "filtered_feature_bc_matrix.h5"
+# Space Ranger's, of Visium HD, of version 2 on, and before; lists have no header.
+_POSITIONS = (
+    "tissue_positions.parquet",
+    "tissue_positions.csv",
+    "tissue_positions_list.csv",
+    "tissue_positions_list.txt",  # as the dorsolateral prefrontal cortex was published
+)
+_COLUMNS = (
+    "barcode", "in_tissue", "array_row", "array_col", "pxl_row_in_fullres", "pxl_col_in_fullres",
+)  # fmt: skip
+_GENES_AT_ONCE = 500
+
+
+def read_visium(folder: str | os.PathLike[str]) -> Any:
+    """Spots or bins of a folder that Space Ranger wrote, as an AnnData object of raw counts.
+
+    Of Visium HD give the folder of one size of bins, such as ``binned_outputs/square_008um``, whose
+    positions need pyarrow (``pip install 'gpflow-bae[tables]'``). The folder holds
+    ``filtered_feature_bc_matrix.h5``, and the positions in itself or in ``spatial``. Names may
+    begin with that of the sample, as those of the published dorsolateral prefrontal cortex do.
+
+    :return: counts [N, P] as a sparse matrix; ``obsm["spatial"]``, columns and rows of pixels of
+        the full image [N, 2]; ``obs`` with ``array_row`` and ``array_col``; ``var`` with
+        ``gene_ids``. Genes that share a name are numbered.
+    :raises FileNotFoundError: naming what is not there.
+    :raises ValueError: for a matrix of another kind, and spots without a position.
+    :raises ImportError: without anndata, or pyarrow where it is needed.
+    """
+    anndata, pandas = _anndata(), _pandas()
+    import h5py
+
+    folder = pathlib.Path(folder)
+    with h5py.File(_file(folder, (_MATRIX,)), "r") as file:
+        if "matrix" not in file or "features" not in file["matrix"]:
+            raise ValueError(
+                f"{file.filename} has no group matrix/features: expected the HDF5 file of counts "
+                "that Space Ranger 1 or later writes."
+            )
+        matrix = file["matrix"]
+        parts = tuple(matrix[name][:] for name in ("data", "indices", "indptr"))
+        number = tuple(matrix["shape"][:])[::-1]  # written as genes by spots, column after column
+        barcodes, names, ids = (
+            np.char.decode(matrix[name][:].astype(bytes))
+            for name in ("barcodes", "features/name", "features/id")
+        )
+    counts = scipy.sparse.csr_matrix(parts, shape=number)
+    path = _file(folder, _POSITIONS)
+    if path.suffix == ".parquet":
+        table = pandas.read_parquet(path)
+    else:
+        has_names = "_list." not in path.name
+        table = pandas.read_csv(
+            path, header=0 if has_names else None, names=None if has_names else list(_COLUMNS)
+        )
+    absent = sorted(set(_COLUMNS) - set(table.columns))
+    if absent:
+        raise ValueError(f"{path} has no columns {absent}, only {sorted(table.columns)}.")
+    table = table.set_index("barcode").reindex(barcodes)
+    lost = table["in_tissue"].isna().to_numpy()
+    if lost.any():
+        raise ValueError(
+            f"{path} has no position of {int(lost.sum())} of the {len(barcodes)} spots, such as "
+            f"{barcodes[lost][0]}: the two files are of different samples."
+        )
+    adata = anndata.AnnData(counts, obs=table[["array_row", "array_col"]].astype(int))
+    adata.obs_names, adata.var_names = barcodes, names
+    adata.var["gene_ids"] = ids
+    adata.obsm["spatial"] = table[["pxl_col_in_fullres", "pxl_row_in_fullres"]].to_numpy(float)
+    return _finished(adata[table["in_tissue"].to_numpy() > 0].copy())
+
+
+def read_slide_seq(counts: str | os.PathLike[str], places: str | os.PathLike[str]) -> Any:
+    """Beads of Slide-seq as an AnnData object of raw counts.
+
+    :param counts: the table of genes (rows) and beads (columns), whose first column names genes,
+        such as ``Puck_200115_08.digital_expression.txt.gz``; separated by commas in a ``.csv``, by
+        tabs otherwise. It is read some genes at a time.
+    :param places: the table of beads, with columns ``xcoord`` and ``ycoord`` and the barcode in
+        the first, such as ``Puck_200115_08_bead_locations.csv``.
+    :return: counts [N, P] as a sparse matrix, of the beads that both files have, and
+        ``obsm["spatial"]`` [N, 2].
+    :raises FileNotFoundError: for a file that is not there.
+    :raises ValueError: for tables without those columns, or without a bead in common.
+    :raises ImportError: without anndata.
+    """
+    anndata, pandas = _anndata(), _pandas()
+    table = pandas.read_csv(places, index_col=0)
+    absent = [name for name in ("xcoord", "ycoord") if name not in table.columns]
+    if absent:
+        raise ValueError(
+            f"{os.fspath(places)} has no columns {absent}, only {list(table.columns)}: expected "
+            "barcodes, xcoord and ycoord."
+        )
+    name = os.fspath(counts).removesuffix(".gz")
+    chunks = pandas.read_csv(
+        counts, sep="," if name.endswith(".csv") else "\t", index_col=0, chunksize=_GENES_AT_ONCE
+    )
+    genes: list[str] = []
+    parts = []
+    barcodes = pandas.Index([], dtype=str)
+    for chunk in chunks:
+        barcodes = chunk.columns.astype(str)
+        genes.extend(map(str, chunk.index))
+        parts.append(scipy.sparse.csr_matrix(chunk.to_numpy()))
+    table.index = table.index.astype(str)
+    known = np.flatnonzero(barcodes.isin(table.index))
+    if not len(known):
+        raise ValueError(
+            f"{os.fspath(counts)} and {os.fspath(places)} have no bead in common: the columns of "
+            "the first must be barcodes of the second."
+        )
+    found = scipy.sparse.vstack(parts).T.tocsr()[known]
+    adata = anndata.AnnData(found)
+    adata.obs_names, adata.var_names = barcodes[known], genes
+    adata.obsm["spatial"] = table.loc[adata.obs_names, ["xcoord", "ycoord"]].to_numpy(float)
+    return _finished(adata)
+
+
+def _finished(adata: Any) -> Any:
+    """With names of genes that occur once, and without the observations that have no count."""
+    adata.var_names_make_unique()
+    return adata[np.asarray(adata.X.sum(1))[:, 0] > 0].copy()
+
+
+def _file(folder: pathlib.Path, names: tuple[str, ...]) -> pathlib.Path:
+    """The first of these in the folder or its ``spatial``, maybe behind a sample's name."""
+    for name in names:
+        for place in (folder, folder / "spatial"):
+            found = sorted(place.glob(name)) or sorted(place.glob(f"*_{name}"))
+            if len(found) > 1:
+                raise ValueError(
+                    f"{place} has {len(found)} files {name}: move those of each sample into a "
+                    "folder of its own."
+                )
+            if found:
+                return found[0]
+    raise FileNotFoundError(
+        f"{folder} has no {' or '.join(names)}, and neither has {folder / 'spatial'}."
+    )
+
+
+def _anndata() -> Any:
+    try:
+        import anndata
+    except ImportError as error:
+        raise ImportError("This needs anndata: pip install 'gpflow-bae[spatial]'.") from error
+    return anndata
+
+
+def _pandas() -> Any:
+    import pandas  # which anndata brings
+
+    return pandas
