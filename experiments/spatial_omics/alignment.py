@@ -1,8 +1,9 @@
-"""How alike the codes of two runs are: of other minibatches, other seeds, or another order of rows.
+"""How alike two runs' embeddings are: of other minibatches, seeds, or another order of rows.
 
 python -m experiments.spatial_omics.alignment RUN_DIR OTHER_RUN_DIR
 
-Both runs must be of the same cells. The codes of one are turned onto those of the other.
+Both runs must be of the same cells. The embedding of one is turned onto that of the other: of
+``obsm["X_gpbae_space"]`` (places), and of codes.
 """
 
 import pathlib
@@ -16,7 +17,7 @@ __all__ = ["main"]
 
 
 def main(argv: list[str]) -> None:
-    """Print correlations of the channels of space, and of all."""
+    """Print correlations of how places differ, of the channels of space, and of all."""
     if len(argv) != 3:
         raise app.UsageError("Expected two folders of runs.")
     one, other = (dict(np.load(pathlib.Path(folder) / "arrays.npz")) for folder in argv[1:])
@@ -25,8 +26,12 @@ def main(argv: list[str]) -> None:
             f"The runs are of codes {one['codes'].shape} and {other['codes'].shape}, not the same."
         )
     number = int(one["num_spatial"])
-    for name, chosen in (("channels of space", slice(0, number)), ("all channels", slice(None))):
-        found = aligned_correlation(one["codes"][:, chosen], other["codes"][:, chosen])
+    for name, key, chosen in (
+        ("places", "places", slice(None)),
+        ("channels of space", "codes", slice(0, number)),
+        ("all channels", "codes", slice(None)),
+    ):
+        found = aligned_correlation(one[key][:, chosen], other[key][:, chosen])
         print(f"{name}: {found:.4f}")
 
 

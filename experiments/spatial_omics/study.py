@@ -172,7 +172,11 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
         seconds={"cpu": seconds},
         curves={"loss": [float(v) for v in record["losses"]]},
         posterior=posterior,
-        arrays={"codes": train.obsm["X_gpbae"], "num_spatial": np.array(plan.num_spatial)},
+        arrays={
+            "codes": codes,
+            "places": regions,
+            "num_spatial": np.array(plan.num_spatial),
+        },
     )
     figures.draw(outcome, train, scores.clusters(regions, number, 0))
     return outcome

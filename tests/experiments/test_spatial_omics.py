@@ -14,7 +14,7 @@ from scipy import stats
 pytest.importorskip("anndata", reason="anndata is not installed (extra spatial)")
 
 from experiments.spatial_omics import __main__ as command
-from experiments.spatial_omics import baselines, data, factors, scores, study
+from experiments.spatial_omics import alignment, baselines, data, factors, scores, study
 from tests.experiments.commands import call
 from tests.spatial.tissues import made
 
@@ -115,6 +115,24 @@ def test_embeddings_are_compared_as_they_may_turn() -> None:
     noisy = codes @ turn + rng.normal(size=codes.shape)
     # Five standard errors of 12,000 numbers.
     assert scores.aligned_correlation(codes, noisy) == pytest.approx(np.sqrt(0.5), abs=0.025)
+
+
+def test_the_command_of_alignment(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of places, which agree here up to a turn, and of channels, the last of which does not."""
+    rng = np.random.default_rng(0)
+    places, codes = rng.normal(size=(500, 4)), rng.normal(size=(500, 3))
+    turn, _ = np.linalg.qr(rng.normal(size=(4, 4)))
+    others = np.concatenate([codes[:, :2], rng.normal(size=(500, 1))], 1)
+    for name, arrays in (("a", (places, codes)), ("b", (places @ turn, others))):
+        (tmp_path / name).mkdir()
+        np.savez(tmp_path / name / "arrays.npz", places=arrays[0], codes=arrays[1], num_spatial=2)
+    alignment.main(["", str(tmp_path / "a"), str(tmp_path / "b")])
+    found = [line.split(": ") for line in capsys.readouterr().out.splitlines()]
+    assert [name for name, _ in found] == ["places", "channels of space", "all channels"]
+    assert float(found[0][1]) == float(found[1][1]) == 1.0
+    assert 0.5 < float(found[2][1]) < 0.8
 
 
 def test_ours_runs(small: None, tmp_path: pathlib.Path) -> None:
