@@ -16,6 +16,8 @@ from .tissue import Tissue, read_tissue
 
 __all__ = ["FittedCells", "inputs_of"]
 
+_FURTHEST = 1e9  # extents of a slice, beyond which a place is a mistake
+
 FittedT = TypeVar("FittedT", bound="FittedCells")
 
 
@@ -89,6 +91,15 @@ class FittedCells:
             )
         return np.argsort(order)
 
+    def _columns(self, genes: Any) -> np.ndarray:
+        """Numbers of genes by their names."""
+        names = [genes] if isinstance(genes, str) else list(np.ravel(np.asarray(genes, object)))
+        unknown = [name for name in names if name not in self.genes_]
+        if unknown or not names:
+            what = f"{unknown[:3]} are not of" if unknown else "is empty; give some of"
+            raise ValueError(f"genes {what} the fit's {len(self.genes_)} (model.genes_).")
+        return np.array([self.genes_.index(name) for name in names])
+
     def _new_inputs(self, places: Any, sizes: Any, slices: Any) -> np.ndarray:
         self._posterior()
         fitted = self._fitted
@@ -99,7 +110,18 @@ class FittedCells:
                 f"places must be finite, of shape [N, {D}] as those of the fit, got shape "
                 f"{places.shape}."
             )
-        sizes = np.broadcast_to(as_numbers(sizes, "sizes", np.float64), len(places))
+        if np.abs(places).max(initial=0.0) > _FURTHEST * fitted.coordinates.unit:
+            raise ValueError(
+                f"places are up to {np.abs(places).max():.3g}, and the fit's cells within some "
+                f"{fitted.coordinates.unit:.3g} of their centre: give places in the same units."
+            )
+        sizes = as_numbers(sizes, "sizes", np.float64)
+        if sizes.shape not in ((), (1,), (len(places),)):
+            raise ValueError(
+                f"sizes has shape {sizes.shape}; expected a number, or one for each of the "
+                f"{len(places)} places."
+            )
+        sizes = np.broadcast_to(sizes, len(places))
         if not (np.isfinite(sizes) & (sizes > 0)).all():
             raise ValueError("sizes must be above 0, and 1 is the median of the fit's cells.")
         names = [fitted.slices[0]] if slices is None else np.atleast_1d(slices)
@@ -109,6 +131,11 @@ class FittedCells:
         if unknown:
             raise ValueError(f"slices {unknown} are not of the fit, which has {fitted.slices}.")
         numbers = np.array([fitted.slices.index(str(name)) for name in names])
+        if len(numbers) not in (1, len(places)):
+            raise ValueError(
+                f"slices names {len(numbers)} slices; expected one, or one of each of the "
+                f"{len(places)} places."
+            )
         numbers = np.broadcast_to(numbers, len(places))
         return inputs_of(fitted.coordinates.inputs(places, numbers), sizes, numbers)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
-from ..arguments import check_fields, check_integer
+from ..arguments import check_arguments, check_fields
 from ..data.memory import check_bytes
 from ..posteriors import Posterior
 from .expression import between_groups, over_space, some_rows
@@ -171,6 +171,7 @@ class SpatialBAE(FittedCells):
         adata.uns[KEY] = written.record
         return self
 
+    @check_arguments()
     def denoised(
         self, adata: Any, genes: Sequence[str] | None = None, *, level: float = 0.9
     ) -> SpatialPrediction:
@@ -188,18 +189,14 @@ class SpatialBAE(FittedCells):
         """
         check_level(level)
         rows = self._rows_of_fit(adata)
-        columns = None
-        if genes is not None:
-            unknown = sorted(set(genes) - set(self.genes_))
-            if unknown:
-                raise ValueError(f"genes {unknown[:3]} are not of the fit's {len(self.genes_)}.")
-            columns = np.array([self.genes_.index(gene) for gene in genes])
+        columns = None if genes is None else self._columns(genes)
         posterior = self._posterior()
         codes = posterior.latent_samples()
         return denoised_counts(posterior, codes, np.argsort(rows), level, self.seed, columns)
 
     # Predicting
 
+    @check_arguments(num_draws=1)
     def predict(
         self,
         places: Any,
@@ -220,13 +217,13 @@ class SpatialBAE(FittedCells):
         :raises ValueError: for places of another dimension, sizes that are not above 0, a slice
             that is not known, and a level that is not between 0 and 1.
         """
-        check_integer("num_draws", num_draws, 1)
         check_level(level)
         X = self._new_inputs(places, sizes, slices)
         posterior = self._posterior()
         codes = posterior.latent_samples(X)
         return counts_at(posterior, X, codes, level=level, num_draws=num_draws, seed=self.seed)
 
+    @check_arguments(num_samples=1)
     def sample(
         self, places: Any, sizes: Any = 1.0, slices: Any = None, *, num_samples: int = DRAWS
     ) -> np.ndarray:
@@ -234,11 +231,11 @@ class SpatialBAE(FittedCells):
 
         Those of the genes of a cell belong together. Arguments and errors as in :meth:`predict`.
         """
-        check_integer("num_samples", num_samples, 1)
         X = self._new_inputs(places, sizes, slices)
         posterior = self._posterior()
         return count_draws(posterior, X, posterior.latent_samples(X), num_samples, self.seed)
 
+    @check_arguments(num_draws=1)
     def log_density(self, adata: Any, *, hidden: bool = True, num_draws: int = 256) -> np.ndarray:
         """Log predictive density [N, P], in nats, of each count of new cells, from their places
         and sizes alone.
@@ -253,6 +250,7 @@ class SpatialBAE(FittedCells):
         cells = (self._inputs_of(tissue), tissue.rows(slice(None)))
         return self._posterior().predict_cell_log_density(cells, num_codes=num_draws)
 
+    @check_arguments(num_draws=1)
     def log_density_of_fit(self, adata: Any, *, num_draws: int = 256) -> np.ndarray:
         """The same of the cells of the fit [N, P], given their counts that were not hidden.
 
@@ -274,12 +272,13 @@ class SpatialBAE(FittedCells):
 
     # Genes
 
+    @check_arguments(num_draws=2)
     def differential_expression(
         self,
         adata: Any,
         groupby: str,
-        group1: str,
-        group2: str | None = None,
+        group1: str | int,
+        group2: str | int | None = None,
         *,
         delta: float = 0.25,
         fdr: float = 0.05,
@@ -306,7 +305,6 @@ class SpatialBAE(FittedCells):
         :raises ValueError: for other cells than the fit's, a column or a group that is not there,
             the same group twice, ``delta`` not above 0, and ``fdr`` not between 0 and 1.
         """
-        check_integer("num_draws", num_draws, 2)
         if not delta > 0.0 or not 0.0 < fdr < 1.0:
             raise ValueError(
                 f"delta must be above 0 and fdr between 0 and 1, got {delta} and {fdr}."
@@ -317,6 +315,7 @@ class SpatialBAE(FittedCells):
         means = between_groups(self._posterior(), groups, num_draws, self.seed)
         return table_of_groups(self.genes_, *means, delta, fdr)
 
+    @check_arguments(num_draws=2)
     def spatial_genes(self, *, num_draws: int = 100) -> Any:
         """How much of each gene's variance over cells the channels of space explain.
 
@@ -329,7 +328,6 @@ class SpatialBAE(FittedCells):
         :raises RuntimeError: before ``fit``.
         :raises ValueError: without channels of space.
         """
-        check_integer("num_draws", num_draws, 2)
         if not self.num_spatial:
             raise ValueError("num_spatial is 0: the fit has no channels that vary over space.")
         posterior = self._posterior()

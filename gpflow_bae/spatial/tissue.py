@@ -225,7 +225,9 @@ def _slices(adata: Any, key: str | None, known: list[str] | None) -> tuple[np.nd
     return np.array([place[name] for name in found]), names
 
 
-def groups_of(adata: Any, groupby: str, group1: str, group2: str | None) -> list[np.ndarray]:
+def groups_of(
+    adata: Any, groupby: str, group1: str | int, group2: str | int | None
+) -> list[np.ndarray]:
     """Which cells are of each of two groups [N], the second of all others for None.
 
     :raises ValueError: for a column or a group that is not there, and the same group twice.
@@ -237,7 +239,8 @@ def groups_of(adata: Any, groupby: str, group1: str, group2: str | None) -> list
     names = adata.obs[groupby].astype(str).to_numpy()
     known = sorted(set(names))
     for argument, name in (("group1", group1), ("group2", group2)):
-        if name is not None and str(name) not in known:
+        all_others = name is None and argument == "group2"
+        if str(name) not in known and not all_others:
             raise ValueError(
                 f"{argument} is {name!r}, and adata.obs[{groupby!r}] has {_named(known)}."
             )
