@@ -11,7 +11,7 @@ import scipy.sparse
 __all__ = ["Coordinates", "Tissue", "groups_of", "read_tissue"]
 
 _MOST_NAMED = 5
-_MOST_DENSE = 2**26  # counts, above which they stay sparse: 256 MB
+_MOST_DENSE = 2**27  # counts, above which they stay sparse: 512 MB
 
 
 @dataclasses.dataclass(frozen=True)
