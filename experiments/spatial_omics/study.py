@@ -166,6 +166,7 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
     metrics["collapsed_cell_channels"] = float((information[plan.num_spatial :] < 0.1).sum())
     posterior = model.posterior_
     assert posterior is not None
+    metrics |= plans.chain_temperatures(posterior)
     outcome = Outcome(
         metrics=metrics,
         num_parameters=plans.count(posterior.model.trainable_parameters),
