@@ -15,6 +15,7 @@ __all__ = [
     "cholesky",
     "gather_rows",
     "gaussian_transform",
+    "gram",
     "observed_log_density",
 ]
 
@@ -93,6 +94,19 @@ def observed_log_density(
     log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), -1)
     normaliser = 0.5 * count * float(np.log(2.0 * np.pi))
     return -0.5 * tf.reduce_sum(tf.square(half), [-2, -1]) - log_det - normaliser
+
+
+@tf.custom_gradient
+def gram(matrix: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """A A^T of ``matrix`` A [..., M, N]: [..., M, M], whose gradient is one product.
+
+    TensorFlow's own is one for each of the two factors, which here are the same.
+    """
+
+    def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        return tf.linalg.matmul(upstream + tf.linalg.matrix_transpose(upstream), matrix)
+
+    return tf.linalg.matmul(matrix, matrix, transpose_b=True), gradient
 
 
 @tf.custom_gradient

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.linalg import add_jitter, cholesky
+from gpflow_bae.linalg import add_jitter, cholesky, gram
 
 
 def test_add_jitter_reads_the_setting_at_run_time() -> None:
@@ -45,3 +47,23 @@ def test_inside_a_graph_the_nan_is_left_to_the_round() -> None:
     """Compiled rounds check their state once; the factor is NaN there, without an exception."""
     factor = tf.function(lambda a: cholesky(a, "A"))(tf.constant([[1.0, 2.0], [2.0, 1.0]]))
     assert np.isnan(factor.numpy()).any()
+
+
+def test_gram_and_its_gradient() -> None:
+    """Of a weighted sum of A A^T that is not symmetric in the weights: by the two factors apart."""
+    rng = np.random.default_rng(0)
+    A, W = tf.constant(rng.normal(size=(2, 3, 5))), tf.constant(rng.normal(size=(2, 3, 3)))
+
+    def found(product: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        with tf.GradientTape() as outer:
+            outer.watch(A)
+            with tf.GradientTape() as inner:
+                inner.watch(A)
+                total = tf.reduce_sum(W * product(A))
+            gradient = inner.gradient(total, A)
+            length = tf.reduce_sum(tf.square(gradient))
+        return total, gradient, outer.gradient(length, A)
+
+    expected = found(lambda A: tf.matmul(A, A, transpose_b=True))
+    for value, other in zip(found(gram), expected, strict=True):
+        np.testing.assert_allclose(value, other, rtol=1e-12)  # of sums of a few float64

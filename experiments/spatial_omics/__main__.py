@@ -53,6 +53,9 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer("decoder_units", 16, "Of its hidden layer; 0 for none.", 0)
     flags.DEFINE_integer("batch_size", None, "Cells of a step.", 1)
+    flags.DEFINE_integer(
+        "num_restarts", None, "Fits that predictions average over. Default: 2 of few cells.", 1
+    )
     flags.DEFINE_boolean("hide_counts", False, "Hide a tenth of the counts, and score them.")
     flags.DEFINE_integer(
         "validation",
@@ -75,6 +78,7 @@ def _plan(model: str) -> Any:
             parameters="point",
             hidden_channels="all",
             decoder_units=128,
+            num_restarts=1,
         )
         return study.Plan(
             model,
@@ -101,6 +105,7 @@ def _plan(model: str) -> Any:
         "weight_scale",
         "parameters",
         "batch_size",
+        "num_restarts",
     )
     return study.Plan(
         model,
@@ -119,7 +124,7 @@ def runs() -> Iterator[driver.Run]:
     from experiments.spatial_omics import data, study
 
     named = ("num_spatial", "num_cell", "likelihood", "parameters", "decoder_units", "batch_size")
-    named += ("method", "dispersion_power")
+    named += ("method", "dispersion_power", "num_restarts")
     changed = [f"{n}={FLAGS[n].value}" for n in named if FLAGS[n].value != FLAGS[n].default]
     for model in MODELS if FLAGS.model == "all" else [FLAGS.model]:
         plan = _plan(model)

@@ -12,7 +12,7 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 
 from ..inducing_variables import as_inducing_points
-from ..linalg import cholesky
+from ..linalg import cholesky, gram
 from .base import gaussian_log_density
 from .kernel_prior import KernelLatentPrior, KernelLike, channels_first
 
@@ -98,10 +98,10 @@ class InducingLatentPrior(KernelLatentPrior):
         Features' precision [..., L or C, M, M], their product with the target [..., L, M], and
         the density of the target by itself [..., L].
         """
-        scaled = features / tf.sqrt(noise)[..., None, :]  # [..., L or C, M, N]
-        precision = tf.linalg.matmul(scaled, scaled, transpose_b=True)
-        projected = tf.linalg.matvec(scaled, target / tf.sqrt(noise))
-        return precision, projected, tf.reduce_sum(gaussian_log_density(target, noise), -1)
+        root = tf.math.rsqrt(noise)
+        scaled = features * root[..., None, :]  # [..., L or C, M, N]
+        projected = tf.linalg.matvec(scaled, target * root)
+        return gram(scaled), projected, tf.reduce_sum(gaussian_log_density(target, noise), -1)
 
     def _solved(
         self, precision: tf.Tensor, projected: tf.Tensor, density: tf.Tensor
@@ -146,10 +146,20 @@ class InducingLatentPrior(KernelLatentPrior):
         :param point_scale: N/B where these are B of the N points of the task; the result then
             estimates that of all points (Jazbec et al. 2021, eq. 9).
         """
-        features, left = self._features(X)
-        noise = self._residual_noise(left) + channels_first(variance)
+        return self._inducing_given(self._features(X), X, mean, variance, point_scale)
+
+    def _inducing_given(
+        self,
+        features: tuple[tf.Tensor, tf.Tensor],
+        X: TensorType,
+        mean: TensorType,
+        variance: TensorType,
+        point_scale: float,
+    ) -> InducingPosterior:
+        """:meth:`inducing_posterior`, of features of X that are known (:meth:`_features`)."""
+        noise = self._residual_noise(features[1]) + channels_first(variance)
         target = channels_first(self.centred(mean, X))
-        return self._regress(features, noise / point_scale, target)
+        return self._regress(features[0], noise / point_scale, target)
 
     @check_shapes("mean: [batch..., N, L]", "variance: [batch..., N, L]")
     def predict(

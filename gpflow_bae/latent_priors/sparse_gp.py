@@ -14,6 +14,7 @@ from gpflow.functions import MeanFunction
 
 from ..arguments import check_arguments
 from ..base import LatentPosterior
+from ..linalg import gram
 from .base import GaussianLatentPrior
 from .inducing import InducingLatentPrior
 from .kernel_prior import KernelLike, channels_first
@@ -127,8 +128,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
         noise = self._residual_noise(left)
         if self.whitened_inducing is not None:
             return channels_first(1.0 / noise)
-        scaled = features / tf.sqrt(noise)[..., None, :]
+        scaled = features * tf.math.rsqrt(noise)[..., None, :]
         # Matrix inversion lemma: (D + Q)^-1 = D^-1/2 (I - A^T (I + A A^T)^-1 A) D^-1/2.
-        precision = tf.linalg.matmul(scaled, scaled, transpose_b=True)
-        solved = tf.linalg.triangular_solve(self._precision_factor(precision), scaled)
+        solved = tf.linalg.triangular_solve(self._precision_factor(gram(scaled)), scaled)
         return channels_first((1.0 - tf.reduce_sum(tf.square(solved), axis=-2)) / noise)

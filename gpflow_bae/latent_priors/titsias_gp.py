@@ -103,8 +103,10 @@ class TitsiasGP(InducingLatentPrior):
         self, X: TensorType, mean: TensorType, variance: TensorType, point_scale: float
     ) -> LatentPosterior:
         # Never in blocks: a training step may be compiled by XLA, which wants sizes that are fixed.
-        inducing = super().inducing_posterior(X, mean, variance, point_scale)
-        return self.hensman_bound(X, mean, variance, inducing, point_scale)
+        features = self._features(X)
+        inducing = self._inducing_given(features, X, mean, variance, point_scale)
+        moments = self._marginals(X, inducing, features)
+        return self._bounded(*moments, mean, variance, inducing, point_scale)
 
     @check_shapes(
         "X: [xbatch..., N, D]",
@@ -126,9 +128,17 @@ class TitsiasGP(InducingLatentPrior):
         moments = self._marginals(X, inducing)
         return self._bounded(*moments, mean, variance, inducing, point_scale)
 
-    def _marginals(self, X: TensorType, inducing: InducingPosterior) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances of the codes [batch..., N, L]."""
-        features, left = self._features(X)
+    def _marginals(
+        self,
+        X: TensorType,
+        inducing: InducingPosterior,
+        known: tuple[tf.Tensor, tf.Tensor] | None = None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances of the codes [batch..., N, L].
+
+        :param known: features of X and what they leave, if they are known.
+        """
+        features, left = self._features(X) if known is None else known
         mean = channels_first(tf.linalg.matvec(features, inducing.mean, transpose_a=True))
         return self.shifted(mean, X), channels_first(left + self._spread(inducing, features))
 

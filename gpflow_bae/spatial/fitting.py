@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import gpflow
+import keras
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
@@ -16,7 +18,7 @@ from gpflow import Parameter
 from .. import inference, mcmc
 from ..data import Observations, mask_missing, prepare_data
 from ..models import MeanFieldParameters, VariationalAutoencoder
-from ..posteriors import Posterior
+from ..posteriors import Bank, Posterior
 from ..posteriors.conditionals import latent_given_pseudo, log_density_of
 from ..tracing import compiled
 from .networks import cell_loadings
@@ -172,7 +174,9 @@ class _Climb:
 
 
 class FoundFit(NamedTuple):
-    """A fit, losses of its steps, and scores of places that were held back, if any were."""
+    """Fits, whose samples are the posterior's chains; losses of the steps of the first, and scores
+    of places that were held back from it, if any were.
+    """
 
     posterior: Posterior
     losses: np.ndarray
@@ -180,7 +184,50 @@ class FoundFit(NamedTuple):
 
 
 def fitted_posterior(
+    build: Callable[[], VariationalAutoencoder],
+    data: tuple[np.ndarray, Any],
+    plan: SpatialPlan,
+    *,
+    seed: int,
+    out_dir: str | os.PathLike[str] | None,
+    **options: Any,
+) -> FoundFit:
+    """Climbs the bound, of parameters or of their Gaussians, and samples them from there if asked.
+
+    As often as the plan has restarts, from first weights of their own.
+
+    :param build: makes a model, with random first weights.
+    :param data: X [N, D + 2] and counts [N, P], an array or a sparse matrix.
+    :param options: of :func:`_fitted_once`.
+    """
+    found: list[FoundFit] = []
+    everything = None
+    for number, part in enumerate(plan.of_restarts(len(data[0]))):
+        # The first is the fit without restarts.
+        own = np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1 if number else seed
+        keras.utils.set_random_seed(int(own))
+        model = build()
+        everything = everything or prepare_data(model, data)
+        folder = None if out_dir is None else pathlib.Path(out_dir)
+        if folder is not None and number:
+            folder /= f"restart_{number}"
+        found.append(
+            _fitted_once(
+                model, everything, data, part,
+                seed=int(own), held_back_by=seed, folder=folder, **options,
+            )
+        )  # fmt: skip
+    first = found[0]
+    if len(found) == 1:
+        return first
+    bank = Bank.pool(*(each.posterior.bank for each in found))
+    posterior = Posterior(first.posterior.model, bank, everything)
+    return first._replace(posterior=posterior)
+
+
+def _fitted_once(
     model: VariationalAutoencoder,
+    everything: Observations,
     data: tuple[np.ndarray, Any],
     plan: SpatialPlan,
     *,
@@ -188,27 +235,28 @@ def fitted_posterior(
     sampled: bool,
     early_stopping: bool,
     seed: int,
+    held_back_by: int,
     progress: bool,
-    out_dir: str | os.PathLike[str] | None,
+    folder: pathlib.Path | None,
     resume: bool,
 ) -> FoundFit:
-    """Climbs the bound, of parameters or of their Gaussians, and samples them from there if asked.
+    """A fit from the model's first weights.
 
     Channels of cells come in when those of space have found what they can: counts can be explained
     by either, and what channels of cells have learnt first says nothing of other places.
 
-    :param data: X [N, D + 2] and counts [N, P], an array or a sparse matrix.
+    :param everything: what :func:`~gpflow_bae.data.prepare_data` made of ``data``.
+    :param held_back_by: seed of which places early stopping holds back.
     """
     number = len(data[0])
-    everything = prepare_data(model, data)
 
-    def folder(name: str) -> str | None:
-        return None if out_dir is None else os.path.join(out_dir, name)
+    def within(name: str) -> str | None:
+        return None if folder is None else os.path.join(folder, name)
 
     options: dict[str, Any] = {"seed": seed, "progress": progress, "resume": resume}
     kept, others = data, None
     if early_stopping:
-        rest, asked = _held_back(number, plan.validation_fraction, seed)
+        rest, asked = _held_back(number, plan.validation_fraction, held_back_by)
         kept, others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
     fitted_to = everything if others is None else prepare_data(model, kept)
     climb = _Climb(model, fitted_to, plan, plan.has_gaussian_parameters(number), options)
@@ -217,13 +265,13 @@ def fitted_posterior(
     if cells is None:
         climb.begin()
     else:
-        losses.append(climb.without(cells, first, folder("space")))
+        losses.append(climb.without(cells, first, within("space")))
         num_steps -= first
     held, callback = None, None
     if others is not None:
         held = _HeldOut(model, climb.fitted, climb.values, kept, others, plan.patience)
         callback = held.enough
-    losses.append(climb.steps(num_steps, folder("variational"), callback))
+    losses.append(climb.steps(num_steps, within("variational"), callback))
     scores = None
     if held is not None:
         held.restore()
@@ -238,7 +286,7 @@ def fitted_posterior(
         plan.sampling(number),
         sampler=mcmc.adaptive_sghmc.build(step_size=plan.step_size),
         warm_start=None,
-        out_dir=folder("sampled"),
+        out_dir=within("sampled"),
         **options,
     )
     return FoundFit(posterior, trace, scores)

@@ -47,11 +47,13 @@ class SpatialPlan:
     :param parameters: independent Gaussians, or a mode (``"point"``); None for the former of up to
         20,000 cells, as those of more are narrow. At a mode of few cells leave the hidden layer out
         (``decoder_units=None``), which overfits them.
-    :param num_draws: of Gaussian parameters, over which predictions average.
+    :param num_restarts: fits from other first weights, over which predictions average; None for 2
+        of up to 20,000 cells. Different fits find somewhat different functions.
+    :param num_draws: of Gaussian parameters, over which predictions average, of all fits together.
     :param validation_fraction: of cells that early stopping holds back.
     :param patience: of it, in fifties of steps without a better density.
     :param step_size: of the sampler (:mod:`~gpflow_bae.mcmc.adaptive_sghmc`).
-    :param num_samples: of the parameters.
+    :param num_samples: of the parameters, of all fits together.
     :param burnin, thinning: of its steps, before the first sample and between them.
     """
 
@@ -67,6 +69,7 @@ class SpatialPlan:
     learning_rate: float = 1e-2
     final_learning_rate_fraction: float = 0.05
     parameters: Literal["gaussian", "point"] | None = None
+    num_restarts: int | None = None
     num_draws: int = 16
     validation_fraction: float = 0.1
     patience: int = 4
@@ -84,6 +87,7 @@ class SpatialPlan:
             space_first=0,
             num_inducing=1,
             batch_size=1,
+            num_restarts=1,
             num_draws=1,
             patience=1,
             step_size=0,
@@ -111,6 +115,12 @@ class SpatialPlan:
     def _batch_size(self, num_cells: int) -> int | None:
         size = self.batch_size or (num_cells if num_cells <= 2000 else 1000)
         return None if size >= num_cells else size
+
+    def of_restarts(self, num_cells: int) -> list[SpatialPlan]:
+        """The plan of each fit, which has its share of draws and samples."""
+        number = self.num_restarts or (2 if num_cells <= _FEW_CELLS else 1)
+        draws, samples = (-(-v // number) for v in (self.num_draws, self.num_samples))
+        return [dataclasses.replace(self, num_draws=draws, num_samples=samples)] * number
 
     def has_gaussian_parameters(self, num_cells: int) -> bool:
         """Whether parameters have distributions without being sampled."""

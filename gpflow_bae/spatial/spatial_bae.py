@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import keras
 import numpy as np
 
 from ..arguments import check_arguments, check_fields
@@ -40,15 +39,16 @@ class SpatialBAE(FittedCells):
     ``SpatialBAE().fit(adata)`` is the whole program: afterwards ``adata`` has
 
     - ``obsm["X_gpbae"]`` [N, L], means of the codes, channels of space first, and
-      ``obsm["X_gpbae_sd"]``, their standard deviations;
+      ``obsm["X_gpbae_sd"]``, their standard deviations, both of the first of several fits
+      (:attr:`SpatialPlan.num_restarts`), as others have channels of their own;
     - ``obsm["X_gpbae_space"]`` [N, up to 16], how expected counts differ between places, channels
       of cells left out: principal components, in standard deviations of one cell's counts
       (:func:`~gpflow_bae.spatial.places.places_embedded`). Its clusters are regions;
     - ``layers["gpbae_mean"]``, the expected counts of a cell of median size, and a 90 % interval of
       them, ``layers["gpbae_lower"]`` and ``layers["gpbae_upper"]``;
-    - ``uns["gpbae"]``, settings, versions, lengthscales, losses, and ``channel_information``: of
-      each channel the share of the prior's variance that the counts took away, near 0 where they
-      say nothing of it.
+    - ``uns["gpbae"]``, settings, versions, and of the first fit lengthscales, losses, and
+      ``channel_information``: of each channel the share of the prior's variance that the counts
+      took away, near 0 where they say nothing of it.
 
     :param num_spatial: channels that vary over space.
     :param num_cell: channels that vary from cell to cell.
@@ -136,11 +136,9 @@ class SpatialBAE(FittedCells):
         sizes = totals / median
         places = coordinates.inputs(tissue.places, tissue.slices)
         outline = Outline.of(plan, tissue, places, sizes, self.seed)
-        keras.utils.set_random_seed(self.seed)
-        model = build_model(plan, outline, self.num_spatial, self.num_cell)
         data = (inputs_of(places, sizes, tissue.slices), tissue.observations())
         found = fitted_posterior(
-            model,
+            lambda: build_model(plan, outline, self.num_spatial, self.num_cell),
             data,
             plan,
             num_steps=self.num_steps or (800 if tissue.num_cells <= 2000 else 1500),

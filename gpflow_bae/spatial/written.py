@@ -67,7 +67,9 @@ def written_of(
     """
     posterior, rows, (num_spatial, num_cell) = found.posterior, np.argsort(order), channels
     codes = posterior.latent_samples()
-    mean, variance = with_channels_alike(codes, num_spatial).moments()
+    of_first = posterior.bank.num_samples  # other chains have channels of their own
+    first = type(codes)(*(v[:of_first] for v in codes))
+    mean, variance = with_channels_alike(first, num_spatial).moments()
     obsm = {f"X_{KEY}": mean[rows], f"X_{KEY}_sd": np.sqrt(variance)[rows]}
     if num_spatial:
         obsm[f"X_{KEY}_space"] = places_embedded(posterior, codes.mean, num_spatial)[rows]
@@ -77,13 +79,14 @@ def written_of(
         rates = denoised_counts(posterior, codes, order, 0.9, seed)
         layers = {f"{KEY}_{name}": values for name, values in rates._asdict().items()}
     lengths = [
-        float(values.mean()) * fitted.coordinates.unit
+        float(values[:of_first].mean()) * fitted.coordinates.unit
         for path, values in posterior.hyperparameters().items()
         if path.endswith(".lengthscales")
     ]
     record = {
         "gpflow_bae": __version__,
         "method": method,
+        "num_restarts": posterior.bank.num_chains,
         "num_spatial": num_spatial,
         "num_cell": num_cell,
         "seed": seed,

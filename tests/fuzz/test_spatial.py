@@ -31,6 +31,7 @@ PLAN: dict[str, Any] = {
     "learning_rate": 0.01,
     "final_learning_rate_fraction": 0.05,
     "parameters": "point",
+    "num_restarts": 1,
     "num_draws": 2,
     "validation_fraction": 0.1,
     "patience": 2,

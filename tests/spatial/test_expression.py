@@ -19,6 +19,7 @@ PLAN = SpatialPlan(
     parameters="point",
     decoder_units=None,
     space_first=0.0,
+    num_restarts=1,
 )
 
 

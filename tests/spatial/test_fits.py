@@ -15,7 +15,7 @@ from gpflow_bae.spatial import SpatialBAE, SpatialPlan, tissue
 from tests.spatial.tissues import made
 
 QUICK: dict[str, Any] = {"num_spatial": 1, "num_cell": 1, "progress": False}
-PLAN = SpatialPlan(likelihood="nb", num_inducing=10, parameters="point")
+PLAN = SpatialPlan(likelihood="nb", num_inducing=10, parameters="point", num_restarts=1)
 
 
 def test_the_order_of_cells_changes_nothing() -> None:
@@ -96,6 +96,36 @@ def test_a_fit_goes_on_between_its_parts(tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(adata.uns["gpbae"]["losses"], losses)
 
 
+def test_restarts_are_chains(tmp_path: pathlib.Path) -> None:
+    """Each is a fit by itself; codes that are written are of the first, predictions of all."""
+    adata = made(40).adata
+    plan = dataclasses.replace(PLAN, num_inducing=40, space_first=0.0, num_restarts=2)
+    model = SpatialBAE(**QUICK, plan=plan, num_steps=50, seed=3).fit(adata, out_dir=tmp_path)
+    codes = adata.obsm["X_gpbae"]
+    assert {p.name for p in tmp_path.iterdir()} == {"variational", "restart_1"}
+    other_seed = int(np.random.SeedSequence([3, 1]).generate_state(1)[0] >> 1)
+    alone = [
+        SpatialBAE(
+            **QUICK, plan=dataclasses.replace(plan, num_restarts=1), num_steps=50, seed=seed
+        ).fit(adata.copy())
+        for seed in (3, other_seed)
+    ]
+    both = model.posterior_
+    assert both is not None and both.bank.num_chains == 2
+    for number, one in enumerate(alone):
+        for values, own in zip(both.parameters, one.posterior_.parameters, strict=True):
+            np.testing.assert_array_equal(values[number], own[0])
+    mean, _ = alone[0].posterior_.predict_latent()
+    order = model._read(adata)[0].order()
+    np.testing.assert_array_equal(codes[order], mean)
+    # A mixture is at least as likely as its parts are on average, up to draws of the codes.
+    found = [each.log_density(adata).mean() for each in (model, *alone)]
+    assert found[0] > np.mean(found[1:]) - 1e-3
+    model.save(tmp_path / "kept")
+    again = SpatialBAE.load(tmp_path / "kept")
+    np.testing.assert_array_equal(again.denoised(adata).mean, model.denoised(adata).mean)
+
+
 def test_channels_of_cells_come_last() -> None:
     """They hold nothing where they have come in for a few steps only."""
     adata = made(150).adata
@@ -112,8 +142,9 @@ def test_parameters_have_distributions(method: Any) -> None:
     """As wide as so few cells leave them, and predictions average over their draws."""
     adata = made(60).adata
     plan = SpatialPlan(
-        likelihood="nb", num_inducing=10, num_draws=6, num_samples=6, burnin=100, thinning=25
-    )
+        likelihood="nb", num_inducing=10, num_restarts=1, num_draws=6, num_samples=6, burnin=100,
+        thinning=25,
+    )  # fmt: skip
     model = SpatialBAE(**QUICK, plan=plan, num_steps=100, method=method).fit(adata)
     posterior = model.posterior_
     assert posterior is not None and posterior.num_samples == 6

@@ -46,7 +46,9 @@ def test_counts_with_more_zeros_differ_less() -> None:
 @pytest.fixture(scope="module")
 def fitted() -> tuple[Any, SpatialBAE]:
     adata = made(200, num_slices=2).adata
-    plan = SpatialPlan(likelihood="nb", num_inducing=20, parameters="point", space_first=0.0)
+    plan = SpatialPlan(
+        likelihood="nb", num_inducing=20, parameters="point", space_first=0.0, num_restarts=1
+    )
     model = SpatialBAE(2, 2, slice_key="slice", plan=plan, num_steps=200, progress=False)
     return adata, model.fit(adata)
 

@@ -13,7 +13,9 @@ from gpflow_bae.spatial import SpatialBAE, SpatialPlan
 from tests.spatial.tissues import Made, made
 
 QUICK: dict[str, Any] = {"num_spatial": 2, "num_cell": 2, "progress": False}
-PLAN = SpatialPlan(likelihood="nb", num_inducing=40, parameters="point", space_first=0.0)
+PLAN = SpatialPlan(
+    likelihood="nb", num_inducing=40, parameters="point", space_first=0.0, num_restarts=1
+)
 
 
 @pytest.fixture(scope="module")
