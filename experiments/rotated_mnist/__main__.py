@@ -89,6 +89,14 @@ def define_flags() -> None:
         ["bayesian", "point"],
         "How: a Gaussian for each (of a chain: sampled values), or one value for each.",
     )
+    flags.DEFINE_float(
+        "calibration_angle_fraction",
+        0.0,
+        "A further share of the training images whose angles are hidden: intervals of the others "
+        "are scaled such that those of these hold them.",
+        0.0,
+        1.0,
+    )
     flags.DEFINE_float("train_share", 1.0, "Share of the training images that is kept.", 0.0, 1.0)
     flags.DEFINE_enum(
         "sampler",
@@ -173,7 +181,14 @@ def _plan(model: str) -> Any:
                 "--missing_angles=point is of a fit; the chain of sgp_bae samples."
             )
         changes["missing_angles"] = FLAGS.missing_angle_fraction
+        if FLAGS.calibration_angle_fraction and FLAGS.missing_angles == "point":
+            raise app.UsageError(
+                "--calibration_angle_fraction is of intervals, and --missing_angles=point has none."
+            )
         changes["angles"] = FLAGS.missing_angles
+        changes["calibration_angles"] = FLAGS.calibration_angle_fraction
+    elif FLAGS.calibration_angle_fraction:
+        raise app.UsageError("--calibration_angle_fraction goes with --missing_angle_fraction.")
     if FLAGS.nr_inducing_points is not None:
         changes["inducing_per_view"] = FLAGS.nr_inducing_points
     if FLAGS.mode_epochs is not None:
@@ -230,7 +245,9 @@ def _share() -> float:
 
 def _missing_angles() -> str:
     share = FLAGS.missing_angle_fraction
-    return "" if not share else f"angles missing {share:g} {FLAGS.missing_angles}"
+    more = FLAGS.calibration_angle_fraction
+    calibrated = f" calibrated by {more:g}" if more else ""
+    return "" if not share else f"angles missing {share:g} {FLAGS.missing_angles}{calibrated}"
 
 
 def runs() -> Iterator[driver.Run]:

@@ -55,17 +55,35 @@ def with_missing_angles(
     return inputs.CompletedInputs(kernel, missing)
 
 
-def scores(posterior: posteriors.Posterior, truth: RotatedMNIST) -> dict[str, float]:
+def scores(
+    posterior: posteriors.Posterior, truth: RotatedMNIST, fraction: float
+) -> dict[str, float]:
     """Errors in degrees of the angles that were hidden, and how often intervals hold them.
 
     The estimate is the mean direction; the interval holds the central 90 % of the draws around it.
+
+    :param fraction: of images whose angles are scored, the first to be hidden (:func:`hide`). Those
+        of others that are hidden, if any are, say how wide intervals must be.
     """
     missing = posterior.model.inputs
-    rows = missing.places[:, 1]
+    scored = np.isnan(hide(truth, fraction).train.X[:, _COLUMN])[missing.places[:, 1]]
+    rows = missing.places[scored, 1]
     draws = posteriors.completed_inputs(posterior, num_draws=NUM_DRAWS if missing.draws else 1)[
         :, 0, rows, _COLUMN
     ]
-    found: dict[str, Any] = circular_scores(draws, truth.train.X[rows, _COLUMN])
+    angles = truth.train.X[rows, _COLUMN]
+    found: dict[str, Any] = circular_scores(draws, angles)
+    if not scored.all():
+        known = truth.train.X.copy()
+        known[rows, _COLUMN] = np.nan
+        intervals = posteriors.input_intervals(posterior, _COLUMN, known=known, num_draws=NUM_DRAWS)
+        width = np.rad2deg(intervals.upper - intervals.lower)[scored]
+        # Of all that are hidden; those that are known are not asked.
+        values = truth.train.X[missing.places[:, 1], _COLUMN]
+        held = intervals.holds(values, 2.0 * np.pi)[scored]
+        found["angle_coverage_90_calibrated"] = float(held.mean())
+        found["angle_width_90_calibrated"] = float(np.median(width))
+        found["angle_interval_scale"] = intervals.scale
     return found | {"num_missing_angles": float(len(rows))}
 
 

@@ -63,6 +63,7 @@ class Plan(plans.Plan):
     num_draws: int = 50  # of mean-field parameters
     num_members: int = 1  # of an ensemble of point estimates
     missing_angles: float = 0.0  # share of the training images whose angle is hidden, and inferred
+    calibration_angles: float = 0.0  # a further share, whose truth says how wide intervals must be
     angles: str = "bayesian"  # a distribution for each of those, or "point"
 
     @property
@@ -112,7 +113,8 @@ def _kernel_and_points(
     models.set_default_kernel_priors(kernel)  # the peers' bounds have them too
     if plan.missing_angles:
         drawn = plan.angles == "bayesian" and plan.model in VARIATIONAL
-        kernel = with_missing_angles(kernel, hide(data, plan.missing_angles), drawn)
+        hidden = hide(data, plan.missing_angles + plan.calibration_angles)
+        kernel = with_missing_angles(kernel, hidden, drawn)
     return kernel, points
 
 

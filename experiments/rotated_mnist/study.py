@@ -58,10 +58,10 @@ def run(
 ) -> Outcome:
     """Train or sample, score on the test images, and draw the figures."""
     if plan.missing_angles:
-        truth, data = data, angles.hide(data, plan.missing_angles)
+        truth, data = data, angles.hide(data, plan.missing_angles + plan.calibration_angles)
         outcome = _run(plan, data, options, max_samples)
         assert isinstance(outcome.posterior, Posterior)
-        outcome.metrics |= angles.scores(outcome.posterior, truth)
+        outcome.metrics |= angles.scores(outcome.posterior, truth, plan.missing_angles)
         return outcome
     return _run(plan, data, options, max_samples)
 

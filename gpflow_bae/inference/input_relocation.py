@@ -14,6 +14,7 @@ from ..inputs import MissingInputs
 from ..latent_priors import LatentProcess
 from ..latent_priors.base import gaussian_log_density
 from ..models import VariationalAutoencoder
+from ..tracing import compiled
 
 __all__ = ["has_relocatable_inputs", "relocate_inputs"]
 
@@ -92,7 +93,7 @@ class _Scores:
         self._pseudo = model.guide.pseudo_observations(
             self._prior, batch, tf.constant([0, 0], tf.int32)
         )
-        self._predict = tf.function(self._prior.predict, autograph=False)
+        self._predict = compiled(self._prior.predict)
 
     def __call__(self, column: int, places: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         """Of candidates [C, H] for entries of a column at ``places`` [H, 2]: [C, H]."""

@@ -5,6 +5,7 @@ from .bank import Bank
 from .completed_inputs import completed_inputs
 from .fitted import FittedModel
 from .gplvm import GPLVMPosterior
+from .input_intervals import InputIntervals, input_intervals
 from .predictions import JointLatentSamples, LatentSamples, Prediction
 from .tempered import TemperedPosterior
 
@@ -12,10 +13,12 @@ __all__ = [
     "Bank",
     "FittedModel",
     "GPLVMPosterior",
+    "InputIntervals",
     "JointLatentSamples",
     "LatentSamples",
     "Posterior",
     "Prediction",
     "TemperedPosterior",
     "completed_inputs",
+    "input_intervals",
 ]

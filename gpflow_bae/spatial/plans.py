@@ -73,7 +73,7 @@ class SpatialPlan:
     num_draws: int = 16
     validation_fraction: float = 0.1
     patience: int = 4
-    step_size: float = 0.01
+    step_size: float = 0.005
     num_samples: int = 40
     burnin: int = 2000
     thinning: int = 50

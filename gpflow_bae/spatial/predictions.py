@@ -12,6 +12,7 @@ from scipy import stats
 from ..likelihoods import CountLikelihood
 from ..mcmc.noise import standard_noise
 from ..posteriors import JointLatentSamples, LatentSamples, Posterior
+from ..tracing import compiled
 
 __all__ = [
     "DRAWS",
@@ -175,7 +176,7 @@ def _passes(
     of_sample = -(-num_draws // S)
     size = max(1, _BYTES // (4 * S * of_sample * P))
 
-    @tf.function(reduce_retracing=True)
+    @compiled
     def drawn(values: Any, X: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, seed: Any) -> Any:
         bound: Any = model.bind(values)
         shape = tf.concat([[of_sample], tf.shape(mean)], 0)

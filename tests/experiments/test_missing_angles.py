@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gpflow
+import keras
 import numpy as np
 import pytest
 
 from experiments.rotated_mnist import angles
+from gpflow_bae import likelihoods, models, posteriors
 from gpflow_bae.datasets.rotated_mnist import Images, RotatedMNIST
 
 
@@ -49,3 +52,25 @@ def test_scores_of_angles() -> None:
     assert found["angle_error_above_30"] == 0.0
     far = angles.circular_scores(draws[:1] + np.pi, truth)
     assert far["angle_error_above_30"] == 1.0 and "angle_coverage_90" not in far
+
+
+def test_further_angles_say_how_wide_intervals_are() -> None:
+    """Of draws that know nothing and are sure of it: intervals become as wide as it takes."""
+    data = task(20, 12)
+    hidden = angles.hide(data, 0.4)
+    kernel = gpflow.kernels.Periodic(gpflow.kernels.SquaredExponential(active_dims=[1]))
+    kernel = angles.with_missing_angles(kernel, hidden, bayesian=True)
+    encoder = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    decoder = keras.Sequential([keras.Input((1,)), keras.layers.Dense(4)])
+    model = models.SVGPVAE(
+        kernel, np.zeros((1, 2)), decoder, encoder, likelihoods.Gaussian(1.0), latent_dim=1
+    )
+    data_of_fit = (hidden.train.X[None], hidden.train.Y[None])
+    posterior = posteriors.Posterior.from_point(model, data_of_fit)
+    found = angles.scores(posterior, data, 0.2)
+    assert found["num_missing_angles"] == 48
+    # 0.1 radians wide around values anywhere on the circle.
+    assert found["angle_coverage_90"] < 0.3 and found["angle_interval_scale"] > 5.0
+    assert found["angle_coverage_90_calibrated"] > 0.7
+    assert 250.0 < found["angle_width_90_calibrated"] <= 360.0
+    assert "angle_interval_scale" not in angles.scores(posterior, data, 0.4)

@@ -138,8 +138,13 @@ def test_channels_of_cells_come_last() -> None:
 
 
 @pytest.mark.parametrize("method", ["variational", "sampled"])
-def test_parameters_have_distributions(method: Any) -> None:
-    """As wide as so few cells leave them, and predictions average over their draws."""
+def test_parameters_have_distributions(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As wide as so few cells leave them, and predictions average over their draws.
+
+    Those that are sampled are of counts that stay sparse.
+    """
+    if method == "sampled":
+        monkeypatch.setattr(tissue, "_MOST_DENSE", 0)
     adata = made(60).adata
     plan = SpatialPlan(
         likelihood="nb", num_inducing=10, num_restarts=1, num_draws=6, num_samples=6, burnin=100,
@@ -148,6 +153,7 @@ def test_parameters_have_distributions(method: Any) -> None:
     model = SpatialBAE(**QUICK, plan=plan, num_steps=100, method=method).fit(adata)
     posterior = model.posterior_
     assert posterior is not None and posterior.num_samples == 6
+    assert posterior.data.is_compressed == (method == "sampled")
     (bias,) = [v for v in posterior.parameters if v.shape == (6, 24) and v.dtype == np.float32]
     # The rate of a gene that is counted k times in all is known to about k ** -0.5.
     sure = adata.X.toarray().sum(0) ** -0.5

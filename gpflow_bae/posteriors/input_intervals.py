@@ -1,0 +1,157 @@
+"""Intervals of inputs that were not known, as wide as hidden ones that are known ask for."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from gpflow.base import TensorType
+
+from ..arguments import as_numbers, check_arguments
+from ..inputs import MissingInputs
+from .amortized import Posterior
+from .completed_inputs import completed_inputs
+
+__all__ = ["InputIntervals", "calibrated", "input_intervals"]
+
+
+class InputIntervals(NamedTuple):
+    """Of the missing entries of a column.
+
+    - places: task and point [M, 2] of each.
+    - estimate: the mean of its draws [M], of a column that comes round again their mean direction.
+    - lower, upper: ends of the interval [M], on the estimate's turn of a circle.
+    - scale: by how much intervals are wider than those of the draws.
+    """
+
+    places: np.ndarray
+    estimate: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    scale: float
+
+    def holds(self, values: np.ndarray, period: float | None = None) -> np.ndarray:
+        """Whether intervals hold values [M], wherever a circle of that period was cut."""
+        away = _away(np.asarray(values) - self.estimate, period)
+        held: np.ndarray = (self.lower - self.estimate <= away) & (
+            away <= self.upper - self.estimate
+        )
+        return held
+
+
+@check_arguments(num_draws=2, seed=0)
+def input_intervals(
+    posterior: Posterior,
+    column: int,
+    *,
+    level: float = 0.9,
+    known: TensorType | None = None,
+    num_draws: int = 200,
+    seed: int = 0,
+) -> InputIntervals:
+    """Central intervals of what :class:`~gpflow_bae.inputs.MissingInputs` infers of a column.
+
+    Those of draws are as right as the model is, and a model whose noise is independent where its
+    errors are not is too sure. So hide some inputs that are known, and give their values: all
+    intervals are then scaled alike, such that those of hidden ones hold them (split conformal
+    prediction, Lei et al. 2018, with errors in units of the interval's own halves). Of others that
+    are missing for no reason of their own they hold ``level``, whatever the model.
+
+    :param column: of X.
+    :param level: probability of the intervals.
+    :param known: X [N, D] or [T, N, D] with the values of entries that were hidden from the model,
+        NaN where nothing is known. None for the intervals of the draws.
+    :param num_draws: of all samples together, and at least one of each.
+    :param seed: of draws.
+    :raises TypeError: for a model whose inputs are known, or not entries of X.
+    :raises ValueError: for a column without missing entries, a ``level`` that is not between 0 and
+        1, ``known`` of another shape or with too few values for that level, and point estimates,
+        which have no width.
+    """
+    missing = posterior.model.inputs
+    if not isinstance(missing, MissingInputs):
+        raise TypeError(
+            "input_intervals needs a model whose kernel is CompletedInputs(kernel, MissingInputs); "
+            f"this model's inputs are {type(missing).__name__ if missing else 'known'}."
+        )
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must be between 0 and 1, got {level}.")
+    columns = {
+        own.column: table for own, table in zip(missing.columns, missing.tables, strict=True)
+    }
+    if column not in columns:
+        raise ValueError(
+            f"column {column} has no missing entries; those of {sorted(columns)} have."
+        )
+    places = np.argwhere(missing.missing[..., column])
+    draws = completed_inputs(posterior, num_draws=num_draws, seed=seed)
+    draws = draws if posterior.data.has_tasks else draws[:, None]
+    draws = draws[:, places[:, 0], places[:, 1], column]
+    values = None
+    if known is not None:
+        given = as_numbers(known, "known")
+        if given.shape not in (missing.missing.shape, missing.missing.shape[1:]):
+            raise ValueError(
+                f"known has shape {given.shape}, and MissingInputs was made of X of shape "
+                f"{missing.missing.shape}: give X with the values that were hidden."
+            )
+        values = given.reshape(missing.missing.shape)[places[:, 0], places[:, 1], column]
+    period = getattr(columns[column].prior, "period", None)
+    return InputIntervals(places, *calibrated(draws, values, level, period))
+
+
+def calibrated(
+    draws: np.ndarray, values: np.ndarray | None, level: float, period: float | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Estimates, lower and upper ends [M], and the scale; see :func:`input_intervals`.
+
+    :param draws: [S, M].
+    :param values: that are known [M], NaN of others; None for a scale of 1.
+    :raises ValueError: as :func:`input_intervals`.
+    """
+    estimate = draws.mean(0)
+    if period is not None:
+        turn = 2.0 * np.pi / period
+        estimate = np.angle(np.exp(1j * turn * draws).mean(0)) / turn
+    away = _away(draws - estimate, period)
+    ends = np.quantile(away, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
+    # A skew posterior may have its mean at an end of what is central, or outside.
+    least = 1e-3 * (ends[1] - ends[0])
+    below, above = np.minimum(ends[0], -least), np.maximum(ends[1], least)
+    if not (least > 0.0).all():
+        raise ValueError(
+            'draws of an entry do not differ, so it has no interval: fit with q="gaussian", or '
+            "sample a chain of several samples."
+        )
+    scale = 1.0
+    if values is not None:
+        scale = _scale(_away(values - estimate, period), below, above, level)
+    lower, upper = estimate + scale * below, estimate + scale * above
+    if period is not None:  # no interval is more than the circle
+        lower = np.maximum(lower, estimate - 0.5 * period)
+        upper = np.minimum(upper, estimate + 0.5 * period)
+    return estimate, lower, upper, scale
+
+
+def _scale(errors: np.ndarray, below: np.ndarray, above: np.ndarray, level: float) -> float:
+    """Such that ``level`` of others' errors are within, from those that are known (not NaN)."""
+    seen = np.isfinite(errors)
+    number = int(seen.sum())
+    rank = int(np.ceil(level * (number + 1)))  # the smallest error with at least that many below it
+    if rank > number:
+        least = int(np.ceil(level / (1.0 - level) - 1e-9))
+        raise ValueError(
+            f"known has the values of {number} entries that were hidden; intervals of {level:g} "
+            f"need {least} at least."
+        )
+    ratio = np.where(errors < 0.0, errors / below, errors / above)[seen]
+    return float(np.sort(ratio)[rank - 1])
+
+
+def _away(difference: Any, period: float | None) -> np.ndarray:
+    """The same difference; on a circle by the shorter way round."""
+    difference = np.asarray(difference, float)
+    if period is None:
+        return difference
+    found: np.ndarray = (difference + 0.5 * period) % period - 0.5 * period
+    return found
