@@ -72,26 +72,36 @@ def _baseline(plan: Plan, split: Split) -> Outcome:
             metrics=metrics, num_parameters=0, seconds={"cpu": time.process_time() - started}
         )
     seen, sizes, test, new_sizes = _with_sizes(plan, split)
-    train = _counts(split.train)
-    hidden = np.isnan(seen)
-    if plan.model == "gene_mean":
-        found = baselines.gene_mean(seen, sizes, new_sizes)
-    else:
-        places, new_places = (part.obsm["spatial"] for part in split)
-        found = baselines.neighbours(places, seen, sizes, new_places, new_sizes)
-    density = baselines.log_density(test, found.mean, found.number).mean()
-    metrics = {"log_density": float(density), **scores.of_means(test, found.mean, new_sizes)}
+    train, hidden = _counts(split.train), np.isnan(seen)
+    places, new_places = (part.obsm["spatial"] for part in split)
+    slices, new_slices = (part.obs["slice"].to_numpy().astype(str) for part in split)
+    density, mean, of_hidden = np.zeros(test.shape), np.zeros(test.shape), np.zeros(train.shape)
+    # Slices have levels and scatter of their own.
+    for name in np.unique(slices):
+        own, new = slices == name, new_slices == name
+        if plan.model == "gene_mean":
+            found = baselines.gene_mean(seen[own], sizes[own], new_sizes[new])
+        else:
+            found = baselines.neighbours(
+                places[own], seen[own], sizes[own], new_places[new], new_sizes[new]
+            )
+        mean[new] = found.mean
+        density[new] = baselines.log_density(test[new], found.mean, found.number)
+        of_hidden[own] = baselines.log_density(train[own], found.of_fitted, found.number)
+    metrics = {"log_density": float(density.mean()), **scores.of_means(test, mean, new_sizes)}
     if plan.hide_counts:
-        of_hidden = baselines.log_density(train, found.of_fitted, found.number)[hidden]
-        metrics["log_density_hidden"] = float(of_hidden.mean())
+        metrics["log_density_hidden"] = float(of_hidden[hidden].mean())
+    one = len(np.unique(slices)) == 1
     return Outcome(
-        metrics=metrics | found.chosen,
-        num_parameters=2 * train.shape[1],
+        metrics=metrics | (found.chosen if one else {}),
+        num_parameters=2 * train.shape[1] * len(np.unique(slices)),
         seconds={"cpu": time.process_time() - started},
     )
 
 
 def _factors(plan: Plan, split: Split, options: Options) -> Outcome:
+    if split.train.obs["slice"].nunique() > 1:
+        raise ValueError("nsf is of one slice: set --slices to one.")
     started = time.process_time()
     seen, sizes, test, new_sizes = _with_sizes(plan, split)
     places, new_places = (part.obsm["spatial"] for part in split)

@@ -95,6 +95,24 @@ def test_baselines_do_not_look_at_hidden_counts(small: None, model: str) -> None
     assert one == other
 
 
+@pytest.mark.parametrize("model", ["gene_mean", "neighbours"])
+def test_slices_have_baselines_of_their_own(small: None, model: str) -> None:
+    """Cells of another slice at the same places, with counts of other genes, change nothing."""
+    import anndata
+
+    split, plan = data.load(None, "starmap"), study.Plan(model)
+    other = split.train.copy()
+    other.X = other.X[::-1][:, ::-1]
+    other.obs["slice"] = "another"
+    both = anndata.concat([split.train, other], index_unique="-")
+    found = study._baseline(plan, data.Split(both, split.test)).metrics
+    alone = study._baseline(plan, split).metrics
+    for name in ("log_density", "spearman"):
+        assert found[name] == pytest.approx(alone[name], rel=1e-6)
+    with pytest.raises(ValueError, match="nsf is of one slice"):
+        study.run(study.Plan("nsf"), data.Split(both, split.test), None)  # type: ignore[arg-type]
+
+
 def test_made_tissues_and_discoveries(tmp_path: pathlib.Path) -> None:
     """Rank sums find most of what differs; nearly none is false, as they ask for differences that
     are beyond chance and large.
