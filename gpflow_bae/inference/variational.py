@@ -52,6 +52,7 @@ class VariationalFit(Optimisation):
         steps_per_call: int = 50,
         jit_compile: bool = False,
         replicas: Replicas = ALONE,
+        label: str = "variational",
     ):
         """
         :param replicas: that share the items of minibatches.
@@ -95,7 +96,7 @@ class VariationalFit(Optimisation):
             num_steps=-(-settings.num_steps // steps_per_call) * steps_per_call,
             steps_per_call=steps_per_call,
             seed=[seed, 0x7A1],
-            label="variational",
+            label=label,
             jit_compile=jit_compile,
         )
         self.rows = rows
@@ -292,6 +293,7 @@ def fit_variational(
     progress: bool = True,
     callback: Callable[[int, float], bool | None] | None = None,
     strategy: tf.distribute.Strategy | None = None,
+    label: str = "variational",
 ) -> np.ndarray:
     """Fit a variational model in place.
 
@@ -308,6 +310,7 @@ def fit_variational(
         replicas share the items of each minibatch, made at the start of the program; the fit is
         that of one replica, to rounding. Every worker makes the same call, and the chief alone
         writes into ``out_dir``, which all must see.
+    :param label: what the progress bar calls the fit, such as one of several.
     :return: the mean loss per point of each call, in nats.
     :raises TypeError: for a model without a bound, or another ``strategy``.
     :raises ValueError: for what replicas cannot share.
@@ -335,6 +338,7 @@ def fit_variational(
         steps_per_call=steps_per_call,
         jit_compile=jit_compile,
         replicas=replicas,
+        label=label,
     )
     if isinstance(observations, Observations):
         replicas.agree(fit.describe(), observations)

@@ -105,7 +105,9 @@ class _Climb:
         plan: SpatialPlan,
         gaussian: bool,
         options: dict[str, Any],
+        label: str,
     ):
+        self._label = label
         self._model, self._data, self._plan, self._options = model, data, plan, options
         self._gaussian = gaussian
         self._q: MeanFieldParameters | None = None
@@ -132,7 +134,9 @@ class _Climb:
         for parameter, scale in zip(self._model.sampled.parameters, self._q.scales, strict=True):
             scale.assign((scales or {}).get(id(parameter), scale))
 
-    def steps(self, number: int, out_dir: str | None, callback: Any = None) -> np.ndarray:
+    def steps(
+        self, number: int, out_dir: str | None, callback: Any = None, label: str = ""
+    ) -> np.ndarray:
         """So many steps; their losses."""
         size = self._data.num_points
         return inference.fit_variational(
@@ -141,6 +145,7 @@ class _Climb:
             self._plan.settings(size, number),
             out_dir=out_dir,
             callback=callback,
+            label=self._label + label,
             **self._options,
         )
 
@@ -150,7 +155,7 @@ class _Climb:
         parameter.assign(np.zeros_like(values))
         gpflow.set_trainable(parameter, False)
         self.begin()
-        losses = self.steps(number, out_dir)
+        losses = self.steps(number, out_dir, label=", places first")
         known: dict[int, Any] = {}
         if self._q is not None:
             known = dict(zip(map(id, self._model.sampled.parameters), self._q.scales, strict=True))
@@ -202,7 +207,8 @@ def fitted_posterior(
     """
     found: list[FoundFit] = []
     everything = None
-    for number, part in enumerate(plan.of_restarts(len(data[0]))):
+    plans = plan.of_restarts(len(data[0]))
+    for number, part in enumerate(plans):
         # The first is the fit without restarts.
         own = np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1 if number else seed
         keras.utils.set_random_seed(int(own))
@@ -214,7 +220,8 @@ def fitted_posterior(
         found.append(
             _fitted_once(
                 model, everything, data, part,
-                seed=int(own), held_back_by=seed, folder=folder, **options,
+                seed=int(own), held_back_by=seed, folder=folder,
+                label=f"fit {number + 1} of {len(plans)}", **options,
             )
         )  # fmt: skip
     first = found[0]
@@ -238,6 +245,7 @@ def _fitted_once(
     held_back_by: int,
     progress: bool,
     folder: pathlib.Path | None,
+    label: str,
     resume: bool,
 ) -> FoundFit:
     """A fit from the model's first weights.
@@ -259,7 +267,7 @@ def _fitted_once(
         rest, asked = _held_back(number, plan.validation_fraction, held_back_by)
         kept, others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
     fitted_to = everything if others is None else prepare_data(model, kept)
-    climb = _Climb(model, fitted_to, plan, plan.has_gaussian_parameters(number), options)
+    climb = _Climb(model, fitted_to, plan, plan.has_gaussian_parameters(number), options, label)
     first, losses = round(plan.space_first * num_steps), []
     cells = cell_loadings(model.decoder) if first else None
     if cells is None:
