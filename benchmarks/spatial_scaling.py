@@ -2,7 +2,7 @@
 
 python -m benchmarks.spatial_scaling --threads=2
 
-``SpatialBAE().fit(adata)`` with its defaults but for ``--num_steps`` and restarts, on made cells of 200 genes of
+One fit of ``SpatialBAE`` with its defaults but for ``--num_steps``, on made cells of 200 genes of
 which a tenth of the counts are not 0, each size in a process of its own. A step sees 1000 cells
 whatever their number, so an epoch takes as many steps as there are thousands of cells. Memory is
 the most that the process held, with the cells, the fit and all that it writes to ``adata``.
