@@ -269,6 +269,7 @@ def runs() -> Iterator[driver.Run]:
             | ({} if share == 1.0 else {"train_share": share}),
             words=[
                 _missing_angles(),
+                "code noise learnt" if FLAGS.learn_code_noise else "",
                 "" if view is None else f"validation view {view}",
                 "" if digits == "3" else f"digits {digits}",
                 "" if share == 1.0 else f"train_share={share:g}",
