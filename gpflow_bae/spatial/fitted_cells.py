@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments import as_numbers
 from ..posteriors import Posterior
-from .fitted import Fitted, read_fit, write_fit
+from .fitted import POSTERIOR, Fitted, read_fit, write_fit
 from .plans import SpatialPlan, build_model
 from .tissue import Tissue, read_tissue
 
@@ -151,7 +151,7 @@ class FittedCells:
         names = [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
         arguments = {name: getattr(self, name) for name in names}
         arguments["plan"] = None if self.plan is None else dataclasses.asdict(self.plan)
-        posterior.save(folder / "posterior.npz")
+        posterior.save(folder / POSTERIOR)
         write_fit(folder, arguments, self._fitted)
 
     @classmethod
@@ -159,13 +159,13 @@ class FittedCells:
         """What :meth:`save` wrote.
 
         :raises FileNotFoundError: if the folder holds no fit.
-        :raises ValueError: for a damaged fit.
+        :raises ValueError: for a damaged fit, and for files of different saves.
         """
         folder = pathlib.Path(folder)
         arguments, fitted = read_fit(folder)
         found = cls(**arguments)
         model = build_model(fitted.plan, fitted.outline, found.num_spatial, found.num_cell)
-        found._keep(Posterior.load(folder / "posterior.npz", model), fitted)
+        found._keep(Posterior.load(folder / POSTERIOR, model), fitted)
         return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import scipy.sparse
 from scipy import stats
 
+from gpflow_bae.posteriors import Posterior
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan
 from tests.spatial.tissues import Made, made
 
@@ -129,6 +131,13 @@ def test_a_saved_fit_says_the_same(fitted: SpatialBAE, tissue: Made, tmp_path: A
         np.testing.assert_allclose(one, other, rtol=1e-5)
     density = fitted.log_density(tissue.adata[:5])
     np.testing.assert_allclose(again.log_density(tissue.adata[:5]), density, rtol=1e-5)
+    # As if another save had been stopped after its first file.
+    posterior = fitted.posterior_
+    assert posterior is not None
+    bank = dataclasses.replace(posterior.bank, seconds={"another": 1.0})
+    Posterior(posterior.model, bank, posterior.data).save(tmp_path / "posterior.npz")
+    with pytest.raises(ValueError, match="is not what was saved with"):
+        SpatialBAE.load(tmp_path)
     (tmp_path / "spatial.json").write_text("{")
     with pytest.raises(ValueError, match="is damaged"):
         SpatialBAE.load(tmp_path)
