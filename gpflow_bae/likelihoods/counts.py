@@ -201,8 +201,10 @@ class NegativeBinomial(CountLikelihood):
         dispersion = self._dispersion_at(F)
         number = 1.0 / dispersion
         logits = F + tf.math.log(dispersion)
-        at_zero = -number * tf.math.softplus(logits)
-        return at_zero + _log_ways(number, Y) - Y * tf.math.softplus(-logits)
+        # log of y (y + r)! / (r! y!) by a beta function, which keeps the digits that differences of
+        # log gamma functions of large numbers have not.
+        ways = -tfp.math.lbeta(number, Y + 1.0) - tf.math.log(number + Y)
+        return ways - number * tf.math.softplus(logits) - Y * tf.math.softplus(-logits)
 
     def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
         # Poisson's, at rates that are gamma around exp(f).
@@ -296,21 +298,6 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
         probability = tf.cast(self.zero_probability, mean.dtype)
         kept = 1.0 - probability
         return kept * mean, kept * (variance + probability * tf.square(mean))
-
-
-def _log_ways(number: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    """log of gamma(y + r) / (gamma(r) y!), of r = ``number``; broadcasts.
-
-    It is 0 where y is, as most counts of many genes are: there nothing is computed.
-    """
-    shape = tf.broadcast_dynamic_shape(tf.shape(number), tf.shape(Y))
-    number, Y = tf.broadcast_to(number, shape), tf.broadcast_to(Y, shape)
-    counted = tf.where(Y > 0.0)
-    r, y = tf.gather_nd(number, counted), tf.gather_nd(Y, counted)
-    # By a beta function, which keeps the digits that differences of log gamma functions of large
-    # numbers have not.
-    ways = -tfp.math.lbeta(r, y + 1.0) - tf.math.log(r + y)
-    return tf.scatter_nd(counted, ways, tf.cast(shape, counted.dtype))
 
 
 def _deviance(F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:

@@ -80,22 +80,6 @@ def test_gradients_are_finite_far_from_the_data(number: int) -> None:
         assert np.isfinite(tf.convert_to_tensor(gradient).numpy()).all()
 
 
-@pytest.mark.parametrize("number", ZEROS)
-def test_xla_takes_zeros_and_counts(number: int) -> None:
-    """What is computed of counts above 0 alone has as many rows as there are."""
-    F, Y = tf.constant([[0.0, 1.0], [2.0, -1.0]]), tf.constant([[0.0, 3.0], [0.0, 1.0]])
-    one = all_of()[number]
-
-    def gradient(F: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(F)
-            loss = tf.reduce_sum(one.masked_log_prob(F, Y, None))
-        return tape.gradient(loss, F)
-
-    compiled = tf.function(gradient, jit_compile=True)(F)
-    np.testing.assert_allclose(compiled, gradient(F), rtol=1e-5, atol=1e-6)
-
-
 @LIKELIHOODS
 def test_moments(number: int) -> None:
     """Against sums over all counts that matter."""
