@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gpflow
 import numpy as np
 
@@ -66,43 +64,44 @@ def scores(
         of others that are hidden, if any are, say how wide intervals must be.
     """
     missing = posterior.model.inputs
-    scored = np.isnan(hide(truth, fraction).train.X[:, _COLUMN])[missing.places[:, 1]]
-    rows = missing.places[scored, 1]
-    draws = posteriors.completed_inputs(posterior, num_draws=NUM_DRAWS if missing.draws else 1)[
-        :, 0, rows, _COLUMN
-    ]
-    angles = truth.train.X[rows, _COLUMN]
-    found: dict[str, Any] = circular_scores(draws, angles)
+    rows = missing.places[:, 1]
+    values = truth.train.X[rows, _COLUMN]
+    scored = np.isnan(hide(truth, fraction).train.X[rows, _COLUMN])
+    count = {"num_missing_angles": float(scored.sum())}
+    if not missing.draws and posterior.num_samples == 1:
+        found = posteriors.completed_inputs(posterior)[0, 0, rows, _COLUMN]
+        return circular_errors(found[scored], values[scored]) | count
+    intervals = posteriors.input_intervals(posterior, _COLUMN, num_draws=NUM_DRAWS)
+    metrics = circular_errors(intervals.estimate[scored], values[scored]) | count
+    metrics |= _of_intervals(intervals, values, scored)
     if not scored.all():
-        known = truth.train.X.copy()
-        known[rows, _COLUMN] = np.nan
+        known = np.full(truth.train.X.shape, np.nan)
+        known[rows[~scored], _COLUMN] = values[~scored]
         intervals = posteriors.input_intervals(posterior, _COLUMN, known=known, num_draws=NUM_DRAWS)
-        width = np.rad2deg(intervals.upper - intervals.lower)[scored]
-        # Of all that are hidden; those that are known are not asked.
-        values = truth.train.X[missing.places[:, 1], _COLUMN]
-        held = intervals.holds(values, 2.0 * np.pi)[scored]
-        found["angle_coverage_90_calibrated"] = float(held.mean())
-        found["angle_width_90_calibrated"] = float(np.median(width))
-        found["angle_interval_scale"] = intervals.scale
-    return found | {"num_missing_angles": float(len(rows))}
+        calibrated = _of_intervals(intervals, values, scored)
+        metrics |= {f"{name}_calibrated": value for name, value in calibrated.items()}
+        metrics["angle_interval_scale"] = intervals.scale
+    return metrics
 
 
-def circular_scores(draws: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Of draws [S, H] and true angles [H], in radians."""
-    centre = np.angle(np.exp(1j * draws).mean(0))
-    errors = np.abs(_turn(truth - centre))
-    found = {
-        "angle_error_median": float(np.rad2deg(np.median(errors))),
-        "angle_error_mean": float(np.rad2deg(errors.mean())),
-        "angle_error_above_30": float((np.rad2deg(errors) > 30.0).mean()),
+def _of_intervals(
+    intervals: posteriors.InputIntervals, values: np.ndarray, scored: np.ndarray
+) -> dict[str, float]:
+    width = np.rad2deg(intervals.upper - intervals.lower)[scored]
+    return {
+        "angle_coverage_90": float(intervals.holds(values)[scored].mean()),
+        "angle_width_90": float(np.median(width)),
     }
-    if len(draws) > 1 and np.ptp(draws, 0).max() > 0:
-        spread = _turn(draws - centre)
-        low, high = np.quantile(spread, [0.05, 0.95], axis=0)
-        inside = (_turn(truth - centre) >= low) & (_turn(truth - centre) <= high)
-        found["angle_coverage_90"] = float(inside.mean())
-        found["angle_width_90"] = float(np.rad2deg(np.median(high - low)))
-    return found
+
+
+def circular_errors(found: np.ndarray, truth: np.ndarray) -> dict[str, float]:
+    """Of angles [H] and true ones, in radians."""
+    errors = np.rad2deg(np.abs(_turn(truth - found)))
+    return {
+        "angle_error_median": float(np.median(errors)),
+        "angle_error_mean": float(errors.mean()),
+        "angle_error_above_30": float((errors > 30.0).mean()),
+    }
 
 
 def _turn(angle: np.ndarray) -> np.ndarray:

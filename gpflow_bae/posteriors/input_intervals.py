@@ -22,6 +22,7 @@ class InputIntervals(NamedTuple):
     - estimate: the mean of its draws [M], of a column that comes round again their mean direction.
     - lower, upper: ends of the interval [M], on the estimate's turn of a circle.
     - scale: by how much intervals are wider than those of the draws.
+    - period: of a column that comes round again, else None.
     """
 
     places: np.ndarray
@@ -29,10 +30,11 @@ class InputIntervals(NamedTuple):
     lower: np.ndarray
     upper: np.ndarray
     scale: float
+    period: float | None
 
-    def holds(self, values: np.ndarray, period: float | None = None) -> np.ndarray:
-        """Whether intervals hold values [M], wherever a circle of that period was cut."""
-        away = _away(np.asarray(values) - self.estimate, period)
+    def holds(self, values: np.ndarray) -> np.ndarray:
+        """Whether intervals hold values [M], wherever a circle was cut."""
+        away = _away(np.asarray(values) - self.estimate, self.period)
         held: np.ndarray = (self.lower - self.estimate <= away) & (
             away <= self.upper - self.estimate
         )
@@ -61,7 +63,8 @@ def input_intervals(
     :param level: probability of the intervals.
     :param known: X [N, D] or [T, N, D] with the values of entries that were hidden from the model,
         NaN where nothing is known. None for the intervals of the draws.
-    :param num_draws: of all samples together, and at least one of each.
+    :param num_draws: of inputs that have distributions, of all samples together and at least one of
+        each; a chain has one of each sample.
     :param seed: of draws.
     :raises TypeError: for a model whose inputs are known, or not entries of X.
     :raises ValueError: for a column without missing entries, a ``level`` that is not between 0 and
@@ -84,7 +87,7 @@ def input_intervals(
             f"column {column} has no missing entries; those of {sorted(columns)} have."
         )
     places = np.argwhere(missing.missing[..., column])
-    draws = completed_inputs(posterior, num_draws=num_draws, seed=seed)
+    draws = completed_inputs(posterior, num_draws=num_draws if missing.draws else 1, seed=seed)
     draws = draws if posterior.data.has_tasks else draws[:, None]
     draws = draws[:, places[:, 0], places[:, 1], column]
     values = None
@@ -97,7 +100,7 @@ def input_intervals(
             )
         values = given.reshape(missing.missing.shape)[places[:, 0], places[:, 1], column]
     period = getattr(columns[column].prior, "period", None)
-    return InputIntervals(places, *calibrated(draws, values, level, period))
+    return InputIntervals(places, *calibrated(draws, values, level, period), period)
 
 
 def calibrated(

@@ -24,11 +24,12 @@ from ..tracing import compiled
 from .networks import cell_loadings
 from .plans import SpatialPlan
 
-__all__ = ["FoundFit", "fitted_posterior"]
+__all__ = ["FoundFit", "fitted_posterior", "restart_seed"]
 
 _MOST_GIVEN, _MOST_ASKED = 20_000, 1000  # cells by which held-out ones are predicted, and of those
 _CODES = 32
 _FIRST_SCALE = 0.03  # of the parameters' Gaussians
+_MOST_SEEDS = 2_000_000_000
 
 
 class _HeldOut:
@@ -209,18 +210,18 @@ def fitted_posterior(
     everything = None
     plans = plan.of_restarts(len(data[0]))
     for number, part in enumerate(plans):
-        # The first is the fit without restarts.
-        own = np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1 if number else seed
-        keras.utils.set_random_seed(int(own))
+        own = restart_seed(seed, number)
+        keras.utils.set_random_seed(own)
         model = build()
-        everything = everything or prepare_data(model, data)
+        if everything is None:
+            everything = prepare_data(model, data)
         folder = None if out_dir is None else pathlib.Path(out_dir)
         if folder is not None and number:
             folder /= f"restart_{number}"
         found.append(
             _fitted_once(
                 model, everything, data, part,
-                seed=int(own), held_back_by=seed, folder=folder,
+                seed=own, held_back_by=seed, folder=folder,
                 label=f"fit {number + 1} of {len(plans)}", **options,
             )
         )  # fmt: skip
@@ -230,6 +231,16 @@ def fitted_posterior(
     bank = Bank.pool(*(each.posterior.bank for each in found))
     posterior = Posterior(first.posterior.model, bank, everything)
     return first._replace(posterior=posterior)
+
+
+def restart_seed(seed: int, number: int) -> int:
+    """Of a fit among several; the first is the fit without restarts.
+
+    In 32 bits with room to spare, as engines want seeds.
+    """
+    if number == 0:
+        return seed
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1) % _MOST_SEEDS
 
 
 def _fitted_once(

@@ -278,27 +278,6 @@ def test_a_fit_finds_missing_angles(q: str) -> None:
     assert posteriors.completed_inputs(posterior, num_draws=20).shape == (20, 60, 1)
     assert (np.ptp(draws, 0)[holes] > 0).all() == (q == "gaussian")
     assert np.ptp(draws[:, ~holes], 0).max() == 0
-    truth = angle.copy()
-    truth[np.flatnonzero(holes)[-1]] = np.nan
-    if q == "gaussian":
-        # Of the largest error of eleven, so all of those are held.
-        intervals = posteriors.input_intervals(posterior, 0, level=0.9, known=truth)
-        np.testing.assert_array_equal(intervals.places[:, 1], np.flatnonzero(holes))
-        assert intervals.holds(angle[holes, 0], TURN)[:-1].all()
-        raw = posteriors.input_intervals(posterior, 0)
-        assert raw.scale == 1.0 and np.allclose(raw.estimate, intervals.estimate)
-        ratio = (intervals.upper - intervals.lower) / (raw.upper - raw.lower)
-        np.testing.assert_allclose(ratio, intervals.scale)
-    else:
-        with pytest.raises(ValueError, match='fit with q="gaussian"'):
-            posteriors.input_intervals(posterior, 0)
-    for wrong, error in (
-        ({"column": 1}, "column 1 has no missing entries"),
-        ({"column": 0, "known": truth[:5]}, "known has shape"),
-        ({"column": 0, "level": 1.0}, "level must be between 0 and 1"),
-    ):
-        with pytest.raises(ValueError, match=error):
-            posteriors.input_intervals(posterior, **wrong)
     new = np.array([[0.5], [1.0]])
     for given in (None, (X, Y)):
         assert np.isfinite(posterior.predict(new, given).mean).all()
@@ -365,12 +344,9 @@ def test_what_does_not_go_together_is_refused() -> None:
         )
     with pytest.raises(TypeError, match="relocate_inputs needs"):
         relocate_inputs(svgp_vae(X, known=True), (np.nan_to_num(X), Y))
-    known = svgp_vae(X, known=True)
-    complete = posteriors.Posterior.from_point(known, (np.nan_to_num(X), Y))
     with pytest.raises(TypeError, match="inputs of this SVGPVAE are known"):
-        posteriors.completed_inputs(complete)
-    with pytest.raises(TypeError, match="this model's inputs are known"):
-        posteriors.input_intervals(complete, 0)
+        known = svgp_vae(X, known=True)
+        posteriors.completed_inputs(posteriors.Posterior.from_point(known, (np.nan_to_num(X), Y)))
     with pytest.raises(ValueError, match="let the model infer them"):
         prepare_data(svgp_vae(X, known=True), (X, Y))
     with pytest.raises(ValueError, match="has no inputs with missing entries"):

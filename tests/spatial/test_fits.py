@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse
 
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan, tissue
+from gpflow_bae.spatial.fitting import restart_seed
 from tests.spatial.tissues import made
 
 QUICK: dict[str, Any] = {"num_spatial": 1, "num_cell": 1, "progress": False}
@@ -100,15 +101,14 @@ def test_restarts_are_chains(tmp_path: pathlib.Path) -> None:
     """Each is a fit by itself; codes that are written are of the first, predictions of all."""
     adata = made(40).adata
     plan = dataclasses.replace(PLAN, num_inducing=40, space_first=0.0, num_restarts=2)
-    model = SpatialBAE(**QUICK, plan=plan, num_steps=50, seed=3).fit(adata, out_dir=tmp_path)
+    model = SpatialBAE(**QUICK, plan=plan, num_steps=50, seed=12).fit(adata, out_dir=tmp_path)
     codes = adata.obsm["X_gpbae"]
     assert {p.name for p in tmp_path.iterdir()} == {"variational", "restart_1"}
-    other_seed = int(np.random.SeedSequence([3, 1]).generate_state(1)[0] >> 1)
     alone = [
         SpatialBAE(
             **QUICK, plan=dataclasses.replace(plan, num_restarts=1), num_steps=50, seed=seed
         ).fit(adata.copy())
-        for seed in (3, other_seed)
+        for seed in (12, restart_seed(12, 1))
     ]
     both = model.posterior_
     assert both is not None and both.bank.num_chains == 2
@@ -124,6 +124,14 @@ def test_restarts_are_chains(tmp_path: pathlib.Path) -> None:
     model.save(tmp_path / "kept")
     again = SpatialBAE.load(tmp_path / "kept")
     np.testing.assert_array_equal(again.denoised(adata).mean, model.denoised(adata).mean)
+
+
+def test_seeds_of_restarts_are_seeds() -> None:
+    """That an estimator takes, too, and different ones."""
+    found = [restart_seed(seed, number) for seed in range(500) for number in range(3)]
+    assert len(set(found)) == len(found)
+    for seed in found:
+        assert SpatialBAE(seed=seed).seed == seed
 
 
 def test_channels_of_cells_come_last() -> None:
