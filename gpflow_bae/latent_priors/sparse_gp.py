@@ -16,7 +16,7 @@ from ..arguments import check_arguments
 from ..base import LatentPosterior
 from ..linalg import gram
 from .base import GaussianLatentPrior
-from .inducing import InducingLatentPrior
+from .inducing import InducingLatentPrior, weighted_features
 from .kernel_prior import KernelLike, channels_first
 
 __all__ = ["SparseGP"]
@@ -77,7 +77,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
             raise ValueError('SparseGP has inducing_outputs="integrated"; it needs "sampled" here.')
         features, left = self._features(X)
         nu = tf.convert_to_tensor(self.whitened_inducing)
-        mean = channels_first(tf.linalg.matvec(features, nu, transpose_a=True))
+        mean = channels_first(weighted_features(features, nu))
         mean = self.shifted(mean, X)
         variance = channels_first(self._residual_noise(left))
         return mean, tf.broadcast_to(variance, tf.shape(mean))
@@ -95,7 +95,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
         own = self._residual_noise(left)  # what nu does not explain
         target, pseudo_noise = channels_first(self.centred(mean, X)), channels_first(variance)
         inducing = self._regress(features, own + pseudo_noise, target)
-        explained = tf.linalg.matvec(features, inducing.mean, transpose_a=True)
+        explained = weighted_features(features, inducing.mean)
         # Given nu the code mixes its own pseudo-observation with what the others explain.
         gain = own / (own + pseudo_noise)
         posterior_mean = explained + gain * (target - explained)
