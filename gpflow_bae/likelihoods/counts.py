@@ -17,6 +17,7 @@ from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import TensorType
 
 from ..arguments import as_numbers, check_arguments
+from .coefficients import log_coefficient
 from .masked import MaskedLikelihood
 
 __all__ = ["CountLikelihood", "NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial"]
@@ -201,10 +202,8 @@ class NegativeBinomial(CountLikelihood):
         dispersion = self._dispersion_at(F)
         number = 1.0 / dispersion
         logits = F + tf.math.log(dispersion)
-        # log of y (y + r)! / (r! y!) by a beta function, which keeps the digits that differences of
-        # log gamma functions of large numbers have not.
-        ways = -tfp.math.lbeta(number, Y + 1.0) - tf.math.log(number + Y)
-        return ways - number * tf.math.softplus(logits) - Y * tf.math.softplus(-logits)
+        at_zero = -number * tf.math.softplus(logits)
+        return at_zero + log_coefficient(number, Y) - Y * tf.math.softplus(-logits)
 
     def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
         # Poisson's, at rates that are gamma around exp(f).

@@ -57,8 +57,9 @@ def test_densities(number: int, dtype: tf.DType) -> None:
     F, Y = (np.broadcast_to(v, (6, 9)) for v in (f[:, None], COUNTS))
     found = all_of()[number].log_prob_of_cells(tf.constant(F, dtype), tf.constant(Y)).numpy()
     expected = log_density(number, Y, np.exp(F))
-    # Of float32, a few units in the last place of the terms, and of a rounded f at that rate.
-    rtol, atol = (1e-5, 2e-3) if dtype == tf.float32 else (1e-9, 1e-7)
+    # Of float32, two units in the last place of the terms, which can be 3e4 where the density is
+    # -10, and of a rounded f at that rate.
+    rtol, atol = (1e-5, 4e-3) if dtype == tf.float32 else (1e-9, 1e-7)
     rounded = rtol * (np.abs(Y - np.exp(F)) if number == 0 else np.zeros_like(Y))
     assert (np.abs(found - expected) <= atol + rtol * np.abs(expected) + rounded).all()
 
