@@ -6,16 +6,23 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import gpflow
 import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from gpflow_bae import models
+from gpflow_bae import inputs, likelihoods, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.posteriors import Bank, TemperedPosterior
+from gpflow_bae.posteriors import (
+    Bank,
+    InputIntervals,
+    Posterior,
+    TemperedPosterior,
+    input_intervals,
+)
 from tests.fuzz.answers import answered, assert_finite, cases
-from tests.fuzz.strategies import mutated
+from tests.fuzz.strategies import SCALARS, mutated
 from tests.serving import small_posteriors
 from tests.serving.small_posteriors import L, P
 
@@ -117,3 +124,43 @@ def test_data_of_a_model(kind: str, data: st.DataObject, batch_size: Any) -> Non
     found = answered(lambda: prepare_data(posterior.model, (X, Y), batch_size))
     if found is not None:
         assert_finite([v for v in (found.X, found.Y) if v is not None])
+
+
+@functools.cache
+def with_holes() -> tuple[Posterior, np.ndarray]:
+    """Of a model whose second column of X is missing in twelve of twenty rows; all of X."""
+    rng = np.random.default_rng(0)
+    complete = rng.uniform(0.0, 1.0, (20, 2))
+    X = complete.copy()
+    X[:12, 1] = np.nan
+    kernel = inputs.CompletedInputs(
+        gpflow.kernels.SquaredExponential(active_dims=[1]),
+        inputs.MissingInputs(X, q="gaussian"),
+    )
+    network = small_posteriors.network
+    model = models.SVGPVAE(
+        kernel, np.zeros((1, 2)), network(1, 2), network(2, 2), likelihoods.Gaussian(1.0), 1
+    )
+    return Posterior.from_point(model, (X, rng.standard_normal((20, 2)))), complete
+
+
+@hypothesis.given(st.data())
+@cases(20)
+def test_intervals_of_inputs(data: st.DataObject) -> None:
+    posterior, complete = with_holes()
+    options: dict[str, Any] = data.draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "column": SCALARS,
+                "level": SCALARS,
+                "known": mutated(complete),
+                "num_draws": SCALARS,
+                "seed": SCALARS,
+            },
+        )
+    )
+    found = answered(lambda: input_intervals(posterior, **({"column": 1} | options)))
+    if found is not None:
+        assert isinstance(found, InputIntervals)
+        assert_finite([found.estimate, found.lower, found.upper, found.scale])
