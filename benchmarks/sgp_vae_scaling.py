@@ -41,7 +41,7 @@ def main(argv: list[str]) -> None:
     from experiments.common import provenance
     from gpflow_bae.data import MultiOutputTable, prepare_data
     from gpflow_bae.impute import build_model, make_plan
-    from gpflow_bae.inference.variational import variational_loss
+    from gpflow_bae.inference import VariationalFit, VariationalSettings
 
     sizes = [2**k for k in range(8, 30) if 2**k <= FLAGS.largest]
     plan = make_plan("sgp_vae", latent_dim=LATENT_DIM, num_inducing=NUM_INDUCING)
@@ -55,11 +55,14 @@ def main(argv: list[str]) -> None:
         model = build_model(plan, few)
         data = prepare_data(model, (X, Y))
         variables = list(model.trainable_variables)
+        settings = VariationalSettings(prior_on_parameters=False)
+        fit = VariationalFit(model, data, settings, seed=0)
+        batch = data.gather(tf.range(data.num_items))
 
         @tf.function(autograph=False)
         def evaluate(seed: tf.Tensor) -> list[tf.Tensor]:
             with tf.GradientTape() as tape:
-                loss = variational_loss(model, data, None, seed, prior_on_parameters=False)
+                loss, _ = fit.batch_loss(batch, seed, fit.carried, None)
             return tape.gradient(loss, variables)
 
         evaluate(tf.constant([0, 0]))

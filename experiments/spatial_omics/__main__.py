@@ -54,7 +54,10 @@ def define_flags() -> None:
     flags.DEFINE_integer("decoder_units", 16, "Of its hidden layer; 0 for none.", 0)
     flags.DEFINE_integer("batch_size", None, "Cells of a step.", 1)
     flags.DEFINE_integer(
-        "num_restarts", None, "Fits that predictions average over. Default: 2 of few cells.", 1
+        "num_restarts",
+        None,
+        "Fits that predictions average over. Default: 4 of up to 2000 cells, 2 of up to 20,000.",
+        1,
     )
     flags.DEFINE_boolean("hide_counts", False, "Hide a tenth of the counts, and score them.")
     flags.DEFINE_integer(

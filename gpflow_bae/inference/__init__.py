@@ -32,7 +32,8 @@ from .tempered import TemperedChain, TemperedSampling, TemperedTrace
 from .tempered_sampling import sample_tempered
 from .tempered_settings import METHODS as TEMPERED_METHODS
 from .tempered_settings import TemperedSettings
-from .variational import VariationalFit, fit_variational
+from .variational import fit_variational
+from .variational_fit import VariationalFit
 from .weight_sampling import WeightSampling
 
 __all__ = [

@@ -67,6 +67,17 @@ class Optimisation(Algorithm):
         self._good = self._values()
         self.block = compiled(self._block, jit_compile=jit_compile)
 
+    def begin_again(self, seed: Sequence[int]) -> None:
+        """From the variables as they are now, by the graph that is there: Adam is at rest.
+
+        :param seed: as when this was made.
+        """
+        of_adam = [v for o, _ in self._groups for v in o.variables if v is not o.learning_rate]
+        for variable in (*of_adam, *self.rows.state):
+            variable.assign(tf.zeros_like(variable))
+        self._seed = tf.constant(seed, tf.int32)
+        self._good = self._values()
+
     def constants(self) -> Any:
         """What all steps of a block share, computed at its start."""
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -11,167 +10,114 @@ from typing import Any, NamedTuple
 import gpflow
 import keras
 import numpy as np
-import scipy.sparse
 import tensorflow as tf
 from gpflow import Parameter
 
 from .. import inference, mcmc
-from ..data import Observations, mask_missing, prepare_data
+from ..data import Observations, prepare_data
+from ..inference import variational
 from ..models import MeanFieldParameters, VariationalAutoencoder
 from ..posteriors import Bank, Posterior
-from ..posteriors.conditionals import latent_given_pseudo, log_density_of
-from ..tracing import compiled
+from .held_out import HeldOut, held_back
 from .networks import cell_loadings
 from .plans import SpatialPlan
 
 __all__ = ["FoundFit", "fitted_posterior", "restart_seed"]
 
-_MOST_GIVEN, _MOST_ASKED = 20_000, 1000  # cells by which held-out ones are predicted, and of those
-_CODES = 32
 _FIRST_SCALE = 0.03  # of the parameters' Gaussians
 _MOST_SEEDS = 2_000_000_000
 
 
-class _HeldOut:
-    """Density of cells at places that a fit does not see, and its best values so far."""
+class _Phase(NamedTuple):
+    """Steps of one kind, of the model's parameters or of their Gaussians."""
 
-    def __init__(
-        self,
-        model: VariationalAutoencoder,
-        fitted: Any,
-        values: Callable[[], Sequence[Any]],
-        data: Any,
-        held: Any,
-        patience: int,
-    ):
-        """
-        :param fitted: what is fitted, the model or Gaussians of its parameters.
-        :param values: the model's unconstrained parameters, at present.
-        :param data: X [N, D + 2] and counts [N, P] that are fitted to.
-        :param held: the same of the others.
-        :param patience: calls without a better density after which it is enough.
-        """
-        self._fitted, self._patience = fitted, patience
-        self.scores: list[float] = []
-        self._best, self._best_values = -math.inf, self._values()
-        given = prepare_data(model, tuple(_some(v, _MOST_GIVEN) for v in data))
-        X, Y = (_some(v, _MOST_ASKED) for v in held)
-        counts, seen = mask_missing((Y.toarray() if scipy.sparse.issparse(Y) else Y)[None])
-        at = tf.constant(X[None])
-
-        def density() -> tf.Tensor:
-            parameters, weights = list(values()), list(model.amortized.variables)
-            seed = tf.constant([0, 0x4E1D])
-            moments = latent_given_pseudo(
-                model, parameters, weights, seed, (given.X, given.Y, given.mask), at, 1
-            )
-            cells = log_density_of(
-                model, parameters, weights, moments, seed, at, tf.constant(counts),
-                tf.constant(seen), _CODES, True, True,
-            )  # fmt: skip
-            weight = tf.cast(seen, cells.dtype)
-            return tf.reduce_sum(cells * weight) / tf.reduce_sum(weight)
-
-        self._density = compiled(density)
-
-    def _values(self) -> list[np.ndarray]:
-        return [v.numpy() for v in self._fitted.variables]
-
-    def enough(self, number: int, loss: float) -> bool:
-        """After each call of a fit: whether its last ones were no better."""
-        self.scores.append(float(self._density()))
-        if self.scores[-1] > self._best:
-            self._best, self._best_values = self.scores[-1], self._values()
-        since = len(self.scores) - 1 - int(np.argmax(self.scores))
-        return since >= self._patience
-
-    def restore(self) -> None:
-        """The best values, into the model."""
-        for variable, value in zip(self._fitted.variables, self._best_values, strict=True):
-            variable.assign(value)
-
-
-def _some(values: Any, most: int) -> Any:
-    """Rows at equal distances, of all places as rows are in their order."""
-    return values[:: -(-values.shape[0] // most)]
+    q: MeanFieldParameters | None
+    fit: inference.VariationalFit
 
 
 class _Climb:
-    """A model on its way up its bound, or Gaussians of its parameters on theirs."""
+    """A model on its way up its bound, or Gaussians of its parameters on theirs; traced once."""
 
-    def __init__(
-        self,
-        model: VariationalAutoencoder,
-        data: Observations,
-        plan: SpatialPlan,
-        gaussian: bool,
-        options: dict[str, Any],
-        label: str,
-    ):
-        self._label = label
-        self._model, self._data, self._plan, self._options = model, data, plan, options
-        self._gaussian = gaussian
-        self._q: MeanFieldParameters | None = None
+    def __init__(self, model: VariationalAutoencoder, data: Observations, plan: SpatialPlan):
+        self._model, self._data, self._plan = model, data, plan
+        self._gaussian = plan.has_gaussian_parameters(data.num_points)
+        self._phases: dict[str, _Phase] = {}
+        self._at: _Phase | None = None
+        self.options: dict[str, Any] = {}
+        self.label, self.seed = "", 0
+
+    def _phase(self) -> _Phase:
+        assert self._at is not None
+        return self._at
 
     @property
     def fitted(self) -> Any:
-        """What is fitted."""
-        return self._model if self._q is None else self._q
+        """What is fitted, the model or Gaussians."""
+        return self._phase().fit.model
 
     def values(self) -> Sequence[Any]:
         """The model's unconstrained parameters, at present."""
-        if self._q is None:
+        q = self._phase().q
+        if q is None:
             return list(self._model.sampled.values())
-        return [tf.convert_to_tensor(mean) for mean in self._q.means]
+        return [tf.convert_to_tensor(mean) for mean in q.means]
 
-    def begin(self, scales: Mapping[int, Any] | None = None) -> None:
-        """Gaussians, if there are to be any, around the parameters that are trainable.
+    def begin(self, name: str, number: int, scales: Mapping[int, Any] | None = None) -> None:
+        """So many steps are to come, of Gaussians around the parameters, if there are to be any.
 
-        :param scales: of some of them, by the parameter's ``id``.
+        :param name: of the phase, in which the same parameters are trainable every time.
+        :param scales: of some Gaussians, by the parameter's ``id``.
         """
-        if not self._gaussian:
-            return
-        self._q = MeanFieldParameters(self._model, self._data.num_points, _FIRST_SCALE)
-        for parameter, scale in zip(self._model.sampled.parameters, self._q.scales, strict=True):
-            scale.assign((scales or {}).get(id(parameter), scale))
+        found = self._phases.get(name)
+        if found is None:
+            size = self._data.num_points
+            settings = self._plan.settings(size, number)
+            q = MeanFieldParameters(self._model, size, _FIRST_SCALE) if self._gaussian else None
+            fit = inference.VariationalFit(q or self._model, self._data, settings, seed=self.seed)
+            found = self._phases[name] = _Phase(q, fit)
+        self._at = found
+        if found.q is not None:
+            parts = zip(self._model.sampled.parameters, found.q.means, found.q.scales, strict=True)
+            for parameter, mean, scale in parts:
+                mean.unconstrained_variable.assign(parameter.unconstrained_variable)
+                first = np.full(scale.shape, _FIRST_SCALE)
+                scale.assign((scales or {}).get(id(parameter), first))
+        found.fit.refit(self.seed)
 
-    def steps(
-        self, number: int, out_dir: str | None, callback: Any = None, label: str = ""
-    ) -> np.ndarray:
-        """So many steps; their losses."""
-        size = self._data.num_points
-        return inference.fit_variational(
-            self.fitted,
-            self._data,
-            self._plan.settings(size, number),
-            out_dir=out_dir,
-            callback=callback,
-            label=self._label + label,
-            **self._options,
-        )
+    def steps(self, out_dir: str | None, callback: Any = None, label: str = "") -> np.ndarray:
+        """All steps of the phase; their losses."""
+        fit = self._phase().fit
+        fit.label = self.label + label
+        return variational.climb(fit, out_dir=out_dir, callback=callback, **self.options)
 
-    def without(self, parameter: Parameter, number: int, out_dir: str | None) -> np.ndarray:
-        """Steps with a parameter at zero, which then is what it was, and begins anew."""
+    def without(
+        self, parameter: Parameter, number: int, out_dir: str | None
+    ) -> tuple[np.ndarray, dict[int, Any]]:
+        """Steps with a parameter at zero, which then is what it was.
+
+        :return: their losses, and the scales of the others' Gaussians, by ``id``.
+        """
         values = parameter.numpy()
         parameter.assign(np.zeros_like(values))
         gpflow.set_trainable(parameter, False)
-        self.begin()
-        losses = self.steps(number, out_dir, label=", places first")
-        known: dict[int, Any] = {}
-        if self._q is not None:
-            known = dict(zip(map(id, self._model.sampled.parameters), self._q.scales, strict=True))
-            self._take_means(self._q)
+        self.begin("without", number)
+        losses = self.steps(out_dir, label=", places first")
+        scales: dict[int, Any] = {}
+        q = self._phase().q
+        if q is not None:
+            scales = dict(zip(map(id, self._model.sampled.parameters), q.scales, strict=True))
+            self._take_means(q)
         gpflow.set_trainable(parameter, True)
         parameter.assign(values)
-        self.begin(known)
-        return losses
+        return losses, scales
 
-    def ended(self, seed: int) -> list[np.ndarray] | None:
+    def ended(self) -> list[np.ndarray] | None:
         """Means into the model; draws of its parameters, if those have Gaussians."""
-        if self._q is None:
+        q = self._phase().q
+        if q is None:
             return None
-        draws = self._q.draws(self._plan.num_draws, seed)
-        self._take_means(self._q)
+        draws = q.draws(self._plan.num_draws, self.seed)
+        self._take_means(q)
         return draws
 
     def _take_means(self, q: MeanFieldParameters) -> None:
@@ -204,33 +150,45 @@ def fitted_posterior(
 
     :param build: makes a model, with random first weights.
     :param data: X [N, D + 2] and counts [N, P], an array or a sparse matrix.
-    :param options: of :func:`_fitted_once`.
+    :param options: of :class:`_Fits`.
     """
+    fits: _Fits | None = None
     found: list[FoundFit] = []
-    everything = None
+    first: list[np.ndarray] = []
     plans = plan.of_restarts(len(data[0]))
     for number, part in enumerate(plans):
         own = restart_seed(seed, number)
         keras.utils.set_random_seed(own)
-        model = build()
-        if everything is None:
-            everything = prepare_data(model, data)
+        fresh = build()
+        if fits is None:
+            fits = _Fits(fresh, data, part, held_back_by=seed, **options)
+        else:  # one model, whose steps are traced
+            _assign(fits.model, _values(fresh))
         folder = None if out_dir is None else pathlib.Path(out_dir)
         if folder is not None and number:
             folder /= f"restart_{number}"
-        found.append(
-            _fitted_once(
-                model, everything, data, part,
-                seed=own, held_back_by=seed, folder=folder,
-                label=f"fit {number + 1} of {len(plans)}", **options,
-            )
-        )  # fmt: skip
-    first = found[0]
+        found.append(fits.once(own, folder, f"fit {number + 1} of {len(plans)}"))
+        first = first or _values(fits.model)
+    assert fits is not None
+    _assign(fits.model, first)
     if len(found) == 1:
-        return first
+        return found[0]
     bank = Bank.pool(*(each.posterior.bank for each in found))
-    posterior = Posterior(first.posterior.model, bank, everything)
-    return first._replace(posterior=posterior)
+    return found[0]._replace(posterior=Posterior(fits.model, bank, fits.everything))
+
+
+def _variables(model: VariationalAutoencoder) -> list[tf.Variable]:
+    parameters = [parameter.unconstrained_variable for parameter in model.parameters]
+    return [*parameters, *model.amortized.variables]
+
+
+def _values(model: VariationalAutoencoder) -> list[np.ndarray]:
+    return [variable.numpy() for variable in _variables(model)]
+
+
+def _assign(model: VariationalAutoencoder, values: Sequence[np.ndarray]) -> None:
+    for variable, value in zip(_variables(model), values, strict=True):
+        variable.assign(value)
 
 
 def restart_seed(seed: int, number: int) -> int:
@@ -243,76 +201,87 @@ def restart_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1) % _MOST_SEEDS
 
 
-def _fitted_once(
-    model: VariationalAutoencoder,
-    everything: Observations,
-    data: tuple[np.ndarray, Any],
-    plan: SpatialPlan,
-    *,
-    num_steps: int,
-    sampled: bool,
-    early_stopping: bool,
-    seed: int,
-    held_back_by: int,
-    progress: bool,
-    folder: pathlib.Path | None,
-    label: str,
-    resume: bool,
-) -> FoundFit:
-    """A fit from the model's first weights.
+class _Fits:
+    """Fits of one model, which differ by its values at the start and by their seeds.
 
     Channels of cells come in when those of space have found what they can: counts can be explained
     by either, and what channels of cells have learnt first says nothing of other places.
-
-    :param everything: what :func:`~gpflow_bae.data.prepare_data` made of ``data``.
-    :param held_back_by: seed of which places early stopping holds back.
     """
-    number = len(data[0])
 
-    def within(name: str) -> str | None:
-        return None if folder is None else os.path.join(folder, name)
+    def __init__(
+        self,
+        model: VariationalAutoencoder,
+        data: tuple[np.ndarray, Any],
+        plan: SpatialPlan,
+        *,
+        num_steps: int,
+        sampled: bool,
+        early_stopping: bool,
+        held_back_by: int,
+        progress: bool,
+        resume: bool,
+    ):
+        """
+        :param held_back_by: seed of which places early stopping holds back.
+        """
+        number = len(data[0])
+        self.model, self._plan, self._sampled = model, plan, sampled
+        self.everything = prepare_data(model, data)
+        self._cells = cell_loadings(model.decoder) if round(plan.space_first * num_steps) else None
+        self._first = 0 if self._cells is None else round(plan.space_first * num_steps)
+        self._rest = num_steps - self._first
+        self._kept, self._others = data, None
+        fitted_to = self.everything
+        if early_stopping:
+            rest, asked = held_back(number, plan.validation_fraction, held_back_by)
+            self._kept, self._others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
+            fitted_to = prepare_data(model, self._kept)
+        self._climb = _Climb(model, fitted_to, plan)
+        self._climb.options = {"progress": progress, "resume": resume}
+        self._held: HeldOut | None = None
 
-    options: dict[str, Any] = {"seed": seed, "progress": progress, "resume": resume}
-    kept, others = data, None
-    if early_stopping:
-        rest, asked = _held_back(number, plan.validation_fraction, held_back_by)
-        kept, others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
-    fitted_to = everything if others is None else prepare_data(model, kept)
-    climb = _Climb(model, fitted_to, plan, plan.has_gaussian_parameters(number), options, label)
-    first, losses = round(plan.space_first * num_steps), []
-    cells = cell_loadings(model.decoder) if first else None
-    if cells is None:
-        climb.begin()
-    else:
-        losses.append(climb.without(cells, first, within("space")))
-        num_steps -= first
-    held, callback = None, None
-    if others is not None:
-        held = _HeldOut(model, climb.fitted, climb.values, kept, others, plan.patience)
-        callback = held.enough
-    losses.append(climb.steps(num_steps, within("variational"), callback))
-    scores = None
-    if held is not None:
-        held.restore()
-        scores = np.array(held.scores)
-    draws = climb.ended(seed)
-    trace = np.concatenate(losses)
-    if not sampled:
-        return FoundFit(Posterior.from_point(model, everything, draws), trace, scores)
-    posterior = inference.sample_amortized(
-        model,
-        everything,
-        plan.sampling(number),
-        sampler=mcmc.adaptive_sghmc.build(step_size=plan.step_size),
-        warm_start=None,
-        out_dir=within("sampled"),
-        **options,
-    )
-    return FoundFit(posterior, trace, scores)
+    def once(self, seed: int, folder: pathlib.Path | None, label: str) -> FoundFit:
+        """A fit from the model's values."""
 
+        def within(name: str) -> str | None:
+            return None if folder is None else os.path.join(folder, name)
 
-def _held_back(number: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that are fitted to, and others, at least one of either."""
-    order = np.random.default_rng([seed, 0x4E1D]).permutation(number)
-    count = min(max(1, round(fraction * number)), number - 1)
-    return np.sort(order[count:]), np.sort(order[:count])
+        climb, losses, scales = self._climb, [], None
+        climb.seed, climb.label = seed, label
+        if self._cells is not None:
+            found, scales = climb.without(self._cells, self._first, within("space"))
+            losses.append(found)
+        climb.begin("all", self._rest, scales)
+        held = self._held_out()
+        losses.append(climb.steps(within("variational"), None if held is None else held.enough))
+        scores = None
+        if held is not None:
+            held.restore()
+            scores = np.array(held.scores)
+        draws = climb.ended()
+        trace = np.concatenate(losses)
+        if not self._sampled:
+            return FoundFit(Posterior.from_point(self.model, self.everything, draws), trace, scores)
+        posterior = inference.sample_amortized(
+            self.model,
+            self.everything,
+            self._plan.sampling(self.everything.num_points),
+            sampler=mcmc.adaptive_sghmc.build(step_size=self._plan.step_size),
+            warm_start=None,
+            seed=seed,
+            out_dir=within("sampled"),
+            **climb.options,
+        )
+        return FoundFit(posterior, trace, scores)
+
+    def _held_out(self) -> HeldOut | None:
+        """Cells that are held back, if any are, without scores."""
+        if self._others is None:
+            return None
+        if self._held is None:
+            climb, kept = self._climb, self._kept
+            self._held = HeldOut(
+                self.model, climb.fitted, climb.values, kept, self._others, self._plan.patience
+            )
+        self._held.begin()
+        return self._held

@@ -16,11 +16,12 @@ from ..kernels import Categorical
 from .networks import count_encoder, rate_decoder
 from .tissue import Tissue
 
-__all__ = ["Outline", "SpatialPlan", "build_model"]
+__all__ = ["FEWER_CELLS", "Outline", "SpatialPlan", "build_model"]
 
 _SHORTEST, _LONGEST = 0.15, 1.2  # lengthscales at the start, in extents of a slice
 _FOR_MOMENTS = 20_000, 40_000_000  # cells and counts that genes' moments are taken of, at most
 _FEW_CELLS = 20_000
+FEWER_CELLS = 2000  # all of which a step sees
 _LEAST_SPREAD = 0.1  # of a gene's logarithms, by which they are divided
 
 
@@ -47,8 +48,9 @@ class SpatialPlan:
     :param parameters: independent Gaussians, or a mode (``"point"``); None for the former of up to
         20,000 cells, as those of more are narrow. At a mode of few cells leave the hidden layer out
         (``decoder_units=None``), which overfits them.
-    :param num_restarts: fits from other first weights, over which predictions average; None for 2
-        of up to 20,000 cells. Different fits find somewhat different functions.
+    :param num_restarts: fits from other first weights, over which predictions average; None for 4
+        of up to 2000 cells and 2 of up to 20,000. Different fits find somewhat different functions,
+        the more so the fewer cells there are, and of few cells one takes a minute.
     :param num_draws: of Gaussian parameters, over which predictions average, of all fits together.
     :param validation_fraction: of cells that early stopping holds back.
     :param patience: of it, in fifties of steps without a better density.
@@ -113,12 +115,13 @@ class SpatialPlan:
         )
 
     def _batch_size(self, num_cells: int) -> int | None:
-        size = self.batch_size or (num_cells if num_cells <= 2000 else 1000)
+        size = self.batch_size or (num_cells if num_cells <= FEWER_CELLS else 1000)
         return None if size >= num_cells else size
 
     def of_restarts(self, num_cells: int) -> list[SpatialPlan]:
         """The plan of each fit, which has its share of draws and samples."""
-        number = self.num_restarts or (2 if num_cells <= _FEW_CELLS else 1)
+        by_default = 4 if num_cells <= FEWER_CELLS else 2 if num_cells <= _FEW_CELLS else 1
+        number = self.num_restarts or by_default
         draws, samples = (-(-v // number) for v in (self.num_draws, self.num_samples))
         return [dataclasses.replace(self, num_draws=draws, num_samples=samples)] * number
 

@@ -24,9 +24,9 @@ from gpflow_bae import (
     models,
 )
 from gpflow_bae.data import StreamedObservations, prepare_data, write_tfrecords
+from gpflow_bae.inference import VariationalFit
 from gpflow_bae.inference.amortized import AmortizedSampling
 from gpflow_bae.inference.chains import of_chain
-from gpflow_bae.inference.variational import VariationalFit
 from tests.inference.amortized_models import P, bae, sgp_bae
 
 N, L = 60, 2

@@ -15,6 +15,7 @@ from gpflow_bae import encoders, inference, latent_priors, likelihoods, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.optimisation import Optimisation
 from gpflow_bae.inference.run import run
+from gpflow_bae.inference.variational import climb
 
 N, P, L = 400, 5, 2
 
@@ -270,6 +271,42 @@ def test_a_fit_that_died_and_is_resumed_is_an_uninterrupted_one(
         np.testing.assert_array_equal(a, b)
     with pytest.raises(ValueError, match="holds a run with these settings already"):
         fit(tmp_path)
+
+
+@pytest.mark.parametrize("decay", [0.1, 1.0])
+def test_a_refit_is_a_new_fit_without_a_new_trace(decay: float) -> None:
+    """Of equal variables, bit by bit, GECO's multiplier and a learning rate's decay included."""
+    settings = inference.VariationalSettings(
+        num_steps=8,
+        batch_size=20,
+        objective=inference.GECO(),
+        final_learning_rate_fraction=decay,
+    )
+    keras.utils.set_random_seed(0)
+    model = linear_vae()
+    start = [v.numpy() for v in model.trainable_variables]
+    data = prepare_data(model, (None, linear_data()))
+    shared = inference.VariationalFit(model, data, settings, seed=3, steps_per_call=4)
+    climb(shared, progress=False)
+    traces = shared.block.experimental_get_tracing_count()
+    assert traces == 1
+    new: dict[int, list[np.ndarray]] = {}
+    for seed in (4, 3):
+        for refit in (True, False):
+            for variable, value in zip(model.trainable_variables, start, strict=True):
+                variable.assign(value)
+            fit = shared
+            if refit:
+                shared.refit(seed)
+            else:
+                fit = inference.VariationalFit(model, data, settings, seed=seed, steps_per_call=4)
+            losses = climb(fit, progress=False)
+            found = [losses, *(v.numpy() for v in model.trainable_variables)]
+            if not refit:
+                assert all(map(np.array_equal, found, new[seed]))
+            new[seed] = found
+    assert not np.array_equal(new[3][0], new[4][0])
+    assert shared.block.experimental_get_tracing_count() == traces
 
 
 def test_parameters_that_the_last_step_broke_are_put_back() -> None:

@@ -1,0 +1,283 @@
+"""Steps of a variational fit: Adam on a bound, some variables with steps of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+
+from .. import functional
+from ..base import Batch, VariationalModel
+from ..data import Observations, SparseTable, StreamedObservations, draw_indices
+from .objectives import EvidenceLowerBound
+from .optimisation import Optimisation, cosine_decay
+from .relocation import Relocations
+from .replicas import ALONE, Replicas, Share
+from .row_adam import RowAdam
+from .run import Trace
+from .settings import VariationalSettings
+from .spread import check_items
+
+__all__ = ["VariationalFit"]
+
+_SITE_STEP_SIZE = 0.1  # larger ones go round fixed points of sharply bent decoders
+
+
+class VariationalFit(Optimisation):
+    """A variational model on its way up its bound."""
+
+    def __init__(
+        self,
+        model: VariationalModel,
+        data: Observations | SparseTable | StreamedObservations,
+        settings: VariationalSettings,
+        *,
+        seed: int,
+        steps_per_call: int = 50,
+        jit_compile: bool = False,
+        replicas: Replicas = ALONE,
+        label: str = "variational",
+    ):
+        """
+        :param replicas: that share the items of minibatches.
+        :raises ValueError: for natural gradients of a model without a free q(u) or sites, steps
+            of sites above 1, or what replicas cannot share.
+        :raises TypeError: for relocations of codes that are not free for each row.
+        """
+        self.model, self.settings = model, settings
+        self.data: Any = data
+        self.replicas = replicas
+        if replicas.size > 1:
+            _check_replicas(model, data, settings, replicas, jit_compile)
+        step_size = settings.natural_gradient_step_size
+        self._site_step_size = _SITE_STEP_SIZE if step_size is None else step_size
+        if model.sites and self._site_step_size > 1:
+            raise ValueError(
+                "natural_gradient_step_size of sites must be at most 1, which replaces them, got "
+                f"{step_size}."
+            )
+        self._natural = self._natural_gradients()
+        # What has no joint mode with its children stays where it is.
+        parents = functional.prior_parents(model.prior_parameters)
+        fixed = {id(p.unconstrained_variable) for p in parents}
+        trained = [v for v in model.trainable_variables if id(v) not in fixed]
+        moved = [*model.sites, *(p for pair in self._natural_pairs for p in pair)]
+        natural = {id(p.unconstrained_variable) for p in moved}
+        rows = self._row_optimizer(trained)
+        apart = natural | {id(v) for v in rows.variables}
+        of_prior = {id(v) for v in model.latent_prior_variables}
+        adam = [v for v in trained if id(v) not in apart]
+        rate = settings.learning_rate
+        prior_rate = settings.prior_learning_rate or rate
+        super().__init__(
+            self._fresh_loss,
+            {f"{i}:{v.name}": v for i, v in enumerate(trained)},
+            [
+                ([v for v in adam if id(v) not in of_prior], self._decay(rate)),
+                ([v for v in adam if id(v) in of_prior], self._decay(prior_rate)),
+            ],
+            # Whole calls, as many as it takes.
+            num_steps=-(-settings.num_steps // steps_per_call) * steps_per_call,
+            steps_per_call=steps_per_call,
+            seed=_of_steps(seed),
+            label=label,
+            jit_compile=jit_compile,
+        )
+        self.rows = rows
+        self._begin(seed)
+
+    def _begin(self, seed: int) -> None:
+        """What changes from step to step beside variables and Adam."""
+        model, data, settings = self.model, self.data, self.settings
+        self._relocations = Relocations(model, data, settings.relocations, settings.num_steps, seed)
+        self._reader = None
+        if isinstance(data, StreamedObservations):
+            order = [seed, 0x7A2]
+            self._reader = data.reader(settings.batch_size, self.steps_per_call, order)
+        self.carried = settings.objective.initial_state()
+
+    def refit(self, seed: int) -> None:
+        """To fit once more, from the variables as they are now, by the graph that is there.
+
+        As a new fit of the same model with that seed, which would trace its steps again.
+        """
+        self.begin_again(_of_steps(seed))
+        self._begin(seed)
+
+    def _natural_gradients(self) -> gpflow.optimizers.NaturalGradient | None:
+        step_size = self.settings.natural_gradient_step_size
+        self._natural_pairs: list[Any] = []
+        if step_size is None or self.model.sites:
+            return None
+        self._natural_pairs = self.model.natural_parameters
+        if not self._natural_pairs:
+            raise ValueError(
+                "natural_gradient_step_size is set, but "
+                f"{type(self.model).__name__} has no free q(u), and no sites; set it to None."
+            )
+        return gpflow.optimizers.NaturalGradient(gamma=step_size)
+
+    def _row_optimizer(self, trained: list[tf.Variable]) -> RowAdam:
+        """For what belongs to single items, of which a minibatch moves its own only."""
+        settings = self.settings
+        whole = settings.batch_size in (None, self.data.num_items)
+        rows = () if whole else self.model.row_variables
+        known = {id(v) for v in trained}
+        rate = settings.row_learning_rate or settings.learning_rate
+        return RowAdam([v for v in rows if id(v) in known], self._decay(rate))
+
+    def _decay(self, rate: float) -> Any:
+        fraction = self.settings.final_learning_rate_fraction
+        return cosine_decay(rate, self.settings.num_steps, fraction)
+
+    def constants(self) -> Any:
+        """What the bound must know of points outside of a batch."""
+        return self.model.snapshot(self.data)
+
+    def feed(self, number: int) -> Any:
+        """Of a stream, the block's minibatches."""
+        return () if self._reader is None else self._reader.read(number)
+
+    def of_step(self, constants: Any, fed: Any, i: tf.Tensor) -> Any:
+        """The snapshot, and of a stream the step's minibatch."""
+        return constants, None if self._reader is None else self.data.batch(fed, i)
+
+    def before_step(self, seed: tf.Tensor, loss: Callable[[], tf.Tensor]) -> None:
+        """A natural gradient step of q(u), or of the sites of the points that the step sees.
+
+        Of the whole bound, not of its share per point: a step of size 1 then is the conjugate
+        update where there is one.
+        """
+        if self._natural is not None:
+            number = float(self.data.num_points)
+            self._natural.minimize(lambda: number * loss(), self._natural_pairs)
+        if any(p.trainable for p in self.model.sites):
+            batch, batch_seed = self._batch(seed)
+            site_seed = tf.random.fold_in(batch_seed, 0x517E, alg="philox")
+            self.model.update_sites(batch, site_seed, self._site_step_size)
+
+    def _fresh_loss(self, seed: tf.Tensor, state: Any, known: Any) -> tuple[tf.Tensor, Any]:
+        """The objective of a fresh minibatch, per point of the data.
+
+        :param known: see :meth:`of_step`.
+        """
+        snapshot, given = known
+        batch, batch_seed = self._batch(seed, given)
+        return self.batch_loss(batch, batch_seed, state, snapshot)
+
+    def gradients(
+        self, seed: tf.Tensor, carried: Any, constants: Any, variables: list[tf.Variable]
+    ) -> tuple[tf.Tensor, Any, list[Any]]:
+        """Each replica's from its own share of the step's minibatch, summed."""
+        if self.replicas.size == 1:
+            return super().gradients(seed, carried, constants, variables)
+        snapshot, given = constants
+        batch, batch_seed = self._batch(seed, given)
+        axis = self.data.axis
+
+        def part(share: Share) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            own = share.of(batch, axis)
+            with tf.GradientTape() as tape, share.noise(axis - 3):
+                loss, _ = self.batch_loss(own, batch_seed, carried, snapshot, share.is_first)
+            zero = tf.UnconnectedGradients.ZERO
+            return loss, tape.gradient(loss, variables, unconnected_gradients=zero)
+
+        loss, gradients = self.replicas.sum(part, batch.Y.shape[axis])
+        return loss, carried, gradients
+
+    def step(self, state: Any, number: int, stop: int) -> tuple[Any, int, Trace]:
+        """A block of steps, after which all processes have the chief's variables."""
+        workers = self.replicas.workers
+        with workers.in_words():
+            found = super().step(state, number, stop)
+            if np.isfinite(found[2]["loss"][-1]):
+                self._relocations.after(number, number + found[1])
+            if workers.count > 1:
+                variables = self._all()
+                for variable, value in zip(variables, workers.agreed(variables), strict=True):
+                    variable.assign(value)
+        return found
+
+    def _batch(self, seed: tf.Tensor, given: Batch | None = None) -> tuple[Batch, tf.Tensor]:
+        """The minibatch of a step, drawn unless it is given, and the seed of the step's draws."""
+        settings, data = self.settings, self.data
+        seeds = tf.random.split(seed, alg="philox")
+        if given is not None:
+            return given, seeds[1]
+        indices = draw_indices(data.num_items, settings.batch_size, seeds[0])
+        columns = None
+        if settings.num_columns is not None:
+            column_seed = tf.random.fold_in(seeds[0], 1, alg="philox")
+            columns = draw_indices(data.num_outputs, settings.num_columns, column_seed)
+        return data.gather(indices, columns, seeds[1]), seeds[1]
+
+    def batch_loss(
+        self,
+        batch: Batch,
+        seed: tf.Tensor,
+        state: Any,
+        snapshot: Any,
+        with_prior: bool = True,
+    ) -> tuple[tf.Tensor, Any]:
+        """The objective of a batch per point of the data, and what the objective carries on.
+
+        :param with_prior: whether the log prior of parameters is in it, where settings want it.
+        """
+        settings = self.settings
+        terms = self.model.terms(batch, seed, snapshot)
+        likelihood = self.model.observation_likelihood
+        loss, state = settings.objective.loss(terms, batch, likelihood, state)
+        loss *= batch.scale
+        if settings.prior_on_parameters and with_prior:
+            parameters = self.model.prior_parameters
+            values = [p.unconstrained_variable for p in parameters]
+            loss -= functional.log_prior_density(parameters, values)
+        return loss / float(self.data.num_points), state
+
+    def describe(self) -> dict[str, Any]:
+        """What a resumed fit must have in common with this one."""
+        return {
+            **dataclasses.asdict(self.settings),
+            "objective": repr(self.settings.objective),
+            "relocations": self._relocations.count,
+            "seed": int(self._seed[0]),
+            "steps_per_call": self.steps_per_call,
+            "model": type(self.model).__name__,
+            "trained": [f"{v.name}{tuple(v.shape)}" for v in self.model.trainable_variables],
+            "data": self.data.describe(),
+        }
+
+
+def _of_steps(seed: int) -> list[int]:
+    return [seed, 0x7A1]
+
+
+def _check_replicas(
+    model: VariationalModel,
+    data: Any,
+    settings: VariationalSettings,
+    replicas: Replicas,
+    jit_compile: bool,
+) -> None:
+    """Refuse what replicas cannot share.
+
+    :raises ValueError: saying what it is, and what to do instead.
+    """
+    refused = {
+        "a SparseTable, whose rows are of unequal length": isinstance(data, SparseTable),
+        "a stream, which each would read": isinstance(data, StreamedObservations),
+        "jit_compile=True, which compiles for one device alone": jit_compile,
+        "an objective that carries something from step to step, such as GECO": not isinstance(
+            settings.objective, EvidenceLowerBound
+        ),
+        "natural gradients": settings.natural_gradient_step_size is not None or bool(model.sites),
+        "variables of single items, of which a step moves some": bool(model.row_variables),
+    }
+    for what, present in refused.items():
+        if present:
+            raise ValueError(f"Replicas of a strategy cannot share {what}: fit without strategy.")
+    check_items(model, data, settings.batch_size, replicas)
