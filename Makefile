@@ -68,7 +68,7 @@ test-matrix: ## Run all tests with the oldest versions, with the newest, and wit
 
 docs: $(STAMP) ## Build the documentation into docs/_build; tutorials run, a warning is an error.
 	$(PY) -m pip install --quiet --editable '.[docs]'
-	$(PY) -m sphinx -W --keep-going -b html docs docs/_build
+	$(PY) -m sphinx -j 2 -W --keep-going -b html docs docs/_build
 
 lint: $(STAMP) ## Check style, formatting and types.
 	$(PY) -m ruff check .
