@@ -125,7 +125,7 @@ class Poisson(CountLikelihood):
         return tf.reduce_sum(self.expected_log_prob_of_cells(mean, Fvar, Y), -1)
 
     def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
-        return tf.random.stateless_poisson(tf.shape(F), seed, tf.exp(F), F.dtype)
+        return _poisson(tf.exp(F), seed)
 
     def _draw_rates(
         self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
@@ -211,7 +211,7 @@ class NegativeBinomial(CountLikelihood):
         gamma = tf.random.stateless_gamma(tf.shape(F), seed, number, dtype=F.dtype)
         rate = tf.exp(F) * gamma / number
         seed = tf.random.fold_in(seed, 1, alg="philox")
-        return tf.random.stateless_poisson(tf.shape(F), seed, rate, F.dtype)
+        return _poisson(rate, seed)
 
     def _draw_rates(
         self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
@@ -297,6 +297,15 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
         probability = tf.cast(self.zero_probability, mean.dtype)
         kept = 1.0 - probability
         return kept * mean, kept * (variance + probability * tf.square(mean))
+
+
+def _poisson(rate: tf.Tensor, seed: TensorType) -> tf.Tensor:
+    """Draws at rates; NaN where a rate is, of which TensorFlow would draw for ever."""
+    known = tf.logical_not(tf.math.is_nan(rate))
+    draws = tf.random.stateless_poisson(
+        tf.shape(rate), seed, tf.where(known, rate, tf.zeros_like(rate)), rate.dtype
+    )
+    return tf.where(known, draws, rate)
 
 
 def _deviance(F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:

@@ -107,6 +107,15 @@ def test_draws(number: int) -> None:
 
 
 @LIKELIHOODS
+def test_draws_at_no_number_end(number: int) -> None:
+    """TensorFlow's Poisson draws at NaN do not. (A zero that is none of its rate may come first.)"""
+    F = tf.constant(40 * [[0.3, np.nan, -1.0]])
+    draws = all_of()[number].draw(F, tf.constant([1, 2])).numpy()
+    assert np.isfinite(draws[:, [0, 2]]).all()
+    assert np.isnan(draws[:, 1]).mean() > 0.5
+
+
+@LIKELIHOODS
 def test_masked_entries_drop_out(number: int) -> None:
     F, Y = tf.constant([[0.3, -1.0, 2.0]]), tf.constant([[3.0, 0.0, 1.0]])
     mask = tf.constant([[True, False, True]])
