@@ -108,7 +108,7 @@ def test_draws(number: int) -> None:
 
 @LIKELIHOODS
 def test_draws_at_no_number_end(number: int) -> None:
-    """TensorFlow's Poisson draws at NaN do not. (A zero that is none of its rate may come first.)"""
+    """TensorFlow's at NaN do not. (A zero that is none of its rate is one there, too.)"""
     F = tf.constant(40 * [[0.3, np.nan, -1.0]])
     draws = all_of()[number].draw(F, tf.constant([1, 2])).numpy()
     assert np.isfinite(draws[:, [0, 2]]).all()
