@@ -79,7 +79,10 @@ def read(folder: pathlib.Path, data_dir: str | None = None) -> Run:
     if (folder / POSTERIOR).exists():
         header, arrays = read_archive(folder / POSTERIOR)
         model = _BUILDERS[experiment](config, arrays, data_dir)
-        return Run(_load(folder / POSTERIOR, header["kind"], model), serving.SIGNATURES, notes)
+        posterior = _load(folder / POSTERIOR, header["kind"], model)
+        if experiment == "sprites" and header["kind"] == "FittedModel":
+            return _without_data(posterior.model, notes)
+        return Run(posterior, serving.SIGNATURES, notes)
     if not (folder / "chain" / "chain.json").exists():
         raise FileNotFoundError(
             f"{folder} has no {POSTERIOR} yet, which a run writes at its end: finish the run with "
@@ -237,12 +240,45 @@ def _amortisation(
     return problem.build_model(problem.generate(0), loss, config["seed"])
 
 
+def _sprites(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None) -> Any:
+    from experiments.sprites import models, plans
+    from experiments.sprites.frames import Task
+    from gpflow_bae.datasets import sprites
+
+    settings = config["settings"]
+    kind = {"representation": settings["representation"]} if config["model"] == "svgp_vae" else {}
+    plan = plans.make_plan(config["model"], config["preset"], pretrain_steps=0, **kind)
+    plan = dataclasses.replace(plan, **_changes(plan, settings))
+    # Of the task its sizes alone, so frames that are black.
+    tables = [v for k, v in arrays.items() if k.endswith("kernels[0].inputs.table.values")]
+    frames = sprites.Frames(np.zeros((1, 2)), np.zeros((1, sprites.NUM_PIXELS), np.uint8))
+    number = len(tables[0]) if tables else 1
+    task = Task(frames, frames, frames, number, sprites.NUM_POSES)
+    plan = dataclasses.replace(plan, principal_components=False, fixed_representation=False)
+    if plan.model != "sgp_bae":
+        return models.build_model(plan, task)
+    fitted = models.build_model(dataclasses.replace(plan, model="svgp_vae"), task)
+    return models.build_chain(plan, fitted)
+
+
+def _without_data(model: Any, notes: dict[str, Any]) -> Run:
+    """A fitted autoencoder's run, of which the frames stayed where they were."""
+    width = model.decoder.output_dim
+    posterior = Posterior.from_point(model, (np.zeros((1, 2)), np.zeros((1, width), np.float32)))
+    if model.latent_prior.needs_inputs:
+        signatures = tuple(s for s in serving.SIGNATURES if s != "generate")
+        why_not = {"generate": "the folder does not hold the frames that predictions condition on"}
+        return Run(posterior, signatures, notes, why_not)
+    return Run(posterior, serving.SIGNATURES, notes)
+
+
 _BUILDERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str | None], Any]] = {
     "amortisation": _amortisation,
     "gplvm": _gplvm,
     "imputation": _table,
     "moving_ball": _moving_ball,
     "rotated_mnist": _rotated_mnist,
+    "sprites": _sprites,
     "tabular_bae": _tabular,
 }
 _TRAINING_DATA: dict[str, Callable[[Mapping[str, Any], str | None], tuple[Any, Any]]] = {

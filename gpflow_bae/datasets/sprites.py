@@ -26,6 +26,8 @@ from .files import find_files
 
 __all__ = [
     "LAYERS",
+    "NUM_PIXELS",
+    "NUM_POSES",
     "SEQUENCES",
     "Frames",
     "Sprites",
@@ -90,7 +92,8 @@ _ACTIONS = {
 _TILES = np.array(
     [start + step for starts, steps in _ACTIONS.values() for start in starts for step in steps]
 )
-_NUM_POSES, _NUM_TEST_POSES = 72, 36
+NUM_POSES, _NUM_TEST_POSES = 72, 36
+NUM_PIXELS = 64 * 64 * 3  # numbers of an image of the sheets, all colours counted
 #: Names of the sequences: pose ``8 * i + t`` is frame t of ``SEQUENCES[i]``.
 SEQUENCES = tuple(f"{action} {side}" for action in _ACTIONS for side in ("front", "left", "right"))
 
@@ -190,7 +193,7 @@ def build(
     order = np.random.RandomState(423).permutation(num_characters)
     streams = np.random.SeedSequence(int(seed)).spawn(2)
     train, test = (
-        np.random.default_rng(stream).permuted(np.tile(np.arange(_NUM_POSES), (number, 1)), axis=1)
+        np.random.default_rng(stream).permuted(np.tile(np.arange(NUM_POSES), (number, 1)), axis=1)
         for stream, number in zip(streams, (num_train, num_characters - num_train), strict=True)
     )
 
@@ -229,7 +232,7 @@ def compose(
     counts = _check_sheets(sheets)
     for name, values, number in (
         ("characters", characters, int(np.prod(counts))),
-        ("poses", poses, _NUM_POSES),
+        ("poses", poses, NUM_POSES),
     ):
         if values.dtype.kind not in "iu" or ((values < 0) | (values >= number)).any():
             raise ValueError(f"{name} must hold integers from 0 to {number - 1}.")
@@ -239,7 +242,7 @@ def compose(
     for layer, count, variant in zip(LAYERS, counts, variants, strict=True):
         blocks = sheets[layer].reshape(count, _ROWS, height, _COLUMNS, width, 4)
         row, column = np.divmod(_TILES, _COLUMNS)
-        tiles = blocks[:, row, :, column].reshape(_NUM_POSES * count, height * width, 4)
+        tiles = blocks[:, row, :, column].reshape(NUM_POSES * count, height * width, 4)
         # All images that show a tile at once, and only the pixels that it covers, which are few.
         shown = count * poses + variant
         images = np.argsort(shown, kind="stable")
@@ -320,8 +323,8 @@ def write_shards(
 
 
 def _check_draws(num_train_poses: int, num_context: int, seed: int) -> None:
-    check_integer("num_train_poses", num_train_poses, 1, _NUM_POSES)
-    check_integer("num_context", num_context, 1, _NUM_POSES - _NUM_TEST_POSES)
+    check_integer("num_train_poses", num_train_poses, 1, NUM_POSES)
+    check_integer("num_context", num_context, 1, NUM_POSES - _NUM_TEST_POSES)
     check_integer("seed", seed, 0)
 
 

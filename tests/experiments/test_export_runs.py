@@ -8,14 +8,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from experiments import export_runs
 from experiments.moving_ball import study
 from experiments.moving_ball.plans import make_plan
+from experiments.sprites import models, plans
+from experiments.sprites.frames import Task
 from gpflow_bae import serving
-from gpflow_bae.datasets import moving_ball
+from gpflow_bae.datasets import moving_ball, sprites
 from gpflow_bae.impute import Imputer
 from gpflow_bae.inference.checkpoints import RunDirectory
+from gpflow_bae.posteriors import FittedModel
 
 
 @pytest.fixture(scope="module")
@@ -101,3 +105,37 @@ def test_a_posterior_of_the_imputation_command(tmp_path: pathlib.Path) -> None:
     found = written.served.answer("impute", y=y)
     expected = serving.ServedModel(imputer.posterior_).answer("impute", y=y)
     np.testing.assert_allclose(found["filled"], expected["filled"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "name, changes",
+    [("cvae", {}), ("svgp_vae", {}), ("svgp_vae", {"representation": "gplvm"})],
+    ids=["cvae", "network", "gplvm"],
+)
+def test_a_run_of_sprites(name: str, changes: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    """Networks are served as the run left them; frames that predictions condition on are gone."""
+    black = sprites.Frames(np.zeros((1, 2)), np.zeros((1, sprites.NUM_PIXELS), np.uint8))
+    plan = plans.make_plan(
+        name,
+        "quick",
+        pretrain_steps=0,
+        encoder_filters=2,
+        decoder_filters=2,
+        latent_dim=5,
+        **changes,
+    )
+    model = models.build_model(plan, Task(black, black, black, 7, sprites.NUM_POSES))
+    FittedModel(model).save(tmp_path / "posterior.npz")
+    config = {"experiment": "sprites", "model": name, "preset": "quick", "seed": 0}
+    (tmp_path / "config.json").write_text(json.dumps(config | {"settings": plan.describe()}))
+    run = export_runs.read(tmp_path)
+    served = serving.serve(run.posterior)
+    rng = np.random.default_rng(0)
+    rows: dict[str, np.ndarray] = {"latents": rng.standard_normal((3, 5)).astype(np.float32)}
+    codes = tf.constant(rows["latents"])[None]
+    if name == "cvae":
+        rows["x"] = np.stack([np.zeros(3), [0.0, 7.0, 71.0]], 1)
+        codes = tf.concat([codes, tf.one_hot([[0, 7, 71]], sprites.NUM_POSES)], -1)
+    answer = served.answer("decode", **rows)["mean"]
+    np.testing.assert_allclose(answer, model.decoder(codes)[0], rtol=1e-4, atol=1e-5)
+    assert ("generate" in run.signatures) == (name == "cvae")
