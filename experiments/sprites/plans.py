@@ -84,7 +84,8 @@ def make_plan(
         }
         rounds |= _CHAIN[is_paper] | (schedule or {})
         changes["schedule"] = inference.AmortizedSettings(**rounds)
-        steps: dict[str, Any] = {"step_size": 0.01, "momentum_decay": 0.01, "noise": "binomial"}
+        # Minibatches' noise heats by step_size / momentum_decay: at 0.01 / 0.01 beyond all bounds.
+        steps: dict[str, Any] = {"step_size": 0.001, "momentum_decay": 0.1, "noise": "binomial"}
         changes["sampler"] = adaptive_sghmc.build(**(steps | (sampler or {})))
     plan = Plan(
         model,
