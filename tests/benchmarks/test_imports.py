@@ -14,6 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("folder", ["benchmarks", "experiments"])
 def test_imported_names_exist(folder: str) -> None:
+    if not (ROOT / "tests" / "models").exists():
+        pytest.skip("Bazel gives a test the files of its own package alone.")
     paths = sorted((ROOT / folder).rglob("*.py"))
     assert len(paths) > 20
     missing = []
