@@ -126,6 +126,17 @@ def test_restarts_are_chains(tmp_path: pathlib.Path) -> None:
     np.testing.assert_array_equal(again.denoised(adata).mean, model.denoised(adata).mean)
 
 
+def test_smaller_tissues_have_more_fits() -> None:
+    """Which share draws and samples; and as many as are asked for of any tissue."""
+    for cells, number in ((2, 4), (2000, 4), (2001, 2), (20_000, 2), (20_001, 1)):
+        plans = SpatialPlan().of_restarts(cells)
+        assert len(plans) == number
+        assert all(plan.num_draws * number == 16 for plan in plans)
+        assert all(plan.num_samples * number == 40 for plan in plans)
+        three = SpatialPlan(num_restarts=3).of_restarts(cells)
+        assert [plan.num_draws for plan in three] == [6, 6, 6]
+
+
 def test_seeds_of_restarts_are_seeds() -> None:
     """That an estimator takes, too, and different ones."""
     found = [restart_seed(seed, number) for seed in range(500) for number in range(3)]
