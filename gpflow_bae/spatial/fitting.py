@@ -38,9 +38,11 @@ class _Phase(NamedTuple):
 class _Climb:
     """A model on its way up its bound, or Gaussians of its parameters on theirs; traced once."""
 
-    def __init__(self, model: VariationalAutoencoder, data: Observations, plan: SpatialPlan):
+    def __init__(
+        self, model: VariationalAutoencoder, data: Observations, plan: SpatialPlan, gaussian: bool
+    ):
         self._model, self._data, self._plan = model, data, plan
-        self._gaussian = plan.has_gaussian_parameters(data.num_points)
+        self._gaussian = gaussian
         self._phases: dict[str, _Phase] = {}
         self._at: _Phase | None = None
         self.options: dict[str, Any] = {}
@@ -236,7 +238,8 @@ class _Fits:
             rest, asked = held_back(number, plan.validation_fraction, held_back_by)
             self._kept, self._others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
             fitted_to = prepare_data(model, self._kept)
-        self._climb = _Climb(model, fitted_to, plan)
+        gaussian = plan.has_gaussian_parameters(number)  # by all cells
+        self._climb = _Climb(model, fitted_to, plan, gaussian)
         self._climb.options = {"progress": progress, "resume": resume}
         self._held: HeldOut | None = None
 
