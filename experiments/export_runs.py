@@ -14,6 +14,7 @@ from experiments.common.driver import POSTERIOR
 from gpflow_bae import serving
 from gpflow_bae.data import MultiOutputTable, prepare_data
 from gpflow_bae.inference import checkpoints
+from gpflow_bae.models import VariationalAutoencoder
 from gpflow_bae.posteriors import Bank, Posterior
 from gpflow_bae.posteriors.archive import read_archive
 
@@ -80,8 +81,8 @@ def read(folder: pathlib.Path, data_dir: str | None = None) -> Run:
         header, arrays = read_archive(folder / POSTERIOR)
         model = _BUILDERS[experiment](config, arrays, data_dir)
         posterior = _load(folder / POSTERIOR, header["kind"], model)
-        if experiment == "sprites" and header["kind"] == "FittedModel":
-            return _without_data(posterior.model, notes)
+        if isinstance(model, VariationalAutoencoder) and not isinstance(posterior, Posterior):
+            return _without_data(model, notes)
         return Run(posterior, serving.SIGNATURES, notes)
     if not (folder / "chain" / "chain.json").exists():
         raise FileNotFoundError(
@@ -262,12 +263,12 @@ def _sprites(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str
 
 
 def _without_data(model: Any, notes: dict[str, Any]) -> Run:
-    """A fitted autoencoder's run, of which the frames stayed where they were."""
+    """A fitted autoencoder, whose run kept its parameters and not its data."""
     width = model.decoder.output_dim
     posterior = Posterior.from_point(model, (np.zeros((1, 2)), np.zeros((1, width), np.float32)))
     if model.latent_prior.needs_inputs:
         signatures = tuple(s for s in serving.SIGNATURES if s != "generate")
-        why_not = {"generate": "the folder does not hold the frames that predictions condition on"}
+        why_not = {"generate": "the folder does not hold the data that predictions condition on"}
         return Run(posterior, signatures, notes, why_not)
     return Run(posterior, serving.SIGNATURES, notes)
 

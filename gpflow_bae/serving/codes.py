@@ -11,7 +11,11 @@ import tensorflow as tf
 from ..base import Batch
 from ..encoders import RowCodes
 from ..latent_priors import DeepSparseGP
-from ..latent_priors.inducing import InducingLatentPrior, InducingPosterior
+from ..latent_priors.inducing import (
+    InducingLatentPrior,
+    InducingPosterior,
+    weighted_features,
+)
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..posteriors.sample_loop import SampleLoop
@@ -156,7 +160,7 @@ def prior_codes(
         mean, factor = (bank.constant(f"inducing_{k}", index) for k in ("mean", "factor"))
         features, left = prior._features(x)
         inducing = InducingPosterior(mean, factor, tf.zeros([], mean.dtype))
-        new_mean = tf.linalg.matvec(features, mean, transpose_a=True)
+        new_mean = weighted_features(features, mean)
         variance = left + prior._spread(inducing, features)
         mean, variance = (tf.linalg.matrix_transpose(v) for v in (new_mean, variance))
         mean = prior.shifted(mean, x)

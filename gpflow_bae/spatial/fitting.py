@@ -17,6 +17,7 @@ from .. import inference, mcmc
 from ..data import Observations, prepare_data
 from ..inference import variational
 from ..models import MeanFieldParameters, VariationalAutoencoder
+from ..parameter_set import ParameterSet
 from ..posteriors import Bank, Posterior
 from .held_out import HeldOut, held_back
 from .networks import cell_loadings
@@ -79,9 +80,10 @@ class _Climb:
             found = self._phases[name] = _Phase(q, fit)
         self._at = found
         if found.q is not None:
-            parts = zip(self._model.sampled.parameters, found.q.means, found.q.scales, strict=True)
-            for parameter, mean, scale in parts:
-                mean.unconstrained_variable.assign(parameter.unconstrained_variable)
+            sampled = self._model.sampled
+            for mean, value in zip(found.q.means, sampled.values(), strict=True):
+                mean.assign(value)
+            for parameter, scale in zip(sampled.parameters, found.q.scales, strict=True):
                 first = np.full(scale.shape, _FIRST_SCALE)
                 scale.assign((scales or {}).get(id(parameter), first))
         found.fit.refit(self.seed)
@@ -108,7 +110,7 @@ class _Climb:
         q = self._phase().q
         if q is not None:
             scales = dict(zip(map(id, self._model.sampled.parameters), q.scales, strict=True))
-            self._take_means(q)
+            self._model.sampled.assign(self.values())
         gpflow.set_trainable(parameter, True)
         parameter.assign(values)
         return losses, scales
@@ -119,12 +121,8 @@ class _Climb:
         if q is None:
             return None
         draws = q.draws(self._plan.num_draws, self.seed)
-        self._take_means(q)
+        self._model.sampled.assign(self.values())
         return draws
-
-    def _take_means(self, q: MeanFieldParameters) -> None:
-        for parameter, mean in zip(self._model.sampled.parameters, q.means, strict=True):
-            parameter.unconstrained_variable.assign(mean)
 
 
 class FoundFit(NamedTuple):
@@ -156,7 +154,7 @@ def fitted_posterior(
     """
     fits: _Fits | None = None
     found: list[FoundFit] = []
-    first: list[np.ndarray] = []
+    first: Sequence[tf.Tensor] = ()
     plans = plan.of_restarts(len(data[0]))
     for number, part in enumerate(plans):
         own = restart_seed(seed, number)
@@ -165,32 +163,18 @@ def fitted_posterior(
         if fits is None:
             fits = _Fits(fresh, data, part, held_back_by=seed, **options)
         else:  # one model, whose steps are traced
-            _assign(fits.model, _values(fresh))
+            fits.parameters.assign(ParameterSet(fresh).values())
         folder = None if out_dir is None else pathlib.Path(out_dir)
         if folder is not None and number:
             folder /= f"restart_{number}"
         found.append(fits.once(own, folder, f"fit {number + 1} of {len(plans)}"))
-        first = first or _values(fits.model)
+        first = first or fits.parameters.values()
     assert fits is not None
-    _assign(fits.model, first)
+    fits.parameters.assign(first)
     if len(found) == 1:
         return found[0]
     bank = Bank.pool(*(each.posterior.bank for each in found))
     return found[0]._replace(posterior=Posterior(fits.model, bank, fits.everything))
-
-
-def _variables(model: VariationalAutoencoder) -> list[tf.Variable]:
-    parameters = [parameter.unconstrained_variable for parameter in model.parameters]
-    return [*parameters, *model.amortized.variables]
-
-
-def _values(model: VariationalAutoencoder) -> list[np.ndarray]:
-    return [variable.numpy() for variable in _variables(model)]
-
-
-def _assign(model: VariationalAutoencoder, values: Sequence[np.ndarray]) -> None:
-    for variable, value in zip(_variables(model), values, strict=True):
-        variable.assign(value)
 
 
 def restart_seed(seed: int, number: int) -> int:
@@ -228,10 +212,11 @@ class _Fits:
         """
         number = len(data[0])
         self.model, self._plan, self._sampled = model, plan, sampled
+        self.parameters = ParameterSet(model)
         self.everything = prepare_data(model, data)
-        self._cells = cell_loadings(model.decoder) if round(plan.space_first * num_steps) else None
-        self._first = 0 if self._cells is None else round(plan.space_first * num_steps)
-        self._rest = num_steps - self._first
+        self._first = round(plan.space_first * num_steps)
+        self._cells = cell_loadings(model.decoder) if self._first else None
+        self._rest = num_steps if self._cells is None else num_steps - self._first
         self._kept, self._others = data, None
         fitted_to = self.everything
         if early_stopping:

@@ -16,12 +16,12 @@ from ..kernels import Categorical
 from .networks import count_encoder, rate_decoder
 from .tissue import Tissue
 
-__all__ = ["FEWER_CELLS", "Outline", "SpatialPlan", "build_model"]
+__all__ = ["SMALL_TISSUE", "Outline", "SpatialPlan", "build_model"]
 
 _SHORTEST, _LONGEST = 0.15, 1.2  # lengthscales at the start, in extents of a slice
 _FOR_MOMENTS = 20_000, 40_000_000  # cells and counts that genes' moments are taken of, at most
 _FEW_CELLS = 20_000
-FEWER_CELLS = 2000  # all of which a step sees
+SMALL_TISSUE = 2000  # cells, all of which a step sees
 _LEAST_SPREAD = 0.1  # of a gene's logarithms, by which they are divided
 
 
@@ -115,12 +115,12 @@ class SpatialPlan:
         )
 
     def _batch_size(self, num_cells: int) -> int | None:
-        size = self.batch_size or (num_cells if num_cells <= FEWER_CELLS else 1000)
+        size = self.batch_size or (num_cells if num_cells <= SMALL_TISSUE else 1000)
         return None if size >= num_cells else size
 
     def of_restarts(self, num_cells: int) -> list[SpatialPlan]:
         """The plan of each fit, which has its share of draws and samples."""
-        by_default = 4 if num_cells <= FEWER_CELLS else 2 if num_cells <= _FEW_CELLS else 1
+        by_default = 4 if num_cells <= SMALL_TISSUE else 2 if num_cells <= _FEW_CELLS else 1
         number = self.num_restarts or by_default
         draws, samples = (-(-v // number) for v in (self.num_draws, self.num_samples))
         return [dataclasses.replace(self, num_draws=draws, num_samples=samples)] * number

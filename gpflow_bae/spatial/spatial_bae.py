@@ -16,7 +16,7 @@ from .expression import between_groups, over_space, some_rows
 from .fitted import Fitted
 from .fitted_cells import FittedCells, inputs_of
 from .fitting import fitted_posterior
-from .plans import FEWER_CELLS, Outline, SpatialPlan, build_model
+from .plans import SMALL_TISSUE, Outline, SpatialPlan, build_model
 from .predictions import DRAWS, SpatialPrediction, check_level, count_draws, counts_at
 from .tables import table_of_groups, table_of_space
 from .tissue import Coordinates, groups_of
@@ -141,7 +141,7 @@ class SpatialBAE(FittedCells):
             lambda: build_model(plan, outline, self.num_spatial, self.num_cell),
             data,
             plan,
-            num_steps=self.num_steps or (800 if tissue.num_cells <= FEWER_CELLS else 1500),
+            num_steps=self.num_steps or (800 if tissue.num_cells <= SMALL_TISSUE else 1500),
             sampled=self.method == "sampled",
             early_stopping=self.early_stopping,
             seed=self.seed,
