@@ -17,6 +17,7 @@ __all__ = [
     "gaussian_transform",
     "gram",
     "observed_log_density",
+    "sum_of_squares",
 ]
 
 
@@ -122,3 +123,19 @@ def gather_rows(table: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, Any]:
         return tf.math.unsorted_segment_sum(upstream, rows, num_rows), None
 
     return tf.gather(table, rows), gradient
+
+
+def sum_of_squares(values: tf.Tensor, axis: int) -> tf.Tensor:
+    """Of ``values [..., N, ...]`` over one axis, with a gradient that is one pass over them.
+
+    TensorFlow's own repeats the upstream to the shape of the values first, and doubles the values.
+    """
+
+    @tf.custom_gradient
+    def summed(values: tf.Tensor) -> tuple[tf.Tensor, Any]:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return tf.expand_dims(2.0 * upstream, axis) * values
+
+        return tf.reduce_sum(tf.square(values), axis), gradient
+
+    return summed(values)

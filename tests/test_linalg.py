@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.linalg import add_jitter, cholesky, gram
+from gpflow_bae.linalg import add_jitter, cholesky, gram, sum_of_squares
 
 
 def test_add_jitter_reads_the_setting_at_run_time() -> None:
@@ -49,21 +49,31 @@ def test_inside_a_graph_the_nan_is_left_to_the_round() -> None:
     assert np.isnan(factor.numpy()).any()
 
 
-def test_gram_and_its_gradient() -> None:
-    """Of a weighted sum of A A^T that is not symmetric in the weights: by the two factors apart."""
+@pytest.mark.parametrize(
+    ("ours", "plain"),
+    [
+        (gram, lambda A: tf.matmul(A, A, transpose_b=True)),
+        *(
+            (lambda A, axis=axis: sum_of_squares(A, axis), lambda A, axis=axis: tf.norm(A, axis=axis) ** 2)
+            for axis in (-1, -2, 0)
+        ),
+    ],
+)
+def test_value_gradient_and_second_derivative(ours: Any, plain: Any) -> None:
+    """Of a weighted sum (for A A^T not symmetric in the weights): by TensorFlow's own operations."""
     rng = np.random.default_rng(0)
-    A, W = tf.constant(rng.normal(size=(2, 3, 5))), tf.constant(rng.normal(size=(2, 3, 3)))
+    A = tf.constant(rng.normal(size=(2, 3, 5)))
+    W = tf.constant(rng.normal(size=plain(A).shape))
 
-    def found(product: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def found(function: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         with tf.GradientTape() as outer:
             outer.watch(A)
             with tf.GradientTape() as inner:
                 inner.watch(A)
-                total = tf.reduce_sum(W * product(A))
+                total = tf.reduce_sum(W * function(A))
             gradient = inner.gradient(total, A)
             length = tf.reduce_sum(tf.square(gradient))
         return total, gradient, outer.gradient(length, A)
 
-    expected = found(lambda A: tf.matmul(A, A, transpose_b=True))
-    for value, other in zip(found(gram), expected, strict=True):
+    for value, other in zip(found(ours), found(plain), strict=True):
         np.testing.assert_allclose(value, other, rtol=1e-12)  # of sums of a few float64

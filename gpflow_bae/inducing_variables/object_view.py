@@ -143,17 +143,8 @@ def _Kuu_object_view(
 def _Kuf_object_view(
     inducing_variable: ObjectViewInducingPoints, kernel: ObjectView, Xnew: TensorType
 ) -> tf.Tensor:
-    Z = tf.convert_to_tensor(inducing_variable.Z)
     Xnew, _ = kernel.slice(Xnew, None)
-    embedded = kernel.embed(Xnew)
-    if not Z.shape[-1:].is_compatible_with(embedded.shape[-1:]):
-        views = embedded.shape[-1] - kernel.object_dim
-        raise ValueError(
-            f"The inducing points have shape {tuple(Z.shape)}, but for X with {views} view "
-            f"column(s) and object vectors of width {kernel.object_dim} they need "
-            f"{embedded.shape[-1]} columns [view..., object vector]."
-        )
-    return kernel.K_embedded(Z, embedded)
+    return kernel.K_between(inducing_variable.Z, Xnew)
 
 
 # GPflow's own covariances would take inducing points for inputs X here: often without an error,

@@ -97,6 +97,12 @@ class ObjectView(Kernel):
         :raises ValueError: if there is no view column, or ids that are known are not whole numbers
             from 0 to num_objects - 1.
         """
+        return tf.concat(self._views_and_vectors(X), axis=-1)
+
+    def _views_and_vectors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+        """What :meth:`embed` joins, apart: once joined, the views have a gradient wherever the
+        object vectors have one, and that of a view kernel takes as long as the kernel.
+        """
         vectors = tf.convert_to_tensor(self.object_vectors)
         X = tf.convert_to_tensor(X, dtype=vectors.dtype)
         if X.shape[-1] is not None and X.shape[-1] < 2:
@@ -107,7 +113,7 @@ class ObjectView(Kernel):
         self._check_ids(X)
         # Rounded, because a cast cuts off, and arithmetic on X may have left an epsilon.
         rows = gather_rows(vectors, tf.cast(tf.round(X[..., 0]), tf.int32))
-        return tf.concat([X[..., 1:], rows], axis=-1)
+        return X[..., 1:], rows
 
     def _check_ids(self, X: tf.Tensor) -> None:
         """Raise on ids that are not row numbers, where their values are known."""
@@ -135,10 +141,39 @@ class ObjectView(Kernel):
         :param A, A2: embedded points [..., N, D + H], as :meth:`embed` makes them.
         :raises ValueError: if a point is no wider than an object vector.
         """
-        views, vectors = self._split(A)
-        if A2 is None:
-            return self.view_kernel(views) * self.object_kernel(vectors)
-        views2, vectors2 = self._split(A2)
+        return self._product(self._split(A), None if A2 is None else self._split(A2))
+
+    @check_shapes(
+        "A: [batch..., N, E]",
+        "X: [batch2..., N2, C]",
+        "return: [batch..., N, batch2..., N2]",
+    )
+    def K_between(self, A: TensorType, X: TensorType) -> tf.Tensor:
+        """Covariances of embedded points and inputs.
+
+        :param A: embedded points [..., N, D + H], as :meth:`embed` makes them.
+        :param X: inputs [..., N2, 1 + D].
+        :raises ValueError: if their views differ in width, or a point is no wider than an object
+            vector.
+        """
+        points, inputs = self._split(A), self._views_and_vectors(X)
+        if not points[0].shape[-1:].is_compatible_with(inputs[0].shape[-1:]):
+            views, width = inputs[0].shape[-1], self.object_dim
+            raise ValueError(
+                f"Inducing points, or others that are embedded, have shape {tuple(A.shape)}, but "
+                f"for X with {views} view column(s) and object vectors of width {width} they need "
+                f"{views + width} columns [view..., object vector]."
+            )
+        # As one table of rows: products of the linear kernel would transpose a batch of tables.
+        rows = [tf.reshape(v, tf.stack([-1, tf.shape(v)[-1]])) for v in inputs]
+        found = self._product(points, (rows[0], rows[1]))
+        return tf.reshape(found, tf.concat([tf.shape(found)[:-1], tf.shape(inputs[0])[:-1]], 0))
+
+    def _product(
+        self, first: tuple[tf.Tensor, tf.Tensor], second: tuple[tf.Tensor, tf.Tensor] | None = None
+    ) -> tf.Tensor:
+        """Covariances of pairs (views, object vectors)."""
+        (views, vectors), (views2, vectors2) = first, second or (None, None)
         return self.view_kernel(views, views2) * self.object_kernel(vectors, vectors2)
 
     @check_shapes("A: [batch..., N, E]", "return: [batch..., N]")
@@ -148,7 +183,9 @@ class ObjectView(Kernel):
         :param A: embedded points [..., N, D + H], as :meth:`embed` makes them.
         :raises ValueError: if a point is no wider than an object vector.
         """
-        views, vectors = self._split(A)
+        return self._variances(*self._split(A))
+
+    def _variances(self, views: tf.Tensor, vectors: tf.Tensor) -> tf.Tensor:
         return self.view_kernel(views, full_cov=False) * self.object_kernel(vectors, full_cov=False)
 
     def _split(self, A: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
@@ -165,11 +202,13 @@ class ObjectView(Kernel):
 
     @inherit_check_shapes
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        return self.K_embedded(self.embed(X), None if X2 is None else self.embed(X2))
+        return self._product(
+            self._views_and_vectors(X), None if X2 is None else self._views_and_vectors(X2)
+        )
 
     @inherit_check_shapes
     def K_diag(self, X: TensorType) -> tf.Tensor:
-        return self.K_embedded_diag(self.embed(X))
+        return self._variances(*self._views_and_vectors(X))
 
 
 def _kernel(argument: str, kernel: Any) -> Kernel:

@@ -12,11 +12,11 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 
 from ..inducing_variables import as_inducing_points
-from ..linalg import cholesky, gram
+from ..linalg import cholesky, gram, sum_of_squares
 from .base import gaussian_log_density
 from .kernel_prior import KernelLatentPrior, KernelLike, channels_first
 
-__all__ = ["InducingLatentPrior", "InducingPosterior", "weighted_features"]
+__all__ = ["InducingLatentPrior", "InducingPosterior", "weighted_codes", "weighted_features"]
 
 
 def weighted_features(features: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
@@ -28,8 +28,20 @@ def weighted_features(features: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     if features.shape[-3] == 1:
         # One product: with a copy of the features for each channel, 64 of 96 points took 4 ms of a
         # thread with their gradient, and take 0.9.
-        return tf.linalg.matmul(weights, features[..., 0, :, :])
+        return tf.linalg.matmul(weights, tf.squeeze(features, -3))
     return tf.linalg.matvec(features, weights, transpose_a=True)
+
+
+def weighted_codes(features: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """:func:`weighted_features` with the channels last, as codes have them: [..., N, L].
+
+    Where channels share the features the product is made so: to transpose it takes longer than to
+    make it, for 512 points of 16 channels 0.1 ms of a thread.
+    """
+    if features.shape[-3] == 1:
+        features = tf.squeeze(features, -3)
+        return tf.linalg.matmul(features, weights, transpose_a=True, transpose_b=True)
+    return channels_first(weighted_features(features, weights))
 
 
 class InducingPosterior(NamedTuple):
@@ -80,7 +92,7 @@ class InducingLatentPrior(KernelLatentPrior):
         Kzx = self._inducing_axis_inwards(Kzx)  # from [C, M, xbatch..., N]
         shape = tf.concat([tf.shape(Kzx)[:-2], tf.shape(L)[-2:]], 0)
         features = tf.linalg.triangular_solve(tf.broadcast_to(L, shape), Kzx)
-        left = self._variances(X) - tf.reduce_sum(tf.square(features), axis=-2)
+        left = self._variances(X) - sum_of_squares(features, -2)
         # Rounding can take a variance that is zero (X on Z) below zero by an epsilon.
         return features, tf.maximum(left, tf.zeros_like(left))
 
@@ -144,7 +156,7 @@ class InducingLatentPrior(KernelLatentPrior):
             return 0.0
         shape = tf.concat([tf.shape(inducing.factor)[:-1], tf.shape(features)[-1:]], 0)
         solved = tf.linalg.triangular_solve(inducing.factor, tf.broadcast_to(features, shape))
-        return tf.reduce_sum(tf.square(solved), axis=-2)
+        return sum_of_squares(solved, -2)
 
     def _residual_noise(self, left: tf.Tensor) -> tf.Tensor:
         """Noise that a code has around the features' part, in the regression on them."""

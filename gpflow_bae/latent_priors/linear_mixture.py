@@ -16,7 +16,7 @@ from ..arguments import as_numbers, check_arguments
 from ..base import JointLatentPosterior, LatentPosterior
 from ..linalg import cholesky
 from .base import LOG_2PI, GaussianLatentPrior
-from .inducing import InducingLatentPrior, weighted_features
+from .inducing import InducingLatentPrior, weighted_codes
 from .kernel_prior import KernelLike, channels_first
 
 __all__ = ["LinearMixture"]
@@ -263,8 +263,8 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
         features, left = self._features_of_functions(X)
         given = self._given(X, features, left, mean, variance, projection)
         W, own = tf.convert_to_tensor(self.mixing), given.own
-        functions = weighted_features(features, given.mean)  # [..., F, N]
-        explained = tf.matmul(channels_first(functions), W, transpose_b=True)
+        functions = weighted_codes(features, given.mean)  # [..., N, F]
+        explained = tf.matmul(functions, W, transpose_b=True)
         # A code given the inducing outputs mixes what is observed of it with what they explain.
         if projection is None:
             # Its mean moves by E V^-1 = I - S V^-1 of the difference, and keeps E V^-1 S.
@@ -312,8 +312,8 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
         given = self._given(X, *self._features_of_functions(X), mean, variance, projection)
         features, left = self._features_of_functions(Xnew)
         W = tf.convert_to_tensor(self.mixing)
-        functions = weighted_features(features, given.mean)
-        new_mean = tf.matmul(channels_first(functions), W, transpose_b=True)
+        functions = weighted_codes(features, given.mean)
+        new_mean = tf.matmul(functions, W, transpose_b=True)
         spread = tf.einsum("...fgn->...nfg", self._spread_of(given.covariance, features, features))
         spread += tf.linalg.diag(left)
         return self.shifted(new_mean, Xnew), tf.einsum("lf,...nfg,kg->...nlk", W, spread, W)

@@ -16,7 +16,7 @@ from ..arguments import check_arguments
 from ..base import LatentPosterior
 from ..linalg import gram
 from .base import GaussianLatentPrior
-from .inducing import InducingLatentPrior, weighted_features
+from .inducing import InducingLatentPrior, weighted_codes, weighted_features
 from .kernel_prior import KernelLike, channels_first
 
 __all__ = ["SparseGP"]
@@ -77,8 +77,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
             raise ValueError('SparseGP has inducing_outputs="integrated"; it needs "sampled" here.')
         features, left = self._features(X)
         nu = tf.convert_to_tensor(self.whitened_inducing)
-        mean = channels_first(weighted_features(features, nu))
-        mean = self.shifted(mean, X)
+        mean = self.shifted(weighted_codes(features, nu), X)
         variance = channels_first(self._residual_noise(left))
         return mean, tf.broadcast_to(variance, tf.shape(mean))
 

@@ -15,7 +15,7 @@ from ..arguments import check_arguments
 from ..base import LatentPosterior
 from ..mcmc.noise import standard_noise
 from ..row_blocks import are_many, over_blocks, sum_over_blocks
-from .inducing import InducingLatentPrior, InducingPosterior, weighted_features
+from .inducing import InducingLatentPrior, InducingPosterior, weighted_codes
 from .kernel_prior import KernelLike, channels_first
 
 __all__ = ["TitsiasGP"]
@@ -139,7 +139,7 @@ class TitsiasGP(InducingLatentPrior):
         :param known: features of X and what they leave, if they are known.
         """
         features, left = self._features(X) if known is None else known
-        mean = channels_first(weighted_features(features, inducing.mean))
+        mean = weighted_codes(features, inducing.mean)
         return self.shifted(mean, X), channels_first(left + self._spread(inducing, features))
 
     def _bounded(

@@ -18,6 +18,7 @@ from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import TensorType
 
 from ..arguments import as_numbers, check_arguments
+from ..linalg import sum_of_squares
 
 __all__ = ["Bernoulli", "Gaussian", "MaskedLikelihood", "entrywise", "masked"]
 
@@ -146,7 +147,7 @@ class Gaussian(MaskedLikelihood, gpflow.likelihoods.Gaussian):
         if mask is not None:
             residual = tf.where(mask, residual, tf.zeros_like(residual))
             count = tf.reduce_sum(tf.cast(mask, F.dtype), -1)
-        squares = tf.reduce_sum(tf.square(residual), -1)
+        squares = sum_of_squares(residual, -1)
         return -0.5 * (count * tf.math.log(2.0 * np.pi * variance) + squares / variance)
 
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:

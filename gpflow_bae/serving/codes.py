@@ -14,7 +14,7 @@ from ..latent_priors import DeepSparseGP
 from ..latent_priors.inducing import (
     InducingLatentPrior,
     InducingPosterior,
-    weighted_features,
+    weighted_codes,
 )
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
@@ -160,10 +160,8 @@ def prior_codes(
         mean, factor = (bank.constant(f"inducing_{k}", index) for k in ("mean", "factor"))
         features, left = prior._features(x)
         inducing = InducingPosterior(mean, factor, tf.zeros([], mean.dtype))
-        new_mean = weighted_features(features, mean)
-        variance = left + prior._spread(inducing, features)
-        mean, variance = (tf.linalg.matrix_transpose(v) for v in (new_mean, variance))
-        mean = prior.shifted(mean, x)
+        variance = tf.linalg.matrix_transpose(left + prior._spread(inducing, features))
+        mean = prior.shifted(weighted_codes(features, mean), x)
         return mean, variance + prior.code_noise
     unknown = tf.zeros(tf.stack([tf.shape(x)[0], model.latent_dim]), x.dtype)
     unknown = tf.ensure_shape(unknown, [None, model.latent_dim])

@@ -17,6 +17,18 @@ def test_repeat_counts_from_zero() -> None:
     assert [int(v) for v in run(0)] == [0, 1]
 
 
+def test_one_turn_is_no_loop() -> None:
+    """The same numbers as of a loop whose count is not known while it is traced."""
+
+    def body(i: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+        return 2 * x + i
+
+    known = tf.function(lambda: repeat(1, body, tf.constant(3)), autograph=False)
+    asked = tf.function(lambda number: repeat(number, body, tf.constant(3)), autograph=False)
+    assert int(known()) == int(asked(tf.constant(1))) == 6
+    assert not any("While" in op.type for op in known.get_concrete_function().graph.get_operations())
+
+
 def test_repeat_stops_where_it_may_not_go_on() -> None:
     """The condition is asked before each turn: doubling from 1 while below 5 ends at 8."""
     run = tf.function(

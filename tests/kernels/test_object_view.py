@@ -73,6 +73,25 @@ def test_embedded_covariances_are_those_of_the_inputs() -> None:
     np.testing.assert_allclose(kernel.K_embedded(A), kernel(X), rtol=1e-12)
     np.testing.assert_allclose(kernel.K_embedded(A, A2), kernel(X, X2), rtol=1e-12)
     np.testing.assert_allclose(kernel.K_embedded_diag(A), kernel(X, full_cov=False), rtol=1e-12)
+    batch = np.stack([X2, _inputs(4, seed=2)])
+    np.testing.assert_allclose(kernel.K_between(A, batch), kernel(X, batch), rtol=1e-12)
+
+
+def test_known_views_cost_no_gradient() -> None:
+    """The gradient of object vectors leaves the cosine of the periodic kernel's sine out."""
+    kernel, X = ObjectView(VECTORS), tf.constant(_inputs(5))
+    A = kernel.embed(_inputs(3, seed=1))
+
+    @tf.function(autograph=False)
+    def gradient(X: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(kernel.object_vectors.unconstrained_variable)
+            total = tf.reduce_sum(kernel.K_between(A, X)) + tf.reduce_sum(kernel(X))
+        return tape.gradient(total, kernel.object_vectors.unconstrained_variable)
+
+    operations = {op.type for op in gradient.get_concrete_function(X).graph.get_operations()}
+    assert "Sin" in operations
+    assert "Cos" not in operations
 
 
 def test_positive_semi_definite_of_rank_views_times_vector_width() -> None:
