@@ -17,6 +17,9 @@ GPUs multiply float32 matrices as TF32, with 10 bits of mantissa, where a progra
 precision open, as this one does. ``--precision float32``, which is the default, asks for float32,
 as the CPU has it; ``--precision float32 default`` times the other too, which may be faster, and may
 differ by 1e-3 a product and more than the tolerance.
+
+``--peers plain_torch plain_torch_images`` times these of ``peer_worker.py``, which must lie beside
+this file, on the same GPU, if this Python has PyTorch.
 """
 
 from __future__ import annotations
@@ -24,9 +27,11 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import pathlib
 import platform
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -103,12 +108,10 @@ def run(folder: pathlib.Path, precision: str, repeats: int) -> dict[str, Any]:
         began = time.perf_counter()
         jax.block_until_ready(call(*arguments))
         seconds.append(time.perf_counter() - began)
-    quartiles = 1e3 * np.quantile(seconds, (0.25, 0.5, 0.75)) / about["steps"]
-    quantiles = ("lower_quartile", "median", "upper_quartile")
     return {
         "model": about["model"],
         "precision": precision,
-        "step_ms": dict(zip(quantiles, quartiles.tolist(), strict=True)),
+        "step_ms": quartiles(seconds, about["steps"]),
         "compilation_s": compilation,
         "largest_difference": apart[worst],
         "differs_most": worst,
@@ -117,6 +120,23 @@ def run(folder: pathlib.Path, precision: str, repeats: int) -> dict[str, Any]:
         "written_by": {key: about[key] for key in ("command", "processor", "versions")},
         "git_commit": about["git_commit"],
     }
+
+
+def quartiles(seconds: Sequence[float], steps: int) -> dict[str, float]:
+    """Of milliseconds a step, of calls that have so many."""
+    names = ("lower_quartile", "median", "upper_quartile")
+    found = 1e3 * np.quantile(seconds, (0.25, 0.5, 0.75)) / steps
+    return dict(zip(names, found.tolist(), strict=True))
+
+
+def run_peer(peer: str, repeats: int, steps: int = 20) -> dict[str, Any]:
+    """The row of another library, on the same GPU."""
+    worker = pathlib.Path(__file__).with_name("peer_worker.py")
+    command = [sys.executable, str(worker), peer, f"--steps={steps}", "--device=cuda"]
+    lines = "\n" * (repeats + 2)  # the first two warm up
+    answer = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+    code, *seconds = answer.stdout.split("\n")[: repeats + 3]
+    return {"peer": peer, "code": code, "step_ms": quartiles([*map(float, seconds[2:])], steps)}
 
 
 def processor(device: Any) -> str:
@@ -133,9 +153,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--precision", nargs="+", choices=PRECISIONS, default=["float32"])
+    parser.add_argument("--peers", nargs="*", default=[])
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--out", type=pathlib.Path, default=None)
     options = parser.parse_args(arguments)
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # peers want memory, too
     jax.config.update("jax_enable_x64", True)  # codes and kernels are float64
     began = time.monotonic()
     rows = []
@@ -150,13 +172,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"{'agrees' if row['agrees'] else 'DIFFERS'}",
                 flush=True,
             )
+    peers = [run_peer(peer, options.repeats) for peer in options.peers]
+    for row in peers:
+        print(f"{row['peer']}, {row['code']}: {row['step_ms']['median']:.3g} ms a step", flush=True)
     words = [f"--repeats={options.repeats}", f"--precision {' '.join(options.precision)}"]
+    words += [f"--peers {' '.join(options.peers)}"] if peers else []
     record = {
         "suite": "gpu",
         "command": f"python gpu_runner.py gpu/* {' '.join(words)}",
         "processor": processor(jax.local_devices()[0]),
         "repeats": options.repeats,
         "rows": rows,
+        "peers": peers,
         "seconds": round(time.monotonic() - began),
         "versions": {"python": platform.python_version(), "jax": jax.__version__},
         "git_commit": rows[0]["git_commit"],

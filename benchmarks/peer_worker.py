@@ -1,6 +1,6 @@
 """Steps of other libraries, for ``benchmarks.run``.
 
-PYTHON benchmarks/peer_worker.py PEER --threads=2 --steps=20
+PYTHON benchmarks/peer_worker.py PEER --threads=2 --steps=20 [--device=cuda]
 
 Runs in an environment of its own, which has the peer (``torch``; ``posteriors``; ``jax`` and
 ``blackjax``; ``gpytorch``) and need not have this project. It reads lines; for each it makes so
@@ -8,7 +8,7 @@ many steps and prints their seconds. The work of the samplers is that of ours le
 process, which peers do not have. Moving ball: decoder 2-500-500-1024, all 1050 frames, independent
 Bernoulli pixels, N(0, 1) priors of weights and codes, float32. Rotated MNIST: a minibatch of 512
 of 4050 images, the convolutional decoder as it is published, Gaussian pixels. The sparse Gaussian
-processes have the sizes of ``benchmarks/cases.py``.
+processes have the sizes of ``benchmarks/cases.py``. A GPU is for those of PyTorch.
 """
 
 from __future__ import annotations
@@ -287,10 +287,16 @@ def main() -> None:
     parser.add_argument("peer", choices=PEERS)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--device", default="cpu", help="of PyTorch; others choose their own")
     arguments = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
     cores = sorted(os.sched_getaffinity(0))[: arguments.threads]
     os.sched_setaffinity(0, cores)  # JAX takes a thread for each core that it may use
+    if arguments.device != "cpu":
+        import torch
+
+        torch.set_default_device(arguments.device)
+        torch.backends.cudnn.allow_tf32 = False  # convolutions in float32, as products are
     run = PEERS[arguments.peer](arguments.steps)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(arguments.threads)
@@ -299,6 +305,8 @@ def main() -> None:
     for _ in sys.stdin:
         began = time.perf_counter()
         run()
+        if arguments.device == "cuda":
+            torch.cuda.synchronize()  # a call returns before its work is done
         print(time.perf_counter() - began, flush=True)
 
 

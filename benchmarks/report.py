@@ -162,7 +162,14 @@ def _gpu(record: dict[str, Any]) -> str:
         "Rounds that `python -m benchmarks.gpu` wrote, compiled by JAX for its device. Why "
         "they may differ by so much is in `benchmarks/gpu_runner.py`."
     )
-    return f"{_table(head, rows)}\n{words}\n"
+    peers = ""
+    if record.get("peers"):
+        of = {"plain_torch": "moving ball", "plain_torch_images": "rotated MNIST, B = 512"}
+        found = [[of[r["peer"]], r["code"], _ratio(r["step_ms"])] for r in record["peers"]]
+        peers = "\nOn the same GPU, products in float32:\n\n" + _table(
+            ["work", "code", "step, ms (quartiles)"], found
+        )
+    return f"{_table(head, rows)}\n{words}\n{peers}"
 
 
 _SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {

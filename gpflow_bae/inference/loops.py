@@ -23,7 +23,6 @@ def repeat(
 
     :param go_on: stops the loop early where it is false of the state.
     """
-
     if go_on is None and isinstance(num_steps, int) and num_steps == 1:
         # A loop within a loop begins anew in every turn, which takes 0.8 ms where a sampler's step
         # has a minibatch of its own.

@@ -91,7 +91,12 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
             "left_out": [],
         },
         {"suite": "start", "rows": [{"imported": "x", "seconds": 3.0, "ratio": ratio}]},
-        {"suite": "gpu", "rows": [gpu_row], "versions": {"jax": "1"}},
+        {
+            "suite": "gpu",
+            "rows": [gpu_row],
+            "peers": [{"peer": "plain_torch", "code": "torch 2", "step_ms": ratio}],
+            "versions": {"jax": "1"},
+        },
     ]
     for record in reversed(records):
         path = tmp_path / f"performance_{record['suite']}.json"

@@ -26,7 +26,8 @@ def test_one_turn_is_no_loop() -> None:
     known = tf.function(lambda: repeat(1, body, tf.constant(3)), autograph=False)
     asked = tf.function(lambda number: repeat(number, body, tf.constant(3)), autograph=False)
     assert int(known()) == int(asked(tf.constant(1))) == 6
-    assert not any("While" in op.type for op in known.get_concrete_function().graph.get_operations())
+    operations = known.get_concrete_function().graph.get_operations()
+    assert not any("While" in operation.type for operation in operations)
 
 
 def test_repeat_stops_where_it_may_not_go_on() -> None:
