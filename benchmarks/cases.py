@@ -57,10 +57,11 @@ def all_cases(data_dir: str | None) -> dict[str, Build]:
     return cases
 
 
-def ball(dtype: str = "float32") -> Case:
+def ball(dtype: str = "float32", jit_compile: bool = False) -> Case:
     """SGP-BAE of the moving ball: all 35 videos in every step, decoder 2-500-500-1024.
 
     :param dtype: what networks compute in.
+    :param jit_compile: by XLA.
     """
     parts = ball_parts(dtype)
     products = machine.network_products(BALL_ROWS, BALL_WIDTHS, steps=STEPS, dtype=dtype)
@@ -68,7 +69,7 @@ def ball(dtype: str = "float32") -> Case:
         "matrix products": products,
         "decoder's passes": decoder_passes(parts.model, parts.arrays[1].shape),
     }
-    return sampled(parts, bounds)
+    return sampled(parts, bounds, jit_compile=jit_compile)
 
 
 def ball_parts(dtype: str = "float32") -> Parts:
@@ -186,11 +187,14 @@ def tabular() -> Case:
     return Case(step, None, {"matrix products": repeated(products)})
 
 
-def sampled(parts: Parts, bounds: Mapping[str, Run], num_chains: int = 1) -> Case:
+def sampled(
+    parts: Parts, bounds: Mapping[str, Run], num_chains: int = 1, jit_compile: bool = False
+) -> Case:
     """Steps of a sampled model."""
     runs = []
     for steps, encoder_steps in ((STEPS, 0), (1, STEPS)):
-        built = engine(parts, steps, encoder_steps, num_chains=num_chains)
+        options = {"num_chains": num_chains, "jit_compile": jit_compile}
+        built = engine(parts, steps, encoder_steps, **options)
         chains = built.initial()
 
         def run(built: Any = built, chains: Any = chains) -> None:

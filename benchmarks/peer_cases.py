@@ -21,6 +21,7 @@ def with_peers(
         one, half = cases.ball(), cases.ball("bfloat16")
         return {
             "gpflow_bae": one.sampler,
+            "gpflow_bae, jit_compile=True": cases.ball(jit_compile=True).sampler,
             "gpflow_bae, networks in bfloat16": half.sampler,
             "matrix products": one.bounds["matrix products"],
             "matrix products in bfloat16": half.bounds["matrix products"],
