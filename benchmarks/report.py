@@ -172,6 +172,20 @@ def _gpu(record: dict[str, Any]) -> str:
     return f"{_table(head, rows)}\n{words}\n{peers}"
 
 
+def _xla(record: dict[str, Any]) -> str:
+    rows = [
+        [
+            r["model"],
+            *(_number(r[k]) for k in ("graph_step_ms", "xla_step_ms")),
+            _ratio(r["over_graph"]),
+            *(_number(r[k]) for k in ("graph_first_round_s", "xla_first_round_s")),
+        ]
+        for r in record["rows"]
+    ]
+    head = ["model", "step, ms", "with `jit_compile=True`", "over without (quartiles)"]
+    return _table([*head, "first round, s", "with `jit_compile=True`"], rows)
+
+
 _SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "step": ("Steps", _step),
     "scaling": ("Growth", _scaling),
@@ -179,5 +193,6 @@ _SECTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "serving": ("Exported models", _serving),
     "peers": ("Other libraries", _peers),
     "start": ("Imports", _start),
+    "xla": ("Compiled by XLA, on a CPU", _xla),
     "gpu": ("Through JAX, for GPUs", _gpu),
 }

@@ -5,6 +5,7 @@ python -m benchmarks.run --suite=scaling
 python -m benchmarks.run --suite=chains
 python -m benchmarks.run --suite=serving
 python -m benchmarks.run --suite=start
+python -m benchmarks.run --suite=xla --data_dir=DATA
 python -m benchmarks.run --suite=peers --peer_python=OTHER/bin/python
 
 Each suite writes ``docs/results/performance_SUITE.json``, and ``docs/performance.md`` is made anew
@@ -21,7 +22,7 @@ import time
 from absl import app, flags
 
 FLAGS = flags.FLAGS
-SUITES = ("step", "scaling", "chains", "serving", "peers", "start")
+SUITES = ("step", "scaling", "chains", "serving", "peers", "start", "xla")
 
 
 def define_flags() -> None:
@@ -45,6 +46,11 @@ def main(argv: list[str]) -> None:
     from experiments.common import provenance
     from gpflow_bae.files import write_atomically
 
+    path = pathlib.Path(FLAGS.out or f"docs/results/performance_{FLAGS.suite}.json")
+    if path.is_dir():
+        raise app.UsageError(
+            f"--out={path} is a folder; name a file, such as {path / 'found.json'}."
+        )
     began = time.monotonic()
     found = getattr(suites, FLAGS.suite)(
         suites.Options(FLAGS.threads, FLAGS.repeats, FLAGS.data_dir, FLAGS.peer_python)
@@ -63,7 +69,6 @@ def main(argv: list[str]) -> None:
         "versions": provenance.versions(),
         "git_commit": provenance.git_commit(),
     }
-    path = pathlib.Path(FLAGS.out or f"docs/results/performance_{FLAGS.suite}.json")
     write_atomically(path, lambda f: f.write((json.dumps(record, indent=1) + "\n").encode()))
     print(report.tables(record))
     if FLAGS.page:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -130,6 +131,10 @@ def _grown(
 
 def small(sizes: Small) -> timing.Run:
     """Sampler steps of SGP-BAE on noise."""
+    return cases.sampled(_small_parts(sizes), {}, sizes.chains).sampler
+
+
+def _small_parts(sizes: Small) -> cases.Parts:
     import gpflow
     import keras
 
@@ -155,8 +160,7 @@ def small(sizes: Small) -> timing.Run:
     schedule = inference.AmortizedSettings(batch_size=256)
     # A step so small that no number of points makes it diverge: times do not depend on it.
     sampler = mcmc.adaptive_sghmc.build(step_size=1e-6)
-    parts = cases.Parts(model, (X, Y), schedule, sampler)
-    return cases.sampled(parts, {}, sizes.chains).sampler
+    return cases.Parts(model, (X, Y), schedule, sampler)
 
 
 def _prediction(num_samples: int) -> timing.Run:
@@ -222,6 +226,44 @@ def _ess_per_second(num_chains: int) -> float:
     trace = posterior.bank.trace["log_likelihood"][:, settings.burnin_rounds :]
     share = trace.shape[1] / settings.num_rounds
     return float(effective_sample_size(trace)) / (share * posterior.bank.seconds["sampling"])
+
+
+def xla(options: Options) -> dict[str, Any]:
+    """A sampler's step as TensorFlow runs its operations, and compiled by XLA; seconds to compile.
+
+    A few repeats are enough: ratios are up to twenty.
+    """
+    machine.set_threads(options.threads)
+    builds = {
+        "certificate: 12 points, exact GP, decoder 1-3": cases.certificate_parts,
+        **{
+            f"batches of 256, {m} inducing points, decoder 2-64-16": (
+                lambda m=m: _small_parts(Small(inducing=m))
+            )
+            for m in (16, 32, 64, 128)
+        },
+        "moving ball": cases.ball_parts,
+        "EEG": cases.eeg_parts,
+    }
+    if options.data_dir is not None:
+        builds["rotated MNIST, B = 512"] = lambda: cases.rotated_mnist_parts(options.data_dir, 512)
+    rows = []
+    for name, build in builds.items():
+        parts, runs, firsts = build(), {}, {}
+        for how in (False, True):
+            runs[how] = cases.sampled(parts, {}, jit_compile=how).sampler
+            began = time.perf_counter()
+            runs[how]()
+            firsts[how] = time.perf_counter() - began
+        named = {str(how): run for how, run in runs.items()}
+        seconds = timing.interleaved(named, options.repeats)
+        row: Row = {"model": name, "over_graph": timing.ratio(seconds["True"], seconds["False"])}
+        for how, label in ((False, "graph"), (True, "xla")):
+            row[f"{label}_step_ms"] = timing.milliseconds(seconds[str(how)], cases.STEPS)
+            row[f"{label}_first_round_s"] = firsts[how]
+        rows.append(row)
+        print(row, flush=True)
+    return {"rows": rows}
 
 
 def peers(options: Options) -> dict[str, Any]:

@@ -92,6 +92,17 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
         },
         {"suite": "start", "rows": [{"imported": "x", "seconds": 3.0, "ratio": ratio}]},
         {
+            "suite": "xla",
+            "rows": [
+                {
+                    "model": "ball",
+                    "over_graph": ratio,
+                    **{f"{how}_step_ms": 4.0 for how in ("graph", "xla")},
+                    **{f"{how}_first_round_s": 8.0 for how in ("graph", "xla")},
+                }
+            ],
+        },
+        {
             "suite": "gpu",
             "rows": [gpu_row],
             "peers": [{"peer": "plain_torch", "code": "torch 2", "step_ms": ratio}],
@@ -108,10 +119,12 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
         "## Exported models",
         "## Other libraries",
         "## Imports",
+        "## Compiled by XLA, on a CPU",
         "## Through JAX, for GPUs",
     ]
     assert "| ball | 5 |  | 7 | products | 4 | 1.5 (1.25 to 2) |" in page
     assert "| ball | float32 | 1.5 (1.25 to 2) | 2e-05 | 0.001 |" in page
     assert "p, 1 threads, JAX 1, 3 s" in page and "p, 1 threads, TensorFlow 2, 3 s" in page
+    assert "| ball | 4 | 4 | 1.5 (1.25 to 2) | 8 | 8 |" in page
     assert "| points | 10: 2, 1,000: 2 | 0.00 |" in page
     assert "by the number of points: 1,000: 1.2." in page
