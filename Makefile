@@ -66,9 +66,11 @@ $(NUMPY2_STAMP): setup.py pyproject.toml gpflow_bae/versions.py
 test-matrix: ## Run all tests with the oldest versions, with the newest, and with NumPy 2.
 	$(MAKE) --keep-going test-min test-all test-numpy2
 
+# Sphinx gives its processes pages in pieces of neighbours: in two pieces all tutorials, which take
+# most of the time, would be in one of them and run one after the other.
 docs: $(STAMP) ## Build the documentation into docs/_build; tutorials run, a warning is an error.
 	$(PY) -m pip install --quiet --editable '.[docs]'
-	$(PY) -m sphinx -j 2 -W --keep-going -b html docs docs/_build
+	$(PY) -m sphinx -j 16 -W --keep-going -b html docs docs/_build
 
 lint: $(STAMP) ## Check style, formatting and types.
 	$(PY) -m ruff check .
