@@ -49,9 +49,15 @@ def test_inside_a_graph_the_nan_is_left_to_the_round() -> None:
     assert np.isnan(factor.numpy()).any()
 
 
+def _definite(A: tf.Tensor) -> tf.Tensor:
+    """Positive definite, and a nonlinear function of A."""
+    return tf.matmul(A, A, transpose_b=True) + tf.eye(3, dtype=A.dtype)
+
+
 @pytest.mark.parametrize(
     ("ours", "plain"),
     [
+        (lambda A: cholesky(_definite(A), "A"), lambda A: tf.linalg.cholesky(_definite(A))),
         (gram, lambda A: tf.matmul(A, A, transpose_b=True)),
         (lambda A: sum_of_squares(A, -1), lambda A: tf.einsum("tnd,tnd->tn", A, A)),
         (lambda A: sum_of_squares(A, -2), lambda A: tf.einsum("tnd,tnd->td", A, A)),
