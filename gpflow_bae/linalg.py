@@ -60,8 +60,8 @@ def cholesky(matrix: TensorType, what: str) -> tf.Tensor:
 def _factor(matrix: tf.Tensor) -> tuple[tf.Tensor, Any]:
     """The factor, whose gradient (Murray 2016, eq. 10) is a product and two solves.
 
-    TensorFlow's inverts the factor and makes three products, which for three matrices of 128 takes
-    2.4 ms of a thread where this takes 1.3.
+    TensorFlow's inverts the factor and makes three products. With two factors of three matrices of
+    128 a sampler's step of EEG took 10.3 ms so, and takes 9.1.
     """
     factor = tf.linalg.cholesky(matrix)
 
