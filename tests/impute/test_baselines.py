@@ -113,15 +113,15 @@ def test_the_run_with_the_highest_marginal_likelihood_is_kept() -> None:
     y = Standardiser.fit(table.Y).transform(table.Y)[..., 0]
     shown = ~np.isnan(y[0])
 
-    def fit(lengthscale: float, num_restarts: int, scale: float) -> gp_fitting.Regressions:
+    def fit(
+        lengthscale: float, num_restarts: int, scale: float, *others: float
+    ) -> gp_fitting.Regressions:
         settings = gp_fitting.FitSettings(num_restarts=num_restarts, restart_scale=scale)
-        return gp_fitting.fit(
-            table.X,
-            y,
-            lambda: gpflow.kernels.SquaredExponential(lengthscales=[lengthscale]),
-            0,
-            settings,
-        )
+        first, *alternatives = [
+            lambda value=value: gpflow.kernels.SquaredExponential(lengthscales=[value])
+            for value in (lengthscale, *others)
+        ]
+        return gp_fitting.fit(table.X, y, first, 0, settings, alternatives=alternatives)
 
     # From a lengthscale far below the spacing the regression stays white noise of variance 1.
     white = -0.5 * np.count_nonzero(shown) * (1.0 + np.log(2.0 * np.pi))
@@ -131,6 +131,9 @@ def test_the_run_with_the_highest_marginal_likelihood_is_kept() -> None:
     # leave neither their likelihood nor their parameters.
     good = fit(4.0, 4, 20.0)
     assert good.log_marginal_likelihood == fit(4.0, 1, 1.0).log_marginal_likelihood
+    # Of starts that are offered the likeliest is taken: neither white noise nor a straight line.
+    offered = fit(1e-3, 1, 1.0, 4.0, 1e3)
+    assert offered.log_marginal_likelihood == good.log_marginal_likelihood
     mean, variance = good.predict(0, table.X[0])
     # Noise of 0.3 in outputs of standard deviation 2.1: a variance of 0.02 standardised.
     assert np.mean((mean[shown] - y[0, shown]) ** 2) < 0.06 and np.mean(variance) < 0.12

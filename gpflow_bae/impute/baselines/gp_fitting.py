@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import gpflow
@@ -92,6 +92,8 @@ def fit(
     make_kernel: Callable[[], gpflow.kernels.Kernel],
     seed: int,
     settings: FitSettings | None = None,
+    *,
+    alternatives: Sequence[Callable[[], gpflow.kernels.Kernel]] = (),
 ) -> Regressions:
     """Regressions with zero mean and Gaussian noise, of maximum marginal likelihood.
 
@@ -101,6 +103,8 @@ def fit(
     :param y: One standardised output; NaN where missing.
     :param make_kernel: A new kernel with the values to start from.
     :param seed: Of restarts, of the subset of tasks and of k-means.
+    :param alternatives: The same kernel with other values; runs start from those, among all, that
+        have the highest marginal likelihood as they are.
     :raises ValueError: If nothing is observed, or no run reached a finite marginal likelihood.
     """
     if np.isnan(y).all():
@@ -153,6 +157,16 @@ def fit(
             raise StopIteration
 
     starts = [parameter.numpy() for parameter in parameters]
+    if alternatives:
+        noise = starts[len(kernel.trainable_parameters) :]
+        others = [[p.numpy() for p in make().trainable_parameters] + noise for make in alternatives]
+
+        def loss(values: list[np.ndarray]) -> float:
+            for parameter, value in zip(parameters, values, strict=True):
+                parameter.assign(value)
+            return evaluate(scipy_optimizer.pack_tensors(variables).numpy())[0]
+
+        starts = min([starts, *others], key=loss)
     best, lowest = None, _BARRIER
     for restart in range(settings.num_restarts):
         if restart and late():

@@ -14,9 +14,10 @@ from . import gp_fitting
 
 __all__ = ["fit_predict"]
 
-# Lengthscales start at this share of the inputs' standard deviation: functions that bend within
-# the data, which a fit can smooth; from long ones it may never come back.
-_START = 0.3
+# Shares of the inputs' standard deviation that lengthscales may start at. The first are of functions
+# that bend within the data, which a fit can smooth; from longer ones it may never come back. But
+# with several inputs points lie further apart than that, and all of them may end as noise.
+_STARTS = (0.3, 1.0, 3.0)
 
 
 @check_shapes("table.Y: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
@@ -39,16 +40,14 @@ def fit_predict(
     """
     scale = Standardiser.fit(table.Y, table.output_names)
     Y, rows = scale.transform(table.Y), table.rows
-    lengthscales = _START * input_scaling(table.X[rows])[1]
+    spread = input_scaling(table.X[rows])[1]
+    first, *others = [
+        lambda share=share: gpflow.kernels.SquaredExponential(lengthscales=share * spread)
+        for share in _STARTS
+    ]
     mean, variance = np.full(Y.shape, np.nan), np.full(Y.shape, np.nan)
     for p in range(table.num_outputs) if columns is None else columns:
-        fitted = gp_fitting.fit(
-            table.X,
-            Y[..., p],
-            lambda: gpflow.kernels.SquaredExponential(lengthscales=lengthscales),
-            seed,
-            settings,
-        )
+        fitted = gp_fitting.fit(table.X, Y[..., p], first, seed, settings, alternatives=others)
         for t in range(table.num_tasks):
             mean[t, rows[t], p], variance[t, rows[t], p] = fitted.predict(t, table.X[t, rows[t]])
     return scale.inverse_moments(mean, variance)
