@@ -14,9 +14,9 @@ from . import gp_fitting
 
 __all__ = ["fit_predict"]
 
-# Shares of the inputs' standard deviation that lengthscales may start at. The first are of functions
-# that bend within the data, which a fit can smooth; from longer ones it may never come back. But
-# with several inputs points lie further apart than that, and all of them may end as noise.
+# Lengthscales may start at these shares of the inputs' standard deviation. The first is that of
+# functions that bend within the data, which a fit can smooth; from longer ones it may never come
+# back. But with several inputs points lie further apart than that, and all may end as noise.
 _STARTS = (0.3, 1.0, 3.0)
 
 
