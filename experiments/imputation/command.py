@@ -87,6 +87,13 @@ def define_flags(name: str) -> None:
     )
     flags.DEFINE_integer("validation_fold", 0, "Seed of the cells that are hidden.", 0)
     flags.DEFINE_integer("validation_block", 20, "Rows in a hidden block.", 1)
+    flags.DEFINE_enum(
+        "sampler",
+        None,
+        ["adaptive_sghmc", "sghmc"],
+        "Of sgp_bae and dsgp_bae. sghmc keeps temperature 1: all rows in every step, in coordinates "
+        "of the priors. Default: adaptive_sghmc, as published.",
+    )
     common_flags.define_overrides(common_flags.SCHEDULE | common_flags.SAMPLER)
     tables.define_flags(name)
 
@@ -104,7 +111,8 @@ def plan() -> Any:
         decoder_widths=tuple(int(w) for w in FLAGS.decoder_dims if w),
         learning_rate=FLAGS.lr,
         schedule=common_flags.overrides(common_flags.SCHEDULE),
-        sampler=common_flags.overrides(common_flags.SAMPLER),
+        sampler=common_flags.overrides(common_flags.SAMPLER)
+        | ({} if FLAGS.sampler is None else {"name": FLAGS.sampler}),
         period=_period(),
         **common_flags.values(
             "latent_dim",
@@ -179,6 +187,7 @@ def runs(name: str) -> Iterator[driver.Run]:
             "made archive" if name == "japan_weather" and FLAGS.made else "",
             "" if is_baseline else "coupled" if FLAGS.coupled else FLAGS.pinference_net,
             _layers() if FLAGS.model == "dsgp_bae" else "",
+            "sghmc" if FLAGS.sampler == "sghmc" else "",
             "" if number == 1 else f"best {keep} of {number}",
             # Its fold is in the command, and belongs to the seed's column.
             "" if validation is None else f"validation, blocks of {FLAGS.validation_block}",
