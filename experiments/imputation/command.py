@@ -91,8 +91,8 @@ def define_flags(name: str) -> None:
         "sampler",
         None,
         ["adaptive_sghmc", "sghmc"],
-        "Of sgp_bae and dsgp_bae. sghmc keeps temperature 1: all rows in every step, in coordinates "
-        "of the priors. Default: adaptive_sghmc, as published.",
+        "Of sgp_bae. sghmc keeps temperature 1: all rows in every step, in coordinates of the "
+        "priors. Default: adaptive_sghmc, as published.",
     )
     common_flags.define_overrides(common_flags.SCHEDULE | common_flags.SAMPLER)
     tables.define_flags(name)

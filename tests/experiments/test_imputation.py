@@ -58,6 +58,22 @@ def test_holes_of_tasks_that_the_fit_saw_and_of_one_that_it_never_saw() -> None:
     assert scores.score(seen, *moments)["smse"] < 0.2
 
 
+def test_a_chain_in_coordinates_of_the_priors_is_at_temperature_one() -> None:
+    """Momenta of 72 weights and codes over 400 steps; half of each is forgotten after some 14."""
+    sizes = {"num_inducing": 6, "latent_dim": 1, "lengthscale": 0.3, "num_steps": 50}
+    rounds = {"num_sampler_steps": 20, "num_encoder_steps": 5, "burnin": 200, "num_samples": 20}
+    plan = plans.default_plan(
+        "sgp_bae", "quick", sampler={"name": "sghmc"}, schedule=rounds | {"thinning": 20}, **sizes
+    )
+    posterior = study.fit(plan, table(), Standardiser.fit(table().Y), seed=0, progress=False)
+    temperatures = posterior.bank.trace["kinetic_temperature"][:, 10:].mean((0, 1))
+    paths = posterior.model.sampled.paths
+    moved = [t for path, t in zip(paths, temperatures, strict=False) if ".decoder" in path]
+    assert np.mean(moved) == pytest.approx(1.0, abs=0.2)
+    with pytest.raises(ValueError, match="sgp_vae has no such chain"):
+        plans.default_plan("sgp_vae", "quick", sampler={"name": "sghmc"}, **sizes)
+
+
 def test_a_mixture_of_runs_is_the_mixture_of_their_densities() -> None:
     """Two runs that disagree: the mean between them, a variance that says so, and two modes."""
     data = table()
