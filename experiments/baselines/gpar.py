@@ -36,7 +36,7 @@ _KERNELS = {
     "squared_exponential": gpflow.kernels.SquaredExponential,
     "rational_quadratic": gpflow.kernels.RationalQuadratic,
 }
-_START_INPUTS, _START_OUTPUTS, _START_LINEAR = 0.3, 2.0, 0.1
+_START_OUTPUTS, _START_LINEAR = 2.0, 0.1
 
 
 @check_shapes("table.Y: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
@@ -131,6 +131,7 @@ class _Chain:
             self._make_kernel,
             self.seed,
             self.settings,
+            alternatives=[lambda s=s: self._make_kernel(s) for s in gp_fitting.STARTS[1:]],
         )
 
     def extend(self, p: int, fitted: gp_fitting.Regressions) -> None:
@@ -161,10 +162,10 @@ class _Chain:
         self.filled[..., p] = np.where(missing[..., p], predicted, self.filled[..., p])
         self.order.append(p)
 
-    def _make_kernel(self) -> gpflow.kernels.Kernel:
+    def _make_kernel(self, share: float = gp_fitting.STARTS[0]) -> gpflow.kernels.Kernel:
         num_inputs, num_earlier = self.X.shape[-1], len(self.order)
         inputs = list(range(num_inputs))
-        lengthscales = _START_INPUTS * input_scaling(self.X[self.rows])[1]
+        lengthscales = share * input_scaling(self.X[self.rows])[1]
         kernel = _KERNELS[self.kernel](lengthscales=lengthscales, active_dims=inputs)
         if num_earlier:
             outputs = list(range(num_inputs, num_inputs + num_earlier))

@@ -21,13 +21,6 @@ from tests.impute.tables import (
 )
 
 
-@pytest.fixture
-def one_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of independent GPs: the one that GPAR has, since what is compared are fits of a few steps."""
-    monkeypatch.setattr(independent_gps, "_STARTS", independent_gps._STARTS[:1])
-
-
-@pytest.mark.usefixtures("one_start")
 def test_a_chain_of_one_is_an_independent_regression() -> None:
     table = waves()
     expected = independent_gps.fit_predict(table, settings=SHORT_RUN)
@@ -107,7 +100,6 @@ def test_outputs_come_by_how_often_they_are_missing() -> None:
     np.testing.assert_allclose(other[1], variance, rtol=1e-6)
 
 
-@pytest.mark.usefixtures("one_start")
 def test_a_chain_of_one_on_logarithms_is_a_lognormal_distribution() -> None:
     table = waves(num_rows=20)
     logs = make_table(np.log(table.truth), table.test_mask)

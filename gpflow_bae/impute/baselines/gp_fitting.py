@@ -16,10 +16,15 @@ from check_shapes import check_shapes
 from ... import inducing_variables
 from ...tracing import compiled
 
-__all__ = ["FitSettings", "Regressions", "fit"]
+__all__ = ["STARTS", "FitSettings", "Regressions", "fit"]
 
 # Inputs [N, D] to predictive means and variances [N].
 _Function: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+# Lengthscales may start at these shares of the inputs' standard deviation. The first is that of
+# functions that bend within the data, which a fit can smooth; from longer ones it may never come
+# back. But with several inputs points lie further apart than that, and all may end as noise.
+STARTS = (0.3, 1.0, 3.0)
 
 _START_NOISE = 0.1  # of standardised outputs
 _BARRIER = 1e10  # nats; where a covariance is not positive definite

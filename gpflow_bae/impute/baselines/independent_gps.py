@@ -14,11 +14,6 @@ from . import gp_fitting
 
 __all__ = ["fit_predict"]
 
-# Lengthscales may start at these shares of the inputs' standard deviation. The first is that of
-# functions that bend within the data, which a fit can smooth; from longer ones it may never come
-# back. But with several inputs points lie further apart than that, and all may end as noise.
-_STARTS = (0.3, 1.0, 3.0)
-
 
 @check_shapes("table.Y: [T, N, P]", "return[0]: [T, N, P]", "return[1]: [T, N, P]")
 def fit_predict(
@@ -43,7 +38,7 @@ def fit_predict(
     spread = input_scaling(table.X[rows])[1]
     first, *others = [
         lambda share=share: gpflow.kernels.SquaredExponential(lengthscales=share * spread)
-        for share in _STARTS
+        for share in gp_fitting.STARTS
     ]
     mean, variance = np.full(Y.shape, np.nan), np.full(Y.shape, np.nan)
     for p in range(table.num_outputs) if columns is None else columns:
