@@ -44,6 +44,7 @@ from jax.extend.mlir import ir
 
 TOLERANCE = 1e-3
 PRECISIONS = ("float32", "default")
+PEERS = {"plain_torch": "moving ball", "plain_torch_images": "rotated MNIST, B = 512"}
 
 
 def compiled(text: str, device: Any) -> Callable[..., list[jax.Array]]:
@@ -136,7 +137,8 @@ def run_peer(peer: str, repeats: int, steps: int = 20) -> dict[str, Any]:
     lines = "\n" * (repeats + 2)  # the first two warm up
     answer = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
     code, *seconds = answer.stdout.split("\n")[: repeats + 3]
-    return {"peer": peer, "code": code, "step_ms": quartiles([*map(float, seconds[2:])], steps)}
+    step_ms = quartiles([*map(float, seconds[2:])], steps)
+    return {"peer": peer, "model": PEERS[peer], "code": code, "step_ms": step_ms}
 
 
 def processor(device: Any) -> str:
@@ -153,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="+", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--precision", nargs="+", choices=PRECISIONS, default=["float32"])
-    parser.add_argument("--peers", nargs="*", default=[])
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=[])
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--out", type=pathlib.Path, default=None)
     options = parser.parse_args(arguments)

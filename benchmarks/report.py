@@ -164,8 +164,7 @@ def _gpu(record: dict[str, Any]) -> str:
     )
     peers = ""
     if record.get("peers"):
-        of = {"plain_torch": "moving ball", "plain_torch_images": "rotated MNIST, B = 512"}
-        found = [[of[r["peer"]], r["code"], _ratio(r["step_ms"])] for r in record["peers"]]
+        found = [[r["model"], r["code"], _ratio(r["step_ms"])] for r in record["peers"]]
         peers = "\nOn the same GPU, products in float32:\n\n" + _table(
             ["work", "code", "step, ms (quartiles)"], found
         )

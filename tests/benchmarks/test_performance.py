@@ -105,7 +105,7 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
         {
             "suite": "gpu",
             "rows": [gpu_row],
-            "peers": [{"peer": "plain_torch", "code": "torch 2", "step_ms": ratio}],
+            "peers": [{"model": "ball", "code": "torch 2", "step_ms": ratio}],
             "versions": {"jax": "1"},
         },
     ]
@@ -126,5 +126,6 @@ def test_the_page_has_all_suites(tmp_path: pathlib.Path) -> None:
     assert "| ball | float32 | 1.5 (1.25 to 2) | 2e-05 | 0.001 |" in page
     assert "p, 1 threads, JAX 1, 3 s" in page and "p, 1 threads, TensorFlow 2, 3 s" in page
     assert "| ball | 4 | 4 | 1.5 (1.25 to 2) | 8 | 8 |" in page
+    assert "| ball | torch 2 | 1.5 (1.25 to 2) |" in page
     assert "| points | 10: 2, 1,000: 2 | 0.00 |" in page
     assert "by the number of points: 1,000: 1.2." in page
