@@ -48,6 +48,9 @@ def define_flags(models: list[str], **defaults: Any) -> None:
         "kernel_learning_rate", None, "Of kernel and inducing inputs. Default: as all."
     )
     flags.DEFINE_float("row_learning_rate", None, "Of codes, in minibatches. Default: as all.")
+    flags.DEFINE_float(
+        "flow_learning_rate", None, "Of the flow and q(v) after gaussian_steps. Default: as all."
+    )
 
 
 def plan(posterior: str, num_steps: dict[str, int], **changes: Any) -> Any:
@@ -70,7 +73,7 @@ def plan(posterior: str, num_steps: dict[str, int], **changes: Any) -> Any:
         relocations=FLAGS.relocations,
     )
     own = ("num_layers", "latent_dim", "num_inducing", "gaussian_steps", "code_variance")
-    changes |= common_flags.values(*own)
+    changes |= common_flags.values(*own, "flow_learning_rate")
     return Plan(posterior, settings=settings, num_draws=FLAGS.num_draws or None, **changes)
 
 
@@ -91,7 +94,20 @@ def fit(planned: Any, model: Any, data: Any, options: driver.Options) -> list[fl
     gaussian = dataclasses.replace(settings, num_steps=first, final_learning_rate_fraction=1.0)
     losses = run(gaussian, "gaussian_fit")
     put_flow(planned, model, options.seed)
-    return losses + run(dataclasses.replace(settings, relocations=0), "fit")
+    return losses + run(flow_settings(planned), "fit")
+
+
+def flow_settings(planned: Any) -> Any:
+    """Of the fit of a flow to what a Gaussian fit has found; kernel and codes keep their rates."""
+    settings = planned.settings
+    rate = settings.learning_rate
+    return dataclasses.replace(
+        settings,
+        relocations=0,
+        learning_rate=planned.flow_learning_rate or rate,
+        prior_learning_rate=settings.prior_learning_rate or rate,
+        row_learning_rate=settings.row_learning_rate or rate,
+    )
 
 
 def study(

@@ -51,6 +51,7 @@ class Plan(plans.Plan):
     code_variance: float = 0.1  # of each code at the start
     num_draws: int | None = 1  # of each code; None for expectations in closed form
     gaussian_steps: int = 0  # of a Gaussian fit, before the flow is put on top of it
+    flow_learning_rate: float | None = None  # of flow and q(v) after that; None for that of all
     q_diag: bool = False
     hidden_widths: tuple[int, ...] = (64,)  # of encoder networks
     levels: str = "gaussian"  # of ratings: "gaussian" around the mean, or "ordinal"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 
@@ -12,7 +13,8 @@ from absl import app
 from experiments import missing_mnist as digits_study
 from experiments import movielens as movielens_study
 from experiments import oil_flow
-from experiments.gplvm import models
+from experiments.gplvm import command, models
+from gpflow_bae import inference
 from gpflow_bae.datasets import missing_mnist, movielens
 from gpflow_bae.datasets import oil_flow as oil_data
 from tests.experiments.commands import call, goes_round, outcomes
@@ -159,6 +161,17 @@ def test_missing_digits(tmp_path: pathlib.Path) -> None:
     assert found["rmse"] < 0.35  # of pixels in [0, 1]; their standard deviation is 0.29
     for name in ("codes", "posteriors", "reconstructions"):
         assert (tmp_path / "run" / f"{name}.png").stat().st_size > 5000
+
+
+def test_a_flow_has_a_rate_of_its_own() -> None:
+    """And kernel and codes keep theirs, which are those of everything unless told otherwise."""
+    settings = inference.VariationalSettings(learning_rate=0.03, row_learning_rate=0.1)
+    plan = models.Plan(settings=settings, gaussian_steps=10, flow_learning_rate=0.001)
+    found = command.flow_settings(plan)
+    rates = found.learning_rate, found.prior_learning_rate, found.row_learning_rate
+    assert rates == (0.001, 0.03, 0.1)
+    same = command.flow_settings(dataclasses.replace(plan, flow_learning_rate=None))
+    assert same.learning_rate == 0.03
 
 
 def test_oil_flow_beside_gpflow(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
