@@ -158,7 +158,8 @@ def render(experiment: str, results_dir: results.PathLike) -> str:
         f" --experiment={experiment}`. Do not edit: prose belongs in `{experiment}.notes.md`. -->",
         f"# {about.title}",
         f"{about.sentence} The tables and figures below were written by runs, and the table of"
-        " every run has its command.",
+        " every run has its command. What is said to have been asked is what this project set out"
+        " to reach; **missed** means that it has not.",
     ]
     notes = folder / f"{experiment}.notes.md"
     if notes.exists():
