@@ -26,7 +26,7 @@ install: $(STAMP) ## Make the environment (the other commands do this themselves
 
 $(STAMP): setup.py pyproject.toml gpflow_bae/versions.py
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; \
-		(3, 10) <= v <= (3, 13) or sys.exit("gpflow_bae needs Python 3.10 to 3.13, and $(PYTHON) is %d.%d: choose another with make PYTHON=/path/to/python3." % v)'
+		(3, 10) <= v <= (3, 12) or sys.exit("gpflow_bae needs Python 3.10 to 3.12 (3.13 with NumPy 2 alone: docs/versions.md), and $(PYTHON) is %d.%d: choose another with make PYTHON=/path/to/python3." % v)'
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --editable '.[test]'
 	@touch $@

@@ -41,8 +41,8 @@ def define_flags() -> None:
     flags.DEFINE_boolean(
         "ip_joint",
         None,
-        "Learn the inducing inputs. Default: yes, but for a chain of sghmc, where they span the "
-        "kernel wherever they are.",
+        "Learn the inducing inputs. Default: yes, but for a chain of sghmc or sgnht, where they "
+        "span the kernel wherever they are.",
     )
     flags.DEFINE_boolean("ov_joint", True, "Learn the object vectors.")
     flags.DEFINE_boolean("PCA", True, "Start the object vectors at principal components.")

@@ -23,9 +23,9 @@ ELBO_MODELS = {
     "GPVAE_Casale": "gppvae",
     "SVIGP_Hensman": "deep_svigp",
 }
-# Of the presets quick and paper. The latter has half of the published epochs, at four times the
-# published learning rate, which decays; settings were chosen with --holdout_view=3
-# (docs/results/rotated_mnist.md).
+# Of the presets quick and paper. The latter has half of the published epochs (GPPVAE all, deep
+# SVIGP half with its start), at four times the published learning rate, which decays; settings were
+# chosen with --holdout_view=3 (docs/results/rotated_mnist.md).
 _EPOCHS = {
     "vae": ("joint-100", "joint-500"),
     "cvae": ("joint-100", "joint-500"),

@@ -6,7 +6,7 @@ noise, and yet move by a prior standard deviation together. Their prior covarian
 steps are made in whitened coordinates, codes = F u with F F^T = K(X, X) + noise, and in weights
 divided by their prior standard deviations; or, where the data say more of them than the prior does,
 in the coordinates of :mod:`gpflow_bae.inference.fisher_metric`, which add to the precision of the
-prior the information of the data, as it was at a state of burn-in.
+prior the information of the data, as it was during burn-in.
 
 The map is linear, and depends on nothing that the steps change: kernel parameters, code noise,
 inducing inputs and variances of layers are drawn by moves between rounds

@@ -58,7 +58,8 @@ def fit(
     :raises TypeError: for another kind of model.
     :raises ValueError: for data that do not fit the model, and a ``strategy`` for one that is not
         sampled by :func:`sample_amortized`.
-    :warns UserWarning: if the fit reconstructs the data no better than column means do.
+    :warns UserWarning: if the fit explains less than a tenth of the variance of the data; of
+        chains see :func:`sample_amortized`.
     """
     options: dict[str, Any] = {"seed": seed, "progress": progress}
     if isinstance(data, StreamedObservations) and not isinstance(model, VariationalAutoencoder):

@@ -30,13 +30,13 @@ from .run import Run, Trace, run
 from .seeding import seed_networks
 from .settings import AmortizedSettings, amortized_preset
 from .spread import Spread
-from .starts import EvidenceStart, PriorMeanStart, WarmStart, default_start
+from .starts import EvidenceStart, ModeStart, PriorMeanStart, WarmStart, default_start
 from .temperature_check import warn_of_temperature
 from .weight_sampling import WeightSampling
 
 __all__ = ["sample_amortized", "sampling_algorithm"]
 
-Start: TypeAlias = WarmStart | PriorMeanStart | EvidenceStart
+Start: TypeAlias = WarmStart | PriorMeanStart | ModeStart | EvidenceStart
 
 
 def sampling_algorithm(model: Any) -> type[ChainSampling]:
@@ -100,7 +100,8 @@ def sample_amortized(
     :param seed: of everything random, the first weights of networks included
         (:func:`~gpflow_bae.inference.seed_networks`); equal seeds give equal chains.
     :param warm_start: fit prior and decoder first; see :class:`WarmStart`, :class:`PriorMeanStart`,
-        and :func:`~gpflow_bae.inference.default_start` for what is done by default (for a
+        :class:`ModeStart` and :class:`EvidenceStart` (the default where the evidence is known), and
+        :func:`~gpflow_bae.inference.default_start` for what is done by default else (for a
         ``TemperedBAE``: nothing). A sequence has one for each chain; one alone is run for each
         chain with its seed. None starts at the model's present values, and codes at draws of the
         encoder: such a chain folds the latent space more often than not.
@@ -110,7 +111,7 @@ def sample_amortized(
     :param max_samples: stop early, once that many samples are there; the run in ``out_dir`` can
         be resumed later, and then goes on as if it had not stopped.
     :param checkpoint_every: rounds between checkpoints.
-    :param jit_compile: compile rounds with XLA; by default where there is a GPU.
+    :param jit_compile: compile rounds with XLA; by default on a GPU, without a ``strategy``.
     :param callback: called with (rounds done, statistics) after each round.
     :param strategy: a ``tf.distribute.MirroredStrategy`` or ``MultiWorkerMirroredStrategy`` whose
         replicas share the work, made at the start of the program; None for this process alone.
@@ -128,7 +129,9 @@ def sample_amortized(
     :raises TypeError: for a ``sampler`` that is no ``SamplingAlgorithm``, or another ``strategy``.
     :raises RuntimeError: if another worker of the strategy ends before this one.
     :raises FloatingPointError: if a chain diverges; says what became non-finite.
-    :warns UserWarning: if the samples reconstruct the data no better than column means do.
+    :warns UserWarning: if the samples explain less than a tenth of the variance of the data, a
+        chain broke (its log likelihood fell by half a nat per cell within a round), or a block of
+        parameters is more than a tenth off its temperature.
     """
     if isinstance(settings, str):
         settings, of_preset = amortized_preset(settings)
@@ -221,7 +224,7 @@ def _default_start(
 ) -> Start | None:
     if name != "default":
         raise ValueError(
-            f'warm_start must be "default", None, a WarmStart or a PriorMeanStart, got {name!r}.'
+            f'warm_start must be "default", None or a start such as WarmStart(), got {name!r}.'
         )
     if isinstance(model, TemperedBAE):
         return None

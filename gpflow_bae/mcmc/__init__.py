@@ -1,8 +1,8 @@
 """Samplers over structures of tensors: they know neither GPflow models nor Keras.
 
 A module per algorithm with ``State``, ``init`` and ``update``, and ``build``, which makes a
-:class:`SamplingAlgorithm` of them: what engines and the ``tfp.mcmc.TransitionKernel`` of each know.
-:mod:`gpflow_bae.mcmc.types` has what all share.
+:class:`SamplingAlgorithm` of them, which is what engines know. :mod:`gpflow_bae.mcmc.kernels` makes
+a ``tfp.mcmc.TransitionKernel`` of six of them, :mod:`gpflow_bae.mcmc.types` has what all share.
 """
 
 from gpflow_bae.mcmc import (

@@ -56,6 +56,8 @@ class BayesianAutoencoder(Autoencoder):
             a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or a
             :class:`~gpflow_bae.latent_priors.DeepSparseGP`, whose target it changes.
         :raises TypeError: for a latent prior without a density of codes.
+        :raises ValueError: for inputs that a network pools or that have Gaussians, which a chain
+            cannot sample, and ``whitened_codes`` without sampled inducing outputs.
         """
         if not isinstance(latent_prior, GaussianLatentPrior):
             raise TypeError(

@@ -161,8 +161,9 @@ class ExternalDataModel(
         :param full_cov: covariances between points.
         :param full_output_cov: covariances between channels, which are diagonal but for priors
             that couple channels; of those at each point alone, without ``full_cov``.
-        :return: mean ``[N', L]`` and variance ``[N', L]``, or covariance ``[L, N', N']``; with an
-            axis of tasks in front where the arguments have one.
+        :return: mean ``[N', L]`` and variance ``[N', L]``, or covariance ``[L, N', N']`` between
+            points, ``[N', L, L]`` between channels, ``[N', L, N', L]`` of both; with an axis of
+            tasks in front where the arguments have one.
         :raises ValueError: without ``given``, or for inputs of another width.
         """
         if full_output_cov and full_cov:

@@ -70,8 +70,10 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         :param q_diag: whether q(v_p) has diagonal covariances, for thousands of columns.
         :param mean_function: of the functions; :class:`gpflow_bae.decoders.Biases` gives every
             column and every row a level of its own.
-        :raises ValueError: for more latent dimensions than columns, or no draw.
-        :raises TypeError: for a likelihood that does not factorise over outputs.
+        :raises ValueError: for more latent dimensions than columns, no draw, and ``num_draws=None``
+            where expectations are not known in closed form.
+        :raises TypeError: for a likelihood that does not factorise over outputs, and a ``guide``
+            that is none.
         """
         super().__init__()
         if isinstance(guide, BaseGaussianEncoder):

@@ -154,7 +154,9 @@ class Bank:
         return self.select(slice(None, None, int(every)))
 
     def as_one_chain(self, samples: Sequence[int] | slice | None = None) -> Bank:
-        """All samples as those of one chain [1, C S, ...], chain after chain; without the trace.
+        """All samples as those of one chain [1, C S, ...], chain after chain.
+
+        The trace stays where there was one chain already; that of several has no place in one.
 
         :param samples: numbers of those to take, among the C S; None for all. Of a bank that is a
             view of a file no others are read.

@@ -76,14 +76,15 @@ class FunctionPredictions(BankPosterior):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Posterior mean and variance of the latent function at ``Xnew``.
 
-        :param Xnew: inputs [N', D] or [T or 1, N', D].
+        :param Xnew: inputs [N', D] or [T or 1, N', D]; None for those of ``given``.
         :param full_cov: covariances between points.
         :param full_output_cov: and between channels. Of most priors their conditionals are
             independent; their means are not, over the samples, and that part is left out. Of one
             that couples channels, the covariances at each point, without ``full_cov``.
         :param given: ``(X, Y)`` to condition on instead of the training data.
         :param num_draws: draws of a stochastic encoder for each point.
-        :return: mean [T, N', L] and variance [T, N', L], or covariance [T, L, N', N'].
+        :return: mean [T, N', L] and variance [T, N', L], or covariance [T, L, N', N'] between
+            points, [T, N', L, L] between channels, [T, N', L, N', L] of both.
         :raises ValueError: for inputs of another width than in training.
         :raises NotImplementedError: for ``full_cov`` of a prior without covariances, and with
             ``full_output_cov`` of one that couples channels.

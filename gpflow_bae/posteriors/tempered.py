@@ -37,9 +37,10 @@ class TemperedPosterior(BankPosterior):
     ):
         """
         :param bank: its chains are the replicas, its trace has statistics of every step (see
-            :class:`~gpflow_bae.inference.TemperedTrace`).
+            :class:`~gpflow_bae.inference.TemperedTrace`), or of every round, by
+            ``sample_amortized``.
         :param swap_rate: share of swaps accepted between neighbouring rungs [R - 1], while their
-            temperatures differed.
+            temperatures differed; NaN where there were no swaps.
         :raises ValueError: if the bank holds samples of another model.
         """
         super().__init__(model, bank)
@@ -57,7 +58,7 @@ class TemperedPosterior(BankPosterior):
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
-        """Statistics of every step [steps, R], by name."""
+        """Statistics of every step, or round, [steps, R], by name."""
         return {name: np.moveaxis(values, 0, 1) for name, values in self.bank.trace.items()}
 
     @property
@@ -122,7 +123,7 @@ class TemperedPosterior(BankPosterior):
         return diagnostics.function_space_diagnostics(shaped, **kwargs)
 
     def to_inference_data(self, include_weights: bool = False) -> Any:
-        """ArviZ ``InferenceData`` with replicas as chains, and the statistics of every step."""
+        """ArviZ ``InferenceData`` with replicas as chains, and statistics of steps or rounds."""
         return self._inference_data(include_weights, step_stats=self.bank.trace)
 
     def _arrays(self) -> dict[str, np.ndarray]:
