@@ -64,10 +64,16 @@ def _reversal(event_dim: int) -> tfb.Bijector:
 
 
 def _alternate(layers: Sequence[tfb.Bijector], event_dim: int) -> tfb.Bijector:
-    """Layers with the order of the components reversed in between."""
+    """Layers with the order of the components reversed in between, and as it was in the end.
+
+    A flow that ended in the other order would start out far from the identity, however little its
+    layers do, and take apart what was fitted without it.
+    """
     chain: list[tfb.Bijector] = []
     for i, layer in enumerate(layers):
         chain += [layer] if i == 0 else [_reversal(event_dim), layer]
+    if len(layers) % 2 == 0:
+        chain.append(_reversal(event_dim))
     return _chain(chain)
 
 

@@ -54,6 +54,30 @@ def test_inverse_and_jacobian(name: str, dim: int) -> None:
     assert np.abs(expected).max() > 0.1  # a flow of identities would pass all of the above
 
 
+@pytest.mark.parametrize("num_layers", [2, 3])
+@pytest.mark.parametrize(
+    "build",
+    [
+        bijectors.planar_flow,
+        bijectors.radial_flow,
+        bijectors.real_nvp_flow,
+        bijectors.masked_autoregressive_flow,
+        bijectors.inverse_autoregressive_flow,
+        bijectors.neural_spline_flow,
+    ],
+)
+def test_a_flow_starts_near_the_identity(build: Callable[..., Any], num_layers: int) -> None:
+    """So that it can be put on codes that a Gaussian has found, and takes nothing apart.
+
+    Three components: with an even number of reversals short of one they would come out turned
+    round, units away. Layers themselves move a point by some hundredths.
+    """
+    x = np.random.default_rng(0).standard_normal((50, 3))
+    y = build(3, num_layers, seed=1).forward(tf.constant(x))
+    np.testing.assert_allclose(y, x, atol=0.2)
+    assert np.abs(np.asarray(y) - x).max() > 1e-5  # and is none: nothing would train it
+
+
 @pytest.mark.parametrize("name", FLOWS)
 def test_densities_integrate_to_one(name: str) -> None:
     flow = _strong(FLOWS[name](2), 0.3)
