@@ -57,6 +57,7 @@ def plan(posterior: str, num_steps: dict[str, int], **changes: Any) -> Any:
     """The plan that the flags describe.
 
     :param num_steps: Adam steps of each preset.
+    :raises ValueError: for a rate of the flow that nothing would use, or that is not positive.
     """
     from experiments.gplvm.models import Plan
     from gpflow_bae import inference
@@ -74,7 +75,15 @@ def plan(posterior: str, num_steps: dict[str, int], **changes: Any) -> Any:
     )
     own = ("num_layers", "latent_dim", "num_inducing", "gaussian_steps", "code_variance")
     changes |= common_flags.values(*own, "flow_learning_rate")
-    return Plan(posterior, settings=settings, num_draws=FLAGS.num_draws or None, **changes)
+    made = Plan(posterior, settings=settings, num_draws=FLAGS.num_draws or None, **changes)
+    if made.flow_learning_rate is not None:
+        if not made.gaussian_steps:
+            raise ValueError(
+                "--flow_learning_rate is of the steps after those of --gaussian_steps, which is 0: "
+                "set both, or --learning_rate alone."
+            )
+        flow_settings(made)  # refuses a rate now, and not after the Gaussian fit
+    return made
 
 
 def fit(planned: Any, model: Any, data: Any, options: driver.Options) -> list[float]:
@@ -100,11 +109,11 @@ def fit(planned: Any, model: Any, data: Any, options: driver.Options) -> list[fl
 def flow_settings(planned: Any) -> Any:
     """Of the fit of a flow to what a Gaussian fit has found; kernel and codes keep their rates."""
     settings = planned.settings
-    rate = settings.learning_rate
+    rate, of_flow = settings.learning_rate, planned.flow_learning_rate
     return dataclasses.replace(
         settings,
         relocations=0,
-        learning_rate=planned.flow_learning_rate or rate,
+        learning_rate=rate if of_flow is None else of_flow,
         prior_learning_rate=settings.prior_learning_rate or rate,
         row_learning_rate=settings.row_learning_rate or rate,
     )

@@ -69,8 +69,8 @@ def test_inverse_and_jacobian(name: str, dim: int) -> None:
 def test_a_flow_starts_near_the_identity(build: Callable[..., Any], num_layers: int) -> None:
     """So that it can be put on codes that a Gaussian has found, and takes nothing apart.
 
-    Three components: with an even number of reversals short of one they would come out turned
-    round, units away. Layers themselves move a point by some hundredths.
+    Layers move a point by some hundredths; components that came out in another order, as after the
+    one reversal between two layers, would be units away.
     """
     x = np.random.default_rng(0).standard_normal((50, 3))
     y = build(3, num_layers, seed=1).forward(tf.constant(x))

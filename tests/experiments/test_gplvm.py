@@ -172,6 +172,13 @@ def test_a_flow_has_a_rate_of_its_own() -> None:
     assert rates == (0.001, 0.03, 0.1)
     same = command.flow_settings(dataclasses.replace(plan, flow_learning_rate=None))
     assert same.learning_rate == 0.03
+    with pytest.raises(ValueError, match="learning_rate must be positive"):
+        command.flow_settings(dataclasses.replace(plan, flow_learning_rate=0.0))
+
+
+def test_a_rate_that_nothing_would_use_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(app.UsageError, match="--gaussian_steps, which is 0"):
+        call(digits_study.STUDY, tmp_path / "run", "--flow_learning_rate=0.01")
 
 
 def test_oil_flow_beside_gpflow(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
