@@ -23,6 +23,7 @@ __all__ = [
     "check_integer",
     "check_positive",
     "check_types",
+    "spread",
     "warn_caller",
 ]
 
@@ -121,6 +122,31 @@ def as_numbers(values: Any, name: str, dtype: DTypeLike = np.float64, rank: int 
                 "units, such as by its standard deviation."
             )
     return found
+
+
+def spread(values: np.ndarray, axis: int | tuple[int, ...] = 0) -> np.ndarray:
+    """Compute the standard deviation along ``axis``, or 1 where values are equal up to rounding.
+
+    The deviation of a constant is not zero but a rounding error (3.6e-14 for rows of 48.85), and
+    dividing by it makes an infinite step of the next value. Missing entries (NaN) are left out;
+    where nothing is observed the answer is 1.
+
+    :param values: numbers of a float or integer type. Values count as equal if they lie within
+        eight units in the last place of the largest.
+    """
+    values = np.asarray(values)
+    values = values if values.dtype.kind == "f" else values.astype(np.float64)
+    seen = ~np.isnan(values)
+    empty = ~seen.any(axis)
+    low = np.where(seen, values, np.inf).min(axis, initial=np.inf)
+    high = np.where(seen, values, -np.inf).max(axis, initial=-np.inf)
+    low, high = np.where(empty, 0, low), np.where(empty, 0, high)
+    rounding = 8 * np.finfo(values.dtype).eps * np.maximum(np.abs(low), np.abs(high))
+    varies = high - low > rounding
+    if not varies.any():
+        return np.ones(varies.shape, values.dtype)
+    known = np.where(np.expand_dims(varies, axis) if values.ndim else varies, values, 1)
+    return np.where(varies, np.nanstd(known, axis), 1).astype(values.dtype)
 
 
 def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:

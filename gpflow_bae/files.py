@@ -1,7 +1,9 @@
-"""Files that are there whole, or not at all."""
+"""Files written whole or not at all, JSON of whatever holds numbers, and digests of arrays."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import uuid
 import zipfile
@@ -11,7 +13,53 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["save_arrays", "write_atomically"]
+__all__ = ["digest", "save_arrays", "to_json", "write_atomically"]
+
+
+def to_json(value: Any, **options: Any) -> str:
+    """Write a value as JSON text, with NumPy's numbers and arrays and tensors as Python's.
+
+    :param options: of ``json.dumps``, such as ``indent`` and ``sort_keys``.
+    :raises TypeError: for what is neither plain nor an array, naming it.
+    """
+
+    def plain(item: Any) -> Any:
+        if isinstance(item, os.PathLike):
+            return os.fspath(item)
+        if isinstance(item, set | frozenset):
+            return sorted(item)
+        if hasattr(item, "__array__") or isinstance(item, np.generic):
+            return np.asarray(item).tolist()
+        raise TypeError(
+            f"{item!r} of type {type(item).__name__} cannot be written as JSON: pass numbers, "
+            "strings, lists or arrays."
+        )
+
+    return json.dumps(value, default=plain, **options)
+
+
+def digest(*arrays: Any) -> str:
+    """Compute a SHA-256 digest of the content of arrays: their shapes, types and every entry.
+
+    Equal arrays have equal digests, whatever their layout in memory, the sign of a zero or the bits
+    of a NaN; arrays with two rows exchanged have different ones.
+
+    :param arrays: arrays, tensors or None, in an order that counts. Text is compared as text.
+    """
+    found = hashlib.sha256()
+    for value in arrays:
+        if value is None:
+            found.update(b"none;")
+            continue
+        array = np.asarray(value)
+        found.update(f"{array.dtype.str}{array.shape};".encode())
+        if array.dtype.kind == "O":
+            found.update(to_json(array.tolist()).encode())
+            continue
+        if array.dtype.kind in "fc":
+            array = np.where(np.isnan(array), np.asarray(np.nan, array.dtype), array + 0)
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def write_atomically(path: Path, write: Any, previous: Path | None = None) -> None:

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import inference, latent_priors, mcmc, models
-from gpflow_bae.arguments import as_numbers, check_arguments, check_fields
+from gpflow_bae.arguments import as_numbers, check_arguments, check_fields, spread
 from gpflow_bae.data import prepare_data
 from gpflow_bae.data.memory import check_bytes
 from tests.serving import small_posteriors
@@ -127,3 +127,18 @@ def test_more_memory_than_there_is_is_said_before_starting() -> None:
     posterior = small_posteriors.sampled_sgp_bae()
     with pytest.raises(ValueError, match="each of 5 posterior samples needs at least"):
         posterior.encode(np.ones((8, 3)), num_draws=10**9)
+
+
+@pytest.mark.parametrize("constant", [48.85, 0.1, 1e12 + 0.1, -3.0, 0.0])
+def test_spread_of_a_constant_is_one(constant):
+    values = np.stack([np.full(40, constant), np.arange(40.0), np.full(40, np.nan)], -1)
+    values[3, 1] = np.nan
+    expected = [1.0, np.nanstd(values[:, 1]), 1.0]
+    np.testing.assert_allclose(spread(values), expected, rtol=1e-15)
+
+
+def test_spread_of_what_nearly_is_constant():
+    rounded = np.array([0.1 + 0.2, 0.3, 0.3])  # a unit in the last place apart
+    assert spread(rounded) == 1.0
+    apart = 48.85 + 1e-9 * np.arange(5)
+    np.testing.assert_allclose(spread(apart), apart.std(), rtol=1e-12)
