@@ -233,7 +233,7 @@ def sample(folder: pathlib.Path) -> dict[str, np.ndarray]:
         burnin=100,
         num_samples=20,
         thinning=5,
-        coordinates="variances",
+        coordinates="fisher",
         codes="carried",
     )
     posterior = inference.sample_amortized(

@@ -41,8 +41,8 @@ def define_flags() -> None:
     flags.DEFINE_boolean(
         "ip_joint",
         None,
-        "Learn the inducing inputs. Default: yes, but for a chain of sghmc or sgnht, where they "
-        "span the kernel wherever they are.",
+        "Learn the inducing inputs. Default: yes, but for a chain of sghmc, where they span "
+        "the kernel wherever they are.",
     )
     flags.DEFINE_boolean("ov_joint", True, "Learn the object vectors.")
     flags.DEFINE_boolean("PCA", True, "Start the object vectors at principal components.")
@@ -101,17 +101,10 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "sampler",
         None,
-        ["sghmc", "sgnht", "adaptive_sghmc"],
+        ["sghmc", "adaptive_sghmc"],
         "sghmc: BAOAB steps in coordinates of the Fisher information, on minibatches with control "
-        "variates against their heat. sgnht: with a thermostat for each tensor in their place. "
-        "adaptive_sghmc, as published: minibatches, which heat the chain. Default: sghmc, but for "
-        "bae.",
-    )
-    flags.DEFINE_boolean(
-        "subtract_estimated_noise",
-        False,
-        "Of a chain of sghmc in minibatches: estimate the noise of their gradients, and inject so "
-        "much less.",
+        "variates against their heat. adaptive_sghmc, as published: minibatches, which heat the "
+        "chain. Default: sghmc, but for bae.",
     )
     flags.DEFINE_enum(
         "start",
@@ -203,7 +196,6 @@ def _plan(model: str) -> Any:
         model,
         FLAGS.preset,
         sampler_name=FLAGS.sampler,
-        subtract_estimated_noise=FLAGS.subtract_estimated_noise,
         start=FLAGS.start,
         regime=_regime(),
         objective=plans.make_objective(

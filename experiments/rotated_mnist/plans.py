@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 from experiments.rotated_mnist.models import Plan
 from gpflow_bae import inference
-from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc, sgnht
-from gpflow_bae.mcmc.gradient_noise import with_estimated_noise_subtracted
+from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
 __all__ = ["ELBO_MODELS", "default_sampler", "make_objective", "make_plan", "parse_regime"]
@@ -80,12 +78,11 @@ _CHAIN_BATCH_SIZE = 512
 
 
 def _in_coordinates(
-    preset: str, batch_size: int | None, sampler: dict[str, Any], thermostats: bool = False
+    preset: str, batch_size: int | None, sampler: dict[str, Any]
 ) -> tuple[dict[str, Any], SamplingAlgorithm]:
     """A chain at temperature 1: all images in every step, or minibatches and what cools them.
 
     :param batch_size: 0 for all images.
-    :param thermostats: one for each tensor, instead of control variates.
     """
     lengths = {
         "quick": {"burnin": 1600, "num_samples": 20, "thinning": 160},
@@ -102,7 +99,7 @@ def _in_coordinates(
     steps: dict[str, Any] = {"step_size": 0.1, "momentum_decay": 0.3}
     if batch_size:
         rounds |= {"batch_size": batch_size, "steps_per_batch": 1}
-        rounds |= {} if thermostats else {"gradients": "control_variates"}
+        rounds |= {"gradients": "control_variates"}
     else:
         lengths = {
             "quick": {"burnin": 1200, "num_samples": 30, "thinning": 40},
@@ -110,10 +107,7 @@ def _in_coordinates(
         }
         # Where the search for a step size begins, and critical damping of what is scaled right.
         steps = {"step_size": 0.01, "momentum_decay": 0.02}
-    if thermostats:
-        built = sgnht.build(**(steps | {"thermostats": "leaf"} | sampler))
-    else:
-        built = sghmc.build(**(steps | {"integrator": "baoab"} | sampler))
+    built = sghmc.build(**(steps | {"integrator": "baoab"} | sampler))
     if not batch_size and "step_size" not in sampler:
         built = from_curvature(built, 0.35)
     return rounds | lengths[preset], built
@@ -134,7 +128,6 @@ def _minibatches(
 
 _CHAINS = {
     "sghmc": _in_coordinates,
-    "sgnht": functools.partial(_in_coordinates, thermostats=True),
     "adaptive_sghmc": _minibatches,
 }
 
@@ -182,7 +175,6 @@ def make_plan(
     sampler_name: str | None = None,
     schedule: dict[str, Any] | None = None,
     sampler: dict[str, Any] | None = None,
-    subtract_estimated_noise: bool = False,
     start: str | None = None,
     parameters: str = "point",
     **changes: Any,
@@ -197,18 +189,14 @@ def make_plan(
     :param fit: fields of :class:`~gpflow_bae.inference.VariationalSettings`; a ``batch_size`` of
         None there takes all points in every step, so that the bound is Titsias's.
     :param sampler_name: "sghmc", BAOAB steps in coordinates of the Fisher information, on
-        minibatches with control variates; "sgnht", with a thermostat for each tensor instead of
-        those; or "adaptive_sghmc", as published. The first by default, but for "bae", whose codes
-        have no such coordinates.
+        minibatches with control variates; or "adaptive_sghmc", as published. The first by default,
+        but for "bae", whose codes have no such coordinates.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
     :param sampler: arguments of the sampler's ``build``; with a ``step_size`` that is it.
-    :param subtract_estimated_noise: whether a chain of "sghmc" injects less noise by what its
-        minibatches bring (:mod:`gpflow_bae.mcmc.gradient_noise`).
     :param start: of the chain of sgp_bae, see :class:`Plan`; None for the sampler's own.
     :param parameters: of svgp_vae, see :class:`Plan`.
     :param changes: fields of :class:`Plan`.
-    :raises ValueError: if noise is to be subtracted where no chain of "sghmc" sees minibatches, and
-        for parts of the ablation that are not of the model.
+    :raises ValueError: for parts of the ablation that are not of the model.
     """
     epochs = _EPOCHS[model][preset == "paper"]
     sampled = model in ("sgp_bae", "bae")
@@ -240,13 +228,6 @@ def make_plan(
             size = batch_size
         rounds, built = _CHAINS[name](preset, size, sampler or {})
         changes["sampler"] = built
-        if subtract_estimated_noise:
-            if name != "sghmc" or size == 0:
-                raise ValueError(
-                    "subtract_estimated_noise is for minibatches of sampler=sghmc, got "
-                    f"sampler={name}, chain_batch_size={size}: leave one of them out."
-                )
-            changes["sampler"] = with_estimated_noise_subtracted(built)
         changes["schedule"] = inference.AmortizedSettings(**(rounds | (schedule or {})))
         start = start or ("svgp_vae_mode" if in_coordinates else "svgp_vae")
         if start == "svgp_vae_mode":

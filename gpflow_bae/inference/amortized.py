@@ -15,22 +15,21 @@ import tensorflow as tf
 from ..base import Batch
 from ..data import StreamedObservations, draw_indices
 from ..inputs import MissingInputs
-from ..mcmc import State, Step, Target, targets
+from ..mcmc import State, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
-from .batch_targets import batch_target
 from .chain_checks import Takes, brings_neighbours, check_neighbours
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
-from .control_variates import Reference
-from .coordinates import check_coordinates, coordinates_of, of_items, target_in
-from .draw_covariance import DrawCoordinates, gathered
+from .control_variates import Reference, batch_target
+from .coordinates import check_coordinates, coordinates_of, of_items
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
 from .loops import repeat
 from .minibatch_codes import gather_codes, scatter_codes
 from .moves import Move, build_moves
 from .moves.base import Moved
+from .sampler_steps import sampler_steps
 from .surroundings import Surroundings
 
 __all__ = ["AmortizedSampling"]
@@ -46,9 +45,8 @@ class AmortizedSampling(ChainSampling):
     samples_codes = True
     takes = Takes(
         moves=True,
-        coordinates=("prior", "fisher", "covariance", "variances"),
+        coordinates=("prior", "fisher"),
         control_variates=True,
-        gradient_errors=True,
     )
 
     def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
@@ -68,11 +66,11 @@ class AmortizedSampling(ChainSampling):
         if kind == "none":
             return
         check_coordinates(model, self.data, kind, self.settings.batch_size, self.owned)
-        self._fit_metric(tf.zeros([*self.data.Y.shape[:2], model.latent_dim]))
+        self._fit_metric()
 
     def _check_sampler(self) -> None:
         super()._check_sampler()
-        check_neighbours(self.model, self.data, self.settings, self.sampler)
+        check_neighbours(self.model, self.data, self.settings)
         if self.sampler.needs == "evaluate" and self.model.latent_prior.draws:
             raise ValueError(
                 f"The sampler {self.sampler.name} accepts or rejects by a density, and "
@@ -180,8 +178,7 @@ class AmortizedSampling(ChainSampling):
             lambda position: self.model.log_likelihood(ModelState(*position), batch),
             lambda position: self.model.log_prior(ModelState(*position)),
         )
-        scale_codes = self.settings.scale_codes
-        return batch_target(gradient, evaluate, self.data, batch, reference, scale_codes)
+        return batch_target(gradient, evaluate, batch, reference)
 
     def log_density_gradient(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None
@@ -189,7 +186,7 @@ class AmortizedSampling(ChainSampling):
         """Gradient of the log posterior, estimated from ``batch``, in one backward pass.
 
         The parameters' gradient carries N/B. A code's own conditional does not: only its own
-        point informs it (the paper's eq. 3 and code scale it too; ``scale_codes``).
+        point informs it (the paper's eq. 3 and code scale it too, which over-concentrates it).
 
         :param seed: of draws of the prior, if it makes some; None for its own.
         """
@@ -208,8 +205,6 @@ class AmortizedSampling(ChainSampling):
                     for path, g in zip(self.sampled.paths, gradient.parameters, strict=True)
                 )
             )
-        if self.settings.scale_codes:
-            return gradient
         return gradient._replace(codes=gradient.codes / tf.cast(batch.scale, gradient.codes.dtype))
 
     def _round(
@@ -232,9 +227,7 @@ class AmortizedSampling(ChainSampling):
                 state = self._redraw_codes(chain, state, batch, seeds[1])
             steps = settings.num_sampler_steps
             metric = of_items(chain.metric, indices)
-            state, metric = self._steps(state, metric, batch, seeds[2], first, adapt, steps)
-            if indices is None:
-                chain = chain._replace(metric=metric)
+            state = self._steps(state, metric, batch, seeds[2], first, adapt, steps)
         if self._moves:
             chain = chain._replace(sampler=self._scatter(store, state, indices, changed))
             chain = self._moved(chain, seed)
@@ -293,29 +286,16 @@ class AmortizedSampling(ChainSampling):
         adapt: tf.Tensor,
         num_steps: int,
         reference: Reference | None = None,
-    ) -> tuple[State, Any]:
-        """Steps of the sampler on one batch, and its metric after them."""
+    ) -> State:
+        """Steps of the sampler on one batch."""
         target = self.target(batch, reference)
-        coordinates: Any = None
-        if isinstance(metric, DrawCoordinates):
-            coordinates = metric
-        elif self.settings.coordinates != "none":
+        coordinates = None
+        if self.settings.coordinates != "none":
             values = state.position.parameters
             coordinates = coordinates_of(self.model, values, batch.X, metric)
-        if coordinates is not None:
-            target = target_in(coordinates, target)
-            state = state._replace(position=coordinates.from_natural(state.position))
-
-        def body(i: tf.Tensor, state_and_metric: tuple[State, Any]) -> tuple[State, Any]:
-            state, metric = state_and_metric
-            step_seed = tf.random.fold_in(seed, i, alg="philox")
-            state = self.sampler.step(state, target, step_seed, Step(first + i, adapt))
-            return state, gathered(metric, state.position, adapt)
-
-        state, metric = repeat(num_steps, body, (state, metric))
-        if coordinates is not None:
-            state = state._replace(position=coordinates.to_natural(state.position))
-        return state, metric
+        return sampler_steps(
+            self.sampler, state, lambda i: target, seed, first, adapt, num_steps, coordinates
+        )
 
     def _gather(self, state: State, indices: tf.Tensor | None) -> State:
         return gather_codes(state, indices, self.data.axis)
@@ -363,7 +343,7 @@ class AmortizedSampling(ChainSampling):
                 seen = self.batch(indices, there)
                 own = Reference(reference.position._replace(codes=codes), reference.full, seen)
             seed = _folded(seeds[2], i)
-            state, _ = self._steps(state, metric, batch, seed, first + i * size, adapt, size, own)
+            state = self._steps(state, metric, batch, seed, first + i * size, adapt, size, own)
             return self._scatter(store, state, indices)
 
         return repeat(count, body, chain.sampler)

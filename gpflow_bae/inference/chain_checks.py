@@ -17,7 +17,6 @@ class Takes(NamedTuple):
     moves: bool = False
     coordinates: tuple[str, ...] = ()  # besides "none"
     control_variates: bool = False
-    gradient_errors: bool = False  # of minibatches, for samplers that take estimated noise off
 
 
 def brings_neighbours(model: Any, data: Observations, settings: AmortizedSettings) -> bool:
@@ -27,9 +26,7 @@ def brings_neighbours(model: Any, data: Observations, settings: AmortizedSetting
     return data.neighbours is not None and not (whole or prior.splits_over_points)
 
 
-def check_neighbours(
-    model: Any, data: Observations, settings: AmortizedSettings, sampler: SamplingAlgorithm
-) -> None:
+def check_neighbours(model: Any, data: Observations, settings: AmortizedSettings) -> None:
     """Refuse what minibatches that bring the codes of neighbours do not go with.
 
     :raises ValueError: saying which, and what to set instead.
@@ -44,12 +41,6 @@ def check_neighbours(
         raise ValueError(
             f'{who}, and codes="{settings.codes}" leaves none: set codes="carried", or '
             "batch_size=None."
-        )
-    if sampler.needs == "gradient_and_error":
-        raise ValueError(
-            f"{who}, and with_estimated_noise_subtracted compares halves of a batch that are "
-            "neighbours of each other: take the sampler itself, with "
-            'gradients="control_variates" for less noise, or batch_size=None.'
         )
 
 
@@ -83,9 +74,7 @@ def check_chain(
         raise ValueError(
             f'coordinates="{settings.coordinates}" are not for a {name}, which has {names}.'
         )
-    if settings.coordinates in ("laplace", "covariance") and (
-        settings.point_estimates or settings.moves
-    ):
+    if settings.coordinates == "laplace" and (settings.point_estimates or settings.moves):
         raise ValueError(
             f'coordinates="{settings.coordinates}" move all parameters together, and '
             f"point_estimates={settings.point_estimates!r} and moves={settings.moves!r} hold some: "
@@ -106,8 +95,6 @@ def check_chain(
                 f"{asked} take noise out of minibatches, and every step sees all {data.num_items} "
                 'items: set a smaller batch_size, or gradients="minibatch".'
             )
-    if sampler.needs == "gradient_and_error":
-        _check_gradient_errors(name, settings, data.num_items, whole, takes)
     if sampler.needs == "evaluate":
         _check_calibrated(settings, sampler, data.num_items, whole)
 
@@ -133,31 +120,4 @@ def _check_calibrated(
             f"The sampler {sampler.name} accepts or rejects, so its codes must be its own: "
             f'set codes="carried" instead of {settings.codes!r}, which redraws them from the '
             "encoder."
-        )
-
-
-def _check_gradient_errors(
-    name: str, settings: AmortizedSettings, num_items: int, whole: bool, takes: Takes
-) -> None:
-    """Of a sampler that takes off what it injects the estimated noise of minibatches."""
-    who = "A sampler with_estimated_noise_subtracted"
-    if not takes.gradient_errors:
-        raise ValueError(
-            f"{who} asks for gradients with a draw of their error, which the engine of a {name} "
-            "does not have: take the sampler itself."
-        )
-    if whole:
-        raise ValueError(
-            f"{who} is for minibatches, and every step sees all {num_items} items, without noise: "
-            "set a smaller batch_size, or take the sampler itself."
-        )
-    if settings.steps_per_batch != 1:
-        raise ValueError(
-            f"{who} takes noise for independent from step to step, got steps_per_batch="
-            f"{settings.steps_per_batch}: set steps_per_batch=1, a fresh minibatch in every step."
-        )
-    if settings.batch_size is not None and settings.batch_size % 2:
-        raise ValueError(
-            f"{who} compares the halves of each minibatch, got batch_size={settings.batch_size}: "
-            "set an even one."
         )

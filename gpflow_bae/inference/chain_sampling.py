@@ -25,7 +25,6 @@ from .chain_checks import Takes, check_chain
 from .chain_state import Chain, Point, RoundStatistics
 from .chains import chain_seeds, map_chains, of_chain, stack_chains
 from .divergence import against_divergence, what_diverged
-from .draw_covariance import DrawCovariance
 from .fisher_metric import FisherMetric
 from .naming import from_arrays, leaf_names, to_arrays
 from .run import Algorithm, Trace
@@ -80,8 +79,8 @@ class ChainSampling(Algorithm):
         self.spread = Spread() if spread is None else spread
         self._check_sampler()
         self.spread.check(model, data, settings, self.num_chains, jit_compile)
-        self._fixed_shapes = bool(jit_compile) or settings.vectorize_chains
-        self._metric: FisherMetric | DrawCovariance | None = None
+        self._fixed_shapes = bool(jit_compile)
+        self._metric: FisherMetric | None = None
         # Rounds report the mean over their steps.
         self.sampler = with_mean_temperatures(self.sampler, settings.num_sampler_steps)
         numbers = chain_seeds(seed, self.num_chains)
@@ -140,8 +139,8 @@ class ChainSampling(Algorithm):
             who = "point_estimates" if cold else f"moves, which own {', '.join(owned)},"
             raise ValueError(
                 f"{who} need a sampler with a temperature for each parameter that descends at 0, "
-                f"and {self.sampler.name} is none; use sghmc, adaptive_sghmc, sgld or "
-                "preconditioned_sgld with a number as its temperature."
+                f"and {self.sampler.name} is none; use sghmc, adaptive_sghmc or sgld "
+                "with a number as its temperature."
             )
         of_parameters = tuple(
             tf.zeros_like(t) if path.startswith(cold) or path in owned else t
@@ -150,17 +149,11 @@ class ChainSampling(Algorithm):
         temperature = temperature._replace(parameters=of_parameters)
         return state._replace(shared=state.shared | {"temperature": temperature})
 
-    def _fit_metric(self, codes: Any = ()) -> None:
-        """From now on coordinates are fitted to chains, if the settings name such ones.
-
-        :param codes: like those of a position.
-        """
-        rounds, kind = self.settings.burnin_rounds, self.settings.coordinates
-        if kind == "fisher":
+    def _fit_metric(self) -> None:
+        """Enable preconditioner adaptation, if the settings ask for it."""
+        rounds = self.settings.burnin_rounds
+        if self.settings.coordinates == "fisher":
             self._metric = FisherMetric(self.model, self.data, rounds, self._sampler_state)
-        elif kind in ("covariance", "variances"):
-            like = Point(self.sampled.values(), codes)
-            self._metric = DrawCovariance(kind, rounds, like, self._sampler_state)
 
     def _initial_metric(self) -> Any:
         """What a chain holds of it before the first fit."""
@@ -204,7 +197,6 @@ class ChainSampling(Algorithm):
                 lambda chain, seed, fed: self._round(chain, seed, first, adapt, fed),
                 (chains, seeds, fed),
                 (specification, statistics),
-                self.settings.vectorize_chains,
             )
 
         return self.spread.chains.over_devices(mapped, (chains, seeds, fed))

@@ -14,24 +14,19 @@ def map_chains(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
     signature: Any,
-    vectorize: bool = False,
 ) -> Any:
     """``function`` of each chain's part of ``arguments``, and the results stacked.
 
     A loop in the graph, whose iterations may overlap: a chain is then, bit by bit, what it is
-    alone, whatever the networks. ``python -m benchmarks.chains`` has what that costs. (TensorFlow
-    has no vectorised Philox, and small Cholesky decompositions gain little side by side.)
+    alone, whatever the networks.
 
     :param arguments: structures whose leaves are [C, ...].
     :param signature: ``tf.TensorSpec`` of each leaf of one chain's result.
-    :param vectorize: ``tf.vectorized_map`` instead, for networks without convolutions.
     """
     count = tf.nest.flatten(arguments)[0].shape[0]
     if count == 1:
         result = function(*tf.nest.map_structure(lambda v: tf.squeeze(v, 0), arguments))
         return tf.nest.map_structure(lambda v: v[tf.newaxis], result)
-    if vectorize:
-        return tf.vectorized_map(lambda parts: function(*parts), arguments)
     return tf.map_fn(
         lambda parts: function(*parts),
         arguments,

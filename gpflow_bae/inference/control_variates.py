@@ -1,4 +1,4 @@
-"""Gradients of minibatches less their own error where a round began.
+"""Targets of minibatches, whose gradients may lack their own error where a round began.
 
 Of a batch b, position q = (parameters, codes), and where the round began, q0::
 
@@ -15,14 +15,20 @@ reduction. NeurIPS.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from ..base import Batch
+from ..mcmc import Target
+from ..mcmc.targets import Evaluation
 from .chain_state import Point
 
-__all__ = ["Reference", "controlled"]
+__all__ = ["Reference", "batch_target", "controlled"]
+
+LogDensityGradient = Callable[[Point, Batch, tf.Tensor], Point]
+"""Takes a position, a batch and the seed of a prior's draws."""
 
 
 class Reference(NamedTuple):
@@ -41,3 +47,28 @@ def controlled(here: Point, there: Point, reference: Reference) -> Point:
     """
     parts = zip(here.parameters, there.parameters, reference.full, strict=True)
     return here._replace(parameters=tuple(g - g0 + full for g, g0, full in parts))
+
+
+def batch_target(
+    log_density_gradient: LogDensityGradient,
+    evaluate: Callable[[Point], Evaluation],
+    batch: Batch,
+    reference: Reference | None = None,
+) -> Target:
+    """Make the gradient and density oracles of a minibatch.
+
+    :param log_density_gradient: the gradient of the log posterior, estimated from a batch.
+    :param evaluate: log densities, which are those of all data where the batch is; offered for
+        that batch alone.
+    :param reference: where the round began, with codes of the batch's items; None for gradients
+        without control variates.
+    """
+
+    def gradient(position: Point, seed: tf.Tensor) -> Point:
+        here = log_density_gradient(position, batch, seed)
+        if reference is None:
+            return here
+        seen = batch if reference.batch is None else reference.batch
+        return controlled(here, log_density_gradient(reference.position, seen, seed), reference)
+
+    return Target(gradient, evaluate if batch.scale == 1.0 else None)

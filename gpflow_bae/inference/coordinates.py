@@ -110,14 +110,6 @@ def check_coordinates(
     :param owned: paths of the parameters that steps do not move.
     :raises ValueError: saying which, and what to set instead.
     """
-    if kind in ("covariance", "variances"):
-        if batch_size not in (None, data.num_items):
-            raise ValueError(
-                f'coordinates="{kind}" are of all codes and parameters together, of which '
-                f"minibatches of batch_size={batch_size} see some: set batch_size=None, or "
-                'coordinates="none".'
-            )
-        return
     sampled = model.sampled
     prior = model.latent_prior
     of_codes = has_code_coordinates(model, data)
@@ -202,16 +194,8 @@ def target_in(coordinates: Coordinates, target: Target) -> Target:
     def gradient(point: Point, seed: Any) -> Point:
         return coordinates.gradient(natural(coordinates.to_natural(point), seed))
 
-    noisy = target.gradient_and_error
-
-    def gradient_and_error(point: Point, seed: Any) -> tuple[Point, Point]:
-        assert noisy is not None
-        found, error = noisy(coordinates.to_natural(point), seed)
-        return coordinates.gradient(found), coordinates.gradient(error)  # the map is linear
-
-    target = Target(gradient, None, None if noisy is None else gradient_and_error)
     if density is None:
-        return target
+        return Target(gradient)
 
     def evaluate(point: Point) -> Evaluation:
         found = density(coordinates.to_natural(point))
@@ -220,4 +204,4 @@ def target_in(coordinates: Coordinates, target: Target) -> Target:
             untempered_gradient=coordinates.gradient(found.untempered_gradient),
         )
 
-    return target._replace(evaluate=evaluate)
+    return Target(gradient, evaluate)

@@ -17,17 +17,15 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..mcmc import State, Step, Target, targets
+from ..mcmc import Target, targets
 from ..mcmc.noise import standard_noise
 from ..models import VariationalAutoencoder, set_default_kernel_priors
 from ..tracing import compiled
 from .chain_checks import Takes
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
-from .coordinates import target_in
-from .draw_covariance import gathered
 from .evidence import has_evidence
-from .loops import repeat
+from .sampler_steps import sampler_steps
 
 __all__ = ["EvidenceSampling", "LaplaceCoordinates"]
 
@@ -76,7 +74,7 @@ class EvidenceSampling(ChainSampling):
     """
 
     model: VariationalAutoencoder
-    takes = Takes(coordinates=("laplace", "covariance", "variances"))
+    takes = Takes(coordinates=("laplace",))
 
     def __init__(self, model: VariationalAutoencoder, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
@@ -103,14 +101,13 @@ class EvidenceSampling(ChainSampling):
                 "gpflow.set_trainable(model.latent_prior.inducing_variable, False), or set "
                 'coordinates="none".'
             )
-        self._fit_metric()
         self._batch = self.data.gather(None)
         self._gradient = compiled(self._log_density_gradient)
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At a draw of the Laplace approximation where the model is now, with its coordinates.
 
-        With other coordinates, or without, at the model's values themselves.
+        Without coordinates, at the model's values themselves.
         """
         values = self.sampled.values()
         if self.settings.coordinates != "laplace":
@@ -163,21 +160,17 @@ class EvidenceSampling(ChainSampling):
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
-        target, state = self._target(), chain.sampler
-        if chain.metric:
-            target = target_in(chain.metric, target)
-            state = state._replace(position=chain.metric.from_natural(state.position))
-
-        def body(i: tf.Tensor, state_and_metric: tuple[State, Any]) -> tuple[State, Any]:
-            state, metric = state_and_metric
-            step_seed = tf.random.fold_in(seed, i, alg="philox")
-            state = self.sampler.step(state, target, step_seed, Step(first + i, adapt))
-            return state, gathered(metric, state.position, adapt)
-
-        num_steps = self.settings.num_sampler_steps
-        state, metric = repeat(num_steps, body, (state, chain.metric))
-        if metric:
-            state = state._replace(position=metric.to_natural(state.position))
+        target = self._target()
+        state = sampler_steps(
+            self.sampler,
+            chain.sampler,
+            lambda i: target,
+            seed,
+            first,
+            adapt,
+            self.settings.num_sampler_steps,
+            chain.metric or None,
+        )
         terms = self._log_prior(state.position), self._log_evidence(state.position)
         statistics = self.statistics(state, *terms, tf.zeros_like(terms[0]))
-        return chain._replace(sampler=state, metric=metric), statistics
+        return chain._replace(sampler=state), statistics

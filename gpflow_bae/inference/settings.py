@@ -105,9 +105,6 @@ class AmortizedSettings:
     (Algorithm 1). Carried codes make the chain an ordinary SG-MCMC that the encoder follows. A
     fresh draw forgets what the prior says through a point's neighbours, K steps do not bring it
     back, and on the moving ball the chain drifts away from the posterior (docs/results)."""
-    scale_codes: bool = False
-    """Multiply the codes' own gradient by N/B too, as eq. 3 and the released code do; the codes'
-    conditional then is over-concentrated."""
     batch_size: int | None = None
     """Tasks (or points of a single task) per round; None for all."""
     steps_per_batch: int | None = None
@@ -119,15 +116,13 @@ class AmortizedSettings:
     """How a minibatch estimates the gradient of parameters: as it is, or less its error where the
     round began (:mod:`gpflow_bae.inference.control_variates`), which heats the chain less and takes
     two gradients for every step; with ``steps_per_batch``."""
-    coordinates: Literal["none", "prior", "fisher", "laplace", "covariance", "variances"] = "none"
+    coordinates: Literal["none", "prior", "fisher", "laplace"] = "none"
     """What the sampler's steps are made in: the model's own values, values whitened by their
     priors (:mod:`gpflow_bae.inference.coordinates`), or by what the data say of them, layer by
     layer: at the chain's state at the start and at a sixteenth, an eighth and a quarter of burn-in,
     and from there to its half on average (:mod:`gpflow_bae.inference.fisher_metric`). ``laplace``,
     of models without a network, are those of the Hessian at the start
-    (:mod:`gpflow_bae.inference.evidence_sampling`). ``covariance`` and ``variances`` are those of
-    the chain's own draws in windows of burn-in, as Stan adapts a dense or a diagonal metric
-    (:mod:`gpflow_bae.inference.draw_covariance`). For plain samplers such as
+    (:mod:`gpflow_bae.inference.evidence_sampling`). For plain samplers such as
     :mod:`~gpflow_bae.mcmc.sghmc`; the adaptive ones learn scales of their own."""
     moves: tuple[str, ...] = ()
     """Beside the steps, after each round: names among :data:`gpflow_bae.inference.moves.MOVES`."""
@@ -135,9 +130,6 @@ class AmortizedSettings:
     encoder_learning_rate: float = 1e-3
     encoder_batch_size: int | None = None
     """Points per Adam step of the encoder, drawn from the round's; None for all."""
-    vectorize_chains: bool = False
-    """Compute several chains side by side instead of in a loop in the graph, to try on a GPU; see
-    :func:`~gpflow_bae.inference.chains.map_chains`."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -172,14 +164,9 @@ class AmortizedSettings:
                 'gradients="control_variates" need fresh minibatches within a round: set '
                 "steps_per_batch=1."
             )
-        kinds = ("none", "prior", "fisher", "laplace", "covariance", "variances")
+        kinds = ("none", "prior", "fisher", "laplace")
         if self.coordinates not in kinds:
             raise ValueError(f"coordinates must be one of {kinds}, got {self.coordinates!r}.")
-        if self.coordinates in ("covariance", "variances") and self.codes != "carried":
-            raise ValueError(
-                f'coordinates="{self.coordinates}" are of codes that a chain carries: set '
-                f'codes="carried", got {self.codes!r}.'
-            )
         if self.moves and self.codes != "carried":
             raise ValueError(
                 f'moves need codes="carried", a state of the chain to move; got {self.codes!r}.'

@@ -76,11 +76,6 @@ class Spread:
             )
         if self._over_chains:
             return
-        if settings.vectorize_chains:
-            raise ValueError(
-                "vectorize_chains maps steps that exchange nothing: leave it out, or set "
-                'spread="chains".'
-            )
         check_items(model, data, settings.batch_size, replicas)
 
     # Rounds.

@@ -67,9 +67,7 @@ def _heat_of_positions(posterior: Posterior | TemperedPosterior) -> float:
     sampler, batch = settings.get("sampler_settings", {}), settings.get("batch_size")
     if isinstance(posterior, Posterior) and batch == posterior.data.num_items:
         batch = None
-    # With its noise subtracted the sampler itself speaks of positions.
-    of_momenta = sampler.get("integrator") == "baoab" and "estimated_noise_decay" not in sampler
-    decay = sampler.get("momentum_decay")
+    decay, of_momenta = sampler.get("momentum_decay"), sampler.get("integrator") == "baoab"
     if batch is None or not of_momenta or not isinstance(decay, float) or decay >= 1.0:
         return 1.0
     return (2.0 - decay) ** 2 / (2.0 - 2.0 * decay) ** 2

@@ -7,16 +7,14 @@ from typing import Any
 import tensorflow as tf
 
 from ..base import Batch
-from ..mcmc import State, Step, Target, targets
+from ..mcmc import Target, targets
 from ..models import TemperedBAE
-from .batch_targets import batch_target
 from .chain_checks import Takes
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
-from .control_variates import Reference
-from .coordinates import Coordinates, Metric, target_in
-from .draw_covariance import gathered
-from .loops import repeat
+from .control_variates import Reference, batch_target
+from .coordinates import Coordinates
+from .sampler_steps import sampler_steps
 
 __all__ = ["WeightSampling"]
 
@@ -30,9 +28,8 @@ class WeightSampling(ChainSampling):
 
     model: TemperedBAE
     takes = Takes(
-        coordinates=("fisher", "covariance", "variances"),
+        coordinates=("fisher",),
         control_variates=True,
-        gradient_errors=True,
     )
 
     def __init__(self, model: TemperedBAE, *arguments: Any, **options: Any):
@@ -72,7 +69,7 @@ class WeightSampling(ChainSampling):
         evaluate = targets.target(
             lambda position: self.log_likelihood(position, batch), self.log_prior
         )
-        return batch_target(gradient, evaluate, self.data, batch, reference)
+        return batch_target(gradient, evaluate, batch, reference)
 
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
@@ -85,26 +82,23 @@ class WeightSampling(ChainSampling):
             full = self.log_density_gradient(position, self.data.gather(None))
             reference = Reference(position, full.parameters)
 
-        def body(i: tf.Tensor, state_and_metric: tuple[State, Any]) -> tuple[State, Any]:
-            state, metric = state_and_metric
-            step_seed = tf.random.fold_in(seeds[1], i, alg="philox")
-            target = self.target(self.fresh_batch(seeds[0], i, fed), reference)
-            if metric:
-                target = target_in(coordinates, target)
-            state = self.sampler.step(state, target, step_seed, Step(first + i, adapt))
-            return state, gathered(metric, state.position, adapt)
+        def target_of(i: tf.Tensor) -> Target:
+            return self.target(self.fresh_batch(seeds[0], i, fed), reference)
 
-        state, metric = chain.sampler, chain.metric
-        if metric:
-            of_fisher = isinstance(metric, Metric)
-            coordinates = Coordinates(metric.parameters, None) if of_fisher else metric
-            state = state._replace(position=coordinates.from_natural(state.position))
-        state, metric = repeat(num_steps, body, (state, metric))
-        if metric:
-            state = state._replace(position=coordinates.to_natural(state.position))
+        metric = chain.metric
+        state = sampler_steps(
+            self.sampler,
+            chain.sampler,
+            target_of,
+            seeds[1],
+            first,
+            adapt,
+            num_steps,
+            Coordinates(metric.parameters, None) if metric else None,
+        )
         batch = self.fresh_batch(seeds[0], tf.constant(num_steps - 1), fed)
         log_likelihood = batch.scale * self.log_likelihood(state.position, batch)
         log_prior = self.log_prior(state.position)
         nothing = tf.zeros_like(log_prior)
         statistics = self.statistics(state, log_prior, log_likelihood, nothing)
-        return chain._replace(sampler=state, metric=metric), statistics
+        return chain._replace(sampler=state), statistics

@@ -2,7 +2,7 @@
 
 A module per algorithm with ``State``, ``init`` and ``update``, and ``build``, which makes a
 :class:`SamplingAlgorithm` of them, which is what engines know. :mod:`gpflow_bae.mcmc.kernels` makes
-a ``tfp.mcmc.TransitionKernel`` of six of them, :mod:`gpflow_bae.mcmc.types` has what all share.
+a ``tfp.mcmc.TransitionKernel`` of four of them, :mod:`gpflow_bae.mcmc.types` has what all share.
 """
 
 from gpflow_bae.mcmc import (
@@ -11,7 +11,6 @@ from gpflow_bae.mcmc import (
     algorithm,
     energy_variance,
     gradient_estimators,
-    gradient_noise,
     hmc,
     integrators,
     kernels,
@@ -20,12 +19,10 @@ from gpflow_bae.mcmc import (
     metropolis,
     noise,
     parallel_tempering,
-    preconditioned_sgld,
     random_walk,
     schedules,
     sghmc,
     sgld,
-    sgnht,
     slice_sampling,
     step_size,
     structures,
@@ -36,20 +33,15 @@ from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
 from gpflow_bae.mcmc.kernels import (
     SGHMC,
     SGLD,
-    SGNHT,
     AdaptiveSGHMC,
     LangevinGradient,
-    PreconditionedSGLD,
-    replica_exchange,
 )
 
 __all__ = [
     "SGHMC",
     "SGLD",
-    "SGNHT",
     "AdaptiveSGHMC",
     "LangevinGradient",
-    "PreconditionedSGLD",
     "SamplingAlgorithm",
     "State",
     "Step",
@@ -59,7 +51,6 @@ __all__ = [
     "algorithm",
     "energy_variance",
     "gradient_estimators",
-    "gradient_noise",
     "hmc",
     "integrators",
     "kernels",
@@ -68,13 +59,10 @@ __all__ = [
     "metropolis",
     "noise",
     "parallel_tempering",
-    "preconditioned_sgld",
     "random_walk",
-    "replica_exchange",
     "schedules",
     "sghmc",
     "sgld",
-    "sgnht",
     "slice_sampling",
     "step_size",
     "structures",

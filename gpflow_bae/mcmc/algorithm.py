@@ -55,7 +55,7 @@ class State(NamedTuple):
     a leaf belongs to that element, and is gathered and scattered with it in minibatches of items.
     """
     shared: dict[str, Any]
-    """By name, what the chain has once, of any structure: settings, a thermostat, counts."""
+    """By name, what the chain has once, of any structure: settings, counts."""
 
 
 class Step(NamedTuple):
@@ -73,9 +73,6 @@ class Target(NamedTuple):
     evaluate: Callable[[Position], Evaluation] | None = None
     """Log likelihood and log prior of all data, and their gradients, with chains as leading
     dimensions: what an accept-reject step needs."""
-    gradient_and_error: Callable[[Position, Seed], tuple[Position, Position]] | None = None
-    """An unbiased estimate of the gradient, and a structure like it with the mean 0 and the
-    variance of the estimate's error, uncorrelated with that: what tells noise from signal."""
 
 
 def _no_info(state: State) -> dict[str, tf.Tensor]:
@@ -105,9 +102,8 @@ class SamplingAlgorithm(NamedTuple):
     momenta, or where a schedule keeps what they are compared with."""
     diagnose: Callable[[State], str | None] = _no_diagnosis
     """Why a state became non-finite, in words, if the sampler knows; reads values."""
-    needs: Literal["gradient", "evaluate", "gradient_and_error"] = "gradient"
-    """Which part of the target it uses. ``"evaluate"`` takes the whole data in every step,
-    ``"gradient_and_error"`` a minibatch."""
+    needs: Literal["gradient", "evaluate"] = "gradient"
+    """Which part of the target it uses. ``"evaluate"`` takes the whole data in every step."""
     settings: Mapping[str, Any] = {}
     """As they were given, for records of a run."""
     rests_when_cold: bool = False

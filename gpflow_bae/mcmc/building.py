@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 # What is not a number: the same in every step, and part of its trace.
-_CHOICES = ("noise", "integrator", "subtract_gradient_noise", "max_leapfrog_steps", "thermostats")
+_CHOICES = ("noise", "integrator", "subtract_gradient_noise", "max_leapfrog_steps")
 
 
 def build_sampler(
@@ -43,10 +43,8 @@ def build_sampler(
     *,
     needs: Literal["gradient", "evaluate"] = "gradient",
     shared: tuple[str, ...] = (),
-    init_settings: tuple[str, ...] = (),
     info: Callable[[State], dict[str, tf.Tensor]] = lambda state: {},
     temperatures: Callable[[State], Position | None] = lambda state: None,
-    temperature_of_leaves: bool | None = None,
     adapted: tuple[str, ...] = (),
 ) -> SamplingAlgorithm:
     """The functions of a module, with their settings in the state.
@@ -59,9 +57,6 @@ def build_sampler(
         temperature that is a number becomes one for each leaf of the position, so that single
         leaves may be given another; not where something of the state is shared by the leaves.
     :param shared: the fields of the module's state that are not like the position.
-    :param temperature_of_leaves: whether leaves may have temperatures of their own; None for yes
-        where nothing is shared.
-    :param init_settings: settings that ``init`` takes, by name.
     :param adapted: fields of the module's state that change only while it adapts.
     :raises ValueError: if an argument is out of its range.
     """
@@ -85,11 +80,9 @@ def build_sampler(
 
     def first(position: Position, target: Target) -> State:
         values: dict[str, Any] = dict(settings.initial())
-        at = settings.at(State(position, {}, values), Step(tf.constant(0), False))
         part = () if needs == "gradient" else (_evaluate(name, target),)
-        inner = init(position, *part, **{k: at[k] for k in init_settings})
-        of_leaves = not shared if temperature_of_leaves is None else temperature_of_leaves
-        if "temperature" in values and of_leaves:
+        inner = init(position, *part)
+        if "temperature" in values and not shared:
             temperature = values["temperature"]
             values["temperature"] = tf.nest.map_structure(lambda _: temperature, inner.position)
         return packed(inner, values)

@@ -12,8 +12,6 @@ likelihood terms' gradients: none at the mode, none anywhere for a likelihood wh
 same for each datum (a Gaussian mean), and more than the first's far away (Baker et al. 2019,
 section 3).
 
-The error of either estimate is seen in the halves of its minibatch (:func:`of_halves`).
-
 References:
 
 - Johnson, Zhang (2013). Accelerating stochastic gradient descent using predictive variance
@@ -38,7 +36,6 @@ __all__ = [
     "LogPriorFn",
     "control_variates",
     "minibatch",
-    "of_halves",
 ]
 
 LogPriorFn: TypeAlias = Callable[[Position], tf.Tensor]
@@ -128,33 +125,6 @@ def control_variates(
         )
 
     return gradient
-
-
-def of_halves(
-    first: Position, second: Position, share_of_data: float = 0.0
-) -> tuple[Position, Position]:
-    """The estimate of a minibatch from those of its halves, and a draw of its error.
-
-    Halves of equal size, drawn alike, have estimates g_1 and g_2 of the same mean, and::
-
-        gradient  (g_1 + g_2) / 2
-        error     (1 - B / N)^1/2 (g_1 - g_2) / 2
-
-    The second has the mean 0 and, exactly, the covariance of the first: errors of g_1 and g_2 are
-    independent with replacement, and without it their correlation is what the factor undoes
-    (B / N of the data are seen, and an estimate of all of them has no error).
-
-    :param first: gradient estimated by one half of the minibatch, each N / (B / 2) times its own.
-    :param second: that by the other half, a structure alike.
-    :param share_of_data: B / N of a minibatch drawn without replacement; 0 for one with it.
-    :return: two structures alike: the gradient, and a draw of its error.
-    :raises ValueError: if ``share_of_data`` is not in [0, 1].
-    """
-    if not 0.0 <= share_of_data <= 1.0:
-        raise ValueError(f"share_of_data, B / N, must be in [0, 1], got {share_of_data}.")
-    scale = 0.5 * (1.0 - share_of_data) ** 0.5
-    gradient = tf.nest.map_structure(lambda a, b: 0.5 * (a + b), first, second)
-    return gradient, tf.nest.map_structure(lambda a, b: scale * (a - b), first, second)
 
 
 def _batch_size(batch: Any, axis: int) -> int | tf.Tensor:

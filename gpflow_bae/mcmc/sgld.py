@@ -82,8 +82,5 @@ def update(
 def build(
     step_size: Setting = 1e-4, temperature: Setting = 1.0, noise: str = "gaussian"
 ) -> SamplingAlgorithm:
-    """The sampler as one object: settings of :func:`update`, or schedules of the step.
-
-    Cyclical SGLD takes both from :func:`~gpflow_bae.mcmc.schedules.cyclical`.
-    """
+    """The sampler as one object: settings of :func:`update`, or schedules of the step."""
     return build_sampler("sgld", State, init, update, locals())

@@ -148,10 +148,6 @@ def with_step_size(state: State, step_size: tf.Tensor) -> State:
     shared: dict[str, Any] = {**state.shared, "step_size": step_size}
     if "momentum_decay" in shared:
         shared["momentum_decay"] = 1.0 - (1.0 - shared["momentum_decay"]) ** ratio
-    if "thermostat" in shared:
-        shared["thermostat"] = tf.nest.map_structure(
-            lambda decay: decay * cast_scalar(ratio, decay.dtype), shared["thermostat"]
-        )
     return state._replace(elements={**state.elements, "momentum": momentum}, shared=shared)
 
 

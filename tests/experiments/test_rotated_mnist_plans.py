@@ -86,16 +86,6 @@ def test_flags_replace_settings() -> None:
     plan = make_plan("sgp_bae", "quick", chain_batch_size=0)  # all images in every step
     assert plan.schedule.batch_size is None and plan.schedule.gradients == "minibatch"
     assert "from_curvature" in plan.sampler.settings["step_size"]
-    less = make_plan("sgp_bae", "quick", subtract_estimated_noise=True)
-    assert less.sampler.settings["estimated_noise_decay"] == 0.99
-    assert less.sampler.settings["integrator"] == "baoab"
-    for other in ({"sampler_name": "sgnht"}, {"chain_batch_size": 0}):
-        with pytest.raises(ValueError, match="for minibatches of sampler=sghmc, got sampler="):
-            make_plan("sgp_bae", "quick", subtract_estimated_noise=True, **other)
-    plan = make_plan("sgp_bae", "quick", sampler_name="sgnht", chain_batch_size=128, **chain)
-    assert plan.sampler.settings["thermostats"] == "leaf" and plan.start == "svgp_vae_mode"
-    assert plan.schedule.batch_size == 128 and plan.schedule.steps_per_batch == 1
-    assert plan.variational.batch_size == 64
 
 
 def test_the_ablation() -> None:

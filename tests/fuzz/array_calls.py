@@ -44,11 +44,6 @@ SAMPLERS: dict[str, Call] = {
         mcmc.sgld.build,
         lambda: {"step_size": 0.01, "temperature": 1.0, "noise": "gaussian"},
     ),
-    "preconditioned_sgld": (
-        mcmc.preconditioned_sgld.build,
-        lambda: {"step_size": 0.01, "gradient_decay": 0.9, "jitter": 1e-5},
-    ),
-    "sgnht": (mcmc.sgnht.build, lambda: {"step_size": 0.01, "momentum_decay": 0.1}),
     "mclmc": (mcmc.mclmc.build, lambda: {"step_size": 0.01, "momentum_decay": 0.1}),
     "hmc": (mcmc.hmc.build, lambda: {"step_size": 0.01, "max_leapfrog_steps": 3}),
     "langevin": (
@@ -56,15 +51,6 @@ SAMPLERS: dict[str, Call] = {
         lambda: {"noise_scale": 0.1, "learning_rate": 0.1, "gradient_probability": 0.5},
     ),
     "random_walk": (mcmc.random_walk.build, lambda: {"noise_scale": 0.1}),
-    "cyclical": (
-        mcmc.schedules.cyclical,
-        lambda: {
-            "cycle_length": 10,
-            "initial_step_size": 0.1,
-            "exploration_fraction": 0.5,
-            "temperature": 1.0,
-        },
-    ),
     "geometric_ladder": (
         mcmc.schedules.geometric_ladder,
         lambda: {"num_replicas": 3, "max_temperature": 2.0},

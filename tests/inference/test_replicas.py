@@ -59,7 +59,6 @@ def weights_model() -> models.TemperedBAE:
 CASES: dict[str, tuple[Any, Any, tuple[int, int], dict[str, Any]]] = {
     # Minibatches of five tasks, which neither two nor three replicas divide.
     "tasks": (inference.AmortizedSampling, made.sgp_bae, (7, 6), {"batch_size": 5}),
-    "all tasks": (inference.AmortizedSampling, made.sgp_bae, (5, 6), {"scale_codes": True}),
     "the paper's": (
         inference.AmortizedSampling,
         made.sgp_bae,
@@ -164,7 +163,6 @@ def test_a_strategy_of_one_replica_changes_nothing() -> None:
         ({"jit_compile": True}, "XLA compiles for one device alone"),
         ({"batch_size": 1}, "The 1 items of a minibatch cannot be shared among 2"),
         ({"sizes": (1, 8)}, "couples the points of a single task"),
-        ({"vectorize_chains": True}, "vectorize_chains"),
     ],
 )
 def test_what_replicas_cannot_share_is_refused(replaced: dict[str, Any], words: str) -> None:

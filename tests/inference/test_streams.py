@@ -252,16 +252,6 @@ def refusals() -> list[Any]:
         (bae, changed(gradients="control_variates", **step), {}, "a gradient of all points"),
         (svgp_vae, changed(coordinates="prior"), {}, 'coordinates="prior" are fitted to all'),
         (bae, SETTINGS, {"sampler": mcmc.hmc.build(0.1, 3)}, "asks for more than the gradient"),
-        (
-            bae,
-            changed(**step),
-            {
-                "sampler": mcmc.gradient_noise.with_estimated_noise_subtracted(
-                    mcmc.sghmc.build(0.05, 0.4, integrator="baoab")
-                )
-            },
-            "asks for more than the gradient",
-        ),
     ]
 
 

@@ -300,10 +300,6 @@ def test_hot_parameters_of_the_prior_are_told_of_moves(
     [
         ({"codes": "encoder", "steps_per_batch": None}, 'leaves none: set codes="carried"'),
         ({"coordinates": "prior", "moves": ("prior_parameters",)}, "of which minibatches of batch"),
-        (
-            {"sampler": mcmc.gradient_noise.with_estimated_noise_subtracted(PLAIN)},
-            "neighbours of each other: take the sampler itself",
-        ),
     ],
 )
 def test_what_needs_all_points_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -15,11 +15,9 @@ from gpflow_bae.mcmc import (
     adaptive_sghmc,
     hmc,
     langevin,
-    preconditioned_sgld,
     random_walk,
     sghmc,
     sgld,
-    sgnht,
     targets,
 )
 from gpflow_bae.mcmc.noise import noise_like
@@ -65,14 +63,11 @@ class Row:
     def build(self, **numbers: Any) -> SamplingAlgorithm:
         return self.module.build(**{**self.numbers, **numbers}, **self.choices)
 
-    def init(self, momentum_decay: Any = None) -> Any:
-        if self.module is sgnht:
-            return sgnht.init(POSITION, momentum_decay=momentum_decay, **self.choices)
+    def init(self) -> Any:
         return self.module.init(POSITION, *([EVALUATE] if self.calibrated else []))
 
     def update(self, state: Any, seed: tf.Tensor, adapt: Any, **numbers: Any) -> Any:
-        choices = {} if self.module is sgnht else self.choices  # which its state remembers
-        used = {**self.numbers, **numbers, **choices}
+        used = {**self.numbers, **numbers, **self.choices}
         part = EVALUATE if self.calibrated else noisy_gradient(state.position, seed)
         return self.module.update(state, part, seed, **used, **self.adapting(adapt))
 
@@ -91,13 +86,6 @@ DRIFT = {**WALK, "learning_rate": 0.05, "gradient_probability": 0.5}
 ADAM = {"beta_1": 0.8, "beta_2": 0.95, "epsilon": 0.01}
 ROWS = [
     Row("sgld", sgld, COLD, per_leaf=True),
-    Row(
-        "preconditioned_sgld",
-        preconditioned_sgld,
-        {**COLD, "gradient_decay": 0.9, "jitter": 0.01},
-        adapts=True,
-        per_leaf=True,
-    ),
     Row("sghmc", sghmc, HAMILTONIAN, per_leaf=True),
     Row(
         "sghmc, baoab",
@@ -121,8 +109,6 @@ ROWS = [
         adapts=True,
         per_leaf=True,
     ),
-    Row("sgnht", sgnht, HAMILTONIAN),
-    Row("sgnht, leaves", sgnht, HAMILTONIAN, {"thermostats": "leaf"}, per_leaf=True),
     Row("random_walk", random_walk, WALK),
     Row("mala", langevin, WALK),
     Row("langevin", langevin, DRIFT),

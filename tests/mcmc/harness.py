@@ -26,12 +26,10 @@ from gpflow_bae.mcmc import (
     hmc,
     langevin,
     parallel_tempering,
-    preconditioned_sgld,
     random_walk,
     schedules,
     sghmc,
     sgld,
-    sgnht,
     targets,
 )
 from gpflow_bae.mcmc.noise import split
@@ -101,8 +99,6 @@ def stochastic_case(
         adapting = {k: used.pop(k) for k in ("num_adaptation_steps",) if k in used}
         if "friction" in used:
             used["momentum_decay"] = used.pop("friction") * step_size
-        if module is sgnht:
-            used["chain_ndims"] = 1
         return from_algorithm(module.build(**used), Target(gradient_fn), **adapting)
 
     def make(log_prob_fn: Any, temperature: Any, **overrides: Any) -> Sampler:
@@ -205,15 +201,6 @@ LADDER = tuple(float(t) for t in schedules.geometric_ladder(4, 12.5))
 CASES = (
     stochastic_case("sgld", sgld, sbc_step_size=0.004, **LANGEVIN),
     stochastic_case(
-        "preconditioned_sgld",
-        preconditioned_sgld,
-        settings={"num_adaptation_steps": 300, "jitter": 1.0},
-        preconditioner=lambda state: (
-            1 / (np.sqrt(state[0].elements["mean_square_gradient"].numpy()) + 1)
-        ),
-        **{**LANGEVIN, "step_size": 0.14, "num_steps": 700, "bias_order": None},
-    ),
-    stochastic_case(
         "sghmc",
         sghmc,
         settings={"momentum_decay": 0.2},
@@ -248,20 +235,6 @@ CASES = (
         adaptive_sghmc,
         settings={**ADAPTIVE_SETTINGS, "integrator": "baoab"},
         **ADAPTIVE,
-    ),
-    # The momentum decay is 0.05 at the step size 0.15: covariances are 2.5 per cent too small.
-    stochastic_case(
-        "sgnht",
-        sgnht,
-        settings={"friction": 1 / 3},
-        step_size=0.15,
-        num_burnin_steps=400,
-        num_steps=400,
-        gaussian_bias=lambda h: h**2 / 4,
-        relative_bias=0.03,
-        bias_order=1,
-        bias_settings={"friction": 2.0},
-        bias_step_sizes=(0.1, 0.07, 0.05),
     ),
     calibrated_case(
         "random_walk",

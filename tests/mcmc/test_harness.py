@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.mcmc import adaptive_sghmc, preconditioned_sgld, random_walk, sghmc, sgld, sgnht
+from gpflow_bae.mcmc import adaptive_sghmc, random_walk, sghmc, sgld
 from tests.mcmc import mutations
 from tests.mcmc.assertions import (
     assert_banana,
@@ -25,7 +25,7 @@ from tests.mcmc.densities import ANHARMONIC, GAUSSIAN
 from tests.mcmc.harness import CASES, SamplerCase, case_named
 
 SEED = tf.constant([1, 2])
-COMPILED = ("sghmc_obabo", "sgnht", "hmc", "tempered_mala")
+COMPILED = ("sghmc_obabo", "hmc", "tempered_mala")
 
 
 def cases(condition: Any = lambda case: True) -> Any:
@@ -73,7 +73,7 @@ def test_resumed_is_the_same_chain_traced_once(case: SamplerCase) -> None:
 
 
 # Compiling is dear: one row of those that share their operations. test_kernels.py compiles sghmc
-# and adaptive_sghmc, which adapts as preconditioned_sgld does.
+# and adaptive_sghmc.
 @cases(lambda case: case.name in COMPILED)
 def test_xla_draws_the_same(case: SamplerCase) -> None:
     # The bits of the noise are equal; log, sin, cos and the order of sums are rounded otherwise.
@@ -182,7 +182,6 @@ def with_scaled_noise(
     [
         ("sgld", sgld, 0.9),
         ("sgld", sgld, 1.1),
-        ("preconditioned_sgld", preconditioned_sgld, 1.1),
         ("sghmc", sghmc, 0.9),
         ("sghmc_obabo", sghmc, 1.1),
         ("sghmc_baoab", sghmc, 1.1),
@@ -203,12 +202,6 @@ def test_a_wrong_spread_or_place_is_caught_by_the_distribution_alone() -> None:
     for wrong in (1.15 * z, z + [0.1, 0.0], z**3 / np.sqrt(15)):
         with pytest.raises(AssertionError, match="statistic="):
             assert_standard_normal(wrong)
-
-
-def test_the_thermostat_absorbs_noise_of_the_wrong_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What it is for: 1.2 times the noise is a momentum decay of 0.072 instead of 0.05.
-    case = case_named("sgnht")
-    assert_gaussian(with_scaled_noise(case, sgnht, 1.2, monkeypatch), 1.0)
 
 
 @pytest.mark.parametrize("name", ["sgld", "sghmc"])

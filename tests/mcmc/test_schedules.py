@@ -1,4 +1,4 @@
-"""Cyclical step sizes and ladders of temperatures."""
+"""Temperatures over replicas, and what is refused."""
 
 from __future__ import annotations
 
@@ -6,48 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from gpflow_bae.mcmc import schedules
-
-
-def test_cycles_are_cosines_with_two_stages() -> None:
-    traces = []
-
-    @tf.function
-    def cycle(step: tf.Tensor) -> schedules.Cycle:
-        traces.append(None)
-        return schedules.cyclical(8, 0.1, 0.75, temperature=2.0).at(step)
-
-    rows = [cycle(tf.constant(step)) for step in range(24)]
-    fraction = np.tile(np.arange(8) / 8, 3)
-    np.testing.assert_allclose(
-        [row.step_size for row in rows], 0.1 * (1 + np.cos(np.pi * fraction)) / 2, rtol=1e-12
-    )
-    np.testing.assert_array_equal([row.sampling for row in rows], fraction >= 0.75)
-    np.testing.assert_array_equal([row.temperature for row in rows], 2.0 * (fraction >= 0.75))
-    assert len(traces) == 1
-
-
-def test_the_last_step_of_a_long_cycle_is_small_but_not_zero() -> None:
-    n = 1_000_000
-    last = schedules.cyclical(n, tf.constant(1.0)).step_size(n - 1)
-    np.testing.assert_allclose(last, np.pi**2 / (4 * n**2), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "settings, message",
-    [
-        ({"cycle_length": 1}, "cycle_length .* at least 2, got 1"),
-        ({"cycle_length": 2.5}, "cycle_length .* got 2.5"),
-        ({"initial_step_size": 0.0}, "step_size must be positive"),
-        ({"exploration_fraction": 1.0}, r"exploration_fraction must be in \[0, 1\)"),
-        ({"temperature": -1.0}, "temperature must be finite"),
-    ],
-)
-def test_bad_cycles_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        schedules.cyclical(**{"cycle_length": 8, "initial_step_size": 0.1, **settings})
 
 
 def test_geometric_ladder() -> None:

@@ -1,4 +1,4 @@
-"""SGLD and preconditioned SGLD: their equations, and reductions to samplers that are known."""
+"""SGLD: its equation, and reductions to samplers that are known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.mcmc import noise, preconditioned_sgld, sghmc, sgld
+from gpflow_bae.mcmc import noise, sghmc, sgld
 from tests.mcmc.assertions import assert_near, run
 from tests.mcmc.densities import GAUSSIAN
 from tests.mcmc.harness import case_named
@@ -60,45 +60,15 @@ def test_gradient_noise_heats_as_documented() -> None:
     assert_near(path.second_about(GAUSSIAN.mean), covariance)
 
 
-@pytest.mark.parametrize("adapt", [True, False, tf.constant(True), tf.constant(False)])
-def test_preconditioned_update_is_the_equation(adapt: Any) -> None:
-    state = preconditioned_sgld.init(POSITION)
-    state = state._replace(mean_square_gradient=[tf.fill([2], np.float64(9.0)), tf.ones([1, 1])])
-    xi = noise.noise_like(POSITION, SEED)
-    new = preconditioned_sgld.update(
-        state,
-        GRADIENT,
-        SEED,
-        step_size=0.1,
-        temperature=1.7,
-        adapt=adapt,
-        gradient_decay=0.75,
-        jitter=0.5,
-    )
-    for i, (q, g, z, v) in enumerate(
-        zip(POSITION, GRADIENT, xi, state.mean_square_gradient, strict=True)
-    ):
-        v = 0.75 * v + 0.25 * g**2 if adapt else v
-        np.testing.assert_allclose(new.mean_square_gradient[i], v, rtol=1e-6)
-        p = 1 / (0.5 + np.sqrt(v))
-        expected = q + 0.05 * p * g + np.sqrt(0.17 * p) * z
-        np.testing.assert_allclose(new.position[i], expected, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     "setting, value, message",
     [
         ("step_size", 0.0, "step_size must be positive"),
         ("temperature", -1.0, "temperature must be finite and not negative"),
         ("noise", "cauchy", "noise must be one of"),
-        ("gradient_decay", 1.0, r"gradient_decay.*\[0, 1\), got 1.0"),
     ],
 )
 def test_bad_settings_are_refused(setting: str, value: Any, message: str) -> None:
     settings = {"step_size": 0.1, setting: value}
-    state = preconditioned_sgld.init(POSITION)
     with pytest.raises(ValueError, match=message):
-        preconditioned_sgld.update(state, GRADIENT, SEED, adapt=False, **settings)
-    if setting != "gradient_decay":
-        with pytest.raises(ValueError, match=message):
-            sgld.update(sgld.init(POSITION), GRADIENT, SEED, **settings)
+        sgld.update(sgld.init(POSITION), GRADIENT, SEED, **settings)

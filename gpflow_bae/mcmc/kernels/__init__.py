@@ -16,7 +16,7 @@ A state is a tensor or a list of tensors ("parts"). ``target_log_prob_fn`` takes
 arguments and returns the log density of each chain, the leading dimensions of the parts. Only
 ``LangevinGradient`` has an accept-reject step and is exact. Of the others the step-size bias that
 each sampler's module states remains; wrapping one in ``MetropolisHastings`` would be wrong, and
-raises an error, as does putting it into :func:`replica_exchange`. One seed gives ``one_step`` the
+raises an error. One seed gives ``one_step`` the
 same numbers in eager, graph and XLA, but ``sample_chain`` splits its own seed with TensorFlow's
 default generator, which differs in XLA; so do its chains.
 """
@@ -26,23 +26,17 @@ from gpflow_bae.mcmc.kernels.metropolis import (
     LangevinGradient,
     LangevinGradientKernelResults,
 )
-from gpflow_bae.mcmc.kernels.replica_exchange import replica_exchange
 from gpflow_bae.mcmc.kernels.uncalibrated import (
     SGHMC,
     SGLD,
-    SGNHT,
     AdaptiveSGHMC,
-    PreconditionedSGLD,
 )
 
 __all__ = [
     "SGHMC",
     "SGLD",
-    "SGNHT",
     "AdaptiveSGHMC",
     "LangevinGradient",
     "LangevinGradientKernelResults",
-    "PreconditionedSGLD",
     "Uncalibrated",
-    "replica_exchange",
 ]

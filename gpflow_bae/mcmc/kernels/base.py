@@ -61,9 +61,9 @@ class Uncalibrated(Kernel):
         cls._results_type.log_acceptance_correction = property(_refuse_correction)
 
     def __post_init__(self) -> None:
-        self._algorithm(0)  # refuses bad settings
+        self._algorithm()  # refuses bad settings
 
-    def _algorithm(self, chain_ndims: int) -> SamplingAlgorithm:
+    def _algorithm(self) -> SamplingAlgorithm:
         """Of the parameters that ``build`` takes."""
         return type(self)._build(**self._settings())
 
@@ -86,7 +86,7 @@ class Uncalibrated(Kernel):
         with tf.name_scope(f"{self.name}.one_step"):
             parts, is_list = _parts(current_state)
             previous = previous_kernel_results
-            sampler = self._algorithm(previous.target_log_prob.shape.rank)
+            sampler = self._algorithm()
             carried = {k: _as_list(getattr(previous, k)) for k in self._carried}
             state = _with(sampler.init(parts, Target()), carried)
             gradients = list(previous.grads_target_log_prob)
@@ -107,7 +107,7 @@ class Uncalibrated(Kernel):
         with tf.name_scope(f"{self.name}.bootstrap_results"):
             parts, _ = _parts(init_state)
             target_log_prob, gradients = self._value_and_gradients(parts)
-            state = self._algorithm(target_log_prob.shape.rank).init(parts, Target())
+            state = self._algorithm().init(parts, Target())
             return self._results(state, target_log_prob, gradients, tf.zeros([], tf.int32))
 
     def _results(

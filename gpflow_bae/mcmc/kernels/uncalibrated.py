@@ -13,12 +13,12 @@ import dataclasses
 
 from gpflow.base import TensorType
 
-from gpflow_bae.mcmc import adaptive_sghmc, preconditioned_sgld, sghmc, sgld, sgnht
-from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
+from gpflow_bae.mcmc import adaptive_sghmc, sghmc, sgld
+from gpflow_bae.mcmc.algorithm import Setting
 from gpflow_bae.mcmc.kernels.base import Uncalibrated
 from gpflow_bae.mcmc.types import LogProbFn
 
-__all__ = ["SGHMC", "SGLD", "SGNHT", "AdaptiveSGHMC", "PreconditionedSGLD"]
+__all__ = ["SGHMC", "SGLD", "AdaptiveSGHMC"]
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -32,23 +32,6 @@ class SGLD(Uncalibrated):
     temperature: Setting = 1.0
     noise: str = "gaussian"
     name: str = "sgld"
-
-
-@dataclasses.dataclass(eq=False, repr=False)
-class PreconditionedSGLD(Uncalibrated):
-    """SGLD with RMSprop's preconditioner: :mod:`gpflow_bae.mcmc.preconditioned_sgld`."""
-
-    _build = staticmethod(preconditioned_sgld.build)
-    _carried = ("mean_square_gradient",)
-
-    target_log_prob_fn: LogProbFn
-    step_size: Setting
-    num_adaptation_steps: int | TensorType
-    temperature: Setting = 1.0
-    noise: str = "gaussian"
-    gradient_decay: Setting = 0.99
-    jitter: Setting = 1e-5
-    name: str = "preconditioned_sgld"
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -84,24 +67,3 @@ class AdaptiveSGHMC(Uncalibrated):
     jitter: Setting = 1e-6
     integrator: str = "euler"
     name: str = "adaptive_sghmc"
-
-
-@dataclasses.dataclass(eq=False, repr=False)
-class SGNHT(Uncalibrated):
-    """Stochastic-gradient Nosé-Hoover thermostat, from rest: :mod:`gpflow_bae.mcmc.sgnht`.
-
-    A thermostat for each chain, that is for each number that ``target_log_prob_fn`` returns.
-    """
-
-    _build = staticmethod(sgnht.build)
-    _carried = ("momentum", "thermostat")
-
-    target_log_prob_fn: LogProbFn
-    step_size: Setting
-    momentum_decay: Setting
-    temperature: Setting = 1.0
-    noise: str = "gaussian"
-    name: str = "sgnht"
-
-    def _algorithm(self, chain_ndims: int) -> SamplingAlgorithm:
-        return sgnht.build(**self._settings(), chain_ndims=chain_ndims)
