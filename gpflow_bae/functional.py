@@ -23,7 +23,6 @@ __all__ = [
     "functional_call",
     "functional_copy",
     "log_prior_density",
-    "prior_parents",
     "unconstrained_values",
     "unflatten",
 ]
@@ -109,7 +108,6 @@ def log_prior_density(
     :raises ValueError: if a parameter has no prior.
     """
     total: tf.Tensor | float = 0.0
-    place = {id(parameter): i for i, parameter in enumerate(parameters)}
     for parameter, value in zip(parameters, values, strict=True):
         value = tf.identity(value)  # as in constrain
         if parameter.prior is None:
@@ -119,13 +117,6 @@ def log_prior_density(
                 "gpflow.set_trainable(parameter, False)."
             )
         prior = parameter.prior
-        if hasattr(prior, "given"):  # a prior given another parameter
-            if chain_ndims:
-                raise ValueError(
-                    f"The prior of {parameter.name} depends on another parameter, which is not "
-                    "there for several chains at once; take a prior of fixed scale."
-                )
-            prior = _given(prior, place, parameters, values)
         transform = parameter.transform
         on_unconstrained = parameter.prior_on == gpflow.base.PriorOn.UNCONSTRAINED
         point = value if transform is None or on_unconstrained else transform.forward(value)
@@ -143,29 +134,6 @@ def log_prior_density(
             log_prob += transform.forward_log_det_jacobian(value, event_ndims=event_ndims)
         total += tf.cast(log_prob, gpflow.default_float())
     return tf.convert_to_tensor(total, dtype=gpflow.default_float())
-
-
-def prior_parents(parameters: Sequence[Parameter]) -> list[Parameter]:
-    """The parameters that priors of others depend on, such as variances of a network's layers.
-
-    Together with what depends on them they have no joint mode: a density of weights grows without
-    bound as their variance goes to zero with them.
-    """
-    parents = [getattr(p.prior, "parent", None) for p in parameters]
-    return list({id(p): p for p in parents if p is not None}.values())
-
-
-def _given(
-    prior: Any,
-    place: Mapping[int, int],
-    parameters: Sequence[Parameter],
-    values: Sequence[TensorType],
-) -> Any:
-    """A conditional prior at the value of its parent: among ``values``, or as it stands."""
-    i = place.get(id(prior.parent))
-    if i is None:
-        return prior.given(prior.parent)
-    return prior.given(*constrain([parameters[i]], [values[i]]))
 
 
 def _is_scalar_normal(prior: Any) -> bool:

@@ -49,9 +49,9 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "weight_prior",
         None,
-        ["normal", "fan_in", "hierarchical"],
-        "Of the decoder: N(0, scale^2), N(0, scale^2 / fan-in), or a variance for each layer that "
-        "is sampled. Default: fan_in with scales of 2,3,20 for chains of sghmc, else normal.",
+        ["normal", "fan_in"],
+        "Of the decoder: N(0, scale^2) or N(0, scale^2 / fan-in). Default: fan_in with scales of "
+        "2,3,20 for chains of sghmc, else normal.",
     )
     flags.DEFINE_boolean("fan_in_prior", False, "The same as --weight_prior=fan_in.")
     flags.DEFINE_enum(
@@ -59,7 +59,7 @@ def define_flags() -> None:
         None,
         ["sghmc", "adaptive_sghmc"],
         "sghmc: BAOAB steps in coordinates of the priors, as large as the curvature allows, with "
-        "moves along symmetries and for layers and kernels. adaptive_sghmc, as published. "
+        "moves along the scale of codes and for kernels. adaptive_sghmc, as published. "
         "Default: sghmc where the posterior of everything is sampled.",
     )
     flags.DEFINE_integer("num_chains", 1, "Chains, each from a start of its own.", 1)
@@ -96,10 +96,6 @@ def _scales() -> float | tuple[float, ...] | None:
             "--weight_prior_scale is a positive number, or three of them (one for each layer, with "
             f"commas), got {','.join(FLAGS.weight_prior_scale)!r}."
         )
-    if FLAGS.weight_prior == "hierarchical":
-        raise app.UsageError(
-            "--weight_prior=hierarchical samples the scales: no --weight_prior_scale."
-        )
     return scales if len(scales) > 1 else scales[0]
 
 
@@ -109,8 +105,6 @@ def runs() -> Iterator[driver.Run]:
     from experiments.moving_ball import plans, study
 
     schedule = common_flags.overrides(_SCHEDULE) | common_flags.point_estimates()
-    if FLAGS.fan_in_prior and FLAGS.weight_prior == "hierarchical":
-        raise app.UsageError("--fan_in_prior is --weight_prior=fan_in: leave one of them out.")
     weight_prior = "fan_in" if FLAGS.fan_in_prior else FLAGS.weight_prior
     for model in MODELS[:-1] if FLAGS.model == "all" else [FLAGS.model]:
         plan = plans.make_plan(

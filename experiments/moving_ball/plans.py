@@ -66,8 +66,6 @@ class Plan(plans.Plan):
             other |= {"num_inducing"}
         if self.model != "sgp_bae":
             other |= {"warm_start_prior"}
-        if self.weight_prior == "hierarchical":
-            other |= {"weight_prior_scale"}
         if self.model in ("vae", "bae"):
             other |= {"initial_lengthscale"}
         if self.network_dtype == "float32":  # as in all rows from before there was a choice
@@ -103,11 +101,10 @@ def default_weight_prior(model: str, sampler_name: str) -> tuple[str, float | tu
     return "fan_in", (2.0, 3.0, 20.0)
 
 
-def _converging(model: str, preset: str, weight_prior: str) -> dict[str, Any]:
+def _converging(model: str, preset: str) -> dict[str, Any]:
     """Rounds of a chain that is meant to reach its stationary distribution, and stay there."""
-    moves = ["layer_variances", "layer_scales"] if weight_prior == "hierarchical" else []
-    moves += ["code_scale"] + (["prior_parameters"] if model != "bae" else [])
-    settings = {"coordinates": "prior", "moves": tuple(moves), "num_encoder_steps": 10}
+    moves = ("code_scale",) if model == "bae" else ("code_scale", "prior_parameters")
+    settings = {"coordinates": "prior", "moves": moves, "num_encoder_steps": 10}
     if preset == "quick":
         return settings | {"burnin": 4000, "num_samples": 20, "thinning": 50}
     return settings | {"burnin": 10_000, "num_samples": 100, "thinning": 200}
@@ -153,7 +150,7 @@ def make_plan(
     )
     settings = {"noise": "binomial"} | (sampler or {})
     if name == "sghmc":
-        chain |= _converging(model, preset, prior)
+        chain |= _converging(model, preset)
         built = sghmc.build(**(_SGHMC | settings))
         if "step_size" not in settings:
             built = from_curvature(built)

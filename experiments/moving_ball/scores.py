@@ -96,17 +96,13 @@ def convergence(posterior: Posterior) -> dict[str, float]:
 def _layer_log_priors(posterior: Posterior) -> np.ndarray:
     """Of each weight tensor in every sample: [C, S, tensors]."""
     sampled, draws = posterior.model.sampled, posterior.bank.parameters
-    path_of = {id(p): q for q, p in zip(sampled.paths, sampled.parameters, strict=True)}
     shape = posterior.bank.latents.shape[:2]
     columns = []
     for path, parameter in zip(sampled.paths, sampled.parameters, strict=True):
         if not path.startswith(".decoder.weights"):
             continue
-        found, parent = np.zeros(shape), getattr(parameter.prior, "parent", None)
+        found, prior = np.zeros(shape), parameter.prior
         for index in np.ndindex(*shape):
-            prior = parameter.prior
-            if parent is not None:
-                prior = prior.given(parent.transform.forward(draws[path_of[id(parent)]][index]))
             found[index] = prior.log_prob(draws[path][index]).numpy().sum(dtype=np.float64)
         columns.append(found)
     return np.stack(columns, -1)

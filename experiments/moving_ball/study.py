@@ -44,8 +44,6 @@ def _network(plan: Plan, num_inputs: int, num_outputs: int) -> keras.Model:
 
 
 def _decoder(plan: Plan, network: keras.Model) -> decoders.KerasDecoder:
-    if plan.weight_prior == "hierarchical":
-        return decoders.HierarchicalDecoder(network)
     prior = decoders.fan_in_prior if plan.weight_prior == "fan_in" else decoders.normal_prior
     scale = plan.weight_prior_scale
     by_layer = prior(scale) if isinstance(scale, float) else [prior(s) for s in scale]

@@ -23,9 +23,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from .. import functional
 from ..data import Observations
-from ..decoders import NormalGivenVariance
 from ..mcmc import Target
 from ..mcmc.targets import Evaluation
 from ..models import BayesianAutoencoder
@@ -113,11 +111,7 @@ def check_coordinates(
     sampled = model.sampled
     prior = model.latent_prior
     of_codes = has_code_coordinates(model, data)
-    used = set()
-    if kind == "prior":
-        used = {id(p) for p in functional.prior_parents(sampled.parameters)}
-    if of_codes:
-        used |= {id(p) for p in prior.parameters}
+    used = {id(p) for p in prior.parameters} if of_codes else set()
     moved = [
         path
         for path, p in zip(sampled.paths, sampled.parameters, strict=True)
@@ -126,8 +120,8 @@ def check_coordinates(
     if moved:
         raise ValueError(
             f'coordinates="{kind}" depend on {", ".join(moved[:3])}, which the sampler\'s steps '
-            'change: let moves draw them, moves=("layer_variances", "code_scale", '
-            '"prior_parameters") as far as the model allows them, or set coordinates="none".'
+            'change: let moves draw them, moves=("code_scale", "prior_parameters") '
+            'as far as the model allows them, or set coordinates="none".'
         )
     if not of_codes:
         return
@@ -154,14 +148,9 @@ def prior_factors(
 
     :param parameters: unconstrained values, in the order of ``model.sampled.paths``.
     """
-    values = model.sampled.constrained(parameters)
-    path_of = {id(p): q for q, p in zip(values, model.sampled.parameters, strict=True)}
     factors = []
     for parameter, value in zip(model.sampled.parameters, parameters, strict=True):
         prior, transform = parameter.prior, parameter.transform
-        if isinstance(prior, NormalGivenVariance):
-            path = path_of.get(id(prior.parent))
-            prior = prior.given(prior.parent if path is None else values[path])
         plain = transform is None or isinstance(transform, tfp.bijectors.Identity)
         is_normal = isinstance(prior, tfp.distributions.Normal) and plain
         factors.append(Factor(tf.cast(prior.scale if is_normal else 1.0, value.dtype)))

@@ -61,10 +61,7 @@ class VariationalFit(Optimisation):
                 f"{step_size}."
             )
         self._natural = self._natural_gradients()
-        # What has no joint mode with its children stays where it is.
-        parents = functional.prior_parents(model.prior_parameters)
-        fixed = {id(p.unconstrained_variable) for p in parents}
-        trained = [v for v in model.trainable_variables if id(v) not in fixed]
+        trained = list(model.trainable_variables)
         moved = [*model.sites, *(p for pair in self._natural_pairs for p in pair)]
         natural = {id(p.unconstrained_variable) for p in moved}
         rows = self._row_optimizer(trained)

@@ -89,11 +89,10 @@ def test_moving_ball_of_several_chains_with_moves(
     monkeypatch.setattr(ball_study, "WIDTH", 4)
     kept = outcomes(monkeypatch)
     chain = ("--burnin=50", "--num_samples=4", "--thinning=50", "--nowarm_start")
-    own = ("--weight_prior=hierarchical", "--num_chains=2", "--num_inducing=4")
+    own = ("--num_chains=2", "--num_inducing=4")
     found = call(moving_ball.STUDY, tmp_path, *own, *chain)
-    assert found["settings"]["weight_prior"] == "hierarchical"
     assert found["settings"]["sampler"]["integrator"] == "baoab"
-    assert "layer_scales" in found["settings"]["sampler"]["moves"]
+    assert "code_scale" in found["settings"]["sampler"]["moves"]
     names = {"rhat_q95", "rhat_training_q95", "rhat_log_likelihood", "rhat_log_prior_layers"}
     assert names | {"rhat_log_prior", "log_likelihood_best"} <= set(found["metrics"])
     assert (kept[0].posterior.bank.trace["step_size"][:, -1] > 0).all()

@@ -114,10 +114,6 @@ NETWORKS: dict[str, Call] = {
         decoders.KerasDecoder,
         lambda: {"model": network(L, P), "weight_prior": decoders.normal_prior(1.0)},
     ),
-    "HierarchicalDecoder": (
-        decoders.HierarchicalDecoder,
-        lambda: {"model": network(L, P), "concentration": 1.0, "rate": 1.0},
-    ),
     "Identity": (decoders.Identity, lambda: {"num_outputs": P}),
     "GPDecoder": (
         decoders.GPDecoder,

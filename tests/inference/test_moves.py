@@ -15,7 +15,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_probability as tfp
 from scipy import stats
 
 from gpflow_bae import decoders, encoders, inference, likelihoods, mcmc, models
@@ -51,32 +50,18 @@ def plain() -> models.SGPBAE:
     return model_with(decoders.KerasDecoder(network(L, P), decoders.fan_in_prior(1.0)))
 
 
-def hierarchical() -> models.SGPBAE:
-    # Variances with enough moments for means to say something.
-    return model_with(decoders.HierarchicalDecoder(network(L, P), 5.0, 4.0))
-
-
 def prior_draws(model: models.SGPBAE) -> Moved:
     """[DRAWS, ...] of parameters, codes given them, and the encoder's weights as they are."""
     values: list[tf.Tensor] = []
     parameters = model.sampled.parameters
-    # The standard normal of a weight whose variance is another parameter is scaled afterwards.
-    one = tfp.distributions.Normal(np.float32(0.0), np.float32(1.0))
     for number, parameter in enumerate(parameters):
         like, prior = parameter.unconstrained_variable, parameter.prior
-        prior = one if hasattr(prior, "given") else prior
         missing = len(parameter.shape) - len(prior.batch_shape) - len(prior.event_shape)
         shape = [DRAWS, *parameter.shape[:missing]]
         drawn = prior.sample(shape, seed=tf.constant([3, number]))
         drawn = tf.cast(drawn, like.dtype)
         inverse = parameter.transform.inverse if parameter.transform is not None else tf.identity
         values.append(inverse(drawn))
-    for number, parameter in enumerate(parameters):
-        if hasattr(parameter.prior, "given"):
-            parent = next(i for i, p in enumerate(parameters) if p is parameter.prior.parent)
-            variance = parameters[parent].transform.forward(values[parent])
-            scale = parameter.prior.base_scale * np.sqrt(variance)
-            values[number] *= scale.reshape(-1, *[1] * len(parameter.shape)).astype(np.float32)
 
     def codes(parameters):  # type: ignore[no-untyped-def]
         *own, number = parameters
@@ -148,10 +133,7 @@ def functions(model: models.SGPBAE, state: Moved) -> np.ndarray:
 
 
 CASES = [
-    ("layer_variances", hierarchical),
-    ("layer_scales", hierarchical),
     ("code_scale", plain),
-    ("code_scale", hierarchical),
     ("prior_parameters", plain),
     ("likelihood_parameters", plain),
 ]
@@ -172,66 +154,8 @@ def test_draws_of_the_joint_prior_stay_that(name: str, build: Callable[[], model
             assert abs(change.mean()) < 4.0 * change.std() / np.sqrt(DRAWS), key
         # The halves are independent of each other.
         assert stats.ks_2samp(old[key][:half], new[key][half:]).pvalue > LIMIT, key
-    if name != "layer_scales":  # which asks the data
-        F, G = functions(model, before), functions(model, after)
-        np.testing.assert_allclose(G, F, rtol=2e-4, atol=2e-4 * np.abs(F).max())
-
-
-def uneven() -> models.SGPBAE:
-    """Weights of one channel are twice as large as those of the other."""
-
-    def prior(shape: tuple[int, ...]) -> tfp.distributions.Distribution:
-        scale = np.ones(shape, np.float32)
-        scale[0] = 2.0
-        return tfp.distributions.Normal(np.float32(0.0), scale)
-
-    return model_with(decoders.KerasDecoder(network(L, P), prior))
-
-
-@pytest.mark.parametrize("build", [plain, uneven])
-def test_rotations_leave_the_joint_prior_and_the_function(
-    build: Callable[[], models.SGPBAE],
-) -> None:
-    """Squares of each channel's codes and weights, which a rotation mixes, as above."""
-    model = build()
-    before = prior_draws(model)
-    after = moved(model, "code_rotation", before)
-    (move,) = build_moves(["code_rotation"], model)
-    half = DRAWS // 2
-    for channel in range(L):
-        for old, new in (
-            (before.codes[..., channel], after.codes[..., channel]),
-            *[tuple(s.parameters[move._first][:, channel] for s in (before, after))],
-        ):
-            old, new = (
-                np.log(np.sum(np.reshape(np.asarray(v, np.float64), [DRAWS, -1]) ** 2, 1))
-                for v in (old, new)
-            )
-            assert np.mean(np.abs(new - old) > 0.1) > 0.2
-            for power in (1, 2):
-                change = new**power - old**power
-                assert abs(change.mean()) < 4.0 * change.std() / np.sqrt(DRAWS)
-            assert stats.ks_2samp(old[:half], new[half:]).pvalue > LIMIT
     F, G = functions(model, before), functions(model, after)
     np.testing.assert_allclose(G, F, rtol=2e-4, atol=2e-4 * np.abs(F).max())
-
-
-def test_an_encoder_goes_along_with_its_rotated_codes() -> None:
-    """Its draws are those of before, rotated as the codes were."""
-    model = plain()
-    (move,) = build_moves(["code_rotation"], model)
-    codes = np.random.default_rng(1).standard_normal((2, 6, L))
-    state = Moved(model.sampled.values(), tf.constant(codes), model.amortized.values())
-    after = move(state, BATCH, tf.constant([1, 5]))
-    R = np.linalg.lstsq(codes.reshape(-1, L), after.codes.numpy().reshape(-1, L), rcond=None)[0]
-    np.testing.assert_allclose(R @ R.T, np.eye(L), atol=1e-12)
-    assert np.abs(R - np.eye(L)).max() > 0.1
-    Y, seed = np.ones((4, P), np.float32), tf.constant([0, 1])
-    draws = [
-        model.bind(state.parameters, weights).encoder.sample(Y, seed).numpy()
-        for weights in (state.encoder, after.encoder)
-    ]
-    np.testing.assert_allclose(draws[1], draws[0] @ R, rtol=1e-4, atol=1e-5)
 
 
 def test_an_encoder_goes_along_with_the_scale_of_its_codes() -> None:
@@ -271,7 +195,7 @@ def test_a_chain_with_moves_and_coordinates_samples_what_a_chain_without_does() 
             **changes,
         )
         posterior = inference.sample_amortized(
-            hierarchical(),
+            plain(),
             data,
             settings,
             sampler=mcmc.sghmc.build(step_size=0.1, momentum_decay=0.1, integrator="baoab"),
@@ -309,8 +233,7 @@ def test_the_likelihood_is_weighed_by_the_observations_where_codes_are_whitened(
     np.testing.assert_allclose(found[1] - found[0], expected[1] - expected[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["code_scale", "code_rotation"])
-def test_networks_in_half_precision_are_as_symmetric_as_their_rounding(name: str) -> None:
+def test_networks_in_half_precision_are_as_symmetric_as_their_rounding() -> None:
     """Two dense layers in bfloat16 are; a layer that bends codes before them is not."""
 
     def decoder(*first: keras.Layer) -> decoders.KerasDecoder:
@@ -319,24 +242,18 @@ def test_networks_in_half_precision_are_as_symmetric_as_their_rounding(name: str
         return decoders.KerasDecoder(keras.Sequential([keras.Input((L,)), *layers]))
 
     assert decoder().has_half_precision and not plain().decoder.has_half_precision
-    assert build_moves([name], model_with(decoder()))
+    assert build_moves(["code_scale"], model_with(decoder()))
     bent = keras.layers.Activation("tanh", dtype="mixed_bfloat16")
     with pytest.raises(ValueError, match="does not begin with a dense layer"):
-        build_moves([name], model_with(decoder(bent)))
+        build_moves(["code_scale"], model_with(decoder(bent)))
 
 
 def test_moves_that_a_model_does_not_allow_are_refused() -> None:
     with pytest.raises(ValueError, match="expected names among"):
         build_moves(["jump"], plain())
-    with pytest.raises(ValueError, match="not a HierarchicalDecoder"):
-        build_moves(["layer_variances"], plain())
-    for name in ("code_scale", "code_rotation", "prior_parameters"):
+    for name in ("code_scale", "prior_parameters"):
         with pytest.raises(ValueError, match=name):
             build_moves([name], whitened())
-    several = plain()
-    several.latent_prior.kernels = [gpflow.kernels.Matern32() for _ in range(L)]
-    with pytest.raises(ValueError, match="channels of its SparseGP have kernels of their own"):
-        build_moves(["code_rotation"], several)
     for options, sampler in (
         ({"point_estimates": (".decoder",)}, mcmc.sghmc.build()),
         ({}, mcmc.sghmc.build(temperature=0.5)),

@@ -12,20 +12,14 @@ from collections.abc import Sequence
 
 from ...models import BayesianAutoencoder
 from .base import Move
-from .code_rotation import CodeRotation
 from .code_scale import CodeScale
-from .layer_scales import LayerScales
-from .layer_variances import LayerVariances
 from .likelihood_parameters import LikelihoodParameters
 from .prior_parameters import PriorParameters
 from .unknown_inputs import UnknownInputs
 
 __all__ = [
     "MOVES",
-    "CodeRotation",
     "CodeScale",
-    "LayerScales",
-    "LayerVariances",
     "LikelihoodParameters",
     "Move",
     "PriorParameters",
@@ -35,10 +29,7 @@ __all__ = [
 
 #: By the name that settings have.
 MOVES: dict[str, type[Move]] = {
-    "layer_variances": LayerVariances,
-    "layer_scales": LayerScales,
     "code_scale": CodeScale,
-    "code_rotation": CodeRotation,
     "prior_parameters": PriorParameters,
     "likelihood_parameters": LikelihoodParameters,
     "unknown_inputs": UnknownInputs,

@@ -9,14 +9,13 @@ import numpy as np
 import tensorflow as tf
 
 from ...base import Batch
-from ...decoders import HierarchicalDecoder
 from ...encoders import StochasticEncoder
 from ...keras_module import KerasModule
 from ...mcmc.slice_sampling import slice_step
 from ...models import BayesianAutoencoder
 from .base import Move, Moved, number_of, scaled
 
-__all__ = ["CodeScale", "last_layer"]
+__all__ = ["CodeScale"]
 
 _WIDTH = 0.5  # of the first interval, in log scale
 _TRIED = 3.0  # the factor by which invariance is checked
@@ -31,8 +30,7 @@ class CodeScale(Move):
     priors decide how large codes are at once; by gradients a chain gets there over as many steps as
     the first layer has prior standard deviations to go.
 
-    With a :class:`~gpflow_bae.decoders.HierarchicalDecoder` the variance of the first layer is
-    divided by c^2 as well. A stochastic encoder's last layer goes along, so that it still returns
+    A stochastic encoder's last layer goes along, so that it still returns
     codes of the chain. The whole density is evaluated, so the move is exact where the symmetry is
     not: for fixed variances, a jitter that is no share of them, bounds of the code noise.
     """
@@ -57,12 +55,8 @@ class CodeScale(Move):
         self._first: int | None = None
         if isinstance(decoder, KerasModule) and id(decoder.weights[0]) in place:
             self._first = place[id(decoder.weights[0])]
-        if isinstance(decoder, HierarchicalDecoder):
-            first = decoder.layer_variances[0]
-            if id(first) in place:
-                self._powers.append((place[id(first)], -2.0))
         self._check_decoder()
-        self._last = last_layer(model)
+        self._last = _last_layer(model)
 
     def _check_decoder(self) -> None:
         """Refuse a decoder whose first layer is not linear in the codes."""
@@ -134,7 +128,7 @@ def _variances(kernel: gpflow.kernels.Kernel) -> Iterator[gpflow.Parameter]:
             yield found
 
 
-def last_layer(model: BayesianAutoencoder) -> tuple[int, ...]:
+def _last_layer(model: BayesianAutoencoder) -> tuple[int, ...]:
     """Places of the encoder's weights that, times c, make its draws c times as large; or none."""
     encoder = model.encoder
     if not isinstance(encoder, StochasticEncoder):
