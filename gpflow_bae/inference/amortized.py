@@ -123,7 +123,11 @@ class AmortizedSampling(ChainSampling):
                 "moves change: leave moves out, or take a sampler of gradients such as "
                 "gpflow_bae.mcmc.sghmc."
             )
-        return build_moves((*settings.moves, *self._default_moves()), self.model)
+        return build_moves(self.move_names, self.model)
+
+    @property
+    def move_names(self) -> tuple[str, ...]:
+        return (*self.settings.moves, *self._default_moves())
 
     def _default_moves(self) -> tuple[str, ...]:
         """Missing inputs have conditionals that no step of a sampler suits, so those move."""

@@ -59,9 +59,11 @@ def check_chain(
     settings: AmortizedSettings,
     sampler: SamplingAlgorithm,
     takes: Takes,
+    moves: tuple[str, ...],
 ) -> None:
     """Refuse what the engine does not have, and what would not sample the posterior.
 
+    :param moves: names of those that the chain makes, with those that settings do not name.
     :raises ValueError: saying which, and what to set instead.
     :raises TypeError: for a ``sampler`` that is none.
     """
@@ -83,13 +85,16 @@ def check_chain(
         raise ValueError(
             f'coordinates="{settings.coordinates}" are not for a {name}, which has {names}.'
         )
-    if settings.coordinates in ("laplace", "covariance") and (
-        settings.point_estimates or settings.moves
-    ):
+    if settings.coordinates in ("laplace", "covariance") and (settings.point_estimates or moves):
+        unasked = [name for name in moves if name not in settings.moves]
+        advice = (
+            f'missing inputs always have "{unasked[0]}", so set coordinates="variances" or "none"'
+            if unasked
+            else "leave these out, or set other coordinates"
+        )
         raise ValueError(
             f'coordinates="{settings.coordinates}" move all parameters together, and '
-            f"point_estimates={settings.point_estimates!r} and moves={settings.moves!r} hold some: "
-            "leave these out, or set other coordinates."
+            f"point_estimates={settings.point_estimates!r} and moves={moves!r} hold some: {advice}."
         )
     if settings.point_estimates and sampler.settings.get("subtract_gradient_noise"):
         raise ValueError(

@@ -101,7 +101,13 @@ class ChainSampling(Algorithm):
 
     def _check_sampler(self) -> None:
         check_stream(self.data, self.settings, self.sampler, self.samples_codes)
-        check_chain(self.model, self.data, self.settings, self.sampler, self.takes)
+        moves = self.move_names
+        check_chain(self.model, self.data, self.settings, self.sampler, self.takes, moves)
+
+    @property
+    def move_names(self) -> tuple[str, ...]:
+        """Of the moves that the chain makes, those of the settings first."""
+        return self.settings.moves
 
     @property
     def tracing_count(self) -> int:
