@@ -6,6 +6,7 @@ import gpflow
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
+from .. import functional
 from ..arguments import check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..data import prepare_data
@@ -124,6 +125,16 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
     def observation_likelihood(self) -> MaskedLikelihood:
         """The likelihood of observations given what the decoder returns."""
         return self.likelihood.observation
+
+    def log_prior_density(self) -> tf.Tensor:
+        """Log density of the parameters that have a prior, as :meth:`training_loss` adds it.
+
+        In unconstrained space, Jacobians included, in ``default_float()``: weights of networks are
+        float32.
+        """
+        parameters = self.prior_parameters
+        values = functional.unconstrained_values(parameters)
+        return functional.log_prior_density(parameters, values)
 
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:

@@ -148,6 +148,79 @@ def test_tasks_stay_draws_of_the_joint_density() -> None:
     assert stats.kstest(left.ravel(), stats.norm.cdf).pvalue > LIMIT
 
 
+def exact_moments(X: np.ndarray, codes: np.ndarray, prior: Any) -> list[tuple[float, float]]:
+    """Means and deviations of the missing second inputs of one task, X [N, 2].
+
+    By quadrature over a grid of one entry or two, under :func:`kernel_of` as it starts.
+
+    :param codes: [N, L].
+    """
+    holes = np.flatnonzero(np.isnan(X[:, 1]))
+    grid = np.linspace(-6.5, 7.5, 561 if len(holes) == 1 else 141)
+    places = np.stack(np.meshgrid(*[grid] * len(holes), indexing="ij"), -1).reshape(-1, len(holes))
+    filled = np.repeat(X[None], len(places), 0)
+    filled[:, holes, 1] = places
+    apart = filled[:, :, None] - filled[:, None]
+    kernel = np.exp(-0.5 * np.square(apart / [2.0, 1.0]).sum(-1))
+    covariance = kernel + CODE_NOISE * np.eye(len(X))
+    squares = np.einsum("nk,gnm,mk->g", codes, np.linalg.inv(covariance), codes, optimize=True)
+    density = -0.5 * (squares + codes.shape[1] * np.linalg.slogdet(covariance)[1])
+    density += stats.norm(float(prior.loc), float(prior.scale)).logpdf(places).sum(-1)
+    weights = np.exp(density - density.max())
+    means = np.average(places, 0, weights)
+    return list(zip(means, np.sqrt(np.average((places - means) ** 2, 0, weights)), strict=True))
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    "holes", [{3: [1]}, {1: [0, 2], 3: [3]}, {2: [1, 3]}], ids=["last", "some", "one"]
+)
+def test_tasks_without_holes_change_nothing(holes: dict[int, list[int]], jit_compile: bool) -> None:
+    """Draws have the moments of each task's own conditional, whichever tasks lack inputs.
+
+    Each of four tasks is there sixteen times, one copy after the other, for as many draws.
+    """
+    rng, copies, rounds, first = np.random.default_rng(3), 16, 60, 8
+    X = rng.uniform(-2.0, 2.0, (4, 4, 2))
+    codes = rng.standard_normal((4, 4, L))
+    for task, points in holes.items():
+        X[task, points, 1] = np.nan
+    model = models.GPBAE(
+        kernel_of(np.repeat(X, copies, 0), False),
+        *networks(),
+        likelihoods.Gaussian(NOISE),
+        L,
+        CODE_NOISE,
+    )
+    (move,) = build_moves(("unknown_inputs",), model)
+    number = model.sampled.paths.index(move.owned[0])
+    values = model.sampled.values()
+    prepared = tf.constant(model.inputs.prepare(np.repeat(X, copies, 0)))
+    batch = Batch(prepared, tf.zeros([4 * copies, 4, P]), None)
+    all_codes = tf.constant(np.repeat(codes, copies, 0))
+
+    @tf.function(jit_compile=jit_compile, autograph=False)
+    def draws() -> tf.Tensor:
+        def step(i: Any, now: Any, found: Any) -> tuple[Any, Any, Any]:
+            state = Moved((*values[:number], now, *values[number + 1 :]), all_codes, ())
+            now = move(state, batch, tf.stack([i, 9])).parameters[number]
+            return i + 1, now, tf.tensor_scatter_nd_update(found, [[i]], now[None, :, 0])
+
+        start = values[number]
+        empty = tf.zeros([rounds, start.shape[0]], start.dtype)
+        return tf.while_loop(lambda i, *_: i < rounds, step, (0, start, empty))[-1]
+
+    found = iter(np.split(draws().numpy()[first:], sum(map(len, holes.values())) * copies, 1))
+    prior = model.inputs.tables[0].prior
+    for task, points in holes.items():
+        own = np.reshape(
+            [next(found) for _ in range(copies * len(points))], (copies, len(points), -1)
+        )
+        for k, (mean, deviation) in enumerate(exact_moments(X[task], codes[task], prior)):
+            np.testing.assert_allclose(own[:, k].mean(), mean, atol=0.15 * deviation)
+            np.testing.assert_allclose(own[:, k].std(), deviation, rtol=0.1)
+
+
 def curve(num_points: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Angles, the same with a fifth missing [N, 1], and outputs [N, 6] that tell them."""
     rng = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
 from gpflow_bae import inference
 from gpflow_bae.base import Batch
@@ -200,3 +201,22 @@ def test_what_no_deep_svigp_starts_from() -> None:
         DeepSVIGP.from_svgp_vae(_svgp_vae(kernel=kernel), (X, Y))
     with pytest.raises(ValueError, match="mean_function=Constant"):
         DeepSVIGP.from_svgp_vae(_svgp_vae(mean_function=gpflow.functions.Constant()), (X, Y))
+
+
+def test_the_training_loss_is_the_bound_less_the_log_prior() -> None:
+    """Of weights in float32 and hyperparameters in float64, without which GPflow's own sum fails.
+
+    The log prior in closed form: N(0, 1) of each weight, and of the noise variance v a LogNormal,
+    with the Jacobian of its transform.
+    """
+    X, Y = _data(3)
+    likelihood = Gaussian(NOISE)
+    model = DeepSVIGP(gpflow.kernels.SquaredExponential(), Z, _tanh(), likelihood, L, N)
+    weights = np.concatenate([np.ravel(w) for w in model.decoder.weights])
+    noise = likelihood.variance
+    raw = noise.unconstrained_variable
+    expected = stats.norm.logpdf(weights).sum() + stats.lognorm(1.0, scale=NOISE).logpdf(NOISE)
+    expected += float(noise.transform.forward_log_det_jacobian(tf.identity(raw), event_ndims=0))
+    np.testing.assert_allclose(model.log_prior_density(), expected, rtol=1e-6)
+    loss = model.training_loss((X, Y))
+    np.testing.assert_allclose(loss, -(model.elbo((X, Y)) + expected), rtol=1e-6)

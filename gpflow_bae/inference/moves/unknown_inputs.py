@@ -192,19 +192,19 @@ class _OfTasks(_OfColumn):
 
     def __call__(self, seed: tf.Tensor) -> Moved:
         values = self.state.parameters[self.number]
-        count = int(values.shape[0])
+        count, num_tasks = int(values.shape[0]), int(self.X.shape[0])
 
         def update(i: tf.Tensor, current: Any) -> Any:
             values, weight = current
             seeds = tf.unstack(tf.random.split(tf.random.fold_in(seed, i, "philox"), 2, "philox"))
             offer = offered(i, values, self.table, seeds[0])
             keys = _uniform(seeds[1], count, values.dtype)
-            first = tf.math.unsorted_segment_max(keys, self.tasks, count)
+            first = tf.math.unsorted_segment_max(keys, self.tasks, num_tasks)
             turn = keys >= tf.gather(first, self.tasks)  # one entry of each task
             new = tf.where(turn[:, None], offer.values, values)
             new_weight = self._log_density(new)
             yes = turn & (offer.log_uniform < new_weight - weight + offer.log_ratio)
-            by_task = tf.math.unsorted_segment_max(tf.cast(yes, tf.int32), self.tasks, count)
+            by_task = tf.math.unsorted_segment_max(tf.cast(yes, tf.int32), self.tasks, num_tasks)
             changed = tf.gather(by_task, self.tasks) > 0  # weights are those of tasks
             weight = tf.where(changed, new_weight, weight)
             return tf.where(yes[:, None], offer.values, values), weight
