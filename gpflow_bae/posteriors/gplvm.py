@@ -12,7 +12,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from ..arguments import as_numbers
-from ..data import SparseTable, prepare_data
+from ..data import SparseTable, check_support, prepare_data
 from ..guides import BoundGuide
 from ..likelihoods import entrywise
 from ..tracing import compiled
@@ -139,6 +139,7 @@ class GPLVMPosterior(FittedModel):
         :raises ValueError: for an index out of range.
         """
         values = as_numbers(values, "values")
+        check_support(self.model, values, name="values")
         result = np.empty(len(values))
         for part, f_mean, f_variance in self._chunks(rows, columns, num_draws, seed):
             y = tf.constant(values[part], f_mean.dtype)
