@@ -62,7 +62,8 @@ class _PartlyHeld(InducingPoints):
         """
         InducingVariables.__init__(self, name=None)
         self.moved, self._columns = moved, columns
-        self._held = np.delete(Z, columns, axis=1)
+        held, whole = np.delete(Z, columns, axis=1), np.round(np.delete(Z, columns, axis=1))
+        self._held = np.where(np.abs(held - whole) < 1e-6, whole, held)  # a box has rounded them
 
     @property
     def Z(self) -> tf.Tensor:
@@ -77,16 +78,19 @@ class _PartlyHeld(InducingPoints):
 def bounded(points: InducingPoints, ids: Sequence[int] = ()) -> InducingPoints:
     """Inducing points for a sampler to move: with the :func:`uniform` prior, and ids held.
 
-    Points with a prior of their own keep it, and those that are not trainable stay as they are.
+    Points with a prior of their own keep it, and those that are not trainable stay where they are.
 
     :param points: GPflow's; others, such as those with an embedding of their own, are kept.
     :param ids: the columns of ids, which stay as given, whatever the prior.
     :raises ValueError: for a prior of all columns together, which says nothing of those without
         ids, unless it is a :func:`uniform` one.
     """
-    if type(points) is not InducingPoints or not points.Z.trainable:
+    if type(points) is not InducingPoints:
         return points
     prior = points.Z.prior
+    is_box = isinstance(prior, tfp.distributions.Uniform)
+    if not points.Z.trainable and not (ids and is_box):
+        return points
     if not ids:
         return uniform(points.Z) if prior is None else points
     Z = points.Z.numpy()
@@ -95,7 +99,7 @@ def bounded(points: InducingPoints, ids: Sequence[int] = ()) -> InducingPoints:
         return _PartlyHeld(Z, None, columns)
     if prior is None:
         return _PartlyHeld(Z, uniform(Z[:, columns]).Z, columns)
-    if not isinstance(prior, tfp.distributions.Uniform):
+    if not is_box:
         raise ValueError(
             f"Inducing inputs have a {type(prior).__name__} prior, by which column(s) {list(ids)} "
             "would be sampled too, and a kernel reads those as ids: pass an array, which gets a "
@@ -103,7 +107,9 @@ def bounded(points: InducingPoints, ids: Sequence[int] = ()) -> InducingPoints:
             "gpflow.set_trainable(inducing_variable, False)."
         )
     low, high = (np.broadcast_to(v, Z.shape[1:])[columns] for v in (prior.low, prior.high))
-    return _PartlyHeld(Z, uniform(Z[:, columns], low, high).Z, columns)
+    moved = uniform(Z[:, columns], low, high).Z
+    gpflow.set_trainable(moved, points.Z.trainable)
+    return _PartlyHeld(Z, moved, columns)
 
 
 def _checked(Z: TensorType) -> np.ndarray:

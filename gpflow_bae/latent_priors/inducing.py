@@ -8,12 +8,13 @@ from typing import NamedTuple
 import gpflow
 import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow import covariances
 from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 
-from ..inducing_variables import ObjectViewInducingPoints, as_inducing_points
+from ..inducing_variables import ObjectViewInducingPoints, as_inducing_points, bounded
 from ..inputs import CompletedInputs
 from ..kernels.reading import (
     category_columns,
@@ -51,6 +52,11 @@ def weighted_codes(features: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
         features = tf.squeeze(features, -3)
         return tf.linalg.matmul(features, weights, transpose_a=True, transpose_b=True)
     return channels_first(weighted_features(features, weights))
+
+
+def _is_box(points: gpflow.inducing_variables.InducingPoints) -> bool:
+    """Whether points have a uniform prior, whose sigmoid rounds ids."""
+    return isinstance(getattr(points.Z, "prior", None), tfp.distributions.Uniform)
 
 
 class InducingPosterior(NamedTuple):
@@ -92,6 +98,9 @@ class InducingLatentPrior(KernelLatentPrior):
         if self._points_are_inputs:
             Z = np.asarray(self.inducing_variable.Z)
             check_columns_are_there(self._kernels_of_points, Z.shape[-1])
+            if self.id_columns and _is_box(self.inducing_variable):
+                self.inducing_variable = bounded(self.inducing_variable, self.id_columns)
+                Z = np.asarray(self.inducing_variable.Z)
             check_categories(self._kernels_of_points, Z, "The array of inducing inputs Z")
 
     @property

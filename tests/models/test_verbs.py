@@ -179,13 +179,8 @@ def test_new_rows_streams_and_tables_are_refused_too() -> None:
     stream = StreamedObservations.from_dataset(tf.data.Dataset.from_tensor_slices((X, wrong)))
     with pytest.raises(ValueError, match="The stream holds 0.5"):
         prepare_data(by_points, stream, 4)
-    gplvm = models.StochasticGPLVM(
-        FreeFormEncoder(1, N, 1),
-        gpflow.kernels.SquaredExponential(),
-        X[:3],
-        likelihoods.Poisson(),
-        P,
-    )
+    kernel, poisson = gpflow.kernels.SquaredExponential(), likelihoods.Poisson()
+    gplvm = models.StochasticGPLVM(FreeFormEncoder(1, N, 1), kernel, X[:3], poisson, P)
     table = SparseTable([0, 1, 2], [0, 1, 2], [1.0, -3.0, 2.0])
     with pytest.raises(ValueError, match="values holds -3"):
         prepare_data(gplvm, table)
