@@ -2,16 +2,7 @@
 
 from .compressed_rows import CompressedRows, dense_rows
 from .minibatches import draw_indices
-from .model_checks import check_inputs, check_support
-from .observations import (
-    Observations,
-    as_inputs,
-    as_observations,
-    as_pair,
-    check_same_points,
-    in_memory,
-    mask_missing,
-)
+from .observations import Observations, as_inputs, as_pair, in_memory, mask_missing
 from .preparation import check_columns, prepare_data
 from .sparse_table import SparseTable
 from .standardiser import Standardiser
@@ -28,12 +19,8 @@ __all__ = [
     "Standardiser",
     "StreamedObservations",
     "as_inputs",
-    "as_observations",
     "as_pair",
     "check_columns",
-    "check_inputs",
-    "check_same_points",
-    "check_support",
     "dense_rows",
     "draw_indices",
     "hold_out",

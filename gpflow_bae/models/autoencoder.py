@@ -16,7 +16,7 @@ from gpflow.inducing_variables import InducingPoints
 from .. import functional
 from ..arguments import kind_of, spread
 from ..base import Batch
-from ..data import as_observations
+from ..data.observations import as_observations
 from ..decoders import Identity, KerasDecoder
 from ..encoders import Encoder, GaussianEncoder, RowCodes, StochasticEncoder
 from ..encoders.base import Noise

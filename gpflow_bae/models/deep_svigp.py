@@ -9,14 +9,9 @@ from gpflow.base import Parameter, TensorType
 
 from ..arguments import check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
-from ..data import (
-    as_inputs,
-    as_observations,
-    as_pair,
-    check_same_points,
-    check_support,
-    prepare_data,
-)
+from ..data import as_inputs, as_pair, prepare_data
+from ..data.model_checks import check_support
+from ..data.observations import as_observations, check_same_points
 from ..kernels.reading import check_categories, check_columns_are_there, check_distances
 from ..likelihoods import DecoderLikelihood, MaskedLikelihood
 from ..mcmc.noise import item_noise

@@ -13,7 +13,9 @@ from gpflow.base import TensorType
 from .. import functional
 from ..arguments import kind_of
 from ..base import Batch
-from ..data import as_inputs, as_observations, check_same_points, check_support
+from ..data import as_inputs
+from ..data.model_checks import check_support
+from ..data.observations import as_observations, check_same_points
 from ..decoders import Identity
 from ..linalg import cholesky, gaussian_transform
 from ..mcmc.noise import standard_noise

@@ -12,7 +12,8 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..arguments import as_numbers, check_arguments
-from ..data import as_inputs, as_pair, check_support, mask_missing
+from ..data import as_inputs, as_pair, mask_missing
+from ..data.model_checks import check_support
 from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
 from .base import BankPosterior

@@ -9,7 +9,8 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from ..arguments import as_numbers
-from ..data import as_inputs, as_pair, check_support, mask_missing
+from ..data import as_inputs, as_pair, mask_missing
+from ..data.model_checks import check_support
 from ..models import Autoencoder
 
 __all__ = ["check_given", "check_new_inputs"]

@@ -12,7 +12,8 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from ..arguments import as_numbers
-from ..data import SparseTable, check_support, prepare_data
+from ..data import SparseTable, prepare_data
+from ..data.model_checks import check_support
 from ..guides import BoundGuide
 from ..likelihoods import entrywise
 from ..tracing import compiled
