@@ -23,6 +23,7 @@ __all__ = [
     "check_integer",
     "check_positive",
     "check_types",
+    "kind_of",
     "spread",
     "warn_caller",
 ]
@@ -42,6 +43,13 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
 
 def _is_ours(frame: types.FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).startswith("gpflow_bae.")  # exec'd code has none
+
+
+def kind_of(value: Any) -> str:
+    """What an error calls a value of a wrong type: its class, or the class itself that it is."""
+    if isinstance(value, type):
+        return f"the class {value.__name__} itself, which makes one when it is called"
+    return type(value).__name__
 
 
 def check_integer(name: str, value: Any, low: float, high: float = np.inf) -> None:
@@ -74,6 +82,8 @@ def as_array(values: Any, name: str) -> np.ndarray:
     :param name: what the error calls it.
     :raises ValueError: for rows of unequal lengths.
     """
+    if isinstance(values, list | tuple) and any(isinstance(v, np.ma.MaskedArray) for v in values):
+        values = np.stack([as_array(v, name) for v in values])  # NumPy would drop the masks
     if isinstance(values, np.ma.MaskedArray):
         if values.dtype.kind in "biuf" and np.ma.is_masked(values):
             values = np.ma.asarray(values, np.result_type(values.dtype, np.float16)).filled(np.nan)

@@ -23,6 +23,7 @@ __all__ = [
     "functional_call",
     "functional_copy",
     "log_prior_density",
+    "log_prior_of_mode",
     "unconstrained_values",
     "unflatten",
 ]
@@ -134,6 +135,16 @@ def log_prior_density(
             log_prob += transform.forward_log_det_jacobian(value, event_ndims=event_ndims)
         total += tf.cast(log_prob, gpflow.default_float())
     return tf.convert_to_tensor(total, dtype=gpflow.default_float())
+
+
+def log_prior_of_mode(parameters: Sequence[Parameter]) -> tf.Tensor:
+    """Log prior density that a fit to a mode climbs: without uniform priors, which have none.
+
+    Of those nothing but the Jacobian of their bounds would be left, which draws values to the
+    middle. Other priors as in :func:`log_prior_density`, at the parameters' present values.
+    """
+    kept = [p for p in parameters if not isinstance(p.prior, tfp.distributions.Uniform)]
+    return log_prior_density(kept, [p.unconstrained_variable for p in kept])
 
 
 def _is_scalar_normal(prior: Any) -> bool:

@@ -17,6 +17,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
+from .arguments import kind_of
+
 __all__ = ["KerasModule", "WeightPrior", "check_keras_model"]
 
 # (shape of one weight tensor) -> its prior distribution, in float32, broadcast over the tensor; or
@@ -70,10 +72,7 @@ def check_keras_model(model: Any, argument: str) -> keras.Model:
             f"{argument} is a tf_keras (Keras 2) model; gpflow_bae needs Keras 3: build the same "
             "layers with `import keras`."
         )
-    raise TypeError(
-        f"{argument} must be a built keras.Model (Keras 3), got {type(model).__module__}."
-        f"{type(model).__name__}."
-    )
+    raise TypeError(f"{argument} must be a built keras.Model (Keras 3), got {kind_of(model)}.")
 
 
 def _size(shape: tuple[int | None, ...], what: str) -> int:

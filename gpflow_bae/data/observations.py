@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
+from numpy.typing import DTypeLike
 
-from ..arguments import as_numbers
+from ..arguments import as_array, as_numbers
 from ..base import Batch, Cells, Neighbours
 from .compressed_rows import CompressedRows, dense_rows
 from .streams import StreamedObservations
 
-__all__ = ["Observations", "as_inputs", "as_pair", "checked_inputs", "in_memory", "mask_missing"]
+__all__ = [
+    "Observations",
+    "as_inputs",
+    "as_observations",
+    "as_pair",
+    "check_same_points",
+    "checked_inputs",
+    "in_memory",
+    "mask_missing",
+]
 
 Rows: TypeAlias = tf.Tensor | CompressedRows
 
@@ -133,12 +144,9 @@ def checked_inputs(X: Any, shape: tuple[int, ...], inputs: Any) -> np.ndarray:
     if X.ndim == 2:
         X = X[None]
     if X.ndim != 3:
-        raise ValueError(f"X must have shape [N, D] or [T, N, D], got {X.shape}.")
-    if X.shape[1] != shape[1] or X.shape[0] not in (1, shape[0]):
-        raise ValueError(
-            f"X and Y must have the same number of tasks and points, got X of shape {X.shape} and "
-            f"Y of shape {shape}; X may have one task where all tasks share their inputs."
-        )
+        advice = _columns(X.shape)
+        raise ValueError(f"X must have shape [N, D] or [T, N, D], got {X.shape}.{advice}")
+    check_same_points(X.shape, shape)
     wrong = ~np.isfinite(X) if inputs is None else np.isinf(X)
     if wrong.any():
         task, point, _ = np.argwhere(wrong)[0]
@@ -152,6 +160,56 @@ def checked_inputs(X: Any, shape: tuple[int, ...], inputs: Any) -> np.ndarray:
     if inputs is not None:
         X = inputs.prepare(X)
     return X[:1] if (X == X[:1]).all() else X
+
+
+def _columns(shape: Sequence[int | None]) -> str:
+    """What to do with inputs that are a list of numbers."""
+    return " One number for each point is a column: X[:, None]." if len(shape) == 1 else ""
+
+
+def check_same_points(X_shape: Sequence[int | None], Y_shape: Sequence[int | None]) -> None:
+    """Refuse inputs [T or 1, N, D] and observations [T, N, P] of other points.
+
+    :raises ValueError: with both shapes.
+    """
+    (tasks, points, _), (all_tasks, all_points, _) = X_shape, Y_shape
+    same_points = points == all_points or None in (points, all_points)
+    if not same_points or not (tasks in (1, all_tasks) or None in (tasks, all_tasks)):
+        raise ValueError(
+            "X and Y must have the same number of tasks and points, got X of shape "
+            f"{tuple(X_shape)} and Y of shape {tuple(Y_shape)}; X may have one task where all "
+            "tasks share their inputs."
+        )
+
+
+def as_observations(
+    Y: Any, name: str = "Y", dtype: DTypeLike | None = None
+) -> tuple[tf.Tensor, tf.Tensor | None]:
+    """Observations with zeros where they are missing, and which are seen.
+
+    NaN is missing, and so is what is masked, or NA in a frame. A tensor without
+    values yet, in a function that is traced, has a mask in any case.
+
+    :param Y: numbers, of whatever holds some.
+    :param name: what the error calls them.
+    :param dtype: of the result; None for that of ``Y`` where it is a float type.
+    :return: the same with zeros, and a mask, or None where nothing is missing.
+    :raises ValueError: for infinities.
+    """
+    values = tf.get_static_value(Y) if tf.is_tensor(Y) else as_array(Y, name)
+    if values is None:
+        Y = Y if dtype is None else tf.cast(Y, dtype)
+        seen = tf.logical_not(tf.math.is_nan(Y))
+        return tf.where(seen, Y, tf.zeros_like(Y)), seen
+    kind = values.dtype if dtype is None else tf.as_dtype(dtype).as_numpy_dtype
+    values = as_numbers(values, name, kind if np.dtype(kind).kind == "f" else np.float32)
+    if np.isinf(values).any():
+        raise ValueError(f"{name} holds infinity; missing observations are NaN.")
+    seen = ~np.isnan(values)
+    with tf.init_scope():  # a function that is traced keeps no copy in its graph
+        if seen.all():
+            return tf.constant(values), None
+        return tf.constant(np.where(seen, values, np.zeros_like(values))), tf.constant(seen)
 
 
 def as_pair(data: Any, name: str = "data") -> tuple[Any, Any]:
@@ -186,12 +244,17 @@ def as_inputs(
             raise ValueError(f"{name} holds NaN or infinity; inputs must be complete.")
     elif inputs is not None:
         X = inputs.prepare_tensor(tf.cast(X, gpflow.default_float()))
+    else:
+        known = tf.get_static_value(X)
+        if known is not None and not np.isfinite(known).all():
+            raise ValueError(f"{name} holds NaN or infinity; inputs must be complete.")
     X = tf.cast(tf.convert_to_tensor(X), gpflow.default_float())
     width = None if like is None else like.shape[-1]
     if X.shape.rank not in (2, 3) or (width is not None and X.shape[-1] != width):
+        wide = "" if width is None else f" with D = {width} as in training"
         raise ValueError(
-            f"{name} must have shape [N, D] or [T, N, D] with D = {width or 'any'} as in training, "
-            f"got {tuple(X.shape)}."
+            f"{name} must have shape [N, D] or [T, N, D]{wide}, got {tuple(X.shape)}."
+            + _columns(X.shape)
         )
     return X[None] if X.shape.rank == 2 else X
 

@@ -13,6 +13,7 @@ from ..arguments import as_numbers, check_arguments
 from ..base import VariationalModel
 from .compressed_rows import split_missing
 from .memory import check_memory
+from .model_checks import check_inputs, check_support
 from .observations import Observations, as_pair, checked_inputs, mask_missing
 from .sparse_table import SparseTable
 from .streams import StreamedObservations
@@ -52,9 +53,11 @@ def prepare_data(
         are returned.
     :param batch_size: how many tasks (or points, of a single task) a minibatch will have.
     :raises ValueError: for shapes that disagree, inputs that are not finite, infinite
-        observations, a task or column without any observation, an impossible batch size, matrices
-        that no memory of this machine could hold, and a sparse matrix for a model that needs all
-        of its observations at once.
+        observations and those that the likelihood has no density of, inputs that the prior's
+        kernels cannot read or that are so far from zero that distances have no digits, a task or
+        column without any observation, an impossible batch size, matrices that no memory of this
+        machine could hold, and a sparse matrix for a model that needs all of its observations at
+        once.
     """
     if isinstance(data, SparseTable | StreamedObservations):
         data.check(model, batch_size)
@@ -66,6 +69,8 @@ def prepare_data(
     mask: Any
     if scipy.sparse.issparse(Y):
         _check_takes_sparse(model)
+        values = np.append(np.asarray(Y.tocsr().data, np.float32), np.float32(0.0))[:, None]
+        check_support(model, values)
         Y, mask, observed = split_missing(Y)
         has_tasks = False
     else:
@@ -75,6 +80,7 @@ def prepare_data(
         if Y.ndim != 3:
             raise ValueError(f"Y must have shape [N, P] or [T, N, P], got {Y.shape}.")
         Y, seen = mask_missing(Y)
+        check_support(model, Y, seen)
         observed = seen.sum(1)
         Y, mask = tf.constant(Y), None if seen.all() else tf.constant(seen)
     if X is None:
@@ -84,9 +90,9 @@ def prepare_data(
             )
     else:
         shape = tuple(map(int, Y.shape))
-        X = tf.constant(
-            checked_inputs(X, shape, getattr(model, "inputs", None)), gpflow.default_float()
-        )
+        X = checked_inputs(X, shape, getattr(model, "inputs", None))
+        check_inputs(model, X)
+        X = tf.constant(X, gpflow.default_float())
     empty_tasks = np.flatnonzero(~observed.any(axis=1))
     if empty_tasks.size:
         raise ValueError(

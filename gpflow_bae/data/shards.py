@@ -59,6 +59,8 @@ class Survey(NamedTuple):
     counts: np.ndarray  # [S], rows of each part
     observed: np.ndarray  # [P], observations of each column
     total: float  # their sum
+    values: np.ndarray  # their lowest and highest, and one that is not whole, if any is
+    inputs: np.ndarray | None  # [2, D], the lowest and highest of each; None without inputs
 
     @property
     def num_points(self) -> int:
@@ -141,8 +143,16 @@ def survey(shards: Shards) -> Survey:
     """
     counts = np.zeros(len(shards.names), np.int64)
     observed, total = np.zeros(shards.num_outputs, np.int64), 0.0
-    for number, (*_, Y) in arrays_of(shards):
+    low, high, fraction = np.inf, -np.inf, np.zeros(0)
+    corners: list[np.ndarray] = []
+    for number, (*X, Y) in arrays_of(shards):
         counts[number] += len(Y)
+        seen = Y[~np.isnan(Y)]
+        low, high = seen.min(initial=low), seen.max(initial=high)
+        fraction = fraction if fraction.size else seen[seen != np.round(seen)][:1]
+        for inputs in X:
+            inputs = np.concatenate([*corners, inputs])
+            corners = [inputs.min(0, keepdims=True), inputs.max(0, keepdims=True)]
         observed += np.count_nonzero(~np.isnan(Y), axis=0)
         total += float(np.nansum(Y, dtype=np.float64))
     without = np.flatnonzero(counts == 0)
@@ -154,7 +164,8 @@ def survey(shards: Shards) -> Survey:
             f"There is no observation at all in column(s) {empty.tolist()} of the outputs; drop "
             "those columns."
         )
-    return Survey(counts, observed, total)
+    values = np.array([low, high, *fraction])
+    return Survey(counts, observed, total, values, np.concatenate(corners) if corners else None)
 
 
 def _reason(error: tf.errors.OpError) -> str:

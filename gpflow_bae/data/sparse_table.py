@@ -10,6 +10,7 @@ from gpflow.base import TensorType
 
 from ..arguments import as_array, as_numbers, check_arguments
 from ..base import Batch, Cells, VariationalModel
+from .model_checks import check_support
 
 __all__ = ["SparseTable"]
 
@@ -131,6 +132,7 @@ class SparseTable:
                 f"The model has output_dim = {model.decoder.output_dim}, the table "
                 f"{self.num_outputs} columns."
             )
+        check_support(model, self.triplets()["values"], name="values")
         if batch_size is not None and not 1 <= batch_size <= self.num_items:
             raise ValueError(
                 f"batch_size must lie between 1 and the {self.num_items} rows, got {batch_size}."

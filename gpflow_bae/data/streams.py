@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Batch, VariationalModel
+from .model_checks import check_inputs, check_support
 from .parquet import ParquetShards
 from .shards import Chunk, DatasetShards, Shards, arrays_of, survey
 from .stream_order import Order
@@ -62,10 +63,13 @@ class StreamedObservations:
         self._shards = shards
         self._samples: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray]] = {}
         self._total, self.has_missing, counts = None, True, None
+        self._values: np.ndarray | None = None
+        self._corners: np.ndarray | None = None
         if num_points is None:
             found = survey(shards)
             self._total, self.has_missing, counts = found.total, found.has_missing, found.counts
             num_points = found.num_points
+            self._values, self._corners = found.values, found.inputs
         self.num_items = int(num_points)
         if shuffle_buffer is None:
             row_bytes = 4 * shards.num_outputs + 8 * (shards.input_dim or 0)
@@ -196,6 +200,10 @@ class StreamedObservations:
             )
         if isinstance(model, VariationalModel):
             model.snapshot(self)  # raises where it needs all points
+        if self._values is not None:
+            check_support(model, self._values, name="The stream")
+        if self._corners is not None:
+            check_inputs(model, self._corners)
         if batch_size is not None:
             self.check_batch_size(batch_size)
 

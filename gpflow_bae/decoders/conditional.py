@@ -11,7 +11,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, kind_of
 from ..inputs import Condition
 from .keras import KerasDecoder
 
@@ -56,7 +56,7 @@ class ConditionalDecoder(gpflow.Module):
         if not known or getattr(decoder, "needs_inputs", False):
             raise TypeError(
                 "decoder must be a built keras.Model or one of gpflow_bae.decoders that sees codes "
-                f"alone, got {type(decoder).__name__}."
+                f"alone, got {kind_of(decoder)}."
             )
         if (condition is None) != (condition_dim == 0):
             raise ValueError(

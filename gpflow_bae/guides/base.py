@@ -10,6 +10,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
+from ..arguments import kind_of
 from ..base import Batch, Snapshot
 from ..encoders import BaseGaussianEncoder, Encoder
 from ..latent_priors.base import LatentProcess
@@ -58,7 +59,7 @@ class Guide(gpflow.Module, ABC):
         if not isinstance(encoder, Encoder):
             raise TypeError(
                 "encoder must be one of gpflow_bae.encoders, or of a class that extends "
-                f"gpflow_bae.encoders.Encoder, got {type(encoder).__name__}."
+                f"gpflow_bae.encoders.Encoder, got {kind_of(encoder)}."
             )
         self.encoder = encoder
 
@@ -91,7 +92,7 @@ class BoundGuide(Guide):
         if not isinstance(encoder, BaseGaussianEncoder):
             raise TypeError(
                 "A bound needs the density of the codes: encoder must be Gaussian, such as "
-                f"GaussianEncoder or FreeFormEncoder, got {type(encoder).__name__}."
+                f"GaussianEncoder or FreeFormEncoder, got {kind_of(encoder)}."
             )
 
     @property

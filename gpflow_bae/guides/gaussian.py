@@ -8,6 +8,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.logdensities import gaussian
 
+from ..arguments import kind_of
 from ..base import Batch, Snapshot
 from ..encoders import Encoder, RankOneEncoder, RowCodes
 from ..encoders.base import Noise
@@ -156,7 +157,7 @@ class RankOneGuide(GaussianGuide):
         if not isinstance(encoder, RankOneEncoder):
             raise TypeError(
                 'encoder must be a RankOneEncoder, such as partial_encoder("rank_one", P, L) '
-                f"makes it, got {type(encoder).__name__}."
+                f"makes it, got {kind_of(encoder)}."
             )
 
     def encode(self, batch: Batch) -> tuple[tf.Tensor, ...]:

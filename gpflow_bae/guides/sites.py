@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, kind_of
 from ..base import Batch
 from ..encoders import Encoder, SiteEncoder
 from ..latent_priors.base import LatentProcess
@@ -75,7 +75,7 @@ class SiteGuide(GaussianGuide):
         if not isinstance(encoder, SiteEncoder):
             raise TypeError(
                 "encoder must be a SiteEncoder, which holds what a SiteGuide moves, got "
-                f"{type(encoder).__name__}."
+                f"{kind_of(encoder)}."
             )
 
     @property

@@ -2,12 +2,13 @@
 
 from .initialisers import k_means
 from .object_view import ObjectViewInducingPoints, object_view_points
-from .priors import as_inducing_points, as_inducing_variables, uniform
+from .priors import as_inducing_points, as_inducing_variables, bounded, uniform
 
 __all__ = [
     "ObjectViewInducingPoints",
     "as_inducing_points",
     "as_inducing_variables",
+    "bounded",
     "k_means",
     "object_view_points",
     "uniform",

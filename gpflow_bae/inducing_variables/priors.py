@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import gpflow
 import numpy as np
 import tensorflow as tf
@@ -11,7 +13,7 @@ from gpflow.inducing_variables import InducingPoints, InducingVariables
 
 from ..arguments import as_numbers
 
-__all__ = ["as_inducing_points", "as_inducing_variables", "uniform"]
+__all__ = ["as_inducing_points", "as_inducing_variables", "bounded", "uniform"]
 
 
 def uniform(
@@ -51,6 +53,65 @@ def uniform(
     return points
 
 
+class _PartlyHeld(InducingPoints):
+    """Inducing points of which some columns are held, such as ids that a kernel reads."""
+
+    def __init__(self, Z: np.ndarray, moved: Parameter | None, columns: list[int]):
+        """
+        :param moved: what moves of the points [M, some of D], None for nothing; in ``columns``.
+        """
+        InducingVariables.__init__(self, name=None)
+        self.moved, self._columns = moved, columns
+        held, whole = np.delete(Z, columns, axis=1), np.round(np.delete(Z, columns, axis=1))
+        self._held = np.where(np.abs(held - whole) < 1e-6, whole, held)  # a box has rounded them
+
+    @property
+    def Z(self) -> tf.Tensor:
+        """All columns [M, D]."""
+        held = tf.convert_to_tensor(self._held)
+        width = held.shape[-1] + len(self._columns)
+        order = np.argsort([*self._columns, *np.delete(np.arange(width), self._columns)])
+        parts = [held] if self.moved is None else [self.moved, held]
+        return tf.gather(tf.concat(parts, -1), order, axis=-1)
+
+
+def bounded(points: InducingPoints, ids: Sequence[int] = ()) -> InducingPoints:
+    """Inducing points for a sampler to move: with the :func:`uniform` prior, and ids held.
+
+    Points with a prior of their own keep it, and those that are not trainable stay where they are.
+
+    :param points: GPflow's; others, such as those with an embedding of their own, are kept.
+    :param ids: the columns of ids, which stay as given, whatever the prior.
+    :raises ValueError: for a prior of all columns together, which says nothing of those without
+        ids, unless it is a :func:`uniform` one.
+    """
+    if type(points) is not InducingPoints:
+        return points
+    prior = points.Z.prior
+    is_box = isinstance(prior, tfp.distributions.Uniform)
+    if not points.Z.trainable and not (ids and is_box):
+        return points
+    if not ids:
+        return uniform(points.Z) if prior is None else points
+    Z = points.Z.numpy()
+    columns = [c for c in range(Z.shape[1]) if c not in ids]
+    if not columns:
+        return _PartlyHeld(Z, None, columns)
+    if prior is None:
+        return _PartlyHeld(Z, uniform(Z[:, columns]).Z, columns)
+    if not is_box:
+        raise ValueError(
+            f"Inducing inputs have a {type(prior).__name__} prior, by which column(s) {list(ids)} "
+            "would be sampled too, and a kernel reads those as ids: pass an array, which gets a "
+            "prior over its other columns, or hold the points with "
+            "gpflow.set_trainable(inducing_variable, False)."
+        )
+    low, high = (np.broadcast_to(v, Z.shape[1:])[columns] for v in (prior.low, prior.high))
+    moved = uniform(Z[:, columns], low, high).Z
+    gpflow.set_trainable(moved, points.Z.trainable)
+    return _PartlyHeld(Z, moved, columns)
+
+
 def _checked(Z: TensorType) -> np.ndarray:
     """Inducing inputs [M, D], finite."""
     Z = as_numbers(Z, "Z", gpflow.default_float())
@@ -69,12 +130,14 @@ def as_inducing_variables(inducing_variable: InducingVariables | TensorType) -> 
 
 
 def as_inducing_points(inducing_variable: InducingPoints | TensorType) -> InducingPoints:
-    """GPflow inducing points as they are; an array gets the :func:`uniform` prior."""
-    if isinstance(inducing_variable, InducingPoints):
-        return inducing_variable
-    if isinstance(inducing_variable, InducingVariables):
+    """GPflow inducing points as they are; an array [M, D] becomes points without a prior.
+
+    :raises TypeError: for other inducing variables, and for a class in the place of an object.
+    """
+    found = as_inducing_variables(inducing_variable)
+    if not isinstance(found, InducingPoints):
         raise TypeError(
             "the sparse latent prior takes InducingPoints or an array [M, D], got "
-            f"{type(inducing_variable).__name__}."
+            f"{type(found).__name__}."
         )
-    return uniform(inducing_variable)
+    return found

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from ..base import Batch
 from ..mcmc import State, Step, Target
-from ..models import VariationalAutoencoder, set_default_kernel_priors
+from ..models import VariationalAutoencoder
+from ..models.autoencoder import set_default_priors
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
 from .encoder_fit import EncoderFit, EncoderState
@@ -33,10 +34,10 @@ class BoundSampling(ChainSampling):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
 
         Kernel parameters without a prior get the default ones of
-        :func:`~gpflow_bae.models.set_default_kernel_priors`, because they are sampled now.
+        :func:`~gpflow_bae.models.set_default_kernel_priors`, because they are sampled now, and
+        inducing inputs a normal one of twice their spread.
         """
-        for kernel in model.latent_prior.kernels:
-            set_default_kernel_priors(kernel)
+        set_default_priors(model.latent_prior)
         super().__init__(model, *arguments, **options)
         self.encoder_fit = EncoderFit(model.guide, self.settings, self.spread.gradients)
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from ..arguments import check_arguments
 from ..data import prepare_data
 from ..decoders import Identity
+from ..functional import log_prior_of_mode
 from ..models import VariationalAutoencoder
 from ..optimizers import Scipy
 from ..tracing import compiled
@@ -60,7 +61,7 @@ def maximise_evidence(
     def loss() -> tf.Tensor:
         objective = model.batch_elbo(batch, seed)
         if prior_on_parameters:
-            objective += model.log_prior_density()
+            objective += log_prior_of_mode(model.prior_parameters)
         return -objective / num_points
 
     first = float(loss())

@@ -19,7 +19,8 @@ import tensorflow as tf
 
 from ..mcmc import Target, targets
 from ..mcmc.noise import standard_noise
-from ..models import VariationalAutoencoder, set_default_kernel_priors
+from ..models import VariationalAutoencoder
+from ..models.autoencoder import set_default_priors
 from ..tracing import compiled
 from .chain_checks import Takes
 from .chain_sampling import ChainSampling
@@ -80,13 +81,13 @@ class EvidenceSampling(ChainSampling):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
 
         Kernel parameters without a prior get the default ones of
-        :func:`~gpflow_bae.models.set_default_kernel_priors`, because they are sampled now.
+        :func:`~gpflow_bae.models.set_default_kernel_priors`, because they are sampled now, and
+        inducing inputs a normal one of twice their spread.
 
         :raises ValueError: for minibatches, or too many parameters for a Hessian.
         """
         assert has_evidence(model)
-        for kernel in model.latent_prior.kernels:
-            set_default_kernel_priors(kernel)
+        set_default_priors(model.latent_prior)
         super().__init__(model, *arguments, **options)
         if self.settings.batch_size not in (None, self.data.num_items):
             raise ValueError(

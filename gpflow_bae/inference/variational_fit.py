@@ -230,9 +230,7 @@ class VariationalFit(Optimisation):
         loss, state = settings.objective.loss(terms, batch, likelihood, state)
         loss *= batch.scale
         if settings.prior_on_parameters and with_prior:
-            parameters = self.model.prior_parameters
-            values = [p.unconstrained_variable for p in parameters]
-            loss -= functional.log_prior_density(parameters, values)
+            loss -= functional.log_prior_of_mode(self.model.prior_parameters)
         return loss / float(self.data.num_points), state
 
     def describe(self) -> dict[str, Any]:

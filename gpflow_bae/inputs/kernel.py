@@ -11,7 +11,7 @@ from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel, MultioutputKernel
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, kind_of
 from ..inducing_variables import ObjectViewInducingPoints
 from .base import InputModel
 
@@ -37,13 +37,13 @@ class CompletedInputs(Kernel):
         super().__init__(name=name)
         if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):
             raise TypeError(
-                f"kernel must be a GPflow kernel of one output, got {type(kernel).__name__}; of "
+                f"kernel must be a GPflow kernel of one output, got {kind_of(kernel)}; of "
                 "several channels each has a CompletedInputs, with the same inputs."
             )
         if not isinstance(inputs, InputModel):
             raise TypeError(
                 "inputs must be one of gpflow_bae.inputs, such as MissingInputs(X), got "
-                f"{type(inputs).__name__}."
+                f"{kind_of(inputs)}."
             )
         within = kernel.inputs if isinstance(kernel, CompletedInputs) else None
         if within is not None and (within.draws or within.needs_observations):

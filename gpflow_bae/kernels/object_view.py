@@ -12,7 +12,7 @@ from gpflow.base import Parameter, TensorType
 from gpflow.kernels import Kernel
 from tensorflow_probability import distributions as tfd
 
-from ..arguments import as_numbers
+from ..arguments import as_numbers, kind_of
 from ..linalg import gather_rows
 
 __all__ = ["ObjectView"]
@@ -215,7 +215,7 @@ def _kernel(argument: str, kernel: Any) -> Kernel:
     """``kernel``, if it is one of a single output."""
     if not isinstance(kernel, Kernel) or isinstance(kernel, gpflow.kernels.MultioutputKernel):
         raise TypeError(
-            f"{argument} must be a GPflow kernel of one output, got {type(kernel).__name__}; pass "
+            f"{argument} must be a GPflow kernel of one output, got {kind_of(kernel)}; pass "
             "for example gpflow.kernels.SquaredExponential(), or None for the default."
         )
     return kernel

@@ -143,6 +143,14 @@ class LatentProcess(gpflow.Module, ABC):
         """What completes the inputs, where they are not known (:mod:`gpflow_bae.inputs`)."""
         return None
 
+    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+        """Refuse inputs [..., D] that this prior cannot read, or not with their digits.
+
+        :param distances: whether to look at rounding too.
+        :raises ValueError: naming the column.
+        """
+        return None
+
     def seeing(self, batch: Batch) -> LatentProcess:
         """This prior where inputs are completed from observations, which are those of ``batch``."""
         return self

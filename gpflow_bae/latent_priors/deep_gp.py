@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 
 import gpflow
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
@@ -102,6 +103,10 @@ class DeepSparseGP(GaussianLatentPrior):
     def kernels(self) -> list[gpflow.kernels.Kernel]:
         """The kernels of all layers."""
         return [k for layer in (*self.hidden_layers, self.last_layer) for k in layer.kernels]
+
+    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+        first, *_ = (*self.hidden_layers, self.last_layer)
+        first.check_inputs(X, distances)
 
     @property
     def whitened_inducing(self) -> Parameter:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import gpflow
+import numpy as np
 import tensorflow as tf
+import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow import covariances
 from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 
-from ..inducing_variables import as_inducing_points
+from ..inducing_variables import ObjectViewInducingPoints, as_inducing_points, bounded
+from ..inputs import CompletedInputs
+from ..kernels.reading import (
+    category_columns,
+    check_categories,
+    check_columns_are_there,
+    covariance_of_points,
+)
 from ..linalg import cholesky, gram, sum_of_squares
 from .base import gaussian_log_density
 from .kernel_prior import KernelLatentPrior, KernelLike, channels_first
@@ -44,6 +54,11 @@ def weighted_codes(features: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     return channels_first(weighted_features(features, weights))
 
 
+def _is_box(points: gpflow.inducing_variables.InducingPoints) -> bool:
+    """Whether points have a uniform prior, whose sigmoid rounds ids."""
+    return isinstance(getattr(points.Z, "prior", None), tfp.distributions.Uniform)
+
+
 class InducingPosterior(NamedTuple):
     """Posterior of the whitened inducing outputs, and the evidence of the pseudo-observations."""
 
@@ -72,11 +87,52 @@ class InducingLatentPrior(KernelLatentPrior):
         mean_function: MeanFunction | None = None,
     ):
         """
-        :param inducing_variable: GPflow inducing points, or an array [M, D] (then they get a
-            uniform prior over a box, see :func:`gpflow_bae.inducing_variables.uniform`).
+        :param inducing_variable: GPflow inducing points, or an array [M, D], which becomes such.
+            A model that samples them gives them a prior
+            (:func:`gpflow_bae.inducing_variables.bounded`).
+        :raises ValueError: for points without the columns that the kernel reads, or with values
+            between its ids.
         """
         super().__init__(kernel, latent_dim, code_noise_variance, mean_function)
         self.inducing_variable = as_inducing_points(inducing_variable)
+        if self._points_are_inputs:
+            Z = np.asarray(self.inducing_variable.Z)
+            check_columns_are_there(self._kernels_of_points, Z.shape[-1])
+            if self.id_columns and _is_box(self.inducing_variable):
+                self.inducing_variable = bounded(self.inducing_variable, self.id_columns)
+                Z = np.asarray(self.inducing_variable.Z)
+            check_categories(self._kernels_of_points, Z, "The array of inducing inputs Z")
+
+    @property
+    def _points_are_inputs(self) -> bool:
+        """Whether inducing points have the kernels' columns, which inter-domain ones do not."""
+        return not isinstance(self.inducing_variable, ObjectViewInducingPoints)
+
+    @property
+    def _kernels_of_points(self) -> list[gpflow.kernels.Kernel]:
+        """The kernels over completed inputs, among which inducing points are."""
+        found = []
+        for kernel in self.kernels:
+            while isinstance(kernel, CompletedInputs):
+                kernel = kernel.kernel
+            found.append(kernel)
+        return found
+
+    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+        width = self.inducing_variable.Z.shape[-1]
+        if self._points_are_inputs and self.inputs is None and width != X.shape[-1]:
+            raise ValueError(
+                f"X has D = {X.shape[-1]} columns, and the inducing inputs have {width}: give "
+                "inducing inputs [M, D] of the columns of X."
+            )
+        super().check_inputs(X, distances)
+
+    @property
+    def id_columns(self) -> list[int]:
+        """Columns of the inducing inputs that a kernel reads as ids."""
+        if not self._points_are_inputs:
+            return []
+        return category_columns(self._kernels_of_points, int(self.inducing_variable.Z.shape[-1]))
 
     @property
     def num_inducing(self) -> int:
@@ -88,13 +144,18 @@ class InducingLatentPrior(KernelLatentPrior):
         points, jitter = self.inducing_variable, gpflow.default_jitter()
         Kzz = tf.stack([covariances.Kuu(points, k, jitter=jitter) for k in self.kernels], 0)
         L = cholesky(Kzz, f"K(Z, Z) of the sparse latent GP ({self._kernel_names()})")
-        Kzx = tf.stack([covariances.Kuf(points, k, X) for k in self.kernels], 0)
+        Kzx = tf.stack([self._inducing_covariance(k, X) for k in self.kernels], 0)
         Kzx = self._inducing_axis_inwards(Kzx)  # from [C, M, xbatch..., N]
         shape = tf.concat([tf.shape(Kzx)[:-2], tf.shape(L)[-2:]], 0)
         features = tf.linalg.triangular_solve(tf.broadcast_to(L, shape), Kzx)
         left = self._variances(X) - sum_of_squares(features, -2)
         # Rounding can take a variance that is zero (X on Z) below zero by an epsilon.
         return features, tf.maximum(left, tf.zeros_like(left))
+
+    def _inducing_covariance(self, kernel: gpflow.kernels.Kernel, X: TensorType) -> tf.Tensor:
+        """k(Z, X), [M, xbatch..., N]."""
+        of_points = functools.partial(covariances.Kuf, self.inducing_variable, kernel)
+        return covariance_of_points(kernel, of_points, X)
 
     @staticmethod
     def _inducing_axis_inwards(Kzx: tf.Tensor) -> tf.Tensor:

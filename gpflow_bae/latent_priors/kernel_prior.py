@@ -7,6 +7,7 @@ channels are right-hand sides of the same solve), C = L otherwise.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -18,9 +19,16 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.utilities import positive
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, kind_of
 from ..base import Batch
 from ..inputs import CompletedInputs, InputModel
+from ..kernels.reading import (
+    check_categories,
+    check_columns_are_there,
+    check_distances,
+    covariance_of_points,
+    covariance_of_tasks,
+)
 from .base import LatentProcess
 
 __all__ = ["KernelLatentPrior", "KernelLike", "as_kernels", "channels_first", "check_known_inputs"]
@@ -54,7 +62,7 @@ def as_kernels(kernel: KernelLike) -> list[gpflow.kernels.Kernel]:
     for found in kernels:
         if not isinstance(found, gpflow.kernels.Kernel):
             raise TypeError(
-                f"kernel must be a GPflow kernel or a list of them, got {type(found).__name__}."
+                f"kernel must be a GPflow kernel or a list of them, got {kind_of(found)}."
             )
     return kernels
 
@@ -65,6 +73,8 @@ class KernelLatentPrior(LatentProcess):
     kernels: Sequence[gpflow.kernels.Kernel] = ()
     takes_unknown_inputs = True
     """Whether it looks at inputs through its kernels alone, which may complete them."""
+    takes_distances = True
+    """Whether its kernels find distances, whose rounding grows with that of inputs from zero."""
 
     @check_arguments(latent_dim=1)
     def __init__(
@@ -111,6 +121,13 @@ class KernelLatentPrior(LatentProcess):
                 gpflow.utilities.to_default_float(1.0),
             ),
         )
+
+    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+        if self.inputs is None:
+            check_columns_are_there(self.kernels, X.shape[-1])
+            check_categories(self.kernels, X, "X")
+            if distances and self.takes_distances:
+                check_distances(self.kernels, X)
 
     @property
     def inputs(self) -> InputModel | None:
@@ -166,7 +183,7 @@ class KernelLatentPrior(LatentProcess):
 
     def _covariance(self, X: TensorType) -> tf.Tensor:
         """[batch..., C, N, N]."""
-        return tf.stack([k(X) for k in self.kernels], axis=-3)
+        return tf.stack([covariance_of_tasks(k, X) for k in self.kernels], axis=-3)
 
     def _cross_covariance(self, X: TensorType, Xnew: TensorType) -> tf.Tensor:
         """[batch..., C, N, Nnew]; GPflow would pair every task of X with every task of Xnew."""
@@ -178,7 +195,10 @@ class KernelLatentPrior(LatentProcess):
 
     def _variances(self, X: TensorType) -> tf.Tensor:
         """[batch..., C, N]."""
-        return tf.stack([k(X, full_cov=False) for k in self.kernels], axis=-2)
+        variances = [
+            covariance_of_points(k, functools.partial(k, full_cov=False), X) for k in self.kernels
+        ]
+        return tf.stack(variances, axis=-2)
 
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
         return channels_first(self._variances(X)) + self.code_noise

@@ -42,6 +42,8 @@ class MarkovGP(GP):
     ``GP``, at its cost.
     """
 
+    takes_distances = False
+
     @check_arguments()
     def __init__(
         self,

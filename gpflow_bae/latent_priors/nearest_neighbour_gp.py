@@ -13,6 +13,7 @@ from gpflow.mean_functions import MeanFunction
 
 from ..arguments import as_numbers, check_arguments
 from ..base import LatentPosterior
+from ..kernels.reading import covariance_of_tasks
 from ..linalg import cholesky
 from .base import gaussian_log_density
 from .gp import GP
@@ -132,7 +133,7 @@ class NearestNeighbourGP(GP):
 
     def _covariances(self, places: tf.Tensor) -> tf.Tensor:
         """Of each point's neighbours ``places [batch..., N, m, D]``: [batch..., C, N, m, m]."""
-        return tf.stack([k(places) for k in self.kernels], axis=-4)
+        return tf.stack([covariance_of_tasks(k, places) for k in self.kernels], axis=-4)
 
     def _conditionals(self, X: tf.Tensor, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Of each point given its neighbours: weights [batch..., N, m, K], variance [..., N, K].

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import gpflow
+import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, TensorType
@@ -96,6 +97,10 @@ class ProductProcess(LatentProcess):
     @property
     def inputs(self) -> InputModel | None:
         return next((v for part in self.parts if (v := part.inputs) is not None), None)
+
+    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+        for part in self.parts:
+            part.check_inputs(X, distances)
 
     def num_matrix_entries(self, num_points: int) -> int:
         return max(part.num_matrix_entries(num_points) for part in self.parts)

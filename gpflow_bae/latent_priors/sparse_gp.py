@@ -52,8 +52,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
         mean_function: MeanFunction | None = None,
     ):
         """
-        :param inducing_variable: GPflow inducing points, or an array [M, D] (then they get a
-            uniform prior over a box, see :func:`gpflow_bae.inducing_variables.uniform`).
+        :param inducing_variable: GPflow inducing points, or an array [M, D], which becomes such.
         """
         super().__init__(kernel, inducing_variable, latent_dim, code_noise_variance, mean_function)
         if inducing_outputs == "sampled":

@@ -19,6 +19,7 @@ from gpflow.base import TensorType
 from ..arguments import as_numbers, check_arguments
 from .coefficients import log_coefficient
 from .masked import MaskedLikelihood
+from .support import COUNTS, Support
 
 __all__ = ["CountLikelihood", "NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial"]
 
@@ -39,6 +40,10 @@ class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
         """
         super().__init__()
         self.size_column = size_column
+
+    @property
+    def support(self) -> Support:
+        return COUNTS
 
     def _with_size(self, X: TensorType, F: tf.Tensor) -> tf.Tensor:
         if self.size_column is None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import gpflow
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, kind_of
 from ..mcmc.noise import standard_noise
 from .masked import MaskedLikelihood, masked
 
@@ -42,7 +44,7 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
         if not hasattr(decoder, "latent_dim") or not hasattr(decoder, "output_dim"):
             raise TypeError(
                 "decoder must be one of gpflow_bae.decoders, with a latent_dim and an output_dim, "
-                f"got {type(decoder).__name__}."
+                f"got {kind_of(decoder)}."
             )
         super().__init__(
             input_dim=None, latent_dim=decoder.latent_dim, observation_dim=decoder.output_dim
@@ -109,7 +111,7 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         log_prob = self._log_prob(X, self._draws(Fmu, Fvar), Y)
-        return tf.reduce_logsumexp(log_prob, 0) - tf.math.log(float(self.num_draws))
+        return tf.reduce_logsumexp(log_prob, 0) - math.log(self.num_draws)
 
     def _variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType

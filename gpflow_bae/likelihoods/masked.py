@@ -17,8 +17,9 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers, check_arguments
+from ..arguments import as_numbers, check_arguments, kind_of
 from ..linalg import sum_of_squares
+from .support import FRACTIONS, Support, support_of
 
 __all__ = ["Bernoulli", "Gaussian", "MaskedLikelihood", "entrywise", "masked"]
 
@@ -84,6 +85,32 @@ class MaskedLikelihood(gpflow.Module):
     def _scalar(self) -> Any:
         """The GPflow likelihood of a single output."""
         return self
+
+    @property
+    def support(self) -> Support | None:
+        """Which observations have a density; None for all numbers."""
+        return support_of(self._scalar)
+
+    def check_support(self, Y: np.ndarray, mask: np.ndarray | None = None, name: str = "Y") -> None:
+        """Refuse observations that have no density.
+
+        :param Y: [..., P]; what is NaN is missing.
+        :param mask: True where observed; None for all.
+        :param name: what the error calls them.
+        :raises ValueError: naming the first and where it is.
+        """
+        if self.support is None:
+            return
+        seen = ~np.isnan(Y) if mask is None else mask & ~np.isnan(Y)
+        wrong = seen & ~self.support.holds(np.where(seen, Y, 1.0))
+        if wrong.any():
+            place = np.argwhere(wrong)[0]
+            raise ValueError(
+                f"{name} holds {Y[tuple(place)]:g} (first at {place.tolist()}, "
+                f"{np.count_nonzero(wrong)} in all), and the likelihood "
+                f"{type(self._scalar).__name__} is one of {self.support.words}: take another "
+                "likelihood, transform the values, or make NaN of those that are missing."
+            )
 
     @check_shapes(
         "F: [batch..., N, P]", "return[0]: [batch..., N, P]", "return[1]: [batch..., N, P]"
@@ -171,10 +198,17 @@ def _bernoulli_log_prob(F: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, object]:
 
 
 class Bernoulli(MaskedLikelihood, gpflow.likelihoods.Bernoulli):
-    """Binary observations with logits f: p(y = 1) = sigmoid(f)."""
+    """Binary observations with logits f: p(y = 1) = sigmoid(f).
+
+    Observations between 0 and 1, such as grey pixels, have the cross-entropy for a density.
+    """
 
     def __init__(self) -> None:
         super().__init__(invlink=tf.sigmoid)
+
+    @property
+    def support(self) -> Support:
+        return FRACTIONS
 
     def _entry_log_prob(self, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         return -tf.nn.sigmoid_cross_entropy_with_logits(labels=Y, logits=F)
@@ -244,9 +278,11 @@ def masked(likelihood: gpflow.likelihoods.Likelihood) -> MaskedLikelihood:
     """
     if isinstance(likelihood, MaskedLikelihood):
         return likelihood
-    if isinstance(likelihood, gpflow.likelihoods.ScalarLikelihood):
+    scalar = isinstance(likelihood, gpflow.likelihoods.ScalarLikelihood)
+    if scalar and not isinstance(likelihood, gpflow.likelihoods.SwitchedLikelihood):
         return _Wrapped(likelihood)
     raise TypeError(
-        "likelihood must factorise over outputs: one of gpflow_bae.likelihoods or a "
-        f"gpflow.likelihoods.ScalarLikelihood, got {type(likelihood).__name__}."
+        "likelihood must factorise over outputs, with one function for each and no column of Y "
+        "that says which it is of: one of gpflow_bae.likelihoods or a "
+        f"gpflow.likelihoods.ScalarLikelihood, got {kind_of(likelihood)}."
     )

@@ -10,21 +10,33 @@ import keras
 import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
-from gpflow.base import TensorType
+from gpflow.base import Parameter, TensorType
+from gpflow.inducing_variables import InducingPoints
 
 from .. import functional
+from ..arguments import kind_of, spread
 from ..base import Batch
+from ..data.observations import as_observations
 from ..decoders import Identity, KerasDecoder
-from ..encoders import Encoder, RowCodes
+from ..encoders import Encoder, GaussianEncoder, RowCodes, StochasticEncoder
 from ..encoders.base import Noise
 from ..guides import Guide
 from ..inputs import InputModel
 from ..latent_priors import LatentProcess
+from ..latent_priors.inducing import InducingLatentPrior
 from ..likelihoods import Gaussian, MaskedLikelihood, masked
 from ..linalg import observed_log_density
 from ..parameter_set import ParameterSet
 
-__all__ = ["Autoencoder", "LikelihoodLike", "Network", "as_decoder", "set_default_kernel_priors"]
+__all__ = [
+    "Autoencoder",
+    "LikelihoodLike",
+    "Network",
+    "as_decoder",
+    "inducing_layers",
+    "set_default_kernel_priors",
+    "set_default_priors",
+]
 
 tfd = tfp.distributions
 
@@ -42,9 +54,19 @@ def as_decoder(decoder: Network) -> Any:
     if not hasattr(decoder, "latent_dim") or not hasattr(decoder, "output_dim"):
         raise TypeError(
             "decoder must be a built keras.Model or one of gpflow_bae.decoders, got "
-            f"{type(decoder).__name__}."
+            f"{kind_of(decoder)}."
         )
     return decoder
+
+
+def with_mask(Y: TensorType, mask: TensorType | None) -> tuple[TensorType, TensorType | None]:
+    """Observations with zeros where missing, and their mask: as given, or of NaN and masked ones.
+
+    Tensors whose values are not known yet miss nothing that is not given.
+    """
+    if mask is not None or (tf.is_tensor(Y) and tf.get_static_value(Y) is None):
+        return Y, mask
+    return as_observations(Y)
 
 
 def set_default_kernel_priors(
@@ -71,6 +93,59 @@ def set_default_kernel_priors(
             )
         location = gpflow.utilities.to_default_float(np.log(medians[name]))
         parameter.prior = tfd.LogNormal(location, gpflow.utilities.to_default_float(1.0))
+
+
+def inducing_layers(latent_prior: LatentProcess) -> list[InducingLatentPrior]:
+    """The parts of a prior that have inducing points, itself included."""
+    modules = (latent_prior, *latent_prior.submodules)
+    return [module for module in modules if isinstance(module, InducingLatentPrior)]
+
+
+def set_default_priors(latent_prior: LatentProcess) -> None:
+    """Give a fitted prior's kernels and inducing points priors, where they have none, to sample.
+
+    Kernels get those of :func:`set_default_kernel_priors`. Inducing points stay where they are and
+    get a normal prior around the mean of each column, of twice its standard deviation.
+
+    :raises ValueError: for inducing points of which a kernel reads some columns as ids.
+    """
+    for kernel in latent_prior.kernels:
+        set_default_kernel_priors(kernel)
+    for layer in inducing_layers(latent_prior):
+        Z = layer.inducing_variable.Z
+        if not (isinstance(Z, Parameter) and Z.trainable):
+            continue
+        if layer.id_columns:
+            raise ValueError(
+                f"The inducing inputs are sampled, and a kernel reads their column(s) "
+                f"{layer.id_columns} as ids, which would be moved: hold them with "
+                "gpflow.set_trainable(model.inducing_variable, False)."
+            )
+        if Z.prior is None:
+            values = Z.numpy()
+            Z.prior = tfd.Normal(values.mean(0), 2.0 * spread(values))
+
+
+def _check_encoder_width(encoder: Any, num_outputs: int, num_features: int) -> None:
+    """Refuse an encoder network for rows of another width, such as one of the other family."""
+    if type(encoder) not in (GaussianEncoder, StochasticEncoder):
+        return
+    noise = encoder.noise_dim if isinstance(encoder, StochasticEncoder) else 0
+    times = 2 if encoder.takes_mask else 1
+    expected = times * num_outputs + num_features
+    if encoder.num_inputs - noise == expected:
+        return
+    kinds = {
+        GaussianEncoder: "a variational model's encoder maps [rows, P] to [rows, 2 L]",
+        StochasticEncoder: "a sampled model's encoder maps [rows, 2 P], observations and then "
+        "noise, to [rows, L]",
+    }
+    what = " and their mask" if encoder.takes_mask else ""
+    raise ValueError(
+        f"encoder takes {encoder.num_inputs} inputs, {encoder.num_inputs - noise} of them "
+        f"observations{what}, but the decoder returns P = {num_outputs} outputs: "
+        f"{kinds[type(encoder)]}. Give keras.Input the width {expected + (noise and num_outputs)}."
+    )
 
 
 class Autoencoder(gpflow.Module):
@@ -112,8 +187,11 @@ class Autoencoder(gpflow.Module):
         if guide.latent_dim != latent_dim:
             raise ValueError(
                 f"encoder returns {guide.latent_dim} code channels, but the latent prior has "
-                f"latent_dim = {latent_dim}; change the width of the encoder's last layer."
+                f"latent_dim = {latent_dim}; change the width of the encoder's last layer (2 L "
+                "outputs of a variational model's, which are means and log standard deviations, "
+                "and L of a sampled one's)."
             )
+        _check_encoder_width(guide.encoder, decoder.output_dim, self.condition_dim)
         apart = latent_prior.couples_channels and not guide.couples_channels
         if apart and not isinstance(decoder, Identity):
             raise ValueError(
@@ -155,6 +233,25 @@ class Autoencoder(gpflow.Module):
         if not kernels:
             raise AttributeError(f"{self.latent_prior_name} has no kernel.")
         return kernels[0] if len(kernels) == 1 else kernels
+
+    @property
+    def inducing_variable(self) -> InducingPoints | list[InducingPoints]:
+        """The inducing points of the latent prior; a list where layers or parts have their own.
+
+        :raises AttributeError: for a prior without inducing points.
+        """
+        points = [layer.inducing_variable for layer in inducing_layers(self.latent_prior)]
+        if not points:
+            raise AttributeError(f"{self.latent_prior_name} has no inducing points.")
+        return points[0] if len(points) == 1 else points
+
+    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+        """Refuse inputs [..., D] that the latent prior cannot read, or not with their digits.
+
+        :param distances: whether to look at rounding too.
+        :raises ValueError: naming the column.
+        """
+        self.latent_prior.check_inputs(X, distances)
 
     @property
     def needs_inputs(self) -> bool:
@@ -329,7 +426,7 @@ class Autoencoder(gpflow.Module):
             [batch..., N, P, L]; of a :class:`~gpflow_bae.guides.SiteGuide` with full precisions
             the same with L in the place of P.
         """
-        batch = Batch(X, Y, mask)
+        batch = Batch(X, *with_mask(Y, mask))
         return self.guide.pseudo_observations(self.latent_prior, batch, seed, num_draws)
 
     def codes_of_rows(

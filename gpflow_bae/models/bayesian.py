@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import gpflow
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, kind_of
 from ..base import Batch, Conditionals
 from ..encoders import StochasticEncoder
 from ..guides import ImplicitGuide
+from ..inducing_variables import bounded
 from ..latent_priors import GaussianLatentPrior
 from ..latent_priors.base import LOG_2PI
-from .autoencoder import Autoencoder, LikelihoodLike, Network, set_default_kernel_priors
+from .autoencoder import (
+    Autoencoder,
+    LikelihoodLike,
+    Network,
+    inducing_layers,
+    set_default_kernel_priors,
+)
 
 __all__ = ["BayesianAutoencoder", "State"]
+
+_VERBS_OF_BOUNDS = {
+    "elbo",
+    "encode",
+    "log_posterior_density",
+    "log_prior_density",
+    "maximum_log_likelihood_objective",
+    "posterior",
+    "predict_f",
+    "predict_f_samples",
+    "predict_log_density",
+    "predict_y",
+    "training_loss",
+    "training_loss_closure",
+}
 
 
 class State(NamedTuple):
@@ -30,7 +52,8 @@ class BayesianAutoencoder(Autoencoder):
     """log p(parameters) + log p(latents | X) + log p(Y | latents), for an engine to explore.
 
     Everything with a prior is sampled (decoder weights, kernel hyperparameters, inducing inputs,
-    noise); the encoder has no prior and is optimised.
+    noise); the encoder has no prior and is optimised. Inducing points without a prior get the
+    :func:`~gpflow_bae.inducing_variables.uniform` one; ids among their columns are never sampled.
 
     Missing observations drop out of the likelihood. The code of a point without any (padding of a
     short task) is sampled all the same, from the prior given the other codes, and so is integrated
@@ -62,7 +85,7 @@ class BayesianAutoencoder(Autoencoder):
         if not isinstance(latent_prior, GaussianLatentPrior):
             raise TypeError(
                 "Codes are sampled under a density, so latent_prior must be a GaussianLatentPrior "
-                f"such as GP or SparseGP, got {type(latent_prior).__name__}."
+                f"such as GP or SparseGP, got {kind_of(latent_prior)}."
             )
         if latent_prior.inputs is not None and latent_prior.inputs.needs_observations:
             raise ValueError(
@@ -80,10 +103,22 @@ class BayesianAutoencoder(Autoencoder):
                 'inducing_outputs="sampled", or a DeepSparseGP; set it to False.'
             )
         latent_prior = _with_kernel_priors(latent_prior)
+        for layer in inducing_layers(latent_prior):
+            layer.inducing_variable = bounded(layer.inducing_variable, layer.id_columns)
         if not isinstance(encoder, gpflow.Module):
             encoder = StochasticEncoder(encoder)
         super().__init__(latent_prior, decoder, likelihood, ImplicitGuide(encoder))
         self.whitened_codes = bool(whitened_codes)
+
+    def __getattr__(self, name: str) -> Any:
+        """Says of the verbs of GPflow's models, which need a bound, what to call in their place."""
+        if name in _VERBS_OF_BOUNDS:
+            raise AttributeError(
+                f"{type(self).__name__} has no {name}: its codes are sampled, and it has no bound "
+                "to train. Sample it, posterior = gpflow_bae.inference.fit(model, (X, Y)), and ask "
+                "that: posterior.predict(Xnew), posterior.predict_log_density((Xnew, Ynew))."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def from_whitened(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
         """Codes [batch..., N, L] of what is sampled in their place; itself unless whitened."""

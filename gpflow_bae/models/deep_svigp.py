@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gpflow
+import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
 from .. import functional
 from ..arguments import check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
-from ..data import prepare_data
+from ..data import as_inputs, as_pair, prepare_data
+from ..data.model_checks import check_support
+from ..data.observations import as_observations, check_same_points
+from ..kernels.reading import check_categories, check_columns_are_there, check_distances
 from ..likelihoods import DecoderLikelihood, MaskedLikelihood
 from ..mcmc.noise import item_noise
 from .autoencoder import LikelihoodLike, Network, as_decoder
@@ -150,6 +154,49 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
     def natural_parameters(self) -> list[tuple[Parameter, Parameter]]:
         """Mean and root of q(u), for :class:`gpflow.optimizers.NaturalGradient`."""
         return [(self.q_mu, self.q_sqrt)]
+
+    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+        """Refuse inputs [..., D] that the kernel cannot read, or not with their digits."""
+        kernels = [self.kernel]
+        check_columns_are_there(kernels, X.shape[-1])
+        check_categories(kernels, X, "X")
+        if distances:
+            check_distances(kernels, X)
+
+    def elbo(self, data: tuple[TensorType, TensorType]) -> tf.Tensor:
+        """GPflow's bound of ``(X, Y)``, Y NaN or masked where missing."""
+        return super().elbo(self._as_gpflow_has_them(data, distances=True))
+
+    def predict_log_density(
+        self,
+        data: tuple[TensorType, TensorType],
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+    ) -> tf.Tensor:
+        """GPflow's log density of each row of ``(Xnew, Ynew)``, of what is observed of it."""
+        data = self._as_gpflow_has_them(data, distances=False)
+        return super().predict_log_density(data, full_cov, full_output_cov)
+
+    def _as_gpflow_has_them(
+        self, data: tuple[TensorType, TensorType], distances: bool
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Tensors of points in ``default_float()``, checked; missing observations are NaN."""
+        X, Y = as_pair(data)
+        X, (Y, seen) = as_inputs(X)[0], as_observations(Y, "Y", gpflow.default_float())
+        width = self.decoder.output_dim
+        if Y.shape.rank != 2 or Y.shape[-1] not in (None, width):
+            raise ValueError(
+                f"Y must have shape [N, P] with P = {width}, the width of the decoder, got "
+                f"{tuple(Y.shape)}."
+            )
+        check_same_points((1, *X.shape), (1, *Y.shape))
+        known = tf.get_static_value(X)
+        if known is not None:
+            self.check_inputs(known, distances)
+        known = tf.get_static_value(Y)
+        if known is not None:
+            check_support(self, known, None if seen is None else tf.get_static_value(seen))
+        return X, Y if seen is None else tf.where(seen, Y, tf.constant(np.nan, Y.dtype))
 
     def terms(
         self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None

@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, kind_of
 from ..base import Batch, Snapshot
 from ..decoders import Identity
 from ..encoders import LikelihoodEncoder
@@ -189,7 +189,7 @@ class LinearSGPVAE(VariationalAutoencoder):
         if not isinstance(likelihood, Gaussian):
             raise TypeError(
                 "likelihood must be a gpflow_bae.likelihoods.Gaussian, whose noise is integrated "
-                f"with the codes, got {type(likelihood).__name__}."
+                f"with the codes, got {kind_of(likelihood)}."
             )
         prior = LinearMixture(
             kernel, inducing_variable, mixing, nugget, nugget_variance, mean_function

@@ -11,8 +11,11 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from .. import functional
+from ..arguments import kind_of
 from ..base import Batch
 from ..data import as_inputs
+from ..data.model_checks import check_support
+from ..data.observations import as_observations, check_same_points
 from ..decoders import Identity
 from ..linalg import cholesky, gaussian_transform
 from ..mcmc.noise import standard_noise
@@ -142,7 +145,9 @@ class ExternalDataModel(
 
         def next_loss() -> tf.Tensor:
             batch = next(data)
-            return loss_of(*batch) if isinstance(batch, tuple) else loss_of(batch)
+            batch = batch if isinstance(batch, tuple) else (batch,)
+            self._observations(batch[-1])  # refuses them while their values are known
+            return loss_of(*batch)
 
         return next_loss
 
@@ -231,9 +236,8 @@ class ExternalDataModel(
         :param given, num_draws: as in :meth:`predict_y`.
         """
         Xnew, Ynew = data
-        Ynew = tf.cast(Ynew, tf.float32)
-        seen = tf.logical_not(tf.math.is_nan(Ynew))
-        observed = tf.where(seen, Ynew, tf.zeros_like(Ynew))
+        observed, seen = self._observations(Ynew, "Ynew")
+        seen = tf.ones_like(observed, tf.bool) if seen is None else seen
         if self.observations_are_gaussian:
             return self.log_density_of_rows(*self._codes(Xnew, given), observed, seen)
         X, latents = self._latent_draws(Xnew, given, num_draws)
@@ -299,9 +303,12 @@ class ExternalDataModel(
     def _batch(self, data: Data) -> Batch:
         """``(X, Y)`` as a part of all data, which stands for ``num_data`` items."""
         batch = self._observed(data)
+        known = None if batch.X is None else tf.get_static_value(batch.X)
+        if known is not None:
+            self.check_inputs(known)
         if self.num_data is None:
             return batch
-        single = len(data[1].shape) == 2
+        single = len(np.shape(data[1])) == 2
         axis = 1 if single else 0
         splits = self.splits_over_points and self.latent_prior.splits_over_points
         if single and not splits and batch.Y.shape[axis] != self.num_data:
@@ -316,16 +323,13 @@ class ExternalDataModel(
 
     def _observed(self, data: Data) -> Batch:
         """``(X, Y)`` as the model's own methods take them."""
-        if len(data) != 2:
-            raise ValueError(f"data must be (X, Y), two arrays, got {len(data)}.")
+        if not isinstance(data, tuple | list) or len(data) != 2:
+            count = f"{len(data)}" if isinstance(data, tuple | list) else kind_of(data)
+            raise ValueError(f"data must be (X, Y), two arrays, got {count}.")
         X, Y = data
-        known = isinstance(Y, np.ndarray)
-        if known and np.isinf(Y).any():
-            raise ValueError("Y holds infinity; missing observations are NaN.")
-        complete = known and not np.isnan(Y).any()
-        Y = tf.cast(Y, tf.float32)
+        Y, seen = self._observations(Y)
         single = Y.shape.rank == 2
-        Y = Y[None] if single else Y
+        Y, seen = (v[None] if single and v is not None else v for v in (Y, seen))
         width = self.decoder.output_dim
         if Y.shape.rank != 3 or Y.shape[-1] not in (None, width):
             raise ValueError(
@@ -339,6 +343,16 @@ class ExternalDataModel(
                 )
         else:
             X = as_inputs(X, inputs=self.inputs)
-        seen = tf.logical_not(tf.math.is_nan(Y))
-        Y = tf.where(seen, Y, tf.zeros_like(Y))
-        return Batch(X, Y, None if complete else seen)
+            check_same_points(X.shape, Y.shape)
+            known = tf.get_static_value(X)
+            if known is not None:
+                self.check_inputs(known, distances=False)
+        return Batch(X, Y, seen)
+
+    def _observations(self, Y: TensorType, name: str = "Y") -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Observations with zeros where missing, and which are seen; None where all are."""
+        Y, seen = as_observations(Y, name, tf.float32)
+        known = tf.get_static_value(Y)
+        if known is not None:
+            check_support(self, known, None if seen is None else tf.get_static_value(seen), name)
+        return Y, seen

@@ -11,7 +11,7 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 from gpflow.inducing_variables import InducingVariables
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, kind_of
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..bijectors import planar_flow
 from ..decoders import GPDecoder
@@ -82,7 +82,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
             raise TypeError(
                 "guide must be a gpflow_bae.guides.BoundGuide of codes by channel, or a Gaussian "
                 "encoder, got "
-                f"{type(guide).__name__}."
+                f"{kind_of(guide)}."
             )
         if guide.latent_dim > output_dim:
             raise ValueError(
@@ -95,8 +95,9 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         if not isinstance(likelihood, gpflow.likelihoods.ScalarLikelihood):
             raise TypeError(
                 "likelihood must be a scalar GPflow likelihood (one that factorises over outputs), "
-                f"got {type(likelihood).__name__}."
+                f"got {kind_of(likelihood)}."
             )
+        masked(likelihood)  # refuses those that read more than one column
         self.guide = guide
         self.latent_prior = StandardNormal(guide.latent_dim)
         self.decoder = GPDecoder(kernel, inducing_variable, output_dim, q_diag, mean_function)

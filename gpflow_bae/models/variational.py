@@ -25,7 +25,7 @@ from ..guides import (
 )
 from ..inputs import Condition
 from ..latent_priors import LatentProcess, StandardNormal
-from .autoencoder import LikelihoodLike, Network
+from .autoencoder import LikelihoodLike, Network, with_mask
 from .gpflow_interface import ExternalDataModel
 
 __all__ = ["CVAE", "VAE", "VariationalAutoencoder"]
@@ -106,16 +106,32 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     ) -> tuple[tf.Tensor, ...]:
         """Means and variances [batch..., N, L] that the guide gives ``Y`` before the prior.
 
+        :param Y: NaN (or masked) where missing, or zeros there with a ``mask``.
+
         Of a :class:`~gpflow_bae.guides.RankOneGuide`, those of its factors and their directions;
         of a :class:`~gpflow_bae.guides.SiteGuide`, its sites.
         """
+        Y, mask = with_mask(Y, mask)
         return self.guide.encode(Batch(X, Y, mask, indices=indices))
 
     @check_shapes("Y: [batch..., N, P]", "mask: [batch..., N, P]")
     def posterior(
-        self, X: TensorType | None, Y: TensorType, mask: TensorType | None = None
+        self,
+        X: TensorType | None = None,
+        Y: TensorType | None = None,
+        mask: TensorType | None = None,
     ) -> LatentPosterior:
-        """Codes given the guide's pseudo-observations; missing entries of ``Y`` must be zeros."""
+        """Codes given the guide's pseudo-observations, of ``Y`` as in :meth:`encode`.
+
+        :raises TypeError: without ``Y``: GPflow's method of that name returns another thing.
+        """
+        if Y is None:
+            raise TypeError(
+                "posterior(X, Y) is of the codes of observations, so Y is needed. GPflow's object "
+                "of that name, which remembers its data, is here "
+                "gpflow_bae.Posterior.from_point(model, (X, Y))."
+            )
+        Y, mask = with_mask(Y, mask)
         return self.prior_for(Batch(X, Y, mask)).condition(X, *self.encode(X, Y, mask))
 
     def approximate_posterior(

@@ -13,6 +13,7 @@ from gpflow.base import TensorType
 
 from ..arguments import as_numbers, check_arguments
 from ..data import as_inputs, as_pair, mask_missing
+from ..data.model_checks import check_support
 from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
 from .base import BankPosterior
@@ -285,6 +286,7 @@ class FunctionPredictions(BankPosterior):
         if Xnew is not None:
             X = as_inputs(Xnew, self.data.X, "Xnew", self.model.inputs)
         values, seen = mask_missing(Ynew[None] if Ynew.ndim == 2 else Ynew, "Ynew")
+        check_support(self.model, values, seen, "Ynew")
         loop = SampleLoop(functools.partial(log_density_of, self.model))
         total: Any = None
         for rows in blocks(self.num_samples, self._latent_bytes(Xnew, Y)):

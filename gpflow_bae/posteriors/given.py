@@ -10,6 +10,7 @@ from gpflow.base import TensorType
 
 from ..arguments import as_numbers
 from ..data import as_inputs, as_pair, mask_missing
+from ..data.model_checks import check_support
 from ..models import Autoencoder
 
 __all__ = ["check_given", "check_new_inputs"]
@@ -56,6 +57,7 @@ def check_given(
             f"X and Y must have the same number of points, got {X.shape[-2]} and {Y.shape[-2]}."
         )
     values, seen = mask_missing(Y)
+    check_support(model, values, seen)
     if model.encoder.takes_indices and not _is_training_data(training, values, seen):
         raise ValueError(
             f"{type(model.encoder).__name__} has codes for the training data only; leave "

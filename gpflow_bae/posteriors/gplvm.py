@@ -13,6 +13,7 @@ from gpflow.base import TensorType
 
 from ..arguments import as_numbers
 from ..data import SparseTable, prepare_data
+from ..data.model_checks import check_support
 from ..guides import BoundGuide
 from ..likelihoods import entrywise
 from ..tracing import compiled
@@ -139,6 +140,7 @@ class GPLVMPosterior(FittedModel):
         :raises ValueError: for an index out of range.
         """
         values = as_numbers(values, "values")
+        check_support(self.model, values, name="values")
         result = np.empty(len(values))
         for part, f_mean, f_variance in self._chunks(rows, columns, num_draws, seed):
             y = tf.constant(values[part], f_mean.dtype)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+
 import gpflow
 import numpy as np
 import tensorflow as tf
 
 from ...data import Observations
+from ...kernels.reading import covariance_of_points, covariance_of_tasks
 from ...latent_priors.base import GaussianLatentPrior
 from ...latent_priors.kernel_prior import KernelLatentPrior
 
@@ -59,7 +62,9 @@ def smoothest_projections(
         tasks = tf.reshape(whitened, [num_tasks, num_points, width])
         X, tasks = _some(data.X, tasks)
         kernel = prior.kernels[0]
-        total = kernel(X) / tf.reduce_mean(kernel(X, full_cov=False))
+        variances = functools.partial(kernel, full_cov=False)
+        total = covariance_of_tasks(kernel, X)
+        total /= tf.reduce_mean(covariance_of_points(kernel, variances, X))
         total += noise_variance * tf.eye(tf.shape(X)[-2], dtype=total.dtype)
         shape = [tf.shape(tasks)[0], *total.shape[-2:]]
         solved = tf.linalg.solve(tf.broadcast_to(total, shape), tasks)
