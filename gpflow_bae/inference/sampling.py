@@ -158,20 +158,10 @@ def sample_amortized(
         spread=shared,
     )
     record = _record(algorithm, starts)
-    replicas.agree(record | {"spread": spread}, observations)
-    directory = None
+    replicas.agree(record | {"spread": spread})
     if out_dir is None:
         _check_memory(algorithm, max_samples)
-    else:
-        directory = replicas.directory(out_dir, record, resume)
     losses: list[np.ndarray] = []
-
-    def initial() -> Any:
-        with replicas.workers.in_words():
-            state = _started(algorithm, starts, losses, directory, jit_compile, progress)
-        if directory is not None:
-            directory.write_part("start_losses", {f"{c}": loss for c, loss in enumerate(losses)})
-        return state
 
     def tell(number: int, trace: Trace) -> None:
         """What a callback returns ends nothing here: ``max_samples`` does."""
@@ -181,23 +171,33 @@ def sample_amortized(
     stop = None
     if max_samples is not None:
         stop = settings.burnin_rounds + max_samples * settings.rounds_per_sample
-    found = run(
-        algorithm,
-        initial,
-        directory=directory,
-        stop=stop,
-        checkpoint_every=checkpoint_every,
-        progress=progress,
-        callback=tell,
-        replicas=replicas,
-    )
-    if directory is not None:  # a run that was resumed made no start
-        stored = directory.read_part("start_losses")
-        losses = [stored[f"{c}"] for c in range(len(stored))]
+    with replicas.directory(out_dir, record, resume) as directory:
+
+        def initial() -> Any:
+            with replicas.workers.in_words():
+                state = _started(algorithm, starts, losses, directory, jit_compile, progress)
+            if directory is not None:
+                found = {f"{c}": loss for c, loss in enumerate(losses)}
+                directory.write_part("start_losses", found)
+            return state
+
+        found = run(
+            algorithm,
+            initial,
+            directory=directory,
+            stop=stop,
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+            callback=tell,
+            replicas=replicas,
+        )
+        if directory is not None:  # a run that was resumed made no start
+            stored = directory.read_part("start_losses")
+            losses = [stored[f"{c}"] for c in range(len(stored))]
     start = 0.0 if starts[0] is None else found.start_seconds
     seconds = {"warm_start": start, "sampling": found.seconds}
     algorithm.assign(found.state)
-    posterior = _posterior(algorithm, observations, found, seconds, losses)
+    posterior = _posterior(algorithm, observations, found, record, seconds, losses)
     if isinstance(posterior, Posterior):
         warn_of_useless_fit(posterior)
     warn_of_temperature(posterior)
@@ -327,6 +327,7 @@ def _posterior(
     algorithm: ChainSampling,
     data: Observations | StreamedObservations,
     found: Run,
+    record: dict[str, Any],
     seconds: dict[str, float],
     losses: list[np.ndarray],
 ) -> Posterior | TemperedPosterior:
@@ -345,7 +346,7 @@ def _posterior(
         type(model).__name__,
         traces,
         temperature=temperature if isinstance(temperature, float) else 1.0,
-        settings=_record(algorithm, [None]) | {"burnin_rounds": algorithm.settings.burnin_rounds},
+        settings=record | {"warm_start": None, "burnin_rounds": algorithm.settings.burnin_rounds},
         seconds=seconds,
     )
     if isinstance(model, TemperedBAE):
