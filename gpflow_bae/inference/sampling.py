@@ -22,6 +22,7 @@ from .bound_sampling import BoundSampling
 from .chain_sampling import ChainSampling
 from .chains import chain_seeds, stack_chains
 from .checkpoints import RunDirectory
+from .drift_check import warn_of_drift
 from .evidence import has_evidence
 from .evidence_sampling import EvidenceSampling
 from .fit_check import warn_of_useless_fit
@@ -130,8 +131,9 @@ def sample_amortized(
     :raises RuntimeError: if another worker of the strategy ends before this one.
     :raises FloatingPointError: if a chain diverges; says what became non-finite.
     :warns UserWarning: if the samples explain less than a tenth of the variance of the data, a
-        chain broke (its log likelihood fell by half a nat per cell within a round), or a block of
-        parameters is more than a tenth off its temperature.
+        chain broke (its log likelihood fell by half a nat per cell within a round), a block of
+        parameters is more than a tenth off its temperature, or the log likelihood still rose or
+        fell after burn-in.
     """
     if isinstance(settings, str):
         settings, of_preset = amortized_preset(settings)
@@ -201,6 +203,7 @@ def sample_amortized(
     if isinstance(posterior, Posterior):
         warn_of_useless_fit(posterior)
     warn_of_temperature(posterior)
+    warn_of_drift(posterior, settings.burnin_rounds)
     return posterior
 
 

@@ -15,6 +15,7 @@ from ..models import TemperedBAE
 from ..posteriors import Bank, TemperedPosterior
 from . import whitening
 from .checkpoints import run_directory
+from .drift_check import warn_of_drift
 from .run import run
 from .seeding import seed_networks
 from .starts import initial_values
@@ -52,6 +53,7 @@ def sample_tempered(
         touched yet, which are drawn from ``seed`` (:func:`~gpflow_bae.inference.seed_networks`).
     :raises ValueError: for data that do not fit the model, a target that is not finite at the
         start, or an ``out_dir`` with another run in it.
+    :warns UserWarning: if the log likelihood still rose or fell after burn-in.
     """
     settings = settings or TemperedSettings()
     seed_networks(model, seed)
@@ -101,4 +103,6 @@ def sample_tempered(
         seconds={"start": found.start_seconds, "sampling": found.seconds},
     )
     swap_rate = parallel_tempering.swap_rate(found.state.tempering)
-    return TemperedPosterior(model, bank, swap_rate=swap_rate)
+    posterior = TemperedPosterior(model, bank, swap_rate=swap_rate)
+    warn_of_drift(posterior, settings.num_burnin)
+    return posterior
