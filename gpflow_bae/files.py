@@ -55,6 +55,7 @@ def locked(folder: Path, name: str) -> Iterator[None]:
             process, _, host = file.read().strip().partition(" ")
             own = (process, host) == (str(os.getpid()), socket.gethostname())
             who = "another call in this process" if own else f"process {process} on {host}"
+            who = who if process else "another process"  # which is about to write who it is
             raise ValueError(
                 f"{name} {folder} is in use by {who}, whose run has not ended: wait for it, or "
                 f"choose another {name}."
