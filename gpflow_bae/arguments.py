@@ -163,9 +163,9 @@ def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:
     """A function whose arguments are checked against the types that they are annotated with.
 
     An ``int`` is no truth value and fits 32 bits, as TensorFlow wants seeds, shapes and loops, and
-    a ``float`` is no NaN. Where there should be an object of some class, only numbers, arrays and
-    None are refused here: of other objects the function knows more. An annotation that takes
-    tensors takes everything.
+    a ``float`` is no NaN; NumPy's become Python's. Where there should be an object of some class,
+    only numbers, arrays and None are refused here: of other objects the function knows more. An
+    annotation that takes tensors takes everything.
 
     :param least: the smallest value of a number, by the argument's name; of a sequence, that of
         each of its entries.
@@ -181,11 +181,13 @@ def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:
         @functools.wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
             try:
-                given = signature.bind(*args, **kwargs).arguments
+                bound = signature.bind(*args, **kwargs)
             except TypeError:
                 return function(*args, **kwargs)  # Python says what is missing
+            given = bound.arguments
             check_types(given, annotations, function.__globals__, least)
-            return function(*args, **kwargs)
+            given.update(_python_numbers(given, annotations, function.__globals__))
+            return function(*bound.args, **bound.kwargs)
 
         return checked  # type: ignore[return-value]
 
@@ -196,7 +198,22 @@ def check_fields(settings: Any, **least: float) -> None:
     """The same of the fields of a dataclass, in its ``__post_init__``."""
     kind = type(settings)
     annotations = {field.name: field.type for field in dataclasses.fields(kind)}
-    check_types(vars(settings), annotations, vars(sys.modules[kind.__module__]), least)
+    names = vars(sys.modules[kind.__module__])
+    check_types(vars(settings), annotations, names, least)
+    for name, value in _python_numbers(vars(settings), annotations, names).items():
+        object.__setattr__(settings, name, value)  # frozen for everyone else
+
+
+def _python_numbers(
+    values: Mapping[str, Any], annotations: Mapping[str, Any], names: dict[str, Any]
+) -> dict[str, Any]:
+    """Those values that are numbers of NumPy's where Python's are expected, as Python's."""
+    return {
+        name: value.item()
+        for name, value in values.items()
+        if isinstance(value, np.generic)
+        and {bool, int, float} & set(_kinds(annotations.get(name), names))
+    }
 
 
 def check_types(

@@ -1,19 +1,68 @@
-"""Files written whole or not at all, JSON of whatever holds numbers, and digests of arrays."""
+"""Files written whole or not at all, folders held by one process, JSON, and digests of arrays."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import socket
 import uuid
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-__all__ = ["digest", "save_arrays", "to_json", "write_atomically"]
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["as_path", "digest", "locked", "save_arrays", "to_json", "write_atomically"]
+
+_LOCK = ".lock"
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """The path that a user names, with ``~`` for their home."""
+    return Path(path).expanduser()
+
+
+@contextlib.contextmanager
+def locked(folder: Path, name: str) -> Iterator[None]:
+    """Keep other processes, and other calls of this one, out of a folder inside this block.
+
+    The lock is the kernel's, on a file ``.lock`` that stays there: it ends with the process,
+    however that ends. Where there are no such locks, as on some network file systems, nothing is
+    kept out.
+
+    :param name: of the argument that the folder came from.
+    :raises ValueError: if the folder is held, saying by which process.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = held.enter_context((folder / _LOCK).open("a+"))
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                held.callback(fcntl.flock, file, fcntl.LOCK_UN)
+            file.truncate(0)
+            print(os.getpid(), socket.gethostname(), file=file, flush=True)
+        except BlockingIOError:
+            file.seek(0)
+            process, _, host = file.read().strip().partition(" ")
+            own = (process, host) == (str(os.getpid()), socket.gethostname())
+            who = "another call in this process" if own else f"process {process} on {host}"
+            who = who if process else "another process"  # which is about to write who it is
+            raise ValueError(
+                f"{name} {folder} is in use by {who}, whose run has not ended: wait for it, or "
+                f"choose another {name}."
+            ) from None
+        except OSError:  # no such locks there; who cannot write will be told when they do
+            pass
+        yield
 
 
 def to_json(value: Any, **options: Any) -> str:

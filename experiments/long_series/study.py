@@ -24,7 +24,7 @@ from gpflow_bae import (
 )
 from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import healing_mnist
-from gpflow_bae.inference.checkpoints import RunDirectory, stopwatch
+from gpflow_bae.inference.checkpoints import run_directory, stopwatch
 
 __all__ = ["Holes", "Plan", "build_model", "healing_plan", "made_plan", "run", "score"]
 
@@ -208,11 +208,9 @@ def run(plan: Plan, options: driver.Options, data_dir: str) -> driver.Outcome:
     start = inference.WarmStart(
         model.encoder, settings, encoder_learning_rate=settings.learning_rate
     )
-    directory = None
-    if folder is not None:
-        record = {"start": start.describe(), "seed": options.seed, "data": data.describe()}
-        directory = RunDirectory(folder, record, options.resume)
-    _, losses = start.run(model, data, directory=directory, **options.arguments())
+    record = {"start": start.describe(), "seed": options.seed, "data": data.describe()}
+    with run_directory(folder, record, options.resume) as directory:
+        _, losses = start.run(model, data, directory=directory, **options.arguments())
     seconds["variational"] = elapsed()
     started = time.perf_counter()
     posterior = Posterior.from_point(model, data)

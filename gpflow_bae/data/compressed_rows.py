@@ -9,7 +9,14 @@ import scipy.sparse
 import tensorflow as tf
 from check_shapes import check_shapes
 
-__all__ = ["CompressedRows", "dense_rows", "from_arrays", "split_missing", "to_arrays"]
+__all__ = [
+    "CompressedRows",
+    "dense_rows",
+    "from_arrays",
+    "rows_seen",
+    "split_missing",
+    "to_arrays",
+]
 
 
 class CompressedRows(tf.experimental.ExtensionType):
@@ -89,6 +96,17 @@ class CompressedRows(tf.experimental.ExtensionType):
         columns, bits = np.ascontiguousarray(self.entries.numpy().T)
         values = np.ones(len(bits), bool) if self.is_mask else bits.view(np.float32)
         return scipy.sparse.csr_matrix((values, columns, self.starts.numpy()), self.shape[1:])
+
+
+def rows_seen(mask: tf.Tensor | CompressedRows) -> tf.Tensor:
+    """Whether anything is observed in a row [T, N, 1].
+
+    :param mask: [T, N, P], True where observed.
+    """
+    if not isinstance(mask, CompressedRows):
+        return tf.reduce_any(mask, axis=-1, keepdims=True)
+    holes = mask.starts[1:] - mask.starts[:-1]
+    return (holes < mask.num_columns)[None, :, None]
 
 
 def dense_rows(values: Any) -> Any:

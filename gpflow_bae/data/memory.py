@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
 
-__all__ = ["check_bytes", "check_memory", "total_memory"]
+__all__ = ["check_bytes", "check_full_cov", "check_memory", "total_memory"]
 
 _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
@@ -37,6 +38,23 @@ def check_bytes(needed: float, what: str, advice: str) -> None:
             f"{what} at least {needed / 1e9:.0f} GB, and there are {available / 1e9:.0f} GB. "
             f"{advice}"
         )
+
+
+def check_full_cov(*sizes: int | None, num_points: int | None) -> None:
+    """Refuse covariances between points that no memory of this machine could hold.
+
+    :param sizes: of the other axes, such as tasks, channels and draws; None where they are not
+        known.
+    :param num_points: N', each with each of which has a number, in the result and in the prior.
+    :raises ValueError: where they are too many.
+    """
+    if num_points is None:
+        return
+    check_bytes(
+        2.0 * 8.0 * math.prod(size or 1 for size in sizes) * num_points**2,
+        f"full_cov=True of {num_points} points needs, for covariances of each with each,",
+        "Ask for fewer points, or set full_cov=False for a variance of each.",
+    )
 
 
 def check_memory(prior: Any, num_tasks: int, num_points: int) -> None:

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike
 
 from ..arguments import as_array, as_numbers
 from ..base import Batch, Cells, Neighbours
+from ..files import digest
 from .compressed_rows import CompressedRows, dense_rows
 from .streams import StreamedObservations
 
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 Rows: TypeAlias = tf.Tensor | CompressedRows
+
+
+_BLOCK = 4096  # rows that are digested at a time
 
 
 class Observations(NamedTuple):
@@ -76,10 +80,17 @@ class Observations(NamedTuple):
             return int(self.Y.shape.num_elements() - len(self.mask.entries))
         return int(self.Y.shape.num_elements() if self.mask is None else np.sum(self.mask))
 
-    def describe(self) -> list[Any]:
-        """Shape and sum, by which a resumed run knows its data."""
-        total = self.Y.table().sum() if isinstance(self.Y, CompressedRows) else None
-        return [list(self.Y.shape), float(tf.reduce_sum(self.Y) if total is None else total)]
+    def describe(self) -> dict[str, Any]:
+        """Shape, and a digest of inputs, observations and mask: a resumed run knows its data by it.
+
+        Rows or columns in another order, and inputs in other units, are other data.
+        """
+        found = [digest(self.X)]
+        for values in (self.Y, self.mask):
+            if values is not None:  # of a table that is compressed as of one that is not
+                starts = range(0, self.Y.shape[1], _BLOCK)
+                found += [digest(values[..., i : i + _BLOCK, :]) for i in starts]
+        return {"shape": list(self.Y.shape), "digest": digest(np.array(found))}
 
     def gather(
         self,

@@ -13,7 +13,18 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["CHUNK", "Chunk", "DatasetShards", "Shards", "Survey", "files_of", "survey"]
+from ..files import digest
+
+__all__ = [
+    "CHUNK",
+    "Chunk",
+    "DatasetShards",
+    "Shards",
+    "Survey",
+    "files_of",
+    "outer_digest",
+    "survey",
+]
 
 CHUNK = 512
 """Rows that are read, and interleaved with those of other shards, at a time."""
@@ -58,7 +69,7 @@ class Survey(NamedTuple):
 
     counts: np.ndarray  # [S], rows of each part
     observed: np.ndarray  # [P], observations of each column
-    total: float  # their sum
+    digest: str  # of all rows
     values: np.ndarray  # their lowest and highest, and one that is not whole, if any is
     inputs: np.ndarray | None  # [2, D], the lowest and highest of each; None without inputs
 
@@ -142,10 +153,12 @@ def survey(shards: Shards) -> Survey:
         observation.
     """
     counts = np.zeros(len(shards.names), np.int64)
-    observed, total = np.zeros(shards.num_outputs, np.int64), 0.0
+    observed, digests = np.zeros(shards.num_outputs, np.int64), []
     low, high, fraction = np.inf, -np.inf, np.zeros(0)
     corners: list[np.ndarray] = []
-    for number, (*X, Y) in arrays_of(shards):
+    for number, chunk in arrays_of(shards):
+        *X, Y = chunk
+        digests.append([number, digest(*chunk)])
         counts[number] += len(Y)
         seen = Y[~np.isnan(Y)]
         low, high = seen.min(initial=low), seen.max(initial=high)
@@ -154,7 +167,6 @@ def survey(shards: Shards) -> Survey:
             inputs = np.concatenate([*corners, inputs])
             corners = [inputs.min(0, keepdims=True), inputs.max(0, keepdims=True)]
         observed += np.count_nonzero(~np.isnan(Y), axis=0)
-        total += float(np.nansum(Y, dtype=np.float64))
     without = np.flatnonzero(counts == 0)
     if without.size:
         raise ValueError(f"{shards.names[without[0]]} holds no rows; leave it out.")
@@ -165,7 +177,25 @@ def survey(shards: Shards) -> Survey:
             "those columns."
         )
     values = np.array([low, high, *fraction])
-    return Survey(counts, observed, total, values, np.concatenate(corners) if corners else None)
+    outer = np.concatenate(corners) if corners else None
+    return Survey(counts, observed, digest(np.array(digests)), values, outer)
+
+
+def outer_digest(shards: Shards) -> str:
+    """Of what is read in no time: sizes of files, and the first chunks of the first and last part.
+
+    :raises ValueError: for a part that cannot be read.
+    """
+    sizes = [os.path.getsize(name) if os.path.isfile(name) else 0 for name in shards.names]
+    digests = []
+    for number in sorted({0, len(sizes) - 1}):
+        try:
+            chunks = shards.chunks(tf.constant(number, tf.int64))
+            digests.append(digest(*next(iter(chunks), ())))
+        except tf.errors.OpError:
+            _check_readable(shards, number)
+            raise
+    return digest(np.array(sizes), np.array(digests))
 
 
 def _reason(error: tf.errors.OpError) -> str:
@@ -188,7 +218,7 @@ def files_of(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
         if not files:
             raise FileNotFoundError(f"There is no file of the name, or pattern, {pattern!r}.")
         return files
-    files = tuple(os.fspath(path) for path in paths)
+    files = tuple(os.path.expanduser(path) for path in paths)
     missing = [f for f in files if not Path(f).is_file()]
     if missing or not files:
         raise FileNotFoundError(f"There is no file {missing[0]}." if missing else "paths is empty.")

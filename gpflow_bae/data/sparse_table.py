@@ -10,6 +10,7 @@ from gpflow.base import TensorType
 
 from ..arguments import as_array, as_numbers, check_arguments
 from ..base import Batch, Cells, VariationalModel
+from ..files import digest
 from .model_checks import check_support
 
 __all__ = ["SparseTable"]
@@ -111,10 +112,13 @@ class SparseTable:
         columns, bits = np.ascontiguousarray(self._entries.numpy().T)
         return {"rows": rows, "columns": columns, "values": bits.view(np.float32)}
 
-    def describe(self) -> list[Any]:
-        """Sizes and sum, by which a resumed run knows its data."""
-        total = float(tf.reduce_sum(tf.bitcast(self._entries[:, 1], tf.float32)))
-        return [[self.num_items, self.num_outputs, len(self._entries)], total]
+    def describe(self) -> dict[str, Any]:
+        """Sizes, and a digest of the entries in their order, by which a resumed run knows its data.
+
+        Entries that came in another order are other data: a step may see other ones of a row.
+        """
+        shape = [self.num_items, self.num_outputs, len(self._entries), self.max_entries]
+        return {"shape": shape, "digest": digest(self._rows, self._entries)}
 
     def check(self, model: Any, batch_size: int | None) -> None:
         """Refuse a model that has other columns or looks at complete rows.

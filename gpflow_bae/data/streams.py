@@ -12,7 +12,7 @@ import tensorflow as tf
 from ..base import Batch, VariationalModel
 from .model_checks import check_inputs, check_support
 from .parquet import ParquetShards
-from .shards import Chunk, DatasetShards, Shards, arrays_of, survey
+from .shards import Chunk, DatasetShards, Shards, arrays_of, outer_digest, survey
 from .stream_order import Order
 from .tfrecords import TFRecordShards
 
@@ -62,12 +62,13 @@ class StreamedObservations:
                 raise ValueError(f"{name} must be at least {least}, got {value}.")
         self._shards = shards
         self._samples: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray]] = {}
-        self._total, self.has_missing, counts = None, True, None
+        self._digest: str | None = None
         self._values: np.ndarray | None = None
         self._corners: np.ndarray | None = None
+        self.has_missing, counts = True, None
         if num_points is None:
             found = survey(shards)
-            self._total, self.has_missing, counts = found.total, found.has_missing, found.counts
+            self._digest, self.has_missing, counts = found.digest, found.has_missing, found.counts
             num_points = found.num_points
             self._values, self._corners = found.values, found.inputs
         self.num_items = int(num_points)
@@ -163,10 +164,21 @@ class StreamedObservations:
             "streams.md)."
         )
 
-    def describe(self) -> list[Any]:
-        """Sizes, sum and order, by which a resumed run knows its data."""
-        order = [len(self._shards.names), self._order.shuffle]
-        return [[self.num_items, self.input_dim, self.num_outputs], order, self._total]
+    def describe(self) -> dict[str, Any]:
+        """Sizes, order and a digest, by which a resumed run knows its data.
+
+        The digest is of all rows, inputs and observations; where ``num_points`` was given, so that
+        nobody has read them all, of the sizes of files and the first rows of the first and the last
+        part: then a change elsewhere is not seen.
+        """
+        if self._digest is None:
+            self._digest = outer_digest(self._shards)
+        return {
+            "shape": [self.num_items, self.input_dim, self.num_outputs],
+            "parts": len(self._shards.names),
+            "shuffle_buffer": self._order.shuffle,
+            "digest": self._digest,
+        }
 
     def check(self, model: Any, batch_size: int | None) -> None:
         """Refuse a model that does not fit the rows, or needs more than minibatches of them.

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 
+from ..files import as_path
 from .shards import CHUNK, Chunk, Shards, files_of
 
 __all__ = ["TFRecordShards", "write_tfrecords"]
@@ -134,7 +135,7 @@ def write_tfrecords(
     :raises ValueError: for shapes that disagree, inputs that are not finite, infinite observations,
         nothing to write, or a folder that holds such files.
     """
-    folder = Path(folder)
+    folder = as_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     there = sorted(folder.glob("points-*.tfrecord"))
     if there:

@@ -8,18 +8,18 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..files import write_atomically
+from ..files import as_path, locked, to_json, write_atomically
 from ..records import Records
 from ..versions import __version__
 from .run_files import NOT_WHOLE, DamagedError, RunFile, explained, read_arrays, save_counted
 
-__all__ = ["RunDirectory", "samples_in", "stopwatch", "write_atomically"]
+__all__ = ["RunDirectory", "run_directory", "samples_in", "stopwatch", "write_atomically"]
 
 FORMAT = 1
 """Of the files; raised where later versions cannot read what earlier ones wrote."""
@@ -38,21 +38,19 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any], resume: bool):
         """
-        :raises ValueError: if the folder holds a run with other settings, or one that is not to
-            be resumed.
+        :param settings: by name, plain values, NumPy's among them; ``"data"`` is what data
+            ``describe``.
+        :raises ValueError: if the folder holds a run with other settings or of other data, or one
+            that is not to be resumed.
         """
-        self.path = Path(path)
-        text = json.dumps(settings, default=str)
-        settings = json.loads(text)
+        self.path = as_path(path)
+        settings = json.loads(to_json(settings))
         canonical = json.dumps(settings, sort_keys=True)
         self._hash = hashlib.sha256(canonical.encode()).hexdigest()
         file = self.path / "chain.json"
         found = _settings_in(file)
         if isinstance(found, Mapping) and found != settings:
-            raise ValueError(
-                f"out_dir {self.path} holds a run with other settings "
-                f"({_differences(found, settings)}); choose another out_dir, or delete that one."
-            )
+            raise ValueError(f"out_dir {self.path} holds a run {_other(found, settings)}")
         if found is not None and not resume:
             whose = "with these settings" if found == settings else "with a damaged chain.json"
             raise ValueError(
@@ -165,6 +163,24 @@ class RunDirectory:
             write_atomically(path, write, previous)
 
 
+@contextlib.contextmanager
+def run_directory(
+    path: str | os.PathLike[str] | None, settings: Mapping[str, Any], resume: bool
+) -> Iterator[RunDirectory | None]:
+    """The folder of a run, which no other run may use inside this block; None for no folder.
+
+    :raises ValueError: as :class:`RunDirectory` does, and if another run is using it.
+    """
+    if path is None:
+        yield None
+        return
+    with (
+        locked(as_path(path), "out_dir"),
+        contextlib.closing(RunDirectory(path, settings, resume)) as opened,
+    ):
+        yield opened
+
+
 def samples_in(folder: Path) -> Records | list[dict[str, np.ndarray]]:
     """All samples of the run that a folder holds, for those who do not go on with it.
 
@@ -196,7 +212,7 @@ def stopwatch(*folders: str | os.PathLike[str] | None) -> Callable[[], float]:
     :return: a function of nothing: the seconds since now, and those that were spent in earlier
         processes on what the folders hold.
     """
-    before = sum(_seconds_in(Path(folder)) for folder in folders if folder is not None)
+    before = sum(_seconds_in(as_path(folder)) for folder in folders if folder is not None)
     began = time.perf_counter() - before
     return lambda: time.perf_counter() - began
 
@@ -222,6 +238,28 @@ def _settings_in(file: Path) -> Any:
         return json.loads(file.read_bytes())
     except ValueError:  # not JSON, or not text
         return ""
+
+
+def _other(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """What a run that is there is, other than the one to be, and what to do."""
+    data, own = there.get("data"), now.get("data")
+    advice = "choose another out_dir, or delete that one."
+    if isinstance(data, list) and isinstance(own, Mapping):
+        return (
+            "of an earlier version of gpflow_bae, which kept shape and sum of its data alone, so "
+            f"these may be others: go on with that version, {advice}"
+        )
+    settings = _differences({**there, "data": own}, {**now, "data": own})
+    if data == own:
+        return f"with other settings ({settings}); {advice}"
+    what = "equal shape, with other values, or the same in another order or other units"
+    if isinstance(data, Mapping) and isinstance(own, Mapping) and data["shape"] != own["shape"]:
+        what = f"shape {data['shape']}, and these have {own['shape']}"
+    beside = f", and with other settings ({settings})" if settings else ""
+    return (
+        f"of other data (of {what}){beside}: pass the data that it was begun with (X, Y and what "
+        f"is missing, in their order), {advice}"
+    )
 
 
 def _differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from ..arguments import check_arguments
 from ..data import Observations, StreamedObservations, in_memory, prepare_data
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
-from .checkpoints import RunDirectory, stopwatch
+from .checkpoints import run_directory, stopwatch
 from .evidence import has_evidence, maximise_evidence
 from .fit_check import warn_of_useless_fit
 from .sampling import sample_amortized
@@ -95,17 +95,17 @@ def fit(
     is_sampled = isinstance(observations, StreamedObservations) or observations.is_compressed
     if not is_sampled:
         start = dataclasses.replace(start, settings=longer)
-    directory = None
+    record = {}
     if out_dir is not None:
         record = {"start": start.describe(), "seed": seed, "data": observations.describe()}
-        directory = RunDirectory(out_dir, record, resume)
-    seed_networks(model, seed)
-    _, losses = start.run(model, in_memory(observations), directory=directory, **options)
-    if is_sampled:  # from where the sample led
-        folder = None if directory is None else directory.child("stream", {})
-        size = min(_STREAM_BATCH, observations.num_points)
-        longer = dataclasses.replace(longer, batch_size=size)
-        losses = fit_variational(model, observations, longer, out_dir=folder, **options)
+    with run_directory(out_dir, record, resume) as directory:
+        seed_networks(model, seed)
+        _, losses = start.run(model, in_memory(observations), directory=directory, **options)
+        if is_sampled:  # from where the sample led
+            folder = None if directory is None else directory.child("stream", {})
+            size = min(_STREAM_BATCH, observations.num_points)
+            longer = dataclasses.replace(longer, batch_size=size)
+            losses = fit_variational(model, observations, longer, out_dir=folder, **options)
     return _posterior_of(model, observations, losses, elapsed)
 
 

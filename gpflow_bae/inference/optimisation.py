@@ -22,6 +22,7 @@ Loss = Callable[[tf.Tensor, Any, Any], tuple[tf.Tensor, Any]]
 
 def cosine_decay(rate: float, num_steps: int, fraction: float) -> Any:
     """A learning rate that falls to ``fraction`` of itself along a cosine; 1 keeps it."""
+    rate = float(rate)  # Keras takes no number of NumPy's
     if fraction == 1.0:
         return rate
     return keras.optimizers.schedules.CosineDecay(rate, num_steps, alpha=fraction)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -23,10 +22,10 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Batch
-from ..data import Observations
+from ..files import as_path, locked, to_json
 from ..mcmc.noise import noise_of_items
 from .chain_state import Point
-from .checkpoints import RunDirectory
+from .checkpoints import RunDirectory, run_directory
 from .workers import Workers
 
 __all__ = ["ALONE", "Replicas", "Share", "replicas_of"]
@@ -202,19 +201,16 @@ class Replicas:
 
     # What all processes must have in common.
 
-    def agree(self, record: Mapping[str, Any], data: Observations) -> None:
+    def agree(self, record: Mapping[str, Any]) -> None:
         """Compare settings, seeds and data with the other processes' before anything is done.
 
-        :param record: by name, what JSON holds.
+        :param record: by name, plain values; of data what they ``describe``.
         :raises ValueError: naming what differs, and in which process.
         """
         if self.workers.count == 1:
             return
-        what = dict(record)
-        parts = tf.nest.flatten((data.X, data.Y, data.mask), expand_composites=True)
-        what["data"] = [_content(v) for v in parts]
-        digests = [_digest(sorted(what)), *(_digest(what[name]) for name in sorted(what))]
-        names = ["the kind of run", *sorted(what)]
+        digests = [_digest(sorted(record)), *(_digest(record[name]) for name in sorted(record))]
+        names = ["the kind of run", *sorted(record)]
         with self.workers.in_words():
             found = self.workers.gather(tf.constant(np.stack(digests)[None]))  # [W, names, 8]
         others = (found.numpy() != found.numpy()[:1]).any(-1)
@@ -228,29 +224,35 @@ class Replicas:
             "TF_CONFIG's task differs."
         )
 
+    @contextlib.contextmanager
     def directory(
-        self, path: str | os.PathLike[str], record: Mapping[str, Any], resume: bool
-    ) -> RunDirectory:
-        """The folder of a run, which all processes read and the chief alone writes.
+        self, path: str | os.PathLike[str] | None, record: Mapping[str, Any], resume: bool
+    ) -> Iterator[RunDirectory | None]:
+        """The folder of a run, which all processes read and the chief alone locks and writes.
 
-        :raises ValueError: as :class:`RunDirectory` does, in the chief.
+        :raises ValueError: as :func:`run_directory` does, in the chief.
         :raises RuntimeError: in the others, if the chief could not have it.
         """
-        if self.workers.count == 1:
-            return RunDirectory(path, record, resume)
-        error: Exception | None = None
-        if self.is_chief:
-            try:
-                opened: RunDirectory = _SharedDirectory(path, record, resume, self.workers)
-            except (OSError, ValueError) as found:
-                error = found
-        if self.workers.any(error is not None):
-            raise error or RuntimeError(
-                f"The chief cannot use out_dir {os.fspath(path)}; its own output says why."
-            )
-        if not self.is_chief:
-            opened = _SharedDirectory(path, record, True, self.workers)
-        return opened
+        if path is None or self.workers.count == 1:
+            with run_directory(path, record, resume) as alone:
+                yield alone
+            return
+        with contextlib.ExitStack() as held:
+            error: Exception | None = None
+            if self.is_chief:
+                try:
+                    held.enter_context(locked(as_path(path), "out_dir"))
+                    opened: RunDirectory = _SharedDirectory(path, record, resume, self.workers)
+                except (OSError, ValueError) as found:
+                    error = found
+            if self.workers.any(error is not None):
+                raise error or RuntimeError(
+                    f"The chief cannot use out_dir {os.fspath(path)}; its own output says why."
+                )
+            if not self.is_chief:
+                opened = _SharedDirectory(path, record, True, self.workers)
+            with contextlib.closing(opened):
+                yield opened
 
 
 ALONE = Replicas(Workers(1, 0, ""))
@@ -317,12 +319,5 @@ def replicas_of(strategy: tf.distribute.Strategy | None) -> Replicas:
 
 def _digest(value: Any) -> np.ndarray:
     """Eight int32 that equal values have in common."""
-    content = json.dumps(value, default=str, sort_keys=True).encode()
+    content = to_json(value, sort_keys=True).encode()
     return np.frombuffer(hashlib.sha256(content).digest(), np.int32)
-
-
-def _content(values: tf.Tensor | None) -> list[Any]:
-    """Shape and digest of a tensor."""
-    if values is None:
-        return []
-    return [list(values.shape), hashlib.sha256(values.numpy().tobytes()).hexdigest()]

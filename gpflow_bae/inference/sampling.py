@@ -22,6 +22,7 @@ from .bound_sampling import BoundSampling
 from .chain_sampling import ChainSampling
 from .chains import chain_seeds, stack_chains
 from .checkpoints import RunDirectory
+from .drift_check import warn_of_drift
 from .evidence import has_evidence
 from .evidence_sampling import EvidenceSampling
 from .fit_check import warn_of_useless_fit
@@ -130,8 +131,9 @@ def sample_amortized(
     :raises RuntimeError: if another worker of the strategy ends before this one.
     :raises FloatingPointError: if a chain diverges; says what became non-finite.
     :warns UserWarning: if the samples explain less than a tenth of the variance of the data, a
-        chain broke (its log likelihood fell by half a nat per cell within a round), or a block of
-        parameters is more than a tenth off its temperature.
+        chain broke (its log likelihood fell by half a nat per cell within a round), a block of
+        parameters is more than a tenth off its temperature, or the log likelihood still rose or
+        fell after burn-in.
     """
     if isinstance(settings, str):
         settings, of_preset = amortized_preset(settings)
@@ -158,20 +160,10 @@ def sample_amortized(
         spread=shared,
     )
     record = _record(algorithm, starts)
-    replicas.agree(record | {"spread": spread}, observations)
-    directory = None
+    replicas.agree(record | {"spread": spread})
     if out_dir is None:
         _check_memory(algorithm, max_samples)
-    else:
-        directory = replicas.directory(out_dir, record, resume)
     losses: list[np.ndarray] = []
-
-    def initial() -> Any:
-        with replicas.workers.in_words():
-            state = _started(algorithm, starts, losses, directory, jit_compile, progress)
-        if directory is not None:
-            directory.write_part("start_losses", {f"{c}": loss for c, loss in enumerate(losses)})
-        return state
 
     def tell(number: int, trace: Trace) -> None:
         """What a callback returns ends nothing here: ``max_samples`` does."""
@@ -181,26 +173,37 @@ def sample_amortized(
     stop = None
     if max_samples is not None:
         stop = settings.burnin_rounds + max_samples * settings.rounds_per_sample
-    found = run(
-        algorithm,
-        initial,
-        directory=directory,
-        stop=stop,
-        checkpoint_every=checkpoint_every,
-        progress=progress,
-        callback=tell,
-        replicas=replicas,
-    )
-    if directory is not None:  # a run that was resumed made no start
-        stored = directory.read_part("start_losses")
-        losses = [stored[f"{c}"] for c in range(len(stored))]
+    with replicas.directory(out_dir, record, resume) as directory:
+
+        def initial() -> Any:
+            with replicas.workers.in_words():
+                state = _started(algorithm, starts, losses, directory, jit_compile, progress)
+            if directory is not None:
+                found = {f"{c}": loss for c, loss in enumerate(losses)}
+                directory.write_part("start_losses", found)
+            return state
+
+        found = run(
+            algorithm,
+            initial,
+            directory=directory,
+            stop=stop,
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+            callback=tell,
+            replicas=replicas,
+        )
+        if directory is not None:  # a run that was resumed made no start
+            stored = directory.read_part("start_losses")
+            losses = [stored[f"{c}"] for c in range(len(stored))]
     start = 0.0 if starts[0] is None else found.start_seconds
     seconds = {"warm_start": start, "sampling": found.seconds}
     algorithm.assign(found.state)
-    posterior = _posterior(algorithm, observations, found, seconds, losses)
+    posterior = _posterior(algorithm, observations, found, record, seconds, losses)
     if isinstance(posterior, Posterior):
         warn_of_useless_fit(posterior)
     warn_of_temperature(posterior)
+    warn_of_drift(posterior, settings.burnin_rounds)
     return posterior
 
 
@@ -327,6 +330,7 @@ def _posterior(
     algorithm: ChainSampling,
     data: Observations | StreamedObservations,
     found: Run,
+    record: dict[str, Any],
     seconds: dict[str, float],
     losses: list[np.ndarray],
 ) -> Posterior | TemperedPosterior:
@@ -345,7 +349,7 @@ def _posterior(
         type(model).__name__,
         traces,
         temperature=temperature if isinstance(temperature, float) else 1.0,
-        settings=_record(algorithm, [None]) | {"burnin_rounds": algorithm.settings.burnin_rounds},
+        settings=record | {"warm_start": None, "burnin_rounds": algorithm.settings.burnin_rounds},
         seconds=seconds,
     )
     if isinstance(model, TemperedBAE):

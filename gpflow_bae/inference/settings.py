@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -78,6 +78,10 @@ class VariationalSettings:
                 "final_learning_rate_fraction must lie in (0, 1], got "
                 f"{self.final_learning_rate_fraction}."
             )
+
+    def describe(self) -> dict[str, Any]:
+        """The settings as plain values, for records of a run."""
+        return {**dataclasses.asdict(self), "objective": repr(self.objective)}
 
 
 @dataclasses.dataclass(frozen=True)

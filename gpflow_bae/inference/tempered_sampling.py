@@ -7,7 +7,6 @@ import os
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from ..arguments import check_arguments
 from ..data import prepare_data
@@ -15,7 +14,8 @@ from ..mcmc import parallel_tempering
 from ..models import TemperedBAE
 from ..posteriors import Bank, TemperedPosterior
 from . import whitening
-from .checkpoints import RunDirectory
+from .checkpoints import run_directory
+from .drift_check import warn_of_drift
 from .run import run
 from .seeding import seed_networks
 from .starts import initial_values
@@ -53,43 +53,42 @@ def sample_tempered(
         touched yet, which are drawn from ``seed`` (:func:`~gpflow_bae.inference.seed_networks`).
     :raises ValueError: for data that do not fit the model, a target that is not finite at the
         start, or an ``out_dir`` with another run in it.
+    :warns UserWarning: if the log likelihood still rose or fell after burn-in.
     """
     settings = settings or TemperedSettings()
     seed_networks(model, seed)
     data = prepare_data(model, (None, Y))
-    directory = None
-    if out_dir is not None:
-        record = {
-            **dataclasses.asdict(settings),
-            "seed": seed,
-            "sampled": [
-                f"{p}{tuple(v.shape)}"
-                for p, v in zip(model.sampled.paths, model.sampled.parameters, strict=True)
-            ],
-            "data": [list(data.Y.shape), float(tf.reduce_sum(data.Y))],
-        }
-        directory = RunDirectory(out_dir, record, resume)
+    record = {
+        **dataclasses.asdict(settings),
+        "seed": seed,
+        "sampled": [
+            f"{p}{tuple(v.shape)}"
+            for p, v in zip(model.sampled.paths, model.sampled.parameters, strict=True)
+        ],
+        "data": data.describe(),
+    }
     algorithm = TemperedSampling(model, data, settings, seed=seed, jit_compile=jit_compile)
+    with run_directory(out_dir, record, resume) as directory:
 
-    def initial() -> Any:
-        values, _ = initial_values(
-            model, data, settings, seed=seed, progress=progress, directory=directory
-        )
-        kind, damping = settings.whitening, settings.whitening_damping
-        coordinates = whitening.fit(
-            model, data, values, kind, settings.num_fisher_draws, damping, seed=seed
-        )
-        return algorithm.initial_chain(coordinates)
+        def initial() -> Any:
+            values, _ = initial_values(
+                model, data, settings, seed=seed, progress=progress, directory=directory
+            )
+            kind, damping = settings.whitening, settings.whitening_damping
+            coordinates = whitening.fit(
+                model, data, values, kind, settings.num_fisher_draws, damping, seed=seed
+            )
+            return algorithm.initial_chain(coordinates)
 
-    found = run(
-        algorithm,
-        initial,
-        directory=directory,
-        stop=max_steps,
-        checkpoint_every=10**9,  # by the clock alone: a block is a few steps
-        seconds_between_checkpoints=seconds_between_checkpoints,
-        progress=progress,
-    )
+        found = run(
+            algorithm,
+            initial,
+            directory=directory,
+            stop=max_steps,
+            checkpoint_every=10**9,  # by the clock alone: a block is a few steps
+            seconds_between_checkpoints=seconds_between_checkpoints,
+            progress=progress,
+        )
     if not found.samples:
         raise ValueError(
             f"max_steps = {max_steps} ends before the first sample, which is drawn at step "
@@ -104,4 +103,6 @@ def sample_tempered(
         seconds={"start": found.start_seconds, "sampling": found.seconds},
     )
     swap_rate = parallel_tempering.swap_rate(found.state.tempering)
-    return TemperedPosterior(model, bank, swap_rate=swap_rate)
+    posterior = TemperedPosterior(model, bank, swap_rate=swap_rate)
+    warn_of_drift(posterior, settings.num_burnin)
+    return posterior

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -104,20 +105,21 @@ def climb(
 ) -> np.ndarray:
     """All steps of a fit that is made; arguments and losses as in :func:`fit_variational`."""
     replicas = fit.replicas
-    if isinstance(fit.data, Observations):
-        replicas.agree(fit.describe(), fit.data)
-    directory = None
-    if isinstance(out_dir, RunDirectory):
-        directory = out_dir.child("variational", fit.describe())
-    elif out_dir is not None:
-        directory = replicas.directory(out_dir, fit.describe(), resume)
-    finished = run(
-        fit,
-        lambda: None,
-        directory=directory,
-        checkpoint_every=checkpoint_every,
-        progress=progress,
-        callback=None if callback is None else lambda n, t: callback(n, float(t["loss"][-1])),
-        replicas=replicas,
-    )
+    alone = out_dir is None and replicas.workers.count == 1
+    record = {} if alone else fit.describe()  # which digests the data
+    replicas.agree(record)
+    with contextlib.ExitStack() as held:
+        if isinstance(out_dir, RunDirectory):
+            directory: RunDirectory | None = out_dir.child("variational", record)
+        else:
+            directory = held.enter_context(replicas.directory(out_dir, record, resume))
+        finished = run(
+            fit,
+            lambda: None,
+            directory=directory,
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+            callback=None if callback is None else lambda n, t: callback(n, float(t["loss"][-1])),
+            replicas=replicas,
+        )
     return finished.trace.get("loss", np.zeros(0))

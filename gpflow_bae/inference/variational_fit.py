@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -236,8 +235,7 @@ class VariationalFit(Optimisation):
     def describe(self) -> dict[str, Any]:
         """What a resumed fit must have in common with this one."""
         return {
-            **dataclasses.asdict(self.settings),
-            "objective": repr(self.settings.objective),
+            **self.settings.describe(),
             "relocations": self._relocations.count,
             "seed": int(self._seed[0]),
             "steps_per_call": self.steps_per_call,

@@ -14,6 +14,7 @@ from .. import functional
 from ..arguments import kind_of
 from ..base import Batch
 from ..data import as_inputs
+from ..data.memory import check_full_cov
 from ..data.model_checks import check_support
 from ..data.observations import as_observations, check_same_points
 from ..decoders import Identity
@@ -169,7 +170,8 @@ class ExternalDataModel(
         :return: mean ``[N', L]`` and variance ``[N', L]``, or covariance ``[L, N', N']`` between
             points, ``[N', L, L]`` between channels, ``[N', L, N', L]`` of both; with an axis of
             tasks in front where the arguments have one.
-        :raises ValueError: without ``given``, or for inputs of another width.
+        :raises ValueError: without ``given``, for inputs of another width, and more points with
+            ``full_cov`` than memory has room for.
         """
         if full_output_cov and full_cov:
             self.check_channels_are_apart("full_output_cov=True with full_cov=True")
@@ -178,6 +180,8 @@ class ExternalDataModel(
         pseudo = self.guide.pseudo_observations(prior, batch, _SEED)
         if full_cov:
             at = batch.X if Xnew is None else Xnew
+            channels = self.latent_dim if full_output_cov else 1
+            check_full_cov(batch.Y.shape[0], self.latent_dim, channels, num_points=at.shape[-2])
             f_mean, f_variance = prior.predict_full_cov(at, batch.X, *pseudo)
             if full_output_cov:
                 f_variance = full_output_covariance(f_variance, full_cov)
@@ -206,6 +210,10 @@ class ExternalDataModel(
             self.check_channels_are_apart("A draw of the function (full_cov=True)")
         joint = self.latent_prior.couples_channels
         mean, variance = self.predict_f(Xnew, full_cov, joint, given=given)
+        if full_cov:
+            check_full_cov(
+                *mean.shape[:-2], num_samples, self.latent_dim, num_points=mean.shape[-2]
+            )
         draws = gaussian_draws(mean, variance, num_samples or 1, full_cov, [seed, 0xF])
         return draws[0] if num_samples is None else draws
 

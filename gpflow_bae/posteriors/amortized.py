@@ -15,10 +15,16 @@ from gpflow.base import TensorType
 
 from ..arguments import as_numbers, check_arguments, check_integer
 from ..data import Observations, as_inputs, as_pair, in_memory, prepare_data
-from ..data.compressed_rows import from_arrays, to_arrays
+from ..data.compressed_rows import from_arrays, rows_seen, to_arrays
 from ..models import Autoencoder
 from .bank import Bank
-from .conditionals import decode_draws, encoder_draws, latent_given_codes, latent_given_pseudo
+from .conditionals import (
+    decode_draws,
+    encoder_draws,
+    hidden_codes,
+    latent_given_codes,
+    latent_given_pseudo,
+)
 from .function_predictions import FunctionPredictions, Given
 from .given import check_given, check_new_inputs
 from .lists import HISTORY, bank_of_lists
@@ -58,6 +64,7 @@ class Posterior(FunctionPredictions):
             )
         self._latent = SampleLoop(functools.partial(latent_given_pseudo, model))
         self._from_codes = SampleLoop(functools.partial(latent_given_codes, model))
+        self._hidden = SampleLoop(functools.partial(hidden_codes, model))
         self._decode = SampleLoop(functools.partial(decode_draws, model))
         self._draw = SampleLoop(functools.partial(encoder_draws, model))
 
@@ -187,7 +194,8 @@ class Posterior(FunctionPredictions):
         training) nor ``Xnew`` have one.
 
         The prior is conditioned on codes. Those of the training data were sampled with the
-        parameters and are taken as they are. Of other data there are only the encoder's draws,
+        parameters and are taken as they are, but for rows without an observation, whose codes are
+        those of new rows given the others. Of other data there are only the encoder's draws,
         which make Gaussian pseudo-observations of the codes; docs/inference.md has what that costs.
 
         :param Xnew: inputs [T or 1, N, D] (or [N, D]); None for the codes of ``given`` themselves.
@@ -206,13 +214,12 @@ class Posterior(FunctionPredictions):
     ) -> LatentSamples | JointLatentSamples:
         """Of the samples of these numbers, with the axis of tasks, always."""
         data = self._given(given)
-        X, Y, _ = data
+        X, Y, mask = data
         if Xnew is not None:
             Xnew = check_new_inputs(self.model, Xnew, self.data.X, data)
         parameters, encoder, known, seeds = self._samples(given, seed, rows)
         if known and Xnew is None:
-            latents = np.asarray(known[0][np.arange(len(known[0]))])
-            return LatentSamples(latents, np.zeros_like(latents))
+            return self._sampled_codes(parameters, known[0], self._seeds(seed + 2, rows))
         joint = self.model.latent_prior.couples_channels
         moments: dict[str, Any] = {
             "dtypes": (gpflow.default_float(),) * 2,
@@ -221,10 +228,41 @@ class Posterior(FunctionPredictions):
         kind: Any = JointLatentSamples if joint else LatentSamples
         if known:
             seeds = self._seeds(seed + 2, rows)
-            return kind(*self._from_codes.map((parameters, *known, seeds), X, Xnew, **moments))
+            return kind(
+                *self._from_codes.map((parameters, *known, seeds), X, mask, Xnew, **moments)
+            )
         samples = (parameters, encoder, seeds)
         found = self._latent.map(samples, data, Xnew, **moments, num_draws=num_draws)
         return kind(*found)
+
+    def _sampled_codes(
+        self, parameters: Any, codes: Any, seeds: np.ndarray
+    ) -> LatentSamples | JointLatentSamples:
+        """Of the training data: as they were sampled, but of rows without an observation their
+        moments given the codes of the others.
+        """
+        latents = np.asarray(codes[np.arange(len(codes))])
+        seen = None if self.mask is None else rows_seen(self.mask).numpy()
+        points = [] if seen is None else np.flatnonzero(~seen.all((0, 2)))
+        joint = self.model.latent_prior.couples_channels and len(points) > 0
+        shape = (*latents.shape, latents.shape[-1]) if joint else latents.shape
+        spread = np.zeros(shape, latents.dtype)
+        if len(points):
+            size = 8 * int(np.prod(shape[1:])) // latents.shape[2] * len(points)
+            mean, variance = self._hidden.map(
+                (parameters, codes, seeds),
+                self.X,
+                self.mask,
+                tf.constant(points, tf.int32),
+                dtypes=(gpflow.default_float(),) * 2,
+                result_bytes=size,
+            )
+            hidden = ~seen[:, points]  # [T, H, 1]
+            latents = np.array(latents)
+            latents[:, :, points] = np.where(hidden, mean, latents[:, :, points])
+            hidden = hidden[..., None] if joint else hidden
+            spread[:, :, points] = np.where(hidden, variance, 0.0)
+        return (JointLatentSamples if joint else LatentSamples)(latents, spread)
 
     def _latent_bytes(self, Xnew: TensorType | None, Y: TensorType) -> int:
         """Of the conditionals under one sample."""
@@ -259,9 +297,14 @@ class Posterior(FunctionPredictions):
     ) -> Prediction:
         """Predicted observations [T, N, P]: decoder noise and spread over samples and codes, apart.
 
-        The code of a new input is the latent function there (:meth:`predict_latent`) plus code
-        noise, as in the model's joint density.
+        ``predict()`` is of the rows of the data themselves: cells that are missing in a row of
+        which others are observed, by the row's own code. ``predict(Xnew)`` is of new rows: the code
+        is the latent function there (:meth:`predict_latent`) plus code noise, as in the model's
+        joint density; at an input of the data, of another row there. Rows of the data of which
+        nothing is observed are new ones in both, so there both agree.
 
+        :param Xnew: inputs [T or 1, N, D] (or [N, D]) of new rows; None for the rows of ``given``,
+            or of the data.
         :param num_codes: draws of the codes from each sample's conditional, in pairs that mirror
             each other; by default four, or as many as make 128 of all samples.
         """

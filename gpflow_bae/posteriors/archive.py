@@ -7,13 +7,12 @@ import os
 import zipfile
 import zlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from ..files import write_atomically
+from ..files import as_path, to_json, write_atomically
 
 __all__ = ["read_archive", "write_archive"]
 
@@ -41,12 +40,12 @@ def write_archive(
     """
     types = {name: array.dtype.name for name, array in arrays.items()}
     known = {"format": FORMAT, "version": VERSION, "arrays": types, **header}
-    stored = {"header": np.frombuffer(json.dumps(known).encode(), np.uint8)}
+    stored = {"header": np.frombuffer(to_json(known).encode(), np.uint8)}
     stored |= {
         name: array.view(np.uint16) if types[name] == "bfloat16" else array
         for name, array in arrays.items()
     }
-    write_atomically(Path(path), lambda file: np.savez(file, **stored))
+    write_atomically(as_path(path), lambda file: np.savez(file, **stored))
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -56,7 +55,7 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     :raises ValueError: for a file that is cut short, damaged, of another kind, or of another
         version of the format.
     """
-    path = Path(path)
+    path = as_path(path)
     with path.open("rb") as file:
         is_zip = file.read(2) == b"PK"
         file.seek(0)

@@ -15,7 +15,9 @@ from check_shapes import check_shapes
 
 from ..base import Batch
 from ..data import dense_rows
+from ..data.compressed_rows import rows_seen
 from ..encoders import GaussianEncoder
+from ..guides.base import uninformative_where_empty
 from ..latent_priors import LatentProcess
 from ..latent_priors.base import gaussian_log_density
 from ..linalg import gaussian_transform
@@ -30,6 +32,8 @@ __all__ = [
     "encoder_draws",
     "function_draw",
     "function_second_moments",
+    "given_codes",
+    "hidden_codes",
     "latent_given_codes",
     "latent_given_pseudo",
     "log_density_of",
@@ -78,11 +82,49 @@ def latent_given_codes(
     codes: tf.Tensor,
     seed: tf.Tensor,
     X: tf.Tensor | None,
+    mask: tf.Tensor | None,
     Xnew: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Moments of the latent function at ``Xnew`` given codes [T, N, L] that are known."""
+    """Moments of the latent function at ``Xnew`` given codes [T, N, L] that were sampled."""
     prior = model.bind(values, seed=seed).latent_prior
-    return _moments(prior, Xnew, X, (codes, tf.zeros_like(codes)))
+    return _moments(prior, Xnew, X, given_codes(prior, codes, mask))
+
+
+def given_codes(prior: LatentProcess, codes: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """What sampled codes [T, N, L] say of others: pseudo-observations without noise.
+
+    Those of rows without an observation say nothing, for a chain drew them from the prior given
+    the others, in steps of its own. Where only neighbours are looked at, they stand between.
+
+    :param mask: where the rows were observed; None for everywhere.
+    """
+    known = tf.zeros_like(codes)
+    if mask is None or prior.splits_given_neighbours:
+        return codes, known
+    return uninformative_where_empty(codes, known, rows_seen(mask))
+
+
+def hidden_codes(
+    model: Autoencoder,
+    values: list[tf.Tensor],
+    codes: tf.Tensor,
+    seed: tf.Tensor,
+    X: tf.Tensor | None,
+    mask: tf.Tensor,
+    points: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Moments of the codes of ``points [H]`` as if they were new: given those of observed rows.
+
+    As :func:`latent_given_codes` at their inputs, with the noise that a code has.
+    """
+    prior = model.bind(values, seed=seed).latent_prior
+    pseudo = given_codes(prior, codes, mask)
+    if not prior.needs_inputs:
+        found = _moments(prior, None, X, pseudo)
+        return tuple(tf.gather(v, points, axis=1) for v in found)
+    mean, spread = _moments(prior, tf.gather(X, points, axis=1), X, pseudo)
+    joint = prior.couples_channels
+    return mean, spread + (prior.code_noise_covariance if joint else prior.code_noise)
 
 
 def _conditioned(
@@ -98,7 +140,7 @@ def _conditioned(
     X, Y, mask = given
     bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
     if codes:
-        return bound.latent_prior, (codes[0], tf.zeros_like(codes[0]))
+        return bound.latent_prior, given_codes(bound.latent_prior, codes[0], mask)
     in_blocks = are_many(Y) and _rows_are_apart(bound, X, Y)
     if not in_blocks:
         Y, mask = dense_rows(Y), dense_rows(mask)

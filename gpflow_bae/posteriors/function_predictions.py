@@ -13,6 +13,7 @@ from gpflow.base import TensorType
 
 from ..arguments import as_numbers, check_arguments
 from ..data import as_inputs, as_pair, mask_missing
+from ..data.memory import check_full_cov
 from ..data.model_checks import check_support
 from ..models import Autoencoder
 from ..models.gpflow_interface import full_output_covariance
@@ -86,7 +87,8 @@ class FunctionPredictions(BankPosterior):
         :param num_draws: draws of a stochastic encoder for each point.
         :return: mean [T, N', L] and variance [T, N', L], or covariance [T, L, N', N'] between
             points, [T, N', L, L] between channels, [T, N', L, N', L] of both.
-        :raises ValueError: for inputs of another width than in training.
+        :raises ValueError: for inputs of another width than in training, and more points with
+            ``full_cov`` than memory has room for.
         :raises NotImplementedError: for ``full_cov`` of a prior without covariances, and with
             ``full_output_cov`` of one that couples channels.
         """
@@ -94,7 +96,8 @@ class FunctionPredictions(BankPosterior):
             self.model.check_channels_are_apart("full_output_cov=True with full_cov=True")
         samples = None if full_cov else self._latent_samples(Xnew, given, num_draws, seed, ALL)
         if samples is None:
-            mean, variance = self._full_cov(Xnew, given, num_draws, seed)
+            channels = self.model.latent_dim if full_output_cov else 1
+            mean, variance = self._full_cov(Xnew, given, num_draws, seed, channels)
         else:
             mean, variance = samples.moments()
         if full_output_cov and isinstance(samples, JointLatentSamples):
@@ -115,11 +118,15 @@ class FunctionPredictions(BankPosterior):
         return data[0]
 
     def _full_cov(
-        self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int
+        self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int, channels: int
     ) -> tuple[np.ndarray, np.ndarray]:
+        """
+        :param channels: with which each has a covariance.
+        """
         data = self._given(given)
         at = self._inputs(Xnew, data)
         tasks, points, width = data[1].shape[0], at.shape[-2], self.model.latent_dim
+        check_full_cov(tasks, width, channels, num_points=points)
         zeros = tuple(
             np.zeros(shape, gpflow.default_float())
             for shape in ((tasks, points, width), (tasks, width, points, points))
@@ -152,6 +159,8 @@ class FunctionPredictions(BankPosterior):
         count = 1 if num_samples is None else int(num_samples)
         data = self._given(given)
         at = self._inputs(Xnew, data)
+        if full_cov:
+            check_full_cov(data[1].shape[0], self.model.latent_dim, num_points=at.shape[-2])
         order = np.random.default_rng(seed).permutation(self.num_samples)
         chosen = np.resize(order, count)
         *parts, _ = self._samples(given, seed, ALL)
@@ -226,7 +235,10 @@ class FunctionPredictions(BankPosterior):
 
         The outputs of a row are taken together, rows apart; averaged over samples and codes.
 
-        :param data: ``(Xnew, Ynew)``; Ynew [T, N', P] or [N', P] is NaN where missing.
+        :param data: ``(Xnew, Ynew)`` of new rows, as ``predict(Xnew)`` has them; or
+            ``(None, Ynew)`` of the rows of the data themselves, as ``predict()`` has them: for
+            cells of them that were hidden from the fit. Ynew [T, N', P] or [N', P] is NaN where
+            missing.
         :param num_codes: draws of the codes for each posterior sample; by default 16, or as many
             as make 256 of all samples.
         :raises ValueError: for shapes that do not fit the model or each other.
@@ -248,7 +260,9 @@ class FunctionPredictions(BankPosterior):
 
         Of each output of each row apart, log of the mean over posterior samples and draws of the
         codes of p(y | f): the density of the mixture that the prediction is, not of a Gaussian with
-        its moments. Arguments as in :meth:`predict_log_density`.
+        its moments. To score cells that were hidden in the data pass ``(None, Yhidden)`` with NaN
+        at the others; ``(X, Yhidden)`` scores the prediction of other rows at their inputs.
+        Arguments as in :meth:`predict_log_density`.
 
         :return: NaN where Ynew is missing. An estimate of a logarithm, so below the truth on
             average, by less with more draws.

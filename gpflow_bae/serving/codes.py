@@ -18,6 +18,7 @@ from ..latent_priors.inducing import (
 )
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
+from ..posteriors.conditionals import given_codes
 from ..posteriors.sample_loop import SampleLoop
 from .bank import SampleBank
 
@@ -128,7 +129,7 @@ def conditioned_constants(posterior: Any, samples: list[int]) -> dict[str, np.nd
     def of_sample(values: list, encoder: list, seed: tf.Tensor, codes: list) -> tuple:
         bound = model.bind(values, encoder or None, seed)
         if codes:
-            mean, variance = codes[0], tf.zeros_like(codes[0])
+            mean, variance = given_codes(bound.latent_prior, codes[0], mask)
         else:
             mean, variance = bound.pseudo_observations(X, Y, seed, 16, mask)
         inducing = bound.latent_prior.inducing_posterior(X, mean, variance)

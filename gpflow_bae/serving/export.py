@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import shutil
@@ -15,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..arguments import check_arguments
+from ..files import as_path, to_json
 from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .card import model_card
 from .fitted import serve
@@ -94,8 +94,8 @@ def export(
     :raises NotImplementedError: for a prior that couples channels.
     :raises FileExistsError: if that version exists.
     """
-    folder = pathlib.Path(path)
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+    folder = as_path(path)
+    if version < 1:
         raise ValueError(f"version must be a positive integer, got {version!r}.")
     final = folder / str(version)
     if final.exists():
@@ -139,7 +139,7 @@ def export(
     )
     if notes:
         card["notes"] = dict(notes)
-    (folder / CARD_FILE).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    (folder / CARD_FILE).write_text(to_json(card, indent=1) + "\n", encoding="utf-8")
     if verbose:
         print(
             f"{final}: {size / 1e6:.2f} MB, {served.bank.num_samples} posterior samples, "

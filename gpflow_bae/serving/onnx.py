@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from .. import functional
 from ..arguments import check_arguments
+from ..files import as_path
 from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .bank import SampleBank
 from .codes import encode_rows
@@ -80,7 +81,7 @@ def export_onnx(
     traced = tf.function(lambda rows: function(served, rows, seed), autograph=False)
     converted, _ = tf2onnx.convert.from_function(traced, [spec], opset=opset)
     _check_operations(converted)
-    with open(path, "wb") as file:
+    with as_path(path).open("wb") as file:
         file.write(converted.SerializeToString())
 
 

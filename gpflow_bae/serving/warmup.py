@@ -14,6 +14,8 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
+from ..files import as_path
+
 __all__ = ["WARMUP_FILE", "prediction_log", "write_warmup_requests"]
 
 WARMUP_FILE = pathlib.Path("assets.extra") / "tf_serving_warmup_requests"
@@ -59,7 +61,7 @@ def write_warmup_requests(
 
     :param requests: input tensors by name, by signature.
     """
-    path = pathlib.Path(version_folder) / WARMUP_FILE
+    path = as_path(version_folder) / WARMUP_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     with tf.io.TFRecordWriter(str(path)) as writer:
         for signature, inputs in requests.items():

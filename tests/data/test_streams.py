@@ -304,3 +304,27 @@ def test_what_needs_all_points_is_refused(tmp_path: Path) -> None:
     for name in ("num_points", "shuffle_buffer"):
         with pytest.raises(ValueError, match=f"{name} must be at least"):
             StreamedObservations(stream._shards, **{name: -1})
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_run_knows_its_rows_by_a_digest(tmp_path: Path, read: bool) -> None:
+    """Columns, rows and units that sums do not tell apart; unread files by their first rows."""
+
+    def described(name: str, X: np.ndarray, Y: np.ndarray) -> dict[str, Any]:
+        folder = tmp_path / name
+        write_tfrecords(folder, (X, Y), 40)
+        return StreamedObservations.from_tfrecords(
+            folder / "*.tfrecord", num_points=None if read else N
+        ).describe()
+
+    X, Y = rows()
+    own = described("own", X, Y)
+    assert own == described("copy", X, Y)  # wherever they are
+    assert own["shape"] == [N, D, P]
+    others = {"columns": (X, Y[:, ::-1]), "rows": (X, Y[::-1]), "units": (1000.0 * X, Y)}
+    found = {name: described(name, *data) for name, data in others.items()}
+    for name, other in found.items():
+        assert other["shape"] == own["shape"] and other["digest"] != own["digest"], name
+    swapped = [*range(20), 30, *range(21, 30), 20, *range(31, N)]  # inside of a file
+    same = described("inside", X, Y[swapped]) == own
+    assert same == (not read), "only those who have read all rows can know"

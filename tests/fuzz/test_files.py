@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import pathlib
 import tempfile
@@ -10,9 +11,12 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import strategies as st
 
 from gpflow_bae import datasets
+from gpflow_bae.data import Observations
+from gpflow_bae.inference.checkpoints import RunDirectory
 from gpflow_bae.posteriors import Bank, Posterior
 from tests.fuzz.answers import answered, assert_finite, cases
 from tests.serving import small_posteriors
@@ -83,3 +87,33 @@ def test_data_sets_of_other_files(name: str, content: bytes, other: bool) -> Non
         path.parent.mkdir()
         path.write_bytes(content)
         assert answered(lambda: READERS[name](folder)) is None
+
+
+@hypothesis.given(
+    st.permutations(range(4)),
+    st.permutations(range(3)),
+    st.sampled_from([1.0, 1000.0, -1.0, 1.0 + 1e-12]),
+    st.sampled_from([np.float32, np.float64]),
+    st.booleans(),
+)
+@cases(40)
+def test_runs_go_on_with_equal_data_alone(
+    rows: list[int], columns: list[int], unit: float, dtype: Any, with_inputs: bool
+) -> None:
+    """Rows, columns, units, and inputs that go with their rows or do not."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(1, 4, 1)), rng.integers(0, 2, (1, 4, 3)).astype(np.float32)
+    Xnew = unit * (X[:, rows] if with_inputs else X)
+    Ynew = np.asfortranarray(Y[:, rows][..., columns], dtype)
+
+    def record(*data: Any) -> dict[str, Any]:
+        inputs, outputs = data
+        held = Observations(tf.constant(inputs), tf.constant(outputs.astype(np.float32)), None)
+        return {"data": held.describe()}
+
+    equal = np.array_equal(Xnew, X) and np.array_equal(Ynew, Y)
+    with tempfile.TemporaryDirectory() as folder:
+        RunDirectory(folder, record(X, Y), resume=False)
+        refused = contextlib.nullcontext() if equal else pytest.raises(ValueError, match="other da")
+        with refused:
+            RunDirectory(folder, record(Xnew, Ynew), resume=True)

@@ -210,7 +210,7 @@ def test_a_folder_with_a_run_is_not_overwritten(
     X, Y = ball()
     other = {"sampler": adaptive(0.125), "seed": 7, "out_dir": folder, "resume": True}
     with pytest.raises(
-        ValueError, match=r"data.0.0: 4 there, 3 now, .*step_size: 0.005 there, 0.125 now"
+        ValueError, match=r"data \(of shape \[4, .* have \[3, .*step_size: 0.005 there, 0.125 now"
     ):
         inference.sample_amortized(ball_model(), (X[:3], Y[:3]), ROUNDS, warm_start=None, **other)
     assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == before

@@ -42,6 +42,17 @@ def posterior() -> Posterior:
     return small.posterior(codes=True)
 
 
+def test_files_may_be_named_from_home(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, posterior: Posterior
+) -> None:
+    """No folder of the name ``~``."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    posterior.bank.save("~/bank.npz")
+    assert os.listdir(tmp_path) == ["bank.npz"]
+    assert Bank.load("~/bank.npz").num_samples == posterior.bank.num_samples
+
+
 def test_another_process_predicts_the_same_to_the_bit(
     posterior: Posterior, tmp_path: pathlib.Path
 ) -> None:

@@ -158,8 +158,13 @@ def test_warmup_requests_run(exported: Exported, loaded: Any) -> None:
         assert all(np.isfinite(v).all() for v in answer.values())
 
 
-def test_half_precision_halves_the_size(tmp_path: pathlib.Path) -> None:
-    """Numbers move by the rounding of weights, GP parameters keep float32, and few are baked in."""
+def test_half_precision_halves_the_size(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Numbers move by the rounding of weights, GP parameters keep float32, and few are baked in.
+
+    The folder may be named from home, and the version be a number of NumPy's.
+    """
     posterior = small.posterior(small.sgp_bae(inducing_outputs="sampled"), num_samples=6)
     rows = {"y": np.ones((2, P), np.float32)}
     full = serving.ServedModel(posterior, num_samples=3)
@@ -168,8 +173,10 @@ def test_half_precision_halves_the_size(tmp_path: pathlib.Path) -> None:
     assert {v.dtype.name for v in full.bank.stored.values()} == {"float32"}
     expected = full.answer("reconstruct", **rows)["mean"]
     np.testing.assert_allclose(half.answer("reconstruct", **rows)["mean"], expected, atol=0.05)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    version: Any = np.int64(3)
     written = serving.export(
-        posterior, tmp_path / "m", 3, ["decode"], dtype="bfloat16", num_samples=2, verbose=False
+        posterior, "~/m", version, ["decode"], dtype="bfloat16", num_samples=2, verbose=False
     )
     assert written.path == tmp_path / "m" / "3" and written.served.bank.num_samples == 2
     loaded = tf.saved_model.load(str(written.path))

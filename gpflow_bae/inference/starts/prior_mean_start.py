@@ -104,7 +104,8 @@ class PriorMeanStart:
         """The settings as plain values, for records of a run."""
         values = dataclasses.asdict(dataclasses.replace(self, first=None, callback=None))
         first = None if self.first is None else self.first.describe()
-        return values | {"kind": "prior mean", "first": first}
+        settings = self.settings.describe()
+        return values | {"settings": settings, "kind": "prior mean", "first": first}
 
     def run(
         self,

@@ -77,9 +77,7 @@ class WarmStart:
             if f.name not in ("encoder", "callback")
         }
         prior = None if self.latent_prior is None else type(self.latent_prior).__name__
-        settings = dataclasses.asdict(self.settings)
-        settings["relocations"] = self.settings.relocations or 0  # as it was before None was one
-        return values | {"settings": settings, "latent_prior": prior}
+        return values | {"settings": self.settings.describe(), "latent_prior": prior}
 
     def run(
         self,
