@@ -134,7 +134,7 @@ def write_tfrecords(
     :raises ValueError: for shapes that disagree, inputs that are not finite, infinite observations,
         nothing to write, or a folder that holds such files.
     """
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
     folder.mkdir(parents=True, exist_ok=True)
     there = sorted(folder.glob("points-*.tfrecord"))
     if there:

@@ -46,7 +46,7 @@ def write_archive(
         name: array.view(np.uint16) if types[name] == "bfloat16" else array
         for name, array in arrays.items()
     }
-    write_atomically(Path(path), lambda file: np.savez(file, **stored))
+    write_atomically(Path(path).expanduser(), lambda file: np.savez(file, **stored))
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -56,7 +56,7 @@ def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     :raises ValueError: for a file that is cut short, damaged, of another kind, or of another
         version of the format.
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     with path.open("rb") as file:
         is_zip = file.read(2) == b"PK"
         file.seek(0)

@@ -94,7 +94,7 @@ def export(
     :raises NotImplementedError: for a prior that couples channels.
     :raises FileExistsError: if that version exists.
     """
-    folder = pathlib.Path(path)
+    folder = pathlib.Path(path).expanduser()
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise ValueError(f"version must be a positive integer, got {version!r}.")
     final = folder / str(version)

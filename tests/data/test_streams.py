@@ -304,3 +304,9 @@ def test_what_needs_all_points_is_refused(tmp_path: Path) -> None:
     for name in ("num_points", "shuffle_buffer"):
         with pytest.raises(ValueError, match=f"{name} must be at least"):
             StreamedObservations(stream._shards, **{name: -1})
+
+
+def test_a_home_is_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    files = write_tfrecords("~/shards", (None, rows()[1][:, :2]))
+    assert [file.parent for file in files] == [tmp_path / "shards"]
