@@ -25,6 +25,7 @@ __all__ = [
     "check_types",
     "kind_of",
     "spread",
+    "varies",
     "warn_caller",
 ]
 
@@ -146,17 +147,28 @@ def spread(values: np.ndarray, axis: int | tuple[int, ...] = 0) -> np.ndarray:
     """
     values = np.asarray(values)
     values = values if values.dtype.kind == "f" else values.astype(np.float64)
+    differ = varies(values, axis)
+    if not differ.any():
+        return np.ones(differ.shape, values.dtype)
+    known = np.where(np.expand_dims(differ, axis) if values.ndim else differ, values, 1)
+    return np.where(differ, np.nanstd(known, axis), 1).astype(values.dtype)
+
+
+def varies(values: np.ndarray, axis: int | tuple[int, ...] = 0) -> np.ndarray:
+    """Tell where finite values differ along ``axis`` by more than rounding: Booleans.
+
+    :param values: as in :func:`spread`, which is 1 where this is False.
+    """
+    values = np.asarray(values)
+    values = values if values.dtype.kind == "f" else values.astype(np.float64)
     seen = ~np.isnan(values)
     empty = ~seen.any(axis)
     low = np.where(seen, values, np.inf).min(axis, initial=np.inf)
     high = np.where(seen, values, -np.inf).max(axis, initial=-np.inf)
     low, high = np.where(empty, 0, low), np.where(empty, 0, high)
     rounding = 8 * np.finfo(values.dtype).eps * np.maximum(np.abs(low), np.abs(high))
-    varies = high - low > rounding
-    if not varies.any():
-        return np.ones(varies.shape, values.dtype)
-    known = np.where(np.expand_dims(varies, axis) if values.ndim else varies, values, 1)
-    return np.where(varies, np.nanstd(known, axis), 1).astype(values.dtype)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities are for others to refuse
+        return np.asarray(high - low > rounding)
 
 
 def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:

@@ -351,3 +351,15 @@ def test_the_package_does_not_need_scikit_learn(monkeypatch: pytest.MonkeyPatch)
         gpflow_bae.__getattr__("estimators")
     with pytest.raises(AttributeError, match="no attribute 'estimator'"):
         gpflow_bae.__getattr__("estimator")
+
+
+def test_rows_of_one_value_have_no_scale(in_python: None) -> None:
+    """The mean of equal rows differs from them by rounding, which is no scale to divide by."""
+    X = np.tile([48.85, 0.1, 2.0 / 3.0], (37, 1))
+    assert (X - X.mean(0)).any()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = brief().fit(X)
+    assert fitted.scale_ == 1.0 and fitted.score(X) == 0.0
+    codes = fitted.transform(np.concatenate([X[:2], X[:2] + 1e-3]))
+    assert np.abs(codes).max() < 10.0

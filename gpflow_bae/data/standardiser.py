@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from check_shapes import check_shapes
 from scipy.special import ndtri
 
-from ..arguments import as_numbers, check_arguments
+from ..arguments import as_numbers, check_arguments, varies
 from ..output_transforms import Identity, Log, OutputTransform
 from .tables import column_names
 
@@ -48,7 +49,7 @@ class Standardiser:
     def fit(
         cls,
         Y: np.ndarray,
-        output_names: Sequence[str] = (),
+        output_names: Sequence[Any] = (),
         log_outputs: bool = False,
         transforms: Sequence[OutputTransform] = (),
     ) -> Standardiser:
@@ -86,7 +87,7 @@ class Standardiser:
             ),
             (
                 "is constant",
-                np.fmax.reduce(Y, axis=0) == np.fmin.reduce(Y, axis=0),
+                ~varies(np.where(np.isfinite(Y), Y, np.nan)),
                 "Leave it out: it has no scale, and nothing to predict",
             ),
         ):

@@ -54,9 +54,10 @@ def start_at_principal_components(
     """Set the linear maps of two :func:`network`: codes are components, of unit variance.
 
     Directions along which the rows hardly vary are scaled up by no more than a thousandth of the
-    largest standard deviation allows.
+    largest standard deviation allows, and not at all where all rows are equal, up to rounding.
     """
-    scale = np.maximum(deviations, max(1e-3 * deviations[0], 1e-6))
+    least = 1e-3 * deviations[0] if deviations[0] > 1e-6 else 1.0
+    scale = np.maximum(deviations, least)
     _set_linear(encoder, (components / scale[:, None]).T)
     _set_linear(decoder, components * scale[:, None])
 

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from ..arguments import warn_caller
+from ..arguments import varies, warn_caller
 from ..decoders import fan_in_prior
 from ..inference import TemperedSettings, sample_tempered
 from ..keras_module import WeightPrior
@@ -145,7 +145,8 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         own = self.encoder is not None or self.decoder is not None
         centre = np.nanmean(X, 0)
-        spread = np.sqrt(np.nanmean(np.square(X - centre)))
+        # What is left of a column of one value is a rounding error.
+        spread = np.sqrt(np.nanmean(np.square((X - centre) * varies(X))))
         self.mean_ = np.zeros_like(centre) if own else centre
         self.scale_ = 1.0 if own or spread == 0.0 else float(spread)
         self._column_means = self._scaled(centre)
@@ -216,7 +217,8 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         :param X: rows [N, P], NaN where missing; ``y`` is ignored.
         """
         check_is_fitted(self)
-        rows = self._scaled(self._rows(X))
+        X = self._rows(X)
+        rows = self._scaled(X)
         seen, filled = ~np.isnan(rows), np.zeros_like(rows)
         folds = _folds(rows.shape)
         for fold in range(_NUM_FOLDS):
@@ -225,8 +227,7 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             for _ in range(_NUM_ROUNDS):
                 known[hidden] = self._reconstruct(known).mean[hidden]
             filled[hidden] = known[hidden]
-        total = np.sum(np.square(rows - self._column_means)[seen])
-        left = np.sum(np.square(rows - filled)[seen])
+        total, left = self._variance(X), np.mean(np.square(rows - filled)[seen])
         return float(1.0 - left / total) if total > 0.0 else 0.0
 
     @property
@@ -323,10 +324,16 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             return given  # anything but a model is refused where the model is made
         return given(num_inputs, num_outputs)
 
+    def _variance(self, X: np.ndarray) -> float:
+        """Of rows about the column means of ``fit``, scaled; 0 where only rounding differs."""
+        centre = self.mean_ + self.scale_ * self._column_means
+        differs = varies(np.stack(np.broadcast_arrays(X, centre)))
+        return float(np.nanmean(np.square((X - centre) / self.scale_ * differs)))
+
     def _warn_of_a_useless_fit(self, X: np.ndarray) -> None:
         rows = self._scaled(X)
         left = np.nanmean(np.square(rows - self._reconstruct(rows).mean))
-        total = np.nanmean(np.square(rows - self._column_means))
+        total = self._variance(X)
         if left > 0.98 * total > 0.0:
             warn_caller(
                 f"The fit reconstructs its own rows no better than their column means do (mean "

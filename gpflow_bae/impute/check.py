@@ -10,6 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from tqdm.auto import tqdm
 
+from ..arguments import spread
 from ..data import MultiOutputTable, Standardiser
 from .baselines import gp_fitting, independent_gps, iterative_imputer, linear_interpolation, mean
 from .check_result import CheckResult
@@ -27,6 +28,7 @@ NAMES = {"lmc": "coregionalised GPs", "sgp_vae": "SGP-VAE", "sgp_bae": "SGP-BAE"
 
 _SHARE_OF_TIME = 0.2  # of the model's seconds, that independent GPs may take
 _LEAST_SECONDS = 3.0
+_PATIENCE = 60.0  # seconds that IterativeImputer may take, or as many as the model
 _QUICK = gp_fitting.FitSettings(
     num_restarts=1, max_iterations=60, max_points=1000, num_inducing=128, max_training_points=2000
 )
@@ -71,12 +73,20 @@ def check(
         run(name, lambda: fitted.predict(user, gaps.table, mask, of_fit=True))
         seconds[name] = time.perf_counter() - fit_started
         features = calendar_of(user)
-        absent = None
+        absent, patience = None, max(_PATIENCE, seconds[name])
+        short = ""
         try:
-            run(
-                "IterativeImputer",
-                lambda: iterative_imputer.fit_predict(seen, seed, features=features),
-            )
+            rounds = iterative_imputer.affordable(seen, patience, features=features)
+            if rounds:
+                run(
+                    "IterativeImputer",
+                    lambda: iterative_imputer.fit_predict(
+                        seen, seed, features=features, rounds=rounds
+                    ),
+                )
+            if len(rounds) < len(iterative_imputer.ROUNDS):
+                done = f"tried with at most {rounds[-1]} rounds" if rounds else "left out"
+                short = f"IterativeImputer was {done}, because more takes above {patience:.0f} s."
         except ImportError:
             absent = "IterativeImputer was left out: pip install scikit-learn."
         limit = max(_LEAST_SECONDS, _SHARE_OF_TIME * seconds[name])
@@ -91,7 +101,8 @@ def check(
     result = _scored(gaps, user.kinds, scale, moments, seconds, seed)
     words = [f"Hidden: {gaps.describe()}.", f"Independent GPs had {limit:.0f} s to fit."]
     hidden = " ".join([*words, *([absent] if absent else [])])
-    return dataclasses.replace(result, hidden=hidden), fitted
+    verdict = " ".join([result.verdict, *([short] if short else [])])
+    return dataclasses.replace(result, hidden=hidden, verdict=verdict), fitted
 
 
 def calendar_of(user: UserTable) -> np.ndarray | None:
@@ -120,7 +131,7 @@ def _scored(
     table, mask = gaps.table, gaps.table.test_mask
     tested = np.flatnonzero(mask.any((0, 1)))
     names = [table.output_names[p] for p in tested]
-    units = np.nanstd(table.Y, axis=(0, 1))
+    units = spread(table.Y, axis=(0, 1))
     per_column: dict[str, dict[str, dict[str, float]]] = {}
     errors: dict[str, GapErrors] = {}
     for name, (found_mean, found_variance) in moments.items():

@@ -12,17 +12,34 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments import varies
 from ..output_transforms import Identity, Log, Logit, OutputTransform
 from .logarithms import better_as_they_are
 from .problems import Problems
 
-__all__ = ["KINDS", "ColumnKind", "FittedColumns", "OutputKinds", "decide_kind", "output_kinds"]
+__all__ = [
+    "BESIDE",
+    "KINDS",
+    "ColumnKind",
+    "FittedColumns",
+    "OutputKinds",
+    "beside_name",
+    "decide_kind",
+    "output_kinds",
+    "still_inputs",
+]
+
+#: What comes beside each output of a filled frame.
+BESIDE = ("sd", "lower", "upper")
 
 KINDS = ("continuous", "positive", "count", "bounded", "binary")
 
 _LEAST_VALUES = 20  # fewer say too little of a distribution's shape
 _SKEWNESS = 0.5  # above it a column counts as skewed
 _LEFT = 0.9  # of which a logarithm must leave less than this share
+# After n equal values the next is another with a probability of 1 / (n + 2) (Laplace): from eight
+# on the value itself is a 90 % interval.
+_SURELY_CONSTANT = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +114,13 @@ class ColumnKind:
         return value, deviation, lower, upper
 
 
+def beside_name(name: Any, suffix: str) -> Any:
+    """The name of a column beside an output, on the last level of a name with several."""
+    if isinstance(name, tuple) and name:
+        return (*name[:-1], f"{name[-1]}_{suffix}")
+    return f"{name}_{suffix}"
+
+
 def decide_kind(name: str, values: np.ndarray) -> ColumnKind:
     """The kind of a column nobody said anything of.
 
@@ -131,13 +155,16 @@ class FittedColumns(NamedTuple):
     """What an earlier fit knows of the columns of its table, and other tables are read by.
 
     * centre, scale [D]: of the inputs.
-    * kinds, constants: as in :class:`OutputKinds`.
+    * kinds, constants, doubtful: as in :class:`OutputKinds`.
+    * still [D]: which inputs had one value throughout; none if None.
     """
 
     centre: np.ndarray
     scale: np.ndarray
     kinds: tuple[ColumnKind, ...]
-    constants: Mapping[str, float]
+    constants: Mapping[Any, float]
+    doubtful: frozenset[Any] = frozenset()
+    still: np.ndarray | None = None
 
 
 class OutputKinds(NamedTuple):
@@ -146,11 +173,42 @@ class OutputKinds(NamedTuple):
     * kinds: of the columns that vary, in their order.
     * constants: values of the others, by name.
     * notes: what a user should know, in sentences.
+    * doubtful: names of the constants that were observed too rarely to be sure of them.
     """
 
     kinds: tuple[ColumnKind, ...]
-    constants: dict[str, float]
+    constants: dict[Any, float]
     notes: tuple[str, ...]
+    doubtful: frozenset[Any] = frozenset()
+
+
+def still_inputs(
+    names: Sequence[Any], X: np.ndarray, fitted: FittedColumns | None = None
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Inputs [N, D] with one value where they tell nothing, and notes on these.
+
+    Those that have one value in all rows of a fit, up to rounding: dividing by the spread of such
+    an input would make an infinite step of the next value.
+
+    :param fitted: what an earlier fit knows of the columns; None in a fit.
+    """
+    if fitted is None:
+        still, value = ~varies(X), X[0]
+        notes = [
+            f"Input {names[d]!r} has one value in all rows: it tells nothing, and the model does "
+            "not see it."
+            for d in np.flatnonzero(still)
+        ]
+    else:
+        still = np.zeros(X.shape[1], bool) if fitted.still is None else fitted.still
+        value = fitted.centre
+        moved = still & varies(np.concatenate([X, value[None]]))
+        notes = [
+            f"Input {names[d]!r} had one value in all rows of the fit, which says nothing of "
+            "others: filled values are as if it had that value here."
+            for d in np.flatnonzero(moved)
+        ]
+    return np.where(still, value, X), tuple(notes)
 
 
 def output_kinds(
@@ -178,8 +236,9 @@ def output_kinds(
     kinds: list[ColumnKind] = []
     constants: dict[str, float] = {}
     counts: dict[str, str] = {}
+    doubtful = set(() if fitted is None else fitted.doubtful)
     said = dict.fromkeys(names, said) if isinstance(said, str) else dict(said or {})
-    unknown = sorted(set(said) - set(names))
+    unknown = sorted(set(said) - set(names), key=str)
     if unknown:
         found.add(f"A kind is given for {unknown}, and the outputs are {list(names)}")
     earlier = {} if fitted is None else {kind.name: kind for kind in fitted.kinds}
@@ -195,8 +254,10 @@ def output_kinds(
                 "Leave it out of the outputs.",
             )
             continue
-        if fitted is None and (values == values[0]).all():
+        if fitted is None and not varies(values):
             constants[name] = float(values[0])
+            if len(values) < _SURELY_CONSTANT:
+                doubtful.add(name)
             counts[name] = "once" if len(values) == 1 else f"{len(values)} times"
             continue
         kind: ColumnKind | None = earlier.get(name)
@@ -219,11 +280,12 @@ def output_kinds(
     if problems is None:
         found.raise_if_any()
     notes = tuple(
-        f"Column {name!r} is {value:g} wherever it is observed ({counts[name]}): its "
+        f"Column {name!r} is {value:.15g} wherever it is observed ({counts[name]}): its "
         "holes are filled with that, and the model does not see it."
+        + (" That is too rare to say how sure this is." if name in doubtful else "")
         for name, value in constants.items()
     )
-    return OutputKinds(tuple(kinds), constants, notes)
+    return OutputKinds(tuple(kinds), constants, notes, frozenset(doubtful))
 
 
 def _as_they_are(
@@ -294,5 +356,8 @@ def _shift(values: np.ndarray) -> float:
 
 
 def _skewness_of(values: np.ndarray) -> float:
+    """Infinite where rounding has left nothing of the differences."""
+    if not varies(values):
+        return np.inf
     centred = values - values.mean()
     return float(np.mean(centred**3) / np.mean(centred**2) ** 1.5)

@@ -17,6 +17,7 @@ import contextlib
 import pathlib
 import shlex
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -33,6 +34,8 @@ __all__ = ["define_flags", "main", "run"]
 FLAGS = flags.FLAGS
 
 _MODELS = ("lmc", "sgp_vae", "sgp_bae")
+_FIT_FLAGS = ("outputs", "time", "inputs", "task", "model", "latent_dim")
+_FIT_FLAGS += ("num_inducing", "num_steps", "seed")
 _KIND_FLAGS = ("continuous", "positive", "count", "binary")
 
 
@@ -99,7 +102,7 @@ def main(argv: list[str]) -> None:
     from . import outline  # pandas is there, or the table would not have been read
 
     print(outline.text(checked, FLAGS.input), flush=True)
-    for note in checked.notes:
+    for note in (*_left_aside(record), *checked.notes):
         print(f"Note: {note}", flush=True)
     try:
         _fill(settings, record, checked, started)
@@ -168,16 +171,13 @@ def _settings() -> tuple[dict[str, Any], dict[str, Any] | None]:
     if FLAGS.posterior is not None:
         record = saved_fits.read_record(FLAGS.posterior)
         return saved_fits.arguments(record) | {"table_format": table_format}, record
-    settings = {
-        name: FLAGS[name].value
-        for name in ("outputs", "time", "inputs", "task", "model", "latent_dim")
-        + ("num_inducing", "num_steps", "seed")
-    }
+    settings = {name: FLAGS[name].value for name in _FIT_FLAGS}
     return settings | {"kinds": _kinds(), "table_format": table_format}, None
 
 
 def _check_paths() -> None:
     """Whether files can be read and written as the flags say, before anything takes time."""
+    FLAGS.input, FLAGS.out = (str(pathlib.Path(p).expanduser()) for p in (FLAGS.input, FLAGS.out))
     source, out = pathlib.Path(FLAGS.input), pathlib.Path(FLAGS.out)
     if out.is_dir():
         raise ValueError(f"--out={out} is a folder; name a file, such as {out / 'filled.csv'}.")
@@ -185,7 +185,16 @@ def _check_paths() -> None:
         raise ValueError(f"--out={out} is the input itself, which would be lost; name another.")
     if out.suffix == ".html":
         raise ValueError(f"--out={out}: the report is an HTML file beside the table; name a .csv.")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    _check_neighbours(source, out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"--out={out}: nothing can be written to {out.parent} ({error.strerror}); name a file "
+            "elsewhere."
+        ) from None
     try:
         import pandas  # noqa: F401
 
@@ -196,6 +205,41 @@ def _check_paths() -> None:
             f"Tables are read with pandas, and Parquet files with pyarrow ({error}): "
             "pip install 'gpflow-bae[tables]'."
         ) from error
+
+
+def _check_neighbours(source: pathlib.Path, out: pathlib.Path) -> None:
+    """Whether the report and the fit, which lie beside the table, have their places for them."""
+    page, folder = out.with_suffix(".html"), out.with_suffix(".posterior")
+    if out == folder or (folder.exists() and not folder.is_dir()) or page.is_dir():
+        raise ValueError(
+            f"--out={out}: the report {page.name} and the folder {folder.name} are written beside "
+            "the table, and one of these names is taken; name another table."
+        )
+    others = [out.with_suffix(ending) for ending in (".csv", ".tsv", ".txt", ".parquet", ".pq")]
+    for other in others:
+        if page.exists() and other.exists() and other not in (source, out):
+            raise ValueError(
+                f"--out={out} would have the report, figures and fit of {other}, which is there "
+                "already: give it another name, or remove that one."
+            )
+
+
+def _left_aside(record: dict[str, Any] | None) -> list[str]:
+    """A note on flags that say something else than the fit of ``--posterior``."""
+    if record is None:
+        return []
+    of_fit = saved_fits.arguments(record)
+    said = [
+        name for name in (*_FIT_FLAGS, *_KIND_FLAGS, "bounded", "hold_out") if FLAGS[name].present
+    ]
+    said = [name for name in said if name not in of_fit or FLAGS[name].value != of_fit[name]]
+    if not said:
+        return []
+    flags = ", ".join(f"--{name}" for name in said)
+    return [
+        f"{flags}: left aside, because --posterior={FLAGS.posterior} was fitted already; it fills "
+        f"{of_fit['outputs']}. Leave --posterior out to fit again."
+    ]
 
 
 def _kinds() -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..data import MultiOutputTable, Observations, Standardiser
+from ..files import digest
 from ..inducing_variables import uniform
 from ..posteriors import Posterior
 from . import coregionalisation, fitting
@@ -30,11 +31,15 @@ AnyPosterior: TypeAlias = Posterior | CoregionalisationPosterior
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fit:
-    """A plan, the scale of the outputs that its model sees, and what was fitted."""
+    """A plan, the scale of the outputs that its model sees, what was fitted, and to which table.
+
+    * table: the digest of all that the table holds, cells that a check hid included; "" if loaded.
+    """
 
     plan: AnyPlan
     standardiser: Standardiser
     posterior: AnyPosterior
+    table: str = ""
 
     def predict(
         self,
@@ -69,9 +74,8 @@ class Fit:
             "add columns that go together with these.",
         )
 
-    def save(self, folder: pathlib.Path) -> dict[str, Any]:
-        """Writes ``posterior.npz``, and returns what else :meth:`load` needs, as plain values."""
-        path = folder / "posterior.npz"
+    def save(self, path: pathlib.Path) -> dict[str, Any]:
+        """Writes the posterior to a file, and returns what else :meth:`load` needs."""
         if isinstance(self.posterior, CoregionalisationPosterior):
             self.posterior.save(path)
             return {"plan": dataclasses.asdict(self.plan)}
@@ -142,6 +146,8 @@ def make_plan(
     if "hour" in periods:
         found["day"] = coregionalisation.PERIODS["hour"][0] / user.time_scale
     given = {name: value for name, value in settings.items() if name != "log_outputs"}
+    latent_dim = given.pop("latent_dim", latent_dim)
+    num_steps = given.pop("num_steps", num_steps)
     return coregionalisation.plan_of_table(num_outputs, latent_dim, num_steps, **(found | given))
 
 
@@ -158,14 +164,21 @@ def fit_table(
 
     :param user: the table, with its kinds of columns and its calendar.
     :param table: the same, perhaps with cells hidden.
-    :param start: a fit of nearly the same table, which saves steps of the model "lmc".
+    :param start: a fit of the same table with cells hidden, which saves steps of the model "lmc".
+    :raises ValueError: for a start that is a fit of another table.
     """
+    of = digest(user.table.X, user.table.Y, user.table.lengths)
+    if start is not None and getattr(start, "table", None) != of:
+        raise ValueError(
+            "start is no fit of this table: pass checked_ of the Imputer whose check had the same "
+            "table, or leave it out."
+        )
     standardiser = user.standardiser(table)
     if isinstance(plan, Plan):
         posterior: AnyPosterior = fitting.fit(
             plan, table, standardiser, seed=seed, progress=progress
         )
-        return Fit(plan, standardiser, posterior)
+        return Fit(plan, standardiser, posterior, of)
     begin = None
     if start is not None and start.plan == plan:
         begin = start.posterior
@@ -178,7 +191,7 @@ def fit_table(
         progress=progress,
         start=begin,  # type: ignore[arg-type]
     )
-    return Fit(plan, standardiser, posterior)
+    return Fit(plan, standardiser, posterior, of)
 
 
 def _without_table(posterior: Posterior) -> Posterior:

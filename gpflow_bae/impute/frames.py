@@ -6,6 +6,7 @@ Like the other modules that import pandas, it is imported where a DataFrame or a
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from . import cells
-from .columns import FittedColumns, OutputKinds, output_kinds
+from .columns import BESIDE, FittedColumns, OutputKinds, beside_name, output_kinds, still_inputs
 from .problems import Problems
 from .table_files import LINE
 from .table_format import TableFormat
@@ -103,6 +104,20 @@ def check_frame(
     if time is None and not inputs:
         problems.add("Name a column as time or inputs: what tells the rows apart?")
     usable = _check_columns(raw, named, problems)
+    taken = _taken(raw, outputs)
+    if taken:
+        problems.add(
+            f"Columns {taken} are in the table, and what is filled would be written over them",
+            "Rename them to fill or keep them; leave them out if they come from a table that was "
+            "filled before, whose filled cells count as observed.",
+        )
+    for name in [c for c in named if c in usable and c != task]:
+        if pd.api.types.is_complex_dtype(raw[name].dtype):
+            problems.add(
+                f"Column {name!r} holds complex numbers",
+                "Make columns of their real and imaginary parts.",
+            )
+            usable.remove(name)
     if raw.empty:
         problems.add("The table has a header and no rows")
         problems.raise_if_any()
@@ -139,14 +154,19 @@ def check_frame(
         found = output_kinds(tuple(Y), np.column_stack(list(Y.values())), kinds, fitted, problems)
         if fitted is None and found.kinds:
             _check_tasks(names, np.column_stack([Y[k.name] for k in found.kinds]), task, problems)
+    seen = np.zeros((len(raw), 0))
     if len(X) == len(inputs) + (time is not None) and X:
-        _check_duplicates(np.column_stack(list(X.values())), names, list(X), task, problems)
+        seen = np.column_stack(list(X.values()))
+        if not problems.found:
+            seen, of_inputs = still_inputs(tuple(X), seen, fitted)
+            notes += of_inputs
+        _check_duplicates(seen, names, list(X), task, problems)
     problems.raise_if_any()
     notes += _sentinel_notes({n: v for n, v in X.items() if len(times) == 0 or n != time} | Y, raw)
     return CheckedFrame(
         raw,
         (tuple(X), tuple(Y)),
-        np.column_stack(list(X.values())),
+        seen,
         np.column_stack(list(Y.values())),
         times if time is not None else X[inputs[0]],
         names,
@@ -193,6 +213,7 @@ def user_table(checked: CheckedFrame, fitted: FittedColumns | None = None) -> Us
         found.constants,
         checked.notes,
         checked.decimal,
+        found.doubtful,
     )
 
 
@@ -201,6 +222,13 @@ def _places(raw: pd.DataFrame) -> Any:
     if raw.index.name == LINE:
         return lambda row: f"line {raw.index[row]}"
     return lambda row: f"row {row + 1}"
+
+
+def _taken(raw: pd.DataFrame, outputs: Sequence[Any]) -> list[Any]:
+    """Columns of the table that have the names of what comes beside filled outputs."""
+    found = set(raw.columns)
+    beside = [beside_name(name, suffix) for name in outputs for suffix in BESIDE]
+    return [name for name in beside if name in found]
 
 
 def _first(raw: pd.DataFrame, name: Any) -> pd.Series:
@@ -212,7 +240,8 @@ def _first(raw: pd.DataFrame, name: Any) -> pd.Series:
 def _check_columns(raw: pd.DataFrame, named: Sequence[str], problems: Problems) -> set[str]:
     """The columns that are there, and there once."""
     found = list(raw.columns)
-    absent = [c for c in dict.fromkeys(named) if c not in found]
+    there = collections.Counter(found)
+    absent = [c for c in dict.fromkeys(named) if c not in there]
     if absent:
         hints = []
         for name in absent:
@@ -221,8 +250,8 @@ def _check_columns(raw: pd.DataFrame, named: Sequence[str], problems: Problems) 
                 hints.append(f"Did you mean {near[0]!r} for {name!r}?")
         problems.add(f"There is no column {absent} in the table; it has {found}", " ".join(hints))
     twice: set[str] = set()
-    for what, columns in (("named", named), ("in the table", found)):
-        again = sorted({c for c in named if list(columns).count(c) > 1})
+    for what, count in (("named", collections.Counter(named)), ("in the table", there)):
+        again = sorted({c for c in named if count[c] > 1}, key=str)
         twice |= set(again)
         if again:
             problems.add(f"Columns {again} are {what} twice; each has one role")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..arguments import check_types
 from ..data import MultiOutputTable, Standardiser
-from ..versions import __version__
 from . import saved_fits
 from .check import check
 from .check_result import CheckResult
@@ -33,7 +32,8 @@ class Imputer:
     or [T, N, D], and outputs Y [N, P] or [T, N, P] with NaN where missing. Tasks are independent
     series that share everything but their latent functions.
 
-    :param outputs: columns to fill; names of the columns of ``Y``, for arrays.
+    :param outputs: columns to fill; names of the columns of ``Y``, for arrays. Names may be text,
+        numbers, timestamps, or tuples of these.
     :param time: column of numbers or ISO dates; the first input of the GP.
     :param inputs: further numeric columns that every row has, such as coordinates.
     :param task: column that names the series a row belongs to; one series if None.
@@ -68,10 +68,10 @@ class Imputer:
     (True, 3)
     """
 
-    outputs: Sequence[str] = ()
-    time: str | None = None
-    inputs: Sequence[str] = ()
-    task: str | None = None
+    outputs: Sequence[Any] = ()
+    time: Any = None
+    inputs: Sequence[Any] = ()
+    task: Any = None
     model: str = "lmc"
     latent_dim: int | None = None
     num_inducing: int = 64
@@ -84,6 +84,8 @@ class Imputer:
     epochs: int | None = None
 
     def __post_init__(self) -> None:
+        with contextlib.suppress(ValueError):  # said when it matters, as of all settings
+            self._list_names()
         self.posterior_: AnyPosterior | None = None
         self.checked_: Fit | None = None
         self.table_: UserTable | None = None
@@ -112,22 +114,25 @@ class Imputer:
         :param table: a DataFrame, or inputs X; or what this method returned.
         :param Y: outputs, if ``table`` is X.
         :raises ValueError: for a column that is not there, text in a numeric column, infinities,
-            missing inputs, two rows of a task with the same inputs, or arrays of other shapes.
+            missing inputs, two rows of a task with the same inputs, arrays of other shapes, or
+            columns ``<output>_sd``, ``<output>_lower`` or ``<output>_upper``, which
+            :meth:`impute` would write over.
         """
         return self._read(table, Y, None if self.posterior_ is None else self.columns_)
 
     def fit(self, table: Any, Y: Any = None, *, start: Fit | None = None) -> Imputer:
         """Fits the model to everything that is observed of a table; arguments as in :meth:`read`.
 
-        :param start: ``checked_`` of :meth:`check` of this table, which saves the model "lmc" three
-            quarters of its steps.
+        :param start: ``checked_`` of a :meth:`check` of this table, which saves the model "lmc"
+            three quarters of its steps.
         :raises ValueError: as :meth:`read`; for an output that is constant or never observed; for
-            settings that are none.
+            settings that are none; for a start that is a fit of another table.
         """
         user = self._read(table, Y)
         plan = self._plan(user)
         fitted = self._fit(plan, user, user.table, start)
-        self._keep(fitted, FittedColumns(user.centre, user.scale, user.kinds, user.constants))
+        known = user.centre, user.scale, user.kinds, user.constants, user.doubtful, user.still
+        self._keep(fitted, FittedColumns(*known))
         self.table_ = user
         warn(fitted.warnings())
         return self
@@ -194,24 +199,13 @@ class Imputer:
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes the fit, without its table: ``fit.json`` and ``posterior.npz``.
 
+        :param folder: made if it is not there; of an earlier fit in it both files are replaced.
+
         :raises RuntimeError: before ``fit``.
         """
-        fitted = self._fitted()
-        folder = pathlib.Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        record = {
-            "gpflow_bae": __version__,
-            "arguments": self.get_params()
-            | {"table_format": self.table_format and dataclasses.asdict(self.table_format)},
-            "mean": self.standardiser_.mean.tolist(),
-            "std": self.standardiser_.std.tolist(),
-            "input_centre": self.columns_.centre.tolist(),
-            "input_scale": self.columns_.scale.tolist(),
-            "kinds": [kind.to_dict() for kind in self.columns_.kinds],
-            "constants": dict(self.columns_.constants),
-            **fitted.save(folder),
-        }
-        (folder / "fit.json").write_text(json.dumps(record, indent=1))
+        fitted, scale = self._fitted(), self.standardiser_
+        more = {"mean": scale.mean, "std": scale.std}
+        saved_fits.write(folder, fitted.save, self.get_params(), self.columns_, more)
 
     @classmethod
     def load(cls, folder: str | pathlib.Path) -> Imputer:
@@ -220,7 +214,7 @@ class Imputer:
         :raises FileNotFoundError: if the folder holds no fit.
         :raises ValueError: for a damaged fit, or one of an earlier version.
         """
-        folder = pathlib.Path(folder)
+        folder = pathlib.Path(folder).expanduser()
         record = saved_fits.read_record(folder)
         imputer = cls(**saved_fits.arguments(record))
         columns = saved_fits.fitted_columns(record)
@@ -233,13 +227,14 @@ class Imputer:
         return imputer
 
     def _read(self, table: Any, Y: Any, fitted: FittedColumns | None = None) -> UserTable:
+        if Y is not None and (isinstance(table, UserTable) or hasattr(table, "iloc")):
+            raise ValueError(
+                f"Y is given beside a {type(table).__name__}, which holds the outputs itself: "
+                "leave Y out, and name columns of one DataFrame as outputs; or pass two arrays."
+            )
         if isinstance(table, UserTable):
             return table
-        for name in ("outputs", "inputs"):
-            if isinstance(getattr(self, name), str) or not np.iterable(getattr(self, name)):
-                raise ValueError(
-                    f"{name} is {getattr(self, name)!r}; it must be a list of column names."
-                )
+        self._list_names()
         # Columns may have names that are no strings.
         columns = ("outputs", "inputs", "time", "task")
         plain = {k: v for k, v in self.get_params().items() if k not in columns}
@@ -273,6 +268,21 @@ class Imputer:
         user = from_arrays(table, Y, tuple(self.outputs), kinds, fitted)
         warn(user.notes)
         return user
+
+    def _list_names(self) -> None:
+        """Columns as a list, whatever held their names: an index, an array, a generator."""
+        for name in ("outputs", "inputs"):
+            given = getattr(self, name)
+            if isinstance(given, str | Mapping) or not np.iterable(given):
+                raise ValueError(f"{name} is {given!r}; it must be a list of column names.")
+            names = list(given)
+            if not isinstance(given, list | tuple) or any(isinstance(n, np.number) for n in names):
+                # NumPy's numbers cannot be compared with tuples.
+                setattr(self, name, [n.item() if isinstance(n, np.number) else n for n in names])
+        roles = [self.time, self.task, *self.outputs, *self.inputs]
+        wrong = [name for name in roles if not isinstance(name, Hashable)]
+        if wrong:
+            raise ValueError(f"{wrong[0]!r} is no column name: pass one for time and task each.")
 
     def _table(self, table: Any, Y: Any) -> UserTable:
         self._fitted()

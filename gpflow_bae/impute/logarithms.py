@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..arguments import spread
 from ..output_transforms import OutputTransform
 
 __all__ = ["better_as_they_are"]
@@ -54,7 +55,7 @@ def _squares(values: np.ndarray, p: int, transform: OutputTransform | None) -> n
     limits = [
         v if transform is None else transform.inverse(v) for v in (target.min(), target.max())
     ]
-    centre, unit = np.nanmean(values, 0), np.nanstd(values, 0)
+    centre, unit = np.nanmean(values, 0), spread(values)
     others = (others - np.delete(centre, p)) / np.delete(unit, p)
     A = np.concatenate([np.where(np.isnan(others), 0.0, others), np.ones((len(target), 1))], -1)
     penalty = np.diag([_RIDGE] * (A.shape[1] - 1) + [1e-9])
@@ -65,8 +66,8 @@ def _squares(values: np.ndarray, p: int, transform: OutputTransform | None) -> n
         weights = np.linalg.solve(A[rest].T @ A[rest] + penalty, A[rest].T @ target[rest])
         found, truth = A[fold] @ weights, target[fold]
         if transform is not None:
-            spread = np.mean(np.square(A[rest] @ weights - target[rest]))
-            found = transform.moments(found, np.full(found.shape, spread))[0]
+            left = np.mean(np.square(A[rest] @ weights - target[rest]))
+            found = transform.moments(found, np.full(found.shape, left))[0]
             truth = transform.inverse(truth)
         # One wild extrapolation must not decide.
         found = np.clip(found, *limits)

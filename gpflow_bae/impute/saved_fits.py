@@ -2,16 +2,67 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
+import os
 import pathlib
+import tempfile
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
+from ..files import to_json
+from ..versions import __version__
 from .columns import ColumnKind, FittedColumns
 from .table_format import TableFormat
 
-__all__ = ["arguments", "fitted_columns", "read_record"]
+__all__ = ["arguments", "fitted_columns", "read_record", "write"]
+
+_RECORD, _POSTERIOR = "fit.json", "posterior.npz"
+_NAMES = ("outputs", "inputs", "time", "task")
+
+
+def write(
+    folder: str | pathlib.Path,
+    write_posterior: Callable[[pathlib.Path], Mapping[str, Any]],
+    arguments: Mapping[str, Any],
+    columns: FittedColumns,
+    more: Mapping[str, Any],
+) -> None:
+    """Write the folder of a fit; an earlier one in its place stays whole until both files are.
+
+    :param write_posterior: writes a file, and returns what else its reader needs.
+    :param arguments: of the fit's Imputer.
+    :param more: of ``fit.json``, plain values or arrays.
+    """
+    folder = pathlib.Path(folder).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    given = dict(arguments)
+    if given["table_format"] is not None:
+        given["table_format"] = dataclasses.asdict(given["table_format"])
+    given |= {key: _plain(given[key]) for key in _NAMES}
+    if isinstance(given["kinds"], Mapping):
+        given["kinds"] = [[_plain(name), kind] for name, kind in given["kinds"].items()]
+    record = {
+        "gpflow_bae": __version__,
+        "arguments": given,
+        "input_centre": columns.centre,
+        "input_scale": columns.scale,
+        "input_still": columns.still,
+        "kinds": [kind.to_dict() | {"name": _plain(kind.name)} for kind in columns.kinds],
+        "constants": [[_plain(name), value] for name, value in columns.constants.items()],
+        "doubtful": [_plain(name) for name in columns.doubtful],
+        **more,
+    }
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as name:
+        new = pathlib.Path(name)
+        record |= write_posterior(new / _POSTERIOR)
+        record["digest"] = _digest(new / _POSTERIOR)
+        (new / _RECORD).write_text(to_json(record, indent=1), encoding="utf-8")
+        for file in (_POSTERIOR, _RECORD):
+            os.replace(new / file, folder / file)
 
 
 def read_record(folder: str | pathlib.Path) -> dict[str, Any]:
@@ -20,8 +71,8 @@ def read_record(folder: str | pathlib.Path) -> dict[str, Any]:
     :raises FileNotFoundError: if the folder holds no fit.
     :raises ValueError: for a damaged fit, or one of an earlier version.
     """
-    folder = pathlib.Path(folder)
-    path = folder / "fit.json"
+    folder = pathlib.Path(folder).expanduser()
+    path = folder / _RECORD
     if not path.exists():
         raise FileNotFoundError(
             f"{folder} holds no fit.json: name the folder that Imputer.save wrote, which is "
@@ -31,9 +82,15 @@ def read_record(folder: str | pathlib.Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path} is damaged ({error}): fit the table again.") from None
-    if "kinds" not in record:
+    if "digest" not in record:
         raise ValueError(
             f"{folder} was written by an earlier version of gpflow_bae: fit the table again."
+        )
+    posterior = folder / _POSTERIOR
+    if not posterior.exists() or _digest(posterior) != record["digest"]:
+        raise ValueError(
+            f"{posterior} is not what {path} was written with: it is missing, damaged or of "
+            "another fit. Save the fit again, or fit the table again."
         )
     return record
 
@@ -43,6 +100,10 @@ def arguments(record: dict[str, Any]) -> dict[str, Any]:
     found = dict(record["arguments"])
     if found.get("table_format") is not None:
         found["table_format"] = TableFormat(**found["table_format"])
+    found |= {key: _named(found[key]) for key in _NAMES}
+    found |= {key: list(found[key]) for key in ("outputs", "inputs")}
+    if isinstance(found["kinds"], list):
+        found["kinds"] = {_named(name): kind for name, kind in found["kinds"]}
     return found
 
 
@@ -51,6 +112,34 @@ def fitted_columns(record: dict[str, Any]) -> FittedColumns:
     return FittedColumns(
         np.array(record["input_centre"]),
         np.array(record["input_scale"]),
-        tuple(ColumnKind.from_dict(kind) for kind in record["kinds"]),
-        record["constants"],
+        tuple(
+            ColumnKind.from_dict(kind | {"name": _named(kind["name"])}) for kind in record["kinds"]
+        ),
+        {_named(name): value for name, value in record["constants"]},
+        frozenset(_named(name) for name in record["doubtful"]),
+        np.array(record["input_still"]),
     )
+
+
+def _digest(path: pathlib.Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _plain(name: Any) -> Any:
+    """The name of a column, or a sequence of names, as JSON has it."""
+    if isinstance(name, tuple | list):
+        return [_plain(part) for part in name]
+    if hasattr(name, "isoformat"):
+        return {"time": name.isoformat()}
+    return name
+
+
+def _named(plain: Any) -> Any:
+    """What :func:`_plain` made of a name."""
+    if isinstance(plain, list):
+        return tuple(_named(part) for part in plain)
+    if isinstance(plain, dict):
+        import pandas as pd  # whose names these are
+
+        return pd.Timestamp(plain["time"])
+    return plain

@@ -9,10 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
-from ..arguments import as_numbers
+from ..arguments import as_numbers, spread
 from ..data import MultiOutputTable, Standardiser
 from ..data.tables import column_names
-from .columns import ColumnKind, FittedColumns, output_kinds
+from .columns import (
+    BESIDE,
+    ColumnKind,
+    FittedColumns,
+    beside_name,
+    output_kinds,
+    still_inputs,
+)
 
 __all__ = [
     "INTERVAL",
@@ -66,6 +73,7 @@ class UserTable:
     * constants: values of the outputs that are left out of it, by name.
     * notes: what a user should know of how the table was read, in sentences.
     * decimal: the decimal mark of numbers that are text.
+    * doubtful: names of the constants that were observed too rarely to be sure of them.
     """
 
     source: Any
@@ -81,6 +89,12 @@ class UserTable:
     constants: Mapping[str, float] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     decimal: str = "."
+    doubtful: frozenset[Any] = frozenset()
+
+    @property
+    def still(self) -> np.ndarray:
+        """Which inputs have one value in all rows: Booleans [D]."""
+        return np.ptp(self.table.X[self.table.rows], axis=0) == 0
 
     @property
     def calendar(self) -> np.ndarray | None:
@@ -145,9 +159,11 @@ class UserTable:
     ) -> Any:
         """The source with its holes filled: a DataFrame, or :class:`Imputed` of arrays.
 
-        Cells of a DataFrame that were observed stay as they are, text as text; beside each output
-        come ``<output>_sd``, ``<output>_lower`` and ``<output>_upper``, missing but for the cells
-        that were filled. Values and intervals are what a column of its kind can have, see
+        Columns of a DataFrame keep their types, and cells that were observed stay as they are; in
+        columns of whole numbers or truth values filled cells are rounded. Beside each output come
+        ``<output>_sd``, ``<output>_lower`` and ``<output>_upper``, missing but for the cells that
+        were filled, and for those of a constant observed fewer than eight times. Values and
+        intervals are what a column of its kind can have, see
         :meth:`gpflow_bae.impute.columns.ColumnKind.settle`.
 
         :param mean, variance: of the cells, in the units of the outputs.
@@ -162,7 +178,9 @@ class UserTable:
             settled[kind.name] = kind.settle(*cells)
         for name, value in self.constants.items():
             same = np.full(self.rows.shape, value)
-            settled[name] = same, 0.0 * same, same, same
+            unknown = np.full(same.shape, np.nan)
+            doubtful = unknown, unknown, unknown
+            settled[name] = same, *(doubtful if name in self.doubtful else (0.0 * same, same, same))
         real = self.rows >= 0
         order = np.argsort(self.rows[real])
         ordered = {name: [a[real][order] for a in arrays] for name, arrays in settled.items()}
@@ -180,26 +198,63 @@ def _fill_arrays(user: UserTable, settled: dict[str, list[np.ndarray]]) -> Imput
     return Imputed(np.where(hole, value, given), np.where(hole, deviation, 0.0), *ends)
 
 
-def _fill_frame(user: UserTable, settled: dict[str, list[np.ndarray]]) -> Any:
-    filled = user.source.copy()
+def _fill_frame(user: UserTable, settled: dict[Any, list[np.ndarray]]) -> Any:
+    # pandas is there, or there would be no frame.
+    import pandas as pd
+
+    source = user.source
+    places = {name: i for i, name in enumerate(source.columns)}
+    columns = [source.iloc[:, i] for i in range(source.shape[1])]
+    names = list(source.columns)
     for q, name in enumerate(user.outputs):
         hole = user.missing[:, q]
         value, *beside = settled[name]
-        column = filled[name].to_numpy(dtype=object, copy=True)
-        as_text = any(isinstance(cell, str) for cell in column)
-        column[hole] = [
-            f"{v:.10g}".replace(".", user.decimal) if as_text else v for v in value[hole]
-        ]
-        filled[name] = column if as_text else column.astype(float)
-        for suffix, array in zip(("sd", "lower", "upper"), beside, strict=True):
-            filled[f"{name}_{suffix}"] = np.where(hole, array, np.nan)
+        if hole.any():
+            place = places[name]
+            columns[place] = _filled(columns[place], hole, value[hole], user.decimal)
+        for suffix, array in zip(BESIDE, beside, strict=True):
+            names.append(beside_name(name, suffix))
+            columns.append(pd.Series(np.where(hole, array, np.nan), index=source.index))
+    filled = pd.concat(columns, axis=1)
+    filled.attrs = dict(source.attrs)
+    if isinstance(source.columns, pd.MultiIndex):
+        filled.columns = pd.MultiIndex.from_tuples(names, names=source.columns.names)
+    else:
+        filled.columns = pd.Index(names, name=source.columns.name, tupleize_cols=False)
+    return filled
+
+
+def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> Any:
+    """A column of a frame with its holes filled; of the same type, and observed cells untouched."""
+    kind = getattr(column.dtype, "kind", "O")
+    if kind == "f":
+        found: Any = values.astype(getattr(column.dtype, "numpy_dtype", column.dtype))
+    elif kind in "iu":
+        limits = np.iinfo(getattr(column.dtype, "numpy_dtype", column.dtype))
+        whole = [min(max(round(v), limits.min), limits.max) for v in values.tolist()]
+        found = np.array(whole, limits.dtype)
+    elif kind == "b":
+        found = values >= 0.5
+    else:
+        cells = column.to_numpy(dtype=object, copy=True)
+        if any(isinstance(cell, str) for cell in cells):
+            # The shortest text that is this number.
+            text = [repr(v).removesuffix(".0").replace(".", decimal) for v in values.tolist()]
+            cells[hole] = text
+        else:
+            cells[hole] = values
+            numbers = cells.astype(float)
+            cells = numbers if (numbers == cells).all() else cells
+        return type(column)(cells, index=column.index, name=column.name)
+    filled = column.copy()
+    filled[hole] = found
     return filled
 
 
 def input_scaling(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation [D] of inputs [N, D]; 1 where an input is constant."""
-    spread = X.std(0)
-    return X.mean(0), np.where(spread > 0, spread, 1.0)
+    scale = spread(X)
+    return np.where(np.ptp(X, axis=0) > 0, X.mean(0), X[0]), scale
 
 
 def from_arrays(
@@ -238,10 +293,12 @@ def from_arrays(
     flat = whole.reshape(-1, len(names))
     found = output_kinds(names, flat, kinds, fitted)
     flat_inputs = inputs.reshape(-1, inputs.shape[-1])
-    centre, scale = input_scaling(flat_inputs) if fitted is None else (fitted.centre, fitted.scale)
+    columns = [f"x{d}" for d in range(flat_inputs.shape[1])]
+    seen, notes = still_inputs(columns, flat_inputs, fitted)
+    centre, scale = input_scaling(seen) if fitted is None else (fitted.centre, fitted.scale)
     kept = [names.index(kind.name) for kind in found.kinds]
     table = MultiOutputTable(
-        (inputs - centre) / scale,
+        ((seen - centre) / scale).reshape(inputs.shape),
         whole[..., kept],
         output_names=tuple(kind.name for kind in found.kinds),
     )
@@ -256,5 +313,8 @@ def from_arrays(
         scale,
         names,
         np.isnan(flat),
-        *found,
+        found.kinds,
+        found.constants,
+        (*notes, *found.notes),
+        doubtful=found.doubtful,
     )

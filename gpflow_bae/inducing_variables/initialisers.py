@@ -6,7 +6,7 @@ import numpy as np
 from gpflow.base import TensorType
 from scipy.cluster.vq import kmeans2
 
-from ..arguments import as_numbers, check_arguments
+from ..arguments import as_numbers, check_arguments, spread
 
 __all__ = ["k_means"]
 
@@ -32,8 +32,7 @@ def k_means(X: TensorType, num_inducing: int, seed: int = 0) -> np.ndarray:
         )
     if num_inducing == len(distinct):
         return distinct
-    centre, scale = distinct.mean(0), distinct.std(0)
-    scale = np.where(scale > 0, scale, 1.0)
+    centre, scale = distinct.mean(0), spread(distinct)
     # Repeated inputs (tasks that share a grid) carry no more weight than one.
     centres, _ = kmeans2((distinct - centre) / scale, num_inducing, minit="++", seed=seed)
     order = np.lexsort(centres.T[::-1])

@@ -15,7 +15,7 @@ from gpflow.kernels import Kernel, MultioutputKernel
 from scipy import stats
 from tensorflow_probability import distributions as tfd
 
-from ..arguments import as_numbers, check_arguments
+from ..arguments import as_numbers, check_arguments, spread, varies
 from ..kernels import ObjectView
 
 __all__ = ["ObjectViewInducingPoints", "object_view_points"]
@@ -71,8 +71,7 @@ class ObjectViewInducingPoints(InducingPoints):
 
 def _normal_around(values: np.ndarray) -> tfd.Normal:
     """A normal per column around the mean, of twice the standard deviation or of 1."""
-    spread = values.std(axis=0)
-    scale = np.where(np.ptp(values, axis=0) > 0, 2.0 * spread, 1.0)
+    scale = np.where(varies(values), 2.0 * spread(values), 1.0)
     return tfd.Normal(*(gpflow.utilities.to_default_float(v) for v in (values.mean(0), scale)))
 
 
@@ -113,7 +112,7 @@ def object_view_points(
         if not np.isfinite(values).all():
             raise ValueError(f"{argument} hold NaN or infinity; check the array.")
     # An estimate without spread does not exist: such a coordinate is that constant.
-    densities = [stats.gaussian_kde(c) if np.ptp(c) > 0 else c[0] for c in vectors.T]
+    densities = [stats.gaussian_kde(c) if varies(c) else c[0] for c in vectors.T]
     blocks = []
     for i, view in enumerate(views):
         # One generator for all coordinates of a view. With an equal seed for each they would share

@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 from gpflow.base import Parameter, TensorType
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 
-from ..arguments import as_numbers
+from ..arguments import as_numbers, varies
 
 __all__ = ["as_inducing_points", "as_inducing_variables", "bounded", "uniform"]
 
@@ -30,7 +30,7 @@ def uniform(
     """
     Z = _checked(Z)
     span = np.ptp(Z, axis=0)
-    margin = np.where(span > 0, span, 1.0) / max(len(Z) - 1, 1)
+    margin = np.where(varies(Z), span, 1.0) / max(len(Z) - 1, 1)
     low = Z.min(axis=0) - margin if low is None else as_numbers(low, "low", Z.dtype)
     high = Z.max(axis=0) + margin if high is None else as_numbers(high, "high", Z.dtype)
     for name, corner in (("low", low), ("high", high)):

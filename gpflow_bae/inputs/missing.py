@@ -12,7 +12,7 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers, check_arguments, check_integer
+from ..arguments import as_numbers, check_arguments, check_integer, varies
 from .base import InputModel
 from .circle import UniformOnCircle
 from .tables import InputTable, check_prior
@@ -203,7 +203,7 @@ def _start(
     if period is not None:
         prior = UniformOnCircle(period)
     elif prior is None:
-        spread = float(known.std()) if len(known) > 1 else 0.0
+        spread = float(known.std()) if varies(known) else 0.0
         if not spread > 0:
             raise ValueError(
                 f"Of column {column} of X {len(known)} entries are known, with a standard deviation"

@@ -328,3 +328,9 @@ def test_a_run_knows_its_rows_by_a_digest(tmp_path: Path, read: bool) -> None:
     swapped = [*range(20), 30, *range(21, 30), 20, *range(31, N)]  # inside of a file
     same = described("inside", X, Y[swapped]) == own
     assert same == (not read), "only those who have read all rows can know"
+
+
+def test_a_home_is_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    files = write_tfrecords("~/shards", (None, rows()[1][:, :2]))
+    assert [file.parent for file in files] == [tmp_path / "shards"]

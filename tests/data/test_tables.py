@@ -159,6 +159,7 @@ def test_the_log_jacobian_is_the_slope_of_the_transform() -> None:
     [
         ([NAN, NAN, NAN], "Output 'b' is never observed"),
         ([NAN, 2.0, 2.0], "Output 'b' is constant"),
+        ([0.3, 0.1 + 0.2, 0.3], "Output 'b' is constant"),
         ([np.inf, 2.0, 3.0], "Output 'b' holds infinities"),
     ],
 )

@@ -103,3 +103,18 @@ def test_an_earlier_fit_says_how_columns_are_read() -> None:
         TableError, match=r"'a' is positive, as its logarithm, and holds 0.0 in row"
     ):
         output_kinds(["a", "b"], np.array([[0.0, NAN]]), None, fitted)
+
+
+def test_rounding_makes_no_column_vary() -> None:
+    """Neither of its values nor of their logarithms, whose skewness would be one of rounding."""
+    rounded = np.where(NORMAL > 0, 0.3, 0.1 + 0.2)
+    found = output_kinds(["a", "b"], np.column_stack([NORMAL, rounded]))
+    assert list(found.constants) == ["b"] and not found.doubtful
+    large = 1e15 + np.round(np.exp(NORMAL))  # whole numbers, skewed
+    assert large.min() < large.max()
+    assert decide_kind("n", large).transform == Identity()
+
+
+def test_kinds_of_columns_whose_names_cannot_be_ordered() -> None:
+    with pytest.raises(TableError, match=r"A kind is given for \[1, 'c'\], and the outputs are"):
+        output_kinds(["a"], NORMAL[:, None], {1: "count", "c": "count"})

@@ -279,3 +279,56 @@ def test_the_package_is_there_without_pandas() -> None:
             break
         reached = further
     assert reached == direct | {"outline", "report"}
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("/proc/filled.csv", "--out=/proc/filled.csv: nothing can be written to /proc"),
+        ("t.csv/filled.csv", "--out=t.csv/filled.csv: nothing can be written to t.csv"),
+        ("o.posterior", "--out=o.posterior: .* one of these names is taken"),
+        ("taken.csv", "--out=taken.csv: .* the folder taken.posterior .* one of these names"),
+        (
+            "old.parquet",
+            "--out=old.parquet would have the report, figures and fit of old.csv, which is there",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_said_before_the_fit(
+    out: str,
+    message: str,
+    tmp_path: pathlib.Path,
+    parse: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    stations(5)[1].to_csv("t.csv", index=False)
+    for name in ("old.csv", "old.html", "taken.posterior"):
+        pathlib.Path(name).write_text("")
+    parse("--input=t.csv", f"--out={out}", "--time=day", "--task=station", "--outputs=a,b")
+    with pytest.raises(SystemExit, match=f"impute: {message}"):
+        command.main(["impute"])
+
+
+def test_a_home_is_a_home_and_a_table_may_have_its_own_name(
+    tmp_path: pathlib.Path, parse: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "t.csv").write_text("a\n")
+    (tmp_path / "t.html").write_text("")  # of a run before
+    parse("--input=~/t.csv", "--out=~/t.parquet")
+    command._check_paths()
+    assert tmp_path / "t.csv" == pathlib.Path(command.FLAGS.input)
+    assert tmp_path / "t.parquet" == pathlib.Path(command.FLAGS.out)
+
+
+def test_flags_that_the_fit_decides_are_said_to_be_left_aside(parse: Callable[..., None]) -> None:
+    arguments = {"outputs": ["a"], "inputs": [], "time": "day", "task": None, "kinds": None}
+    record = {"arguments": arguments | {"seed": 0, "latent_dim": None}}
+    given = ("--input=t.csv", "--out=o.csv", "--posterior=p")
+    parse(*given, "--outputs=a", "--time=day")
+    assert command._left_aside(record) == [] and command._left_aside(None) == []
+    parse(*given, "--outputs=b", "--time=day", "--epochs=3", "--positive=a")
+    (note,) = command._left_aside(record)
+    assert note.startswith("--outputs, --num_steps, --positive: left aside, because --posterior=p")
+    assert "it fills ['a']" in note

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pandas as pd
 import pytest
 
 from gpflow_bae.impute import frames, table_files
+from gpflow_bae.impute.columns import FittedColumns, beside_name
 from gpflow_bae.impute.problems import TableError
 from gpflow_bae.impute.table_format import TableFormat
 from gpflow_bae.impute.user_table import INTERVAL, from_arrays
@@ -236,3 +238,156 @@ def test_dates_of_rows_are_there_for_the_calendar() -> None:
     np.testing.assert_allclose(days, scaled, atol=1e-9)
     assert user.interval == pytest.approx(1.0)
     assert from_arrays(np.arange(3.0)[:, None], np.eye(3)).calendar is None
+
+
+def far_and_near(columns: list[str]) -> pd.DataFrame:
+    """Daily waves at one latitude, whose mean over rows differs from it by rounding."""
+    t = np.arange(40.0)
+    frame = pd.DataFrame({"t": t, "wind": np.sin(t), "rain": np.cos(t), "lat": 48.85})
+    frame.loc[5:8, "wind"] = np.nan
+    return frame[columns]
+
+
+def fitted_columns(user: Any) -> FittedColumns:
+    return FittedColumns(
+        user.centre, user.scale, user.kinds, user.constants, user.doubtful, user.still
+    )
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-14])
+def test_an_input_of_one_value_is_not_scaled_by_a_rounding_error(jitter: float) -> None:
+    """What the model sees is as without that column, whatever value later rows have."""
+    options = {"outputs": ["wind"], "time": "t", "task": None}
+    frame = far_and_near(["t", "wind", "lat"])
+    frame["lat"] += jitter * (np.arange(40) % 3)
+    user = read(frame, **options, inputs=["lat"])
+    alone = read(frame.drop(columns="lat"), **options)
+    assert user.scale[1] == 1.0 and user.still.tolist() == [False, True]
+    np.testing.assert_array_equal(user.table.X, alone.table.X * [1.0, 0.0])
+    assert any("'lat' has one value in all rows" in note for note in user.notes)
+    later = read(frame.assign(lat=48.86), **options, inputs=["lat"], fitted=fitted_columns(user))
+    np.testing.assert_array_equal(later.table.X, user.table.X)
+    assert any("'lat' had one value in all rows of the fit" in note for note in later.notes)
+    same = read(frame, **options, inputs=["lat"], fitted=fitted_columns(user))
+    assert not any("'lat'" in note for note in same.notes)
+    X, Y = frame[["t", "lat"]].to_numpy(), frame[["wind"]].to_numpy()
+    arrays = from_arrays(X, Y)
+    np.testing.assert_array_equal(arrays.table.X, user.table.X)
+    moved = from_arrays(X + [0.0, 1.0], Y, fitted=fitted_columns(arrays))
+    np.testing.assert_array_equal(moved.table.X, user.table.X)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "taken"),
+    [(["wind", "wind_sd"], "wind_sd"), (["wind"], "wind_lower"), (["rain"], "rain_upper")],
+)
+def test_a_column_that_would_be_written_over_is_refused(outputs: list[str], taken: str) -> None:
+    frame = far_and_near(["t", "wind", "rain"]).assign(**{taken: 1.0})
+    with pytest.raises(TableError, match=rf"Columns \['{taken}'\] are in the table.*Rename them"):
+        read(frame, outputs=outputs, time="t", task=None)
+
+
+def test_a_filled_table_is_not_filled_again() -> None:
+    user = read(far_and_near(["t", "wind"]), outputs=["wind"], time="t", task=None)
+    cells = np.ones(user.table.Y.shape)
+    with pytest.raises(TableError, match="filled before, whose filled cells count as observed"):
+        read(user.fill(cells, cells), outputs=["wind"], time="t", task=None)
+
+
+def test_columns_keep_their_types_and_every_digit() -> None:
+    large = 2**53 + 1  # no float64 is this number
+    frame = pd.DataFrame(
+        {
+            "t": np.arange(40.0),
+            "whole": np.arange(40) + large,
+            "nullable": pd.array(range(large, large + 40), dtype="Int64"),
+            "narrow": np.arange(40, dtype=np.float32) + np.float32(0.1),
+            "truth": np.arange(40) > 20,
+            "Int64": pd.array([None, *range(large, large + 39)], dtype="Int64"),
+            "UInt8": pd.array([None, *range(100, 139)], dtype="UInt8"),
+            "boolean": pd.array([None, *[True, False, True] * 13], dtype="boolean"),
+            "float32": np.array([np.nan, *range(39)], dtype=np.float32),
+            "text": ["", *(f"{i}.50" for i in range(39))],
+            "objects": [None, *[1.5, 2] * 19, 3.5],
+        }
+    )
+    frame.attrs["source"] = "buoy"
+    names = list(frame.columns[1:])
+    user = read(frame, outputs=names, time="t", task=None, kinds=dict.fromkeys(names, "continuous"))
+    mean = np.full(user.table.Y.shape, 300.6)
+    mean[..., names.index("boolean")] = 0.6
+    mean[..., names.index("text")] = 1e12 + 10
+    filled = user.fill(mean, np.ones(mean.shape))
+    pd.testing.assert_frame_equal(filled[frame.columns][1:], frame[1:].astype({"objects": float}))
+    pd.testing.assert_frame_equal(filled[frame.columns[:5]], frame[frame.columns[:5]])
+    assert filled.loc[0, names[4:]].tolist() == [
+        *(301, 255, True, np.float32(300.6), "1000000000010", 300.6)
+    ]
+    assert filled.attrs == frame.attrs
+
+
+def test_wide_tables_are_filled_at_once() -> None:
+    """pandas warns of frames whose columns came one by one, and warnings are errors here."""
+    frame = pd.DataFrame(np.random.default_rng(0).standard_normal((6, 150)))
+    frame.iloc[2, 1:] = np.nan
+    user = read(frame, outputs=list(range(1, 150)), time=0, task=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        filled = user.fill(*np.ones((2, *user.table.Y.shape)))
+    assert filled.shape == (6, 150 + 3 * 149) and (filled.iloc[2, 1:150] == 1.0).all()
+
+
+NAMES = [
+    [0, 1, 2],
+    [("at", "t"), ("at", "wind"), ("sky", "rain")],
+    list(pd.date_range("2024-01-01", periods=3)),
+    [0, "wind", ("sky", 2)],
+]
+
+
+@pytest.mark.parametrize("names", NAMES, ids=["numbers", "tuples", "timestamps", "mixed"])
+def test_columns_have_names_of_any_kind(names: list[Any]) -> None:
+    frame = far_and_near(["t", "wind", "rain"])
+    frame.columns = pd.Index(names, tupleize_cols=False)
+    time, *outputs = names
+    user = read(frame, outputs=outputs, time=time, task=None)
+    assert user.outputs == tuple(outputs)
+    filled = user.fill(*np.ones((2, *user.table.Y.shape)))
+    assert list(filled.columns[:3]) == names and filled.shape == (40, 9)
+    assert (filled[beside_name(outputs[0], "sd")].notna() == frame[outputs[0]].isna()).all()
+    with pytest.raises(TableError, match="nowhere"):
+        read(frame, outputs=[*outputs, "nowhere", 5], time=time, task=None)
+
+
+def test_levels_of_names_stay_levels() -> None:
+    frame = far_and_near(["t", "wind", "rain"])
+    frame.columns = pd.MultiIndex.from_tuples(NAMES[1], names=["where", "what"])
+    user = read(frame, outputs=NAMES[1][1:], time=("at", "t"), task=None)
+    filled = user.fill(*np.ones((2, *user.table.Y.shape)))
+    assert filled.columns.names == ["where", "what"]
+    assert list(filled["sky"].columns) == ["rain", "rain_sd", "rain_lower", "rain_upper"]
+
+
+def test_complex_numbers_are_refused() -> None:
+    """Their imaginary parts would be lost."""
+    frame = far_and_near(["t", "wind"]).assign(z=np.arange(40) * 1j)
+    for changes in ({"outputs": ["wind", "z"]}, {"outputs": ["wind"], "inputs": ["z"]}):
+        with pytest.raises(TableError, match="Column 'z' holds complex numbers"):
+            read(frame, **({"time": "t", "task": None} | changes))
+
+
+@pytest.mark.parametrize("seen", [1, 7, 8])
+def test_of_a_constant_that_was_hardly_seen_nothing_is_sure(seen: int) -> None:
+    frame = far_and_near(["t", "rain"]).assign(c=np.where(np.arange(40) < seen, 1e12 + 10, np.nan))
+    user = read(frame, outputs=["rain", "c"], time="t", task=None)
+    filled = user.fill(*np.ones((2, *user.table.Y.shape)))
+    assert (filled["c"] == 1e12 + 10).all()
+    ends = filled.loc[seen:, ["c_sd", "c_lower", "c_upper"]]
+    if seen == 8:
+        np.testing.assert_array_equal(ends, np.tile([0.0, 1e12 + 10, 1e12 + 10], (32, 1)))
+    else:
+        assert ends.isna().all().all()
+    (note,) = [note for note in user.notes if "'c'" in note]
+    assert "is 1000000000010 wherever" in note and ("too rare" in note) == (seen < 8)
+    later = read(frame, outputs=["rain", "c"], time="t", task=None, fitted=fitted_columns(user))
+    assert later.doubtful == user.doubtful

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pathlib
+import types
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,9 @@ import pytest
 import sklearn.base
 
 from gpflow_bae.data import MultiOutputTable
-from gpflow_bae.impute import Imputer
+from gpflow_bae.impute import Imputer, saved_fits
+from gpflow_bae.impute import check as checks
+from gpflow_bae.impute.baselines import iterative_imputer
 from gpflow_bae.impute.gaps import hide_gaps
 from gpflow_bae.impute.problems import TableWarning
 from tests.impute.tables import COLUMNS, stations
@@ -159,3 +163,146 @@ def test_other_rows_have_the_columns_of_the_fit() -> None:
     imputer = Imputer(model="sgp_vae", num_steps=1, num_inducing=4, progress=False).fit(X, Y)
     with pytest.raises(ValueError, match="1 inputs and 1 outputs; the one of fit had 1 and 2"):
         imputer.impute(X, Y[..., :1])
+
+
+@pytest.fixture(scope="module")
+def of_numbers() -> tuple[pd.DataFrame, Imputer]:
+    """A short fit of columns named by numbers and a tuple, at one latitude, by NumPy's settings."""
+    t = np.arange(40.0)
+    wind, rain = np.sin(t / 4.0), np.cos(t / 4.0)
+    wind[5:9] = np.nan
+    frame = pd.DataFrame({0: t, 1: wind, 2: rain, 3: 48.85})
+    frame.columns = pd.Index([0, 1, ("sky", "rain"), 3], tupleize_cols=False)
+    imputer = Imputer(
+        frame.columns[1:3],
+        time=0,
+        inputs=np.array([3]),
+        seed=np.int64(1),
+        kinds={1: np.array([-3, 3])},
+        settings={"num_fits": np.int64(1), "num_steps": np.int64(3)},
+        progress=False,
+    )
+    with pytest.warns(TableWarning, match="3 has one value in all rows"):
+        return frame, imputer.fit(frame)
+
+
+def test_names_and_numbers_of_any_kind_are_fitted_saved_and_loaded(
+    of_numbers: tuple[pd.DataFrame, Imputer], tmp_path: pathlib.Path
+) -> None:
+    frame, imputer = of_numbers
+    filled = imputer.impute()
+    assert list(filled.columns) == [
+        *(0, 1, ("sky", "rain"), 3, "1_sd", "1_lower", "1_upper"),
+        *(("sky", f"rain_{end}") for end in ("sd", "lower", "upper")),
+    ]
+    assert filled["1_sd"].notna().sum() == 4 and filled[1].between(-3, 3).all()
+    imputer.save(tmp_path)
+    loaded = Imputer.load(tmp_path)
+    assert loaded.outputs == [1, ("sky", "rain")] and loaded.seed == 1
+    assert loaded.kinds == {1: [-3, 3]}
+    pd.testing.assert_frame_equal(loaded.impute(frame), filled, rtol=1e-9)
+
+
+def test_an_input_of_one_value_in_a_fit_changes_nothing_later(
+    of_numbers: tuple[pd.DataFrame, Imputer],
+) -> None:
+    """A millionth of a degree away, and a degree away: as at the latitude of the fit."""
+    frame, imputer = of_numbers
+    expected = imputer.predict_y(frame)
+    assert np.sqrt(expected[1]).max() < 1.0  # what is far from all rows has the prior's, above 1
+    for step in (1e-6, 0.01, 1.0):
+        other = frame.copy()
+        other[3] += step
+        with pytest.warns(TableWarning, match="one value in all rows of the fit"):
+            np.testing.assert_array_equal(imputer.predict_y(other), expected)
+
+
+def test_a_save_that_was_killed_is_no_fit_of_two(
+    of_numbers: tuple[pd.DataFrame, Imputer],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frame, imputer = of_numbers
+    imputer.save(tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    with monkeypatch.context() as patch:
+        patch.setattr(saved_fits, "to_json", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            imputer.save(tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    (tmp_path / "posterior.npz").write_bytes(before["posterior.npz"] + b" ")
+    with pytest.raises(ValueError, match="is not what .*fit.json was written with"):
+        Imputer.load(tmp_path)
+
+
+def test_a_home_is_a_home(
+    of_numbers: tuple[pd.DataFrame, Imputer],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    of_numbers[1].save("~/fit")
+    assert (tmp_path / "fit" / "fit.json").exists()
+    assert Imputer.load("~/fit").outputs == [1, ("sky", "rain")]
+
+
+def test_a_start_is_a_fit_of_the_same_table(of_numbers: tuple[pd.DataFrame, Imputer]) -> None:
+    frame, imputer = of_numbers
+    other = frame.iloc[::-1].copy()
+    copy = sklearn.base.clone(imputer)
+    for start in (imputer._fit_, "checked"):
+        with (
+            pytest.warns(TableWarning),
+            pytest.raises(ValueError, match="start is no fit of this table"),
+        ):
+            copy.fit(other, start=start)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [pd.Index(["a", "b"]), np.array(["a", "b"]), pd.Series(["a", "b"]), iter(["a", "b"])],
+    ids=["index", "array", "series", "generator"],
+)
+def test_names_come_in_anything_that_holds_some(names: object) -> None:
+    imputer = Imputer(names, time="day", task="station")
+    for _ in range(2):
+        assert imputer.read(stations()[1]).outputs == ("a", "b")
+    assert sklearn.base.clone(imputer).outputs == ["a", "b"]
+
+
+def test_a_second_table_beside_a_frame_is_refused() -> None:
+    _, holes = stations()
+    imputer = Imputer(**COLUMNS)
+    for table in (holes, imputer.read(holes)):
+        with pytest.raises(ValueError, match="Y is given beside a .*, which holds the outputs"):
+            imputer.fit(table, holes[["a"]])
+    with pytest.raises(ValueError, match=r"\['day'\] is no column name"):
+        Imputer(["a"], time=["day"]).fit(holes)
+    with pytest.raises(ValueError, match="complex"):
+        Imputer().fit(np.arange(6.0)[:, None], np.arange(6)[:, None] * 1j)
+
+
+def test_iterative_imputer_has_a_limit_and_the_verdict_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, holes = stations(20)
+    X, Y = np.tile(np.arange(20.0)[:, None], (2, 1, 1)), holes[["a", "b"]].to_numpy()
+    Y = Y.reshape(2, 20, 2)
+    table = MultiOutputTable(X, Y)
+    assert iterative_imputer.affordable(table, 1e6) == iterative_imputer.ROUNDS
+    assert iterative_imputer.affordable(table, 0.0) == ()
+    user = Imputer(progress=False).read(X, Y)
+
+    class Means:
+        """In the place of a fit."""
+
+        plan = types.SimpleNamespace(model="lmc")
+
+        def predict(self, user: object, hidden: MultiOutputTable, *_: object, **__: object) -> Any:
+            return np.zeros(hidden.Y.shape), np.ones(hidden.Y.shape)
+
+    for rounds, words in (((), "was left out"), ((1,), "was tried with at most 1 rounds")):
+        monkeypatch.setattr(iterative_imputer, "affordable", lambda *_, r=rounds, **__: r)
+        result, _ = checks.check(user, lambda _: Means(), 0.2, 0, False)
+        assert ("IterativeImputer" in result.methods) == bool(rounds)
+        assert f"IterativeImputer {words}, because more takes above 60 s." in result.verdict

@@ -66,6 +66,16 @@ def test_constant_column_stays_constant() -> None:
     np.testing.assert_allclose(k_means(X, 4)[:, 1], 3.0)
 
 
+def test_rounding_decides_nothing() -> None:
+    """A column of one value, up to the last place, has no say in the clusters of the others."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(20, 1))
+    X = np.concatenate([x, 48.85 + 1e-14 * rng.integers(0, 3, (20, 1))], axis=1)
+    found = k_means(X, 4)
+    np.testing.assert_allclose(found[:, :1], k_means(x, 4), rtol=1e-12)
+    np.testing.assert_allclose(found[:, 1], 48.85, rtol=1e-14)
+
+
 @pytest.mark.parametrize("num_inducing", [0, -1, 4])
 def test_number_must_fit(num_inducing: int) -> None:
     """More centres than distinct inputs would coincide."""

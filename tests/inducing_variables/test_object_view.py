@@ -302,3 +302,9 @@ def test_inducing_points_that_are_inputs_are_refused() -> None:
         Kuu(points, kernel, jitter=1e-6)
     with pytest.raises(TypeError, match=message):
         Kuf(points, kernel, _inputs(5))
+
+
+def test_a_prior_is_not_as_narrow_as_a_rounding_error() -> None:
+    Z = np.stack([np.arange(5.0), 48.85 + 1e-14 * np.arange(5)], axis=-1)
+    prior = ObjectViewInducingPoints(Z).Z.prior
+    np.testing.assert_allclose(prior.scale, [2.0 * np.sqrt(2.0), 1.0], rtol=1e-12)

@@ -91,3 +91,11 @@ def test_bad_inducing_inputs_are_refused(Z: np.ndarray, kwargs: dict, message: s
     """Shape, finiteness, and a box that holds the points: one error each."""
     with pytest.raises(ValueError, match=message):
         uniform(Z, **kwargs)
+
+
+def test_a_box_is_not_as_narrow_as_a_rounding_error() -> None:
+    """A column of one value, up to the last place, has a box of width two over the spaces."""
+    Z = np.stack([np.arange(5.0), 48.85 + 1e-14 * np.arange(5)], axis=-1)
+    prior = uniform(Z).Z.prior
+    np.testing.assert_allclose(prior.low, [-1.0, 48.6], rtol=1e-12)
+    np.testing.assert_allclose(prior.high, [5.0, 49.1], rtol=1e-12)

@@ -313,3 +313,10 @@ def test_two_kinds_of_unknown_inputs() -> None:
     filled = kernel.inputs.filled(X)
     expected = np.concatenate([filled[:, 1:], vectors[[1, 0, 1]]], 1)
     np.testing.assert_allclose(kernel(kernel.inputs.prepare(X)), base(expected))
+
+
+def test_a_column_of_one_value_up_to_rounding_says_nothing_of_others() -> None:
+    X = np.stack([np.arange(6.0), 48.85 + 1e-14 * np.arange(6)], axis=-1)
+    X[2, 1] = np.nan
+    with pytest.raises(ValueError, match="column 1 of X 5 entries are known, with a standard dev"):
+        inputs.MissingInputs(X)

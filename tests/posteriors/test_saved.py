@@ -15,7 +15,7 @@ import pytest
 
 from gpflow_bae import models, posteriors
 from gpflow_bae.data import Observations
-from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior
+from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior, archive
 from tests.posteriors import small
 
 ELSEWHERE = """
@@ -216,3 +216,10 @@ def test_samples_of_several_chains_are_selected_by_number(posterior: Posterior) 
     assert pooled.num_samples == 12
     means = (p.predict_latent()[0] for p in (pooled, posterior))
     np.testing.assert_allclose(*means, rtol=1e-12)
+
+
+def test_a_home_is_a_home(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    archive.write_archive("~/fits/bank.npz", {}, {"a": np.arange(3.0)})
+    assert (tmp_path / "fits" / "bank.npz").exists()
+    np.testing.assert_array_equal(archive.read_archive("~/fits/bank.npz")[1]["a"], np.arange(3.0))

@@ -220,3 +220,12 @@ def test_samples_that_are_not_finite_are_refused() -> None:
     with pytest.raises(ValueError, match="are not finite"):
         serving.ServedModel(posterior)
     assert gpflow.default_float() == np.float64
+
+
+def test_a_home_is_a_home(
+    exported: Exported, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    with pytest.raises(FileExistsError, match=f"{tmp_path}/m/1 exists"):
+        serving.export(exported.posterior, "~/m")

@@ -9,19 +9,45 @@ of those errors, a number for each column. scikit-learn has none for what is fil
 from __future__ import annotations
 
 import dataclasses
+import time
+import types
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 from check_shapes import check_shapes
 
+from ...arguments import spread
 from ...data import MultiOutputTable, Standardiser
 from ..gaps import hide_gaps
 
-__all__ = ["ROUNDS", "fit_predict", "impute"]
+__all__ = ["ROUNDS", "affordable", "fit_predict", "impute"]
 
 ROUNDS = (1, 3, 10, 30)
 _HIDDEN = 0.1
 _TRUST = 20.0  # hidden cells from which a column's own spread weighs as much as that of all
+
+
+def affordable(
+    table: MultiOutputTable, seconds: float, *, features: np.ndarray | None = None
+) -> tuple[int, ...]:
+    """Those of :data:`ROUNDS` that :func:`fit_predict` can try in a time, by one regression's.
+
+    :param seconds: that trying them and the final imputation may take, at most.
+    :raises ImportError: without scikit-learn.
+    """
+    BayesianRidge = _sklearn().BayesianRidge
+    Y, rows = table.Y[table.rows], table.rows
+    parts = [Y, table.X[rows], *([] if features is None else [features[rows]])]
+    columns = np.nan_to_num(np.concatenate(parts, axis=-1))
+    taken = []
+    for _ in range(2):  # the first one loads what it needs
+        started = time.perf_counter()
+        BayesianRidge().fit(columns[:, 1:], columns[:, 0])
+        taken.append(time.perf_counter() - started)
+    a_round = min(taken) * np.count_nonzero(np.isnan(Y).any(0))
+    wanted = [a_round * (2 * sum(ROUNDS[: i + 1]) + ROUNDS[i]) for i in range(len(ROUNDS))]
+    return tuple(rounds for rounds, cost in zip(ROUNDS, wanted, strict=True) if cost <= seconds)
 
 
 @check_shapes(
@@ -31,12 +57,17 @@ _TRUST = 20.0  # hidden cells from which a column's own spread weighs as much as
     "return[1]: [T, N, P]",
 )
 def fit_predict(
-    table: MultiOutputTable, seed: int = 0, *, features: np.ndarray | None = None
+    table: MultiOutputTable,
+    seed: int = 0,
+    *,
+    features: np.ndarray | None = None,
+    rounds: Sequence[int] = ROUNDS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Means and variances of all rows that are no padding.
 
     :param seed: of the gaps that choose the number of rounds.
     :param features: of the calendar, of each row; none if None.
+    :param rounds: to choose their number from.
     :raises ImportError: without scikit-learn.
     :raises ValueError: If an output is never observed or constant.
     """
@@ -48,13 +79,13 @@ def fit_predict(
     shown = dataclasses.replace(table, Y=Z, truth=Z, test_mask=np.zeros(Z.shape, bool))
     hidden = hide_gaps(shown, _HIDDEN, seed)
     mask = hidden.table.test_mask
-    best, lowest, errors = (ROUNDS[0], calendar), np.inf, np.zeros(0)
+    best, lowest, errors = (rounds[0], calendar), np.inf, np.zeros(0)
     for beside in (calendar, inputs):
-        for rounds in ROUNDS:
-            found = impute(hidden.table.Y[rows], beside[rows], rounds)
+        for number in rounds:
+            found = impute(hidden.table.Y[rows], beside[rows], number)
             missed = (found - Z[rows])[mask[rows]]
             if np.mean(np.square(missed)) < lowest:
-                best, lowest, errors = (rounds, beside), float(np.mean(missed**2)), missed
+                best, lowest, errors = (number, beside), float(np.mean(missed**2)), missed
     columns = np.nonzero(mask[rows])[1]
     variance = np.full(Z.shape[-1], lowest)
     for p in np.unique(columns):
@@ -63,8 +94,8 @@ def fit_predict(
         variance[p] = weight * own.mean() + (1.0 - weight) * lowest
     mean = np.full(Z.shape, np.nan)
     mean[rows] = impute(Z[rows], best[1][rows], best[0])
-    spread = np.where(rows[..., None], np.maximum(variance, 1e-6), np.nan)
-    return scale.inverse_moments(mean, spread)
+    doubt = np.where(rows[..., None], np.maximum(variance, 1e-6), np.nan)
+    return scale.inverse_moments(mean, doubt)
 
 
 @check_shapes("Z: [rows, P]", "features: [rows, F]", "return: [rows, P]")
@@ -74,17 +105,8 @@ def impute(Z: np.ndarray, features: np.ndarray, rounds: int) -> np.ndarray:
     :param Z: standardised outputs; NaN where missing.
     :param features: without holes; they are standardised here.
     """
-    try:
-        from sklearn.experimental import enable_iterative_imputer  # noqa: F401
-        from sklearn.impute import IterativeImputer
-    except ImportError as error:
-        raise ImportError(
-            "IterativeImputer, which the check compares with, is scikit-learn's: "
-            "pip install scikit-learn."
-        ) from error
-
-    spread = features.std(0)
-    features = (features - features.mean(0)) / np.where(spread > 0.0, spread, 1.0)
+    IterativeImputer = _sklearn().IterativeImputer
+    features = (features - features.mean(0)) / spread(features)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says after every number of rounds that it might go on
         imputer = IterativeImputer(max_iter=rounds, tol=1e-6, random_state=0)
@@ -94,3 +116,17 @@ def impute(Z: np.ndarray, features: np.ndarray, rounds: int) -> np.ndarray:
         together = np.concatenate([Z[:, ~empty], features], axis=-1)
         found[:, ~empty] = imputer.fit_transform(together)[:, : np.count_nonzero(~empty)]
     return found
+
+
+def _sklearn() -> types.SimpleNamespace:
+    """What is used of scikit-learn, which is an extra."""
+    try:
+        from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+        from sklearn.impute import IterativeImputer
+        from sklearn.linear_model import BayesianRidge
+    except ImportError as error:
+        raise ImportError(
+            "IterativeImputer, which the check compares with, is scikit-learn's: "
+            "pip install scikit-learn."
+        ) from error
+    return types.SimpleNamespace(IterativeImputer=IterativeImputer, BayesianRidge=BayesianRidge)
