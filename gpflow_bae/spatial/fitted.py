@@ -85,8 +85,8 @@ def check_same_data(folder: pathlib.Path, digests: dict[str, str], resume: bool)
         if differ:
             raise ValueError(
                 f"out_dir {folder} holds a fit of other data: its {' and '.join(differ)} are not "
-                "those of adata. Give what that fit was given, its cells in any order, or choose "
-                "another out_dir."
+                "those of adata (counts, places and slices of cells, and which are hidden, count; "
+                "their order does not). Give what that fit was given, or choose another out_dir."
             )
 
 

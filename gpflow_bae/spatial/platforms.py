@@ -163,7 +163,7 @@ def _finished(adata: Any) -> Any:
 def _numbers_of(kinds: np.ndarray) -> str:
     """How many there are of each, in words; empty where there are none."""
     found = zip(*np.unique(kinds, return_counts=True), strict=True)
-    return ", ".join(f"{number} of {kind!s}" for kind, number in found)
+    return ", ".join(f"{number} of {str(kind)!r}" for kind, number in found)
 
 
 def _check_once(barcodes: Any, path: pathlib.Path) -> None:

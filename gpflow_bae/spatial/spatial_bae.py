@@ -134,12 +134,9 @@ class SpatialBAE(FittedCells):
         counts, genes = tissue.digest_of_counts(), list(map(str, adata.var_names))
         if out_dir is not None:
             out_dir = pathlib.Path(out_dir).expanduser()
-            digests = {
-                "genes": digest(genes),
-                "counts": counts,
-                "places": digest(tissue.places.astype(np.float64)),
-                "slices": digest(tissue.slices, slices),
-            }
+            places = tissue.places.astype(np.float64)
+            cells = digest(counts, places, tissue.slices, slices)
+            digests = {"names of genes": digest(genes), "cells": cells}
             check_same_data(out_dir, digests, resume)
         plan = self.plan or SpatialPlan()
         coordinates = Coordinates.of(tissue)
