@@ -67,7 +67,7 @@ def answers(adata: Any) -> list[np.ndarray]:
 
 def test_a_fit_goes_on_with_the_same_cells(run: Run, tmp_path: pathlib.Path) -> None:
     """In another order, another type of counts, and a file; each has the answers that it had."""
-    other = tissue()[np.random.default_rng(0).permutation(24)].copy()
+    other = tissue()[::-1].copy()
     other.X = scipy.sparse.csc_matrix(other.X, dtype=np.float32)
     other.write_h5ad(tmp_path / "cells.h5ad")
     backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
