@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 import pathlib
 import zlib
 from typing import Any
 
 import numpy as np
 
-from ..files import write_atomically
+from ..files import to_json, write_atomically
+from ..posteriors import Posterior
 from ..versions import __version__
 from .plans import Outline, SpatialPlan
 from .tissue import Coordinates
 
-__all__ = ["POSTERIOR", "Fitted", "read_fit", "write_fit"]
+__all__ = ["Fitted", "check_same_data", "read_fit", "write_fit"]
 
-POSTERIOR = "posterior.npz"
+_POSTERIOR = "posterior.npz"
+_NEXT = "posterior.next.npz"  # until the record that names its checksum is there
 _NAME = "spatial.json"
+_DATA = "data.json"
 _BLOCK = 2**24  # bytes that are read at once
 
 
@@ -33,6 +38,7 @@ class Fitted:
     median: float  # of the cells' totals
     genes: list[str]
     slices: list[str]
+    counts: str  # digest of the cells' counts, in the fit's order
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -45,6 +51,7 @@ class Fitted:
             "median": self.median,
             "genes": self.genes,
             "slices": self.slices,
+            "counts": self.counts,
         }
 
     @classmethod
@@ -58,23 +65,64 @@ class Fitted:
             values["median"],
             values["genes"],
             values["slices"],
+            values["counts"],
         )
 
 
-def write_fit(folder: pathlib.Path, arguments: dict[str, Any], fitted: Fitted) -> None:
-    """Arguments of the estimator and what it read, in one step, when the posterior is there."""
+def check_same_data(folder: pathlib.Path, digests: dict[str, str], resume: bool) -> None:
+    """Notes the data of a run in its folder, or compares them with what an earlier part noted.
+
+    :param digests: by what is digested.
+    :raises ValueError: where a run is to go on with other data, naming what differs.
+    """
+    path = folder / _DATA
+    has_runs = folder.is_dir() and any(entry != path for entry in folder.iterdir())
+    if not (has_runs and path.exists()):
+        write_atomically(path, lambda file: file.write(to_json(digests, indent=1).encode()))
+    elif resume:
+        noted = json.loads(path.read_text(encoding="utf-8"))
+        differ = [name for name, found in digests.items() if noted.get(name) != found]
+        if differ:
+            raise ValueError(
+                f"out_dir {folder} holds a fit of other data: its {' and '.join(differ)} are not "
+                "those of adata (counts, places and slices of cells, and which are hidden, count; "
+                "their order does not). Give what that fit was given, or choose another out_dir."
+            )
+
+
+def write_fit(
+    folder: pathlib.Path, arguments: dict[str, Any], fitted: Fitted, posterior: Posterior
+) -> None:
+    """Writes arguments of the estimator, what it read and its posterior, over those of an earlier
+    fit: who is stopped on the way leaves either the one or the other.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path, following = folder / _POSTERIOR, folder / _NEXT
+    if _posterior_of(folder) == following:  # of a save that was stopped before its last step
+        os.replace(following, path)
+    posterior.save(following)
     record = {
         "gpflow_bae": __version__,
         "arguments": arguments,
         "fitted": fitted.to_dict(),
-        "posterior_crc32": _checksum(folder / POSTERIOR),
+        "posterior_crc32": _checksum(following),
     }
-    text = json.dumps(record, default=lambda value: value.item()).encode()  # NumPy's numbers
-    write_atomically(folder / _NAME, lambda file: file.write(text))
+    write_atomically(folder / _NAME, lambda file: file.write(to_json(record).encode()))
+    os.replace(following, path)
 
 
-def read_fit(folder: pathlib.Path) -> tuple[dict[str, Any], Fitted]:
-    """What :func:`write_fit` wrote.
+def _posterior_of(folder: pathlib.Path) -> pathlib.Path:
+    """The file of the posterior that the record in a folder was written with."""
+    following = folder / _NEXT
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        expected = json.loads((folder / _NAME).read_text(encoding="utf-8"))["posterior_crc32"]
+        if _checksum(following) == expected:
+            return following
+    return folder / _POSTERIOR
+
+
+def read_fit(folder: pathlib.Path) -> tuple[dict[str, Any], Fitted, pathlib.Path]:
+    """What :func:`write_fit` wrote, and the file of the posterior.
 
     :raises FileNotFoundError: if the folder holds no fit.
     :raises ValueError: for a damaged fit, and a posterior of another one.
@@ -87,16 +135,16 @@ def read_fit(folder: pathlib.Path) -> tuple[dict[str, Any], Fitted]:
         arguments = record["arguments"]
         if arguments["plan"] is not None:
             arguments["plan"] = SpatialPlan(**arguments["plan"])
-        fitted, checksum = Fitted.from_dict(record["fitted"]), record.get("posterior_crc32")
+        fitted, checksum = Fitted.from_dict(record["fitted"]), record["posterior_crc32"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error}): fit the cells again.") from None
-    posterior = folder / POSTERIOR
-    if checksum is not None and posterior.exists() and _checksum(posterior) != checksum:
+    posterior = _posterior_of(folder)
+    if posterior.exists() and _checksum(posterior) != checksum:
         raise ValueError(
-            f"{posterior} is not what was saved with {path}: it is damaged, or of a save that was "
-            "interrupted before it wrote the other file. Save the fit again."
+            f"{posterior} is not what was saved with {path}: it is damaged, or of another save. "
+            "Save the fit again."
         )
-    return arguments, fitted
+    return arguments, fitted, posterior
 
 
 def _checksum(path: pathlib.Path) -> int:

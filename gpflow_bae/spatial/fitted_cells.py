@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arguments import as_numbers
 from ..posteriors import Posterior
-from .fitted import POSTERIOR, Fitted, read_fit, write_fit
+from .fitted import Fitted, read_fit, write_fit
 from .plans import SpatialPlan, build_model
 from .tissue import Tissue, read_tissue
 
@@ -79,15 +79,16 @@ class FittedCells:
     def _rows_of_fit(self, adata: Any) -> np.ndarray:
         """Which rows of the fit those of ``adata`` are [N].
 
-        :raises ValueError: for other cells, told by their number, sizes, slices and places.
+        :raises ValueError: for other cells, told by their counts, sizes, slices and places.
         """
         tissue = self._known_tissue(adata)
         X, order = self._inputs_of(tissue), tissue.order()
         of_fit = np.asarray(self._posterior().data.X[0])
-        if X.shape != of_fit.shape or not np.allclose(X[order], of_fit):
+        same = X.shape == of_fit.shape and np.allclose(X[order], of_fit)
+        if not same or tissue.taken(order).digest_of_counts() != self._fitted.counts:
             raise ValueError(
-                f"adata has other cells than the {len(of_fit)} of the fit, or other places of "
-                "them: give what fit was given, in any order."
+                f"adata has other cells than the {len(of_fit)} of the fit, or other counts or "
+                "places of them: give what fit was given, in any order."
             )
         return np.argsort(order)
 
@@ -109,11 +110,6 @@ class FittedCells:
             raise ValueError(
                 f"places must be finite, of shape [N, {D}] as those of the fit, got shape "
                 f"{places.shape}."
-            )
-        if np.abs(places).max(initial=0.0) > _FURTHEST * fitted.coordinates.unit:
-            raise ValueError(
-                f"places are up to {np.abs(places).max():.3g}, and the fit's cells within some "
-                f"{fitted.coordinates.unit:.3g} of their centre: give places in the same units."
             )
         sizes = as_numbers(sizes, "sizes", np.float64)
         if sizes.shape not in ((), (1,), (len(places),)):
@@ -137,22 +133,29 @@ class FittedCells:
                 f"{len(places)} places."
             )
         numbers = np.broadcast_to(numbers, len(places))
-        return inputs_of(fitted.coordinates.inputs(places, numbers), sizes, numbers)
+        inputs = fitted.coordinates.inputs(places, numbers)
+        if np.abs(inputs).max(initial=0.0) > _FURTHEST:
+            unit = fitted.coordinates.unit
+            raise ValueError(
+                f"places are up to {np.abs(inputs).max() * unit:.3g} from the centre of their "
+                f"slice, and the fit's cells within some {unit:.3g}: give places in the same units."
+            )
+        return inputs_of(inputs, sizes, numbers)
 
     # Files
 
     def save(self, folder: str | pathlib.Path) -> None:
         """Writes the fit: ``spatial.json`` and ``posterior.npz``, which holds the counts, too.
 
+        Over an earlier one it is written whole, or that one is left.
+
         :raises RuntimeError: before ``fit``.
         """
-        posterior, folder = self._posterior(), pathlib.Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
+        posterior = self._posterior()
         names = [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
         arguments = {name: getattr(self, name) for name in names}
         arguments["plan"] = None if self.plan is None else dataclasses.asdict(self.plan)
-        posterior.save(folder / POSTERIOR)
-        write_fit(folder, arguments, self._fitted)
+        write_fit(pathlib.Path(folder).expanduser(), arguments, self._fitted, posterior)
 
     @classmethod
     def load(cls: type[FittedT], folder: str | pathlib.Path) -> FittedT:
@@ -161,11 +164,10 @@ class FittedCells:
         :raises FileNotFoundError: if the folder holds no fit.
         :raises ValueError: for a damaged fit, and for files of different saves.
         """
-        folder = pathlib.Path(folder)
-        arguments, fitted = read_fit(folder)
+        arguments, fitted, posterior = read_fit(pathlib.Path(folder).expanduser())
         found = cls(**arguments)
         model = build_model(fitted.plan, fitted.outline, found.num_spatial, found.num_cell)
-        found._keep(Posterior.load(folder / POSTERIOR, model), fitted)
+        found._keep(Posterior.load(posterior, model), fitted)
         return found
 
 

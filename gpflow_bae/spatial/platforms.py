@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ..arguments import warn_caller
+
 __all__ = ["read_slide_seq", "read_visium"]
 
 _MATRIX = "filtered_feature_bc_matrix.h5"
@@ -22,6 +24,7 @@ _POSITIONS = (
 _COLUMNS = (
     "barcode", "in_tissue", "array_row", "array_col", "pxl_row_in_fullres", "pxl_col_in_fullres",
 )  # fmt: skip
+_GENES = "Gene Expression"  # a type of features
 _GENES_AT_ONCE = 500
 
 
@@ -32,22 +35,25 @@ def read_visium(folder: str | os.PathLike[str]) -> Any:
     positions need pyarrow (``pip install 'gpflow-bae[tables]'``). The folder holds
     ``filtered_feature_bc_matrix.h5``, and the positions in itself or in ``spatial``. Names may
     begin with that of the sample, as those of the published dorsolateral prefrontal cortex do.
+    Features that are no genes, such as antibodies, are left out, and a warning says how many.
 
     :return: counts [N, P] as a sparse matrix; ``obsm["spatial"]``, columns and rows of pixels of
         the full image [N, 2]; ``obs`` with ``array_row`` and ``array_col``; ``var`` with
         ``gene_ids``. Genes that share a name are numbered.
     :raises FileNotFoundError: naming what is not there.
-    :raises ValueError: for a matrix of another kind, and spots without a position.
+    :raises ValueError: for a matrix of another kind, one without genes, and spots without a
+        position or with several.
     :raises ImportError: without anndata, or pyarrow where it is needed.
     """
     anndata, pandas = _anndata(), _pandas()
     import h5py
 
-    folder = pathlib.Path(folder)
-    with h5py.File(_file(folder, (_MATRIX,)), "r") as file:
+    folder = pathlib.Path(folder).expanduser()
+    file_name = _file(folder, (_MATRIX,))
+    with h5py.File(file_name, "r") as file:
         if "matrix" not in file or "features" not in file["matrix"]:
             raise ValueError(
-                f"{file.filename} has no group matrix/features: expected the HDF5 file of counts "
+                f"{file_name} has no group matrix/features: expected the HDF5 file of counts "
                 "that Space Ranger 1 or later writes."
             )
         matrix = file["matrix"]
@@ -57,7 +63,18 @@ def read_visium(folder: str | os.PathLike[str]) -> Any:
             np.char.decode(matrix[name][:].astype(bytes))
             for name in ("barcodes", "features/name", "features/id")
         )
-    counts = scipy.sparse.csr_matrix(parts, shape=number)
+        kinds = np.full(len(names), _GENES)
+        if "feature_type" in matrix["features"]:  # Space Ranger writes it, others may not
+            kinds = np.char.decode(matrix["features/feature_type"][:].astype(bytes))
+    are_genes = kinds == _GENES
+    others = _numbers_of(kinds[~are_genes])
+    if not are_genes.any():
+        raise ValueError(f"{file_name} has no features of type {_GENES!r}, only {others}.")
+    if others:
+        warn_caller(f"Left out of {file_name}, which are no genes: {others}.")
+    _check_once(barcodes, file_name)
+    counts = scipy.sparse.csr_matrix(parts, shape=number)[:, are_genes]
+    names, ids = names[are_genes], ids[are_genes]
     path = _file(folder, _POSITIONS)
     if path.suffix == ".parquet":
         table = pandas.read_parquet(path)
@@ -69,6 +86,7 @@ def read_visium(folder: str | os.PathLike[str]) -> Any:
     absent = sorted(set(_COLUMNS) - set(table.columns))
     if absent:
         raise ValueError(f"{path} has no columns {absent}, only {sorted(table.columns)}.")
+    _check_once(table["barcode"], path)
     table = table.set_index("barcode").reindex(barcodes)
     lost = table["in_tissue"].isna().to_numpy()
     if lost.any():
@@ -94,33 +112,39 @@ def read_slide_seq(counts: str | os.PathLike[str], places: str | os.PathLike[str
     :return: counts [N, P] as a sparse matrix, of the beads that both files have, and
         ``obsm["spatial"]`` [N, 2].
     :raises FileNotFoundError: for a file that is not there.
-    :raises ValueError: for tables without those columns, or without a bead in common.
+    :raises ValueError: for tables without those columns, or without a bead in common; for a bead
+        that is there twice, and one that misses a count.
     :raises ImportError: without anndata.
     """
     anndata, pandas = _anndata(), _pandas()
+    counts, places = (pathlib.Path(path).expanduser() for path in (counts, places))
     table = pandas.read_csv(places, index_col=0)
+    _check_once(table.index, places)
     absent = [name for name in ("xcoord", "ycoord") if name not in table.columns]
     if absent:
         raise ValueError(
-            f"{os.fspath(places)} has no columns {absent}, only {list(table.columns)}: expected "
+            f"{places} has no columns {absent}, only {list(table.columns)}: expected "
             "barcodes, xcoord and ycoord."
         )
-    name = os.fspath(counts).removesuffix(".gz")
-    chunks = pandas.read_csv(
-        counts, sep="," if name.endswith(".csv") else "\t", index_col=0, chunksize=_GENES_AT_ONCE
-    )
+    separator = "," if counts.name.removesuffix(".gz").endswith(".csv") else "\t"
+    header = pandas.read_csv(counts, sep=separator, header=None, nrows=1, dtype=str)
+    _check_once(header.iloc[0, 1:], counts)  # pandas would number them
+    chunks = pandas.read_csv(counts, sep=separator, index_col=0, chunksize=_GENES_AT_ONCE)
     genes: list[str] = []
     parts = []
     barcodes = pandas.Index([], dtype=str)
     for chunk in chunks:
         barcodes = chunk.columns.astype(str)
         genes.extend(map(str, chunk.index))
+        if chunk.isna().to_numpy().any():
+            gene = chunk.index[chunk.isna().any(axis=1)][0]
+            raise ValueError(f"{counts} has no count of gene {gene} for some beads; expected 0.")
         parts.append(scipy.sparse.csr_matrix(chunk.to_numpy()))
     table.index = table.index.astype(str)
     known = np.flatnonzero(barcodes.isin(table.index))
     if not len(known):
         raise ValueError(
-            f"{os.fspath(counts)} and {os.fspath(places)} have no bead in common: the columns of "
+            f"{counts} and {places} have no bead in common: the columns of "
             "the first must be barcodes of the second."
         )
     found = scipy.sparse.vstack(parts).T.tocsr()[known]
@@ -134,6 +158,23 @@ def _finished(adata: Any) -> Any:
     """With names of genes that occur once, and without the observations that have no count."""
     adata.var_names_make_unique()
     return adata[np.asarray(adata.X.sum(1))[:, 0] > 0].copy()
+
+
+def _numbers_of(kinds: np.ndarray) -> str:
+    """How many there are of each, in words; empty where there are none."""
+    found = zip(*np.unique(kinds, return_counts=True), strict=True)
+    return ", ".join(f"{number} of {str(kind)!r}" for kind, number in found)
+
+
+def _check_once(barcodes: Any, path: pathlib.Path) -> None:
+    """Refuses barcodes that are there twice, of which one would be taken for the other."""
+    found, numbers = np.unique(np.asarray(barcodes, str), return_counts=True)
+    twice = found[numbers > 1]
+    if len(twice):
+        raise ValueError(
+            f"{path} has {len(twice)} barcodes several times, such as {twice[0]}: expected one row "
+            "or column of each. Leave out those that are of another sample."
+        )
 
 
 def _file(folder: pathlib.Path, names: tuple[str, ...]) -> pathlib.Path:

@@ -27,6 +27,7 @@ __all__ = [
 DRAWS = 100
 """Of codes and parameters, by default."""
 _BYTES = 128 * 2**20  # of draws that are in memory together
+_MOST_COUNT = 2.0**63
 _LEAST_RATE = 1e-30  # whose logarithm is finite
 
 
@@ -150,11 +151,19 @@ def count_draws(
     num_draws: int,
     seed: int,
 ) -> np.ndarray:
-    """Counts [num_draws, N, P], int32; arguments as of :func:`rates_at`."""
+    """Counts [num_draws, N, P], int64; arguments as of :func:`rates_at`.
+
+    :raises ValueError: for sizes at which counts are more than that type can hold.
+    """
     found = []
     for _, parts in _passes(posterior, X, codes, _mean_and_draws, num_draws, seed):
         draws = np.concatenate([draws for _, draws in parts])
-        found.append(draws[:num_draws].astype(np.int32))
+        if not (draws < _MOST_COUNT).all():
+            raise ValueError(
+                f"sizes are up to {X[:, -2].max():.3g}, and counts at them more than int64 can "
+                "hold: give sizes of which 1 is the median of the fit's cells."
+            )
+        found.append(draws[:num_draws].astype(np.int64))
     return np.concatenate(found, 1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -11,12 +12,13 @@ import numpy as np
 
 from ..arguments import check_arguments, check_fields
 from ..data.memory import check_bytes
+from ..files import digest
 from ..posteriors import Posterior
 from .expression import between_groups, over_space, some_rows
-from .fitted import Fitted
+from .fitted import Fitted, check_same_data
 from .fitted_cells import FittedCells, inputs_of
 from .fitting import fitted_posterior
-from .plans import SMALL_TISSUE, Outline, SpatialPlan, build_model
+from .plans import SMALL_TISSUE, Outline, SpatialPlan, build_model, make_plain
 from .predictions import DRAWS, SpatialPrediction, check_level, count_draws, counts_at
 from .tables import table_of_groups, table_of_space
 from .tissue import Coordinates, groups_of
@@ -88,6 +90,7 @@ class SpatialBAE(FittedCells):
 
     def __post_init__(self) -> None:
         check_fields(self, num_spatial=0, num_cell=0, num_steps=1, seed=0)
+        make_plain(self)
         if self.num_spatial + self.num_cell == 0:
             raise ValueError("num_spatial and num_cell are both 0: codes need a channel.")
         self.posterior_: Posterior | None = None
@@ -128,6 +131,13 @@ class SpatialBAE(FittedCells):
             )
         order = tissue.order()
         tissue = tissue.taken(order)
+        counts, genes = tissue.digest_of_counts(), list(map(str, adata.var_names))
+        if out_dir is not None:
+            out_dir = pathlib.Path(out_dir).expanduser()
+            places = tissue.places.astype(np.float64)
+            cells = digest(counts, places, tissue.slices, slices)
+            digests = {"names of genes": digest(genes), "cells": cells}
+            check_same_data(out_dir, digests, resume)
         plan = self.plan or SpatialPlan()
         coordinates = Coordinates.of(tissue)
         shares = tissue.shares()
@@ -150,9 +160,9 @@ class SpatialBAE(FittedCells):
             resume=resume,
         )
         del data, tissue  # the posterior has counts of its own
-        genes = list(adata.var_names)
         self._keep(
-            found.posterior, Fitted(plan, outline, coordinates, shares, median, genes, slices)
+            found.posterior,
+            Fitted(plan, outline, coordinates, shares, median, genes, slices, counts),
         )
         written = written_of(
             found,
@@ -225,7 +235,7 @@ class SpatialBAE(FittedCells):
     def sample(
         self, places: Any, sizes: Any = 1.0, slices: Any = None, *, num_samples: int = DRAWS
     ) -> np.ndarray:
-        """Draws of the counts of cells at places [num_samples, N, P], int32.
+        """Draws of the counts of cells at places [num_samples, N, P], int64.
 
         Those of the genes of a cell belong together. Arguments and errors as in :meth:`predict`.
         """

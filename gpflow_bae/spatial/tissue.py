@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ..arguments import as_array, as_numbers
+from ..files import digest
+
 __all__ = ["Coordinates", "Tissue", "groups_of", "read_tissue"]
 
 _MOST_NAMED = 5
+_MOST = 2**31  # molecules that a cell could have of a gene; float32 holds more, roughly
 _MOST_DENSE = 2**27  # counts, above which they stay sparse: 512 MB
 
 
@@ -18,16 +22,18 @@ _MOST_DENSE = 2**27  # counts, above which they stay sparse: 512 MB
 class Tissue:
     """Cells of one or more slices.
 
-    - counts: [N, P], as they were counted.
+    - counts: [N, P], as they were counted, of sorted columns.
     - hidden: [N, P], True where a count is not to be looked at; None where all are.
-    - places: [N, 2 or 3], in the slice's own units.
+    - places: [N, 2 or 3], in the slice's own units, float64 or float32 as they came.
     - slices: [N], number of the slice.
+    - names: [N], of the cells.
     """
 
     counts: scipy.sparse.csr_matrix
     hidden: scipy.sparse.csr_matrix | None
     places: np.ndarray
     slices: np.ndarray
+    names: np.ndarray
 
     @property
     def num_cells(self) -> int:
@@ -54,17 +60,32 @@ class Tissue:
         return found + holes
 
     def order(self) -> np.ndarray:
-        """Of the cells by slice, place and number of counts [N], whatever rows they came as.
+        """Of the cells [N], whatever rows they came as: by slice, place, and number of counts that
+        are not hidden; of those alike in these by a digest of their counts, and then by name.
 
         A fit takes them in this order, so that it does not depend on that of the rows.
         """
-        totals = np.asarray(self.counts.sum(1))[:, 0]
-        return np.lexsort((totals, *self.places.T[::-1], self.slices))
+        seen = self._seen
+        keys = (_row_sums(seen), *self.places.T[::-1], self.slices)
+        order = np.lexsort(keys)
+        alike = np.all([key[order[1:]] == key[order[:-1]] for key in keys], 0)
+        tied = order[np.append(False, alike) | np.append(alike, False)]
+        contents = np.zeros(self.num_cells, "U64")
+        contents[tied] = [
+            _digest(seen[row], None if self.hidden is None else self.hidden[row]) for row in tied
+        ]
+        return np.lexsort((self.names, contents, *keys))
+
+    def digest_of_counts(self) -> str:
+        """Equal where the same counts, in the same order of cells, are seen and hidden."""
+        return _digest(self._seen, self.hidden)
 
     def taken(self, rows: np.ndarray) -> Tissue:
         """Some cells [n], in that order."""
         hidden = None if self.hidden is None else self.hidden[rows]
-        return Tissue(self.counts[rows], hidden, self.places[rows], self.slices[rows])
+        return Tissue(
+            self.counts[rows], hidden, self.places[rows], self.slices[rows], self.names[rows]
+        )
 
     @property
     def _seen(self) -> scipy.sparse.csr_matrix:
@@ -74,15 +95,16 @@ class Tissue:
 
     def shares(self) -> np.ndarray:
         """Of each gene in all counts that are not hidden [P]; they sum to 1."""
-        found = np.asarray(self._seen.sum(0), float)[0]
-        return found / max(found.sum(), 1.0)
+        seen = self._seen
+        found = np.ones(seen.shape[0]) @ seen  # in float64: scipy sums float32 in float32
+        return np.asarray(found / max(found.sum(), 1.0))
 
     def totals(self, shares: np.ndarray) -> np.ndarray:
         """Counts of each cell [N] that are not hidden, over the share of all that those have.
 
         :param shares: of each gene [P], as :meth:`shares` has them.
         """
-        found = np.asarray(self._seen.sum(1), float)[:, 0]
+        found = _row_sums(self._seen)
         if self.hidden is None:
             return found
         return found / np.maximum(1.0 - np.asarray(self.hidden @ shares), 1e-6)
@@ -103,19 +125,34 @@ class Coordinates:
     def of(cls, tissue: Tissue) -> Coordinates:
         """Those of the cells that a model is fitted to."""
         number = int(tissue.slices.max()) + 1
-        centres = np.stack([tissue.places[tissue.slices == s].mean(0) for s in range(number)])
+        centres = np.stack(
+            [tissue.places[tissue.slices == s].mean(0, float) for s in range(number)]
+        )
         away = tissue.places - centres[tissue.slices]
         unit = float(np.sqrt(np.mean(np.sum(np.square(away), 1))))
-        if not unit > 0.0:
+        # Of equal places it is what rounding leaves, as in arguments.spread.
+        if not unit > 8 * np.finfo(tissue.places.dtype).eps * np.abs(tissue.places).max():
             raise ValueError(
-                f"All {tissue.num_cells} cells are at the same place, so nothing can vary over "
-                "space."
+                f"All {tissue.num_cells} cells are at the same place, up to rounding, so nothing "
+                "can vary over space."
             )
         return cls(centres, unit)
 
     def inputs(self, places: np.ndarray, slices: np.ndarray) -> np.ndarray:
         """[N, D]."""
         return np.asarray((places - self.centres[slices]) / self.unit)
+
+
+def _row_sums(counts: scipy.sparse.csr_matrix) -> np.ndarray:
+    """[N], float64."""
+    return np.asarray(counts @ np.ones(counts.shape[1]))
+
+
+def _digest(seen: scipy.sparse.csr_matrix, hidden: scipy.sparse.csr_matrix | None) -> str:
+    """Of counts as models have them, in whatever type they came, and of which are hidden."""
+    places = [m for m in (seen, hidden) if m is not None]
+    indices = [v.astype(np.int64) for m in places for v in (m.indptr, m.indices)]
+    return digest(*indices, seen.data.astype(np.float32))
 
 
 def _named(names: Any) -> str:
@@ -146,16 +183,20 @@ def read_tissue(
     """
     if not all(hasattr(adata, name) for name in ("obs", "var", "obsm", "layers", "X")):
         raise TypeError(f"adata must be an anndata.AnnData, got {type(adata).__name__}.")
-    counts = _counts(_layer(adata, layer, "layer"), layer)
+    where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
+    counts = _counts(_layer(adata, layer, "layer"), where)
+    _check_names(adata)
     hidden = None
     if hidden_layer is not None:
-        hidden = scipy.sparse.csr_matrix(_layer(adata, hidden_layer, "hidden_layer"), dtype=bool)
+        hidden = _hidden(_layer(adata, hidden_layer, "hidden_layer"), hidden_layer)
     if spatial_key not in adata.obsm:
         raise ValueError(
             f"adata.obsm has no {spatial_key!r}, only {sorted(adata.obsm)}: set spatial_key to "
             "where the places of the cells are."
         )
-    places = np.asarray(adata.obsm[spatial_key], float)
+    found = adata.obsm[spatial_key]
+    single = getattr(found, "dtype", None) == np.float32
+    places = as_numbers(found, f"adata.obsm[{spatial_key!r}]", np.float32 if single else np.float64)
     if places.ndim != 2 or places.shape[1] not in (2, 3):
         raise ValueError(
             f"adata.obsm[{spatial_key!r}] has shape {places.shape}; expected two or three "
@@ -168,7 +209,38 @@ def read_tissue(
             f"({_named(adata.obs_names[lost])}): leave them out, adata[~adata.obs_names.isin(...)]."
         )
     numbers, names = _slices(adata, slice_key, slices)
-    return Tissue(counts, hidden, places, numbers), names
+    tissue = Tissue(counts, hidden, places, numbers, np.asarray(adata.obs_names, str))
+    _check_counted(tissue, where, hidden_layer)
+    return tissue, names
+
+
+def _check_names(adata: Any) -> None:
+    """Refuses genes of one name, which nobody could ask for."""
+    twice = adata.var_names[adata.var_names.duplicated()].unique()
+    if len(twice):
+        raise ValueError(
+            f"adata.var_names has {len(twice)} names of several genes ({_named(twice)}): call "
+            "adata.var_names_make_unique() before, which numbers them, or add their counts up."
+        )
+
+
+def _check_counted(tissue: Tissue, where: str, hidden_layer: str | None) -> None:
+    """Refuses cells without counts, of which nobody knows how much of them was counted."""
+    empty = _row_sums(tissue.counts) == 0
+    if empty.any():
+        raise ValueError(
+            f"{int(empty.sum())} cells of {where} have no counts at all "
+            f"({_named(tissue.names[empty])}; the first is number {np.argmax(empty)}): how much of "
+            "them was counted is unknown, so leave them out (scanpy.pp.filter_cells(adata, "
+            "min_counts=1))."
+        )
+    unseen = _row_sums(tissue._seen) == 0
+    if unseen.any():
+        raise ValueError(
+            f"All counts of {int(unseen.sum())} cells ({_named(tissue.names[unseen])}) are hidden "
+            f"by adata.layers[{hidden_layer!r}], or 0: how much of them was counted is unknown. "
+            "Leave these cells out, or hide fewer of their counts."
+        )
 
 
 def _layer(adata: Any, name: str | None, argument: str) -> Any:
@@ -182,27 +254,53 @@ def _layer(adata: Any, name: str | None, argument: str) -> Any:
     return adata.layers[name]
 
 
-def _counts(values: Any, layer: str | None) -> scipy.sparse.csr_matrix:
-    where = "adata.X" if layer is None else f"adata.layers[{layer!r}]"
+def _matrix(values: Any, where: str) -> scipy.sparse.csr_matrix:
+    """Numbers as AnnData has them, in memory or in a file, sparse or not; without those that are 0,
+    in order. The caller's are left as they are.
+    """
     if values is None:
         raise ValueError(f"{where} is empty; set layer to where the counts are.")
-    counts = scipy.sparse.csr_matrix(values)
+    if hasattr(values, "to_memory"):  # sparse, in the file of a backed object
+        values = values.to_memory()
+    if not scipy.sparse.issparse(values):
+        values = as_array(values, where)
+        if values.dtype.kind not in "iu":
+            values = as_numbers(values, where, np.float32 if values.itemsize <= 4 else np.float64)
+    elif values.dtype.kind not in "biuf":
+        raise ValueError(f"{where} holds {values.dtype}; expected numbers.")
+    found = scipy.sparse.csr_matrix(values)
+    if found.dtype == bool:
+        found = found.astype(np.float32)
+    if not found.has_canonical_format or not found.data.all():
+        found = found.copy()
+        found.sum_duplicates()
+        found.eliminate_zeros()
+    return found
+
+
+def _counts(values: Any, where: str) -> scipy.sparse.csr_matrix:
+    counts = _matrix(values, where)
     stored = counts.data
-    wrong = ~(np.isfinite(stored) & (stored >= 0) & (stored == np.floor(stored)))
+    wrong = ~((stored >= 0) & (stored <= _MOST) & (stored == np.floor(stored)))
     if wrong.any():
         raise ValueError(
             f"{where} holds {int(wrong.sum())} values that are no counts, such as "
             f"{stored[wrong][0]:g}: expected 0, 1, 2, ..., before any normalisation. Set layer to "
             "where the counts are."
         )
-    empty = np.flatnonzero(np.asarray(counts.sum(1))[:, 0] == 0)
-    if len(empty):
-        raise ValueError(
-            f"{len(empty)} cells of {where} have no counts at all (the first is number "
-            f"{empty[0]}): how much of them was counted is unknown, so leave them out "
-            "(scanpy.pp.filter_cells(adata, min_counts=1))."
-        )
     return counts
+
+
+def _hidden(values: Any, name: str) -> scipy.sparse.csr_matrix:
+    hidden = _matrix(values, f"adata.layers[{name!r}]")
+    wrong = hidden.data != 1
+    if wrong.any():
+        raise ValueError(
+            f"adata.layers[{name!r}] holds {int(wrong.sum())} values that are neither True nor "
+            f"False, such as {hidden.data[wrong][0]:g}: hidden_layer is True where a count is not "
+            "to be looked at."
+        )
+    return hidden.astype(bool)
 
 
 def _slices(adata: Any, key: str | None, known: list[str] | None) -> tuple[np.ndarray, list[str]]:
@@ -212,6 +310,13 @@ def _slices(adata: Any, key: str | None, known: list[str] | None) -> tuple[np.nd
         raise ValueError(
             f"adata.obs has no column {key!r}, only {sorted(adata.obs)}: set slice_key to that "
             "which names slices, or None for one slice."
+        )
+    nameless = adata.obs[key].isna().to_numpy()
+    if nameless.any():
+        raise ValueError(
+            f"adata.obs[{key!r}] names no slice of {int(nameless.sum())} cells "
+            f"({_named(adata.obs_names[nameless])}): name it, or leave them out, "
+            f"adata[adata.obs[{key!r}].notna()]."
         )
     found = adata.obs[key].astype(str).to_numpy()
     names = sorted(set(found)) if known is None else known
@@ -228,7 +333,9 @@ def _slices(adata: Any, key: str | None, known: list[str] | None) -> tuple[np.nd
 def groups_of(
     adata: Any, groupby: str, group1: str | int, group2: str | int | None
 ) -> list[np.ndarray]:
-    """Which cells are of each of two groups [N], the second of all others for None.
+    """Which cells are of each of two groups, the second of all others for None.
+
+    Cells without a name (NaN) are in neither.
 
     :raises ValueError: for a column or a group that is not there, and the same group twice.
     """
@@ -236,16 +343,17 @@ def groups_of(
         raise ValueError(
             f"adata.obs has no column {groupby!r}, only {sorted(adata.obs)}: set groupby to one."
         )
+    named = adata.obs[groupby].notna().to_numpy()
     names = adata.obs[groupby].astype(str).to_numpy()
-    known = sorted(set(names))
+    known = sorted(set(names[named]))
     for argument, name in (("group1", group1), ("group2", group2)):
         all_others = name is None and argument == "group2"
         if str(name) not in known and not all_others:
             raise ValueError(
                 f"{argument} is {name!r}, and adata.obs[{groupby!r}] has {_named(known)}."
             )
-    first = names == str(group1)
-    second = ~first if group2 is None else names == str(group2)
+    first = named & (names == str(group1))
+    second = named & (~first if group2 is None else names == str(group2))
     if not second.any() or (first & second).any():
         raise ValueError(
             f"group1={group1!r} and group2={group2!r} must be two groups of adata.obs"

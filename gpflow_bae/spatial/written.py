@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..files import to_json
 from ..posteriors import Posterior
 from ..versions import __version__
 from .fitted import Fitted
@@ -90,7 +90,7 @@ def written_of(
         "num_spatial": num_spatial,
         "num_cell": num_cell,
         "seed": seed,
-        "settings": json.dumps(dataclasses.asdict(fitted.plan)),
+        "settings": to_json(dataclasses.asdict(fitted.plan)),
         "lengthscales": np.array(lengths),
         "channel_information": 1.0 - variance.mean(0),  # every channel's prior variance is 1
         "losses": found.losses,
@@ -99,5 +99,5 @@ def written_of(
         record["held_out_log_density"] = found.scores
     if method == "sampled":
         temperatures = {k: float(v.mean()) for k, v in posterior.kinetic_temperatures.items()}
-        record["temperatures"] = json.dumps(temperatures)
+        record["temperatures"] = to_json(temperatures)
     return Written(obsm, layers, record)

@@ -1,4 +1,6 @@
-"""Settings of SpatialBAE, and calls of a fitted one, with an argument that is wrong."""
+"""Settings of SpatialBAE, and calls of a fitted one, with an argument that is wrong; and cells in
+other rows, in other types of counts, and at places of another origin.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,15 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import strategies as st
 
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan
+from gpflow_bae.spatial.tissue import Coordinates, read_tissue
 from tests.fuzz.answers import answered, cases
 from tests.fuzz.strategies import SCALARS, arrays
 from tests.fuzz.test_calls import no_nan
-from tests.spatial.tissues import made
+from tests.spatial.tissues import anndata, made
 
 GENES = 6
 PLAN: dict[str, Any] = {
@@ -125,3 +129,75 @@ def test_wrong_arguments_of_an_estimator(data: st.DataObject) -> None:
     right |= {"early_stopping": False, "denoise": True, "progress": False, "plan": None}
     name = data.draw(st.sampled_from(sorted(right)))
     answered(lambda: SpatialBAE(**{**right, name: data.draw(SCALARS)}))
+
+
+KINDS = ["uint8", "uint16", "int32", "int64", "float32", "float64"]
+CONTAINERS: dict[str, Callable[[np.ndarray], Any]] = {
+    "dense": lambda v: v,
+    "csr": scipy.sparse.csr_matrix,
+    "csc": scipy.sparse.csc_matrix,
+    "csr array": scipy.sparse.csr_array,
+}
+
+
+def cells(counts: np.ndarray, places: np.ndarray, names: list[str], container: str) -> Any:
+    adata = anndata.AnnData(np.zeros(counts.shape, np.float32))
+    adata.obs_names = names
+    adata.layers["raw"] = CONTAINERS[container](counts)
+    adata.obsm["spatial"] = places
+    return adata
+
+
+@hypothesis.given(st.data())
+@cases(60)
+def test_cells_in_other_rows_and_types(data: st.DataObject) -> None:
+    """Of few places and counts, so that many are alike: each comes at the same place of the fit,
+    with the same inputs, or all are refused.
+    """
+    number = data.draw(st.integers(2, 6))
+    numbers = st.lists(st.integers(0, 2), min_size=2 * number, max_size=2 * number)
+    counts = np.array(data.draw(numbers)).reshape(number, 2)
+    spots = np.array(data.draw(numbers)).reshape(number, 2) * data.draw(st.sampled_from([0.0, 0.3]))
+    places, names = spots + 14.62, [f"cell {n}" for n in range(number)]
+    order = data.draw(st.permutations(range(number)))
+    shift = data.draw(st.sampled_from([0.0, 1e7, -1e7]))
+    kind, container = data.draw(st.sampled_from(KINDS)), data.draw(st.sampled_from([*CONTAINERS]))
+    found = []
+    for adata in (
+        cells(counts, places, names, "dense"),
+        cells(
+            counts[order].astype(kind), places[order] + shift, [names[n] for n in order], container
+        ),
+    ):
+
+        def inputs(adata: Any = adata) -> tuple[Any, ...]:
+            tissue, _ = read_tissue(adata, layer="raw")
+            tissue = tissue.taken(tissue.order())
+            X = Coordinates.of(tissue).inputs(tissue.places, tissue.slices)
+            return list(tissue.names), tissue.digest_of_counts(), X
+
+        found.append(answered(inputs))
+    one, other = found
+    assert (
+        (one is None) == (other is None) == (not counts.any(1).all() or not np.ptp(spots, 0).any())
+    )
+    if one is not None:
+        assert one[:2] == other[:2]
+        np.testing.assert_allclose(one[2], other[2], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sizes", "log_density_of_fit", "denoised"])
+@hypothesis.given(st.data())
+@cases(3)
+def test_answers_of_cells_in_other_rows(name: str, data: st.DataObject) -> None:
+    function, right = calls()[name]
+    order = data.draw(st.permutations(range(20)))
+    other = right["adata"][order].copy()
+    counts = other.X.toarray().astype(data.draw(st.sampled_from(KINDS)))
+    other.X = CONTAINERS[data.draw(st.sampled_from([*CONTAINERS]))](counts)
+    expected, found = function(**right), function(**{**right, "adata": other})
+    if name == "denoised":
+        expected, found = expected.mean, found.mean
+    np.testing.assert_allclose(found, expected[order], rtol=1e-5)
+    with pytest.raises(ValueError, match="in another order"):
+        function(**{**right, "adata": other[:, ::-1]})

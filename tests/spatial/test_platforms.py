@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,65 @@ def test_beads_of_other_files_are_refused(tmp_path: pathlib.Path) -> None:
     )
     with pytest.raises(ValueError, match="no bead in common"):
         read_slide_seq(tmp_path / "dge.csv", tmp_path / "places.csv")
+
+
+def _visium(folder: pathlib.Path, kinds: list[str] | None) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / "filtered_feature_bc_matrix.h5"
+    _write_matrix(path)
+    _positions().to_csv(folder / "tissue_positions.csv", index=False)
+    if kinds is not None:
+        with h5py.File(path, "a") as file:
+            file["matrix/features/feature_type"] = np.array(kinds, "S")
+
+
+def test_features_that_are_no_genes_are_left_out(tmp_path: pathlib.Path) -> None:
+    """And a gene keeps its name beside an antibody of the same."""
+    _visium(tmp_path, ["Antibody Capture", "Gene Expression"] + 2 * ["Antibody Capture"] + [""])
+    with pytest.raises(ValueError, match="no features of type 'Gene Expression'"):
+        _visium(tmp_path / "other", 5 * ["Antibody Capture"])
+        read_visium(tmp_path / "other")
+    with pytest.warns(UserWarning, match="no genes: 1 of '', 3 of 'Antibody Capture'"):
+        adata = read_visium(tmp_path)
+    assert list(adata.var_names) == ["Mbp"] and list(adata.var["gene_ids"]) == ["ENSG1"]
+    kept = np.flatnonzero(_counts()[:, 1])  # spots that have counts of it
+    np.testing.assert_array_equal(adata.X.toarray()[:, 0], _counts()[kept, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.filterwarnings("ignore", "Variable names are not unique")
+        _visium(tmp_path / "genes", 5 * ["Gene Expression"])
+        assert read_visium(tmp_path / "genes").n_vars == 5
+
+
+def test_barcodes_that_are_there_twice(tmp_path: pathlib.Path) -> None:
+    _visium(tmp_path, None)
+    table = _positions()
+    table.loc[0, "barcode"] = BARCODES[3]
+    table.to_csv(tmp_path / "tissue_positions.csv", index=False)
+    with pytest.raises(
+        ValueError, match=r"positions.csv has 1 barcodes several times, such as AC0"
+    ):
+        read_visium(tmp_path)
+    names = [*BARCODES[:-1], BARCODES[0]]
+    pandas.DataFrame(_counts().T, index=NAMES, columns=names).to_csv(tmp_path / "dge.csv")
+    places = pandas.DataFrame({"b": BARCODES, "xcoord": 0.0, "ycoord": np.arange(SPOTS)})
+    places.to_csv(tmp_path / "places.csv", index=False)
+    with pytest.raises(ValueError, match=r"dge.csv has 1 barcodes several times, such as AC00-1"):
+        read_slide_seq(tmp_path / "dge.csv", tmp_path / "places.csv")
+    places.assign(b=names).to_csv(tmp_path / "places.csv", index=False)
+    with pytest.raises(ValueError, match=r"places.csv has 1 barcodes several times"):
+        read_slide_seq(tmp_path / "dge.csv", tmp_path / "places.csv")
+
+
+def test_a_bead_without_a_count(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Is refused, not left out; and a folder may begin with ``~``."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    table = pandas.DataFrame(_counts().T.astype(float), index=NAMES, columns=BARCODES)
+    table.to_csv(tmp_path / "dge.csv")
+    places = pandas.DataFrame({"b": BARCODES, "xcoord": 0.0, "ycoord": np.arange(SPOTS)})
+    places.to_csv(tmp_path / "places.csv", index=False)
+    assert read_slide_seq("~/dge.csv", "~/places.csv").n_obs == SPOTS - 1
+    table.iloc[3, 2] = np.nan
+    table.to_csv(tmp_path / "dge.csv")
+    with pytest.raises(ValueError, match="no count of gene Reln for some beads"):
+        read_slide_seq("~/dge.csv", "~/places.csv")
