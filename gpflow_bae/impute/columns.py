@@ -132,12 +132,14 @@ class FittedColumns(NamedTuple):
 
     * centre, scale [D]: of the inputs.
     * kinds, constants: as in :class:`OutputKinds`.
+    * origin: from which days of the first input count, if it is a date.
     """
 
     centre: np.ndarray
     scale: np.ndarray
     kinds: tuple[ColumnKind, ...]
     constants: Mapping[str, float]
+    origin: np.datetime64 | None = None
 
 
 class OutputKinds(NamedTuple):

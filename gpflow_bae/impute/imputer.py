@@ -127,7 +127,8 @@ class Imputer:
         user = self._read(table, Y)
         plan = self._plan(user)
         fitted = self._fit(plan, user, user.table, start)
-        self._keep(fitted, FittedColumns(user.centre, user.scale, user.kinds, user.constants))
+        known = user.centre, user.scale, user.kinds, user.constants, user.origin
+        self._keep(fitted, FittedColumns(*known))
         self.table_ = user
         warn(fitted.warnings())
         return self
@@ -209,6 +210,7 @@ class Imputer:
             "input_scale": self.columns_.scale.tolist(),
             "kinds": [kind.to_dict() for kind in self.columns_.kinds],
             "constants": dict(self.columns_.constants),
+            "origin": None if self.columns_.origin is None else str(self.columns_.origin),
             **fitted.save(folder),
         }
         (folder / "fit.json").write_text(json.dumps(record, indent=1))

@@ -53,4 +53,5 @@ def fitted_columns(record: dict[str, Any]) -> FittedColumns:
         np.array(record["input_scale"]),
         tuple(ColumnKind.from_dict(kind) for kind in record["kinds"]),
         record["constants"],
+        np.datetime64(record["origin"]) if record.get("origin") else None,
     )
