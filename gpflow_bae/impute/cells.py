@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +13,7 @@ import pandas as pd
 from .problems import Problems
 from .table_format import TableFormat
 
-__all__ = ["missing_cells", "numbers", "sentinels", "times"]
+__all__ = ["missing_cells", "numbers", "sentinels", "times", "unnamed", "with_index"]
 
 _SHOWN = 12  # of the cells of a problem
 _FEW = 3  # where the whole column is written so
@@ -23,8 +26,23 @@ _LIMIT = re.compile(r"[<>≤≥]=?\s*[\d.,]+")
 _UNIT = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?\s*[^\d\s.,]+")
 _DAY_AND_MONTH = r"^(\d{1,2})[./-](\d{1,2})[./-](\d{4}|\d{2})(?:,?[ T]+(.*))?$"
 _YEAR_FIRST = r"^(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?:,?[ T]+(.*))?$"
+_DAY_AND_NAME = r"^(\d{1,2})[-. ]+([A-Za-z]{3,9})[-., ]+(\d{4}|\d{2})(?:,?[ T]+(.*))?$"
+_NAME_AND_DAY = r"^([A-Za-z]{3,9})[-. ]+(\d{1,2})[-, ]+(\d{4})(?:,?[ T]+(.*))?$"
+_PLAIN_DATE = r"\d{4}-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?)?)?"
+_NAME_AND_YEAR = r"^([A-Za-z]{3,9})[-. ]+(\d{4})()()$"
+_FIRST_MONTHS = {"1": "01", "2": "04", "3": "07", "4": "10"}
+_QUARTER = r"^(\d{4})[- ]?[Qq]([1-4])$"
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
 _CLOCK = r"^(\d{1,2})(:\d{2})(:\d{2}(?:[.,]\d+)?)?(?:\s*([aApP])\.?[mM]\.?)?\s*(\S*)$"
 _OFFSET = r"(?:[T ]\d{2}:?\d{2}(?::?\d{2})?(?:[.,]\d+)?)\s*(Z|z|[+-]\d{2}(?::?\d{2})?)$"
+
+# Digits of dates that are whole numbers, from yyyymm to yyyymmddHHMMSS; and their years.
+_DIGITS = (6, 8, 10, 12, 14)
+_YEARS = {8: (1000, 2999)}
+_MODERN = (1900, 2099)  # of the others, which a counter could be
 
 # What measuring devices and archives write where they have no value.
 _SENTINELS = np.array(
@@ -80,20 +98,59 @@ def missing_cells(column: pd.Series, table_format: TableFormat) -> np.ndarray:
     return (column.isna() | text.isin(words)).to_numpy()
 
 
+def unnamed(column: pd.Series, table_format: TableFormat) -> np.ndarray:
+    """Which rows have no task: Booleans. A series may be called NA (Namibia) or None."""
+    text = column.astype(str).str.strip()
+    words = {"", *table_format.missing_values}
+    return (column.isna() | text.isin(words)).to_numpy()
+
+
+def with_index(raw: pd.DataFrame, names: Iterable[Any]) -> pd.DataFrame:
+    """The table, with those levels of its index as columns that are named and no column is."""
+    found = raw
+    for level, name in enumerate(raw.index.names):
+        name = "index" if name is None and raw.index.nlevels == 1 else name
+        if name is not None and name in names and name not in raw.columns:
+            found = found.copy(deep=False)
+            found[name] = raw.index.get_level_values(level)
+    return found
+
+
 def times(
-    column: pd.Series, name: str, table_format: TableFormat, problems: Problems
+    column: pd.Series,
+    name: str,
+    table_format: TableFormat,
+    problems: Problems,
+    origin: np.datetime64 | None = None,
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """A column of numbers or dates as numbers; what plots show; and notes.
 
-    :return: numbers as they are, or days since the first date; the numbers, or timestamps in UTC
+    Whole numbers such as 20240131, all of which are dates, are taken as such: as numbers a month's
+    end would be 70 days.
+
+    :param origin: from which days count; the first date if None.
+    :return: numbers as they are, or days since the origin; the numbers, or timestamps in UTC
         (datetime64); sentences for a user.
     """
+    notes: tuple[str, ...] = ()
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
     dated = pd.api.types.is_datetime64_any_dtype(column)
     if not dated:
         missing, values, _ = _parse(column, table_format)
         if missing.all() or not np.isnan(values[~missing]).all():
-            found = numbers(column, name, table_format, problems, missing_allowed=False)
-            return found, found, ()
+            dates_of_digits = _digits(values[~missing])
+            if dates_of_digits is None:
+                found = numbers(column, name, table_format, problems, missing_allowed=False)
+                return found, found, ()
+            stamps = np.full(len(column), np.datetime64("NaT"), "datetime64[s]")
+            stamps[~missing] = dates_of_digits
+            column, dated = pd.Series(stamps, column.index), True
+            first = int(values[~missing][0])
+            notes = (
+                f"Times of column {name!r}, such as {first}, are read as dates "
+                f"({dates_of_digits[0]}). If they are plain numbers, subtract one of them first.",
+            )
     missing = missing_cells(column, table_format)
     problems.add_rows(
         f"Time {name!r} is missing in",
@@ -109,8 +166,8 @@ def times(
         iso = _year_first(text, table_format.dayfirst)
         offsets = _offsets(iso, missing, name, problems)
         column = iso.where(~missing)
-    dates = pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)
-    bad = np.flatnonzero(dates.isna().to_numpy() & ~missing)
+    stamps = _stamps(column)
+    bad = np.flatnonzero(np.isnat(stamps) & ~missing)
     problems.add_rows(
         f"Time {name!r} holds what is neither a number nor a date:",
         bad,
@@ -118,15 +175,64 @@ def times(
         cells=text.iloc[bad].to_list(),
         num_shown=_FEW if len(bad) > 0.5 * len(text) else _SHOWN,
     )
-    stamps = dates.dt.tz_localize(None).to_numpy(dtype="datetime64[ns]")
-    days = (stamps - stamps[~np.isnat(stamps)].min(initial=np.datetime64("2200-01-01", "ns"))) / (
-        np.timedelta64(1, "D")
-    )
-    notes: tuple[str, ...] = ()
+    if origin is None:
+        known = stamps[~np.isnat(stamps)]
+        origin = known.min() if len(known) else np.datetime64("NaT", "D")
+    whole, part = _days(stamps)
+    first, rest = _days(origin)
+    days = (whole - first) / np.timedelta64(1, "D") + (part - rest)
     if offsets - {"Z", "z", "+00:00"}:
         shown = ", ".join(sorted(offsets))
-        notes = (f"Times of column {name!r} were given in {shown}, and are taken in UTC.",)
+        notes += (f"Times of column {name!r} were given in {shown}, and are taken in UTC.",)
     return days, stamps, notes
+
+
+def _stamps(column: pd.Series) -> np.ndarray:
+    """Dates, or text that says dates, as datetime64 in UTC; NaT where it is none.
+
+    In nanoseconds where they reach, from 1678 to 2261, and in coarser units beyond.
+    """
+    dates = pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)
+    found = dates.dt.tz_localize(None).to_numpy()
+    if pd.api.types.is_object_dtype(column) and dates.isna().any():
+        text = [cell if isinstance(cell, str) else "NaT" for cell in column]
+        if all(cell == "NaT" or re.fullmatch(_PLAIN_DATE, cell) for cell in text):
+            with contextlib.suppress(ValueError):  # years that nanoseconds do not reach
+                found = np.array(text, dtype="datetime64[us]")
+    years = found[~np.isnat(found)].astype("datetime64[Y]").astype(int) + 1970
+    if len(years) == 0 or 1677 < years.min() and years.max() < 2262:
+        return found.astype("datetime64[ns]")
+    return found
+
+
+def _days(stamps: np.ndarray | np.datetime64) -> tuple[Any, Any]:
+    """The day of each, and the share of it that has gone: differences lose no digits."""
+    day = stamps.astype("datetime64[D]")
+    return day, (stamps - day) / np.timedelta64(1, "D")
+
+
+def _digits(values: np.ndarray) -> np.ndarray | None:
+    """Numbers such as 20240131 as dates (datetime64[s]); None unless all of them are such."""
+    if not ((values > 1e5) & (values < 1e15) & (values == np.round(values))).all():
+        return None
+    whole = values.astype(np.int64)
+    count = len(str(whole.min()))
+    if count not in _DIGITS or len(str(whole.max())) != count:
+        return None
+    padded = whole * 10 ** (14 - count) + (10**6 if count == 6 else 0)
+    year, month, day, hour, minute, second = (
+        padded // 10**power % (10**4 if power == 10 else 100) for power in (10, 8, 6, 4, 2, 0)
+    )
+    low, high = _YEARS.get(count, _MODERN)
+    right = (year >= low) & (year <= high) & (month >= 1) & (month <= 12) & (day >= 1)
+    right &= (hour < 24) & (minute < 60) & (second < 60)
+    if not right.all() or count == 6 and len(np.unique(year)) == 1:
+        return None  # months of one year are as far apart as their numbers
+    months = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
+    days = months.astype("datetime64[D]") + (day - 1)
+    if (days.astype("datetime64[M]") != months).any():
+        return None
+    return days.astype("datetime64[s]") + (3600 * hour + 60 * minute + second)
 
 
 def sentinels(values: np.ndarray) -> dict[float, int]:
@@ -136,7 +242,7 @@ def sentinels(values: np.ndarray) -> dict[float, int]:
     all other values than those do from one another.
     """
     known = values[np.isfinite(values)]
-    candidates = np.isin(known, _SENTINELS)
+    candidates = np.any([_equal(known, value) for value in _SENTINELS], axis=0)
     others = known[~candidates]
     if len(others) == 0:
         return {}
@@ -147,14 +253,22 @@ def sentinels(values: np.ndarray) -> dict[float, int]:
     return found
 
 
+def _equal(values: np.ndarray, number: float) -> np.ndarray:
+    """Which values are a number, or what float32 makes of it."""
+    return (values == number) | (values == float(np.float32(number)))
+
+
 def _parse(
     column: pd.Series, table_format: TableFormat
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Which cells are missing, all as numbers (NaN where they are none), and as text."""
     missing = missing_cells(column, table_format)
     text = column.astype(str).str.strip()
-    if pd.api.types.is_numeric_dtype(column):
+    said = text[~missing].str.lower()
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         values = column.to_numpy(dtype=float, na_value=np.nan)
+    elif len(said) and said.isin(("true", "false")).all():
+        values = (text.str.lower() == "true").to_numpy(dtype=float)
     else:
         plain = text.str.replace("\N{MINUS SIGN}", "-").where(~missing, None)
         if table_format.decimal == ",":
@@ -164,7 +278,7 @@ def _parse(
         values = pd.to_numeric(plain, errors="coerce").to_numpy(dtype=float)
     for word in table_format.missing_values:
         try:
-            missing = missing | (values == float(word.replace(",", ".")))
+            missing = missing | _equal(values, float(word.replace(",", ".")))
         except ValueError:
             continue
     return missing, np.where(missing, np.nan, values), text.to_numpy(dtype=object)
@@ -236,17 +350,31 @@ def _offsets(text: pd.Series, missing: np.ndarray, name: str, problems: Problems
 
 
 def _year_first(text: pd.Series, dayfirst: bool | None) -> pd.Series:
-    """Dates such as 31.01.2024 6:00 PM as 2024-01-31T18:00; what is no date as it is."""
+    """Dates such as 31.01.2024 6:00 PM as 2024-01-31T18:00; what is no date as it is.
+
+    So are 31-Jan-2024, January 31, 2024, and 2024Q1, which is its first day.
+    """
     parts = text.str.extract(_YEAR_FIRST)
     year, month, day, clock = (parts[i] for i in range(4))
     if dayfirst is not None:
         other = text.str.extract(_DAY_AND_MONTH)
-        short = other[2].str.len() == 2  # 69 to 99 are of the last century, as in Python
-        century = pd.Series(np.where(pd.to_numeric(other[2]) >= 69, "19", "20"), text.index)
-        year = year.fillna(other[2].where(~short, century + other[2]))
-        day, month = day.fillna(other[1 - dayfirst]), month.fillna(other[int(dayfirst)])
-        clock = clock.fillna(other[3])
-    iso = year + "-" + month.str.zfill(2) + "-" + day.str.zfill(2)
+        year = _either(year, _whole_year(other[2]))
+        day, month = _either(day, other[1 - dayfirst]), _either(month, other[int(dayfirst)])
+        clock = _either(clock, other[3])
+    for pattern, places in (
+        (_DAY_AND_NAME, (2, 1, 0)),
+        (_NAME_AND_DAY, (2, 0, 1)),
+        (_NAME_AND_YEAR, (1, 0, 2)),
+    ):
+        named = text.str.extract(pattern)
+        number = named[places[1]].map(_month_number, na_action="ignore")
+        named.loc[number.isna()] = np.nan
+        year, month = _either(year, _whole_year(named[places[0]])), _either(month, number)
+        day, clock = _either(day, named[places[2]]), _either(clock, named[3])
+    quarter = text.str.extract(_QUARTER)
+    year, month = _either(year, quarter[0]), _either(month, quarter[1].map(_FIRST_MONTHS))
+    day = _either(day, quarter[1].where(quarter[1].isna(), "1"))
+    iso = year + "-" + month.str.zfill(2) + "-" + day.replace("", "1").str.zfill(2)
     clock = clock.fillna("")
     hour = clock.str.extract(_CLOCK)
     named = hour[0].notna()
@@ -256,6 +384,23 @@ def _year_first(text: pd.Series, dayfirst: bool | None) -> pd.Series:
     padded = number.where(named, 0).astype(int).astype(str).str.zfill(2)
     clock = clock.where(~named, padded + hour[1] + hour[2].fillna("") + hour[4].fillna(""))
     return text.where(iso.isna(), iso.where(clock == "", iso + "T" + clock))
+
+
+def _either(first: pd.Series, second: pd.Series) -> pd.Series:
+    """Text of the first, and of the second where that has none."""
+    return pd.Series(np.where(first.notna(), first, second), first.index, dtype=object)
+
+
+def _whole_year(year: pd.Series) -> pd.Series:
+    """Years of four digits; 69 to 99 are of the last century, as in Python."""
+    century = pd.Series(np.where(pd.to_numeric(year) >= 69, "19", "20"), year.index)
+    return year.where(year.str.len() != 2, century + year)
+
+
+def _month_number(name: str) -> str | None:
+    """Of an English name, or at least three letters of it."""
+    found = [i for i, month in enumerate(_MONTHS, 1) if month.startswith(name.lower())]
+    return str(found[0]) if found else None
 
 
 def _date_advice(cells: pd.Series, dayfirst: bool | None) -> str:

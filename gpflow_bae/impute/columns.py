@@ -157,6 +157,7 @@ class FittedColumns(NamedTuple):
     * centre, scale [D]: of the inputs.
     * kinds, constants, doubtful: as in :class:`OutputKinds`.
     * still [D]: which inputs had one value throughout; none if None.
+    * origin: from which days of the first input count, if it is a date.
     """
 
     centre: np.ndarray
@@ -165,6 +166,7 @@ class FittedColumns(NamedTuple):
     constants: Mapping[Any, float]
     doubtful: frozenset[Any] = frozenset()
     still: np.ndarray | None = None
+    origin: np.datetime64 | None = None
 
 
 class OutputKinds(NamedTuple):

@@ -41,8 +41,8 @@ _KIND_FLAGS = ("continuous", "positive", "count", "binary")
 
 def define_flags() -> None:
     """The flags of this command."""
-    flags.DEFINE_string("input", None, "CSV or Parquet file with holes.", required=True)
-    flags.DEFINE_string("out", None, "The same table, filled; CSV or Parquet.", required=True)
+    flags.DEFINE_string("input", None, "CSV, .csv.gz or Parquet file with holes.", required=True)
+    flags.DEFINE_string("out", None, "The same, filled; or .xlsx.", required=True)
     flags.DEFINE_list("outputs", [], "Columns to fill.")
     flags.DEFINE_string("time", None, "Column of numbers or dates; the first input.")
     flags.DEFINE_list("inputs", [], "Further numeric inputs, such as coordinates.")
@@ -119,6 +119,7 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
     from .imputer import Imputer
 
     out = pathlib.Path(FLAGS.out)
+    beside = out.with_suffix("") if out.suffix.lower() == ".gz" else out
     result = None
     fitted = None if record is None else saved_fits.fitted_columns(record)
     user = frames.user_table(checked, fitted)
@@ -138,7 +139,7 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
             print(f"{report.as_text(result)}\n{result.verdict}", flush=True)
         print("Fitting the model to all observed cells.", flush=True)
         with _timed(seconds, "fit"):
-            imputer.fit(user, start=imputer.checked_).save(out.with_suffix(".posterior"))
+            imputer.fit(user, start=imputer.checked_).save(beside.with_suffix(".posterior"))
     else:
         imputer = Imputer.load(FLAGS.posterior)
     with _timed(seconds, "prediction"):
@@ -149,7 +150,7 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
     drawn = figures.draw(user, predicted, as_map=imputer.time is None and len(imputer.inputs) > 1)
     pictures = {name: figures.to_png(figure) for name, figure in drawn.items()}
     for name, part in figures.file_names(pictures).items():
-        out.with_name(f"{out.stem}_{part}.png").write_bytes(pictures[name])
+        beside.with_name(f"{beside.stem}_{part}.png").write_bytes(pictures[name])
     run = report.RunFacts(
         source=str(FLAGS.input),
         result=str(out),
@@ -157,7 +158,7 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
         settings=imputer.get_params(),
         seconds=seconds,
     )
-    page = out.with_suffix(".html")
+    page = beside.with_suffix(".html")
     report.write(page, checked, user, predicted, pictures, result, run)
     print(f"Report: {page}, and a figure for each output beside it.", flush=True)
 
@@ -196,15 +197,16 @@ def _check_paths() -> None:
             "elsewhere."
         ) from None
     try:
-        import pandas  # noqa: F401
+        from . import table_files
 
-        if {".parquet", ".pq"} & {source.suffix, out.suffix}:
+        if table_files.is_parquet(source) or table_files.is_parquet(out):
             import pyarrow  # noqa: F401
     except ImportError as error:
         raise ImportError(
             f"Tables are read with pandas, and Parquet files with pyarrow ({error}): "
             "pip install 'gpflow-bae[tables]'."
         ) from error
+    table_files.check_output(out)
 
 
 def _check_neighbours(source: pathlib.Path, out: pathlib.Path) -> None:
@@ -268,7 +270,7 @@ def _checked(settings: dict[str, Any], record: dict[str, Any] | None) -> Any:
     from . import frames, table_files
 
     raw, guessed = table_files.read_guessing(FLAGS.input, settings["table_format"])
-    if {".parquet", ".pq"} & {pathlib.Path(FLAGS.out).suffix}:
+    if table_files.is_parquet(FLAGS.out):
         twice = sorted({str(c) for c in raw.columns if list(raw.columns).count(c) > 1})
         if twice:
             raise TableError([f"Parquet files cannot have columns of one name: {twice}."])

@@ -13,6 +13,7 @@ import tensorflow as tf
 from ..data import MultiOutputTable, Observations, Standardiser
 from ..files import digest
 from ..inducing_variables import uniform
+from ..output_transforms import Log
 from ..posteriors import Posterior
 from . import coregionalisation, fitting
 from .coregionalisation import CoregionalisationPlan, CoregionalisationPosterior
@@ -24,6 +25,9 @@ __all__ = ["MODELS", "AnyPlan", "AnyPosterior", "Fit", "fit_table", "make_plan"]
 MODELS = ("lmc", "sgp_vae", "sgp_bae")
 
 _USELESS = 0.97  # of the error of column means
+_BEYOND = 0.25  # standard deviations beyond observed ones that a predicted logarithm can have
+
+_NO_LIMITS = np.array([[-np.inf], [np.inf]])
 
 AnyPlan: TypeAlias = Plan | CoregionalisationPlan
 AnyPosterior: TypeAlias = Posterior | CoregionalisationPosterior
@@ -33,12 +37,15 @@ AnyPosterior: TypeAlias = Posterior | CoregionalisationPosterior
 class Fit:
     """A plan, the scale of the outputs that its model sees, what was fitted, and to which table.
 
+    * limits [2, P]: least and largest standardised value that the fit saw of outputs whose
+      logarithm is modelled; infinite for others.
     * table: the digest of all that the table holds, cells that a check hid included; "" if loaded.
     """
 
     plan: AnyPlan
     standardiser: Standardiser
     posterior: AnyPosterior
+    limits: np.ndarray
     table: str = ""
 
     def predict(
@@ -51,17 +58,24 @@ class Fit:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances [T, N, P] of standardised outputs, noise included.
 
+        A straight line through logarithms becomes an exponential, and a row that is extreme in many
+        columns would be given many times the largest value ever seen. So a predicted logarithm lies
+        at most a quarter of a standard deviation beyond all observed ones, of the fit or of this
+        table, and what was taken from it is added to its uncertainty.
+
         :param user: the table, with its calendar.
         :param table: the same with other cells hidden; ``user.table`` if None.
         :param where: cells that are wanted; others may be NaN. All if None.
         :param of_fit: whether this is the table of the fit.
         """
         table = user.table if table is None else table
+        Z = self.standardiser.transform(table.Y)
         if isinstance(self.posterior, CoregionalisationPosterior):
-            Z = self.standardiser.transform(table.Y)
-            return self.posterior.predict(table, Z, user.calendar, where)
-        given = None if of_fit else (table.X, table.Y)
-        return fitting.predict_standardised(self.posterior, self.standardiser, given)
+            moments = self.posterior.predict(table, Z, user.calendar, where)
+        else:
+            given = None if of_fit else (table.X, table.Y)
+            moments = fitting.predict_standardised(self.posterior, self.standardiser, given)
+        return _within(*moments, _joined(self.limits, _limits(self.standardiser, Z)))
 
     def warnings(self) -> tuple[str, ...]:
         """What a user should know of the fit, in sentences."""
@@ -78,7 +92,7 @@ class Fit:
         """Writes the posterior to a file, and returns what else :meth:`load` needs."""
         if isinstance(self.posterior, CoregionalisationPosterior):
             self.posterior.save(path)
-            return {"plan": dataclasses.asdict(self.plan)}
+            return {"plan": dataclasses.asdict(self.plan), "limits": self.limits.tolist()}
         inducing = self.posterior.model.latent_prior.inducing_variable.Z
         box = inducing.transform
         _without_table(self.posterior).save(path)
@@ -89,6 +103,7 @@ class Fit:
                 for f in dataclasses.fields(self.plan)
                 if f.name not in engines
             },
+            "limits": self.limits.tolist(),
             "num_inducing": len(inducing.numpy()),
             # Sampled values are those on the real line: of which box they are has to be known.
             "inducing_box": [np.asarray(v).tolist() for v in (box.low, box.high)],
@@ -103,10 +118,11 @@ class Fit:
         :param record: what it returned, and ``input_centre``.
         """
         path, fields = folder / "posterior.npz", dict(record["plan"])
+        limits = np.array(record.get("limits", _NO_LIMITS))
         if fields["model"] == "lmc":
             fields["periods"] = tuple(fields["periods"])
             plan = CoregionalisationPlan(**fields)
-            return cls(plan, standardiser, CoregionalisationPosterior.load(path, plan))
+            return cls(plan, standardiser, CoregionalisationPosterior.load(path, plan), limits)
         for name in ("encoder_widths", "decoder_widths"):
             fields[name] = tuple(fields[name])
         settings = Plan(**fields)
@@ -115,7 +131,7 @@ class Fit:
         low, high = np.array(record["inducing_box"])
         middle = np.tile((low + high) / 2.0, (record["num_inducing"], 1))
         model = build_model(settings, MultiOutputTable(X, Y), uniform(middle, low, high))
-        return cls(settings, standardiser, Posterior.load(path, model))
+        return cls(settings, standardiser, Posterior.load(path, model), limits)
 
 
 def make_plan(
@@ -174,24 +190,49 @@ def fit_table(
             "table, or leave it out."
         )
     standardiser = user.standardiser(table)
+    Z = standardiser.transform(table.Y)
+    limits = _limits(standardiser, Z)
     if isinstance(plan, Plan):
         posterior: AnyPosterior = fitting.fit(
             plan, table, standardiser, seed=seed, progress=progress
         )
-        return Fit(plan, standardiser, posterior, of)
+        return Fit(plan, standardiser, posterior, limits, of)
     begin = None
     if start is not None and start.plan == plan:
         begin = start.posterior
     posterior = coregionalisation.fit(
         plan,
         table,
-        standardiser.transform(table.Y),
+        Z,
         user.calendar,
         seed=seed,
         progress=progress,
         start=begin,  # type: ignore[arg-type]
     )
-    return Fit(plan, standardiser, posterior, of)
+    return Fit(plan, standardiser, posterior, limits, of)
+
+
+def _limits(standardiser: Standardiser, Z: np.ndarray) -> np.ndarray:
+    """Least and largest value [2, P] of outputs [T, N, P] that are seen as logarithms."""
+    logged = np.array([isinstance(t, Log) for t in standardiser.transforms])
+    if not logged.any():
+        return np.tile(_NO_LIMITS, len(logged))
+    low = np.fmin.reduce(Z, (0, 1), initial=np.inf)
+    high = np.fmax.reduce(Z, (0, 1), initial=-np.inf)
+    return np.where(logged, [low, high], _NO_LIMITS)
+
+
+def _joined(limits: np.ndarray, others: np.ndarray) -> np.ndarray:
+    return np.stack([np.minimum(limits[0], others[0]), np.maximum(limits[1], others[1])])
+
+
+def _within(
+    mean: np.ndarray, variance: np.ndarray, limits: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Moments whose mean is hardly outside of the limits: by less than ``_BEYOND``."""
+    inside = np.clip(mean, *limits)
+    kept = inside + _BEYOND * np.tanh((mean - inside) / _BEYOND)
+    return kept, variance + np.square(np.minimum(np.abs(mean - kept), 2.0 * _BEYOND))
 
 
 def _without_table(posterior: Posterior) -> Posterior:

@@ -81,8 +81,9 @@ def check_frame(
     :param raw: numbers, or text that says numbers; a cell that is empty or NaN is missing.
     :param outputs: columns to fill.
     :param time: column of numbers or dates (ISO 8601, or as ``table_format`` says); the first
-        input. Dates count in days from the first one of this table; with offsets from UTC they are
-        taken in UTC.
+        input. Dates count in days from the first one of the fit's table; with offsets from UTC they
+        are taken in UTC. Time, inputs and task may be levels of the index, ``index`` if it has no
+        name.
     :param inputs: further numeric inputs, such as coordinates.
     :param task: column that says to which independent series a row belongs; one series if None.
     :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.columns.output_kinds`.
@@ -103,6 +104,7 @@ def check_frame(
         )
     if time is None and not inputs:
         problems.add("Name a column as time or inputs: what tells the rows apart?")
+    source, raw = raw, cells.with_index(raw, named)
     usable = _check_columns(raw, named, problems)
     taken = _taken(raw, outputs)
     if taken:
@@ -127,7 +129,9 @@ def check_frame(
     notes: list[str] = []
     X, times = {}, np.zeros(0)
     if time in usable:
-        X[time], times, found_notes = cells.times(raw[time], time, table_format, problems)
+        X[time], times, found_notes = cells.times(
+            raw[time], time, table_format, problems, None if fitted is None else fitted.origin
+        )
         notes += found_notes
     for name in inputs:
         if name in usable:
@@ -144,7 +148,7 @@ def check_frame(
         names = raw[task].astype(str).to_numpy()
         problems.add_rows(
             f"Task {task!r} is missing in",
-            np.flatnonzero(cells.missing_cells(raw[task], table_format)),
+            np.flatnonzero(cells.unnamed(raw[task], table_format)),
             "To which series do these rows belong?",
         )
     found = OutputKinds((), {}, ())
@@ -164,7 +168,7 @@ def check_frame(
     problems.raise_if_any()
     notes += _sentinel_notes({n: v for n, v in X.items() if len(times) == 0 or n != time} | Y, raw)
     return CheckedFrame(
-        raw,
+        source,
         (tuple(X), tuple(Y)),
         seen,
         np.column_stack(list(Y.values())),

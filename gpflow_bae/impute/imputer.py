@@ -132,7 +132,7 @@ class Imputer:
         plan = self._plan(user)
         fitted = self._fit(plan, user, user.table, start)
         known = user.centre, user.scale, user.kinds, user.constants, user.doubtful, user.still
-        self._keep(fitted, FittedColumns(*known))
+        self._keep(fitted, FittedColumns(*known, user.origin))
         self.table_ = user
         warn(fitted.warnings())
         return self

@@ -51,6 +51,7 @@ def write(
         "input_centre": columns.centre,
         "input_scale": columns.scale,
         "input_still": columns.still,
+        "origin": None if columns.origin is None else str(columns.origin),
         "kinds": [kind.to_dict() | {"name": _plain(kind.name)} for kind in columns.kinds],
         "constants": [[_plain(name), value] for name, value in columns.constants.items()],
         "doubtful": [_plain(name) for name in columns.doubtful],
@@ -118,6 +119,7 @@ def fitted_columns(record: dict[str, Any]) -> FittedColumns:
         {_named(name): value for name, value in record["constants"]},
         frozenset(_named(name) for name in record["doubtful"]),
         np.array(record["input_still"]),
+        np.datetime64(record["origin"]) if record["origin"] else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Tables in files: CSV with every cell as its text, or Parquet.
+"""Tables in files: CSV with every cell as its text, or Parquet; Excel is written only.
 
 Like the other modules that import pandas, it is imported where a DataFrame or a file is given.
 """
@@ -6,9 +6,12 @@ Like the other modules that import pandas, it is imported where a DataFrame or a
 from __future__ import annotations
 
 import csv
+import gzip
+import importlib.util
 import io
 import pathlib
-from typing import Any
+import zlib
+from typing import IO, Any
 
 import pandas as pd
 
@@ -16,20 +19,44 @@ from ..files import write_atomically
 from .problems import Problems, TableError
 from .table_format import TableFormat
 
-__all__ = ["LINE", "is_parquet", "read_file", "write_file"]
+__all__ = ["LINE", "check_output", "is_parquet", "read_file", "write_file"]
 
 LINE = "line"  # name of the index of what was read from a CSV file: its line of each row
 
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
+# What is no text, and would not become it by being called so.
+_OTHERS = (
+    *(".xls", ".ods", ".feather", ".arrow", ".orc", ".h5", ".hdf5", ".nc", ".json", ".pkl", ".npz"),
+    *(".npy", ".mat", ".rds", ".sav", ".dta", ".zip", ".bz2", ".xz", ".zst"),
+)
 
 
 def is_parquet(path: str | pathlib.Path) -> bool:
     """Whether a file is one of Parquet, by its ending."""
-    return pathlib.Path(path).suffix in (".parquet", ".pq")
+    return pathlib.Path(path).suffix.lower() in (".parquet", ".pq")
+
+
+def check_output(path: str | pathlib.Path) -> None:
+    """Whether :func:`write_file` can write a file of such a name, before there is a table.
+
+    :raises ValueError: for an ending of other files than CSV, gzipped CSV, Parquet and Excel.
+    :raises ImportError: for Excel without openpyxl.
+    """
+    ending = pathlib.Path(path).suffix.lower()
+    if ending in _OTHERS:
+        raise ValueError(f"{path}: {ending} cannot be written; name a .csv, .csv.gz or .parquet.")
+    if ending == ".xlsx" and importlib.util.find_spec("openpyxl") is None:
+        raise ImportError(
+            f"{path}: Excel files are written with openpyxl, which is not installed: pip install "
+            "openpyxl, or name a .csv."
+        )
 
 
 def read_file(path: str | pathlib.Path, table_format: TableFormat | None = None) -> pd.DataFrame:
     """A Parquet file (``.parquet``, ``.pq``), or a CSV file with every cell as its text.
+
+    A CSV file may be compressed by gzip. Levels of the index of a Parquet file are columns; one
+    without a name is called ``index``.
 
     The index of what comes from a CSV file is the line of each row, counted from 1, the header's;
     lines that are empty are left out.
@@ -56,7 +83,8 @@ def read_guessing(
     """
     path = pathlib.Path(path)
     if is_parquet(path):
-        return pd.read_parquet(path), []
+        frame = pd.read_parquet(path)
+        return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index(), []
     if path.suffix.lower() in _SPREADSHEETS:
         raise TableError(
             [f"{path} is a spreadsheet. Save it as CSV, or as Parquet, and pass that."]
@@ -104,11 +132,20 @@ def read_guessing(
 def write_file(
     frame: pd.DataFrame, path: str | pathlib.Path, table_format: TableFormat | None = None
 ) -> None:
-    """A Parquet or a CSV file, by its ending; there as a whole or not at all."""
+    """A Parquet, Excel, CSV or gzipped CSV file, by its ending; there as a whole or not at all.
+
+    :raises ValueError, ImportError: as :func:`check_output`.
+    """
     path = pathlib.Path(path)
+    check_output(path)
     table_format = TableFormat() if table_format is None else table_format
     if is_parquet(path):
         write_atomically(path, lambda file: frame.to_parquet(file, index=False))
+        return
+    if path.suffix.lower() == ".xlsx":
+        zoned = frame.select_dtypes("datetimetz").columns  # which Excel does not have
+        plain = frame.astype(dict.fromkeys(zoned, str))
+        write_atomically(path, lambda f: plain.to_excel(f, index=False, engine="openpyxl"))
         return
     options: Any = {
         "index": False,
@@ -116,12 +153,26 @@ def write_file(
         "decimal": table_format.decimal,
         "encoding": table_format.encoding,
     }
-    write_atomically(path, lambda file: frame.to_csv(file, **options))
+    if path.suffix.lower() != ".gz":
+        write_atomically(path, lambda file: frame.to_csv(file, **options))
+        return
+
+    def write_compressed(file: IO[bytes]) -> None:
+        # Equal tables make equal files: neither a name nor the time is in it.
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
+            frame.to_csv(compressed, **options)
+
+    write_atomically(path, write_compressed)
 
 
 def _text(path: pathlib.Path, encoding: str, problems: list[str]) -> str:
     """What a file says; in Latin-1, which every file can be read in, if not in its encoding."""
     content = path.read_bytes()
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, OSError, zlib.error) as error:
+            raise TableError([f"{path} is damaged, or no gzip file: {error}."]) from None
     if content[:2] in (b"\xff\xfe", b"\xfe\xff") and not encoding.lower().startswith("utf-16"):
         problems.append(f"{path} is written in UTF-16: pass --encoding=utf-16.")
         return content.decode("utf-16", errors="replace")

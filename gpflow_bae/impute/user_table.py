@@ -108,6 +108,11 @@ class UserTable:
         return self.times[np.where(self.rows >= 0, self.rows, last)]
 
     @property
+    def origin(self) -> np.datetime64 | None:
+        """The first date, from which days count in a fit to this table; None if there are none."""
+        return self.times.min() if np.issubdtype(self.times.dtype, np.datetime64) else None
+
+    @property
     def time_scale(self) -> float:
         """How long a unit of the scaled first input is: in days if it is a date."""
         return float(self.scale[0])

@@ -191,6 +191,7 @@ def test_kinds_are_said_by_flags(parse: Callable[..., None]) -> None:
         ("--out=t.csv", "--out=t.csv is the input itself"),
         ("--out=.", "--out=. is a folder; name a file"),
         ("--decimal=,", "--separator=';'"),
+        ("--out=o.ods", "impute: o.ods: .ods cannot be written; name a .csv"),
     ],
 )
 def test_what_is_wrong_is_one_line(

@@ -7,12 +7,13 @@ import pathlib
 
 import gpflow
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 import tensorflow as tf
 
 from gpflow_bae.data import MultiOutputTable
-from gpflow_bae.impute import coregionalisation
+from gpflow_bae.impute import Imputer, coregionalisation
 from gpflow_bae.impute.coregionalisation import (
     CoregionalisationPosterior,
     LinearCoregionalisation,
@@ -311,3 +312,63 @@ def test_a_daily_cycle_is_known_where_a_column_has_no_neighbours() -> None:
     assert np.sqrt(np.mean((mean - truth)[hidden] ** 2)) < 0.3
     with pytest.raises(ValueError, match="knows the calendar's hour; this table's time has no"):
         posterior.predict(table, table.Y)
+
+
+def days(number: int) -> np.ndarray:
+    return np.datetime64("2024-01-01", "s") + np.arange(number) * np.timedelta64(1, "D")
+
+
+@pytest.mark.parametrize("number", [30, 200])
+def test_a_column_that_rises_has_no_calendar(number: int) -> None:
+    """A regression on the weekdays alone gives a line an amplitude of 7 / pi of its steps.
+
+    With a line in two tasks, at two levels, only what is periodic is left: here a cosine of 0.2.
+    """
+    step = 3.46 / number
+    X = step * np.tile(np.arange(float(number))[:, None], (2, 1, 1))
+    features = coregionalisation.posterior.features_of(
+        np.stack([days(number)] * 2), ("weekday",), (2, number)
+    )
+    rising = X * [1.0, -3.0] + np.array([0.0, 2.0])[:, None, None]
+    values = rising + 0.2 * features[..., 2:3]
+    values[:, 10:13] = np.nan
+    found = coregionalisation.fitting._ridge(features, MultiOutputTable(X, values), values)
+    expected = np.zeros((7, 2))
+    expected[2] = 0.2 * number / (number + 3.0)  # two tasks, cosines of mean square a half
+    np.testing.assert_allclose(found[1:], expected[1:], atol=0.1 * step + 0.01)
+
+
+def test_a_line_of_daily_rows_is_filled_with_the_line() -> None:
+    table = pd.DataFrame(
+        {"day": pd.date_range("2024-01-01", periods=30), "a": 10.5 + np.arange(30)}
+    )
+    table.loc[11:13, "a"] = np.nan
+    options = {"num_steps": 10, "progress": False, "settings": {"num_fits": 1}}
+    filled = Imputer(["a"], time="day", **options).fit(table).impute()
+    np.testing.assert_allclose(filled["a"][11:14], [21.5, 22.5, 23.5], atol=0.1)
+
+
+def test_a_logarithm_is_not_predicted_far_beyond_what_was_seen(tmp_path: pathlib.Path) -> None:
+    """A row's other column is ten times as large as any: the line of the logarithms says exp(30).
+
+    Of a table whose values are larger than the fit's, those are what was seen.
+    """
+    rng = np.random.default_rng(0)
+    a = rng.uniform(0.0, 1.0, 60)
+    b = np.exp(3.0 * a + 0.05 * rng.standard_normal(60))
+    a[7] = 10.0
+    b[[7, 20, 40]] = np.nan
+    table = pd.DataFrame({"t": np.arange(60.0), "a": a, "b": b})
+    kinds = {"a": "continuous", "b": "positive"}
+    options = {"num_steps": 3, "progress": False, "settings": {"num_fits": 1}}
+    imputer = Imputer(["a", "b"], time="t", kinds=kinds, **options).fit(table)
+    filled = imputer.impute()
+    assert filled["b"][7] < 2.0 * np.nanmax(b)
+    spread = np.nanstd(np.log(b))
+    assert filled["b_upper"][7] > np.exp(np.nanmax(np.log(b)) + 0.8 * spread)
+    larger = table.assign(b=100.0 * table["b"])
+    imputer.save(tmp_path / "fit")
+    again = Imputer.load(tmp_path / "fit").impute(larger)
+    assert again["b"][7] > 10.0 * np.nanmax(b)
+    pd.testing.assert_frame_equal(again, imputer.impute(larger), rtol=1e-6)
+    np.testing.assert_allclose(Imputer.load(tmp_path / "fit").impute(table)["b"], filled["b"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import importlib.util
 import pathlib
 import re
 
@@ -134,6 +136,11 @@ DATES = {
     "month": (["1/31/2024 6:00 AM", "2/1/2024 6:00 p.m."], False),
     "midnight": (["1/31/2024 12:00 AM", "2/1/2024 12:00 PM"], False),
     "last century": (["31-1-99", "1-2-99 12:00"], True),
+    "names": (["31-Jan-2024 6:00 AM", "February 1, 2024 18:00"], None),
+    "short names": (["30 Sept. 23", "1-Oct-23 12:00"], None),
+    "digits": ([2024013106, 2024020118], None),
+    "digits and minutes": (["202401310600", "202402011800"], None),
+    "before nanoseconds": (["1600-01-31T06:00", "1600-02-01T18:00"], None),
 }
 
 
@@ -222,3 +229,133 @@ def test_values_that_may_mean_missing_are_noted(value: float) -> None:
     missing = TableFormat(missing_values=(f"{value:g}",))
     checked = frames.check_frame(raw, ["a"], "t", table_format=missing)
     assert checked.notes == () and np.isnan(checked.Y).sum() == 2
+
+
+def times_of(column: object) -> frames.CheckedFrame:
+    raw = pd.DataFrame({"t": column})
+    return frames.check_frame(raw.assign(a=np.arange(len(raw)) ** 2.0), ["a"], "t")
+
+
+@pytest.mark.parametrize("kind", [int, float, str, "Int64", object])
+def test_whole_numbers_that_are_dates_are_dates(kind: type | str) -> None:
+    """As numbers the month's end would be a step of 70, and a year's of 8870."""
+    found = times_of(pd.Series([20231230, 20231231, 20240131, 20240201]).astype(kind))
+    np.testing.assert_array_equal(found.X[:, 0], [0.0, 1.0, 32.0, 33.0])
+    assert found.times[0] == np.datetime64("2023-12-30")
+    assert "such as 20231230, are read as dates (2023-12-30" in found.notes[0]
+
+
+def test_months_of_several_years_are_dates() -> None:
+    found = times_of([202312, 202401, 202402])
+    np.testing.assert_array_equal(found.X[:, 0], [0.0, 31.0, 62.0])
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [20240131, 20240232, 20240301],  # a day that there is not
+        [202401, 202402, 202403],  # months of one year are as far apart as their numbers
+        [1711063010, 1711063020, 1711063030],  # seconds since 1970
+        [2001, 2002, 2004],
+        [20240131.5, 20240201, 20240202],
+    ],
+)
+def test_other_numbers_are_numbers(numbers: list[float]) -> None:
+    found = times_of(numbers)
+    np.testing.assert_array_equal(found.X[:, 0], numbers)
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_dates_that_nanoseconds_do_not_reach(unit: str) -> None:
+    """1670 is no 2254, which is where nanoseconds wrap to."""
+    steps = 365 * np.arange(400)
+    found = times_of(np.datetime64("1670-01-01", unit) + steps * np.timedelta64(1, "D"))
+    np.testing.assert_array_equal(found.X[:, 0], steps)
+    assert found.times[0] == np.datetime64("1670-01-01")
+
+
+def test_periods_quarters_and_dates_in_the_index() -> None:
+    quarters = [0.0, 91.0, 182.0]  # of a leap year
+    np.testing.assert_array_equal(times_of(["2000Q1", "2000 Q2", "2000-q3"]).X[:, 0], quarters)
+    periods = pd.period_range("2000Q1", periods=3, freq="Q")
+    np.testing.assert_array_equal(times_of(periods).X[:, 0], quarters)
+    raw = pd.DataFrame({"a": [1.0, 2.0, 4.0]}, index=periods.to_timestamp())
+    for name, time in ((None, "index"), ("day", "day")):
+        found = frames.check_frame(raw.rename_axis(name), ["a"], time)
+        np.testing.assert_array_equal(found.X[:, 0], quarters)
+        assert list(found.raw.columns) == ["a"] and found.raw.index.name == name
+
+
+def test_the_index_of_a_parquet_file_is_a_column(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("pyarrow", reason="pandas reads Parquet with pyarrow")
+    raw = pd.DataFrame({"a": [1.0, 2.0, 4.0]}, pd.date_range("2024", periods=3, name="day"))
+    raw.to_parquet(tmp_path / "t.PARQUET")
+    found = table_files.read_file(tmp_path / "t.PARQUET")
+    np.testing.assert_array_equal(frames.check_frame(found, ["a"], "day").X[:, 0], [0.0, 1.0, 2.0])
+    table_files.write_file(found, tmp_path / "f.parquet")
+    assert list(table_files.read_file(tmp_path / "f.parquet").columns) == ["day", "a"]
+
+
+@pytest.mark.parametrize("value", [-999.9, -99.9, 999.99, 1e20, 9.969209968386869e36])
+def test_fill_values_in_single_precision_are_noted_and_can_be_named(value: float) -> None:
+    a = np.arange(20, dtype=np.float32) / 7
+    a[3] = value
+    raw = pd.DataFrame({"t": range(20), "a": a})
+    (note,) = frames.check_frame(raw, ["a"], "t").notes
+    named = re.search(r"--missing_values=(\S+)\.$", note)
+    assert named is not None and float(named[1]) == pytest.approx(value, rel=1e-5)
+    found = frames.check_frame(raw, ["a"], "t", table_format=TableFormat(missing_values=named[1]))
+    np.testing.assert_array_equal(np.flatnonzero(np.isnan(found.Y)), [3])
+
+
+def test_true_and_false_are_a_binary_column_and_complex_numbers_are_none() -> None:
+    for cells in (["True", "False", "", "TRUE"], [True, False, None, True]):
+        raw = pd.DataFrame({"t": range(4), "a": cells})
+        found = frames.check_frame(raw, ["a"], "t")
+        np.testing.assert_array_equal(found.Y[:, 0], [1.0, 0.0, np.nan, 1.0])
+        assert found.found.kinds[0].kind == "binary"
+    with pytest.raises(TableError, match="'a' holds what is no number: '0j' in row 1"):
+        frames.check_frame(raw.assign(a=1j * np.arange(4)), ["a"], "t")
+
+
+def test_tasks_may_be_called_na() -> None:
+    raw = pd.DataFrame({"t": range(4), "a": [1.0, 2.0, 4.0, 3.0], "s": ["NA", "None", "null", ""]})
+    with pytest.raises(TableError, match=r"Task 's' is missing in row 4\. "):
+        frames.check_frame(raw, ["a"], "t", task="s")
+    found = frames.check_frame(raw[:3], ["a"], "t", task="s")
+    assert found.tasks.tolist() == ["NA", "None", "null"]
+    with pytest.raises(TableError, match="Task 's' is missing in row 1"):
+        table_format = TableFormat(missing_values=("NA",))
+        frames.check_frame(raw[:3], ["a"], "t", task="s", table_format=table_format)
+
+
+def test_gzipped_files_are_read_and_written(tmp_path: pathlib.Path) -> None:
+    raw = pd.DataFrame({"t": ["1", "2"], "a": ["0.50", "ä"]})
+    for name in ("a.csv.gz", "b.csv.gz"):
+        table_files.write_file(raw, tmp_path / name, TableFormat(encoding="latin-1"))
+    content = (tmp_path / "a.csv.gz").read_bytes()
+    assert content == (tmp_path / "b.csv.gz").read_bytes()
+    assert gzip.decompress(content) == "t,a\n1,0.50\n2,ä\n".encode("latin-1")
+    again = table_files.read_file(tmp_path / "a.csv.gz", TableFormat(encoding="latin-1"))
+    assert again.to_numpy().tolist() == raw.to_numpy().tolist()
+    (tmp_path / "a.csv.gz").write_bytes(content[:20])
+    with pytest.raises(TableError, match="damaged, or no gzip file"):
+        table_files.read_file(tmp_path / "a.csv.gz")
+
+
+def test_excel_is_written_where_openpyxl_is(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match=r"\.ods cannot be written; name a \.csv"):
+        table_files.check_output("filled.ods")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"filled\.xlsx: Excel files are written with openpyxl"):
+        table_files.write_file(pd.DataFrame({"a": [1.0]}), tmp_path / "filled.xlsx")
+    assert not (tmp_path / "filled.xlsx").exists()
+    monkeypatch.undo()
+    pytest.importorskip("openpyxl", reason="pandas writes Excel with openpyxl")
+    raw = pd.DataFrame({"t": pd.date_range("2024", periods=2, tz="UTC"), "a": [0.5, 2.0]})
+    table_files.write_file(raw, tmp_path / "filled.xlsx")
+    again = pd.read_excel(tmp_path / "filled.xlsx")
+    assert again["a"].tolist() == [0.5, 2.0] and again["t"][1].startswith("2024-01-02")

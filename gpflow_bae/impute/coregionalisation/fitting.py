@@ -8,6 +8,7 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
+from ...arguments import spread
 from ...data import MultiOutputTable
 from ..gaps import HiddenGaps, hide_gaps
 from .blocks import block_at, blocks_of_table
@@ -29,6 +30,7 @@ from .training import Start, maximise
 __all__ = ["fit"]
 
 _RIDGE = 3.0  # pseudo-observations of zero for each calendar feature
+_FREE = 0.03  # and for the line of a task, which is as good as free
 _LEAST_GAPS = 20  # with fewer to spare, calibration is on gaps in what the fit has seen
 _FITS_OF_SMALL = 3  # that are averaged
 _HIDDEN = 0.1  # share of the cells, from each of several fits
@@ -56,7 +58,7 @@ def fit(
     rng = np.random.default_rng([seed, 0xC0])
     rows = table.rows
     features = features_of(times, plan.periods, Z.shape[:2])
-    coefficients = _ridge(features[rows], Z[rows])
+    coefficients = _ridge(features, table, Z)
     residual = Z - features @ coefficients
     num_fits = plan.num_fits or (_FITS_OF_SMALL if _is_small(plan, table) else 1)
     models: list[LinearCoregionalisation] = []
@@ -102,16 +104,34 @@ def _trial(plan: CoregionalisationPlan, model: LinearCoregionalisation, gaps: Hi
     )
 
 
-def _ridge(features: np.ndarray, Z: np.ndarray) -> np.ndarray:
-    """Coefficients [F + 1, P] by least squares on what is observed; periodic ones shrink."""
-    penalty = np.full(features.shape[1], _RIDGE)
+def _ridge(features: np.ndarray, table: MultiOutputTable, Z: np.ndarray) -> np.ndarray:
+    """Coefficients [F + 1, P] by least squares on what is observed; periodic ones shrink.
+
+    A column that rises steadily has an end apart from its beginning, and a regression on periods
+    alone would give them a share of that, several steps high, wherever they stop within a cycle. So
+    beside them each task has a line along the first input, which is not kept: it belongs to the
+    model of what goes slowly.
+
+    :param features: of all rows [T, N, F + 1], the constant first.
+    """
+    count = features.shape[-1]
+    penalty = np.full(count, _RIDGE)
     penalty[0] = 1e-9
-    found = []
-    for z in Z.T:
-        shown = ~np.isnan(z)
-        A = features[shown]
-        found.append(np.linalg.solve(A.T @ A + np.diag(penalty), A.T @ z[shown]))
-    return np.stack(found, axis=-1)
+    squares = np.tile(np.diag(penalty), (Z.shape[-1], 1, 1))
+    products = np.zeros((Z.shape[-1], count))
+    for t, length in enumerate(table.lengths):
+        x = table.X[t, :length, 0]
+        line = ((x - x.mean()) / spread(x, axis=0))[:, None]
+        for p, z in enumerate(Z[t, :length].T):
+            shown = ~np.isnan(z)
+            A, y = features[t, :length][shown], z[shown]
+            left = A
+            if count > 1:
+                b = line[shown]
+                left = A - b @ (b.T @ A) / (np.sum(b * b) + _FREE)
+            squares[p] += left.T @ A
+            products[p] += left.T @ y
+    return np.linalg.solve(squares, products[..., None])[..., 0].T
 
 
 def _gaps(
