@@ -14,7 +14,14 @@ from ..encoders import StochasticEncoder
 from ..guides import ImplicitGuide
 from ..latent_priors import GaussianLatentPrior
 from ..latent_priors.base import LOG_2PI
-from .autoencoder import Autoencoder, LikelihoodLike, Network, set_default_kernel_priors
+from .autoencoder import (
+    Autoencoder,
+    LikelihoodLike,
+    Network,
+    check_priors,
+    set_default_kernel_priors,
+    set_default_likelihood_priors,
+)
 
 __all__ = ["BayesianAutoencoder", "State"]
 
@@ -57,7 +64,8 @@ class BayesianAutoencoder(Autoencoder):
             :class:`~gpflow_bae.latent_priors.DeepSparseGP`, whose target it changes.
         :raises TypeError: for a latent prior without a density of codes.
         :raises ValueError: for inputs that a network pools or that have Gaussians, which a chain
-            cannot sample, and ``whitened_codes`` without sampled inducing outputs.
+            cannot sample, ``whitened_codes`` without sampled inducing outputs, and a parameter that
+            is sampled, has no prior and gets none by default.
         """
         if not isinstance(latent_prior, GaussianLatentPrior):
             raise TypeError(
@@ -82,8 +90,10 @@ class BayesianAutoencoder(Autoencoder):
         latent_prior = _with_kernel_priors(latent_prior)
         if not isinstance(encoder, gpflow.Module):
             encoder = StochasticEncoder(encoder)
+        likelihood = _with_likelihood_priors(likelihood)
         super().__init__(latent_prior, decoder, likelihood, ImplicitGuide(encoder))
         self.whitened_codes = bool(whitened_codes)
+        check_priors(self)
 
     def from_whitened(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
         """Codes [batch..., N, L] of what is sampled in their place; itself unless whitened."""
@@ -163,3 +173,12 @@ def _with_kernel_priors(prior: GaussianLatentPrior) -> GaussianLatentPrior:
     for kernel in prior.kernels:
         set_default_kernel_priors(kernel)
     return prior
+
+
+def _with_likelihood_priors(likelihood: LikelihoodLike) -> LikelihoodLike:
+    """The likelihood itself, or a copy in which the usual parameters have priors."""
+    if all(p.prior is not None for p in likelihood.trainable_parameters):
+        return likelihood
+    likelihood = gpflow.utilities.deepcopy(likelihood)
+    set_default_likelihood_priors(likelihood)
+    return likelihood
