@@ -19,7 +19,7 @@ from gpflow.base import Parameter, TensorType
 
 from .arguments import kind_of
 
-__all__ = ["KerasModule", "WeightPrior", "check_keras_model"]
+__all__ = ["KerasModule", "WeightPrior", "check_keras_model", "inner_layers"]
 
 # (shape of one weight tensor) -> its prior distribution, in float32, broadcast over the tensor; or
 # such functions, one for each layer that has weights.
@@ -27,6 +27,7 @@ WeightPrior = Callable[[tuple[int, ...]], Any] | Sequence[Callable[[tuple[int, .
 
 
 _HALF = (tf.bfloat16, tf.float16)
+_WRAPPED = ("layer", "forward_layer", "backward_layer")  # of Keras's wrappers
 
 
 class _Template:
@@ -85,11 +86,57 @@ def _size(shape: tuple[int | None, ...], what: str) -> int:
     return math.prod(sizes)
 
 
-def _inner_layers(layer: keras.Layer) -> Iterator[keras.Layer]:
-    """The layers inside of a network, and those inside of these."""
-    for inner in getattr(layer, "layers", ()):
-        yield inner
-        yield from _inner_layers(inner)
+def inner_layers(layer: keras.Layer) -> Iterator[keras.Layer]:
+    """The layers inside of a network, and those inside of these and of wrappers."""
+    wrapped = (getattr(layer, name, None) for name in _WRAPPED)
+    for inner in (*getattr(layer, "layers", ()), *wrapped):
+        if isinstance(inner, keras.Layer):
+            yield inner
+            yield from inner_layers(inner)
+
+
+def _check_deterministic(model: keras.Model, argument: str) -> None:
+    """Refuse layers that do something in training alone, which no fit or chain here lets them do.
+
+    A layer that does nothing (a rate of zero), and frozen batch normalisation, pass.
+
+    :raises ValueError: naming the first.
+    """
+    for layer in inner_layers(model):
+        kind = type(layer).__name__
+        who = f"{argument} has the layer {layer.name} ({kind}), which"
+        if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable:
+            raise ValueError(
+                f"{who} keeps averages over batches in training, and here nothing does: it would "
+                "divide by those that it began with. Take keras.layers.LayerNormalization, or "
+                "scale the data; of a network that was trained before, freeze it "
+                "(layer.trainable = False)."
+            )
+        if _draws(layer):
+            raise ValueError(
+                f"{who} draws random numbers in training alone, and here networks are functions of "
+                "their weights: it would be left out without a word. Leave it out; what is not "
+                "known of the weights is in their priors and samples."
+            )
+
+
+def _draws(layer: keras.Layer) -> bool:
+    """Whether a layer of Keras's draws random numbers while it is trained."""
+    kinds = (
+        keras.layers.Dropout,
+        keras.layers.AlphaDropout,
+        keras.layers.GaussianDropout,
+        keras.layers.GaussianNoise,
+    )
+    if isinstance(layer, kinds):
+        return bool(layer.stddev if isinstance(layer, keras.layers.GaussianNoise) else layer.rate)
+    if not type(layer).__module__.startswith("keras."):
+        return False
+    if type(layer).__name__.startswith(("Rand", "AugMix", "CutMix", "MixUp")):
+        return True
+    recurrent = isinstance(layer, keras.layers.RNN | keras.layers.MultiHeadAttention)
+    config = layer.get_config() if recurrent else {}
+    return bool(config.get("dropout") or config.get("recurrent_dropout"))
 
 
 def _initializers(layer: keras.Layer) -> dict[int, Any]:
@@ -161,10 +208,13 @@ class KerasModule(gpflow.Module):
             only optimised.
         :param argument: the caller's name for ``model`` in errors.
         :raises TypeError: for priors that are not functions of a shape.
-        :raises ValueError: for a list of priors that is not as long as there are layers.
+        :raises ValueError: for a list of priors that is not as long as there are layers, and for
+            layers that do something in training alone, such as dropout, noise and batch
+            normalisation.
         """
         super().__init__(name=None)
         model = check_keras_model(model, argument)
+        _check_deterministic(model, argument)
         self._template = _Template(model)
         self.weights = [
             Parameter(v.value, dtype=tf.as_dtype(v.dtype), prior=own)
@@ -206,7 +256,7 @@ class KerasModule(gpflow.Module):
     @property
     def has_half_precision(self) -> bool:
         """Whether a layer computes in half precision: outputs are then good to two digits."""
-        return any(tf.as_dtype(layer.compute_dtype) in _HALF for layer in _inner_layers(self.model))
+        return any(tf.as_dtype(layer.compute_dtype) in _HALF for layer in inner_layers(self.model))
 
     def apply(self, inputs: TensorType, training: bool = False) -> tf.Tensor:
         """Run the network on ``inputs [rows, *input_shape]`` with the module's weights.

@@ -223,3 +223,42 @@ def test_other_things_are_refused(thing: object) -> None:
     """Anything else gets its type named."""
     with pytest.raises(TypeError, match=r"model must be a built keras.Model \(Keras 3\), got"):
         KerasModule(thing)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        keras.layers.Dropout(0.1),
+        keras.layers.SpatialDropout1D(0.2),
+        keras.layers.AlphaDropout(0.1),
+        keras.layers.GaussianDropout(0.1),
+        keras.layers.GaussianNoise(0.1),
+        keras.layers.RandomFlip(),
+        keras.layers.Bidirectional(keras.layers.GRU(2, dropout=0.1)),
+        keras.layers.LSTM(2, recurrent_dropout=0.2),
+        keras.layers.TimeDistributed(keras.layers.Dropout(0.1)),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_layers_that_draw_in_training_alone_are_refused(layer: keras.Layer) -> None:
+    """They would be left out in silence, in networks inside of networks too."""
+    layer = type(layer).from_config(layer.get_config())
+    shape = (4, 4, 3) if isinstance(layer, keras.layers.RandomFlip) else (4, 3)
+    inner = keras.Sequential([keras.Input(shape), keras.layers.Dense(3), layer])
+    network = keras.Sequential([keras.Input(shape), inner, keras.layers.Flatten()])
+    with pytest.raises(ValueError, match="decoder has the layer .* draws random numbers in train"):
+        decoders.KerasDecoder(network)
+
+
+def test_batch_normalisation_is_refused_unless_it_is_frozen() -> None:
+    """Frozen it is an affine function of the averages that it has: (x - 2) / sqrt(4 + 1e-3)."""
+    layer = keras.layers.BatchNormalization()
+    network = keras.Sequential([keras.Input((1,)), layer, keras.layers.Dense(1)])
+    network.set_weights([[3.0], [0.5], [2.0], [4.0], [[1.0]], [0.0]])
+    with pytest.raises(ValueError, match="encoder has the layer .*LayerNormalization.*freeze it"):
+        KerasModule(network, argument="encoder")
+    layer.trainable = False
+    found = KerasModule(network).apply(np.array([[7.0]]))
+    np.testing.assert_allclose(found, [[0.5 + 3.0 * 5.0 / np.sqrt(4.001)]], rtol=1e-5)
+    idle = [keras.layers.Dropout(0.0), keras.layers.GaussianNoise(0.0), keras.layers.GRU(2)]
+    KerasModule(keras.Sequential([keras.Input((2, 1)), *idle]))

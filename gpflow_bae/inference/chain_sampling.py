@@ -19,6 +19,7 @@ from ..data import BatchReader, Observations, StreamedObservations, draw_indices
 from ..mcmc import State, adaptive_sghmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.mean_temperatures import with_mean_temperatures
+from ..models.autoencoder import check_priors, set_default_likelihood_priors
 from ..parameter_set import ParameterSet
 from ..tracing import compiled
 from .chain_checks import Takes, check_chain
@@ -64,12 +65,15 @@ class ChainSampling(Algorithm):
             one, adaptive SGHMC with its defaults.
         :param seed: of the first chain; the others have the numbers that follow.
         :param spread: replicas that share chains or minibatches; None for this device alone.
-        :raises ValueError: for fewer chains than one, point estimates that name no parameter, a
-            sampler that cannot be used here, or what cannot be shared.
+        :raises ValueError: for fewer chains than one, a parameter that has no prior and gets none
+            by default, point estimates that name no parameter, a sampler that cannot be used here,
+            or what cannot be shared.
         :raises TypeError: for a ``sampler`` that is none.
         """
         if num_chains < 1:
             raise ValueError(f"num_chains must be at least 1, got {num_chains}.")
+        set_default_likelihood_priors(model.likelihood)
+        check_priors(model)
         self.model, self.settings = model, settings
         self.data: Any = data
         self.sampler = adaptive_sghmc.build() if sampler is None else sampler

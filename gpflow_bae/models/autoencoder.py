@@ -33,13 +33,16 @@ __all__ = [
     "LikelihoodLike",
     "Network",
     "as_decoder",
+    "check_priors",
     "inducing_layers",
     "set_default_kernel_priors",
+    "set_default_likelihood_priors",
     "set_default_priors",
 ]
 
 tfd = tfp.distributions
 
+_POSITIVE = ("variance", "scale", "shape", "sigma")  # of GPflow's likelihoods
 _INPUTS = 0x1AB  # folded into a seed for draws of inputs
 
 Network: TypeAlias = keras.Model | tf.Module
@@ -146,6 +149,37 @@ def _check_encoder_width(encoder: Any, num_outputs: int, num_features: int) -> N
         f"observations{what}, but the decoder returns P = {num_outputs} outputs: "
         f"{kinds[type(encoder)]}. Give keras.Input the width {expected + (noise and num_outputs)}."
     )
+
+
+def set_default_likelihood_priors(likelihood: gpflow.Module) -> None:
+    """Give a likelihood's positive parameters log-normal priors, where they have none.
+
+    LogNormal(log(present value), 1), as :class:`~gpflow_bae.likelihoods.Gaussian` has for its
+    noise: of the variance, scale, shape and sigma of GPflow's likelihoods. Other priors, other
+    parameters and those that are not trainable stay as they are. Models that are sampled do this
+    with a copy of your likelihood.
+    """
+    for path, parameter in gpflow.utilities.parameter_dict(likelihood).items():
+        positive = path.rsplit(".", 1)[-1] in _POSITIVE
+        if parameter.prior is None and parameter.trainable and positive:
+            location = np.log(parameter.numpy())
+            parameter.prior = tfd.LogNormal(location, np.ones_like(location))
+
+
+def check_priors(model: Any) -> None:
+    """Refuse a model to be sampled that has parameters without a prior.
+
+    :raises ValueError: naming the first by its path in the model.
+    """
+    sampled = model.sampled
+    for path, parameter in zip(sampled.paths, sampled.parameters, strict=True):
+        if parameter.prior is None:
+            raise ValueError(
+                f"The model's parameter {path} of shape {tuple(parameter.shape)} is sampled but "
+                "has no prior, and there is no default for it: set its prior to a tfp "
+                "distribution before the model is made, or fix it with "
+                "gpflow.set_trainable(parameter, False)."
+            )
 
 
 class Autoencoder(gpflow.Module):

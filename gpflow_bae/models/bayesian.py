@@ -19,8 +19,10 @@ from .autoencoder import (
     Autoencoder,
     LikelihoodLike,
     Network,
+    check_priors,
     inducing_layers,
     set_default_kernel_priors,
+    set_default_likelihood_priors,
 )
 
 __all__ = ["BayesianAutoencoder", "State"]
@@ -80,7 +82,8 @@ class BayesianAutoencoder(Autoencoder):
             :class:`~gpflow_bae.latent_priors.DeepSparseGP`, whose target it changes.
         :raises TypeError: for a latent prior without a density of codes.
         :raises ValueError: for inputs that a network pools or that have Gaussians, which a chain
-            cannot sample, and ``whitened_codes`` without sampled inducing outputs.
+            cannot sample, ``whitened_codes`` without sampled inducing outputs, and a parameter that
+            is sampled, has no prior and gets none by default.
         """
         if not isinstance(latent_prior, GaussianLatentPrior):
             raise TypeError(
@@ -107,8 +110,10 @@ class BayesianAutoencoder(Autoencoder):
             layer.inducing_variable = bounded(layer.inducing_variable, layer.id_columns)
         if not isinstance(encoder, gpflow.Module):
             encoder = StochasticEncoder(encoder)
+        likelihood = _with_likelihood_priors(likelihood)
         super().__init__(latent_prior, decoder, likelihood, ImplicitGuide(encoder))
         self.whitened_codes = bool(whitened_codes)
+        check_priors(self)
 
     def __getattr__(self, name: str) -> Any:
         """Says of the verbs of GPflow's models, which need a bound, what to call in their place."""
@@ -198,3 +203,12 @@ def _with_kernel_priors(prior: GaussianLatentPrior) -> GaussianLatentPrior:
     for kernel in prior.kernels:
         set_default_kernel_priors(kernel)
     return prior
+
+
+def _with_likelihood_priors(likelihood: LikelihoodLike) -> LikelihoodLike:
+    """The likelihood itself, or a copy in which the usual parameters have priors."""
+    if all(p.prior is not None for p in likelihood.trainable_parameters):
+        return likelihood
+    likelihood = gpflow.utilities.deepcopy(likelihood)
+    set_default_likelihood_priors(likelihood)
+    return likelihood

@@ -14,7 +14,11 @@ from ..arguments import check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..latent_priors.base import LOG_2PI
 from ..mcmc.noise import standard_noise
-from .autoencoder import set_default_kernel_priors
+from .autoencoder import (
+    check_priors,
+    set_default_kernel_priors,
+    set_default_likelihood_priors,
+)
 from .variational import VariationalAutoencoder
 
 __all__ = ["MeanFieldParameters"]
@@ -47,6 +51,8 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
             )
         for kernel in model.latent_prior.kernels:
             set_default_kernel_priors(kernel)
+        set_default_likelihood_priors(model.likelihood)
+        check_priors(model)
         self.model, self.num_items = model, int(num_items)
         values = model.sampled.values()
         self.means = [gpflow.Parameter(v, dtype=v.dtype) for v in values]

@@ -45,7 +45,9 @@ class SGPBAE(BayesianAutoencoder):
             or a :class:`~gpflow_bae.decoders.KerasDecoder` with priors of your own.
         :param encoder: built Keras model ``[rows, 2 P] -> [rows, L]``, observations and noise
             concatenated, or one of :mod:`gpflow_bae.encoders`.
-        :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
+        :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood. Its
+            variance, scale, shape or sigma gets LogNormal(log(value), 1) without a prior, in a
+            copy.
         :param code_noise_variance: see :class:`~gpflow_bae.latent_priors.SparseGP`.
         :param inducing_outputs: "integrated" for many tasks with inducing outputs of their own,
             "sampled" for one long task taken in minibatches of points.

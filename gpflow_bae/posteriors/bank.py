@@ -19,6 +19,7 @@ from ..diagnostics.samples import num_chains_and_draws
 from ..records import Records
 from ..versions import __version__
 from .archive import read_archive, write_archive
+from .parts import check_parts, parts_of
 
 __all__ = ["Bank", "installed_versions"]
 
@@ -51,6 +52,8 @@ class Bank:
     :param settings: of the run, as plain values (what JSON cannot hold becomes text).
     :param versions: of the packages that drew the samples; by default those installed.
     :param seconds: what the run took, by phase.
+    :param parts: what of the model is not sampled (:mod:`gpflow_bae.posteriors.parts`), as
+        ``Posterior.save`` keeps it; empty where nobody wrote it down.
     :raises ValueError: if arrays disagree about C or S, there is no sample, or an array does not
         hold numbers.
     """
@@ -64,6 +67,7 @@ class Bank:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=installed_versions)
     seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self, temperature=0)
@@ -79,6 +83,7 @@ class Bank:
         plain = json.dumps(dict(self.settings), default=_plain)
         keep("settings", json.loads(plain))
         keep("versions", dict(self.versions))
+        keep("parts", dict(self.parts))
         keep("seconds", {k: float(v) for k, v in self.seconds.items()})
         keep("temperature", float(self.temperature))
         self._check_arrays()
@@ -214,13 +219,14 @@ class Bank:
             agreed("settings"),
             agreed("versions"),
             {phase: sum(bank.seconds.get(phase, 0.0) for bank in banks) for phase in phases},
+            next((bank.parts for bank in banks if bank.parts), {}),
         )
 
     def check(self, model: Any) -> None:
         """Refuse a model that these cannot be samples of.
 
-        :raises ValueError: names the first difference: the model's type, a path, a shape or a
-            type of numbers.
+        :raises ValueError: names the first difference: the model's type, a path, a shape, a type
+            of numbers, or, where the bank holds :attr:`parts`, a part that is not sampled.
         """
         if type(model).__name__ != self.model:
             raise ValueError(
@@ -233,6 +239,13 @@ class Bank:
         if self.encoder:
             weights = zip(model.amortized.paths, model.amortized.variables, strict=True)
             self._check_part("encoder", self.encoder, dict(weights))
+        if self.parts:
+            check_parts(model, self.parts, self.parts_of(model))
+
+    def parts_of(self, model: Any) -> dict[str, str]:
+        """What of a model these samples do not hold, as text by path."""
+        encoder = model.amortized.parameters if self.encoder else ()
+        return parts_of(model, (*model.sampled.parameters, *encoder))
 
     def _check_part(
         self, part: str, values: Mapping[str, np.ndarray], wanted: Mapping[str, Any]
@@ -262,7 +275,7 @@ class Bank:
         """Header of plain values, and arrays by name: what a file holds of a bank."""
         header = {
             name: getattr(self, name)
-            for name in ("model", "temperature", "settings", "versions", "seconds")
+            for name in ("model", "temperature", "settings", "versions", "seconds", "parts")
         }
         traces = {f"trace/{name}": values for name, values in self.trace.items()}
         return header, {**dict(self._leaves()), **traces}
@@ -307,6 +320,7 @@ class Bank:
             header["settings"],
             header["versions"],
             header["seconds"],
+            header.get("parts", {}),
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -350,6 +364,9 @@ def _difference(first: Bank, other: Bank) -> str | None:
         if mine != its:
             advice = " (select the same number of each)" if name == "num_samples" else ""
             return f"{name} is {mine!r} in the one and {its!r} in the other{advice}."
+    for path in (*first.parts, *other.parts) if first.parts and other.parts else ():
+        if first.parts.get(path) != other.parts.get(path):
+            return f"their models differ at {path}, a part that is not sampled."
     mine, its = dict(first._leaves()), dict(other._leaves())
     for name in [*mine, *its]:
         if name not in mine or name not in its:

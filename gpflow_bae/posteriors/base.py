@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 from .. import diagnostics, functional
 from .archive import read_archive, write_archive
 from .bank import Bank
+from .parts import warn_of_unknown_parts
 
 __all__ = ["BankPosterior"]
 
@@ -87,10 +89,11 @@ class BankPosterior:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the bank and what predictions need beside it to one file, in one step.
 
-        The model is not in it: build it again for :meth:`load`. What of it is not sampled (fixed
-        parameters, frozen layers) has to be as it was.
+        The model is not in it: build it again for :meth:`load`, which compares what of it is not
+        sampled (classes, settings, fixed parameters, frozen layers) with what it is now.
         """
-        header, arrays = self.bank.contents()
+        bank = dataclasses.replace(self.bank, parts=self.bank.parts_of(self.model))
+        header, arrays = bank.contents()
         others = {f"posterior/{name}": v for name, v in self._arrays().items()}
         write_archive(path, {"kind": type(self).__name__, **header}, {**arrays, **others})
 
@@ -100,8 +103,10 @@ class BankPosterior:
 
         :param model: built as it was for sampling; the values of its parameters do not matter.
         :raises FileNotFoundError: if there is no such file.
-        :raises ValueError: for a file that is cut short, damaged, of another kind or version, or
-            of samples of another model.
+        :raises ValueError: for a file that is cut short, damaged, of another kind or version, of
+            samples of another model, or of one with other parts that are not sampled: a kernel,
+            an activation, a frozen or adapted layer, a fixed parameter. It names the first.
+        :warns UserWarning: for a file from before such parts were kept, which says nothing of them.
         """
         header, arrays = read_archive(path)
         if header["kind"] != cls.__name__:
@@ -109,6 +114,8 @@ class BankPosterior:
                 f"path {os.fspath(path)} holds a {header['kind']}, expected a {cls.__name__}; load "
                 "it with that class (a Bank becomes a Posterior with Posterior(model, bank, data))."
             )
+        if "parts" not in header:
+            warn_of_unknown_parts(path, header)
         prefix = "posterior/"
         others = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
         return cls._restored(model, Bank.from_contents(header, arrays), others)

@@ -11,6 +11,7 @@ import numpy as np
 
 from .archive import read_archive, write_archive
 from .bank import installed_versions
+from .parts import check_parts, parts_of, warn_of_unknown_parts
 
 __all__ = ["FittedModel"]
 
@@ -39,6 +40,7 @@ class FittedModel:
             "kind": type(self).__name__,
             "model": type(self.model).__name__,
             "versions": installed_versions(),
+            "parts": self._parts_of(self.model),
         }
         write_archive(path, header, {**values, **others})
 
@@ -49,7 +51,9 @@ class FittedModel:
         :param model: built as it was for the fit; its parameters get the values of the file.
         :raises FileNotFoundError: if there is no such file.
         :raises ValueError: for a file that is cut short, damaged, of another kind or version, or
-            of a model of another type or with other parameters.
+            of a model of another type, with other parameters, or with other parts (a kernel, an
+            activation, a frozen layer): it names the first.
+        :warns UserWarning: for a file from before such parts were kept, which says nothing of them.
         """
         header, arrays = read_archive(path)
         if header["kind"] != cls.__name__:
@@ -62,8 +66,17 @@ class FittedModel:
                 f"model is of type {type(model).__name__}, but path {os.fspath(path)} holds a "
                 f"fitted {header['model']}; build the model that was fitted."
             )
+        if "parts" in header:
+            check_parts(model, header["parts"], cls._parts_of(model))
+        else:
+            warn_of_unknown_parts(path, header)
         assign(model, _part(arrays, "parameters/"))
         return cls._restored(model, _part(arrays, "posterior/"))
+
+    @staticmethod
+    def _parts_of(model: Any) -> dict[str, str]:
+        parameters = gpflow.utilities.parameter_dict(model).values()
+        return parts_of(model, parameters, transforms=False)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """What goes into the file beside the parameters."""

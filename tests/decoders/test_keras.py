@@ -73,9 +73,10 @@ def test_fan_in_prior_scales() -> None:
 
 def test_priors_by_layer_go_to_the_weights_of_each() -> None:
     """Nested networks and layers without weights do not count; a layer's tensors share its own."""
-    inner = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4), keras.layers.Dropout(0.1)])
-    normalised = keras.layers.BatchNormalization()  # has weights that are not trainable, too
-    network = keras.Sequential([keras.Input((2,)), keras.layers.Dense(5), inner, normalised])
+    inner = keras.Sequential([keras.Input((5,)), keras.layers.Dense(4), keras.layers.Dropout(0.0)])
+    scaled = keras.layers.Normalization()  # has weights that are not trainable
+    last = keras.layers.LayerNormalization()
+    network = keras.Sequential([keras.Input((2,)), scaled, keras.layers.Dense(5), inner, last])
     decoder = KerasDecoder(network, [fan_in_prior(2.0), normal_prior(3.0), normal_prior(0.1)])
     scales = [float(w.prior.stddev()) for w in decoder.weights]
     np.testing.assert_allclose(scales, [2 / np.sqrt(2), 2, 3, 3, 0.1, 0.1], rtol=1e-6)

@@ -148,6 +148,13 @@ def test_tasks_stay_draws_of_the_joint_density() -> None:
     assert stats.kstest(left.ravel(), stats.norm.cdf).pvalue > LIMIT
 
 
+def kernel_at(X: np.ndarray) -> np.ndarray:
+    """Covariance [T, N, N] of codes at complete inputs [T, N, 2], noise included."""
+    apart = X[:, :, None] - X[:, None]
+    kernel = np.exp(-0.5 * np.square(apart / [2.0, 1.0]).sum(-1))
+    return kernel + CODE_NOISE * np.eye(X.shape[1])
+
+
 def exact_moments(X: np.ndarray, codes: np.ndarray, prior: Any) -> list[tuple[float, float]]:
     """Means and deviations of the missing second inputs of one task, X [N, 2].
 
@@ -160,9 +167,7 @@ def exact_moments(X: np.ndarray, codes: np.ndarray, prior: Any) -> list[tuple[fl
     places = np.stack(np.meshgrid(*[grid] * len(holes), indexing="ij"), -1).reshape(-1, len(holes))
     filled = np.repeat(X[None], len(places), 0)
     filled[:, holes, 1] = places
-    apart = filled[:, :, None] - filled[:, None]
-    kernel = np.exp(-0.5 * np.square(apart / [2.0, 1.0]).sum(-1))
-    covariance = kernel + CODE_NOISE * np.eye(len(X))
+    covariance = kernel_at(filled)
     squares = np.einsum("nk,gnm,mk->g", codes, np.linalg.inv(covariance), codes, optimize=True)
     density = -0.5 * (squares + codes.shape[1] * np.linalg.slogdet(covariance)[1])
     density += stats.norm(float(prior.loc), float(prior.scale)).logpdf(places).sum(-1)
@@ -182,14 +187,14 @@ def test_tasks_without_holes_change_nothing(holes: dict[int, list[int]], jit_com
     """
     rng, copies, rounds, first = np.random.default_rng(3), 16, 60, 8
     X = rng.uniform(-2.0, 2.0, (4, 4, 2))
-    codes = rng.standard_normal((4, 4, L))
+    codes = np.linalg.cholesky(kernel_at(X)) @ rng.standard_normal((4, 4, 6))
     for task, points in holes.items():
         X[task, points, 1] = np.nan
     model = models.GPBAE(
         kernel_of(np.repeat(X, copies, 0), False),
-        *networks(),
+        *networks(6),
         likelihoods.Gaussian(NOISE),
-        L,
+        6,
         CODE_NOISE,
     )
     (move,) = build_moves(("unknown_inputs",), model)

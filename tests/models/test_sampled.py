@@ -7,12 +7,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import stats
 
 import gpflow_bae
+from gpflow_bae import inference
 from gpflow_bae.base import Batch
 from gpflow_bae.encoders import GaussianEncoder, StochasticEncoder
 from gpflow_bae.latent_priors import GP, SparseGP, StandardNormal
-from gpflow_bae.models import BAE, GPBAE, SGPBAE, State
+from gpflow_bae.models import BAE, GPBAE, SGPBAE, SVGPVAE, State
 
 T, N, P, L = 2, 5, 4, 2
 
@@ -118,3 +120,68 @@ def test_bad_parts_are_refused(change: dict, error: type[Exception], message: st
     """One clear error of our own for each, at construction."""
     with pytest.raises(error, match=message):
         BAE(**(_networks() | change))
+
+
+def _ordinal(sigma: float) -> gpflow.likelihoods.Ordinal:
+    likelihood = gpflow.likelihoods.Ordinal(np.array([-1.0, 1.0]))
+    likelihood.sigma.assign(sigma)
+    return likelihood
+
+
+@pytest.mark.parametrize(
+    ("make", "path"),
+    [
+        (lambda: gpflow.likelihoods.Gaussian(0.3), "variance"),
+        (lambda: gpflow.likelihoods.Gaussian(scale=0.3), "scale"),
+        (lambda: gpflow.likelihoods.StudentT(scale=0.3), "scale"),
+        (lambda: gpflow.likelihoods.Gamma(shape=0.3), "shape"),
+        (lambda: gpflow.likelihoods.Beta(scale=0.3), "scale"),
+        (lambda: _ordinal(0.3), "sigma"),
+    ],
+)
+def test_likelihoods_of_gpflow_get_the_default_prior_in_a_copy(make: object, path: str) -> None:
+    """LogNormal(log 0.3, 1), as the package's own Gaussian has; yours stays without."""
+    likelihood = make()
+    model = BAE(**_networks() | {"likelihood": likelihood})
+    own, its = (getattr(of, path) for of in (likelihood, model.likelihood.likelihood))
+    assert own.prior is None and own is not its
+    np.testing.assert_allclose(its, 0.3, rtol=1e-6)
+    expected = stats.lognorm(1.0, scale=0.3).logpdf(0.7)
+    np.testing.assert_allclose(its.prior.log_prob(np.float64(0.7)), expected, rtol=1e-6)
+    assert f".likelihood.likelihood.{path}" in model.sampled.paths
+    values = model.sampled.values()
+    assert np.isfinite(model.sampled.log_prior(values))
+
+
+def test_parameters_without_a_prior_are_named_by_their_path_when_the_model_is_made() -> None:
+    kernel, networks = _kernel(), _networks()
+    with pytest.raises(ValueError, match=r".latent_prior.mean_function.c of shape \(1,\) is"):
+        GPBAE(kernel, **networks, mean_function=gpflow.functions.Constant(np.zeros(1)))
+    fixed = gpflow.functions.Constant(np.zeros(1))
+    gpflow.set_trainable(fixed, False)
+    paths = GPBAE(kernel, **networks, mean_function=fixed).sampled.paths
+    assert not any("mean_function" in path for path in paths)
+    noisy = gpflow.likelihoods.Gaussian(variance=gpflow.functions.Linear())
+    with pytest.raises(ValueError, match=r"parameter .likelihood.likelihood.variance.A of shape"):
+        GPBAE(kernel, **networks | {"likelihood": noisy})
+
+
+def test_a_chain_under_a_likelihood_of_gpflow_samples_its_scale() -> None:
+    """From the data to samples; a variational model that is sampled gets the prior itself."""
+    rng = np.random.default_rng(0)
+    X, Y = np.linspace(0.0, 1.0, 12)[:, None], rng.standard_normal((12, P))
+    settings = inference.AmortizedSettings(
+        num_sampler_steps=2, num_encoder_steps=1, burnin=2, num_samples=2, thinning=2
+    )
+    student = gpflow.likelihoods.StudentT()
+    networks = _networks() | {"likelihood": student}
+    sampled = SGPBAE(_kernel(), X[::4], **networks)
+    variational = SVGPVAE(_kernel(), X[::4], **networks | {"encoder": _dense(P, 2 * L)})
+    gpflow.set_trainable(variational.latent_prior.inducing_variable, False)
+    for model in (sampled, variational):
+        posterior = inference.sample_amortized(
+            model, (X, Y), settings, warm_start=None, progress=False
+        )
+        scale = posterior.hyperparameters()[".likelihood.likelihood.scale"]
+        assert scale.shape == (2,) and np.ptp(scale) > 0 and (scale > 0).all()
+        assert (student.scale.prior is None) == (model is sampled)

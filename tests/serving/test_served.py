@@ -208,15 +208,15 @@ def test_what_cannot_be_generated_is_refused() -> None:
 
 def test_frozen_layers_and_deep_priors_are_served() -> None:
     """Batch normalisation has variables that are no weights; deep priors draw hidden layers."""
-    decoder = keras.Sequential(
-        [keras.Input((L,)), keras.layers.BatchNormalization(), keras.layers.Dense(P)]
-    )
+    frozen = keras.layers.BatchNormalization()
+    frozen.trainable = False
+    decoder = keras.Sequential([keras.Input((L,)), frozen, keras.layers.Dense(P)])
     Z = np.linspace(-2.0, 2.0, 4)[:, None]
     arguments = small.common() | {"decoder": decoder, "encoder": small.network(2 * P, L)}
     kernels = [gpflow.kernels.SquaredExponential() for _ in range(2)]
     posterior = small.posterior(models.DSGPBAE(kernels, Z, **arguments))
     model = served(posterior, num_draws=200)
-    assert len(model.bank.network_state) == 2
+    assert len(model.bank.network_state) == 4
     x = np.linspace(-1.0, 1.0, 4)[:, None]
     answer = model.answer("generate", SEED, x=tf.constant(x))
     expected = posterior.predict(x[None], num_codes=10)
