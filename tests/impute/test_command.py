@@ -288,7 +288,10 @@ def test_the_package_is_there_without_pandas() -> None:
         ("t.csv/filled.csv", "--out=t.csv/filled.csv: nothing can be written to t.csv"),
         ("o.posterior", "--out=o.posterior: .* one of these names is taken"),
         ("taken.csv", "--out=taken.csv: .* the folder taken.posterior .* one of these names"),
-        ("old.parquet", "--out=old.parquet would have the report, figures and fit of old.csv, which is there"),
+        (
+            "old.parquet",
+            "--out=old.parquet would have the report, figures and fit of old.csv",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_written_is_said_before_the_fit(
