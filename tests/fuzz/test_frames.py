@@ -19,6 +19,9 @@ COLUMNS: dict[str, Any] = {
     "holes": lambda n: np.where(np.arange(n) % 2, np.nan, np.arange(n)),
     "nothing": lambda n: np.full(n, np.nan),
     "constant": lambda n: np.ones(n),
+    "one place": lambda n: np.full(n, 48.85),
+    "one place, rounded": lambda n: 48.85 + 1e-14 * (np.arange(n) % 3),
+    "far from zero": lambda n: 2**53 + 1 + np.arange(n),
     "infinity": lambda n: np.where(np.arange(n) == 0, np.inf, 1.0),
     "huge": lambda n: 1e30 * np.arange(n),
     "tiny": lambda n: 1e-300 * np.arange(n),
@@ -71,6 +74,16 @@ def test_frames(frame: pd.DataFrame, outputs: Any, time: Any, inputs: Any, task:
     if user is not None:
         assert_finite(user.table.X)
         assert np.isfinite(user.table.Y[user.table.observed]).all()
+        assert np.abs(user.table.X).max() < 1e3
+        filled = user.fill(*np.ones((2, *user.table.Y.shape)))
+        for name in frame.columns:
+            seen = np.ones(len(frame), bool)
+            if name in user.outputs:
+                seen = ~user.missing[:, user.outputs.index(name)]
+            if list(frame.columns).count(name) == 1:
+                pd.testing.assert_series_equal(
+                    filled[name][seen], frame[name][seen], check_dtype=frame[name].dtype != object
+                )
 
 
 @hypothesis.given(arrays() | mutated(np.eye(6)[:, :2]), arrays() | mutated(np.eye(6)[:, 1:]))
