@@ -179,7 +179,7 @@ def times(
         known = stamps[~np.isnat(stamps)]
         origin = known.min() if len(known) else np.datetime64("NaT", "D")
     whole, part = _days(stamps)
-    first, rest = _days(origin)
+    first, rest = _days(np.asarray(origin))
     days = (whole - first) / np.timedelta64(1, "D") + (part - rest)
     if offsets - {"Z", "z", "+00:00"}:
         shown = ", ".join(sorted(offsets))
@@ -205,7 +205,7 @@ def _stamps(column: pd.Series) -> np.ndarray:
     return found
 
 
-def _days(stamps: np.ndarray | np.datetime64) -> tuple[Any, Any]:
+def _days(stamps: Any) -> tuple[Any, Any]:
     """The day of each, and the share of it that has gone: differences lose no digits."""
     day = stamps.astype("datetime64[D]")
     return day, (stamps - day) / np.timedelta64(1, "D")

@@ -18,6 +18,7 @@ from ..posteriors import Posterior
 from . import coregionalisation, fitting
 from .coregionalisation import CoregionalisationPlan, CoregionalisationPosterior
 from .plans import Plan, build_model, plan_for_table
+from .problems import warn
 from .user_table import UserTable
 
 __all__ = ["MODELS", "AnyPlan", "AnyPosterior", "Fit", "fit_table", "make_plan"]
@@ -74,6 +75,8 @@ class Fit:
             moments = self.posterior.predict(table, Z, user.calendar, where)
         else:
             given = None if of_fit else (table.X, table.Y)
+            if not of_fit:
+                warn(_outside(self.posterior, table))
             moments = fitting.predict_standardised(self.posterior, self.standardiser, given)
         return _within(*moments, _joined(self.limits, _limits(self.standardiser, Z)))
 
@@ -210,6 +213,21 @@ def fit_table(
         start=begin,  # type: ignore[arg-type]
     )
     return Fit(plan, standardiser, posterior, limits, of)
+
+
+def _outside(posterior: Posterior, table: MultiOutputTable) -> tuple[str, ...]:
+    """What to know of rows that no inducing input is near: a sparse GP knows nothing there."""
+    Z = np.asarray(posterior.model.latent_prior.inducing_variable.Z)
+    margin = np.ptp(Z, axis=0) / len(Z) ** (1.0 / Z.shape[1]) + 0.5  # inputs have deviation 1
+    X = table.X[table.rows]
+    count = np.count_nonzero(((X < Z.min(0) - margin) | (X > Z.max(0) + margin)).any(-1))
+    if count == 0:
+        return ()
+    return (
+        f"{count} of {len(X)} rows have inputs ({', '.join(table.input_names)}) outside of those "
+        "that the fit saw. Its model knows nothing of other rows there: fit it to a table with "
+        "such rows, or fit the model 'lmc'.",
+    )
 
 
 def _limits(standardiser: Standardiser, Z: np.ndarray) -> np.ndarray:

@@ -41,6 +41,14 @@ COLUMNS: dict[str, Any] = {
     "ISO dates": lambda n: [f"2024-01-{i + 1:02d}" for i in range(n)],
     "differences": lambda n: pd.to_timedelta(np.arange(n), "h"),
     "periods": lambda n: pd.period_range("2024-01", periods=n, freq="M"),
+    "quarters": lambda n: pd.period_range("2000Q1", periods=n, freq="Q"),
+    "old dates": lambda n: np.datetime64("1600-01-01", "s") + np.arange(n) * np.timedelta64(1, "D"),
+    "old ISO dates": lambda n: [f"0999-01-{i + 1:02d}" for i in range(n)],
+    "digits": lambda n: 20231229 + np.arange(n),
+    "named months": lambda n: [f"{i + 1}-Feb-2024" for i in range(n)],
+    "truth as text": lambda n: ["True", "False"] * (n // 2) + ["true"] * (n % 2),
+    "seconds since 1970": lambda n: 1.7e9 + np.arange(n),
+    "fill values": lambda n: np.where(np.arange(n) % 3, np.arange(n), -999.9).astype(np.float32),
     "float16": lambda n: np.arange(n, dtype=np.float16),
 }
 NAMES = st.sampled_from(["a", "b", "t", "", "a b", 0, 1.5, None, ("a", "b"), "é", "a_sd"])
@@ -57,6 +65,8 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
     frame.columns = pd.Index(names, dtype=object)
     if length and draw(st.integers(0, 4)) == 0:
         frame.index = pd.Index([7] * length)
+    elif draw(st.integers(0, 4)) == 0:
+        frame.index = pd.date_range("2024", periods=length, name=draw(st.sampled_from([None, "t"])))
     return frame
 
 
@@ -84,6 +94,18 @@ def test_frames(frame: pd.DataFrame, outputs: Any, time: Any, inputs: Any, task:
                 pd.testing.assert_series_equal(
                     filled[name][seen], frame[name][seen], check_dtype=frame[name].dtype != object
                 )
+
+
+@hypothesis.given(st.integers(-(2**20), 2**20), st.sampled_from([np.float64, np.int64, str]))
+@cases(20)
+def test_shifted_times_are_the_same_times(shift: int, dtype: Any) -> None:
+    """Of inputs that a model sees nothing is left of an origin, in whatever type it comes."""
+    times = np.arange(8)
+    frame = pd.DataFrame({"t": times, "a": np.sin(times)})
+    expected = Imputer(["a"], time="t").read(frame).table.X
+    moved = frame.assign(t=(times + 1024 * shift).astype(dtype))
+    found = Imputer(["a"], time="t").read(moved).table.X
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 @hypothesis.given(arrays() | mutated(np.eye(6)[:, :2]), arrays() | mutated(np.eye(6)[:, 1:]))

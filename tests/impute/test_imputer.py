@@ -306,3 +306,40 @@ def test_iterative_imputer_has_a_limit_and_the_verdict_says_so(
         result, _ = checks.check(user, lambda _: Means(), 0.2, 0, False)
         assert ("IterativeImputer" in result.methods) == bool(rounds)
         assert f"IterativeImputer {words}, because more takes above 60 s." in result.verdict
+
+
+@pytest.mark.parametrize("model", ["lmc", "sgp_vae"])
+def test_days_of_another_table_count_from_the_first_date_of_the_fit(
+    model: str, tmp_path: pathlib.Path
+) -> None:
+    """So that inducing times that were learnt are of the same days."""
+    holes = stations()[1].assign(day=lambda frame: pd.to_datetime(frame["day"]))
+    options = {"model": model, "num_steps": 1, "num_inducing": 4, "latent_dim": 1}
+    options |= {"settings": {"num_fits": 1}} if model == "lmc" else {}
+    imputer = Imputer(**COLUMNS, progress=False, **options).fit(holes)
+    imputer.save(tmp_path / "fit")
+    later = holes[holes["day"] >= "2024-01-11"]
+    for fitted in (imputer, Imputer.load(tmp_path / "fit")):
+        np.testing.assert_allclose(
+            fitted.read(later).table.X, imputer.table_.table.X[:, 10:], atol=1e-12
+        )
+    if model == "sgp_vae":
+        imputer.predict_y(later)
+        after = holes.assign(day=holes["day"] + pd.Timedelta("60D"))
+        with pytest.warns(TableWarning, match=r"80 of 80 rows have inputs \(day\) outside"):
+            imputer.predict_y(after)
+
+
+def test_times_far_from_zero_change_nothing() -> None:
+    """Seconds since 1970, say: shifts that rounding leaves as they are give the same numbers."""
+    rng = np.random.default_rng(0)
+    t, y = np.arange(32.0), np.sin(np.arange(32.0) / 3.0) + 0.1 * rng.standard_normal(32)
+    y[10:13] = np.nan
+    options = {"num_steps": 3, "progress": False, "settings": {"num_fits": 1}}
+    found = [
+        Imputer(["y"], time="t", **options).fit(pd.DataFrame({"t": t + shift, "y": y})).impute()
+        for shift in (0.0, 2.0**11, 2.0**31)
+    ]
+    for other in found[1:]:
+        np.testing.assert_allclose(other["y"], found[0]["y"], rtol=1e-9)
+        np.testing.assert_allclose(other["y_sd"], found[0]["y_sd"], rtol=1e-9)
