@@ -14,7 +14,7 @@ from ..arguments import check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..latent_priors.base import LOG_2PI
 from ..mcmc.noise import standard_noise
-from .autoencoder import set_default_kernel_priors
+from .autoencoder import set_default_priors
 from .variational import VariationalAutoencoder
 
 __all__ = ["MeanFieldParameters"]
@@ -45,8 +45,7 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
                 "initial_scale and num_items must be positive, got "
                 f"{initial_scale} and {num_items}."
             )
-        for kernel in model.latent_prior.kernels:
-            set_default_kernel_priors(kernel)
+        set_default_priors(model.latent_prior)
         self.model, self.num_items = model, int(num_items)
         values = model.sampled.values()
         self.means = [gpflow.Parameter(v, dtype=v.dtype) for v in values]
@@ -94,6 +93,10 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
     def observation_likelihood(self) -> Any:
         """The model's, at the values it had when q was made."""
         return self.model.observation_likelihood
+
+    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+        """The model's."""
+        self.model.check_inputs(X, distances)
 
     @property
     def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
