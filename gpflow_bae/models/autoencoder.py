@@ -16,6 +16,7 @@ from gpflow.inducing_variables import InducingPoints
 from .. import functional
 from ..arguments import kind_of, spread
 from ..base import Batch
+from ..data import CompressedRows
 from ..data.observations import as_observations
 from ..decoders import Identity, KerasDecoder
 from ..encoders import Encoder, GaussianEncoder, RowCodes, StochasticEncoder
@@ -64,7 +65,9 @@ def with_mask(Y: TensorType, mask: TensorType | None) -> tuple[TensorType, Tenso
 
     Tensors whose values are not known yet miss nothing that is not given.
     """
-    if mask is not None or (tf.is_tensor(Y) and tf.get_static_value(Y) is None):
+    if mask is not None or isinstance(Y, CompressedRows):
+        return Y, mask
+    if tf.is_tensor(Y) and tf.get_static_value(Y) is None:
         return Y, mask
     return as_observations(Y)
 
