@@ -44,7 +44,7 @@ class StochasticEncoder(KerasModule, Encoder):
                 what = "not divisible by 3" if takes_mask else "odd"
                 raise ValueError(
                     f"The encoder takes {width} inputs, which is {what}, so noise of the shape of "
-                    "y is impossible; pass noise_dim."
+                    "y is impossible; give it 2 P inputs, the last half noise, or pass noise_dim."
                 )
             noise_dim = width // parts
         if not 0 < noise_dim < width:

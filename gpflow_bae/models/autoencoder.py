@@ -16,11 +16,12 @@ from gpflow.inducing_variables import InducingPoints
 from .. import functional
 from ..arguments import kind_of, spread
 from ..base import Batch
+from ..data import CompressedRows
 from ..data.observations import as_observations
 from ..decoders import Identity, KerasDecoder
 from ..encoders import Encoder, GaussianEncoder, RowCodes, StochasticEncoder
 from ..encoders.base import Noise
-from ..guides import Guide
+from ..guides import ConditionalGuide, Guide
 from ..inputs import InputModel
 from ..latent_priors import LatentProcess
 from ..latent_priors.inducing import InducingLatentPrior
@@ -67,7 +68,9 @@ def with_mask(Y: TensorType, mask: TensorType | None) -> tuple[TensorType, Tenso
 
     Tensors whose values are not known yet miss nothing that is not given.
     """
-    if mask is not None or (tf.is_tensor(Y) and tf.get_static_value(Y) is None):
+    if mask is not None or isinstance(Y, CompressedRows):
+        return Y, mask
+    if tf.is_tensor(Y) and tf.get_static_value(Y) is None:
         return Y, mask
     return as_observations(Y)
 
@@ -129,25 +132,23 @@ def set_default_priors(latent_prior: LatentProcess) -> None:
             Z.prior = tfd.Normal(values.mean(0), 2.0 * spread(values))
 
 
-def _check_encoder_width(encoder: Any, num_outputs: int, num_features: int) -> None:
-    """Refuse an encoder network for rows of another width, such as one of the other family."""
-    if type(encoder) not in (GaussianEncoder, StochasticEncoder):
+def _check_encoder_family(guide: Guide, num_outputs: int) -> None:
+    """Refuse the encoder network of a sampled model in a variational one, and the reverse."""
+    encoder = guide.encoder
+    if isinstance(guide, ConditionalGuide) or getattr(encoder, "takes_mask", False):
         return
-    noise = encoder.noise_dim if isinstance(encoder, StochasticEncoder) else 0
-    times = 2 if encoder.takes_mask else 1
-    expected = times * num_outputs + num_features
-    if encoder.num_inputs - noise == expected:
+    if type(encoder) is GaussianEncoder and encoder.num_inputs == 2 * num_outputs:
+        expected = f"that a variational model's maps [rows, P] to [rows, 2 L]: {num_outputs}"
+    elif type(encoder) is StochasticEncoder and encoder.num_inputs == num_outputs:
+        expected = (
+            "that a sampled model's maps [rows, 2 P], observations and then noise, to [rows, L]:"
+            f" {2 * num_outputs}"
+        )
+    else:
         return
-    kinds = {
-        GaussianEncoder: "a variational model's encoder maps [rows, P] to [rows, 2 L]",
-        StochasticEncoder: "a sampled model's encoder maps [rows, 2 P], observations and then "
-        "noise, to [rows, L]",
-    }
-    what = " and their mask" if encoder.takes_mask else ""
     raise ValueError(
-        f"encoder takes {encoder.num_inputs} inputs, {encoder.num_inputs - noise} of them "
-        f"observations{what}, but the decoder returns P = {num_outputs} outputs: "
-        f"{kinds[type(encoder)]}. Give keras.Input the width {expected + (noise and num_outputs)}."
+        f"encoder takes {encoder.num_inputs} inputs, and the decoder returns P = {num_outputs} "
+        f"outputs. Expected is {expected} inputs."
     )
 
 
@@ -225,7 +226,7 @@ class Autoencoder(gpflow.Module):
                 "outputs of a variational model's, which are means and log standard deviations, "
                 "and L of a sampled one's)."
             )
-        _check_encoder_width(guide.encoder, decoder.output_dim, self.condition_dim)
+        _check_encoder_family(guide, decoder.output_dim)
         apart = latent_prior.couples_channels and not guide.couples_channels
         if apart and not isinstance(decoder, Identity):
             raise ValueError(

@@ -337,7 +337,8 @@ class ExternalDataModel(
         X, Y = data
         Y, seen = self._observations(Y)
         single = Y.shape.rank == 2
-        Y, seen = (v[None] if single and v is not None else v for v in (Y, seen))
+        if single:
+            Y, seen = Y[None], None if seen is None else seen[None]
         width = self.decoder.output_dim
         if Y.shape.rank != 3 or Y.shape[-1] not in (None, width):
             raise ValueError(

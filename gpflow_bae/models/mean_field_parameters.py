@@ -14,11 +14,7 @@ from ..arguments import check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..latent_priors.base import LOG_2PI
 from ..mcmc.noise import standard_noise
-from .autoencoder import (
-    check_priors,
-    set_default_kernel_priors,
-    set_default_likelihood_priors,
-)
+from .autoencoder import check_priors, set_default_likelihood_priors, set_default_priors
 from .variational import VariationalAutoencoder
 
 __all__ = ["MeanFieldParameters"]
@@ -49,8 +45,7 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
                 "initial_scale and num_items must be positive, got "
                 f"{initial_scale} and {num_items}."
             )
-        for kernel in model.latent_prior.kernels:
-            set_default_kernel_priors(kernel)
+        set_default_priors(model.latent_prior)
         set_default_likelihood_priors(model.likelihood)
         check_priors(model)
         self.model, self.num_items = model, int(num_items)
@@ -100,6 +95,10 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
     def observation_likelihood(self) -> Any:
         """The model's, at the values it had when q was made."""
         return self.model.observation_likelihood
+
+    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+        """The model's."""
+        self.model.check_inputs(X, distances)
 
     @property
     def latent_prior_variables(self) -> tuple[tf.Variable, ...]:

@@ -267,11 +267,11 @@ def test_inputs_and_observations_have_the_same_points_in_every_verb() -> None:
 
 def test_what_a_users_mistake_is_called() -> None:
     """Encoders of the other family, likelihoods of several functions, classes for objects."""
-    with pytest.raises(ValueError, match=r"6 inputs.*P = 3.*maps \[rows, P\].*the width 3"):
+    with pytest.raises(ValueError, match=r"6 inputs.*P = 3.*maps \[rows, P\].*: 3 inputs"):
         gp_vae(encoder=net(2 * P, 2 * L))
     with pytest.raises(ValueError, match="1 code channels.*2 L outputs of a variational"):
         gp_vae(encoder=net(P, L))
-    with pytest.raises(ValueError, match="4 inputs, 2 of them.*P = 4.*2 P.*the width 8"):
+    with pytest.raises(ValueError, match="4 inputs.*P = 4.*2 P.*: 8 inputs"):
         sgp_bae(encoder=net(4, L), decoder=net(L, 4))
     parts = [gpflow.likelihoods.Gaussian(), gpflow.likelihoods.StudentT()]
     for likelihood in (
