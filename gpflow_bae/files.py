@@ -48,14 +48,19 @@ def locked(folder: Path, name: str) -> Iterator[None]:
             if fcntl is not None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 held.callback(fcntl.flock, file, fcntl.LOCK_UN)
-            file.truncate(0)
-            print(os.getpid(), socket.gethostname(), file=file, flush=True)
+            file.seek(0)
+            own = f"{os.getpid()} {socket.gethostname()}"
+            if file.read() != own:
+                file.truncate(0)
+                file.write(own)
+                file.flush()
         except BlockingIOError:
             file.seek(0)
-            process, _, host = file.read().strip().partition(" ")
-            own = (process, host) == (str(os.getpid()), socket.gethostname())
-            who = "another call in this process" if own else f"process {process} on {host}"
-            who = who if process else "another process"  # which is about to write who it is
+            process, _, host = file.read().partition(" ")
+            # Where it says nothing, somebody is about to write who they are.
+            who = f"process {process} on {host}" if process else "another process"
+            if (process, host) == (str(os.getpid()), socket.gethostname()):
+                who = "another call in this process"
             raise ValueError(
                 f"{name} {folder} is in use by {who}, whose run has not ended: wait for it, or "
                 f"choose another {name}."

@@ -179,7 +179,7 @@ class ExternalDataModel(
         prior = self.prior_for(batch)
         pseudo = self.guide.pseudo_observations(prior, batch, _SEED)
         if full_cov:
-            at = batch.X if Xnew is None else Xnew
+            at: Any = batch.X if Xnew is None else Xnew
             channels = self.latent_dim if full_output_cov else 1
             check_full_cov(batch.Y.shape[0], self.latent_dim, channels, num_points=at.shape[-2])
             f_mean, f_variance = prior.predict_full_cov(at, batch.X, *pseudo)

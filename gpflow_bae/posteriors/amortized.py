@@ -242,8 +242,8 @@ class Posterior(FunctionPredictions):
         moments given the codes of the others.
         """
         latents = np.asarray(codes[np.arange(len(codes))])
-        seen = None if self.mask is None else rows_seen(self.mask).numpy()
-        points = [] if seen is None else np.flatnonzero(~seen.all((0, 2)))
+        seen = np.ones((1, 1, 1), bool) if self.mask is None else rows_seen(self.mask).numpy()
+        points = np.flatnonzero(~seen.all((0, 2)))
         joint = self.model.latent_prior.couples_channels and len(points) > 0
         shape = (*latents.shape, latents.shape[-1]) if joint else latents.shape
         spread = np.zeros(shape, latents.dtype)
