@@ -254,7 +254,8 @@ def test_batch_normalisation_is_refused_unless_it_is_frozen() -> None:
     """Frozen it is an affine function of the averages that it has: (x - 2) / sqrt(4 + 1e-3)."""
     layer = keras.layers.BatchNormalization()
     network = keras.Sequential([keras.Input((1,)), layer, keras.layers.Dense(1)])
-    network.set_weights([[3.0], [0.5], [2.0], [4.0], [[1.0]], [0.0]])
+    values = ([3.0], [0.5], [2.0], [4.0], [[1.0]], [0.0])
+    network.set_weights([np.array(v) for v in values])
     with pytest.raises(ValueError, match="encoder has the layer .*LayerNormalization.*freeze it"):
         KerasModule(network, argument="encoder")
     layer.trainable = False

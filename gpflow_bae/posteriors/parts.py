@@ -25,7 +25,8 @@ _FEW = 8  # numbers that are kept as they are; of more a digest is
 # Names of a tf.Module, of its bookkeeping, and of what says nothing of predictions.
 _IGNORED = ("_name", "_scope_name", "_obj_reference_counts_dict", "num_data", "seed")
 _OF_FITS = ("initializer", "regularizer", "constraint", "seed", "trainable", "quantization_config")
-_NAMES = ("name", "module", "registered_name", "layers")  # of Keras configurations
+# Of Keras configurations, but for what layers of layers hold.
+_NAMES = ("name", "module", "registered_name", "layers", "input_layers", "output_layers")
 
 
 def parts_of(
@@ -112,18 +113,28 @@ class _Walk:
 
     def _network(self, path: str, network: keras.Model) -> None:
         layers = list(inner_layers(network))
-        names = {layer.name: f"layers[{i}]" for i, layer in enumerate(layers)}
+        # Functions of tensors are operations without a layer, which count names on, too.
+        inside = [
+            (f"{path}{'' if i < 0 else f'.layers[{i}]'}", _configuration(found).get("layers", ()))
+            for i, found in enumerate((network, *layers), -1)
+        ]
+        names = {
+            item.get("name"): f"operations[{i}]"
+            for _, items in inside
+            for i, item in enumerate(items)
+        }
+        names |= {layer.name: f"layers[{i}]" for i, layer in enumerate(layers)}
         for i, layer in enumerate(layers):
             own = f"{path}.layers[{i}]"
             self._found[own] = type(layer).__name__
             for key, item in sorted(_configuration(layer).items()):
                 if not key.endswith(_OF_FITS) and key not in _NAMES:
                     self._found[f"{own}.{key}"] = _plain_text(item, names)
-        for i, item in enumerate(_configuration(network).get("layers", ())):
-            if item.get("inbound_nodes"):
-                self._found[f"{path}.inputs_of_layers[{i}]"] = _plain_text(
-                    item["inbound_nodes"], names
-                )
+        for own, items in inside:
+            for i, item in enumerate(items):
+                if item.get("inbound_nodes"):
+                    text = _plain_text(item["inbound_nodes"], names)
+                    self._found[f"{own}.inputs_of_layers[{i}]"] = text
         for i, variable in enumerate(network.non_trainable_weights):
             self._found[f"{path}.frozen[{i}] ({variable.name})"] = _text(np.asarray(variable))
 

@@ -39,7 +39,7 @@ def decoder(
         layer = keras.layers.Dense(L, kernel_initializer=initializer)
         layer.trainable = False
         x = layer(x)
-    hidden = keras.layers.Dense(L, activation)(x)
+    hidden = keras.layers.Dense(L, activation)(x[:, :L] * 2.0)  # operations that are no layers
     if skip:
         hidden = keras.layers.Add()([hidden, x])
     return keras.Model(inputs, keras.layers.Dense(P)(hidden))
