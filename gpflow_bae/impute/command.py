@@ -34,8 +34,10 @@ __all__ = ["define_flags", "main", "run"]
 FLAGS = flags.FLAGS
 
 _MODELS = ("lmc", "sgp_vae", "sgp_bae")
-_FIT_FLAGS = ("outputs", "time", "inputs", "task", "model", "latent_dim")
-_FIT_FLAGS += ("num_inducing", "num_steps", "seed")
+_FIT_FLAGS = (
+    *("outputs", "time", "inputs", "task", "model", "latent_dim"),
+    *("num_inducing", "num_steps", "seed"),
+)
 _KIND_FLAGS = ("continuous", "positive", "count", "binary")
 
 
@@ -178,8 +180,8 @@ def _settings() -> tuple[dict[str, Any], dict[str, Any] | None]:
 
 def _check_paths() -> None:
     """Whether files can be read and written as the flags say, before anything takes time."""
-    FLAGS.input, FLAGS.out = (str(pathlib.Path(p).expanduser()) for p in (FLAGS.input, FLAGS.out))
-    source, out = pathlib.Path(FLAGS.input), pathlib.Path(FLAGS.out)
+    source, out = (pathlib.Path(p).expanduser() for p in (FLAGS.input, FLAGS.out))
+    FLAGS["input"].value, FLAGS["out"].value = str(source), str(out)
     if out.is_dir():
         raise ValueError(f"--out={out} is a folder; name a file, such as {out / 'filled.csv'}.")
     if out.exists() and source.exists() and out.samefile(source):
