@@ -106,10 +106,10 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     ) -> tuple[tf.Tensor, ...]:
         """Means and variances [batch..., N, L] that the guide gives ``Y`` before the prior.
 
-        :param Y: NaN (or masked) where missing, or zeros there with a ``mask``.
-
         Of a :class:`~gpflow_bae.guides.RankOneGuide`, those of its factors and their directions;
         of a :class:`~gpflow_bae.guides.SiteGuide`, its sites.
+
+        :param Y: NaN (or masked) where missing, or zeros there with a ``mask``.
         """
         Y, mask = with_mask(Y, mask)
         return self.guide.encode(Batch(X, Y, mask, indices=indices))

@@ -152,7 +152,9 @@ def test_observations_outside_of_the_support_are_refused(name: str) -> None:
     assert np.isfinite(model.training_loss((X, values)))
 
 
-@pytest.mark.parametrize("verb", VERBS.keys() - {"encode", "posterior", "pseudo_observations"})
+@pytest.mark.parametrize(
+    "verb", sorted(VERBS.keys() - {"encode", "posterior", "pseudo_observations"})
+)
 def test_every_verb_refuses_them(verb: str) -> None:
     model = gp_vae(likelihoods.Poisson())
     with pytest.raises(ValueError, match=r"holds -2 .*Poisson is one of counts"):
