@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+from gpflow.inducing_variables import InducingPoints
 
 from ..data import MultiOutputTable, Observations, Standardiser
 from ..files import digest
@@ -97,7 +98,7 @@ class Fit:
             self.posterior.save(path)
             return {"plan": dataclasses.asdict(self.plan), "limits": self.limits.tolist()}
         inducing = self.posterior.model.latent_prior.inducing_variable.Z
-        box = inducing.transform
+        box, boxed = inducing.transform, hasattr(inducing.transform, "low")
         _without_table(self.posterior).save(path)
         engines = ("variational", "schedule", "sampler")
         return {
@@ -109,7 +110,9 @@ class Fit:
             "limits": self.limits.tolist(),
             "num_inducing": len(inducing.numpy()),
             # Sampled values are those on the real line: of which box they are has to be known.
-            "inducing_box": [np.asarray(v).tolist() for v in (box.low, box.high)],
+            "inducing_box": [np.asarray(v).tolist() for v in (box.low, box.high)]
+            if boxed
+            else None,
         }
 
     @classmethod
@@ -131,9 +134,12 @@ class Fit:
         settings = Plan(**fields)
         X = np.zeros((1, 1, len(record["input_centre"])))
         Y = np.zeros((1, 1, len(standardiser.mean)))
-        low, high = np.array(record["inducing_box"])
-        middle = np.tile((low + high) / 2.0, (record["num_inducing"], 1))
-        model = build_model(settings, MultiOutputTable(X, Y), uniform(middle, low, high))
+        if record["inducing_box"] is None:
+            Z = InducingPoints(np.zeros((record["num_inducing"], X.shape[-1])))
+        else:
+            low, high = np.array(record["inducing_box"])
+            Z = uniform(np.tile((low + high) / 2.0, (record["num_inducing"], 1)), low, high)
+        model = build_model(settings, MultiOutputTable(X, Y), Z)
         return cls(settings, standardiser, Posterior.load(path, model), limits)
 
 

@@ -159,7 +159,7 @@ def test_models_that_need_all_rows_refuse_a_sparse_table() -> None:
         gpflow.kernels.Matern32(),
         np.linspace(0, 3, 5)[:, None],
         decoder,
-        keras.Sequential([keras.Input((P,)), keras.layers.Dense(1)]),
+        keras.Sequential([keras.Input((2 * P,)), keras.layers.Dense(1)]),
         likelihoods.Gaussian(0.1),
         latent_dim=1,
     )

@@ -55,7 +55,7 @@ def test_a_german_file_is_read_and_written_as_it_came(tmp_path: pathlib.Path) ->
     again = (tmp_path / "f.csv").read_bytes().decode("latin-1").splitlines()
     assert again[0].startswith("Größe;Datum;Wert;Größe_sd")
     assert again[1].startswith("1,5;31.01.2024 6:00;-0,25;;")
-    assert again[2].startswith("1,5;01.02.24;1e-3;0,0;1,5;1,5")
+    assert again[2].startswith("1,5;01.02.24;1e-3;;;;;;")
 
 
 def test_every_hint_on_a_file_comes_in_one_message(tmp_path: pathlib.Path) -> None:
@@ -315,7 +315,7 @@ def test_true_and_false_are_a_binary_column_and_complex_numbers_are_none() -> No
         found = frames.check_frame(raw, ["a"], "t")
         np.testing.assert_array_equal(found.Y[:, 0], [1.0, 0.0, np.nan, 1.0])
         assert found.found.kinds[0].kind == "binary"
-    with pytest.raises(TableError, match="'a' holds what is no number: '0j' in row 1"):
+    with pytest.raises(TableError, match="Column 'a' holds complex numbers"):
         frames.check_frame(raw.assign(a=1j * np.arange(4)), ["a"], "t")
 
 
