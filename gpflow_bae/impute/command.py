@@ -24,6 +24,7 @@ from typing import Any
 
 from absl import app, flags
 
+from ..files import as_path
 from ..terminal import load_tensorflow_quietly
 from . import saved_fits
 from .problems import TableError
@@ -180,7 +181,7 @@ def _settings() -> tuple[dict[str, Any], dict[str, Any] | None]:
 
 def _check_paths() -> None:
     """Whether files can be read and written as the flags say, before anything takes time."""
-    source, out = (pathlib.Path(p).expanduser() for p in (FLAGS.input, FLAGS.out))
+    source, out = (as_path(p) for p in (FLAGS.input, FLAGS.out))
     FLAGS["input"].value, FLAGS["out"].value = str(source), str(out)
     if out.is_dir():
         raise ValueError(f"--out={out} is a folder; name a file, such as {out / 'filled.csv'}.")

@@ -124,7 +124,7 @@ class Fit:
         :param record: what it returned, and ``input_centre``.
         """
         path, fields = folder / "posterior.npz", dict(record["plan"])
-        limits = np.array(record.get("limits", _NO_LIMITS))
+        limits = np.array(record["limits"])
         if fields["model"] == "lmc":
             fields["periods"] = tuple(fields["periods"])
             plan = CoregionalisationPlan(**fields)

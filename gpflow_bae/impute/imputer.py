@@ -12,6 +12,7 @@ import numpy as np
 
 from ..arguments import check_types
 from ..data import MultiOutputTable, Standardiser
+from ..files import as_path
 from . import saved_fits
 from .check import check
 from .check_result import CheckResult
@@ -214,7 +215,7 @@ class Imputer:
         :raises FileNotFoundError: if the folder holds no fit.
         :raises ValueError: for a damaged fit, or one of an earlier version.
         """
-        folder = pathlib.Path(folder).expanduser()
+        folder = as_path(folder)
         record = saved_fits.read_record(folder)
         imputer = cls(**saved_fits.arguments(record))
         columns = saved_fits.fitted_columns(record)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..files import to_json
+from ..files import as_path, to_json
 from ..versions import __version__
 from .columns import ColumnKind, FittedColumns
 from .table_format import TableFormat
@@ -37,7 +37,7 @@ def write(
     :param arguments: of the fit's Imputer.
     :param more: of ``fit.json``, plain values or arrays.
     """
-    folder = pathlib.Path(folder).expanduser()
+    folder = as_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     given = dict(arguments)
     if given["table_format"] is not None:
@@ -72,7 +72,7 @@ def read_record(folder: str | pathlib.Path) -> dict[str, Any]:
     :raises FileNotFoundError: if the folder holds no fit.
     :raises ValueError: for a damaged fit, or one of an earlier version.
     """
-    folder = pathlib.Path(folder).expanduser()
+    folder = as_path(folder)
     path = folder / _RECORD
     if not path.exists():
         raise FileNotFoundError(

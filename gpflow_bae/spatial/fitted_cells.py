@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..arguments import as_numbers
+from ..files import as_path
 from ..posteriors import Posterior
 from .fitted import Fitted, read_fit, write_fit
 from .plans import SpatialPlan, build_model
@@ -155,7 +156,7 @@ class FittedCells:
         names = [f.name for f in dataclasses.fields(self)]  # type: ignore[arg-type]
         arguments = {name: getattr(self, name) for name in names}
         arguments["plan"] = None if self.plan is None else dataclasses.asdict(self.plan)
-        write_fit(pathlib.Path(folder).expanduser(), arguments, self._fitted, posterior)
+        write_fit(as_path(folder), arguments, self._fitted, posterior)
 
     @classmethod
     def load(cls: type[FittedT], folder: str | pathlib.Path) -> FittedT:
@@ -164,7 +165,7 @@ class FittedCells:
         :raises FileNotFoundError: if the folder holds no fit.
         :raises ValueError: for a damaged fit, and for files of different saves.
         """
-        arguments, fitted, posterior = read_fit(pathlib.Path(folder).expanduser())
+        arguments, fitted, posterior = read_fit(as_path(folder))
         found = cls(**arguments)
         model = build_model(fitted.plan, fitted.outline, found.num_spatial, found.num_cell)
         found._keep(Posterior.load(posterior, model), fitted)

@@ -16,20 +16,13 @@ from ..kernels import Categorical
 from .networks import count_encoder, rate_decoder
 from .tissue import Tissue
 
-__all__ = ["SMALL_TISSUE", "Outline", "SpatialPlan", "build_model", "make_plain"]
+__all__ = ["SMALL_TISSUE", "Outline", "SpatialPlan", "build_model"]
 
 _SHORTEST, _LONGEST = 0.15, 1.2  # lengthscales at the start, in extents of a slice
 _FOR_MOMENTS = 20_000, 40_000_000  # cells and counts that genes' moments are taken of, at most
 _FEW_CELLS = 20_000
 SMALL_TISSUE = 2000  # cells, all of which a step sees
 _LEAST_SPREAD = 0.1  # of a gene's logarithms, by which they are divided
-
-
-def make_plain(settings: Any) -> None:
-    """Turns NumPy's numbers in a dataclass's fields into Python's: Keras takes no others."""
-    for name, value in vars(settings).items():
-        if hasattr(value, "__array__") and np.ndim(value) == 0:
-            object.__setattr__(settings, name, np.asarray(value).item())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +97,6 @@ class SpatialPlan:
             burnin=0,
             thinning=1,
         )
-        make_plain(self)
         if not self.space_first < 1.0:
             raise ValueError(f"space_first must be below 1, got {self.space_first}.")
         if not 0.0 < self.validation_fraction < 1.0:

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from ..arguments import warn_caller
+from ..files import as_path
 
 __all__ = ["read_slide_seq", "read_visium"]
 
@@ -48,7 +49,7 @@ def read_visium(folder: str | os.PathLike[str]) -> Any:
     anndata, pandas = _anndata(), _pandas()
     import h5py
 
-    folder = pathlib.Path(folder).expanduser()
+    folder = as_path(folder)
     file_name = _file(folder, (_MATRIX,))
     with h5py.File(file_name, "r") as file:
         if "matrix" not in file or "features" not in file["matrix"]:
@@ -117,7 +118,7 @@ def read_slide_seq(counts: str | os.PathLike[str], places: str | os.PathLike[str
     :raises ImportError: without anndata.
     """
     anndata, pandas = _anndata(), _pandas()
-    counts, places = (pathlib.Path(path).expanduser() for path in (counts, places))
+    counts, places = (as_path(path) for path in (counts, places))
     table = pandas.read_csv(places, index_col=0)
     _check_once(table.index, places)
     absent = [name for name in ("xcoord", "ycoord") if name not in table.columns]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import pathlib
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -12,13 +11,13 @@ import numpy as np
 
 from ..arguments import check_arguments, check_fields
 from ..data.memory import check_bytes
-from ..files import digest
+from ..files import as_path, digest
 from ..posteriors import Posterior
 from .expression import between_groups, over_space, some_rows
 from .fitted import Fitted, check_same_data
 from .fitted_cells import FittedCells, inputs_of
 from .fitting import fitted_posterior
-from .plans import SMALL_TISSUE, Outline, SpatialPlan, build_model, make_plain
+from .plans import SMALL_TISSUE, Outline, SpatialPlan, build_model
 from .predictions import DRAWS, SpatialPrediction, check_level, count_draws, counts_at
 from .tables import table_of_groups, table_of_space
 from .tissue import Coordinates, groups_of
@@ -90,7 +89,6 @@ class SpatialBAE(FittedCells):
 
     def __post_init__(self) -> None:
         check_fields(self, num_spatial=0, num_cell=0, num_steps=1, seed=0)
-        make_plain(self)
         if self.num_spatial + self.num_cell == 0:
             raise ValueError("num_spatial and num_cell are both 0: codes need a channel.")
         self.posterior_: Posterior | None = None
@@ -133,7 +131,7 @@ class SpatialBAE(FittedCells):
         tissue = tissue.taken(order)
         counts, genes = tissue.digest_of_counts(), list(map(str, adata.var_names))
         if out_dir is not None:
-            out_dir = pathlib.Path(out_dir).expanduser()
+            out_dir = as_path(out_dir)
             places = tissue.places.astype(np.float64)
             cells = digest(counts, places, tissue.slices, slices)
             digests = {"names of genes": digest(genes), "cells": cells}
