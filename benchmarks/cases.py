@@ -156,7 +156,7 @@ def tabular() -> Case:
     from experiments.tabular import networks
     from gpflow_bae import inference, models
     from gpflow_bae.data import prepare_data
-    from gpflow_bae.inference import whitening
+    from gpflow_bae.inference.preconditioning import affine_map
     from gpflow_bae.inference.starts import initial_values
 
     replicas, steps = 4, 2
@@ -167,7 +167,7 @@ def tabular() -> Case:
         method="lg", num_replicas=replicas, swap_interval=steps, num_samples=10**6
     )
     values, _ = initial_values(model, data, settings, seed=0, progress=False)
-    coordinates = whitening.fit(model, data, values, "none", 2, 100.0, seed=0)
+    coordinates = affine_map(model, data, values, "none", 2, 100.0, seed=0)
     blocks = inference.TemperedSampling(model, data, settings)
     chain = blocks.initial_chain(coordinates)
     sizes = networks.SIZES["madelon"]

@@ -43,7 +43,7 @@ def main(argv: list[str]) -> None:
     from experiments.tabular import networks
     from gpflow_bae import inference, models
     from gpflow_bae.data import prepare_data
-    from gpflow_bae.inference import whitening
+    from gpflow_bae.inference.preconditioning import affine_map
     from gpflow_bae.inference.starts import initial_values
 
     rows = np.random.default_rng(0).random((FLAGS.rows, 500)).astype(np.float32)
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> None:
             method="lg", num_replicas=FLAGS.replicas, swap_interval=steps, num_samples=10**6
         )
         values, _ = initial_values(model, data, settings, seed=0, progress=False)
-        coordinates = whitening.fit(model, data, values, kind, 2, 100.0, seed=0)
+        coordinates = affine_map(model, data, values, kind, 2, 100.0, seed=0)
         blocks = inference.TemperedSampling(model, data, settings, jit_compile=jit)
         chain = blocks.initial_chain(coordinates)
 

@@ -7,6 +7,7 @@ fit the encoder to the sampled codes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gpflow
@@ -15,14 +16,13 @@ import tensorflow as tf
 from ..base import Batch
 from ..data import StreamedObservations, draw_indices
 from ..inputs import MissingInputs
-from ..mcmc import State, Target, targets
+from ..mcmc import State, Step, Target, targets
 from ..models import BayesianAutoencoder
 from ..models import State as ModelState
 from .chain_checks import Takes, brings_neighbours, check_neighbours
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
 from .control_variates import Reference, batch_target
-from .coordinates import check_coordinates, coordinates_of, of_items
 from .encoder_fit import EncoderFit
 from .encoder_losses import check_encoder_loss
 from .loops import repeat
@@ -62,11 +62,7 @@ class AmortizedSampling(ChainSampling):
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
         self.encoder_fit = EncoderFit(model.encoder, self.settings, self.spread.gradients)
         self._surroundings = self._build_surroundings()
-        kind = self.settings.coordinates
-        if kind == "none":
-            return
-        check_coordinates(model, self.data, kind, self.settings.batch_size, self.owned)
-        self._fit_metric()
+        self._build_preconditioner()
 
     def _check_sampler(self) -> None:
         super()._check_sampler()
@@ -210,45 +206,48 @@ class AmortizedSampling(ChainSampling):
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
-        settings = self.settings
         seeds = tf.unstack(tf.random.split(seed, 4, alg="philox"))
-        indices, given = self._items(seeds[0], fed, 0)
-        start_seed = seeds[1]
-        if settings.steps_per_batch is not None and (indices is not None or fed):
-            store = self._on_fresh_batches(chain, seeds, first, adapt, fed)
+        steps = Step(first, adapt)
+        if self._has_fresh_batches:
+            state = self._on_fresh_batches(chain, seeds[:3], steps, fed)
             last = self.batches_per_round - 1
-            indices, given = self._items(_folded(seeds[0], last), fed, last)
-            state, start_seed = self._gather(store, indices), _folded(seeds[1], last)
-            changed = True  # of a store that is the round's own
+            item_seed, code_seed = (_folded(s, last) for s in seeds[:2])
         else:
-            store, state, changed = chain.sampler, self._gather(chain.sampler, indices), adapt
-            batch = self.batch(indices, store.position.codes, given)
-            if settings.codes == "encoder":
-                state = self._redraw_codes(chain, state, batch, seeds[1])
-            steps = settings.num_sampler_steps
-            metric = of_items(chain.metric, indices)
-            state = self._steps(state, metric, batch, seeds[2], first, adapt, steps)
+            size, last = self.settings.num_sampler_steps, 0
+            state = self._on_minibatch(chain, chain.sampler, seeds[:3], steps, size, fed, 0, adapt)
+            item_seed, code_seed = seeds[:2]
+        chain = chain._replace(sampler=state)
         if self._moves:
-            chain = chain._replace(sampler=self._scatter(store, state, indices, changed))
             chain = self._moved(chain, seed)
-            store, state = chain.sampler, self._gather(chain.sampler, indices)
-        batch = self.batch(indices, store.position.codes, given)
-        prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
-        position = state.position
+        indices, given = self._items(item_seed, fed, last)
+        batch = self.batch(indices, chain.sampler.position.codes, given)
+        return self._amortized(chain, batch, indices, seed, code_seed, seeds[3])
+
+    def _amortized(
+        self,
+        chain: Chain,
+        batch: Batch,
+        indices: tf.Tensor | None,
+        seed: tf.Tensor,
+        code_seed: tf.Tensor,
+        fit_seed: tf.Tensor,
+    ) -> tuple[Chain, RoundStatistics]:
+        """Fit the encoder to the codes of a minibatch, and report the round."""
+        prior_seed = _folded(seed, _PRIOR_DRAWS)
+        position = gather_codes(chain.sampler, indices, self.data.axis).position
         latents = position.codes
         if self.model.whitened_codes:
             bound = self.model.bind(position.parameters, seed=prior_seed)
             latents = bound.from_whitened(batch.X, latents)
-        encoder, loss = self.encoder_fit.fit(chain.encoder, batch, latents, start_seed, seeds[3])
+        encoder, loss = self.encoder_fit.fit(chain.encoder, batch, latents, code_seed, fit_seed)
         point = ModelState(*position)
         statistics = self.statistics(
-            state,
+            chain.sampler,
             self.model.log_prior(point),
             batch.scale * self.model.log_likelihood(point, batch, prior_seed),
             loss,
         )
-        state = self._scatter(store, state, indices, changed)
-        return chain._replace(sampler=state, encoder=encoder), statistics
+        return chain._replace(encoder=encoder), statistics
 
     def _moved(self, chain: Chain, seed: tf.Tensor) -> Chain:
         """All moves, one after the other. Momenta stay: they are independent of positions."""
@@ -276,35 +275,12 @@ class AmortizedSampling(ChainSampling):
             elements["momentum"] = elements["momentum"]._replace(codes=tf.zeros_like(codes))
         return state._replace(position=state.position._replace(codes=codes), elements=elements)
 
-    def _steps(
-        self,
-        state: State,
-        metric: Any,
-        batch: Batch,
-        seed: tf.Tensor,
-        first: tf.Tensor,
-        adapt: tf.Tensor,
-        num_steps: int,
-        reference: Reference | None = None,
-    ) -> State:
-        """Steps of the sampler on one batch."""
-        target = self.target(batch, reference)
-        coordinates = None
-        if self.settings.coordinates != "none":
-            values = state.position.parameters
-            coordinates = coordinates_of(self.model, values, batch.X, metric)
-        return sampler_steps(
-            self.sampler, state, lambda i: target, seed, first, adapt, num_steps, coordinates
-        )
-
-    def _gather(self, state: State, indices: tf.Tensor | None) -> State:
-        return gather_codes(state, indices, self.data.axis)
-
-    def _scatter(
-        self, store: State, state: State, indices: tf.Tensor | None, adapt: bool | tf.Tensor = True
-    ) -> State:
-        """:param adapt: whether the sampler adapted; what it did not change is not copied."""
-        return scatter_codes(store, state, indices, self.data.axis, self.sampler.adapted, adapt)
+    @property
+    def _has_fresh_batches(self) -> bool:
+        """Whether minibatches change within a round."""
+        settings, data = self.settings, self.data
+        whole = settings.batch_size is None or settings.batch_size >= data.num_items
+        return settings.steps_per_batch is not None and (bool(self._readers) or not whole)
 
     def _items(
         self, seed: tf.Tensor, fed: Any, number: int | tf.Tensor
@@ -317,34 +293,70 @@ class AmortizedSampling(ChainSampling):
             return None, self.data.batch(fed, number)
         return draw_indices(self.data.num_items, self.settings.batch_size, seed), None
 
-    def _on_fresh_batches(
-        self, chain: Chain, seeds: list[tf.Tensor], first: tf.Tensor, adapt: tf.Tensor, fed: Any
+    def _on_minibatch(
+        self,
+        chain: Chain,
+        store: State,
+        seeds: Sequence[tf.Tensor],
+        first: Step,
+        num_steps: int,
+        fed: Any,
+        number: int | tf.Tensor,
+        changed: bool | tf.Tensor = True,
+        reference: Reference | None = None,
     ) -> State:
-        """K steps, a few on each minibatch: the sampler with all codes."""
-        settings, data, count = self.settings, self.data, self.batches_per_round
-        size = settings.num_sampler_steps // count
+        """Take steps of the sampler on one minibatch, and return it with all codes.
+
+        :param store: the sampler with all codes.
+        :param seeds: of the items, of their codes where the encoder draws these, and of the steps.
+        :param first: number of the first of these steps, and whether the sampler may adapt.
+        :param changed: whether it adapts; what it did not change is not copied.
+        """
+        data = self.data
+        indices, given = self._items(seeds[0], fed, number)
+        state = gather_codes(store, indices, data.axis)
+        batch = self.batch(indices, store.position.codes, given)
+        if self.settings.codes == "encoder":
+            state = self._redraw_codes(chain, state, batch, seeds[1])
+        if reference is not None:
+            there = reference.position.codes
+            codes = tf.gather(there, indices, axis=data.axis)
+            seen = self.batch(indices, there)
+            reference = Reference(reference.position._replace(codes=codes), reference.full, seen)
+        target = self.target(batch, reference)
+        fitted, preconditioning = self.preconditioner, None
+        if fitted is not None:
+            values = state.position.parameters
+            preconditioning = fitted.map_at(chain.metric, values, batch.X, indices)
+        state = sampler_steps(
+            self.sampler,
+            state,
+            lambda i: target,
+            seeds[2],
+            first,
+            num_steps,
+            preconditioning,
+        )
+        return scatter_codes(store, state, indices, data.axis, self.sampler.adapted, changed)
+
+    def _on_fresh_batches(
+        self, chain: Chain, seeds: Sequence[tf.Tensor], first: Step, fed: Any
+    ) -> State:
+        """Take the steps of a round, a few on each minibatch."""
+        count = self.batches_per_round
+        size = self.settings.num_sampler_steps // count
         reference = None
-        if settings.gradients == "control_variates":
-            position, own_seed = chain.sampler.position, tf.random.fold_in(seeds[2], -1, "philox")
-            full = self.log_density_gradient(position, data.gather(None), own_seed)
+        if self.settings.gradients == "control_variates":
+            position, own_seed = chain.sampler.position, _folded(seeds[2], -1)
+            full = self.log_density_gradient(position, self.data.gather(None), own_seed)
             reference = Reference(position, full.parameters)
 
         def body(i: tf.Tensor, store: State) -> State:
-            indices, given = self._items(_folded(seeds[0], i), fed, i)
-            state = self._gather(store, indices)
-            batch = self.batch(indices, store.position.codes, given)
-            if settings.codes == "encoder":
-                state = self._redraw_codes(chain, state, batch, _folded(seeds[1], i))
-            metric = of_items(chain.metric, indices)
-            own = reference
-            if reference is not None:
-                there = reference.position.codes
-                codes = tf.gather(there, indices, axis=data.axis)
-                seen = self.batch(indices, there)
-                own = Reference(reference.position._replace(codes=codes), reference.full, seen)
-            seed = _folded(seeds[2], i)
-            state = self._steps(state, metric, batch, seed, first + i * size, adapt, size, own)
-            return self._scatter(store, state, indices)
+            own_seeds = [_folded(seed, i) for seed in seeds]
+            steps = first._replace(number=first.number + i * size)
+            return self._on_minibatch(
+                chain, store, own_seeds, steps, size, fed, i, reference=reference
+            )
 
         return repeat(count, body, chain.sampler)
 

@@ -26,8 +26,8 @@ from .chain_checks import Takes, check_chain
 from .chain_state import Chain, Point, RoundStatistics
 from .chains import chain_seeds, map_chains, of_chain, stack_chains
 from .divergence import against_divergence, what_diverged
-from .fisher_metric import FisherMetric
 from .naming import from_arrays, leaf_names, to_arrays
+from .preconditioning import FisherPreconditioner, Preconditioner
 from .run import Algorithm, Trace
 from .settings import AmortizedSettings
 from .spread import Spread
@@ -84,7 +84,7 @@ class ChainSampling(Algorithm):
         self._check_sampler()
         self.spread.check(model, data, settings, self.num_chains, jit_compile)
         self._fixed_shapes = bool(jit_compile)
-        self._metric: FisherMetric | None = None
+        self.preconditioner: Preconditioner | None = None
         # Rounds report the mean over their steps.
         self.sampler = with_mean_temperatures(self.sampler, settings.num_sampler_steps)
         numbers = chain_seeds(seed, self.num_chains)
@@ -153,15 +153,19 @@ class ChainSampling(Algorithm):
         temperature = temperature._replace(parameters=of_parameters)
         return state._replace(shared=state.shared | {"temperature": temperature})
 
-    def _fit_metric(self) -> None:
-        """Enable preconditioner adaptation, if the settings ask for it."""
-        rounds = self.settings.burnin_rounds
-        if self.settings.coordinates == "fisher":
-            self._metric = FisherMetric(self.model, self.data, rounds, self._sampler_state)
+    def _build_preconditioner(self) -> None:
+        """Build the preconditioner that the settings ask for, if they do."""
+        settings, shared = self.settings, (self.owned, self.settings.batch_size)
+        if settings.coordinates == "prior":
+            self.preconditioner = Preconditioner(self.model, self.data, *shared)
+        elif settings.coordinates == "fisher":
+            self.preconditioner = FisherPreconditioner(
+                self.model, self.data, settings.burnin_rounds, self._sampler_state, *shared
+            )
 
     def _initial_metric(self) -> Any:
-        """What a chain holds of it before the first fit."""
-        return () if self._metric is None else self._metric.identity()
+        """Return what a chain holds of the preconditioner before the first fit."""
+        return () if self.preconditioner is None else self.preconditioner.initial()
 
     def _target_at_start(self) -> Any:
         """What a sampler may ask of the target before its first step."""
@@ -216,8 +220,8 @@ class ChainSampling(Algorithm):
     def round(self, chains: Chain, number: int) -> tuple[Chain, RoundStatistics]:
         """Round ``number`` of all chains; in new coordinates, where they are fitted before it."""
         seeds = tf.stack([self.seed_of(c, number) for c in range(self.num_chains)])
-        if self._metric is not None:
-            chains = self._metric.before_round(chains, number, seeds)
+        if self.preconditioner is not None:
+            chains = self.preconditioner.before_round(chains, number, seeds)
         first = tf.constant(number * self.settings.num_sampler_steps)
         adapt = tf.constant(number < self.settings.burnin_rounds)
         batches = [reader.read(number * self.batches_per_round) for reader in self._readers]

@@ -23,7 +23,7 @@ class Chain(NamedTuple):
 
     sampler: State  # its structures are Points
     encoder: Any  # an EncoderState; () where nothing is amortised
-    metric: Any = ()  # where coordinates are fitted to the chain: a Metric, or another kind of them
+    metric: Any = ()  # what the preconditioner has fitted to the chain, such as a FisherMetric
 
 
 class RoundStatistics(NamedTuple):

@@ -122,10 +122,10 @@ class AmortizedSettings:
     two gradients for every step; with ``steps_per_batch``."""
     coordinates: Literal["none", "prior", "fisher", "laplace"] = "none"
     """What the sampler's steps are made in: the model's own values, values whitened by their
-    priors (:mod:`gpflow_bae.inference.coordinates`), or by what the data say of them, layer by
+    priors (:mod:`gpflow_bae.inference.preconditioning`), or by what the data say of them, layer by
     layer: at the chain's state at the start and at a sixteenth, an eighth and a quarter of burn-in,
-    and from there to its half on average (:mod:`gpflow_bae.inference.fisher_metric`). ``laplace``,
-    of models without a network, are those of the Hessian at the start
+    and from there to its half on average
+    (:mod:`gpflow_bae.inference.preconditioning.fisher`). ``laplace``, of models without a network, are those of the Hessian at the start
     (:mod:`gpflow_bae.inference.evidence_sampling`). For plain samplers such as
     :mod:`~gpflow_bae.mcmc.sghmc`; the adaptive ones learn scales of their own."""
     moves: tuple[str, ...] = ()

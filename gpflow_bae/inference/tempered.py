@@ -27,9 +27,9 @@ from ..models import TemperedBAE
 from ..tracing import compiled
 from .loops import repeat
 from .naming import from_arrays, to_arrays
+from .preconditioning import AffineMap, unfitted_map
 from .run import Algorithm, Trace
 from .tempered_settings import TemperedSettings
-from .whitening import Whitening
 
 __all__ = ["TemperedChain", "TemperedSampling", "TemperedTrace"]
 
@@ -42,6 +42,7 @@ class TemperedChain(NamedTuple):
     tempering: parallel_tempering.State
     log_noise_scale: tf.Tensor  # [R], by rung
     step: tf.Tensor  # int32, steps taken
+    coordinates: AffineMap  # what positions are of; their Jacobian is constant
 
 
 class TemperedTrace(NamedTuple):
@@ -91,24 +92,26 @@ class TemperedSampling(Algorithm):
         """How often blocks were traced: at most once for each phase in a healthy run."""
         return sum(f.experimental_get_tracing_count() for f in self._compiled.values())
 
-    def initial_chain(self, coordinates: Whitening) -> TemperedChain:
-        """Replicas at the centre of ``coordinates``, which say what positions mean.
+    def target(self, coordinates: AffineMap) -> Any:
+        """Return the densities, and gradients but for a random walk, of positions."""
+        model, batch = self.model, self.data.gather(None)
+        return targets.target(
+            lambda position: model.log_likelihood(coordinates.forward(position), batch),
+            lambda position: model.log_prior(coordinates.forward(position)),
+            with_gradient=self.settings.method != "random_walk",
+        )
+
+    def initial_chain(self, coordinates: AffineMap) -> TemperedChain:
+        """Place the replicas at the centre of ``coordinates``, which say what positions mean.
 
         :raises ValueError: if the target is not finite there.
         """
-        settings, model = self.settings, self.model
-        self.coordinates = coordinates  # their Jacobian is constant
-        batch = self.data.gather(None)
-        self.target = targets.target(
-            lambda position: model.log_likelihood(coordinates.values(position), batch),
-            lambda position: model.log_prior(coordinates.values(position)),
-            with_gradient=settings.method != "random_walk",
-        )
+        settings = self.settings
         ladder = geometric_ladder(settings.num_replicas, settings.max_temperature)
         adaptive = settings.method in ("adapt_lg", "adapt_lg_star")
         init = adaptive_langevin.init if adaptive else metropolis.init
         # Compiled, or vectorized_map would trace by itself, of which TensorFlow warns in loops.
-        start = compiled(lambda position: init(position, self.target))
+        start = compiled(lambda position: init(position, self.target(coordinates)))
         replicas = start(coordinates.centre())
         metropolis.check_initial(replicas.evaluation)
         tempering = parallel_tempering.init(replicas, ladder)
@@ -117,6 +120,7 @@ class TemperedSampling(Algorithm):
             tempering,
             tf.constant(scale, replicas.evaluation.tempered.dtype),
             tf.zeros([], tf.int32),
+            coordinates,
         )
 
     def step(
@@ -140,7 +144,7 @@ class TemperedSampling(Algorithm):
         """The replicas' unconstrained values [R, ...] by path, after burn-in."""
         if number <= self.settings.num_burnin:
             return None
-        values = self.coordinates.values(state.tempering.replicas.position)
+        values = state.coordinates.forward(state.tempering.replicas.position)
         return {
             f"parameters/{path}": v.numpy()
             for path, v in zip(self.model.sampled.paths, values, strict=True)
@@ -153,18 +157,15 @@ class TemperedSampling(Algorithm):
         return phase, {"log_likelihood": f"{likelihood:.4g}"}
 
     def arrays(self, state: TemperedChain) -> dict[str, np.ndarray]:
-        """The chain and its coordinates, by path."""
-        tensors = enumerate(self.coordinates.tensors)
-        return to_arrays(state, self._names) | {f"coordinates/{i}": v.numpy() for i, v in tensors}
+        """Return every leaf by name."""
+        return to_arrays(state, self._names)
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> TemperedChain:
-        """The inverse of :meth:`arrays`."""
-        count = sum(name.startswith("coordinates/") for name in arrays)
-        tensors = [tf.constant(arrays[f"coordinates/{i}"]) for i in range(count)]
-        coordinates = Whitening.of_tensors(
-            self.settings.whitening, tensors, len(self.model.sampled.paths)
-        )
-        return from_arrays(self.initial_chain(coordinates), arrays, self._names)
+        """Invert :meth:`arrays`."""
+        replicas = self.settings.num_replicas
+        values = tuple(tf.stack([v] * replicas) for v in self.model.sampled.values())
+        like = self.initial_chain(unfitted_map(self.settings.whitening, values))
+        return from_arrays(like, arrays, self._names)
 
     @property
     def _names(self) -> dict[str, Sequence[str]]:
@@ -172,6 +173,7 @@ class TemperedSampling(Algorithm):
         return dict.fromkeys(
             (
                 "position",
+                "start",
                 "tempered_gradient",
                 "untempered_gradient",
                 "first_moment",
@@ -185,7 +187,7 @@ class TemperedSampling(Algorithm):
         tempering = chain.tempering
         scale = tf.fill(tf.shape(chain.log_noise_scale), chain.log_noise_scale[0])
         tempering = tempering._replace(ladder=tf.ones_like(tempering.ladder))
-        return TemperedChain(tempering, scale, chain.step)
+        return chain._replace(tempering=tempering, log_noise_scale=scale)
 
     def _block(
         self, chain: TemperedChain, num_intervals: tf.Tensor, phase: str
@@ -228,6 +230,7 @@ class TemperedSampling(Algorithm):
 
     def _step(self, chain: TemperedChain, seed: tf.Tensor, phase: str) -> TemperedChain:
         settings, tempering = self.settings, chain.tempering
+        target = self.target(chain.coordinates)
         common: dict[str, Any] = {
             "noise_scale": tf.exp(tf.gather(chain.log_noise_scale, tempering.rung)),
             "inverse_temperature": parallel_tempering.inverse_temperature(tempering),
@@ -237,11 +240,11 @@ class TemperedSampling(Algorithm):
         if method == "adapt_lg_star":
             method = "adapt_lg" if phase == "burnin" else "lg"
         if method == "random_walk":
-            replicas = random_walk.update(tempering.replicas, self.target, seed, **common)
+            replicas = random_walk.update(tempering.replicas, target, seed, **common)
         elif method == "hmc":
             replicas = hmc.update(
                 tempering.replicas,
-                self.target,
+                target,
                 seed,
                 step_size=common["noise_scale"],
                 max_leapfrog_steps=settings.max_leapfrog_steps,
@@ -250,7 +253,7 @@ class TemperedSampling(Algorithm):
         elif method == "lg":
             replicas = langevin.update(
                 metropolis.State(*tempering.replicas[:3]),
-                self.target,
+                target,
                 seed,
                 learning_rate=settings.learning_rate,
                 gradient_probability=settings.gradient_probability,
@@ -259,7 +262,7 @@ class TemperedSampling(Algorithm):
         else:
             replicas = adaptive_langevin.update(
                 tempering.replicas,
-                self.target,
+                target,
                 seed,
                 learning_rate=settings.adam_learning_rate,
                 adapt=True,
@@ -276,7 +279,7 @@ class TemperedSampling(Algorithm):
             ratio = replicas.counts.log_accept_ratio
             acceptance = parallel_tempering.by_rung(tf.exp(tf.minimum(ratio, 0.0)), tempering)
             scale += gain * (acceptance - settings.target_acceptance)
-        return TemperedChain(tempering, scale, chain.step + 1)
+        return chain._replace(tempering=tempering, log_noise_scale=scale, step=chain.step + 1)
 
     def _statistics(self, chain: TemperedChain) -> TemperedTrace:
         replicas = chain.tempering.replicas

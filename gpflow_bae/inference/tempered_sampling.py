@@ -13,9 +13,9 @@ from ..data import prepare_data
 from ..mcmc import parallel_tempering
 from ..models import TemperedBAE
 from ..posteriors import Bank, TemperedPosterior
-from . import whitening
 from .checkpoints import run_directory
 from .drift_check import warn_of_drift
+from .preconditioning import affine_map
 from .run import run
 from .seeding import seed_networks
 from .starts import initial_values
@@ -75,7 +75,7 @@ def sample_tempered(
                 model, data, settings, seed=seed, progress=progress, directory=directory
             )
             kind, damping = settings.whitening, settings.whitening_damping
-            coordinates = whitening.fit(
+            coordinates = affine_map(
                 model, data, values, kind, settings.num_fisher_draws, damping, seed=seed
             )
             return algorithm.initial_chain(coordinates)

@@ -7,8 +7,8 @@ from typing import Literal
 
 from ..arguments import check_fields
 from ..mcmc.types import validate
+from .preconditioning import KINDS
 from .settings import check_positive
-from .whitening import KINDS
 
 __all__ = ["METHODS", "TemperedSettings"]
 
@@ -51,7 +51,7 @@ class TemperedSettings:
     """Adapt every rung's noise scale during burn-in to accept this share; None keeps it fixed."""
     whitening: Literal["none", "kronecker", "dense"] = "none"
     """Coordinates of the proposals: those of the weights, as published, or whitened by the Fisher
-    information at the start; see :func:`~gpflow_bae.inference.whitening.fit`."""
+    information at the start; see :func:`~gpflow_bae.inference.preconditioning.affine_map`."""
     num_fisher_draws: int = 200
     """Draws of simulated data that estimate it."""
     whitening_damping: float = 0.0

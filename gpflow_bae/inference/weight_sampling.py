@@ -7,13 +7,12 @@ from typing import Any
 import tensorflow as tf
 
 from ..base import Batch
-from ..mcmc import Target, targets
+from ..mcmc import Step, Target, targets
 from ..models import TemperedBAE
 from .chain_checks import Takes
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
 from .control_variates import Reference, batch_target
-from .coordinates import Coordinates
 from .sampler_steps import sampler_steps
 
 __all__ = ["WeightSampling"]
@@ -35,7 +34,7 @@ class WeightSampling(ChainSampling):
     def __init__(self, model: TemperedBAE, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`."""
         super().__init__(model, *arguments, **options)
-        self._fit_metric()
+        self._build_preconditioner()
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At the model's present values."""
@@ -85,16 +84,17 @@ class WeightSampling(ChainSampling):
         def target_of(i: tf.Tensor) -> Target:
             return self.target(self.fresh_batch(seeds[0], i, fed), reference)
 
-        metric = chain.metric
+        fitted = self.preconditioner
         state = sampler_steps(
             self.sampler,
             chain.sampler,
             target_of,
             seeds[1],
-            first,
-            adapt,
+            Step(first, adapt),
             num_steps,
-            Coordinates(metric.parameters, None) if metric else None,
+            None
+            if fitted is None
+            else fitted.map_at(chain.metric, chain.sampler.position.parameters, None),
         )
         batch = self.fresh_batch(seeds[0], tf.constant(num_steps - 1), fed)
         log_likelihood = batch.scale * self.log_likelihood(state.position, batch)

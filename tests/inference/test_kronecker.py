@@ -9,8 +9,10 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import decoders, models
-from gpflow_bae.inference import kronecker
-from gpflow_bae.inference.kronecker import Factor, basis_sizes, fisher_factors, prior_precision
+from gpflow_bae.inference.preconditioning import kronecker, linear_map
+from gpflow_bae.inference.preconditioning.kronecker import basis_sizes, fisher_maps
+from gpflow_bae.inference.preconditioning.linear_map import KroneckerMap
+from gpflow_bae.inference.preconditioning.prior import prior_precision
 from gpflow_bae.tracing import compiled
 from tests.inference.amortized_models import L, P, network
 
@@ -20,22 +22,23 @@ SHAPE = (2, 3, 4)  # a matrix of 6 x 4, and 24 numbers
 @pytest.fixture
 def small_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     """24 numbers are not taken as one column."""
-    monkeypatch.setattr(kronecker, "_LARGEST_SIDE", 10)
+    for module in (kronecker, linear_map):
+        monkeypatch.setattr(module, "LARGEST_SIDE", 10)
 
 
 def orthogonal(size: int, seed: int) -> tf.Tensor:
     return tf.constant(np.linalg.qr(np.random.default_rng(seed).normal(size=(size, size)))[0])
 
 
-def some_factor() -> Factor:
+def some_factor() -> KroneckerMap:
     scale = np.random.default_rng(0).uniform(0.5, 2.0, SHAPE)
-    return Factor(tf.constant(scale), (orthogonal(6, 1),), (orthogonal(4, 2),))
+    return KroneckerMap(tf.constant(scale), (orthogonal(6, 1),), (orthogonal(4, 2),))
 
 
-def matrix_of(factor: Factor) -> np.ndarray:
+def matrix_of(factor: KroneckerMap) -> np.ndarray:
     """The map from coordinates to values, as a matrix of 24 x 24."""
     units = tf.reshape(tf.eye(24, dtype=tf.float64), [24, *SHAPE])
-    return tf.reshape(factor.to_value(units), [24, 24]).numpy().T
+    return tf.reshape(factor.forward(units), [24, 24]).numpy().T
 
 
 @pytest.mark.usefixtures("small_sides")
@@ -44,15 +47,17 @@ def test_values_and_gradients_are_those_of_a_matrix(chains: tuple[int, ...]) -> 
     factor = some_factor()
     matrix = matrix_of(factor)
     u = np.random.default_rng(3).normal(size=(*chains, *SHAPE))
-    value = factor.to_value(tf.constant(u))
+    value = factor.forward(tf.constant(u))
     flat = u.reshape(*chains, 24)
     np.testing.assert_allclose(np.reshape(value, flat.shape), flat @ matrix.T, atol=1e-12)
-    np.testing.assert_allclose(factor.from_value(value), u, atol=1e-12)
-    slopes = factor.gradient(tf.constant(u))
+    np.testing.assert_allclose(factor.inverse(value), u, atol=1e-12)
+    slopes = factor.pullback(tf.constant(u))
     np.testing.assert_allclose(np.reshape(slopes, flat.shape), flat @ matrix, atol=1e-12)
 
 
-def drawn_factors(prior: float, relative_damping: float) -> tuple[tuple[Factor, ...], np.ndarray]:
+def drawn_factors(
+    prior: float, relative_damping: float
+) -> tuple[tuple[KroneckerMap, ...], np.ndarray]:
     """Of gradients left^1/2 E right^1/2, whose covariance is the product of left and right."""
     a, b = (
         q @ np.diag(v) @ q.T
@@ -70,7 +75,7 @@ def drawn_factors(prior: float, relative_damping: float) -> tuple[tuple[Factor, 
 
     seeds = tf.constant([[7, i] for i in range(20_000)])
     precision = [prior * tf.ones(SHAPE, tf.float64)]
-    found = compiled(lambda: fisher_factors(draw, seeds, precision, relative_damping))()
+    found = compiled(lambda: fisher_maps(draw, seeds, precision, relative_damping))()
     return found, np.kron(a, b)
 
 
@@ -103,8 +108,8 @@ def test_few_numbers_have_a_basis_of_their_own() -> None:
         return [tf.reshape(tf.constant(root) @ noise, [2, 3])]
 
     seeds = tf.constant([[7, i] for i in range(20_000)])
-    (factor,) = compiled(lambda: fisher_factors(draw, seeds, [tf.constant(prior)]))()
-    matrix = tf.reshape(factor.to_value(tf.reshape(tf.eye(6, dtype=tf.float64), [6, 2, 3])), [6, 6])
+    (factor,) = compiled(lambda: fisher_maps(draw, seeds, [tf.constant(prior)]))()
+    matrix = tf.reshape(factor.forward(tf.reshape(tf.eye(6, dtype=tf.float64), [6, 2, 3])), [6, 6])
     whitened = matrix @ (root @ root.T + np.diag(prior.ravel())) @ tf.transpose(matrix)
     np.testing.assert_allclose(whitened, np.eye(6), atol=0.06)  # errors of 1 per cent
 
@@ -139,9 +144,9 @@ def test_a_side_without_a_basis_is_scaled_as_it_is() -> None:
 
     seeds = tf.constant([[7, i] for i in range(2000)])
     precision = [tf.fill([2, 1200], tf.constant(1e-3, tf.float64))]
-    (factor,) = compiled(lambda: fisher_factors(draw, seeds, precision))()
+    (factor,) = compiled(lambda: fisher_maps(draw, seeds, precision))()
     assert not factor.right
-    gradients = tf.stack([factor.gradient(draw(seed)[0]) for seed in tf.unstack(seeds[:500])])
+    gradients = tf.stack([factor.pullback(draw(seed)[0]) for seed in tf.unstack(seeds[:500])])
     np.testing.assert_allclose(np.mean(np.square(gradients), 0), 1.0, atol=0.4)  # 6 errors of 6 %
     crossed = np.mean(gradients[:, 0] * gradients[:, 1])
     np.testing.assert_allclose(crossed, 0.0, atol=0.02)  # 1.8 / 2 before

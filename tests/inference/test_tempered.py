@@ -15,7 +15,7 @@ import tensorflow_probability as tfp
 
 from gpflow_bae import decoders, functional, inference, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference import whitening
+from gpflow_bae.inference.preconditioning import AffineMap, affine_map
 from gpflow_bae.inference.starts import initial_values
 
 N, P, L = 30, 3, 2
@@ -160,7 +160,7 @@ def test_each_phase_is_traced_once() -> None:
     settings = dataclasses.replace(SHORT, num_start_steps=0)
     values, _ = initial_values(model, data, settings, seed=0, progress=False)
     algorithm = inference.TemperedSampling(model, data, settings)
-    coordinates = whitening.Whitening("none", values, ())
+    coordinates = AffineMap(values)
     inference.run(algorithm, lambda: algorithm.initial_chain(coordinates), progress=False)
     assert algorithm.tracing_count == 2
 
@@ -222,7 +222,7 @@ def test_whitening_is_the_posterior_covariance_where_that_is_known(kind: str) ->
     model, _, covariance = linear_regression()
     data = prepare_data(model, (None, rows()))
     values = tuple(v[None] for v in model.sampled.values())
-    coordinates = whitening.fit(model, data, values, kind, 4000, seed=0)
+    coordinates = affine_map(model, data, values, kind, 4000, seed=0)
     size = (L + 1) * P
     position = []  # the unit vectors, as a batch
     units, start = np.eye(size), 0
@@ -231,7 +231,7 @@ def test_whitening_is_the_posterior_covariance_where_that_is_known(kind: str) ->
         block = units[:, start : start + count].reshape(size, *v.shape[1:])
         position.append(tf.constant(block, coordinates.centre()[0].dtype))
         start += count
-    moved = coordinates.values(position)
+    moved = coordinates.forward(position)
     columns = np.concatenate(
         [np.reshape(m - v, [size, -1]) for m, v in zip(moved, values, strict=True)], 1
     ).astype(float)
@@ -250,8 +250,8 @@ def test_damping_caps_the_scale() -> None:
     model, _, _ = linear_regression()
     data = prepare_data(model, (None, rows()))
     values = tuple(v[None] for v in model.sampled.values())
-    (factor,) = whitening.fit(model, data, values, "dense", 100, 400.0, seed=0).factors
-    assert np.linalg.norm(factor, 2) <= 1 / 20.0 + 1e-9
+    (found,) = affine_map(model, data, values, "dense", 100, 400.0, seed=0).maps
+    assert np.max(found.scale) <= 1 / 20.0 + 1e-9
 
 
 def test_the_climb_ends_at_the_mode() -> None:

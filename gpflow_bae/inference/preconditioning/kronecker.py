@@ -17,67 +17,25 @@ diagonal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import tensorflow as tf
 
-from ..parameter_set import ParameterSet
-from .loops import repeat
+from ..loops import repeat
+from .linear_map import LARGEST_SIDE, KroneckerMap, is_column, matrix_sides
 
-__all__ = [
-    "Factor",
-    "basis_sizes",
-    "fisher_factors",
-    "prior_precision",
-    "rescaled",
-    "squares_along",
-]
+__all__ = ["basis_sizes", "fisher_maps", "identity_map", "rescaled", "squares_along"]
 
-_LARGEST_SIDE = 1000  # that has a basis
 _SEED = 0x5CA1E  # of the draws of a scale, folded into those of a basis
 
 
-class Factor(NamedTuple):
-    """A parameter in other coordinates: value = left (scale * u) right^T."""
-
-    scale: tf.Tensor  # of the parameter's shape, or one that broadcasts to it
-    left: tuple[tf.Tensor, ...] = ()  # one orthogonal matrix [R, R], or none
-    right: tuple[tf.Tensor, ...] = ()  # [C, C]
-
-    def to_value(self, u: tf.Tensor) -> tf.Tensor:
-        """The value at coordinates [chains..., shape...]."""
-        return self.rotated(self.scale * u, inverse=False)
-
-    def from_value(self, value: tf.Tensor) -> tf.Tensor:
-        """The inverse of :meth:`to_value`."""
-        return self.rotated(value, inverse=True) / self.scale
-
-    def gradient(self, by_value: tf.Tensor) -> tf.Tensor:
-        """The gradient by coordinates, given that by the value."""
-        return self.scale * self.rotated(by_value, inverse=True)
-
-    def rotated(self, tensor: tf.Tensor, *, inverse: bool) -> tf.Tensor:
-        """Without the scale: left tensor right^T, or left^T tensor right."""
-        if not self.left and not self.right:
-            return tensor
-        shape = tf.shape(tensor)
-        chains = shape[: tensor.shape.rank - self.scale.shape.rank]
-        sides = _matrix_sides(self.scale.shape)
-        matrix = tf.reshape(tensor, tf.concat([chains, sides], 0))
-        for left in self.left:
-            matrix = tf.linalg.matmul(left, matrix, transpose_a=inverse)
-        for right in self.right:
-            matrix = tf.linalg.matmul(matrix, right, transpose_b=not inverse)
-        return tf.reshape(matrix, shape)
-
-
-def fisher_factors(
+def fisher_maps(
     draw: Callable[[tf.Tensor], Sequence[tf.Tensor]],
     seeds: tf.Tensor,
     precision: Sequence[tf.Tensor],
     relative_damping: float = 0.0,
-) -> tuple[Factor, ...]:
-    """A :class:`Factor` for each parameter.
+) -> tuple[KroneckerMap, ...]:
+    """A :class:`KroneckerMap` for each parameter.
 
     :param draw: seed [2] -> a gradient of the log likelihood by each parameter, with mean 0 and the
         Fisher information as its covariance.
@@ -93,7 +51,7 @@ def fisher_factors(
     def outer_products(i: tf.Tensor, sums: list[Any]) -> list[Any]:
         found = []
         for (left, right), g in zip(sums, draw(seeds[i]), strict=True):
-            matrix = tf.reshape(g, _matrix_sides(g.shape)) if left or right else g
+            matrix = tf.reshape(g, matrix_sides(g.shape)) if left or right else g
             found.append(
                 (
                     tuple(m + tf.linalg.matmul(matrix, matrix, transpose_b=True) for m in left),
@@ -109,10 +67,10 @@ def fisher_factors(
     moments = repeat(number, outer_products, nothing) if tf.nest.flatten(nothing) else nothing
     rotations = []
     for p, (left, right) in zip(precision, moments, strict=True):
-        if _is_column(p.shape):  # the basis of the posterior precision itself
+        if is_column(p.shape):  # the basis of the posterior precision itself
             left = tuple(m + number * tf.linalg.diag(tf.reshape(p, [-1])) for m in left)
         bases = tf.nest.map_structure(lambda m: tf.linalg.eigh(m)[1], (left, right))
-        rotations.append(Factor(tf.ones_like(p), *bases))
+        rotations.append(KroneckerMap(tf.ones_like(p), *bases))
 
     found = squares_along(
         rotations,
@@ -124,7 +82,7 @@ def fisher_factors(
 
 
 def squares_along(
-    factors: Sequence[Factor],
+    factors: Sequence[KroneckerMap],
     draw: Callable[[tf.Tensor], Sequence[tf.Tensor]],
     seeds: tf.Tensor,
     start: Sequence[tf.Tensor],
@@ -142,11 +100,11 @@ def squares_along(
 
 
 def rescaled(
-    factors: Sequence[Factor],
+    factors: Sequence[KroneckerMap],
     fisher: Sequence[tf.Tensor],
     precision: Sequence[tf.Tensor],
     relative_damping: float = 0.0,
-) -> tuple[Factor, ...]:
+) -> tuple[KroneckerMap, ...]:
     """The same bases, with scales for an information along them; arguments as above."""
     found = []
     for factor, information, prior in zip(factors, fisher, precision, strict=True):
@@ -156,11 +114,11 @@ def rescaled(
     return tuple(found)
 
 
-def _along(rotation: Factor, precision: tf.Tensor) -> tf.Tensor:
+def _along(rotation: KroneckerMap, precision: tf.Tensor) -> tf.Tensor:
     """The precision of the prior along each coordinate."""
     if not rotation.left and not rotation.right:
         return precision
-    if not _is_column(precision.shape):
+    if not is_column(precision.shape):
         # Priors are the same within a matrix in every case of use, and their mean stands for them.
         return tf.reduce_mean(precision)
     (left,) = rotation.left
@@ -168,39 +126,13 @@ def _along(rotation: Factor, precision: tf.Tensor) -> tf.Tensor:
     return tf.reshape(along, tf.shape(precision))
 
 
-def _is_column(shape: tf.TensorShape) -> bool:
-    """Whether a parameter is taken as one column."""
-    return shape.rank < 2 or int(shape.num_elements()) <= _LARGEST_SIDE
-
-
-def _matrix_sides(shape: tf.TensorShape) -> tuple[int, int]:
-    """Rows and columns of a parameter as a matrix."""
-    columns = 1 if _is_column(shape) else int(shape[-1])
-    return int(shape.num_elements()) // columns, columns
+def identity_map(value: tf.Tensor) -> KroneckerMap:
+    """Return a map that moves nothing, with the bases that a fitted one of this shape has."""
+    bases = tf.nest.map_structure(lambda n: tf.eye(n, dtype=value.dtype), basis_sizes(value.shape))
+    return KroneckerMap(tf.ones_like(value), *bases)
 
 
 def basis_sizes(shape: tf.TensorShape) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of the bases of a parameter's :class:`Factor`, left and right; () for a side without."""
-    left, right = ((n,) if 1 < n <= _LARGEST_SIDE else () for n in _matrix_sides(shape))
+    """Return the sizes of the bases of a parameter, left and right; () for a side without."""
+    left, right = ((n,) if 1 < n <= LARGEST_SIDE else () for n in matrix_sides(shape))
     return left, right
-
-
-def prior_precision(
-    sampled: ParameterSet, values: Sequence[tf.Tensor], least: float = 1e-8
-) -> tuple[tf.Tensor, ...]:
-    """Minus the second derivative of the log prior, which factorises over scalars.
-
-    :param values: unconstrained, in the order of ``sampled.paths``.
-    :param least: what stands where it is less, such as where a log density is convex.
-    """
-    with tf.GradientTape(watch_accessed_variables=False) as outer:
-        outer.watch(values)
-        with tf.GradientTape(watch_accessed_variables=False) as inner:
-            inner.watch(values)
-            log_prior = sampled.log_prior(values)
-        slopes = inner.gradient(
-            log_prior, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
-        )
-        total = tf.add_n([tf.cast(tf.reduce_sum(s), tf.float64) for s in slopes])
-    curvature = outer.gradient(total, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    return tuple(tf.maximum(-c, least) for c in curvature)

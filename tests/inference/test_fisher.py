@@ -18,7 +18,8 @@ from gpflow_bae.base import Batch
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.amortized import AmortizedSampling
 from gpflow_bae.inference.chain_state import Point
-from gpflow_bae.inference.fisher_metric import FisherMetric, cell_information
+from gpflow_bae.inference.preconditioning import FisherPreconditioner
+from gpflow_bae.inference.preconditioning.information import cell_information
 from gpflow_bae.tracing import compiled
 from tests.inference.amortized_models import SETTINGS, L, P, network, random_data, sgp_bae, whitened
 
@@ -43,7 +44,8 @@ def fitted(model: Any) -> tuple[dict[str, Any], Point, Any]:
     data = prepare_data(model, DATA, None)
     codes = tf.constant(np.random.default_rng(1).standard_normal((1, 60, L)))
     position = Point(model.sampled.values(), codes)
-    metric = compiled(FisherMetric(model, data, 0, no_restart).fit)(position, tf.constant([0, 1]))
+    fit = compiled(FisherPreconditioner(model, data, 0, no_restart, model.sampled.paths).fit)
+    metric = fit(position, tf.constant([0, 1]))
     return dict(zip(model.sampled.paths, metric.parameters, strict=True)), position, data
 
 
@@ -61,7 +63,7 @@ def test_a_linear_decoder_has_the_information_of_a_regression() -> None:
     found = np.square(1.0 / bias.scale.numpy())
     np.testing.assert_allclose(found, expected + 1.0 + 1e-3 * expected.mean(), rtol=0.3)
     units = tf.reshape(tf.eye(L * P, dtype=kernel.scale.dtype), [L * P, L, P])
-    matrix = tf.reshape(kernel.to_value(units), [L * P, L * P]).numpy().T.astype(float)
+    matrix = tf.reshape(kernel.forward(units), [L * P, L * P]).numpy().T.astype(float)
     information = np.zeros((L * P, L * P))
     for p in range(P):
         block = codes.T @ (codes * observed[:, p : p + 1]) / 0.3
@@ -80,7 +82,7 @@ def test_codes_have_the_information_of_their_own_observations() -> None:
     data = prepare_data(model, random_data(3, 20), None)
     codes = tf.constant(np.random.default_rng(1).standard_normal((3, 20, L)))
     position = Point(model.sampled.values(), codes)
-    metric = FisherMetric(model, data, 0, no_restart)
+    metric = FisherPreconditioner(model, data, 0, no_restart, model.sampled.paths)
     found = compiled(metric.fit)(position, tf.constant([0, 1])).information.numpy()
     W = model.decoder.weights[0].numpy().astype(float)
     observed = np.ones(data.Y.shape) if data.mask is None else data.mask.numpy().astype(float)
@@ -90,7 +92,7 @@ def test_codes_have_the_information_of_their_own_observations() -> None:
     np.testing.assert_allclose(found.mean((0, 1)), expected.mean((0, 1)), atol=0.1 * size)
     np.testing.assert_allclose(found, expected, atol=0.9 * size)
     assert np.linalg.eigvalsh(found).min() > -1e-9 * size
-    np.testing.assert_array_equal(metric.identity().information, np.zeros_like(found))
+    np.testing.assert_array_equal(metric.initial().information, np.zeros_like(found))
 
 
 def test_a_noise_variance_has_the_curvature_of_its_own_likelihood() -> None:
@@ -159,7 +161,7 @@ def test_coordinates_are_fitted_in_burn_in_and_stay(history: Any) -> None:
         changed = any(not np.array_equal(a.scale, b.scale) for a, b in pairs)
         assert changed == (number in (0, 2, 4, 8, 16)), number
     for number in (8, 16):
-        refitted = chain._metric.before_round(states[-1], number, tf.constant([[3, 4]]))
+        refitted = chain.preconditioner.before_round(states[-1], number, tf.constant([[3, 4]]))
         tf.nest.map_structure(
             np.testing.assert_array_equal, states[-1].sampler.position, refitted.sampler.position
         )
@@ -185,7 +187,7 @@ def test_in_the_end_the_information_is_an_average_over_states(history: Any) -> N
         parameters[noise] = transform.inverse(tf.cast(value, parameters[noise].dtype))
         position = position._replace(parameters=tuple(parameters))
         state = state._replace(sampler=state.sampler._replace(position=position))
-        state = chain._metric.before_round(state, number, tf.constant([[5, number]]))
+        state = chain.preconditioner.before_round(state, number, tf.constant([[5, number]]))
     expected = chain.data.mask.numpy().sum() * 5.5 * (1.0 + 1e-3) + P
     scale = state.metric.parameters[place].scale.numpy()
     np.testing.assert_allclose(np.sum(scale**-2.0), expected, rtol=0.15)

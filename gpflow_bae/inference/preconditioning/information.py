@@ -1,0 +1,138 @@
+"""What the data say of a model's parameters and codes: draws with the Fisher information.
+
+Through the decoder goes noise whose variance is the information of each cell,
+-d^2 log p(y | f) / df^2, so that gradients have the generalised Gauss-Newton matrix as their
+covariance, which for an exponential family is the Fisher information.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from ...base import Batch
+from ...data import Observations, draw_indices
+from ...mcmc.noise import split, standard_noise
+from ...models import BayesianAutoencoder, TemperedBAE
+from ..chain_state import Point
+from ..loops import repeat
+from .prior import prior_precision
+
+__all__ = ["FisherInformation", "cell_information"]
+
+_CODE_DRAWS = 64  # or four for each channel; with all data, and an error of 18 % for each number
+
+
+class FisherInformation:
+    """Estimates of the Fisher information of a model's data, at any position."""
+
+    def __init__(
+        self, model: BayesianAutoencoder | TemperedBAE, data: Observations, size: int | None = None
+    ):
+        """
+        :param size: of the items that a draw sees; None for all.
+        """
+        self.model, self.data, self._size = model, data, size
+        own = {id(p) for p in model.likelihood.parameters}
+        self._of_likelihood = [id(p) in own for p in model.sampled.parameters]
+
+    def precision(self, position: Point, least: float) -> tuple[tf.Tensor, ...]:
+        """Return what is known of each parameter without the decoder.
+
+        :param least: precision of a prior that has less.
+        """
+        values = position.parameters
+        precision = prior_precision(self.model.sampled, values, least)
+        return self._with_likelihood(precision, position, self.data.gather(None))
+
+    def of_codes(self, position: Point, seed: tf.Tensor) -> tf.Tensor:
+        """Return the information of their observations on all codes [T, N, L, L]."""
+        number = max(_CODE_DRAWS, 4 * self.model.latent_dim)
+        seeds, batch, codes = split(seed, number), self.data.gather(None), position.codes
+
+        def add(i: tf.Tensor, total: tf.Tensor) -> tf.Tensor:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(codes)
+                objective = self._noisy(position.parameters, codes, batch, seeds[i])
+            g = tape.gradient(objective, codes)
+            return total + g[..., :, None] * g[..., None, :]
+
+        start = tf.zeros([*codes.shape, codes.shape[-1]], codes.dtype)
+        return repeat(number, add, start) / number
+
+    def draw(self, position: Point, seed: tf.Tensor) -> Sequence[tf.Tensor]:
+        """Return one draw, by parameter, with the information of all data, from some of them."""
+        which, noisy = tf.unstack(split(seed, 2))
+        indices = draw_indices(self.data.num_items, self._size, which)
+        batch, codes = self.data.gather(indices), position.codes
+        if indices is not None and tf.is_tensor(codes):
+            codes = tf.gather(codes, indices, axis=self.data.axis)
+        values = position.parameters
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(values)
+            objective = self._noisy(values, codes, batch, noisy)
+            objective *= tf.cast(tf.sqrt(batch.scale), objective.dtype)
+        return tape.gradient(objective, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+
+    def _decoded(self, values: Sequence[tf.Tensor], codes: Any, batch: Batch) -> Any:
+        """The likelihood, and what it is given [T, N, P]."""
+        bound = self.model.bind(values)
+        if isinstance(bound, TemperedBAE):
+            return bound.likelihood, bound.reconstruct(batch.Y)
+        return bound.likelihood, bound.decode(batch.X, bound.from_whitened(batch.X, codes))
+
+    def _noisy(
+        self, values: Sequence[tf.Tensor], codes: Any, batch: Batch, seed: tf.Tensor
+    ) -> tf.Tensor:
+        """What has gradients with the information of a batch as their covariance."""
+        likelihood, F = self._decoded(values, codes, batch)
+        # The information weighs the noise, and is no function of the values here.
+        information = tf.stop_gradient(cell_information(likelihood, F, batch))
+        noise = standard_noise(tf.shape(F), seed, F.dtype)
+        return tf.reduce_sum(tf.sqrt(information) * noise * F)
+
+    def _with_likelihood(
+        self, precision: Sequence[tf.Tensor], position: Point, batch: Batch
+    ) -> tuple[tf.Tensor, ...]:
+        """The likelihood's own parameters, such as a noise variance, are seen by no decoder.
+
+        Their curvature is that of the log likelihood at what is decoded, number by number.
+        """
+        if not any(self._of_likelihood):
+            return tuple(precision)
+        values = position.parameters
+        _, F = self._decoded(values, position.codes, batch)
+        with tf.GradientTape(watch_accessed_variables=False) as outer:
+            outer.watch(values)
+            with tf.GradientTape(watch_accessed_variables=False) as inner:
+                inner.watch(values)
+                likelihood = self.model.bind(values).likelihood
+                total = tf.reduce_sum(likelihood.masked_log_prob(F, batch.Y, batch.mask))
+            slopes = inner.gradient(
+                total, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
+            total = tf.add_n([tf.cast(tf.reduce_sum(s), tf.float64) for s in slopes])
+        curvature = outer.gradient(
+            total, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        return tuple(
+            p + tf.maximum(-tf.cast(c, p.dtype), 0.0) if own else p
+            for p, c, own in zip(precision, curvature, self._of_likelihood, strict=True)
+        )
+
+
+def cell_information(likelihood: Any, F: tf.Tensor, batch: Batch) -> tf.Tensor:
+    """-d^2 log p(y | f) / df^2 of each cell, like F; 0 where it is negative, or y is missing.
+
+    :param F: what the decoder says [T, N, P].
+    """
+    with tf.GradientTape(watch_accessed_variables=False) as outer:
+        outer.watch(F)
+        with tf.GradientTape(watch_accessed_variables=False) as inner:
+            inner.watch(F)
+            total = tf.reduce_sum(likelihood.log_prob_of_cells(F, batch.Y))
+        slopes = inner.gradient(total, F)
+    information = tf.maximum(-outer.gradient(slopes, F), 0.0)
+    return information if batch.mask is None else tf.where(batch.mask, information, 0.0)

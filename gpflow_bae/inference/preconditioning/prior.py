@@ -1,0 +1,114 @@
+r"""Preconditioning by priors: of weights by their deviations, of the codes of a task by their GP.
+
+The codes Z [N, L] of a task have a prior with the covariance F F^T, F = blockdiag over channels of
+Cholesky factors, and what its observations say of them is about a Gaussian with the precision
+D = blockdiag over points of D_n [L, L]. With C C^T = I + F^T D F::
+
+    Z = F u              white under the prior,
+    Z = F C^-T u         white under the posterior: its precision is F^-T (I + F^T D F) F^-1.
+
+Under a smooth GP every frame of a video informs all the others, so that its posterior is stiffer
+than its prior by orders of magnitude along some directions and no stiffer along the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_probability as tfp
+
+from ...data import Observations
+from ...linalg import cholesky
+from ...models import BayesianAutoencoder, TemperedBAE
+from ...parameter_set import ParameterSet
+from .linear_map import CodeMap, KroneckerMap
+
+__all__ = ["code_map", "has_code_covariance", "prior_precision", "prior_scales"]
+
+
+def has_code_covariance(model: BayesianAutoencoder | TemperedBAE, data: Observations) -> bool:
+    """Return whether codes have a prior covariance to be whitened by."""
+    if isinstance(model, TemperedBAE) or model.whitened_codes or data.X is None:
+        return False
+    return bool(model.latent_prior.kernels) and model.latent_prior.whitened_inducing is None
+
+
+def prior_scales(
+    model: BayesianAutoencoder, parameters: Sequence[tf.Tensor]
+) -> tuple[KroneckerMap, ...]:
+    """Scale parameters by the standard deviations of their priors.
+
+    That is, those with a normal prior on the real line; others stay as they are.
+
+    :param parameters: unconstrained values, in the order of ``model.sampled.paths``.
+    """
+    maps = []
+    for parameter, value in zip(model.sampled.parameters, parameters, strict=True):
+        prior, transform = parameter.prior, parameter.transform
+        plain = transform is None or isinstance(transform, tfp.bijectors.Identity)
+        is_normal = isinstance(prior, tfp.distributions.Normal) and plain
+        maps.append(KroneckerMap(tf.cast(prior.scale if is_normal else 1.0, value.dtype)))
+    return tuple(maps)
+
+
+def prior_precision(
+    sampled: ParameterSet, values: Sequence[tf.Tensor], least: float = 1e-8
+) -> tuple[tf.Tensor, ...]:
+    """Return minus the second derivative of the log prior, which factorises over scalars.
+
+    :param values: unconstrained, in the order of ``sampled.paths``.
+    :param least: what stands where it is less, such as where a log density is convex.
+    """
+    with tf.GradientTape(watch_accessed_variables=False) as outer:
+        outer.watch(values)
+        with tf.GradientTape(watch_accessed_variables=False) as inner:
+            inner.watch(values)
+            log_prior = sampled.log_prior(values)
+        slopes = inner.gradient(
+            log_prior, values, unconnected_gradients=tf.UnconnectedGradients.ZERO
+        )
+        total = tf.add_n([tf.cast(tf.reduce_sum(s), tf.float64) for s in slopes])
+    curvature = outer.gradient(total, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+    return tuple(tf.maximum(-c, least) for c in curvature)
+
+
+def code_map(
+    model: BayesianAutoencoder, parameters: Any, X: tf.Tensor | None, information: Any = ()
+) -> CodeMap | None:
+    """Return the map of the codes of tasks; None under a prior that gives them no covariance.
+
+    :param parameters: unconstrained values, in the order of ``model.sampled.paths``.
+    :param X: inputs of the tasks [T, N, D].
+    :param information: of their observations on each code [T, N, L, L], positive semi-definite;
+        () to whiten by the prior alone.
+    """
+    if X is None or model.whitened_codes:
+        return None
+    covariance = model.bind(parameters).latent_prior.code_covariance(X)
+    if covariance is None:
+        return None
+    factors = cholesky(covariance, "the prior covariance of the codes")  # [T, C, N, N]
+    if tf.is_tensor(information):
+        return _informed(factors, information)
+    identity = tf.eye(tf.shape(factors)[-1], dtype=factors.dtype)
+    inverted = tf.linalg.triangular_solve(factors, tf.broadcast_to(identity, tf.shape(factors)))
+    return CodeMap(factors, tf.ensure_shape(inverted, factors.shape))
+
+
+def _informed(factors: tf.Tensor, information: tf.Tensor) -> CodeMap:
+    T, N, L, _ = tf.unstack(tf.shape(information))
+    factors = tf.broadcast_to(factors, [T, L, N, N])
+    # F[n, l, m, k] = factors[l, n, m] where l = k.
+    blocks = tf.linalg.diag(tf.transpose(factors, [0, 2, 3, 1]))  # [T, N, N, L, L]
+    F = tf.transpose(blocks, [0, 1, 3, 2, 4])  # [T, N, L, N, L]
+    informed = tf.linalg.matmul(information, tf.reshape(F, [T, N, L, N * L]))
+    F = tf.reshape(F, [T, N * L, N * L])
+    informed = tf.reshape(informed, [T, N * L, N * L])
+    identity = tf.eye(N * L, batch_shape=[T], dtype=F.dtype)
+    precision = identity + tf.linalg.matmul(F, informed, transpose_a=True)
+    C = cholesky(precision, "the posterior precision of the codes in units of their prior")
+    transposed = tf.linalg.triangular_solve(C, tf.linalg.matrix_transpose(F))
+    inverse = tf.linalg.matmul(C, tf.linalg.triangular_solve(F, identity), transpose_a=True)
+    return CodeMap(tf.linalg.matrix_transpose(transposed)[:, None], inverse[:, None])
