@@ -205,18 +205,6 @@ class VariationalModel(ABC):
         """Mean and root of each free q(u), for ``gpflow.optimizers.NaturalGradient``."""
         return []
 
-    @property
-    def sites(self) -> tuple[Parameter, ...]:
-        """Parameters of codes that :meth:`update_sites` moves, and Adam does not."""
-        return ()
-
-    def update_sites(self, batch: Batch, seed: TensorType, step_size: TensorType) -> None:
-        """A natural gradient step of the sites of a batch, in place.
-
-        :param step_size: in (0, 1].
-        """
-        return None
-
     def snapshot(self, data: Any) -> Snapshot | None:
         """What :meth:`terms` must know of points outside of the batch, if anything."""
         return None

@@ -119,7 +119,7 @@ def prepare_data(
 def _check_takes_sparse(model: Any) -> None:
     """Refuse a sparse matrix for a model that needs more than rows of some points."""
     of_rows = isinstance(model, VariationalModel) and model.is_amortized and model.inputs is None
-    if not of_rows or model.row_variables or model.sites:
+    if not of_rows or model.row_variables:
         raise ValueError(
             "A sparse Y is for variational models whose encoder sees one row at a time, such as "
             f"SVGPVAE; {type(model).__name__} needs a dense one: pass Y.toarray(). (A table that "

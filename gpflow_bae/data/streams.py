@@ -204,7 +204,7 @@ class StreamedObservations:
                 f"({model.latent_prior_name}) needs other points than those of a minibatch: "
                 f"{model.splitting_advice}."
             )
-        of_points = isinstance(model, VariationalModel) and (model.row_variables or model.sites)
+        of_points = isinstance(model, VariationalModel) and model.row_variables
         if of_points or getattr(getattr(model, "encoder", None), "takes_indices", False):
             raise ValueError(
                 f"{name} has codes of its own for each point, which a stream cannot number: take "

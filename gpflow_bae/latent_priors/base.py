@@ -32,8 +32,6 @@ class LatentProcess(gpflow.Module, ABC):
     needs_inputs = True
     couples_channels = False
     """Whether the channels of a code depend on each other given pseudo-observations."""
-    takes_projections = False
-    """Whether :meth:`condition` and its kin take pseudo-observations of projections of codes."""
     draws = False
     """Whether the density is an estimate with random draws of its own (:meth:`with_seed`)."""
     splits_given_neighbours = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import gpflow
-import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
@@ -22,7 +21,7 @@ from ..likelihoods import Gaussian
 from .autoencoder import LikelihoodLike, Network
 from .variational import VariationalAutoencoder, as_gaussian_encoder
 
-__all__ = ["GPPVAE", "GPVAE", "SGPVAE", "SVGPVAE", "CoupledSGPVAE", "LinearSGPVAE"]
+__all__ = ["GPPVAE", "GPVAE", "SGPVAE", "SVGPVAE", "LinearSGPVAE"]
 
 
 class GPVAE(VariationalAutoencoder):
@@ -107,49 +106,6 @@ class SGPVAE(SVGPVAE):
     def splits_over_points(self) -> bool:
         """False: q(u) of a task is that given all of its points, never an estimate of it."""
         return False
-
-
-class CoupledSGPVAE(VariationalAutoencoder):
-    """Sparse GP-VAE whose q(codes) has all channels of a point together, for any decoder.
-
-    One observed output tells of one direction of a code. In :class:`SGPVAE` (Ashman et al. 2020)
-    what is observed of a row is a pseudo-observation of each channel by itself, which cannot say
-    that. Here it is one of each direction (:class:`~gpflow_bae.encoders.RankOneEncoder`), the prior
-    is conditioned on all channels at once, and the channels of a code are drawn together. With a
-    linear decoder and Gaussian noise the bound can reach the evidence, that of
-    :class:`LinearSGPVAE`.
-
-    The prior is FITC with a nugget (:class:`~gpflow_bae.latent_priors.LinearMixture` without
-    mixing: one function for each channel). Minibatches are of tasks.
-    """
-
-    @check_arguments()
-    def __init__(
-        self,
-        kernel: KernelLike,
-        inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
-        decoder: Network,
-        encoder: Network,
-        likelihood: LikelihoodLike,
-        latent_dim: int,
-        nugget: Literal["full", "diagonal"] = "full",
-        nugget_variance: float = 0.1,
-        num_data: int | None = None,
-        mean_function: MeanFunction | None = None,
-    ):
-        """Other arguments as in :class:`SVGPVAE`.
-
-        :param encoder: ``partial_encoder("rank_one", P, L)``; or any Gaussian encoder, whose
-            pseudo-observations are of channels; or ``SiteEncoder(T, N, L)``, which knows the
-            training data only (:class:`~gpflow_bae.guides.SiteGuide`).
-        :param nugget, nugget_variance: of the codes around the functions, at each point alone; see
-            :class:`~gpflow_bae.latent_priors.LinearMixture`.
-        """
-        prior = LinearMixture(
-            kernel, inducing_variable, np.eye(latent_dim), nugget, nugget_variance, mean_function
-        )
-        gpflow.set_trainable(prior.mixing, False)  # the decoder mixes
-        super().__init__(prior, decoder, encoder, likelihood, num_data)
 
 
 class LinearSGPVAE(VariationalAutoencoder):
