@@ -198,7 +198,7 @@ class StreamedObservations:
                 f"{model.latent_prior_name} is a prior over inputs, and the stream has none."
             )
         prior = getattr(model, "latent_prior", None)
-        if not model.splits_over_points or getattr(prior, "splits_given_neighbours", False):
+        if not model.splits_over_points or getattr(prior, "by_neighbours", None) is not None:
             raise ValueError(
                 f"{name} cannot be fitted to a stream, because its prior "
                 f"({model.latent_prior_name}) needs other points than those of a minibatch: "

@@ -11,7 +11,7 @@ from gpflow.logdensities import gaussian
 from ..base import Batch, Snapshot
 from ..encoders import RowCodes
 from ..encoders.base import Noise
-from ..latent_priors.base import LOG_2PI, GaussianLatentPrior, LatentProcess
+from ..latent_priors.base import LOG_2PI, GaussianLatentPrior, LatentProcess, expected_log_prob
 from ..mcmc.noise import item_noise
 from .base import BoundGuide, CodeDraws, uninformative_where_empty
 
@@ -159,7 +159,7 @@ class MeanFieldGuide(GaussianGuide):
         if batch.neighbours is not None:
             expected = self._expected_given_neighbours(prior, batch, mean, variance)
         elif snapshot is None or batch.indices is None:
-            expected = prior.expected_log_prob(batch.X, mean, variance)
+            expected = expected_log_prob(prior, batch.X, mean, variance)
         else:
             expected = _expected_given_snapshot(prior, snapshot, batch, mean, variance)
         return CodePosterior(mean, variance, -tf.reduce_sum(expected) - entropy)
@@ -168,10 +168,10 @@ class MeanFieldGuide(GaussianGuide):
         self, prior: GaussianLatentPrior, batch: Batch, mean: tf.Tensor, variance: tf.Tensor
     ) -> tf.Tensor:
         """The batch's terms of E_q[log p(latents | X)], each given the codes of a few others."""
-        near = batch.neighbours
-        assert near is not None
+        near, conditionals = batch.neighbours, prior.by_neighbours
+        assert near is not None and conditionals is not None
         others = self.encode(Batch(near.X, near.Y, near.mask, indices=near.indices))
-        return prior.expected_log_conditionals(
+        return conditionals.expected_log_conditionals(
             (batch.X, mean, variance), (near.X, *others), near.present
         )
 

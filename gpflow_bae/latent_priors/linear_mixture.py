@@ -135,6 +135,7 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
 
     @property
     def code_noise_covariance(self) -> tf.Tensor:
+        """:attr:`code_noise` of all channels of a point together [L, L]."""
         return self.nugget
 
     def marginal_variance(self, X: TensorType) -> tf.Tensor:
@@ -273,6 +274,7 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
         mean: TensorType,
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
+        """:meth:`predict` with covariances of channels at each point, [batch..., Nnew, L, L]."""
         given = self._given(X, *self._features_of_functions(X), mean, variance)
         features, left = self._features_of_functions(Xnew)
         W = tf.convert_to_tensor(self.mixing)

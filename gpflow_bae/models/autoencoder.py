@@ -321,7 +321,8 @@ class Autoencoder(gpflow.Module):
 
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
         """Which points minibatches bring with them, see the latent prior's."""
-        return self.latent_prior.neighbours_of(X)
+        conditionals = self.latent_prior.by_neighbours
+        return None if conditionals is None else conditionals.neighbours_of(X)
 
     @property
     def latent_prior_name(self) -> str:

@@ -19,7 +19,7 @@ from ..latent_priors.base import LOG_2PI
 from ..latent_priors.kernel_prior import KernelLike
 from ..likelihoods import Gaussian
 from .autoencoder import LikelihoodLike, Network
-from .variational import VariationalAutoencoder, as_gaussian_encoder
+from .variational import VariationalAutoencoder, as_gaussian_encoder, input_divergence
 
 __all__ = ["GPPVAE", "GPVAE", "SGPVAE", "SVGPVAE", "LinearSGPVAE"]
 
@@ -164,7 +164,7 @@ class LinearSGPVAE(VariationalAutoencoder):
         mean, variance = self.guide.encode(batch)
         prior = self.prior_for(batch, seed)
         evidence = tf.reduce_sum(prior.condition(batch.X, mean, variance).log_marginal)
-        evidence -= prior.input_divergence(batch)
+        evidence -= input_divergence(prior, batch)
         if batch.mask is None:
             return evidence
         factors = -0.5 * (LOG_2PI + tf.math.log(variance))

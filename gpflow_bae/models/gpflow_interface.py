@@ -185,12 +185,16 @@ class ExternalDataModel(
             f_mean, f_variance = prior.predict_full_cov(at, batch.X, *pseudo)
             if full_output_cov:
                 f_variance = full_output_covariance(f_variance, full_cov)
-        elif Xnew is None:
-            condition = prior.condition_jointly if full_output_cov else prior.condition
-            f_mean, f_variance, _ = condition(batch.X, *pseudo)
         else:
-            predict = prior.predict_jointly if full_output_cov else prior.predict
-            f_mean, f_variance = predict(Xnew, batch.X, *pseudo)
+            joint = full_output_cov and prior.couples_channels
+            if Xnew is None:
+                condition = prior.condition_jointly if joint else prior.condition
+                f_mean, f_variance, _ = condition(batch.X, *pseudo)
+            else:
+                predict = prior.predict_jointly if joint else prior.predict
+                f_mean, f_variance = predict(Xnew, batch.X, *pseudo)
+            if full_output_cov and not joint:
+                f_variance = tf.linalg.diag(f_variance)
         return (f_mean[0], f_variance[0]) if single else (f_mean, f_variance)
 
     def predict_f_samples(

@@ -28,6 +28,27 @@ def as_gaussian_encoder(encoder: Network) -> Any:
     return encoder if isinstance(encoder, gpflow.Module) else GaussianEncoder(encoder)
 
 
+def _default_guide(latent_prior: LatentProcess) -> type[GaussianGuide]:
+    """The guide of a variational model that is given an encoder alone.
+
+    Codes are independent given Y where any part of the prior is by neighbours: conditioning is then
+    approximate, and dearer than the density.
+    """
+    parts = (latent_prior, *latent_prior.submodules)
+    near = any(isinstance(p, LatentProcess) and p.by_neighbours is not None for p in parts)
+    return MeanFieldGuide if near else GaussianGuide
+
+
+def input_divergence(prior: LatentProcess, batch: Batch) -> tf.Tensor:
+    """The batch's share of KL[q || prior] of unknown inputs, in nats; 0 where there are none.
+
+    :param prior: with the seed whose draws of the inputs the codes are given.
+    """
+    if prior.inputs is None:
+        return tf.zeros([], gpflow.default_float())
+    return prior.inputs.divergence(batch.X, batch.point_scale, batch.scale)
+
+
 class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     r"""An autoencoder with the bound of its guide's q(latents),
 
@@ -36,7 +57,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     By default q is the prior conditioned on the encoder's pseudo-observations
     (:class:`~gpflow_bae.guides.GaussianGuide`); for the standard normal prior this is the plain
     VAE. Under :class:`~gpflow_bae.latent_priors.NearestNeighbourGP` it is the encoder's own
-    Gaussian (:class:`~gpflow_bae.guides.MeanFieldGuide`): the prior's ``mean_field_by_default``.
+    Gaussian (:class:`~gpflow_bae.guides.MeanFieldGuide`).
     Decoder weights and hyperparameters have point estimates; their priors join the bound where the
     settings of the fit say so.
     """
@@ -62,8 +83,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         """
         guide = encoder
         if not isinstance(guide, GaussianGuide):
-            kind = MeanFieldGuide if latent_prior.mean_field_by_default else GaussianGuide
-            guide = kind(as_gaussian_encoder(encoder))
+            guide = _default_guide(latent_prior)(as_gaussian_encoder(encoder))
         super().__init__(latent_prior, decoder, likelihood, guide)
         self.num_data = num_data
 
@@ -129,7 +149,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         """
         prior = self.prior_for(batch, seed)
         q = self.guide.posterior(prior, batch, snapshot)
-        return q._replace(divergence=q.divergence + prior.input_divergence(batch))
+        return q._replace(divergence=q.divergence + input_divergence(prior, batch))
 
     def expected_log_likelihood(self, q: CodePosterior, batch: Batch) -> tf.Tensor:
         """E_q[log p(Y | latents)] of codes that are the likelihood's parameters, in nats."""
@@ -155,7 +175,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
             return VariationalTerms(self.expected_log_likelihood(q, batch), q.divergence, q.mean)
         prior = self.prior_for(batch, seed)
         latents, divergence = self.guide.draw(prior, batch, 1, seed, snapshot)
-        divergence += prior.input_divergence(batch)
+        divergence += input_divergence(prior, batch)
         F = self.decode(batch.X, latents[0])
         observed = tf.reduce_sum(self.likelihood.masked_log_prob(F, batch.Y, batch.mask))
         return VariationalTerms(tf.cast(observed, latents.dtype), divergence, F)
