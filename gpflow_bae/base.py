@@ -158,11 +158,6 @@ class VariationalModel(ABC):
         return True
 
     @property
-    def splitting_advice(self) -> str:
-        """What to take instead where minibatches of points are wanted and cannot be."""
-        return "take a model whose bound splits over points, such as SVGPVAE"
-
-    @property
     def splits_over_outputs(self) -> bool:
         """Whether the bound is a sum over outputs too, so that minibatches may take some."""
         return False

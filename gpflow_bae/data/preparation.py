@@ -13,7 +13,7 @@ from ..arguments import as_numbers, check_arguments
 from ..base import VariationalModel
 from .compressed_rows import split_missing
 from .memory import check_memory
-from .model_checks import check_inputs, check_support
+from .model_checks import SPLITTING_ADVICE, check_inputs, check_support
 from .observations import Observations, as_pair, checked_inputs, mask_missing
 from .sparse_table import SparseTable
 from .streams import StreamedObservations
@@ -156,7 +156,7 @@ def _check_batch_size(model: Any, data: Observations, batch_size: int | None) ->
         raise ValueError(
             f"{type(model).__name__} cannot take the points of a single task in minibatches, "
             f"because its prior ({model.latent_prior_name}) couples them: set batch_size=None, or "
-            f"{model.splitting_advice}."
+            f"{SPLITTING_ADVICE}."
         )
 
 

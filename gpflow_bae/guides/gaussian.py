@@ -46,10 +46,6 @@ class GaussianGuide(BoundGuide):
     """
 
     uses_prior_variance = True
-    rows_are = (
-        "the encoder's pseudo-observation times the prior's marginal, averaged over the training "
-        "inputs; other rows of the same task are not looked at"
-    )
 
     def encode(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [T, N, L] of the pseudo-observations.
@@ -115,7 +111,6 @@ class MeanFieldGuide(GaussianGuide):
     """
 
     uses_prior_variance = False
-    rows_are = "the encoder's Gaussian, which is the variational posterior"
 
     def encode(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [T, N, L] of q(latents) itself."""

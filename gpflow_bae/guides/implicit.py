@@ -18,7 +18,6 @@ class ImplicitGuide(Guide):
     """The encoder draws from p(latent | y), and a chain's codes teach it (Tran et al. 2023)."""
 
     uses_prior_variance = False
-    rows_are = "the amortised encoder's draws; other rows of the same task are not looked at"
 
     def pseudo_observations(
         self, prior: LatentProcess, batch: Batch, seed: TensorType, num_draws: int = 16

@@ -311,14 +311,6 @@ class Autoencoder(gpflow.Module):
         """Whether the points of a single task may be taken in minibatches."""
         return self.latent_prior.splits_over_points
 
-    @property
-    def splitting_advice(self) -> str:
-        """What to take instead where minibatches of points are wanted and cannot be."""
-        return (
-            'take a prior that splits, as SGPBAE(..., inducing_outputs="sampled") has it, or '
-            "latent_priors.NearestNeighbourGP"
-        )
-
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
         """Which points minibatches bring with them, see the latent prior's."""
         conditionals = self.latent_prior.by_neighbours
@@ -463,8 +455,3 @@ class Autoencoder(gpflow.Module):
         """
         self.check_channels_are_apart("A code of a row by itself, as serving needs it,")
         return self.guide.codes_of_rows(rows, noise, num_draws, prior_variance)
-
-    @property
-    def rows_are(self) -> str:
-        """What :meth:`codes_of_rows` returns, in words."""
-        return self.guide.rows_are

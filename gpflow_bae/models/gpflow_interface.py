@@ -15,7 +15,7 @@ from ..arguments import kind_of
 from ..base import Batch
 from ..data import as_inputs
 from ..data.memory import check_full_cov
-from ..data.model_checks import check_support
+from ..data.model_checks import SPLITTING_ADVICE, check_support
 from ..data.observations import as_observations, check_same_points
 from ..decoders import Identity
 from ..linalg import cholesky, gaussian_transform
@@ -327,7 +327,7 @@ class ExternalDataModel(
             raise ValueError(
                 f"{self.latent_prior_name} needs all points of a task at once, so minibatches of "
                 "points are wrong. Fit all data at once (num_data=None), or "
-                f"{self.splitting_advice}."
+                f"{SPLITTING_ADVICE}."
             )
         scale = tf.cast(self.num_data, gpflow.default_float())
         scale /= tf.cast(tf.shape(batch.Y)[axis], scale.dtype)

@@ -92,8 +92,6 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         """Whether the points of a single task may be taken in minibatches."""
         return self.guide.splits_over_points(self.latent_prior)
 
-    splitting_advice = VariationalModel.splitting_advice
-
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:
         """Parameters whose log prior density may join the bound: those that have a prior."""
