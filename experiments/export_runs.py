@@ -232,15 +232,6 @@ def _gplvm(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str |
     return model
 
 
-def _amortisation(
-    config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None
-) -> Any:
-    from experiments.amortisation import problem
-
-    loss = config["settings"]["encoder_loss"]
-    return problem.build_model(problem.generate(0), loss, config["seed"])
-
-
 def _sprites(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None) -> Any:
     from experiments.sprites import models, plans
     from experiments.sprites.frames import Task
@@ -274,7 +265,6 @@ def _without_data(model: Any, notes: dict[str, Any]) -> Run:
 
 
 _BUILDERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str | None], Any]] = {
-    "amortisation": _amortisation,
     "gplvm": _gplvm,
     "imputation": _table,
     "moving_ball": _moving_ball,

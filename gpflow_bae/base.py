@@ -158,11 +158,6 @@ class VariationalModel(ABC):
         return True
 
     @property
-    def splitting_advice(self) -> str:
-        """What to take instead where minibatches of points are wanted and cannot be."""
-        return "take a model whose bound splits over points, such as SVGPVAE"
-
-    @property
     def splits_over_outputs(self) -> bool:
         """Whether the bound is a sum over outputs too, so that minibatches may take some."""
         return False
@@ -204,18 +199,6 @@ class VariationalModel(ABC):
     def natural_parameters(self) -> list[tuple[Parameter, Parameter]]:
         """Mean and root of each free q(u), for ``gpflow.optimizers.NaturalGradient``."""
         return []
-
-    @property
-    def sites(self) -> tuple[Parameter, ...]:
-        """Parameters of codes that :meth:`update_sites` moves, and Adam does not."""
-        return ()
-
-    def update_sites(self, batch: Batch, seed: TensorType, step_size: TensorType) -> None:
-        """A natural gradient step of the sites of a batch, in place.
-
-        :param step_size: in (0, 1].
-        """
-        return None
 
     def snapshot(self, data: Any) -> Snapshot | None:
         """What :meth:`terms` must know of points outside of the batch, if anything."""

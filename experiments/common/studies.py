@@ -61,12 +61,6 @@ ABOUT = {
         " and Coil 2000: reconstruction, and whether the chains agree.",
         "tabular_bae_swiss_roll",
     ),
-    "amortisation": About(
-        "What amortised sampling costs",
-        "The same posterior sampled with an encoder's help and by NUTS, which is exact: the bias of"
-        " the first, in standard deviations of the second.",
-        "amortisation_bias",
-    ),
     "certificates": About(
         "Certificates of the sampled models",
         "On problems small enough to know the answer: are truths among posterior draws as"

@@ -16,7 +16,7 @@ __all__ = ["start", "study"]
 BASELINES = ("mean", "igp", "gpar")
 # Those of gpflow_bae.impute.plans, which loads TensorFlow: that takes seconds, and --help none.
 MODELS = ("sgp_vae", "gp_vae", "sgp_bae", "dsgp_bae")
-NETS = ("zeros", "pointnet", "indexnet", "factornet", "rank_one", "free", "sites")
+NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
 FLAGS = common_flags.FLAGS
 
 

@@ -89,7 +89,7 @@ def run(
         chain = predict(posterior, standardiser, scored, seed=seed, codes_of_chain=True)
         values |= _beside(scored, chain, "codes_of_chain", SHOWN)
     # Encoders that alone tell nothing of a hole, or of codes.
-    if plan.net not in ("free", "rank_one", "sites") and not plan.coupled:
+    if plan.net != "free" and not plan.coupled:
         moments = encoder_only(posterior, standardiser, given, seed)
         alone = scores.TablePrediction.gaussian(scored, *moments, standardiser)
         # Of its draws there are moments alone, so no density of their mixture.

@@ -6,7 +6,12 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["check_inputs", "check_support"]
+__all__ = ["SPLITTING_ADVICE", "check_inputs", "check_support"]
+
+SPLITTING_ADVICE = (
+    "take a model that splits over points, such as SVGPVAE, a sampled one with "
+    'inducing_outputs="sampled", or one with latent_priors.NearestNeighbourGP'
+)
 
 
 def check_inputs(model: Any, X: np.ndarray, distances: bool = True) -> None:

@@ -13,7 +13,7 @@ from ..arguments import as_numbers, check_arguments
 from ..base import VariationalModel
 from .compressed_rows import split_missing
 from .memory import check_memory
-from .model_checks import check_inputs, check_support
+from .model_checks import SPLITTING_ADVICE, check_inputs, check_support
 from .observations import Observations, as_pair, checked_inputs, mask_missing
 from .sparse_table import SparseTable
 from .streams import StreamedObservations
@@ -119,7 +119,7 @@ def prepare_data(
 def _check_takes_sparse(model: Any) -> None:
     """Refuse a sparse matrix for a model that needs more than rows of some points."""
     of_rows = isinstance(model, VariationalModel) and model.is_amortized and model.inputs is None
-    if not of_rows or model.row_variables or model.sites:
+    if not of_rows or model.row_variables:
         raise ValueError(
             "A sparse Y is for variational models whose encoder sees one row at a time, such as "
             f"SVGPVAE; {type(model).__name__} needs a dense one: pass Y.toarray(). (A table that "
@@ -156,7 +156,7 @@ def _check_batch_size(model: Any, data: Observations, batch_size: int | None) ->
         raise ValueError(
             f"{type(model).__name__} cannot take the points of a single task in minibatches, "
             f"because its prior ({model.latent_prior_name}) couples them: set batch_size=None, or "
-            f"{model.splitting_advice}."
+            f"{SPLITTING_ADVICE}."
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..base import Batch, VariationalModel
-from .model_checks import check_inputs, check_support
+from .model_checks import SPLITTING_ADVICE, check_inputs, check_support
 from .parquet import ParquetShards
 from .shards import Chunk, DatasetShards, Shards, arrays_of, outer_digest, survey
 from .stream_order import Order
@@ -198,13 +198,13 @@ class StreamedObservations:
                 f"{model.latent_prior_name} is a prior over inputs, and the stream has none."
             )
         prior = getattr(model, "latent_prior", None)
-        if not model.splits_over_points or getattr(prior, "splits_given_neighbours", False):
+        if not model.splits_over_points or getattr(prior, "by_neighbours", None) is not None:
             raise ValueError(
                 f"{name} cannot be fitted to a stream, because its prior "
                 f"({model.latent_prior_name}) needs other points than those of a minibatch: "
-                f"{model.splitting_advice}."
+                f"{SPLITTING_ADVICE}."
             )
-        of_points = isinstance(model, VariationalModel) and (model.row_variables or model.sites)
+        of_points = isinstance(model, VariationalModel) and model.row_variables
         if of_points or getattr(getattr(model, "encoder", None), "takes_indices", False):
             raise ValueError(
                 f"{name} has codes of its own for each point, which a stream cannot number: take "

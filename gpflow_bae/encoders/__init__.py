@@ -9,11 +9,8 @@ from .partial import (
     index_net,
     partial_encoder,
     point_net,
-    rank_one_factor_net,
     zero_imputing,
 )
-from .rank_one import RankOneEncoder
-from .sites import SiteEncoder
 from .stochastic import StochasticEncoder
 
 __all__ = [
@@ -23,14 +20,11 @@ __all__ = [
     "FreeFormEncoder",
     "GaussianEncoder",
     "LikelihoodEncoder",
-    "RankOneEncoder",
     "RowCodes",
-    "SiteEncoder",
     "StochasticEncoder",
     "factor_net",
     "index_net",
     "partial_encoder",
     "point_net",
-    "rank_one_factor_net",
     "zero_imputing",
 ]

@@ -13,7 +13,7 @@ from gpflow.base import Parameter, TensorType
 from ..arguments import as_numbers, check_arguments
 from .gaussian import BaseGaussianEncoder
 
-__all__ = ["FreeFormEncoder", "check_training_rows", "rows_of"]
+__all__ = ["FreeFormEncoder"]
 
 
 class FreeFormEncoder(BaseGaussianEncoder):
@@ -101,34 +101,28 @@ class FreeFormEncoder(BaseGaussianEncoder):
             all of them.
         :raises ValueError: if ``Y`` is not as large as that.
         """
-        mean, log_scale = rows_of(self.mean, indices), rows_of(self.log_scale, indices)
+        mean, log_scale = _rows_of(self.mean, indices), _rows_of(self.log_scale, indices)
         if self._single_task:
             mean, log_scale = mean[None], log_scale[None]
-        check_training_rows("A FreeFormEncoder has codes", mean, Y, indices)
+        _check_training_rows(mean, Y, indices)
         return mean, self._clipped_variance(log_scale)
 
 
-def check_training_rows(
-    which_has: str, held: tf.Tensor, Y: TensorType, indices: TensorType | None
-) -> None:
-    """Refuse observations that are not as many as what is held of the training data.
-
-    :param which_has: the beginning of the error, in words.
-    :param held: [T, N, L], of all items or of those that ``indices`` name.
-    """
-    expected, got = tuple(held.shape[:-1]), tuple(tf.convert_to_tensor(Y).shape[:-1])
+def _check_training_rows(mean: tf.Tensor, Y: TensorType, indices: TensorType | None) -> None:
+    """Refuse observations that are not as many as the codes [T, N, L] of the items asked for."""
+    expected, got = tuple(mean.shape[:-1]), tuple(tf.convert_to_tensor(Y).shape[:-1])
     if expected != got:
         what = "the training data" if indices is None else "this minibatch of the training data"
         raise ValueError(
-            f"{which_has} for the training data only: Y must be {what}, with "
+            f"A FreeFormEncoder has codes for the training data only: Y must be {what}, with "
             f"[T, N] = {list(expected)}, got {list(got)}. Use another encoder "
             "(gpflow_bae.encoders.partial_encoder) for other data, in sampled models, and in a "
             "warm start from smoothest projections (num_initial_steps)."
         )
 
 
-def rows_of(values: Parameter | tf.Tensor, indices: TensorType | None) -> tf.Tensor:
-    """Items of what is held for each of the training data; all of them without ``indices``."""
+def _rows_of(values: Parameter | tf.Tensor, indices: TensorType | None) -> tf.Tensor:
+    """Gather the rows of the items ``indices``; all of them where it is None."""
     if indices is None:
         return tf.convert_to_tensor(values)
     # The variable itself, not a tensor of it, has a gradient of the gathered rows only. (Where a

@@ -3,15 +3,8 @@
 from .base import BoundGuide, CodeDraws, Guide
 from .conditional import ConditionalGuide
 from .flows import AmortizedPlanarGuide, FlowGuide, PointEstimate
-from .gaussian import (
-    CodePosterior,
-    GaussianGuide,
-    JointCodePosterior,
-    MeanFieldGuide,
-    RankOneGuide,
-)
+from .gaussian import CodePosterior, GaussianGuide, MeanFieldGuide
 from .implicit import ImplicitGuide
-from .sites import SiteGuide
 
 __all__ = [
     "AmortizedPlanarGuide",
@@ -23,9 +16,6 @@ __all__ = [
     "GaussianGuide",
     "Guide",
     "ImplicitGuide",
-    "JointCodePosterior",
     "MeanFieldGuide",
     "PointEstimate",
-    "RankOneGuide",
-    "SiteGuide",
 ]

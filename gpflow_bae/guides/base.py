@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import gpflow
 import tensorflow as tf
 from check_shapes import check_shapes
-from gpflow.base import Parameter, TensorType
+from gpflow.base import TensorType
 
 from ..arguments import kind_of
 from ..base import Batch, Snapshot
@@ -46,11 +46,6 @@ def uninformative_where_empty(
 class Guide(gpflow.Module, ABC):
     """How codes are inferred, with an encoder's help. The prior is given to it in every call."""
 
-    couples_channels = False
-    """Whether it draws the channels of a code together where the prior couples them."""
-    needs_projections = False
-    """Whether its pseudo-observations are of projections of codes, which few priors take."""
-
     def __init__(self, encoder: Encoder):
         """
         :raises TypeError: for anything but an encoder.
@@ -86,9 +81,6 @@ class BoundGuide(Guide):
         :raises TypeError: if the encoder is not Gaussian.
         """
         super().__init__(encoder)
-        self._check_encoder(encoder)
-
-    def _check_encoder(self, encoder: Encoder) -> None:
         if not isinstance(encoder, BaseGaussianEncoder):
             raise TypeError(
                 "A bound needs the density of the codes: encoder must be Gaussian, such as "
@@ -99,11 +91,6 @@ class BoundGuide(Guide):
     def row_variables(self) -> tuple[tf.Variable, ...]:
         """Variables that belong to single items, which come first; () where all is amortised."""
         return self.encoder.row_variables
-
-    @property
-    def sites(self) -> tuple[Parameter, ...]:
-        """Parameters of codes that natural gradients move, and nothing else; () for none."""
-        return ()
 
     @property
     def is_amortized(self) -> bool:

@@ -18,7 +18,6 @@ class ImplicitGuide(Guide):
     """The encoder draws from p(latent | y), and a chain's codes teach it (Tran et al. 2023)."""
 
     uses_prior_variance = False
-    rows_are = "the amortised encoder's draws; other rows of the same task are not looked at"
 
     def pseudo_observations(
         self, prior: LatentProcess, batch: Batch, seed: TensorType, num_draws: int = 16
@@ -42,7 +41,8 @@ class ImplicitGuide(Guide):
         variance *= num_draws / (num_draws - 1)
         # 1 / (1/v - 1/k), kept finite where the encoder is wider than the prior.
         shrinkage = tf.maximum(1.0 - variance / prior.marginal_variance(batch.X), 1e-3)
-        mean = prior.shifted(prior.centred(mean, batch.X) / shrinkage, batch.X)
+        centre = prior.mean(batch.X)
+        mean = centre + (mean - centre) / shrinkage
         return uninformative_where_empty(mean, variance / shrinkage, empty)
 
     def codes_of_rows(

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MODELS = ("sgp_vae", "gp_vae", "sgp_bae", "dsgp_bae")
-NETS = ("zeros", "pointnet", "indexnet", "factornet", "rank_one", "free", "sites")
+NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
 VARIATIONAL = ("sgp_vae", "gp_vae")
 KERNELS = {
     "se": gpflow.kernels.SquaredExponential,
@@ -92,13 +92,6 @@ class Plan:
                 "coupled integrates a linear decoder under a sparse GP with a nugget out: it needs "
                 f"a model among {coupled_models}, no hidden layers of a decoder and a nugget, got "
                 f"{self.model!r}, {self.decoder_widths} and {self.nugget}."
-            )
-        of_all = self.net in ("rank_one", "sites")
-        if of_all and (self.model != "sgp_vae" or self.nugget is None):
-            raise ValueError(
-                f"net {self.net!r} conditions all channels of a code at once, under sparse GPs "
-                "with a nugget: it needs model='sgp_vae' and a nugget such as 0.1, got "
-                f"{self.model!r} and {self.nugget}; other models take 'indexnet' or 'factornet'."
             )
 
     @property
@@ -204,8 +197,6 @@ def gaussian_encoder(plan: Plan, table: MultiOutputTable) -> Any:
     """The partial inference network of a plan, as pseudo-observations of the codes."""
     if plan.net == "free":
         return encoders.FreeFormEncoder(table.num_tasks, table.Y.shape[1], plan.latent_dim)
-    if plan.net == "sites":
-        return encoders.SiteEncoder(table.num_tasks, table.Y.shape[1], plan.latent_dim)
     return encoders.partial_encoder(
         plan.net, table.num_outputs, plan.latent_dim, plan.encoder_widths, plan.activation
     )
@@ -282,9 +273,6 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
         common["encoder"] = gaussian_encoder(plan, table)
         exact = plan.model == "gp_vae"
         Z = None if exact else inducing_inputs(plan, table) if Z is None else Z
-        if plan.net in ("rank_one", "sites"):
-            assert plan.nugget is not None  # the plan has checked that
-            return models.CoupledSGPVAE(kernels, Z, nugget_variance=plan.nugget, **common)
         if plan.nugget is not None:
             del common["latent_dim"]
             prior: Any = (

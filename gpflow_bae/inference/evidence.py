@@ -21,8 +21,7 @@ __all__ = ["has_evidence", "maximise_evidence"]
 
 def has_evidence(model: Any) -> bool:
     """Whether a model's bound is a function of its parameters alone, as L-BFGS needs it."""
-    no_network = isinstance(model, VariationalAutoencoder) and isinstance(model.decoder, Identity)
-    return no_network and not model.sites  # which L-BFGS does not move
+    return isinstance(model, VariationalAutoencoder) and isinstance(model.decoder, Identity)
 
 
 @check_arguments()

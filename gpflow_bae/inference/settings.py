@@ -56,8 +56,7 @@ class VariationalSettings:
     """What is minimised: :class:`EvidenceLowerBound`, with its ``beta``, or :class:`GECO`."""
     natural_gradient_step_size: float | None = None
     """Step size of natural gradients on a free q(u), which Adam then leaves alone; None for
-    Adam on everything. For models with ``natural_parameters``; and of those with sites
-    (:class:`~gpflow_bae.guides.SiteGuide`), which Adam never moves: at most 1, None for 0.1."""
+    Adam on everything. For models with ``natural_parameters``."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -23,8 +23,6 @@ from .spread import check_items
 
 __all__ = ["VariationalFit"]
 
-_SITE_STEP_SIZE = 0.1  # larger ones go round fixed points of sharply bent decoders
-
 
 class VariationalFit(Optimisation):
     """A variational model on its way up its bound."""
@@ -43,8 +41,8 @@ class VariationalFit(Optimisation):
     ):
         """
         :param replicas: that share the items of minibatches.
-        :raises ValueError: for natural gradients of a model without a free q(u) or sites, steps
-            of sites above 1, or what replicas cannot share.
+        :raises ValueError: for natural gradients of a model without a free q(u), or what replicas
+            cannot share.
         :raises TypeError: for relocations of codes that are not free for each row.
         """
         self.model, self.settings = model, settings
@@ -52,17 +50,9 @@ class VariationalFit(Optimisation):
         self.replicas = replicas
         if replicas.size > 1:
             _check_replicas(model, data, settings, replicas, jit_compile)
-        step_size = settings.natural_gradient_step_size
-        self._site_step_size = _SITE_STEP_SIZE if step_size is None else step_size
-        if model.sites and self._site_step_size > 1:
-            raise ValueError(
-                "natural_gradient_step_size of sites must be at most 1, which replaces them, got "
-                f"{step_size}."
-            )
         self._natural = self._natural_gradients()
         trained = list(model.trainable_variables)
-        moved = [*model.sites, *(p for pair in self._natural_pairs for p in pair)]
-        natural = {id(p.unconstrained_variable) for p in moved}
+        natural = {id(p.unconstrained_variable) for pair in self._natural_pairs for p in pair}
         rows = self._row_optimizer(trained)
         apart = natural | {id(v) for v in rows.variables}
         of_prior = {id(v) for v in model.latent_prior_variables}
@@ -107,13 +97,13 @@ class VariationalFit(Optimisation):
     def _natural_gradients(self) -> gpflow.optimizers.NaturalGradient | None:
         step_size = self.settings.natural_gradient_step_size
         self._natural_pairs: list[Any] = []
-        if step_size is None or self.model.sites:
+        if step_size is None:
             return None
         self._natural_pairs = self.model.natural_parameters
         if not self._natural_pairs:
             raise ValueError(
                 "natural_gradient_step_size is set, but "
-                f"{type(self.model).__name__} has no free q(u), and no sites; set it to None."
+                f"{type(self.model).__name__} has no free q(u); set it to None."
             )
         return gpflow.optimizers.NaturalGradient(gamma=step_size)
 
@@ -143,7 +133,7 @@ class VariationalFit(Optimisation):
         return constants, None if self._reader is None else self.data.batch(fed, i)
 
     def before_step(self, seed: tf.Tensor, loss: Callable[[], tf.Tensor]) -> None:
-        """A natural gradient step of q(u), or of the sites of the points that the step sees.
+        """A natural gradient step of q(u).
 
         Of the whole bound, not of its share per point: a step of size 1 then is the conjugate
         update where there is one.
@@ -151,10 +141,6 @@ class VariationalFit(Optimisation):
         if self._natural is not None:
             number = float(self.data.num_points)
             self._natural.minimize(lambda: number * loss(), self._natural_pairs)
-        if any(p.trainable for p in self.model.sites):
-            batch, batch_seed = self._batch(seed)
-            site_seed = tf.random.fold_in(batch_seed, 0x517E, alg="philox")
-            self.model.update_sites(batch, site_seed, self._site_step_size)
 
     def _fresh_loss(self, seed: tf.Tensor, state: Any, known: Any) -> tuple[tf.Tensor, Any]:
         """The objective of a fresh minibatch, per point of the data.
@@ -267,7 +253,7 @@ def _check_replicas(
         "an objective that carries something from step to step, such as GECO": not isinstance(
             settings.objective, EvidenceLowerBound
         ),
-        "natural gradients": settings.natural_gradient_step_size is not None or bool(model.sites),
+        "natural gradients": settings.natural_gradient_step_size is not None,
         "variables of single items, of which a step moves some": bool(model.row_variables),
     }
     for what, present in refused.items():

@@ -12,11 +12,18 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
 from ..arguments import check_arguments
-from ..base import Batch, JointLatentPosterior, LatentPosterior
+from ..base import Batch, LatentPosterior
 from ..inputs import InputModel
 from ..mcmc.noise import standard_noise
 
-__all__ = ["LOG_2PI", "GaussianLatentPrior", "LatentProcess", "gaussian_log_density"]
+__all__ = [
+    "LOG_2PI",
+    "GaussianLatentPrior",
+    "LatentProcess",
+    "NeighbourConditionals",
+    "expected_log_prob",
+    "gaussian_log_density",
+]
 
 LOG_2PI = float(np.log(2.0 * np.pi))
 
@@ -32,15 +39,8 @@ class LatentProcess(gpflow.Module, ABC):
     needs_inputs = True
     couples_channels = False
     """Whether the channels of a code depend on each other given pseudo-observations."""
-    takes_projections = False
-    """Whether :meth:`condition` and its kin take pseudo-observations of projections of codes."""
     draws = False
     """Whether the density is an estimate with random draws of its own (:meth:`with_seed`)."""
-    splits_given_neighbours = False
-    """Whether sampled codes may be taken in minibatches of points that bring those of others."""
-    mean_field_by_default = False
-    """Whether codes are independent given Y where a model is told no guide: where conditioning is
-    approximate, or dearer than the density."""
 
     @check_arguments(latent_dim=1)
     def __init__(self, latent_dim: int):
@@ -88,13 +88,6 @@ class LatentProcess(gpflow.Module, ABC):
         noise = standard_noise(tf.concat([[num_draws], tf.shape(mean)], 0), seed, mean.dtype)
         return mean + tf.sqrt(variance) * noise
 
-    def condition_jointly(
-        self, X: TensorType | None, mean: TensorType, variance: TensorType
-    ) -> JointLatentPosterior:
-        """:meth:`condition` with the covariances of channels at each point."""
-        q = self.condition(X, mean, variance)
-        return JointLatentPosterior(q.mean, tf.linalg.diag(q.variance), q.log_marginal)
-
     @property
     def kernels(self) -> Sequence[gpflow.kernels.Kernel]:
         """Kernels over the inputs, whose parameters have priors of their own."""
@@ -110,29 +103,24 @@ class LatentProcess(gpflow.Module, ABC):
         """Whether the points of one task may be taken in minibatches."""
         return not self.needs_inputs
 
+    @property
+    def by_neighbours(self) -> NeighbourConditionals | None:
+        """This prior as a product of conditionals given a few other points, if it is one.
+
+        Codes may then be taken in minibatches of points that bring those of their neighbours.
+        """
+        return None
+
     def num_matrix_entries(self, num_points: int) -> int:
         """Numbers in the matrices that a density over so many points of a task cannot do without;
         0 where they are few.
         """
         return 0
 
-    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
-        """Which points [N, m] those of a single task are conditioned on, -1 for none.
-
-        :param X: all inputs [1, N, D].
-        :return: None where minibatches need not bring other points with them.
-        """
-        return None
-
     @property
     def code_noise(self) -> tf.Tensor:
         """Variance of a code around the latent function that :meth:`predict` returns."""
         return tf.zeros([], gpflow.default_float())
-
-    @property
-    def code_noise_covariance(self) -> tf.Tensor:
-        """:attr:`code_noise` of all channels of a point together [L, L]."""
-        return tf.linalg.diag(tf.broadcast_to(self.code_noise, [self.latent_dim]))
 
     def with_seed(self, seed: TensorType) -> LatentProcess:
         """This prior with the random draws that it makes, if any, made from ``seed``."""
@@ -155,22 +143,9 @@ class LatentProcess(gpflow.Module, ABC):
         """This prior where inputs are completed from observations, which are those of ``batch``."""
         return self
 
-    def input_divergence(self, batch: Batch) -> tf.Tensor:
-        """The batch's share of KL[q || prior] of unknown inputs, in nats; 0 where there are none.
-
-        Of this prior :meth:`with_seed`, whose draws of them are those that codes are given.
-        """
-        if self.inputs is None:
-            return tf.zeros([], gpflow.default_float())
-        return self.inputs.divergence(batch.X, batch.point_scale, batch.scale)
-
-    def centred(self, codes: TensorType, X: TensorType | None) -> TensorType:
-        """Codes [batch..., N, L] less the prior's mean at ``X``."""
-        return codes
-
-    def shifted(self, codes: TensorType, X: TensorType | None) -> TensorType:
-        """The inverse of :meth:`centred`."""
-        return codes
+    def mean(self, X: TensorType | None) -> tf.Tensor:
+        """Prior mean of each code; broadcasts to [batch..., N, L]."""
+        return tf.zeros([], gpflow.default_float())
 
     @abstractmethod
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
@@ -185,17 +160,6 @@ class LatentProcess(gpflow.Module, ABC):
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Noise-free latent function at ``Xnew`` given pseudo-observations at ``X``."""
-
-    def predict_jointly(
-        self,
-        Xnew: TensorType | None,
-        X: TensorType | None,
-        mean: TensorType,
-        variance: TensorType,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """:meth:`predict` with covariances of channels at each point, [batch..., Nnew, L, L]."""
-        new_mean, new_variance = self.predict(Xnew, X, mean, variance)
-        return new_mean, tf.linalg.diag(new_variance)
 
     def predict_full_cov(
         self,
@@ -226,47 +190,6 @@ class GaussianLatentPrior(LatentProcess):
     :meth:`log_prob` follows.
     """
 
-    def expected_log_prob(
-        self, X: TensorType | None, mean: TensorType, variance: TensorType
-    ) -> tf.Tensor:
-        """E[log p(latents | X)] for independent ``latents ~ N(mean, variance)``: [batch...].
-
-        Casale et al. (2018), eq. 7: the density is quadratic, so its expectation is the density at
-        the mean, less half of the precision's diagonal times the variances.
-        """
-        quadratic = self.precision_diagonal(X, tf.shape(mean)) * variance
-        return self.log_prob(X, mean) - 0.5 * tf.reduce_sum(quadratic, axis=[-2, -1])
-
-    def expected_log_conditionals(
-        self,
-        points: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
-        neighbours: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
-        present: tf.Tensor,
-    ) -> tf.Tensor:
-        """Of some points, E[log p(latent | latents of its neighbours)], summed: [1].
-
-        For independent codes with a mean and a variance, of a prior whose
-        :meth:`neighbours_of` names neighbours.
-
-        :param points: inputs [1, B, D], means and variances [1, B, L].
-        :param neighbours: the same of m neighbours of each, [1, B m, ...].
-        :param present: [B, m], False where there are fewer than m.
-        :raises NotImplementedError: for other priors.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no neighbours.")
-
-    def log_conditionals(
-        self, X: TensorType, latents: TensorType, present: TensorType
-    ) -> tf.Tensor:
-        """log p(latent | latents of its neighbours) of the last of each m + 1 points: [1, F].
-
-        :param X: inputs [1, F, m + 1, D].
-        :param latents: their codes [1, F, m + 1, L].
-        :param present: [F, m + 1], False where there are fewer neighbours than m.
-        :raises NotImplementedError: for other priors.
-        """
-        raise NotImplementedError(f"{type(self).__name__} has no neighbours.")
-
     def code_covariance(self, X: TensorType) -> tf.Tensor | None:
         """Prior covariance of the codes of each task: [batch..., C, N, N], noise included.
 
@@ -289,3 +212,54 @@ class GaussianLatentPrior(LatentProcess):
         """Log density of the codes of each task, in ``default_float()``."""
         latents = tf.cast(latents, gpflow.default_float())
         return self.condition(X, latents, tf.zeros_like(latents)).log_marginal
+
+
+def expected_log_prob(
+    prior: GaussianLatentPrior, X: TensorType | None, mean: TensorType, variance: TensorType
+) -> tf.Tensor:
+    """Compute E[log p(latents | X)] for independent ``latents ~ N(mean, variance)``: [batch...].
+
+    Casale et al. (2018), eq. 7: the density is quadratic, so its expectation is the density at
+    the mean, less half of the precision's diagonal times the variances.
+    """
+    quadratic = prior.precision_diagonal(X, tf.shape(mean)) * variance
+    return prior.log_prob(X, mean) - 0.5 * tf.reduce_sum(quadratic, axis=[-2, -1])
+
+
+class NeighbourConditionals(ABC):
+    """A density that is a product of conditionals, of each point given a few others (Vecchia)."""
+
+    @abstractmethod
+    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
+        """Return which points [N, m] those of a single task are conditioned on, -1 for none.
+
+        :param X: all inputs [1, N, D].
+        :return: None where tasks have neighbours of their own, whose points cannot be split.
+        """
+
+    @abstractmethod
+    def log_conditionals(
+        self, X: TensorType, latents: TensorType, present: TensorType
+    ) -> tf.Tensor:
+        """Return log p(latent | latents of its neighbours) of the last of m + 1 points: [1, F].
+
+        :param X: inputs [1, F, m + 1, D].
+        :param latents: their codes [1, F, m + 1, L].
+        :param present: [F, m + 1], False where there are fewer neighbours than m.
+        """
+
+    @abstractmethod
+    def expected_log_conditionals(
+        self,
+        points: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+        neighbours: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
+        present: tf.Tensor,
+    ) -> tf.Tensor:
+        """Return E[log p(latent | latents of its neighbours)] of some points, summed: [1].
+
+        For independent codes with a mean and a variance.
+
+        :param points: inputs [1, B, D], means and variances [1, B, L].
+        :param neighbours: the same of m neighbours of each, [1, B m, ...].
+        :param present: [B, m], False where there are fewer than m.
+        """

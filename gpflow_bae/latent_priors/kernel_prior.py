@@ -160,13 +160,16 @@ class KernelLatentPrior(LatentProcess):
         return found
 
     def centred(self, codes: TensorType, X: TensorType | None) -> TensorType:
-        return codes if self.mean_function is None else codes - self._mean(X)
+        """Return codes [batch..., N, L] less the prior's mean at ``X``."""
+        return codes if self.mean_function is None else codes - self.mean(X)
 
     def shifted(self, codes: TensorType, X: TensorType | None) -> TensorType:
-        return codes if self.mean_function is None else codes + self._mean(X)
+        """The inverse of :meth:`centred`."""
+        return codes if self.mean_function is None else codes + self.mean(X)
 
-    def _mean(self, X: TensorType | None) -> tf.Tensor:
-        assert self.mean_function is not None
+    def mean(self, X: TensorType | None) -> tf.Tensor:
+        if self.mean_function is None:
+            return super().mean(X)
         return self.mean_function(X if self.inputs is None else self.inputs.complete(X))
 
     @property

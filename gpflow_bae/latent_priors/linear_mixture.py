@@ -23,12 +23,10 @@ __all__ = ["LinearMixture"]
 
 tfd = tfp.distributions
 
-# P is L where pseudo-observations are of the channels themselves.
 _checked = check_shapes(
     "X: [xbatch..., N, D]",
-    "mean: [batch..., N, P]",
-    "variance: [batch..., N, P]",
-    "projection: [batch..., N, P, L]",
+    "mean: [batch..., N, L]",
+    "variance: [batch..., N, L]",
 )
 
 
@@ -42,7 +40,7 @@ class _Coupled(NamedTuple):
     covariance: tf.Tensor  # [..., F, M, F, M]
     log_marginal: tf.Tensor  # [...]
     own: tf.Tensor  # [..., N, L, L], E: covariance of a code given the inducing outputs
-    factor: tf.Tensor  # [..., N, P, P], chol V, where V = A E A^T + diag(s)
+    factor: tf.Tensor  # [..., N, L, L], chol V, where V = E + diag(s)
 
 
 class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
@@ -66,18 +64,12 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
     and so is found at cost :math:`N L^3 + N F^2 M^2 + (F M)^3`, in memory of N F^2 M numbers, for
     each task; with the inducing points at the data the prior is exact.
 
-    Pseudo-observations may be of projections of a code: :math:`t_n \sim N(A_n latent_n, S_n)` with
-    A_n [P, L], a direction for each observed output, so that a point says of its code
-    :math:`A_n^T S_n^{-1} A_n`, of a rank that may be smaller than L. Then A_n W stands for W and
-    :math:`A_n E_n A_n^T` for E_n above, at cost N P^3.
-
     Below :class:`~gpflow_bae.decoders.Identity` and a Gaussian likelihood, with the observations
     themselves as pseudo-observations (:class:`~gpflow_bae.encoders.LikelihoodEncoder`), the bound
     is the evidence: a GP autoencoder with a linear decoder, its codes integrated out.
     """
 
     couples_channels = True
-    takes_projections = True
 
     @check_arguments()
     def __init__(
@@ -143,6 +135,7 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
 
     @property
     def code_noise_covariance(self) -> tf.Tensor:
+        """:attr:`code_noise` of all channels of a point together [L, L]."""
         return self.nugget
 
     def marginal_variance(self, X: TensorType) -> tf.Tensor:
@@ -171,24 +164,17 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
         left: tf.Tensor,
         mean: TensorType,
         noise: TensorType,
-        projection: TensorType | None,
     ) -> _Coupled:
-        """Pseudo-observations ``mean [..., N, P]`` regressed on all features."""
+        """Pseudo-observations ``mean [..., N, L]`` regressed on all features."""
         W = tf.convert_to_tensor(self.mixing)
         own = tf.matmul(W * left[..., None, :], W, transpose_b=True) + self.nugget
-        if projection is None:
-            seen_W, seen, target = W, own, self.centred(mean, X)
-        else:
-            seen_W = tf.matmul(projection, tf.broadcast_to(W, self._like(projection, W)))
-            seen = tf.matmul(tf.matmul(projection, own), projection, transpose_b=True)
-            expected = self.shifted(tf.zeros_like(projection[..., 0, :]), X)
-            target = mean - tf.linalg.matvec(projection, expected)
+        target = self.centred(mean, X)
         V = cholesky(
-            seen + tf.linalg.diag(noise),
+            own + tf.linalg.diag(noise),
             "the codes' covariance given inducing outputs of a mixture",
         )
         own = tf.broadcast_to(own, self._like(V, own))
-        solved = tf.linalg.triangular_solve(V, tf.broadcast_to(seen_W, self._like(V, seen_W)))
+        solved = tf.linalg.triangular_solve(V, tf.broadcast_to(W, self._like(V, W)))
         residual = tf.linalg.triangular_solve(V, target[..., None])
         # Each point's precision of the functions, [..., N, F, F], and its linear term [..., N, F].
         precision = tf.matmul(solved, solved, transpose_a=True)
@@ -240,15 +226,9 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
         X: TensorType,
         mean: TensorType,
         variance: TensorType,
-        projection: TensorType | None = None,
     ) -> LatentPosterior:
-        """Marginals of each channel, and the evidence of the pseudo-observations of all of them.
-
-        :param mean, variance: of pseudo-observations, P at each point.
-        :param projection: what they are of, ``projection @ latent``; None for the channels
-            themselves, P = L.
-        """
-        q = self.condition_jointly(X, mean, variance, projection)
+        """Marginals of each channel, and the evidence of the pseudo-observations of all of them."""
+        q = self.condition_jointly(X, mean, variance)
         return LatentPosterior(q.mean, tf.linalg.diag_part(q.covariance), q.log_marginal)
 
     @_checked
@@ -257,32 +237,19 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
         X: TensorType,
         mean: TensorType,
         variance: TensorType,
-        projection: TensorType | None = None,
     ) -> JointLatentPosterior:
-        """With the covariances of channels at each point; arguments as in :meth:`condition`."""
+        """:meth:`condition` with the covariances of channels at each point."""
         features, left = self._features_of_functions(X)
-        given = self._given(X, features, left, mean, variance, projection)
+        given = self._given(X, features, left, mean, variance)
         W, own = tf.convert_to_tensor(self.mixing), given.own
         functions = weighted_codes(features, given.mean)  # [..., N, F]
         explained = tf.matmul(functions, W, transpose_b=True)
-        # A code given the inducing outputs mixes what is observed of it with what they explain.
-        if projection is None:
-            # Its mean moves by E V^-1 = I - S V^-1 of the difference, and keeps E V^-1 S.
-            gain = tf.linalg.cholesky_solve(given.factor, tf.linalg.diag(variance))
-            kept, target = tf.linalg.matrix_transpose(gain), self.centred(mean, X)
-            code = self.shifted(target - tf.linalg.matvec(kept, target - explained), X)
-            covariance = tf.matmul(own, gain)
-        else:
-            # By G = E A^T V^-1, and keeps (I - G A) E (I - G A)^T + G S G^T: never below zero.
-            gain = tf.linalg.matrix_transpose(
-                tf.linalg.cholesky_solve(given.factor, tf.matmul(projection, own))
-            )
-            expected = self.shifted(explained, X)
-            residual = mean - tf.linalg.matvec(projection, expected)
-            code = expected + tf.linalg.matvec(gain, residual)
-            kept = tf.eye(self.latent_dim, dtype=own.dtype) - tf.matmul(gain, projection)
-            covariance = tf.matmul(tf.matmul(kept, own), kept, transpose_b=True)
-            covariance += tf.matmul(gain * variance[..., None, :], gain, transpose_b=True)
+        # A code given the inducing outputs mixes what is observed of it with what they explain:
+        # its mean moves by E V^-1 = I - S V^-1 of the difference, and keeps E V^-1 S.
+        gain = tf.linalg.cholesky_solve(given.factor, tf.linalg.diag(variance))
+        kept, target = tf.linalg.matrix_transpose(gain), self.centred(mean, X)
+        code = self.shifted(target - tf.linalg.matvec(kept, target - explained), X)
+        covariance = tf.matmul(own, gain)
         spread = tf.einsum("...fgn->...nfg", self._spread_of(given.covariance, features, features))
         carried = tf.matmul(kept, tf.broadcast_to(W, self._like(kept, W)))
         covariance += tf.matmul(tf.matmul(carried, spread), carried, transpose_b=True)
@@ -295,9 +262,8 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
         X: TensorType,
         mean: TensorType,
         variance: TensorType,
-        projection: TensorType | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        new_mean, covariance = self.predict_jointly(Xnew, X, mean, variance, projection)
+        new_mean, covariance = self.predict_jointly(Xnew, X, mean, variance)
         return new_mean, tf.linalg.diag_part(covariance)
 
     @_checked
@@ -307,9 +273,9 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
         X: TensorType,
         mean: TensorType,
         variance: TensorType,
-        projection: TensorType | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        given = self._given(X, *self._features_of_functions(X), mean, variance, projection)
+        """:meth:`predict` with covariances of channels at each point, [batch..., Nnew, L, L]."""
+        given = self._given(X, *self._features_of_functions(X), mean, variance)
         features, left = self._features_of_functions(Xnew)
         W = tf.convert_to_tensor(self.mixing)
         functions = weighted_codes(features, given.mean)
@@ -325,11 +291,10 @@ class LinearMixture(InducingLatentPrior, GaussianLatentPrior):
         X: TensorType,
         mean: TensorType,
         variance: TensorType,
-        projection: TensorType | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """With covariances of each channel between points, [batch..., L, Nnew, Nnew]."""
-        given = self._given(X, *self._features_of_functions(X), mean, variance, projection)
-        new_mean, _ = self.predict(Xnew, X, mean, variance, projection)
+        given = self._given(X, *self._features_of_functions(X), mean, variance)
+        new_mean, _ = self.predict(Xnew, X, mean, variance)
         features, _ = self._features_of_functions(Xnew)
         W = tf.convert_to_tensor(self.mixing)
         # Each channel's own feature: its row of W times those of all functions.

@@ -15,7 +15,7 @@ from ..arguments import as_numbers, check_arguments
 from ..base import LatentPosterior
 from ..kernels.reading import covariance_of_tasks
 from ..linalg import cholesky
-from .base import gaussian_log_density
+from .base import NeighbourConditionals, gaussian_log_density
 from .gp import GP
 from .kernel_prior import KernelLike, channels_first
 from .neighbours import Neighbourhoods, Ordering
@@ -23,7 +23,7 @@ from .neighbours import Neighbourhoods, Ordering
 __all__ = ["NearestNeighbourGP"]
 
 
-class NearestNeighbourGP(GP):
+class NearestNeighbourGP(GP, NeighbourConditionals):
     r"""Each code given those of m near places that come before it in an order.
 
     Vecchia (1988), Datta et al. (2016):
@@ -46,8 +46,6 @@ class NearestNeighbourGP(GP):
     Dense covariances (``code_covariance``, ``predict_full_cov``) are those of ``GP``, at its cost.
     """
 
-    mean_field_by_default = True
-    splits_given_neighbours = True
     takes_unknown_inputs = False
 
     @check_arguments()
@@ -180,6 +178,10 @@ class NearestNeighbourGP(GP):
         X = self._of_points(X)
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
         return self._density(X, latents, self._of_codes())
+
+    @property
+    def by_neighbours(self) -> NearestNeighbourGP:
+        return self
 
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
         self._of_points(X)

@@ -15,7 +15,7 @@ from gpflow.base import Parameter, TensorType
 from ..arguments import check_arguments
 from ..base import Batch, LatentPosterior
 from ..inputs import InputModel
-from .base import GaussianLatentPrior, LatentProcess
+from .base import GaussianLatentPrior, LatentProcess, NeighbourConditionals, expected_log_prob
 
 __all__ = ["ProductPrior", "ProductProcess"]
 
@@ -54,7 +54,7 @@ class ProductProcess(LatentProcess):
             )
         for what, number in (
             ("sampled inducing outputs", sum(p.whitened_inducing is not None for p in parts)),
-            ("neighbours", sum(p.splits_given_neighbours for p in parts)),
+            ("neighbours", sum(p.by_neighbours is not None for p in parts)),
         ):
             if number > 1:
                 raise ValueError(
@@ -73,18 +73,8 @@ class ProductProcess(LatentProcess):
         return any(part.draws for part in self.parts)
 
     @property
-    def mean_field_by_default(self) -> bool:  # type: ignore[override]
-        return any(part.mean_field_by_default for part in self.parts)
-
-    @property
     def splits_over_points(self) -> bool:
         return all(part.splits_over_points for part in self.parts)
-
-    @property
-    def splits_given_neighbours(self) -> bool:  # type: ignore[override]
-        neighbours = [part.splits_given_neighbours for part in self.parts]
-        others = [part for part, has in zip(self.parts, neighbours, strict=True) if not has]
-        return any(neighbours) and all(not part.needs_inputs for part in others)
 
     @property
     def kernels(self) -> Sequence[gpflow.kernels.Kernel]:
@@ -104,10 +94,6 @@ class ProductProcess(LatentProcess):
 
     def num_matrix_entries(self, num_points: int) -> int:
         return max(part.num_matrix_entries(num_points) for part in self.parts)
-
-    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
-        found = (part.neighbours_of(X) for part in self.parts)
-        return next((table for table in found if table is not None), None)
 
     @property
     def code_noise(self) -> tf.Tensor:
@@ -142,14 +128,14 @@ class ProductProcess(LatentProcess):
         """``function(part, *its channels)`` of all parts, [..., L]."""
         return tf.concat([function(part, *own) for part, own in self._apart(*values)], -1)
 
-    def centred(self, codes: TensorType, X: TensorType | None) -> TensorType:
-        return self._together(lambda part, own: part.centred(own, X), codes)
-
-    def shifted(self, codes: TensorType, X: TensorType | None) -> TensorType:
-        return self._together(lambda part, own: part.shifted(own, X), codes)
+    def mean(self, X: TensorType | None) -> tf.Tensor:
+        return self._of_parts([part.mean(X) for part in self.parts])
 
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
-        found = [part.marginal_variance(X) for part in self.parts]
+        return self._of_parts([part.marginal_variance(X) for part in self.parts])
+
+    def _of_parts(self, found: list[tf.Tensor]) -> tf.Tensor:
+        """What broadcasts to the channels of each part, together [batch..., N, L]."""
         lead = tf.shape(found[0])[:-1]
         for values in found[1:]:
             lead = tf.broadcast_dynamic_shape(lead, tf.shape(values)[:-1])
@@ -214,7 +200,7 @@ class ProductProcess(LatentProcess):
         return _concatenated(found, -3)
 
 
-class ProductPrior(ProductProcess, GaussianLatentPrior):
+class ProductPrior(ProductProcess, GaussianLatentPrior, NeighbourConditionals):
     """A :class:`ProductProcess` whose parts have densities, so it has one: their product."""
 
     @check_arguments()
@@ -236,11 +222,6 @@ class ProductPrior(ProductProcess, GaussianLatentPrior):
 
     def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
         return self._sum(lambda part, own: part.log_prob(X, own), latents)
-
-    def expected_log_prob(
-        self, X: TensorType | None, mean: TensorType, variance: TensorType
-    ) -> tf.Tensor:
-        return self._sum(lambda part, *own: part.expected_log_prob(X, *own), mean, variance)
 
     def precision_diagonal(self, X: TensorType | None, shape: TensorType) -> tf.Tensor:
         shape = tf.convert_to_tensor(shape)
@@ -279,11 +260,24 @@ class ProductPrior(ProductProcess, GaussianLatentPrior):
             if part.whitened_inducing is not None:
                 mean, variance = part.given_inducing_outputs(X)
             else:
-                mean = tf.zeros(shape, gpflow.default_float())
-                mean, variance = part.shifted(mean, X), part.marginal_variance(X)
+                mean, variance = part.mean(X), part.marginal_variance(X)
             means.append(tf.broadcast_to(mean, shape))
             variances.append(tf.broadcast_to(variance, shape))
         return tf.concat(means, -1), tf.concat(variances, -1)
+
+    # Where one part is by neighbours, and the others have no inputs.
+
+    @property
+    def by_neighbours(self) -> NeighbourConditionals | None:
+        found = [part.by_neighbours is not None for part in self.parts]
+        alone = any(found) and all(
+            has or not part.needs_inputs for has, part in zip(found, self.parts, strict=True)
+        )
+        return self if alone else None
+
+    def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
+        (near,) = (near for part in self.parts if (near := part.by_neighbours) is not None)
+        return near.neighbours_of(X)
 
     def expected_log_conditionals(
         self,
@@ -295,10 +289,10 @@ class ProductPrior(ProductProcess, GaussianLatentPrior):
         others_X, *others = neighbours
 
         def of_part(part: Any, *own: tf.Tensor) -> tf.Tensor:
-            if part.splits_given_neighbours:
+            if part.by_neighbours is not None:
                 mine, theirs = (X, *own[:2]), (others_X, *own[2:])
                 return part.expected_log_conditionals(mine, theirs, present)
-            return part.expected_log_prob(X, *own[:2])
+            return expected_log_prob(part, X, *own[:2])
 
         return self._sum(of_part, *moments, *others)
 
@@ -306,7 +300,7 @@ class ProductPrior(ProductProcess, GaussianLatentPrior):
         self, X: TensorType, latents: TensorType, present: TensorType
     ) -> tf.Tensor:
         def of_part(part: Any, own: tf.Tensor) -> tf.Tensor:
-            if part.splits_given_neighbours:
+            if part.by_neighbours is not None:
                 return part.log_conditionals(X, own, present)
             return part.log_prob(None, own[..., -1:, :])
 

@@ -205,10 +205,9 @@ class Autoencoder(gpflow.Module):
             or a :class:`~gpflow_bae.decoders.KerasDecoder` with priors of your own.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
         :param guide: how codes are inferred, one of :mod:`gpflow_bae.guides`.
-        :raises ValueError: if guide, decoder and prior disagree about the number of channels, for
-            a prior that couples channels and a guide that draws them apart (unless the decoder is
-            :class:`~gpflow_bae.decoders.Identity`), and for a guide with projections of codes and a
-            prior that takes none.
+        :raises ValueError: if guide, decoder and prior disagree about the number of channels, and
+            for a prior that couples channels with another decoder than
+            :class:`~gpflow_bae.decoders.Identity`.
         """
         super().__init__(name=None)
         decoder, latent_dim = as_decoder(decoder), latent_prior.latent_dim
@@ -227,21 +226,13 @@ class Autoencoder(gpflow.Module):
                 "and L of a sampled one's)."
             )
         _check_encoder_family(guide, decoder.output_dim)
-        apart = latent_prior.couples_channels and not guide.couples_channels
-        if apart and not isinstance(decoder, Identity):
+        if latent_prior.couples_channels and not isinstance(decoder, Identity):
             raise ValueError(
-                f"{type(latent_prior).__name__} couples the channels of a code, and a "
-                f"{type(guide).__name__} draws each channel apart: together they go with "
-                "decoder=gpflow_bae.decoders.Identity(P) only, got "
-                f"{type(decoder).__name__}. For a network take a GaussianGuide or a RankOneGuide, "
-                "as VariationalAutoencoder does with an encoder, or another prior."
-            )
-        if guide.needs_projections and not latent_prior.takes_projections:
-            raise ValueError(
-                f"{type(guide).__name__} says what outputs tell of directions of a code, and "
-                f"{type(latent_prior).__name__} is conditioned on channels only: take "
-                "latent_priors.LinearMixture, as models.CoupledSGPVAE does (mixing=np.eye(L) for "
-                "a GP of each channel), or another encoder, such as SiteEncoder(..., full=False)."
+                f"{type(latent_prior).__name__} couples the channels of a code, and guides draw "
+                "each channel apart: such a prior goes with "
+                "decoder=gpflow_bae.decoders.Identity(P) only, as in LinearSGPVAE, got "
+                f"{type(decoder).__name__}. For a network take another prior, such as "
+                "latent_priors.SparseGP."
             )
         self.latent_prior = latent_prior
         self.decoder = decoder
@@ -320,17 +311,10 @@ class Autoencoder(gpflow.Module):
         """Whether the points of a single task may be taken in minibatches."""
         return self.latent_prior.splits_over_points
 
-    @property
-    def splitting_advice(self) -> str:
-        """What to take instead where minibatches of points are wanted and cannot be."""
-        return (
-            'take a prior that splits, as SGPBAE(..., inducing_outputs="sampled") has it, or '
-            "latent_priors.NearestNeighbourGP"
-        )
-
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
         """Which points minibatches bring with them, see the latent prior's."""
-        return self.latent_prior.neighbours_of(X)
+        conditionals = self.latent_prior.by_neighbours
+        return None if conditionals is None else conditionals.neighbours_of(X)
 
     @property
     def latent_prior_name(self) -> str:
@@ -452,14 +436,11 @@ class Autoencoder(gpflow.Module):
         seed: TensorType,
         num_draws: int = 16,
         mask: TensorType | None = None,
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """What the guide makes of ``Y`` alone: Gaussian pseudo-observations of the codes.
 
         :param mask: True where ``Y`` is observed; None where nothing is missing.
-        :return: mean and variance [batch..., N, L], for ``latent_prior.condition``; of a
-            :class:`~gpflow_bae.guides.RankOneGuide` [batch..., N, P], and what they are of,
-            [batch..., N, P, L]; of a :class:`~gpflow_bae.guides.SiteGuide` with full precisions
-            the same with L in the place of P.
+        :return: mean and variance [batch..., N, L], for ``latent_prior.condition``.
         """
         batch = Batch(X, *with_mask(Y, mask))
         return self.guide.pseudo_observations(self.latent_prior, batch, seed, num_draws)
@@ -474,8 +455,3 @@ class Autoencoder(gpflow.Module):
         """
         self.check_channels_are_apart("A code of a row by itself, as serving needs it,")
         return self.guide.codes_of_rows(rows, noise, num_draws, prior_variance)
-
-    @property
-    def rows_are(self) -> str:
-        """What :meth:`codes_of_rows` returns, in words."""
-        return self.guide.rows_are

@@ -146,7 +146,7 @@ class BayesianAutoencoder(Autoencoder):
         Also where these bring the codes of other points with them (``Batch.conditionals``).
         """
         prior = self.latent_prior
-        return prior.splits_over_points or prior.splits_given_neighbours
+        return prior.splits_over_points or prior.by_neighbours is not None
 
     def log_prior(self, state: State) -> tf.Tensor:
         """Log prior of the sampled parameters in unconstrained space, Jacobians included."""
@@ -169,7 +169,7 @@ class BayesianAutoencoder(Autoencoder):
         if self.whitened_codes:
             latent = tf.reduce_sum(-0.5 * (LOG_2PI + tf.square(state.latents)))
         elif batch.conditionals is not None:
-            latent = self._log_conditionals(state, bound.latent_prior, batch.conditionals)
+            latent = self._log_conditionals(state, bound, batch.conditionals)
         else:
             latent = tf.reduce_sum(bound.latent_prior.log_prob(batch.X, latents))
         F = bound.decode(batch.X, latents)
@@ -177,19 +177,19 @@ class BayesianAutoencoder(Autoencoder):
         return latent + tf.cast(observed, latent.dtype)
 
     def _log_conditionals(
-        self, state: State, prior: GaussianLatentPrior, near: Conditionals
+        self, state: State, bound: BayesianAutoencoder, near: Conditionals
     ) -> tf.Tensor:
         """log p(latents of a batch | neighbours), and the gradient of what else holds them."""
+        # Of the children codes are told, and parameters are not: N/B of the batch stands for all.
+        still = self.bind(tuple(tf.stop_gradient(v) for v in state.parameters))
+        moved, held = bound.latent_prior.by_neighbours, still.latent_prior.by_neighbours
+        assert moved is not None and held is not None
         number = tf.shape(state.latents)[1]
         inside = (near.places >= 0)[..., None]
         moving = tf.gather(state.latents, tf.maximum(near.places, 0), axis=1)
         codes = tf.where(inside, moving, near.codes)
-        own = prior.log_conditionals(near.X[:, :number], codes[:, :number], near.present[:number])
-        # Of the children codes are told, and parameters are not: N/B of the batch stands for all.
-        still = self.bind(tuple(tf.stop_gradient(v) for v in state.parameters)).latent_prior
-        others = still.log_conditionals(
-            near.X[:, number:], codes[:, number:], near.present[number:]
-        )
+        own = moved.log_conditionals(near.X[:, :number], codes[:, :number], near.present[:number])
+        others = held.log_conditionals(near.X[:, number:], codes[:, number:], near.present[number:])
         told = tf.reduce_sum(near.weights[number:] * others)
         return tf.reduce_sum(own) + told - tf.stop_gradient(told)
 

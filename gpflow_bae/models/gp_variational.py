@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Literal
 
 import gpflow
-import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
@@ -20,9 +19,9 @@ from ..latent_priors.base import LOG_2PI
 from ..latent_priors.kernel_prior import KernelLike
 from ..likelihoods import Gaussian
 from .autoencoder import LikelihoodLike, Network
-from .variational import VariationalAutoencoder, as_gaussian_encoder
+from .variational import VariationalAutoencoder, as_gaussian_encoder, input_divergence
 
-__all__ = ["GPPVAE", "GPVAE", "SGPVAE", "SVGPVAE", "CoupledSGPVAE", "LinearSGPVAE"]
+__all__ = ["GPPVAE", "GPVAE", "SGPVAE", "SVGPVAE", "LinearSGPVAE"]
 
 
 class GPVAE(VariationalAutoencoder):
@@ -109,49 +108,6 @@ class SGPVAE(SVGPVAE):
         return False
 
 
-class CoupledSGPVAE(VariationalAutoencoder):
-    """Sparse GP-VAE whose q(codes) has all channels of a point together, for any decoder.
-
-    One observed output tells of one direction of a code. In :class:`SGPVAE` (Ashman et al. 2020)
-    what is observed of a row is a pseudo-observation of each channel by itself, which cannot say
-    that. Here it is one of each direction (:class:`~gpflow_bae.encoders.RankOneEncoder`), the prior
-    is conditioned on all channels at once, and the channels of a code are drawn together. With a
-    linear decoder and Gaussian noise the bound can reach the evidence, that of
-    :class:`LinearSGPVAE`.
-
-    The prior is FITC with a nugget (:class:`~gpflow_bae.latent_priors.LinearMixture` without
-    mixing: one function for each channel). Minibatches are of tasks.
-    """
-
-    @check_arguments()
-    def __init__(
-        self,
-        kernel: KernelLike,
-        inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
-        decoder: Network,
-        encoder: Network,
-        likelihood: LikelihoodLike,
-        latent_dim: int,
-        nugget: Literal["full", "diagonal"] = "full",
-        nugget_variance: float = 0.1,
-        num_data: int | None = None,
-        mean_function: MeanFunction | None = None,
-    ):
-        """Other arguments as in :class:`SVGPVAE`.
-
-        :param encoder: ``partial_encoder("rank_one", P, L)``; or any Gaussian encoder, whose
-            pseudo-observations are of channels; or ``SiteEncoder(T, N, L)``, which knows the
-            training data only (:class:`~gpflow_bae.guides.SiteGuide`).
-        :param nugget, nugget_variance: of the codes around the functions, at each point alone; see
-            :class:`~gpflow_bae.latent_priors.LinearMixture`.
-        """
-        prior = LinearMixture(
-            kernel, inducing_variable, np.eye(latent_dim), nugget, nugget_variance, mean_function
-        )
-        gpflow.set_trainable(prior.mixing, False)  # the decoder mixes
-        super().__init__(prior, decoder, encoder, likelihood, num_data)
-
-
 class LinearSGPVAE(VariationalAutoencoder):
     """Sparse GP-VAE with a linear decoder, its codes integrated out: no encoder, and no draws.
 
@@ -208,7 +164,7 @@ class LinearSGPVAE(VariationalAutoencoder):
         mean, variance = self.guide.encode(batch)
         prior = self.prior_for(batch, seed)
         evidence = tf.reduce_sum(prior.condition(batch.X, mean, variance).log_marginal)
-        evidence -= prior.input_divergence(batch)
+        evidence -= input_divergence(prior, batch)
         if batch.mask is None:
             return evidence
         factors = -0.5 * (LOG_2PI + tf.math.log(variance))

@@ -15,7 +15,7 @@ from ..arguments import kind_of
 from ..base import Batch
 from ..data import as_inputs
 from ..data.memory import check_full_cov
-from ..data.model_checks import check_support
+from ..data.model_checks import SPLITTING_ADVICE, check_support
 from ..data.observations import as_observations, check_same_points
 from ..decoders import Identity
 from ..linalg import cholesky, gaussian_transform
@@ -185,12 +185,16 @@ class ExternalDataModel(
             f_mean, f_variance = prior.predict_full_cov(at, batch.X, *pseudo)
             if full_output_cov:
                 f_variance = full_output_covariance(f_variance, full_cov)
-        elif Xnew is None:
-            condition = prior.condition_jointly if full_output_cov else prior.condition
-            f_mean, f_variance, _ = condition(batch.X, *pseudo)
         else:
-            predict = prior.predict_jointly if full_output_cov else prior.predict
-            f_mean, f_variance = predict(Xnew, batch.X, *pseudo)
+            joint = full_output_cov and prior.couples_channels
+            if Xnew is None:
+                condition = prior.condition_jointly if joint else prior.condition
+                f_mean, f_variance, _ = condition(batch.X, *pseudo)
+            else:
+                predict = prior.predict_jointly if joint else prior.predict
+                f_mean, f_variance = predict(Xnew, batch.X, *pseudo)
+            if full_output_cov and not joint:
+                f_variance = tf.linalg.diag(f_variance)
         return (f_mean[0], f_variance[0]) if single else (f_mean, f_variance)
 
     def predict_f_samples(
@@ -323,7 +327,7 @@ class ExternalDataModel(
             raise ValueError(
                 f"{self.latent_prior_name} needs all points of a task at once, so minibatches of "
                 "points are wrong. Fit all data at once (num_data=None), or "
-                f"{self.splitting_advice}."
+                f"{SPLITTING_ADVICE}."
             )
         scale = tf.cast(self.num_data, gpflow.default_float())
         scale /= tf.cast(tf.shape(batch.Y)[axis], scale.dtype)

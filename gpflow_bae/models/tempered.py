@@ -86,7 +86,6 @@ class TemperedBAE(gpflow.Module):
     latent_prior_name = "TemperedBAE"
     condition_dim = 0
     decoder_needs_inputs = False
-    rows_are = "the sampled encoder's; their spread is that of its weights"
 
     @property
     def latent_dim(self) -> int:

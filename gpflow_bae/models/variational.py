@@ -13,16 +13,8 @@ from gpflow.base import Parameter, TensorType
 from ..arguments import check_arguments
 from ..base import Batch, LatentPosterior, Snapshot, VariationalModel, VariationalTerms
 from ..decoders import Identity
-from ..encoders import GaussianEncoder, RankOneEncoder, SiteEncoder
-from ..guides import (
-    CodePosterior,
-    ConditionalGuide,
-    GaussianGuide,
-    JointCodePosterior,
-    MeanFieldGuide,
-    RankOneGuide,
-    SiteGuide,
-)
+from ..encoders import GaussianEncoder
+from ..guides import CodePosterior, ConditionalGuide, GaussianGuide, MeanFieldGuide
 from ..inputs import Condition
 from ..latent_priors import LatentProcess, StandardNormal
 from .autoencoder import LikelihoodLike, Network, with_mask
@@ -36,6 +28,27 @@ def as_gaussian_encoder(encoder: Network) -> Any:
     return encoder if isinstance(encoder, gpflow.Module) else GaussianEncoder(encoder)
 
 
+def _default_guide(latent_prior: LatentProcess) -> type[GaussianGuide]:
+    """The guide of a variational model that is given an encoder alone.
+
+    Codes are independent given Y where any part of the prior is by neighbours: conditioning is then
+    approximate, and dearer than the density.
+    """
+    parts = (latent_prior, *latent_prior.submodules)
+    near = any(isinstance(p, LatentProcess) and p.by_neighbours is not None for p in parts)
+    return MeanFieldGuide if near else GaussianGuide
+
+
+def input_divergence(prior: LatentProcess, batch: Batch) -> tf.Tensor:
+    """The batch's share of KL[q || prior] of unknown inputs, in nats; 0 where there are none.
+
+    :param prior: with the seed whose draws of the inputs the codes are given.
+    """
+    if prior.inputs is None:
+        return tf.zeros([], gpflow.default_float())
+    return prior.inputs.divergence(batch.X, batch.point_scale, batch.scale)
+
+
 class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     r"""An autoencoder with the bound of its guide's q(latents),
 
@@ -44,7 +57,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     By default q is the prior conditioned on the encoder's pseudo-observations
     (:class:`~gpflow_bae.guides.GaussianGuide`); for the standard normal prior this is the plain
     VAE. Under :class:`~gpflow_bae.latent_priors.NearestNeighbourGP` it is the encoder's own
-    Gaussian (:class:`~gpflow_bae.guides.MeanFieldGuide`): the prior's ``mean_field_by_default``.
+    Gaussian (:class:`~gpflow_bae.guides.MeanFieldGuide`).
     Decoder weights and hyperparameters have point estimates; their priors join the bound where the
     settings of the fit say so.
     """
@@ -66,16 +79,11 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
             needed for minibatches in a training loop of your own, as in GPflow's ``SVGP``.
         :param encoder: a Gaussian encoder, a built Keras model ``[rows, P] -> [rows, 2 L]`` (means,
             and logarithms of standard deviations), or a :class:`~gpflow_bae.guides.GaussianGuide`,
-            which stays as it is. An encoder gets the guide that suits it and the prior.
+            which stays as it is. An encoder gets the guide that suits the prior.
         """
         guide = encoder
-        if isinstance(encoder, RankOneEncoder):
-            guide = RankOneGuide(encoder)
-        elif isinstance(encoder, SiteEncoder):
-            guide = SiteGuide(encoder)
-        elif not isinstance(guide, GaussianGuide):
-            kind = MeanFieldGuide if latent_prior.mean_field_by_default else GaussianGuide
-            guide = kind(as_gaussian_encoder(encoder))
+        if not isinstance(guide, GaussianGuide):
+            guide = _default_guide(latent_prior)(as_gaussian_encoder(encoder))
         super().__init__(latent_prior, decoder, likelihood, guide)
         self.num_data = num_data
 
@@ -83,8 +91,6 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     def splits_over_points(self) -> bool:
         """Whether the points of a single task may be taken in minibatches."""
         return self.guide.splits_over_points(self.latent_prior)
-
-    splitting_advice = VariationalModel.splitting_advice
 
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:
@@ -103,11 +109,8 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         Y: TensorType,
         mask: TensorType | None = None,
         indices: TensorType | None = None,
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [batch..., N, L] that the guide gives ``Y`` before the prior.
-
-        Of a :class:`~gpflow_bae.guides.RankOneGuide`, those of its factors and their directions;
-        of a :class:`~gpflow_bae.guides.SiteGuide`, its sites.
 
         :param Y: NaN (or masked) where missing, or zeros there with a ``mask``.
         """
@@ -136,7 +139,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
 
     def approximate_posterior(
         self, batch: Batch, snapshot: Snapshot | None = None, seed: TensorType | None = None
-    ) -> CodePosterior | JointCodePosterior:
+    ) -> CodePosterior:
         """Moments of q(latents) of a batch, and its share of KL[q || prior].
 
         :param seed: of draws of inputs that have distributions, whose divergence is in it too;
@@ -144,43 +147,15 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         """
         prior = self.prior_for(batch, seed)
         q = self.guide.posterior(prior, batch, snapshot)
-        return q._replace(divergence=q.divergence + prior.input_divergence(batch))
+        return q._replace(divergence=q.divergence + input_divergence(prior, batch))
 
-    def expected_log_likelihood(
-        self, q: CodePosterior | JointCodePosterior, batch: Batch
-    ) -> tf.Tensor:
+    def expected_log_likelihood(self, q: CodePosterior, batch: Batch) -> tf.Tensor:
         """E_q[log p(Y | latents)] of codes that are the likelihood's parameters, in nats."""
         Y = tf.cast(batch.Y, q.mean.dtype)
         cells = self.likelihood.expected_log_prob_of_cells(q.mean, q.variance, Y)
         if batch.mask is not None:
             cells = tf.where(batch.mask, cells, tf.zeros_like(cells))
         return tf.reduce_sum(cells)
-
-    @property
-    def sites(self) -> tuple[Parameter, ...]:
-        """The guide's."""
-        return self.guide.sites
-
-    def update_sites(self, batch: Batch, seed: TensorType, step_size: TensorType) -> None:
-        """One natural gradient step of the sites of a batch, as a ``SiteGuide`` has them.
-
-        :param seed: of draws of the codes, where the guide takes some.
-        :param step_size: in (0, 1]; a tensor does not retrace what it is compiled in.
-        :raises TypeError: for another guide.
-        """
-        if not isinstance(self.guide, SiteGuide):
-            raise TypeError(
-                f"Only a SiteGuide has sites, and this model's guide is a "
-                f"{type(self.guide).__name__}: build it with encoder=SiteEncoder(T, N, L)."
-            )
-        self.guide.update_sites(
-            self.prior_for(batch),
-            lambda latents: self.decode(batch.X, latents),
-            self.likelihood,
-            batch,
-            seed,
-            step_size,
-        )
 
     def snapshot(self, data: Any) -> Snapshot | None:
         """The guide's."""
@@ -198,7 +173,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
             return VariationalTerms(self.expected_log_likelihood(q, batch), q.divergence, q.mean)
         prior = self.prior_for(batch, seed)
         latents, divergence = self.guide.draw(prior, batch, 1, seed, snapshot)
-        divergence += prior.input_divergence(batch)
+        divergence += input_divergence(prior, batch)
         F = self.decode(batch.X, latents[0])
         observed = tf.reduce_sum(self.likelihood.masked_log_prob(F, batch.Y, batch.mask))
         return VariationalTerms(tf.cast(observed, latents.dtype), divergence, F)

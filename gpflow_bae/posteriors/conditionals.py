@@ -99,7 +99,7 @@ def given_codes(prior: LatentProcess, codes: tf.Tensor, mask: Any) -> tuple[tf.T
     :param mask: where the rows were observed; None for everywhere.
     """
     known = tf.zeros_like(codes)
-    if mask is None or prior.splits_given_neighbours:
+    if mask is None or prior.by_neighbours is not None:
         return codes, known
     return uninformative_where_empty(codes, known, rows_seen(mask))
 

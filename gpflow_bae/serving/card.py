@@ -6,17 +6,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base import VariationalModel
+from ..guides import MeanFieldGuide
+from ..models import TemperedBAE
 from ..posteriors.bank import installed_versions
 from .served import ServedModel
 
 __all__ = ["model_card"]
+
+_APART = "other rows of the same task are not looked at"
 
 
 def _codes(served: ServedModel) -> str:
     model = served.model
     if served.takes_codes_only:
         return f"not served: {served.refusal('encode')}"
-    return model.rows_are
+    if isinstance(model, TemperedBAE):
+        return "the sampled encoder's; their spread is that of its weights"
+    if isinstance(model.guide, MeanFieldGuide):
+        return "the encoder's Gaussian, which is the variational posterior"
+    if model.guide.uses_prior_variance:
+        return (
+            "the encoder's pseudo-observation times the prior's marginal, averaged over the "
+            f"training inputs; {_APART}"
+        )
+    return f"the amortised encoder's draws; {_APART}"
 
 
 def model_card(

@@ -23,7 +23,6 @@ PAGES = ("README.md", "Makefile", "docs/*.md", "docs/guides/*.md", "docs/results
 #: Every command there is; of those that are no study, the flags that the pages name.
 STUDIES = {
     *TABLES,
-    "amortisation",
     "certificates",
     "large_spatial",
     "long_series",

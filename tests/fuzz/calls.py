@@ -148,19 +148,6 @@ NETWORKS: dict[str, Call] = {
             "takes_mask": False,
         },
     ),
-    "RankOneEncoder": (
-        encoders.RankOneEncoder,
-        lambda: {
-            "model": encoders.rank_one_factor_net(P, L, (2,)),
-            "latent_dim": L,
-            "min_variance": 1e-6,
-            "max_variance": 1e3,
-        },
-    ),
-    "SiteEncoder": (
-        encoders.SiteEncoder,
-        lambda: {"num_tasks": 1, "num_points": N, "latent_dim": L, "full": True},
-    ),
     "StochasticEncoder": (
         encoders.StochasticEncoder,
         lambda: {"model": network(2 * P, L), "noise_dim": P, "takes_mask": False},
@@ -195,10 +182,6 @@ NETWORKS: dict[str, Call] = {
         lambda: {"encoder": free(), "flow": bijectors.planar_flow(L, 2)},
     ),
     "GaussianGuide": (guides.GaussianGuide, lambda: {"encoder": free()}),
-    "SiteGuide": (
-        guides.SiteGuide,
-        lambda: {"encoder": encoders.SiteEncoder(1, N, L), "num_draws": None},
-    ),
     "planar_flow": (
         bijectors.planar_flow,
         lambda: {"event_dim": L, "num_layers": 2, "seed": 0},
@@ -314,14 +297,6 @@ MODELS: dict[str, Call] = {
             **parts(),
             "code_noise_variance": 0.1,
         },
-    ),
-    "CoupledSGPVAE": (
-        models.CoupledSGPVAE,
-        lambda: sparse(
-            **{**parts(), "encoder": encoders.SiteEncoder(1, N, L)},
-            nugget="full",
-            nugget_variance=0.1,
-        ),
     ),
     "LinearSGPVAE": (
         models.LinearSGPVAE,

@@ -190,20 +190,3 @@ def test_what_a_coupled_plan_needs(change: dict[str, object]) -> None:
     settings = {"model": "sgp_vae", "coupled": True, "nugget": 0.3, "decoder_widths": ()} | change
     with pytest.raises(ValueError, match="coupled integrates a linear decoder"):
         plans.Plan(**settings)
-
-
-@pytest.mark.parametrize("net", ["rank_one", "sites"])
-def test_factors_of_all_channels_are_of_a_coupled_model(net: str) -> None:
-    data = table()
-    changes = {"latent_dim": 2, "num_inducing": 5, "num_steps": 3}
-    plan = plans.make_plan("sgp_vae", net=net, nugget=0.1, **changes)
-    assert type(plans.build_model(plan, data)) is models.CoupledSGPVAE
-    standardiser = Standardiser.fit(data.Y)
-    posterior = fitting.fit(plan, data, standardiser, seed=0, progress=False)
-    mean, variance = fitting.predict(posterior, standardiser)
-    assert np.isfinite(mean).all() and (variance > 0.0).all()
-    density = fitting.cell_log_density(posterior, standardiser, data.test_truth)
-    assert np.isfinite(density[data.test_mask]).all()
-    for model, nugget in (("sgp_vae", None), ("gp_vae", 0.1), ("sgp_bae", 0.1)):
-        with pytest.raises(ValueError, match=f"net '{net}' .* needs model='sgp_vae' and a nugget"):
-            plans.make_plan(model, net=net, nugget=nugget, **changes)

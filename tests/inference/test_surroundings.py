@@ -321,8 +321,3 @@ def test_tasks_with_inputs_of_their_own_are_taken_together() -> None:
     own = algorithm(model_of(X), (X, Y), batch_size=2)
     with pytest.raises(ValueError, match=r"for several such tasks leave batch_size out"):
         own.log_density_gradient(position, own.batch(rows, codes))
-
-
-def test_other_priors_have_no_conditionals() -> None:
-    with pytest.raises(NotImplementedError, match="StandardNormal has no neighbours"):
-        latent_priors.StandardNormal(L).log_conditionals(None, None, None)

@@ -21,6 +21,7 @@ from gpflow_bae.latent_priors import (
     StandardNormal,
     TitsiasGP,
 )
+from gpflow_bae.latent_priors.base import expected_log_prob
 
 rng = np.random.default_rng(0)
 X = rng.uniform(0.0, 3.0, (2, 12, 1))
@@ -92,8 +93,11 @@ def test_the_density_is_the_product(name: str) -> None:
         )
 
     np.testing.assert_allclose(product.log_prob(X, MEAN), of_parts("log_prob", MEAN), rtol=1e-12)
-    found = product.expected_log_prob(X, MEAN, VARIANCE)
-    expected = of_parts("expected_log_prob", MEAN, VARIANCE)
+    found = expected_log_prob(product, X, MEAN, VARIANCE)
+    expected = sum(
+        expected_log_prob(p, X, MEAN[..., s], VARIANCE[..., s]).numpy()
+        for p, s in zip(parts, slices, strict=True)
+    )
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     # The covariance gives the same density, and its inverse the precisions.
     covariance = product.code_covariance(X).numpy()
@@ -126,14 +130,14 @@ def test_neighbours_of_a_part() -> None:
     places = rng.uniform(0.0, 3.0, (30, 2))
     near = NearestNeighbourGP(gpflow.kernels.Matern32(), places, 2, num_neighbours=4)
     product = ProductPrior([near, StandardNormal(1)])
-    assert product.splits_given_neighbours and not product.splits_over_points
+    assert product.by_neighbours is product and not product.splits_over_points
     table = product.neighbours_of(places[None]).numpy()
     mean, variance = rng.normal(size=(30, 3)), rng.uniform(0.1, 1.0, (30, 3))
     present, at = table >= 0, np.maximum(table, 0)
     points = tuple(tf.constant(v[None]) for v in (places, mean, variance))
     others = tuple(tf.constant(v[at].reshape(1, -1, v.shape[1])) for v in (places, mean, variance))
     found = product.expected_log_conditionals(points, others, tf.constant(present))
-    expected = product.expected_log_prob(places[None], mean[None], variance[None])
+    expected = expected_log_prob(product, places[None], mean[None], variance[None])
     np.testing.assert_allclose(found, expected, rtol=1e-8)
     with_itself = np.concatenate([at, np.arange(30)[:, None]], 1)
     found = product.log_conditionals(
@@ -144,6 +148,17 @@ def test_neighbours_of_a_part() -> None:
     np.testing.assert_allclose(
         tf.reduce_sum(found), product.log_prob(places[None], mean[None])[0], rtol=1e-8
     )
+    # Beside a part that couples all points, those of a batch and their neighbours do not suffice.
+    assert ProductPrior([near, SparseGP(kernel(), Z, 1)]).by_neighbours is None
+
+
+def test_means_are_those_of_the_parts() -> None:
+    """And zero where a part has none."""
+    trend = gpflow.functions.Linear(np.ones((X.shape[-1], 2)), np.array([1.0, -2.0]))
+    product = ProductPrior([StandardNormal(1), SparseGP(kernel(), Z, 2, 0.1, mean_function=trend)])
+    found = product.mean(X)
+    expected = np.concatenate([np.zeros((*X.shape[:-1], 1)), trend(X)], -1)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def made(number: int = 160) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gpflow_bae import Posterior, decoders, encoders, guides, latent_priors, likelihoods, models
+from gpflow_bae import (
+    Posterior,
+    decoders,
+    encoders,
+    guides,
+    latent_priors,
+    likelihoods,
+    models,
+    serving,
+)
 from gpflow_bae.base import Batch
 from gpflow_bae.impute.coregionalisation import LinearCoregionalisation
 
@@ -107,8 +116,9 @@ def test_what_does_not_go_together_is_refused(
     likelihood = likelihoods.Gaussian(NOISE)
     prior = latent_priors.LinearMixture(gpflow.kernels.Matern12(), X, np.ones((P, 1)))
     encoder = encoders.LikelihoodEncoder(likelihood.variance, P)
-    with pytest.raises(ValueError, match="MeanFieldGuide draws each channel apart"):
-        models.VariationalAutoencoder(prior, network, guides.MeanFieldGuide(encoder), likelihood)
+    for guide in (guides.GaussianGuide(encoder), guides.MeanFieldGuide(encoder)):
+        with pytest.raises(ValueError, match="LinearMixture couples .*Identity"):
+            models.VariationalAutoencoder(prior, network, guide, likelihood)
     with pytest.raises(ValueError, match=r"shape \[P\] = \[2\], got shape \[3\]"):
         encoders.LikelihoodEncoder(likelihood.variance, 2)
     with pytest.raises(TypeError, match="likelihood must be a gpflow_bae.likelihoods.Gaussian"):
@@ -122,6 +132,7 @@ def test_what_does_not_go_together_is_refused(
         lambda: posterior.predict_f_samples(X),
         lambda: model.predict_f(X, full_cov=True, full_output_cov=True, given=data),
         lambda: model.predict_f_samples(X, given=data),
+        lambda: serving.ServedModel(posterior),
         lambda: model.codes_of_rows(Batch(None, np.ones((1, P), np.float32), None), None, 1),
     ):
         with pytest.raises(NotImplementedError, match="channels of a LinearMixture go together"):

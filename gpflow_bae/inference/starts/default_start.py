@@ -50,8 +50,6 @@ def default_start(
     # A decoder that is given features of the inputs too cannot be taught by codes alone, and there
     # are no more linear projections than outputs.
     project = not model.decoder_needs_inputs and model.latent_dim <= data.num_outputs
-    if isinstance(model, VariationalAutoencoder) and model.sites:
-        project = False  # there is no encoder to teach
     if variational:
         project = project and isinstance(model.latent_prior, KernelLatentPrior)
     if model.inputs is not None and model.inputs.needs_observations:

@@ -19,7 +19,7 @@ from ...arguments import check_fields
 from ...base import Batch
 from ...data import Observations
 from ...encoders import GaussianEncoder
-from ...guides import GaussianGuide, MeanFieldGuide
+from ...guides import MeanFieldGuide
 from ...latent_priors import DeepSparseGP, SparseGP, TitsiasGP
 from ...latent_priors.base import LatentProcess
 from ...mcmc.noise import standard_noise
@@ -132,11 +132,9 @@ class WarmStart:
         if isinstance(model, VariationalAutoencoder) and self.encoder is model.encoder:
             if latent_prior is model.latent_prior:
                 return model
-        # Codes and inducing outputs start given pseudo-observations, whatever guide a model has,
-        # but under a prior whose posterior given those is approximate: a fit would exploit that.
-        kind = MeanFieldGuide if latent_prior.mean_field_by_default else GaussianGuide
-        guide = kind(self.encoder)
-        return VariationalAutoencoder(latent_prior, model.decoder, guide, model.likelihood)
+        # With the prior's default guide, whatever guide a model has: codes and inducing outputs
+        # start given pseudo-observations, but where a fit would exploit an approximate posterior.
+        return VariationalAutoencoder(latent_prior, model.decoder, self.encoder, model.likelihood)
 
     @staticmethod
     def _move_inducing_outputs(

@@ -7,31 +7,30 @@ with an R-hat of 1.02 or more for any quantity that is compared.
 from __future__ import annotations
 
 import pathlib
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from experiments.amortisation import problem as problems
-from experiments.amortisation import reference as references
 from experiments.common import nuts
+from gpflow_bae import diagnostics
+from tests.experiments.integration import nuts_problem
 
 STORED = pathlib.Path(__file__).parent / "nuts_reference.npz"
 GROUPS = ("train", "new")
+NUM_CHAINS, NUM_WARMUP, NUM_DRAWS, MAX_RHAT = 8, 500, 600, 1.02
 
 
 def density_at_fixed_points() -> np.ndarray:
     """By which the file knows the problem that it is the answer to."""
-    problem = problems.generate(0)
-    log_joint, like = nuts.flat_log_joint(problems.build_model(problem), problem.X, problem.Y)
+    problem = nuts_problem.generate()
+    log_joint, like = nuts.flat_log_joint(nuts_problem.build_model(), problem.X, problem.Y)
     size = sum(int(np.prod(v.shape)) for v in like)
     points = np.random.default_rng(0).standard_normal((3, size))
     return np.asarray(log_joint(tf.constant(points)))
 
 
-def load() -> Any:
-    """As much of ``Quantities`` as is compared: two rows for each group with the stored moments."""
+def load() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """The stored means and standard deviations of each group's cells."""
     with np.load(STORED) as file:
         np.testing.assert_allclose(
             density_at_fixed_points(),
@@ -39,24 +38,29 @@ def load() -> Any:
             rtol=1e-5,  # the network is float32
             err_msg=f"{STORED.name} is the answer to another problem; see its module.",
         )
-        moments = {g: (file[f"{g}_mean"], file[f"{g}_sd"]) for g in GROUPS}
-    return SimpleNamespace(**{g: np.stack([m - s, m + s]) for g, (m, s) in moments.items()})
+        return {g: (file[f"{g}_mean"], file[f"{g}_sd"]) for g in GROUPS}
 
 
 def main() -> None:
-    """Sample and store."""
-    problem = problems.generate(0)
-    found = references.sample_reference(
-        problems.build_model(problem), problem, num_chains=8, num_warmup=500, num_draws=600, seed=0
-    )
-    arrays = {"density": density_at_fixed_points(), "rhat": found.rhat, "ess": found.ess}
+    """Sample and store.
+
+    :raises RuntimeError: if a quantity that is compared has an R-hat of 1.02 or more.
+    """
+    problem, model = nuts_problem.generate(), nuts_problem.build_model()
+    log_joint, like = nuts.flat_log_joint(model, problem.X, problem.Y)
+    vectors, _, _ = nuts.sample_vectors(log_joint, like, NUM_CHAINS, NUM_WARMUP, NUM_DRAWS, 0)
+    *parameters, codes = nuts.unpacked(vectors, like)
+    found = nuts_problem.quantities(model, problem, tuple(parameters), codes)
+    chains = np.concatenate([found.train, found.new], 1).reshape(NUM_CHAINS, NUM_DRAWS, -1)
+    rhat = float(diagnostics.rank_normalised_rhat(chains).max())
+    ess = float(diagnostics.effective_sample_size(chains).min())
+    if not rhat < MAX_RHAT:
+        raise RuntimeError(f"The chains disagree: the largest R-hat is {rhat:.3f}.")
+    arrays = {"density": density_at_fixed_points(), "rhat": rhat, "ess": ess}
     for group in GROUPS:
-        values = getattr(found.quantities, group)
-        mean = values.mean(0)
-        second = getattr(found.quantities, f"{group}_square").mean(0)
-        arrays |= {f"{group}_mean": mean, f"{group}_sd": np.sqrt(second - mean**2)}
+        arrays[f"{group}_mean"], arrays[f"{group}_sd"] = found.moments(group)
     np.savez(STORED, **arrays)
-    print(f"R-hat {found.rhat:.4f}, smallest effective sample size {found.ess:.0f}")
+    print(f"R-hat {rhat:.4f}, smallest effective sample size {ess:.0f}")
 
 
 if __name__ == "__main__":

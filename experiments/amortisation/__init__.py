@@ -1,1 +1,0 @@
-"""What amortised sampling costs: ``python -m experiments.amortisation``."""
