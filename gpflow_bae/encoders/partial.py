@@ -18,13 +18,11 @@ from .gaussian import GaussianEncoder
 from .partial_layers import (
     ObservedValues,
     ProductOfFactors,
-    RankOneFactors,
     SumOfOutputNetworks,
     SumOfPoints,
     activation_of,
     output_network_size,
 )
-from .rank_one import RankOneEncoder
 from .stochastic import StochasticEncoder
 
 __all__ = [
@@ -32,7 +30,6 @@ __all__ = [
     "index_net",
     "partial_encoder",
     "point_net",
-    "rank_one_factor_net",
     "zero_imputing",
 ]
 
@@ -161,31 +158,6 @@ def factor_net(
     return keras.Model(inputs, outputs, name="factor_net")
 
 
-@check_arguments(num_outputs=1, latent_dim=1, hidden=1)
-def rank_one_factor_net(
-    num_outputs: int,
-    latent_dim: int,
-    hidden: Sequence[int] = (20,),
-    activation: str = "relu",
-    initial_variance: float = 0.1,
-) -> keras.Model:
-    r"""A Gaussian factor of the code along one direction for each output.
-
-    As in :func:`factor_net` a network of y_p alone makes the factor, but of one number: its mean
-    and its log standard deviation, clipped to [-10, 10], and beside them a direction that is learnt
-    and the same for every y_p. For :class:`~gpflow_bae.encoders.RankOneEncoder`.
-
-    :param initial_variance: of the code in every direction that a complete row tells of, in the
-        untrained network and without a prior. Directions start orthogonal.
-    :return: model ``[rows, 2 P] -> [rows, 2 P + P L]`` of ``[y, mask]``: means, log standard
-        deviations, directions; the mask is the encoder's to apply.
-    """
-    _warn_of_size("rank_one_factor_net", num_outputs, hidden, 2)
-    inputs, (values, mask, _) = _inputs(num_outputs, 0)
-    outputs = RankOneFactors(hidden, latent_dim, activation, initial_variance)([values, mask])
-    return keras.Model(inputs, outputs, name="rank_one_factor_net")
-
-
 def _sum_width(hidden: Sequence[int], latent_dim: int) -> int:
     return hidden[-1] if hidden else 2 * latent_dim
 
@@ -207,9 +179,7 @@ _NETWORKS: dict[str, Callable[..., keras.Model]] = {
     "pointnet": point_net,
     "indexnet": index_net,
     "factornet": factor_net,
-    "rank_one": rank_one_factor_net,
 }
-_FACTORS = ("factornet", "rank_one")
 
 
 @check_arguments(num_outputs=1, latent_dim=1, hidden=1, noise_dim=0)
@@ -225,28 +195,25 @@ def partial_encoder(
     initial_variance: float = 0.1,
     min_variance: float = 1e-6,
     max_variance: float = 1e3,
-) -> GaussianEncoder | RankOneEncoder | StochasticEncoder:
+) -> GaussianEncoder | StochasticEncoder:
     """An encoder of partly observed rows (Ashman et al. 2020, section 2.4).
 
     What is under the mask never matters, and masking an output is the same as a model without it
     (but for ``"zeros"``, where it is the same as a zero).
 
     :param kind: ``"zeros"`` (:func:`zero_imputing`), ``"pointnet"`` (:func:`point_net`),
-        ``"indexnet"`` (:func:`index_net`), ``"factornet"`` (:func:`factor_net`) or ``"rank_one"``
-        (:func:`rank_one_factor_net`, for a :class:`~gpflow_bae.models.CoupledSGPVAE`).
+        ``"indexnet"`` (:func:`index_net`) or ``"factornet"`` (:func:`factor_net`).
     :param num_outputs: P.
     :param hidden: widths of the hidden layers.
     :param stochastic: for the sampled models an implicit encoder, whose noise enters after the
         outputs are summed. A ``"factornet"`` is a Gaussian encoder all the same: it has draws and a
-        density, so sampled models fit it with ``encoder_loss="energy"`` or ``"nll"``. There is no
-        such encoder of kind ``"rank_one"``, which draws no codes.
+        density, so sampled models fit it with ``encoder_loss="energy"`` or ``"nll"``.
     :param noise_dim: width of that noise; L by default.
     :param initial_variance: of the codes given a complete row, before training, for the Gaussian
         encoders. A tenth of a unit prior variance: neither so wide that the codes say nothing to
         the decoder, nor so narrow that the prior has to fight them.
     :param min_variance, max_variance: as in :class:`GaussianEncoder`.
-    :raises ValueError: for an unknown kind, sizes that are not positive, and a stochastic
-        ``"rank_one"``.
+    :raises ValueError: for an unknown kind, and sizes that are not positive.
     """
     if kind not in _NETWORKS:
         hint = "; codes of their own for the training data are FreeFormEncoder's"
@@ -255,12 +222,7 @@ def partial_encoder(
         )
     sizes = {"num_outputs": num_outputs, "latent_dim": latent_dim}
     sizes |= {f"hidden[{i}]": units for i, units in enumerate(hidden)}
-    if kind == "rank_one" and stochastic:
-        raise ValueError(
-            "kind 'rank_one' draws no codes, as stochastic=True wants it: take 'factornet' or "
-            "'indexnet' for a sampled model, or stochastic=False for a CoupledSGPVAE."
-        )
-    gaussian = kind in _FACTORS or not stochastic
+    gaussian = kind == "factornet" or not stochastic
     if noise_dim is not None:
         if gaussian:
             raise ValueError(
@@ -279,8 +241,6 @@ def partial_encoder(
     common = (num_outputs, latent_dim, tuple(hidden), activation)
     if gaussian:
         model = _NETWORKS[kind](*common, initial_variance=initial_variance)
-        if kind == "rank_one":
-            return RankOneEncoder(model, latent_dim, min_variance, max_variance)
         return GaussianEncoder(model, min_variance, max_variance, takes_mask=True)
     noise_dim = latent_dim if noise_dim is None else noise_dim
     model = _NETWORKS[kind](*common, noise_dim=noise_dim)

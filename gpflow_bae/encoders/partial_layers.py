@@ -15,7 +15,6 @@ from keras import ops
 __all__ = [
     "ObservedValues",
     "ProductOfFactors",
-    "RankOneFactors",
     "SumOfOutputNetworks",
     "SumOfPoints",
     "output_network_size",
@@ -177,52 +176,6 @@ class ProductOfFactors(_OutputNetworks):
         return ops.concatenate(
             [ops.sum(precision * mean, axis=0) / total, -0.5 * ops.log(total)], axis=-1
         )
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"initial_variance": self.initial_variance}
-
-
-@register
-class RankOneFactors(_OutputNetworks):
-    """A Gaussian factor for each output, of the code along one direction: of the values alone.
-
-    ``[values, mask]`` to P means, P log standard deviations, and the P directions of ``units``
-    numbers each, which are the same for all rows: [rows, 2 P + P units].
-    """
-
-    def __init__(
-        self,
-        hidden: Sequence[int],
-        units: int,
-        activation: str,
-        initial_variance: float = 0.1,
-        **kwargs: Any,
-    ):
-        super().__init__(hidden, units, activation, **kwargs)
-        self.initial_variance = float(initial_variance)
-
-    def build(self, input_shape: Any) -> None:
-        super().build(input_shape)
-        shape = (self.last_width, 1)
-        constant = keras.initializers.Constant(0.5 * math.log(self.initial_variance))
-        self.mean_kernel = self._outputs_weight("mean_kernel", shape)
-        self.mean_bias = self._outputs_weight("mean_bias", (1, 1), "zeros")
-        self.scale_kernel = self._outputs_weight("scale_kernel", shape, "zeros")
-        self.scale_bias = self._outputs_weight("scale_bias", (1, 1), constant)
-        # Orthonormal columns (rows, where there are fewer outputs than channels): a complete row
-        # then has the initial variance in every direction that it tells of.
-        shape = (self.num_outputs, self.units)
-        self.directions = self._weight("directions", shape, "orthogonal")
-
-    def call(self, inputs: Any) -> Any:
-        values, _ = inputs
-        h = self._last_hidden(values)
-        mean = ops.transpose((ops.matmul(h, self.mean_kernel) + self.mean_bias)[..., 0])
-        log_scale = ops.transpose((ops.matmul(h, self.scale_kernel) + self.scale_bias)[..., 0])
-        log_scale = ops.clip(log_scale, -MAX_LOG_SCALE, MAX_LOG_SCALE)
-        flat = ops.reshape(self.directions, (1, -1))
-        directions = ops.ones_like(values[:, :1]) * flat
-        return ops.concatenate([mean, log_scale, directions], axis=-1)
 
     def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"initial_variance": self.initial_variance}

@@ -6,12 +6,9 @@ from .flows import AmortizedPlanarGuide, FlowGuide, PointEstimate
 from .gaussian import (
     CodePosterior,
     GaussianGuide,
-    JointCodePosterior,
     MeanFieldGuide,
-    RankOneGuide,
 )
 from .implicit import ImplicitGuide
-from .sites import SiteGuide
 
 __all__ = [
     "AmortizedPlanarGuide",
@@ -23,9 +20,6 @@ __all__ = [
     "GaussianGuide",
     "Guide",
     "ImplicitGuide",
-    "JointCodePosterior",
     "MeanFieldGuide",
     "PointEstimate",
-    "RankOneGuide",
-    "SiteGuide",
 ]

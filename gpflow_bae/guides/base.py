@@ -46,11 +46,6 @@ def uninformative_where_empty(
 class Guide(gpflow.Module, ABC):
     """How codes are inferred, with an encoder's help. The prior is given to it in every call."""
 
-    couples_channels = False
-    """Whether it draws the channels of a code together where the prior couples them."""
-    needs_projections = False
-    """Whether its pseudo-observations are of projections of codes, which few priors take."""
-
     def __init__(self, encoder: Encoder):
         """
         :raises TypeError: for anything but an encoder.

@@ -8,16 +8,14 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.logdensities import gaussian
 
-from ..arguments import kind_of
 from ..base import Batch, Snapshot
-from ..encoders import Encoder, RankOneEncoder, RowCodes
+from ..encoders import RowCodes
 from ..encoders.base import Noise
 from ..latent_priors.base import LOG_2PI, GaussianLatentPrior, LatentProcess
-from ..linalg import gaussian_transform
 from ..mcmc.noise import item_noise
 from .base import BoundGuide, CodeDraws, uninformative_where_empty
 
-__all__ = ["CodePosterior", "GaussianGuide", "JointCodePosterior", "MeanFieldGuide", "RankOneGuide"]
+__all__ = ["CodePosterior", "GaussianGuide", "MeanFieldGuide"]
 
 
 class CodePosterior(NamedTuple):
@@ -29,24 +27,7 @@ class CodePosterior(NamedTuple):
 
     def draws(self, noise: tf.Tensor) -> tf.Tensor:
         """Codes [S, T, N, L] of standard normals."""
-        return gaussian_transform(self.mean, self.variance)(noise)
-
-
-class JointCodePosterior(NamedTuple):
-    """q(latents) of a batch under a prior that couples the channels of a code."""
-
-    mean: tf.Tensor  # [T, N, L]
-    covariance: tf.Tensor  # [T, N, L, L]
-    divergence: tf.Tensor  # []
-
-    @property
-    def variance(self) -> tf.Tensor:
-        """Of each channel [T, N, L]."""
-        return tf.linalg.diag_part(self.covariance)
-
-    def draws(self, noise: tf.Tensor) -> tf.Tensor:
-        """Codes [S, T, N, L] of standard normals, the channels of each together."""
-        return gaussian_transform(self.mean, self.covariance)(noise)
+        return self.mean + tf.sqrt(self.variance) * noise
 
 
 class GaussianGuide(BoundGuide):
@@ -62,19 +43,15 @@ class GaussianGuide(BoundGuide):
     than others, has a pseudo-observation that says nothing: the posterior of the other points is
     what it would be without that point, its own is the prior given the others, and its terms of
     the bound cancel.
-
-    Under a prior that couples channels (:class:`~gpflow_bae.latent_priors.LinearMixture`) the
-    channels of a code are drawn together.
     """
 
-    couples_channels = True
     uses_prior_variance = True
     rows_are = (
         "the encoder's pseudo-observation times the prior's marginal, averaged over the training "
         "inputs; other rows of the same task are not looked at"
     )
 
-    def encode(self, batch: Batch) -> tuple[tf.Tensor, ...]:
+    def encode(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [T, N, L] of the pseudo-observations.
 
         A point without any observation says nothing of its code, whatever the encoder makes of it.
@@ -83,35 +60,20 @@ class GaussianGuide(BoundGuide):
 
     def pseudo_observations(
         self, prior: LatentProcess, batch: Batch, seed: TensorType, num_draws: int = 16
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """The encoder's output as it is: it is trained to be a pseudo-observation."""
         return self.encode(batch)
 
     def posterior(
         self, prior: LatentProcess, batch: Batch, snapshot: Snapshot | None = None
-    ) -> CodePosterior | JointCodePosterior:
+    ) -> CodePosterior:
         """Moments of q(latents), and its divergence from the prior."""
-        if prior.couples_channels:
-            return self._joint_posterior(prior, batch)
         mean, variance = self.encode(batch)
         q = prior.condition_batch(batch.X, mean, variance, batch.point_scale)
         pseudo = gaussian(q.mean, mean, variance)
         pseudo -= 0.5 * q.variance / variance  # the expectation over q of the quadratic
         divergence = tf.reduce_sum(pseudo) - tf.reduce_sum(q.log_marginal)
         return CodePosterior(q.mean, q.variance, divergence)
-
-    def _joint_posterior(self, prior: LatentProcess, batch: Batch) -> JointCodePosterior:
-        pseudo = self.encode(batch)
-        q = prior.condition_jointly(batch.X, *pseudo)
-        mean, variance, *projection = pseudo
-        at, spread = q.mean, tf.linalg.diag_part(q.covariance)
-        for A in projection:  # one, or none
-            at = tf.linalg.matvec(A, at)
-            spread = tf.reduce_sum(tf.matmul(A, q.covariance) * A, -1)
-        expected = gaussian(at, mean, variance)
-        expected -= 0.5 * spread / variance
-        divergence = tf.reduce_sum(expected) - tf.reduce_sum(q.log_marginal)
-        return JointCodePosterior(q.mean, q.covariance, divergence)
 
     def draw(
         self,
@@ -139,32 +101,6 @@ class GaussianGuide(BoundGuide):
         return RowCodes.gaussian(mean, variance, noise, num_draws)
 
 
-class RankOneGuide(GaussianGuide):
-    r"""The prior conditioned on what each observed output says of one direction of a code.
-
-    With the factors :math:`N(t_p | a_p^T latent, s_p^2)` of a
-    :class:`~gpflow_bae.encoders.RankOneEncoder` in the place of pseudo-observations of channels,
-    and :math:`Z = \int p(latents) \prod_{n, p} N(t_{np} | a_p^T latent_n, s_{np}^2)`,
-
-    .. math:: KL[q || p] = \sum_{n, p} E_q[\log N(t_{np} | a_p^T latent_n, s_{np}^2)] - \log Z .
-
-    Missing outputs have factors that say nothing, whose terms cancel.
-    """
-
-    needs_projections = True
-
-    def _check_encoder(self, encoder: Encoder) -> None:
-        if not isinstance(encoder, RankOneEncoder):
-            raise TypeError(
-                'encoder must be a RankOneEncoder, such as partial_encoder("rank_one", P, L) '
-                f"makes it, got {kind_of(encoder)}."
-            )
-
-    def encode(self, batch: Batch) -> tuple[tf.Tensor, ...]:
-        """Means and variances [T, N, P] of the factors, and their directions [T, N, P, L]."""
-        return self.moments(batch)
-
-
 class MeanFieldGuide(GaussianGuide):
     r"""q(latents) is the encoder's Gaussian itself, independent over points (Casale et al. 2018).
 
@@ -178,7 +114,6 @@ class MeanFieldGuide(GaussianGuide):
     the bound: a mean-field q cannot say nothing. So leave such points out instead of padding.
     """
 
-    couples_channels = False
     uses_prior_variance = False
     rows_are = "the encoder's Gaussian, which is the variational posterior"
 

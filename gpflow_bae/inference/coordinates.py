@@ -104,7 +104,7 @@ def check_coordinates(
 ) -> None:
     """Refuse coordinates that steps would change, or that do not fit into memory.
 
-    :param kind: all but ``"none"`` and ``"laplace"``.
+    :param kind: all but ``"none"``.
     :param owned: paths of the parameters that steps do not move.
     :raises ValueError: saying which, and what to set instead.
     """

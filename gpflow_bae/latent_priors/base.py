@@ -12,7 +12,7 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
 from ..arguments import check_arguments
-from ..base import Batch, JointLatentPosterior, LatentPosterior
+from ..base import Batch, LatentPosterior
 from ..inputs import InputModel
 from ..mcmc.noise import standard_noise
 
@@ -30,10 +30,6 @@ class LatentProcess(gpflow.Module, ABC):
     """Codes as a function of inputs, given Gaussian pseudo-observations of them."""
 
     needs_inputs = True
-    couples_channels = False
-    """Whether the channels of a code depend on each other given pseudo-observations."""
-    takes_projections = False
-    """Whether :meth:`condition` and its kin take pseudo-observations of projections of codes."""
     draws = False
     """Whether the density is an estimate with random draws of its own (:meth:`with_seed`)."""
     splits_given_neighbours = False
@@ -88,13 +84,6 @@ class LatentProcess(gpflow.Module, ABC):
         noise = standard_noise(tf.concat([[num_draws], tf.shape(mean)], 0), seed, mean.dtype)
         return mean + tf.sqrt(variance) * noise
 
-    def condition_jointly(
-        self, X: TensorType | None, mean: TensorType, variance: TensorType
-    ) -> JointLatentPosterior:
-        """:meth:`condition` with the covariances of channels at each point."""
-        q = self.condition(X, mean, variance)
-        return JointLatentPosterior(q.mean, tf.linalg.diag(q.variance), q.log_marginal)
-
     @property
     def kernels(self) -> Sequence[gpflow.kernels.Kernel]:
         """Kernels over the inputs, whose parameters have priors of their own."""
@@ -128,11 +117,6 @@ class LatentProcess(gpflow.Module, ABC):
     def code_noise(self) -> tf.Tensor:
         """Variance of a code around the latent function that :meth:`predict` returns."""
         return tf.zeros([], gpflow.default_float())
-
-    @property
-    def code_noise_covariance(self) -> tf.Tensor:
-        """:attr:`code_noise` of all channels of a point together [L, L]."""
-        return tf.linalg.diag(tf.broadcast_to(self.code_noise, [self.latent_dim]))
 
     def with_seed(self, seed: TensorType) -> LatentProcess:
         """This prior with the random draws that it makes, if any, made from ``seed``."""
@@ -185,17 +169,6 @@ class LatentProcess(gpflow.Module, ABC):
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Noise-free latent function at ``Xnew`` given pseudo-observations at ``X``."""
-
-    def predict_jointly(
-        self,
-        Xnew: TensorType | None,
-        X: TensorType | None,
-        mean: TensorType,
-        variance: TensorType,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """:meth:`predict` with covariances of channels at each point, [batch..., Nnew, L, L]."""
-        new_mean, new_variance = self.predict(Xnew, X, mean, variance)
-        return new_mean, tf.linalg.diag(new_variance)
 
     def predict_full_cov(
         self,

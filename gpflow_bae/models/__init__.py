@@ -3,7 +3,7 @@
 from .autoencoder import Autoencoder, set_default_kernel_priors
 from .bayesian import BayesianAutoencoder, State
 from .deep_svigp import DeepSVIGP
-from .gp_variational import GPPVAE, GPVAE, SGPVAE, SVGPVAE, CoupledSGPVAE, LinearSGPVAE
+from .gp_variational import GPPVAE, GPVAE, SGPVAE, SVGPVAE
 from .gplvm import FlowGPLVM, StochasticGPLVM
 from .mean_field_parameters import MeanFieldParameters
 from .sampled import BAE, DSGPBAE, GPBAE, SGPBAE
@@ -23,10 +23,8 @@ __all__ = [
     "VAE",
     "Autoencoder",
     "BayesianAutoencoder",
-    "CoupledSGPVAE",
     "DeepSVIGP",
     "FlowGPLVM",
-    "LinearSGPVAE",
     "MeanFieldParameters",
     "State",
     "StochasticGPLVM",

@@ -18,15 +18,14 @@ from ..arguments import kind_of, spread
 from ..base import Batch
 from ..data import CompressedRows
 from ..data.observations import as_observations
-from ..decoders import Identity, KerasDecoder
+from ..decoders import KerasDecoder
 from ..encoders import Encoder, GaussianEncoder, RowCodes, StochasticEncoder
 from ..encoders.base import Noise
 from ..guides import ConditionalGuide, Guide
 from ..inputs import InputModel
 from ..latent_priors import LatentProcess
 from ..latent_priors.inducing import InducingLatentPrior
-from ..likelihoods import Gaussian, MaskedLikelihood, masked
-from ..linalg import observed_log_density
+from ..likelihoods import MaskedLikelihood, masked
 from ..parameter_set import ParameterSet
 
 __all__ = [
@@ -205,10 +204,7 @@ class Autoencoder(gpflow.Module):
             or a :class:`~gpflow_bae.decoders.KerasDecoder` with priors of your own.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
         :param guide: how codes are inferred, one of :mod:`gpflow_bae.guides`.
-        :raises ValueError: if guide, decoder and prior disagree about the number of channels, for
-            a prior that couples channels and a guide that draws them apart (unless the decoder is
-            :class:`~gpflow_bae.decoders.Identity`), and for a guide with projections of codes and a
-            prior that takes none.
+        :raises ValueError: if guide, decoder and prior disagree about the number of channels.
         """
         super().__init__(name=None)
         decoder, latent_dim = as_decoder(decoder), latent_prior.latent_dim
@@ -227,22 +223,6 @@ class Autoencoder(gpflow.Module):
                 "and L of a sampled one's)."
             )
         _check_encoder_family(guide, decoder.output_dim)
-        apart = latent_prior.couples_channels and not guide.couples_channels
-        if apart and not isinstance(decoder, Identity):
-            raise ValueError(
-                f"{type(latent_prior).__name__} couples the channels of a code, and a "
-                f"{type(guide).__name__} draws each channel apart: together they go with "
-                "decoder=gpflow_bae.decoders.Identity(P) only, got "
-                f"{type(decoder).__name__}. For a network take a GaussianGuide or a RankOneGuide, "
-                "as VariationalAutoencoder does with an encoder, or another prior."
-            )
-        if guide.needs_projections and not latent_prior.takes_projections:
-            raise ValueError(
-                f"{type(guide).__name__} says what outputs tell of directions of a code, and "
-                f"{type(latent_prior).__name__} is conditioned on channels only: take "
-                "latent_priors.LinearMixture, as models.CoupledSGPVAE does (mixing=np.eye(L) for "
-                "a GP of each channel), or another encoder, such as SiteEncoder(..., full=False)."
-            )
         self.latent_prior = latent_prior
         self.decoder = decoder
         self.likelihood = masked(likelihood)
@@ -364,38 +344,6 @@ class Autoencoder(gpflow.Module):
         log_prob = self.likelihood.masked_log_prob(F, Y, mask)
         return tf.cast(log_prob, gpflow.default_float())
 
-    @property
-    def observations_are_gaussian(self) -> bool:
-        """Whether observations given the moments of codes are Gaussian: then nothing is drawn."""
-        return isinstance(self.decoder, Identity) and isinstance(self.likelihood, Gaussian)
-
-    def check_channels_are_apart(self, asked: str) -> None:
-        """Refuse what channels by themselves do not say where those depend on each other.
-
-        :param asked: what the error says is wanted.
-        :raises NotImplementedError: for a prior that couples channels.
-        """
-        if self.latent_prior.couples_channels:
-            raise NotImplementedError(
-                f"{asked} must know how channels of a {self.latent_prior_name} go together, from "
-                "one point to another and without other rows too. What is known are covariances of "
-                "channels at each point (full_cov=False), and of each channel between points: "
-                "predict_f, predict_y and predict_log_density are of those."
-            )
-
-    def log_density_of_rows(
-        self, mean: tf.Tensor, spread: tf.Tensor, Y: TensorType, mask: TensorType | None
-    ) -> tf.Tensor:
-        """log p(Y_n) [batch..., N] where observations given the moments of codes are Gaussian.
-
-        :param mean: [batch..., N, P].
-        :param spread: variances [batch..., N, P], or covariances [batch..., N, P, P].
-        """
-        F, noise = (tf.cast(v, mean.dtype) for v in self.likelihood.moments(mean))
-        covariance = spread if spread.shape.rank > mean.shape.rank else tf.linalg.diag(spread)
-        covariance += tf.linalg.diag(tf.broadcast_to(noise, tf.shape(F)))
-        return observed_log_density(tf.cast(Y, F.dtype) - F, covariance, mask)
-
     def log_prob_of_cells(
         self, X: TensorType | None, latents: TensorType, Y: TensorType
     ) -> tf.Tensor:
@@ -452,14 +400,11 @@ class Autoencoder(gpflow.Module):
         seed: TensorType,
         num_draws: int = 16,
         mask: TensorType | None = None,
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """What the guide makes of ``Y`` alone: Gaussian pseudo-observations of the codes.
 
         :param mask: True where ``Y`` is observed; None where nothing is missing.
-        :return: mean and variance [batch..., N, L], for ``latent_prior.condition``; of a
-            :class:`~gpflow_bae.guides.RankOneGuide` [batch..., N, P], and what they are of,
-            [batch..., N, P, L]; of a :class:`~gpflow_bae.guides.SiteGuide` with full precisions
-            the same with L in the place of P.
+        :return: mean and variance [batch..., N, L], for ``latent_prior.condition``.
         """
         batch = Batch(X, *with_mask(Y, mask))
         return self.guide.pseudo_observations(self.latent_prior, batch, seed, num_draws)
@@ -470,9 +415,7 @@ class Autoencoder(gpflow.Module):
         """Codes of each row ``Y [rows, P]`` by itself, as serving needs them.
 
         :param prior_variance: of a code [L], for guides with ``uses_prior_variance``.
-        :raises NotImplementedError: for a prior that couples channels.
         """
-        self.check_channels_are_apart("A code of a row by itself, as serving needs it,")
         return self.guide.codes_of_rows(rows, noise, num_draws, prior_variance)
 
     @property

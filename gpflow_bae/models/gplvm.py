@@ -78,10 +78,9 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         super().__init__()
         if isinstance(guide, BaseGaussianEncoder):
             guide = MeanFieldGuide(guide)
-        if not isinstance(guide, BoundGuide) or guide.needs_projections:
+        if not isinstance(guide, BoundGuide):
             raise TypeError(
-                "guide must be a gpflow_bae.guides.BoundGuide of codes by channel, or a Gaussian "
-                "encoder, got "
+                "guide must be a gpflow_bae.guides.BoundGuide, or a Gaussian encoder, got "
                 f"{kind_of(guide)}."
             )
         if guide.latent_dim > output_dim:

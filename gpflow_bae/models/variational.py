@@ -12,16 +12,12 @@ from gpflow.base import Parameter, TensorType
 
 from ..arguments import check_arguments
 from ..base import Batch, LatentPosterior, Snapshot, VariationalModel, VariationalTerms
-from ..decoders import Identity
-from ..encoders import GaussianEncoder, RankOneEncoder, SiteEncoder
+from ..encoders import GaussianEncoder
 from ..guides import (
     CodePosterior,
     ConditionalGuide,
     GaussianGuide,
-    JointCodePosterior,
     MeanFieldGuide,
-    RankOneGuide,
-    SiteGuide,
 )
 from ..inputs import Condition
 from ..latent_priors import LatentProcess, StandardNormal
@@ -69,11 +65,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
             which stays as it is. An encoder gets the guide that suits it and the prior.
         """
         guide = encoder
-        if isinstance(encoder, RankOneEncoder):
-            guide = RankOneGuide(encoder)
-        elif isinstance(encoder, SiteEncoder):
-            guide = SiteGuide(encoder)
-        elif not isinstance(guide, GaussianGuide):
+        if not isinstance(guide, GaussianGuide):
             kind = MeanFieldGuide if latent_prior.mean_field_by_default else GaussianGuide
             guide = kind(as_gaussian_encoder(encoder))
         super().__init__(latent_prior, decoder, likelihood, guide)
@@ -103,11 +95,8 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         Y: TensorType,
         mask: TensorType | None = None,
         indices: TensorType | None = None,
-    ) -> tuple[tf.Tensor, ...]:
+    ) -> tuple[tf.Tensor, tf.Tensor]:
         """Means and variances [batch..., N, L] that the guide gives ``Y`` before the prior.
-
-        Of a :class:`~gpflow_bae.guides.RankOneGuide`, those of its factors and their directions;
-        of a :class:`~gpflow_bae.guides.SiteGuide`, its sites.
 
         :param Y: NaN (or masked) where missing, or zeros there with a ``mask``.
         """
@@ -136,7 +125,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
 
     def approximate_posterior(
         self, batch: Batch, snapshot: Snapshot | None = None, seed: TensorType | None = None
-    ) -> CodePosterior | JointCodePosterior:
+    ) -> CodePosterior:
         """Moments of q(latents) of a batch, and its share of KL[q || prior].
 
         :param seed: of draws of inputs that have distributions, whose divergence is in it too;
@@ -146,41 +135,10 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         q = self.guide.posterior(prior, batch, snapshot)
         return q._replace(divergence=q.divergence + prior.input_divergence(batch))
 
-    def expected_log_likelihood(
-        self, q: CodePosterior | JointCodePosterior, batch: Batch
-    ) -> tf.Tensor:
-        """E_q[log p(Y | latents)] of codes that are the likelihood's parameters, in nats."""
-        Y = tf.cast(batch.Y, q.mean.dtype)
-        cells = self.likelihood.expected_log_prob_of_cells(q.mean, q.variance, Y)
-        if batch.mask is not None:
-            cells = tf.where(batch.mask, cells, tf.zeros_like(cells))
-        return tf.reduce_sum(cells)
-
     @property
     def sites(self) -> tuple[Parameter, ...]:
         """The guide's."""
         return self.guide.sites
-
-    def update_sites(self, batch: Batch, seed: TensorType, step_size: TensorType) -> None:
-        """One natural gradient step of the sites of a batch, as a ``SiteGuide`` has them.
-
-        :param seed: of draws of the codes, where the guide takes some.
-        :param step_size: in (0, 1]; a tensor does not retrace what it is compiled in.
-        :raises TypeError: for another guide.
-        """
-        if not isinstance(self.guide, SiteGuide):
-            raise TypeError(
-                f"Only a SiteGuide has sites, and this model's guide is a "
-                f"{type(self.guide).__name__}: build it with encoder=SiteEncoder(T, N, L)."
-            )
-        self.guide.update_sites(
-            self.prior_for(batch),
-            lambda latents: self.decode(batch.X, latents),
-            self.likelihood,
-            batch,
-            seed,
-            step_size,
-        )
 
     def snapshot(self, data: Any) -> Snapshot | None:
         """The guide's."""
@@ -189,13 +147,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     def terms(
         self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
     ) -> VariationalTerms:
-        """The bound's two terms for a batch of tasks or points, with one draw of the codes.
-
-        Without a network (:class:`~gpflow_bae.decoders.Identity`) there is nothing to draw.
-        """
-        if isinstance(self.decoder, Identity):
-            q = self.approximate_posterior(batch, snapshot, seed)
-            return VariationalTerms(self.expected_log_likelihood(q, batch), q.divergence, q.mean)
+        """The bound's two terms for a batch of tasks or points, with one draw of the codes."""
         prior = self.prior_for(batch, seed)
         latents, divergence = self.guide.draw(prior, batch, 1, seed, snapshot)
         divergence += prior.input_divergence(batch)

@@ -81,10 +81,6 @@ PRIORS: dict[str, Call] = {
         lambda: sparse(latent_dim=L, code_noise_variance=0.1, inducing_outputs="sampled"),
     ),
     "TitsiasGP": (latent_priors.TitsiasGP, lambda: sparse(latent_dim=L)),
-    "LinearMixture": (
-        latent_priors.LinearMixture,
-        lambda: sparse(mixing=np.eye(L), nugget="full", nugget_variance=0.1),
-    ),
     "NearestNeighbourGP": (
         latent_priors.NearestNeighbourGP,
         lambda: with_gp(
@@ -114,7 +110,6 @@ NETWORKS: dict[str, Call] = {
         decoders.KerasDecoder,
         lambda: {"model": network(L, P), "weight_prior": decoders.normal_prior(1.0)},
     ),
-    "Identity": (decoders.Identity, lambda: {"num_outputs": P}),
     "GPDecoder": (
         decoders.GPDecoder,
         lambda: {
@@ -147,19 +142,6 @@ NETWORKS: dict[str, Call] = {
             "max_variance": 1e3,
             "takes_mask": False,
         },
-    ),
-    "RankOneEncoder": (
-        encoders.RankOneEncoder,
-        lambda: {
-            "model": encoders.rank_one_factor_net(P, L, (2,)),
-            "latent_dim": L,
-            "min_variance": 1e-6,
-            "max_variance": 1e3,
-        },
-    ),
-    "SiteEncoder": (
-        encoders.SiteEncoder,
-        lambda: {"num_tasks": 1, "num_points": N, "latent_dim": L, "full": True},
     ),
     "StochasticEncoder": (
         encoders.StochasticEncoder,
@@ -195,10 +177,6 @@ NETWORKS: dict[str, Call] = {
         lambda: {"encoder": free(), "flow": bijectors.planar_flow(L, 2)},
     ),
     "GaussianGuide": (guides.GaussianGuide, lambda: {"encoder": free()}),
-    "SiteGuide": (
-        guides.SiteGuide,
-        lambda: {"encoder": encoders.SiteEncoder(1, N, L), "num_draws": None},
-    ),
     "planar_flow": (
         bijectors.planar_flow,
         lambda: {"event_dim": L, "num_layers": 2, "seed": 0},
@@ -314,23 +292,6 @@ MODELS: dict[str, Call] = {
             **parts(),
             "code_noise_variance": 0.1,
         },
-    ),
-    "CoupledSGPVAE": (
-        models.CoupledSGPVAE,
-        lambda: sparse(
-            **{**parts(), "encoder": encoders.SiteEncoder(1, N, L)},
-            nugget="full",
-            nugget_variance=0.1,
-        ),
-    ),
-    "LinearSGPVAE": (
-        models.LinearSGPVAE,
-        lambda: sparse(
-            mixing=np.ones((P, L)),
-            likelihood=likelihoods.Gaussian(0.3),
-            nugget="diagonal",
-            nugget_variance=0.1,
-        ),
     ),
     "DeepSVIGP": (
         models.DeepSVIGP,

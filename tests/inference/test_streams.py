@@ -282,7 +282,7 @@ def test_models_and_settings_of_fits_that_need_all_points_are_refused(files: str
         ),
         "codes of its own for each point": models.VariationalAutoencoder(
             latent_priors.StandardNormal(L),
-            encoder=encoders.SiteEncoder(1, N, L, full=False),
+            encoder=encoders.FreeFormEncoder(1, N, L),
             **parts,
         ),
     }
