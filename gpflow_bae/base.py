@@ -17,7 +17,6 @@ __all__ = [
     "Batch",
     "Cells",
     "Conditionals",
-    "JointLatentPosterior",
     "LatentPosterior",
     "Neighbours",
     "Snapshot",
@@ -96,14 +95,6 @@ class LatentPosterior(NamedTuple):
 
     mean: tf.Tensor  # [batch..., N, L]
     variance: tf.Tensor  # [batch..., N, L]
-    log_marginal: tf.Tensor  # [batch...]
-
-
-class JointLatentPosterior(NamedTuple):
-    """The same with covariances of the channels of the code of each point."""
-
-    mean: tf.Tensor  # [batch..., N, L]
-    covariance: tf.Tensor  # [batch..., N, L, L]
     log_marginal: tf.Tensor  # [batch...]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import gpflow
@@ -14,9 +13,7 @@ __all__ = [
     "add_jitter",
     "cholesky",
     "gather_rows",
-    "gaussian_transform",
     "gram",
-    "observed_log_density",
     "sum_of_squares",
 ]
 
@@ -74,47 +71,6 @@ def _factor(matrix: tf.Tensor) -> tuple[tf.Tensor, Any]:
         return tf.linalg.triangular_solve(factor, tf.linalg.matrix_transpose(half), adjoint=True)
 
     return factor, gradient
-
-
-def gaussian_transform(mean: TensorType, spread: TensorType) -> Callable[[tf.Tensor], tf.Tensor]:
-    """The function of standard normals ``[..., N, L]`` whose values are draws of Gaussians.
-
-    :param mean: [..., N, L].
-    :param spread: variances [..., N, L], or covariances [..., N, L, L] of the L numbers of each.
-    :raises ValueError: for covariances that are not positive definite, when run eagerly.
-    """
-    if spread.shape.rank == mean.shape.rank:
-        scale = tf.sqrt(spread)
-        return lambda noise: mean + scale * noise
-    # A few rounding errors of the largest variance, so that one that is all but zero stays above.
-    variance = tf.linalg.diag_part(spread)
-    epsilon = 10.0 * np.finfo(spread.dtype.as_numpy_dtype).eps
-    guarded = variance + epsilon * tf.reduce_max(variance, -1, keepdims=True)
-    root = cholesky(tf.linalg.set_diag(spread, guarded), "the covariance of a code's channels")
-    return lambda noise: mean + tf.linalg.matvec(root, noise)
-
-
-def observed_log_density(
-    residual: TensorType, covariance: TensorType, mask: TensorType | None
-) -> tf.Tensor:
-    """log N(residual; 0, covariance) [...] of those entries of ``residual [..., P]`` that count.
-
-    :param covariance: [..., P, P].
-    :param mask: [..., P], True where an entry counts; None where all do.
-    """
-    count = tf.cast(tf.shape(residual)[-1], residual.dtype)
-    if mask is not None:
-        # Entries that do not count become independent standard normals at zero.
-        seen = tf.cast(mask, residual.dtype)
-        residual = tf.where(mask, residual, tf.zeros_like(residual))
-        covariance = covariance * seen[..., :, None] * seen[..., None, :]
-        covariance += tf.linalg.diag(1.0 - seen)
-        count = tf.reduce_sum(seen, -1)
-    factor = cholesky(covariance, "the covariance of the outputs of a row")
-    half = tf.linalg.triangular_solve(factor, residual[..., None])
-    log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), -1)
-    normaliser = 0.5 * count * float(np.log(2.0 * np.pi))
-    return -0.5 * tf.reduce_sum(tf.square(half), [-2, -1]) - log_det - normaliser
 
 
 @tf.custom_gradient

@@ -46,12 +46,6 @@ def define_flags(name: str) -> None:
     flags.DEFINE_enum(
         "kernel", "se", ["se", "matern12", "matern32", "matern52"], "Kernel of each channel."
     )
-    flags.DEFINE_bool(
-        "coupled",
-        False,
-        "A linear decoder, integrated out with the prior's channels coupled; no inference network. "
-        "sgp_vae fits what is left, sgp_bae samples it.",
-    )
     flags.DEFINE_list(
         "period",
         None,
@@ -119,7 +113,6 @@ def plan() -> Any:
             "noise_start",
             "num_inducing",
             "kernel",
-            "coupled",
             "log_outputs",
             "batch_size",
             "num_steps",
@@ -185,7 +178,7 @@ def runs(name: str) -> Iterator[driver.Run]:
         words=[
             FLAGS.regime if name == "eeg_large" else "",
             "made archive" if name == "japan_weather" and FLAGS.made else "",
-            "" if is_baseline else "coupled" if FLAGS.coupled else FLAGS.pinference_net,
+            "" if is_baseline else FLAGS.pinference_net,
             _layers() if FLAGS.model == "dsgp_bae" else "",
             "sghmc" if FLAGS.sampler == "sghmc" else "",
             "" if number == 1 else f"best {keep} of {number}",

@@ -24,8 +24,6 @@ def default_plan(model: str, preset: str, **changes: Any) -> Plan:
         "quick": (1500, {}),
         "paper": (3000, {"num_samples": 50, "thinning": 180}),
     }[preset]
-    if changes.get("coupled"):  # of L-BFGS, whose steps go further, and a chain with its own length
-        num_steps, lengths = num_steps // 5, {}
     sampler = dict(changes.pop("sampler", {}))
     named = sampler.pop("name", "adaptive_sghmc")
     plan = make_plan(
@@ -47,10 +45,10 @@ def _in_prior_coordinates(plan: Plan, sampler: Mapping[str, Any]) -> Plan:
     :param sampler: arguments of :func:`gpflow_bae.mcmc.sghmc.build`.
     :raises ValueError: for a plan without codes that are sampled in one piece.
     """
-    if plan.schedule is None or plan.coupled or plan.schedule.batch_size is not None:
+    if plan.schedule is None or plan.schedule.batch_size is not None:
         raise ValueError(
             f"--sampler=sghmc is of chains whose steps see all codes; {plan.model} has no such "
-            "chain with these flags: leave --sampler, --coupled and --batch_size out."
+            "chain with these flags: leave --sampler and --batch_size out."
         )
     moves = ("code_scale", "prior_parameters")
     schedule = dataclasses.replace(plan.schedule, coordinates="prior", moves=moves)

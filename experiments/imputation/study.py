@@ -85,11 +85,10 @@ def run(
     scored = table if test is None else test
     prediction = predict(posterior, standardiser, scored, given, seed)
     values = scores.score_prediction(scored, prediction)
-    if plan.sampler is not None and given is None and not plan.coupled:  # which has no codes
+    if plan.sampler is not None and given is None:
         chain = predict(posterior, standardiser, scored, seed=seed, codes_of_chain=True)
         values |= _beside(scored, chain, "codes_of_chain", SHOWN)
-    # Encoders that alone tell nothing of a hole, or of codes.
-    if plan.net != "free" and not plan.coupled:
+    if plan.net != "free":  # whose codes are of the training rows alone
         moments = encoder_only(posterior, standardiser, given, seed)
         alone = scores.TablePrediction.gaussian(scored, *moments, standardiser)
         # Of its draws there are moments alone, so no density of their mixture.

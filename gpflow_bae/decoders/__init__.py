@@ -3,14 +3,12 @@
 from .biases import Biases
 from .conditional import ConditionalDecoder
 from .gp import GPDecoder
-from .identity import Identity
 from .keras import KerasDecoder, fan_in_prior, normal_prior
 
 __all__ = [
     "Biases",
     "ConditionalDecoder",
     "GPDecoder",
-    "Identity",
     "KerasDecoder",
     "fan_in_prior",
     "normal_prior",

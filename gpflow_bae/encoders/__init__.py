@@ -3,7 +3,6 @@
 from .base import DensityEncoder, Encoder, RowCodes
 from .free import FreeFormEncoder
 from .gaussian import BaseGaussianEncoder, GaussianEncoder
-from .likelihood import LikelihoodEncoder
 from .partial import (
     factor_net,
     index_net,
@@ -19,7 +18,6 @@ __all__ = [
     "Encoder",
     "FreeFormEncoder",
     "GaussianEncoder",
-    "LikelihoodEncoder",
     "RowCodes",
     "StochasticEncoder",
     "factor_net",

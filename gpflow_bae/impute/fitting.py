@@ -51,17 +51,14 @@ def fit(
     options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
     if plan.schedule is None:
         elapsed = stopwatch(out_dir)
-        if plan.coupled:
-            losses = inference.maximise_evidence(model, data, plan.variational.num_steps)
-        else:
-            losses = inference.fit_variational(
-                model,
-                data,
-                plan.variational,
-                out_dir=None if out_dir is None else out_dir / "fit",
-                resume=resume,
-                **options,
-            )
+        losses = inference.fit_variational(
+            model,
+            data,
+            plan.variational,
+            out_dir=None if out_dir is None else out_dir / "fit",
+            resume=resume,
+            **options,
+        )
         return Posterior.from_point(
             model,
             data,
@@ -73,7 +70,7 @@ def fit(
         data,
         plan.schedule,
         sampler=plan.sampler,
-        warm_start="default" if plan.coupled else warm_start(plan, model, table),
+        warm_start=warm_start(plan, model, table),
         out_dir=None if out_dir is None else out_dir / "chain",
         resume=resume,
         **options,

@@ -62,7 +62,6 @@ class Plan:
     # Of periodic kernels, where given: of all channels, or of each in turn, again from the first.
     period: float | tuple[float, ...] | None = None
     kernel: str = "se"  # one of KERNELS
-    coupled: bool = False  # a linear decoder, integrated out; takes no inference network
     encoder_widths: tuple[int, ...] = (20,)
     decoder_widths: tuple[int, ...] = (5, 5)
     activation: str = "relu"
@@ -84,15 +83,6 @@ class Plan:
         for name in ("latent_dim", "num_inducing", "num_layers"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
-        coupled_models = ("sgp_vae", "sgp_bae")
-        if self.coupled and (
-            self.model not in coupled_models or self.decoder_widths or self.nugget is None
-        ):
-            raise ValueError(
-                "coupled integrates a linear decoder under a sparse GP with a nugget out: it needs "
-                f"a model among {coupled_models}, no hidden layers of a decoder and a nugget, got "
-                f"{self.model!r}, {self.decoder_widths} and {self.nugget}."
-            )
 
     @property
     def temperature(self) -> float | None:
@@ -126,9 +116,7 @@ def make_plan(
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings` that differ from
         1500 steps of burn-in and 40 samples, 50 steps apart; no meaning for a variational model.
     :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`; no meaning either.
-    :param fields: of :class:`Plan`. With ``coupled`` a sampled model has the settings of the preset
-        ``"evidence"``, and its sampler.
-    :raises ValueError: for arguments of a sampler that ``coupled`` does not take.
+    :param fields: of :class:`Plan`.
     """
     sampled = model not in VARIATIONAL
     variational = inference.VariationalSettings(
@@ -138,15 +126,7 @@ def make_plan(
         batch_size=batch_size,
         prior_on_parameters=sampled,
     )
-    if sampled and fields.get("coupled"):
-        if sampler:
-            raise ValueError(
-                f"sampler is {dict(sampler)}, and coupled has a sampler of its own "
-                '(gpflow_bae.inference.amortized_preset("evidence")): leave it out.'
-            )
-        settings, fields["sampler"] = inference.amortized_preset("evidence")
-        fields["schedule"] = dataclasses.replace(settings, **dict(schedule or {}))
-    elif sampled:
+    if sampled:
         rounds = {"num_samples": 40, "thinning": 50} | dict(schedule or {})
         fields["schedule"] = inference.AmortizedSettings(**rounds)
         fields["sampler"] = adaptive_sghmc.build(**(sampler or {}))
@@ -224,32 +204,6 @@ def inducing_inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
     return inducing_variables.k_means(table.X[table.rows], plan.num_inducing)
 
 
-def _coupled_model(
-    plan: Plan,
-    kernels: list[gpflow.kernels.Kernel],
-    Z: Any,
-    likelihood: likelihoods.Gaussian,
-) -> models.LinearSGPVAE:
-    """A linear decoder as the mixing matrix of the prior: codes are what the outputs are of.
-
-    Inducing inputs are held in a chain, and where they are all rows, which makes the prior exact:
-    there are then fewer than the plan allows.
-    """
-    num_outputs = len(likelihood.variance.numpy())
-    for kernel in kernels:  # the mixing matrix scales the same
-        gpflow.set_trainable(kernel.variance, False)
-    start = keras.initializers.RandomNormal(stddev=plan.latent_dim**-0.5)
-    mixing = np.asarray(start((num_outputs, plan.latent_dim)))
-    assert plan.nugget is not None  # the plan has checked that
-    model = models.LinearSGPVAE(kernels, Z, mixing, likelihood, nugget_variance=plan.nugget)
-    if plan.sampler is not None or model.latent_prior.num_inducing < plan.num_inducing:
-        gpflow.set_trainable(model.latent_prior.inducing_variable, False)
-    if plan.sampler is not None:
-        for kernel in kernels:
-            models.set_default_kernel_priors(kernel, plan.lengthscale)
-    return model
-
-
 def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
     """The model of a plan, at its initial values.
 
@@ -266,9 +220,6 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
     }
     # A kernel for each channel, as published: lengthscales differ.
     kernels = [_kernel(plan, table, channel) for channel in range(plan.latent_dim)]
-    if plan.coupled:
-        Z = inducing_inputs(plan, table) if Z is None else Z
-        return _coupled_model(plan, kernels, Z, common["likelihood"])
     if plan.model in VARIATIONAL:
         common["encoder"] = gaussian_encoder(plan, table)
         exact = plan.model == "gp_vae"

@@ -5,8 +5,6 @@ from .bound_sampling import BoundSampling
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
 from .encoder_losses import encoder_loss
-from .evidence import maximise_evidence
-from .evidence_sampling import EvidenceSampling
 from .fit import fit
 from .fit_check import share_explained
 from .input_relocation import relocate_inputs
@@ -18,7 +16,6 @@ from .sampling import sample_amortized, sampling_algorithm
 from .seeding import seed_networks
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
 from .starts import (
-    EvidenceStart,
     ModeStart,
     PriorMeanStart,
     Restarts,
@@ -46,8 +43,6 @@ __all__ = [
     "Chain",
     "ChainSampling",
     "EvidenceLowerBound",
-    "EvidenceSampling",
-    "EvidenceStart",
     "ModeStart",
     "Objective",
     "Point",
@@ -72,7 +67,6 @@ __all__ = [
     "fit",
     "fit_variational",
     "latents_for_new",
-    "maximise_evidence",
     "relocate_codes",
     "relocate_inputs",
     "run",

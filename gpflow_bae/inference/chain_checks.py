@@ -74,12 +74,6 @@ def check_chain(
         raise ValueError(
             f'coordinates="{settings.coordinates}" are not for a {name}, which has {names}.'
         )
-    if settings.coordinates == "laplace" and settings.point_estimates:
-        raise ValueError(
-            'coordinates="laplace" move all parameters together, and '
-            f"point_estimates={settings.point_estimates!r} hold some: leave these out, or set "
-            "other coordinates."
-        )
     if settings.point_estimates and sampler.settings.get("subtract_gradient_noise"):
         raise ValueError(
             "point_estimates have no noise from which subtract_gradient_noise could take some; "

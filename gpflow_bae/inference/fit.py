@@ -15,7 +15,6 @@ from ..data import Observations, StreamedObservations, in_memory, prepare_data
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
 from .checkpoints import run_directory, stopwatch
-from .evidence import has_evidence, maximise_evidence
 from .fit_check import warn_of_useless_fit
 from .sampling import sample_amortized
 from .seeding import seed_networks
@@ -44,8 +43,7 @@ def fit(
 
     A sampled model starts from a variational fit and is sampled for some minutes
     (:func:`sample_amortized` with its defaults); a variational one is fitted from the smoothest
-    projections of the data, one without a network by L-BFGS, which keeps nothing in ``out_dir``
-    (:func:`maximise_evidence`); a ``TemperedBAE`` is sampled by :func:`sample_tempered`. Those, and
+    projections of the data; a ``TemperedBAE`` is sampled by :func:`sample_tempered`. Those, and
     :func:`fit_variational`, take settings of your own.
 
     :param data: ``(X, Y)``: inputs ``[N, D]`` or ``[T, N, D]`` (None for models without inputs) and
@@ -84,12 +82,8 @@ def fit(
             "fit takes an autoencoder of gpflow_bae.models (SGPBAE, SVGPVAE, TemperedBAE, ...), "
             f"got {type(model).__name__}; fit_variational takes every model with a bound."
         )
-    elapsed = stopwatch(None if has_evidence(model) else out_dir)
+    elapsed = stopwatch(out_dir)
     observations = prepare_data(model, data)
-    if has_evidence(model):
-        seed_networks(model, seed)  # of an encoder, where it has one
-        losses = maximise_evidence(model, observations, progress=progress)
-        return _posterior_of(model, observations, losses, elapsed)
     start = default_start(model, in_memory(observations))
     longer = dataclasses.replace(start.settings, num_steps=_VARIATIONAL_STEPS)
     is_sampled = isinstance(observations, StreamedObservations) or observations.is_compressed

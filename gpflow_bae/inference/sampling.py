@@ -23,21 +23,19 @@ from .chain_sampling import ChainSampling
 from .chains import chain_seeds, stack_chains
 from .checkpoints import RunDirectory
 from .drift_check import warn_of_drift
-from .evidence import has_evidence
-from .evidence_sampling import EvidenceSampling
 from .fit_check import warn_of_useless_fit
 from .replicas import replicas_of
 from .run import Run, Trace, run
 from .seeding import seed_networks
 from .settings import AmortizedSettings, amortized_preset
 from .spread import Spread
-from .starts import EvidenceStart, ModeStart, PriorMeanStart, WarmStart, default_start
+from .starts import ModeStart, PriorMeanStart, WarmStart, default_start
 from .temperature_check import warn_of_temperature
 from .weight_sampling import WeightSampling
 
 __all__ = ["sample_amortized", "sampling_algorithm"]
 
-Start: TypeAlias = WarmStart | PriorMeanStart | ModeStart | EvidenceStart
+Start: TypeAlias = WarmStart | PriorMeanStart | ModeStart
 
 
 def sampling_algorithm(model: Any) -> type[ChainSampling]:
@@ -47,8 +45,6 @@ def sampling_algorithm(model: Any) -> type[ChainSampling]:
     """
     if isinstance(model, BayesianAutoencoder):
         return AmortizedSampling
-    if has_evidence(model):
-        return EvidenceSampling
     if isinstance(model, VariationalAutoencoder):
         return BoundSampling
     if isinstance(model, TemperedBAE):
@@ -82,9 +78,7 @@ def sample_amortized(
     """Sample codes and parameters of ``model`` jointly with Algorithm 1 of Tran et al. (2023).
 
     Of a variational model the parameters alone are sampled, under its bound, while the encoder is
-    optimised on it (:class:`~gpflow_bae.inference.bound_sampling.BoundSampling`), or under its
-    evidence, where that is known
-    (:class:`~gpflow_bae.inference.evidence_sampling.EvidenceSampling`); of a
+    optimised on it (:class:`~gpflow_bae.inference.bound_sampling.BoundSampling`); of a
     :class:`~gpflow_bae.models.TemperedBAE` all weights
     (:class:`~gpflow_bae.inference.weight_sampling.WeightSampling`).
 
@@ -93,7 +87,7 @@ def sample_amortized(
         :class:`~gpflow_bae.data.StreamedObservations`, with a ``batch_size``, whose starts see ten
         thousand of its points.
     :param settings: the schedule of rounds, an :class:`AmortizedSettings`, or the preset
-        ``"quick"``, ``"paper"``, ``"ensemble"`` or ``"evidence"``.
+        ``"quick"``, ``"paper"`` or ``"ensemble"``.
     :param sampler: any sampler of :mod:`gpflow_bae.mcmc`, such as ``mcmc.sghmc.build(...)``, or one
         of your own; None for the preset's, or the published one, ``adaptive_sghmc.build()``.
     :param num_chains: C chains in one program, each with a start, a seed and an encoder of its own.
@@ -101,11 +95,10 @@ def sample_amortized(
     :param seed: of everything random, the first weights of networks included
         (:func:`~gpflow_bae.inference.seed_networks`); equal seeds give equal chains.
     :param warm_start: fit prior and decoder first; see :class:`WarmStart`, :class:`PriorMeanStart`,
-        :class:`ModeStart` and :class:`EvidenceStart` (the default where the evidence is known), and
-        :func:`~gpflow_bae.inference.default_start` for what is done by default else (for a
-        ``TemperedBAE``: nothing). A sequence has one for each chain; one alone is run for each
-        chain with its seed. None starts at the model's present values, and codes at draws of the
-        encoder: such a chain folds the latent space more often than not.
+        :class:`ModeStart`, and :func:`~gpflow_bae.inference.default_start` for what is done by
+        default (for a ``TemperedBAE``: nothing). A sequence has one for each chain; one alone is
+        run for each chain with its seed. None starts at the model's present values, and codes at
+        draws of the encoder: such a chain folds the latent space more often than not.
     :param out_dir: folder for checkpoints and samples; None keeps everything in memory.
     :param resume: continue the run in ``out_dir`` where its last checkpoint left it; the samples
         are then those of an uninterrupted run, bit by bit.
@@ -231,7 +224,7 @@ def _default_start(
         )
     if isinstance(model, TemperedBAE):
         return None
-    return EvidenceStart() if has_evidence(model) else default_start(model, in_memory(data))
+    return default_start(model, in_memory(data))
 
 
 def _starts(

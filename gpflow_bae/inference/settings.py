@@ -8,10 +8,9 @@ from typing import Any, Literal
 import numpy as np
 
 from ..arguments import check_arguments, check_fields
-from ..mcmc import adaptive_sghmc, mclmc, sghmc
+from ..mcmc import adaptive_sghmc, mclmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.energy_variance import from_energy_variance
-from ..mcmc.step_size import from_curvature
 from .encoder_losses import ENCODER_LOSSES
 from .objectives import EvidenceLowerBound, Objective
 
@@ -119,13 +118,12 @@ class AmortizedSettings:
     """How a minibatch estimates the gradient of parameters: as it is, or less its error where the
     round began (:mod:`gpflow_bae.inference.control_variates`), which heats the chain less and takes
     two gradients for every step; with ``steps_per_batch``."""
-    coordinates: Literal["none", "prior", "fisher", "laplace"] = "none"
+    coordinates: Literal["none", "prior", "fisher"] = "none"
     """What the sampler's steps are made in: the model's own values, values whitened by their
     priors (:mod:`gpflow_bae.inference.preconditioning`), or by what the data say of them, layer by
     layer: at the chain's state at the start and at a sixteenth, an eighth and a quarter of burn-in,
     and from there to its half on average
-    (:mod:`gpflow_bae.inference.preconditioning.fisher`). ``laplace``, of models without a network, are those of the Hessian at the start
-    (:mod:`gpflow_bae.inference.evidence_sampling`). For plain samplers such as
+    (:mod:`gpflow_bae.inference.preconditioning.fisher`). For plain samplers such as
     :mod:`~gpflow_bae.mcmc.sghmc`; the adaptive ones learn scales of their own."""
     moves: tuple[str, ...] = ()
     """Beside the steps, after each round: names among :data:`gpflow_bae.inference.moves.MOVES`."""
@@ -167,7 +165,7 @@ class AmortizedSettings:
                 'gradients="control_variates" need fresh minibatches within a round: set '
                 "steps_per_batch=1."
             )
-        kinds = ("none", "prior", "fisher", "laplace")
+        kinds = ("none", "prior", "fisher")
         if self.coordinates not in kinds:
             raise ValueError(f"coordinates must be one of {kinds}, got {self.coordinates!r}.")
         if self.moves and self.codes != "carried":
@@ -202,9 +200,6 @@ def amortized_preset(name: str) -> tuple[AmortizedSettings, SamplingAlgorithm]:
     For many chains with starts of their own (``num_chains=8, warm_start=ModeStart()`` for a
     ``TemperedBAE``), weighted by :func:`gpflow_bae.diagnostics.stacking_weights`.
 
-    ``"evidence"``: for models without a network, such as ``LinearSGPVAE``, whose parameters alone
-    are sampled (:mod:`gpflow_bae.inference.evidence_sampling`): 1200 gradients of the evidence.
-
     :return: the schedule of rounds, and the sampler.
     :raises ValueError: for another name.
     """
@@ -218,10 +213,4 @@ def amortized_preset(name: str) -> tuple[AmortizedSettings, SamplingAlgorithm]:
     if name == "ensemble":
         settings = AmortizedSettings(burnin=2500, num_samples=50, thinning=100)
         return settings, from_energy_variance(mclmc.build(0.005, 0.005), 0.5)
-    if name == "evidence":
-        settings = AmortizedSettings(
-            num_sampler_steps=10, burnin=200, num_samples=100, thinning=10, coordinates="laplace"
-        )
-        plain = sghmc.build(0.5, 0.5, integrator="baoab")
-        return settings, from_curvature(plain, 0.35)
-    raise ValueError(f'The presets are "quick", "paper", "ensemble" and "evidence", got {name!r}.')
+    raise ValueError(f'The presets are "quick", "paper" and "ensemble", got {name!r}.')

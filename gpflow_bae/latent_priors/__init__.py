@@ -4,7 +4,6 @@ from .base import GaussianLatentPrior, LatentProcess
 from .deep_gp import DeepSparseGP
 from .gp import GP
 from .inducing import InducingLatentPrior, InducingPosterior
-from .linear_mixture import LinearMixture
 from .markov_gp import MarkovGP
 from .nearest_neighbour_gp import NearestNeighbourGP
 from .product import ProductPrior, ProductProcess
@@ -19,7 +18,6 @@ __all__ = [
     "InducingLatentPrior",
     "InducingPosterior",
     "LatentProcess",
-    "LinearMixture",
     "MarkovGP",
     "NearestNeighbourGP",
     "ProductPrior",

@@ -37,8 +37,6 @@ class LatentProcess(gpflow.Module, ABC):
     """Codes as a function of inputs, given Gaussian pseudo-observations of them."""
 
     needs_inputs = True
-    couples_channels = False
-    """Whether the channels of a code depend on each other given pseudo-observations."""
     draws = False
     """Whether the density is an estimate with random draws of its own (:meth:`with_seed`)."""
 

@@ -54,8 +54,7 @@ def as_kernels(kernel: KernelLike) -> list[gpflow.kernels.Kernel]:
             f"kernel is a {type(kernel).__name__}, which mixes the latent channels; here channels "
             "are independent, and it is the decoder that mixes them. Pass its latent kernels as a "
             "list (kernel.latent_kernels), and let a first dense layer of the decoder, without "
-            "activation, do what its W does; or, for a linear decoder, take LinearMixture with its "
-            "W as mixing."
+            "activation, do what its W does."
         )
     one = isinstance(kernel, gpflow.kernels.Kernel) or not np.iterable(kernel)
     kernels = [kernel] if one else list(kernel)
@@ -219,7 +218,7 @@ def check_known_inputs(kernels: Sequence[gpflow.kernels.Kernel], name: str) -> N
     if any(isinstance(kernel, CompletedInputs) for kernel in kernels):
         raise ValueError(
             f"{name} needs inputs that are known, and its kernel completes them (CompletedInputs): "
-            "take GP, SparseGP, TitsiasGP or LinearMixture."
+            "take GP, SparseGP or TitsiasGP."
         )
 
 

@@ -33,17 +33,10 @@ class ProductProcess(LatentProcess):
         """
         :param parts: processes whose channels follow each other.
         :raises TypeError: for anything else.
-        :raises ValueError: for none, for one that couples its channels, for several with inputs
-            that are completed differently, and for several with neighbours or with inducing outputs
-            that are sampled.
+        :raises ValueError: for none, for several with inputs that are completed differently, and
+            for several with neighbours or with inducing outputs that are sampled.
         """
         parts = list(parts)
-        for part in parts:
-            if part.couples_channels:
-                raise ValueError(
-                    f"{type(part).__name__} couples the channels of a code, and the parts of a "
-                    "product have theirs apart: take it alone."
-                )
         if not parts:
             raise ValueError("parts has no process; give at least one.")
         super().__init__(sum(part.latent_dim for part in parts))

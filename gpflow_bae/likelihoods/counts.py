@@ -98,10 +98,10 @@ class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         return self.moments(self._with_size(X, tf.convert_to_tensor(F)))[1]
 
-    @inherit_check_shapes
-    def expected_log_prob_of_cells(
+    def _expected_log_prob(
         self, mean: TensorType, variance: TensorType, Y: TensorType
     ) -> tf.Tensor:
+        """E[log p(y_np | f_np)] of each entry, f ~ N(mean, variance)."""
         # By GPflow's quadrature, with the outputs in the axis where their parameters are.
         Y = tf.cast(Y, tf.convert_to_tensor(mean).dtype)
         return self.quadrature(lambda F: self._entry_log_prob(F, Y), mean, variance)
@@ -114,8 +114,7 @@ class Poisson(CountLikelihood):
         # y (f - log y) + (y - exp(f)) has digits where y log y is large, as Stirling's remainder.
         return -_deviance(F, Y) - _stirling(Y)
 
-    @inherit_check_shapes
-    def expected_log_prob_of_cells(
+    def _expected_log_prob(
         self, mean: TensorType, variance: TensorType, Y: TensorType
     ) -> tf.Tensor:
         mean = tf.convert_to_tensor(mean)
@@ -127,7 +126,7 @@ class Poisson(CountLikelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         mean = self._with_size(X, tf.convert_to_tensor(Fmu))
-        return tf.reduce_sum(self.expected_log_prob_of_cells(mean, Fvar, Y), -1)
+        return tf.reduce_sum(self._expected_log_prob(mean, Fvar, Y), -1)
 
     def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
         return _poisson(tf.exp(F), seed)

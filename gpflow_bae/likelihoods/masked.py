@@ -66,21 +66,6 @@ class MaskedLikelihood(gpflow.Module):
         F = tf.convert_to_tensor(F)
         return self._entry_log_prob(F, tf.cast(Y, F.dtype))
 
-    @check_shapes(
-        "mean: [batch..., N, P]",
-        "variance: [batch..., N, P]",
-        "Y: [batch..., N, P]",
-        "return: [batch..., N, P]",
-    )
-    def expected_log_prob_of_cells(
-        self, mean: TensorType, variance: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        """E[log p(y_np | f_np)] for f ~ N(mean, variance), of each entry apart.
-
-        GPflow's ``variational_expectations``; ``Y`` must be finite everywhere.
-        """
-        return entrywise(self._scalar.variational_expectations, mean, variance, Y)
-
     @property
     def _scalar(self) -> Any:
         """The GPflow likelihood of a single output."""
@@ -153,14 +138,6 @@ class Gaussian(MaskedLikelihood, gpflow.likelihoods.Gaussian):
     def _entry_log_prob(self, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         variance = tf.cast(self.variance, F.dtype)
         return -0.5 * (tf.math.log(2.0 * np.pi * variance) + tf.square(Y - F) / variance)
-
-    @inherit_check_shapes
-    def expected_log_prob_of_cells(
-        self, mean: TensorType, variance: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        # GPflow's own takes the noise variances of several outputs together only.
-        noise = tf.cast(self.variance, mean.dtype)
-        return self._entry_log_prob(mean, Y) - 0.5 * variance / noise
 
     @inherit_check_shapes
     def masked_log_prob(self, F: TensorType, Y: TensorType, mask: TensorType | None) -> tf.Tensor:

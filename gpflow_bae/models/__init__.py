@@ -3,7 +3,7 @@
 from .autoencoder import Autoencoder, set_default_kernel_priors
 from .bayesian import BayesianAutoencoder, State
 from .deep_svigp import DeepSVIGP
-from .gp_variational import GPPVAE, GPVAE, SGPVAE, SVGPVAE, LinearSGPVAE
+from .gp_variational import GPPVAE, GPVAE, SGPVAE, SVGPVAE
 from .gplvm import FlowGPLVM, StochasticGPLVM
 from .mean_field_parameters import MeanFieldParameters
 from .sampled import BAE, DSGPBAE, GPBAE, SGPBAE
@@ -25,7 +25,6 @@ __all__ = [
     "BayesianAutoencoder",
     "DeepSVIGP",
     "FlowGPLVM",
-    "LinearSGPVAE",
     "MeanFieldParameters",
     "State",
     "StochasticGPLVM",

@@ -18,15 +18,14 @@ from ..arguments import kind_of, spread
 from ..base import Batch
 from ..data import CompressedRows
 from ..data.observations import as_observations
-from ..decoders import Identity, KerasDecoder
+from ..decoders import KerasDecoder
 from ..encoders import Encoder, GaussianEncoder, RowCodes, StochasticEncoder
 from ..encoders.base import Noise
 from ..guides import ConditionalGuide, Guide
 from ..inputs import InputModel
 from ..latent_priors import LatentProcess
 from ..latent_priors.inducing import InducingLatentPrior
-from ..likelihoods import Gaussian, MaskedLikelihood, masked
-from ..linalg import observed_log_density
+from ..likelihoods import MaskedLikelihood, masked
 from ..parameter_set import ParameterSet
 
 __all__ = [
@@ -205,9 +204,7 @@ class Autoencoder(gpflow.Module):
             or a :class:`~gpflow_bae.decoders.KerasDecoder` with priors of your own.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
         :param guide: how codes are inferred, one of :mod:`gpflow_bae.guides`.
-        :raises ValueError: if guide, decoder and prior disagree about the number of channels, and
-            for a prior that couples channels with another decoder than
-            :class:`~gpflow_bae.decoders.Identity`.
+        :raises ValueError: if guide, decoder and prior disagree about the number of channels.
         """
         super().__init__(name=None)
         decoder, latent_dim = as_decoder(decoder), latent_prior.latent_dim
@@ -226,14 +223,6 @@ class Autoencoder(gpflow.Module):
                 "and L of a sampled one's)."
             )
         _check_encoder_family(guide, decoder.output_dim)
-        if latent_prior.couples_channels and not isinstance(decoder, Identity):
-            raise ValueError(
-                f"{type(latent_prior).__name__} couples the channels of a code, and guides draw "
-                "each channel apart: such a prior goes with "
-                "decoder=gpflow_bae.decoders.Identity(P) only, as in LinearSGPVAE, got "
-                f"{type(decoder).__name__}. For a network take another prior, such as "
-                "latent_priors.SparseGP."
-            )
         self.latent_prior = latent_prior
         self.decoder = decoder
         self.likelihood = masked(likelihood)
@@ -348,38 +337,6 @@ class Autoencoder(gpflow.Module):
         log_prob = self.likelihood.masked_log_prob(F, Y, mask)
         return tf.cast(log_prob, gpflow.default_float())
 
-    @property
-    def observations_are_gaussian(self) -> bool:
-        """Whether observations given the moments of codes are Gaussian: then nothing is drawn."""
-        return isinstance(self.decoder, Identity) and isinstance(self.likelihood, Gaussian)
-
-    def check_channels_are_apart(self, asked: str) -> None:
-        """Refuse what channels by themselves do not say where those depend on each other.
-
-        :param asked: what the error says is wanted.
-        :raises NotImplementedError: for a prior that couples channels.
-        """
-        if self.latent_prior.couples_channels:
-            raise NotImplementedError(
-                f"{asked} must know how channels of a {self.latent_prior_name} go together, from "
-                "one point to another and without other rows too. What is known are covariances of "
-                "channels at each point (full_cov=False), and of each channel between points: "
-                "predict_f, predict_y and predict_log_density are of those."
-            )
-
-    def log_density_of_rows(
-        self, mean: tf.Tensor, spread: tf.Tensor, Y: TensorType, mask: TensorType | None
-    ) -> tf.Tensor:
-        """log p(Y_n) [batch..., N] where observations given the moments of codes are Gaussian.
-
-        :param mean: [batch..., N, P].
-        :param spread: variances [batch..., N, P], or covariances [batch..., N, P, P].
-        """
-        F, noise = (tf.cast(v, mean.dtype) for v in self.likelihood.moments(mean))
-        covariance = spread if spread.shape.rank > mean.shape.rank else tf.linalg.diag(spread)
-        covariance += tf.linalg.diag(tf.broadcast_to(noise, tf.shape(F)))
-        return observed_log_density(tf.cast(Y, F.dtype) - F, covariance, mask)
-
     def log_prob_of_cells(
         self, X: TensorType | None, latents: TensorType, Y: TensorType
     ) -> tf.Tensor:
@@ -451,7 +408,5 @@ class Autoencoder(gpflow.Module):
         """Codes of each row ``Y [rows, P]`` by itself, as serving needs them.
 
         :param prior_variance: of a code [L], for guides with ``uses_prior_variance``.
-        :raises NotImplementedError: for a prior that couples channels.
         """
-        self.check_channels_are_apart("A code of a row by itself, as serving needs it,")
         return self.guide.codes_of_rows(rows, noise, num_draws, prior_variance)

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import gpflow
-import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 
-from ..arguments import check_arguments, kind_of
-from ..base import Batch, Snapshot
-from ..decoders import Identity
-from ..encoders import LikelihoodEncoder
+from ..arguments import check_arguments
 from ..guides import MeanFieldGuide
-from ..latent_priors import GP, LinearMixture, SparseGP, TitsiasGP
-from ..latent_priors.base import LOG_2PI
+from ..latent_priors import GP, SparseGP, TitsiasGP
 from ..latent_priors.kernel_prior import KernelLike
-from ..likelihoods import Gaussian
 from .autoencoder import LikelihoodLike, Network
-from .variational import VariationalAutoencoder, as_gaussian_encoder, input_divergence
+from .variational import VariationalAutoencoder, as_gaussian_encoder
 
-__all__ = ["GPPVAE", "GPVAE", "SGPVAE", "SVGPVAE", "LinearSGPVAE"]
+__all__ = ["GPPVAE", "GPVAE", "SGPVAE", "SVGPVAE"]
 
 
 class GPVAE(VariationalAutoencoder):
@@ -106,70 +98,6 @@ class SGPVAE(SVGPVAE):
     def splits_over_points(self) -> bool:
         """False: q(u) of a task is that given all of its points, never an estimate of it."""
         return False
-
-
-class LinearSGPVAE(VariationalAutoencoder):
-    """Sparse GP-VAE with a linear decoder, its codes integrated out: no encoder, and no draws.
-
-    Each output is a mixture of a few GPs, and rows have noise that outputs share at that row alone:
-    a linear model of coregionalisation (Alvarez et al. 2012) with the FITC approximation, exact
-    where the inducing points are the inputs. What is observed of a row, in any pattern, tells of
-    all functions at once (:class:`~gpflow_bae.latent_priors.LinearMixture`), so the bound is the
-    evidence of the observed cells, and L-BFGS fits it in seconds.
-
-    Codes are the outputs without their noise: ``predict_f`` is of them, one channel for each.
-    """
-
-    @check_arguments()
-    def __init__(
-        self,
-        kernel: KernelLike,
-        inducing_variable: gpflow.inducing_variables.InducingPoints | TensorType,
-        mixing: TensorType,
-        likelihood: Gaussian,
-        nugget: Literal["full", "diagonal"] = "full",
-        nugget_variance: float = 0.1,
-        mean_function: MeanFunction | None = None,
-    ):
-        """
-        :param kernel: one GPflow kernel for all functions, or one for each. Fix their variances:
-            the mixing has them.
-        :param mixing: weights at the start [P, F], of F functions in each of P outputs; small
-            random numbers will do, equal columns will not.
-        :param likelihood: Gaussian, with one noise variance or one for each output.
-        :param nugget, nugget_variance: of the noise that outputs share; see
-            :class:`~gpflow_bae.latent_priors.LinearMixture`.
-        :param mean_function: of the outputs; a GPflow mean function.
-        :raises TypeError: for another likelihood.
-        """
-        if not isinstance(likelihood, Gaussian):
-            raise TypeError(
-                "likelihood must be a gpflow_bae.likelihoods.Gaussian, whose noise is integrated "
-                f"with the codes, got {kind_of(likelihood)}."
-            )
-        prior = LinearMixture(
-            kernel, inducing_variable, mixing, nugget, nugget_variance, mean_function
-        )
-        encoder = LikelihoodEncoder(likelihood.variance, prior.latent_dim)
-        super().__init__(prior, Identity(prior.latent_dim), encoder, likelihood)
-
-    def batch_elbo(
-        self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
-    ) -> tf.Tensor:
-        """Log evidence of the observed cells, in nats, without the posterior of the codes.
-
-        The prior's evidence of pseudo-observations has a factor N(0 | 0, s^2) for each hole, s^2
-        the huge variance that says nothing of it, which is taken off.
-        """
-        mean, variance = self.guide.encode(batch)
-        prior = self.prior_for(batch, seed)
-        evidence = tf.reduce_sum(prior.condition(batch.X, mean, variance).log_marginal)
-        evidence -= input_divergence(prior, batch)
-        if batch.mask is None:
-            return evidence
-        factors = -0.5 * (LOG_2PI + tf.math.log(variance))
-        holes = tf.logical_not(tf.cast(batch.mask, tf.bool))
-        return evidence - tf.reduce_sum(tf.where(holes, factors, tf.zeros_like(factors)))
 
 
 class GPPVAE(VariationalAutoencoder):

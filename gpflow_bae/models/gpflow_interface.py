@@ -17,8 +17,7 @@ from ..data import as_inputs
 from ..data.memory import check_full_cov
 from ..data.model_checks import SPLITTING_ADVICE, check_support
 from ..data.observations import as_observations, check_same_points
-from ..decoders import Identity
-from ..linalg import cholesky, gaussian_transform
+from ..linalg import cholesky
 from ..mcmc.noise import standard_noise
 from .autoencoder import Autoencoder
 
@@ -49,13 +48,12 @@ def gaussian_draws(
     """Draws [num_draws, ..., N, L] of Gaussians.
 
     :param mean: [..., N, L].
-    :param variance: [..., N, L], or covariances of channels [..., N, L, L]; with ``full_cov``
-        covariances of points [..., L, N, N].
+    :param variance: [..., N, L]; with ``full_cov`` covariances of points [..., L, N, N].
     """
     shape = tf.concat([[num_draws], tf.shape(mean)], 0)
     noise = standard_noise(shape, tf.convert_to_tensor(seed, tf.int32), mean.dtype)
     if not full_cov:
-        return gaussian_transform(mean, variance)(noise)
+        return mean + tf.sqrt(variance) * noise
     jitter = gpflow.default_jitter() * tf.eye(tf.shape(mean)[-2], dtype=mean.dtype)
     factor = cholesky(variance + jitter, "the posterior covariance of the latent function")
     noise = tf.linalg.matrix_transpose(noise)  # [..., L, N]
@@ -165,16 +163,13 @@ class ExternalDataModel(
         :param Xnew: inputs ``[N', D]`` or ``[T or 1, N', D]``; None for the codes of ``given``.
         :param given: ``(X, Y)`` to condition on, usually the training data.
         :param full_cov: covariances between points.
-        :param full_output_cov: covariances between channels, which are diagonal but for priors
-            that couple channels; of those at each point alone, without ``full_cov``.
+        :param full_output_cov: covariances between channels, which are diagonal.
         :return: mean ``[N', L]`` and variance ``[N', L]``, or covariance ``[L, N', N']`` between
             points, ``[N', L, L]`` between channels, ``[N', L, N', L]`` of both; with an axis of
             tasks in front where the arguments have one.
         :raises ValueError: without ``given``, for inputs of another width, and more points with
             ``full_cov`` than memory has room for.
         """
-        if full_output_cov and full_cov:
-            self.check_channels_are_apart("full_output_cov=True with full_cov=True")
         batch, Xnew, single = self._prediction_arguments(Xnew, given)
         prior = self.prior_for(batch)
         pseudo = self.guide.pseudo_observations(prior, batch, _SEED)
@@ -183,18 +178,12 @@ class ExternalDataModel(
             channels = self.latent_dim if full_output_cov else 1
             check_full_cov(batch.Y.shape[0], self.latent_dim, channels, num_points=at.shape[-2])
             f_mean, f_variance = prior.predict_full_cov(at, batch.X, *pseudo)
-            if full_output_cov:
-                f_variance = full_output_covariance(f_variance, full_cov)
+        elif Xnew is None:
+            f_mean, f_variance, _ = prior.condition(batch.X, *pseudo)
         else:
-            joint = full_output_cov and prior.couples_channels
-            if Xnew is None:
-                condition = prior.condition_jointly if joint else prior.condition
-                f_mean, f_variance, _ = condition(batch.X, *pseudo)
-            else:
-                predict = prior.predict_jointly if joint else prior.predict
-                f_mean, f_variance = predict(Xnew, batch.X, *pseudo)
-            if full_output_cov and not joint:
-                f_variance = tf.linalg.diag(f_variance)
+            f_mean, f_variance = prior.predict(Xnew, batch.X, *pseudo)
+        if full_output_cov:
+            f_variance = full_output_covariance(f_variance, full_cov)
         return (f_mean[0], f_variance[0]) if single else (f_mean, f_variance)
 
     def predict_f_samples(
@@ -210,10 +199,7 @@ class ExternalDataModel(
 
         :param full_cov: whether a draw is a function, or independent at each point.
         """
-        if full_cov:
-            self.check_channels_are_apart("A draw of the function (full_cov=True)")
-        joint = self.latent_prior.couples_channels
-        mean, variance = self.predict_f(Xnew, full_cov, joint, given=given)
+        mean, variance = self.predict_f(Xnew, full_cov, given=given)
         if full_cov:
             check_full_cov(
                 *mean.shape[:-2], num_samples, self.latent_dim, num_points=mean.shape[-2]
@@ -229,11 +215,6 @@ class ExternalDataModel(
 
         :param num_draws: of the codes, over which decoder and likelihood are averaged.
         """
-        if self.observations_are_gaussian:
-            mean, spread = self._codes(Xnew, given)
-            joint = spread.shape.rank > mean.shape.rank
-            variance = tf.linalg.diag_part(spread) if joint else spread
-            return mean, variance + self.likelihood.moments(mean)[1]
         F = self.decode(*self._latent_draws(Xnew, given, num_draws))
         mean, noise = (tf.cast(v, gpflow.default_float()) for v in self.likelihood.moments(F))
         centre, spread = tf.nn.moments(mean, [0])
@@ -250,29 +231,21 @@ class ExternalDataModel(
         Xnew, Ynew = data
         observed, seen = self._observations(Ynew, "Ynew")
         seen = tf.ones_like(observed, tf.bool) if seen is None else seen
-        if self.observations_are_gaussian:
-            return self.log_density_of_rows(*self._codes(Xnew, given), observed, seen)
         X, latents = self._latent_draws(Xnew, given, num_draws)
         rows = self.log_prob_of_draws(X, latents, observed, seen)
         return tf.reduce_logsumexp(rows, 0) - np.log(num_draws)
 
     def _codes(self, Xnew: TensorType | None, given: Data | None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of the codes, noise around the latent function included.
-
-        Covariances of channels [..., N', L, L] in the place of variances where they are coupled.
-        """
-        prior = self.latent_prior
-        joint = prior.couples_channels
-        mean, spread = self.predict_f(Xnew, full_output_cov=joint, given=given)
-        noise = prior.code_noise_covariance if joint else prior.code_noise
-        return mean, spread if Xnew is None else spread + noise
+        """Moments of the codes, noise around the latent function included."""
+        mean, variance = self.predict_f(Xnew, given=given)
+        return mean, variance if Xnew is None else variance + self.latent_prior.code_noise
 
     def _latent_draws(
         self, Xnew: TensorType | None, given: Data | None, num_draws: int
     ) -> tuple[tf.Tensor | None, tf.Tensor]:
         """Inputs, and draws of the codes there [num_draws, ..., N', L]; half mirror the others."""
-        mean, spread = self._codes(Xnew, given)
-        draws = gaussian_draws(mean, spread, (num_draws + 1) // 2, False, _SEED)
+        mean, variance = self._codes(Xnew, given)
+        draws = gaussian_draws(mean, variance, (num_draws + 1) // 2, False, _SEED)
         latents = tf.concat([draws, 2.0 * mean - draws], 0)[:num_draws]
         X = (given or (None,))[0] if Xnew is None else Xnew
         return (None if X is None else tf.cast(X, gpflow.default_float())), latents
@@ -300,9 +273,6 @@ class ExternalDataModel(
     def _estimate(self, batch: Batch, seed: TensorType, num_draws: int) -> tf.Tensor:
         """The bound of all data from a batch; draws beyond the first are mirrored."""
         q = self.approximate_posterior(batch, seed=seed)
-        if isinstance(self.decoder, Identity):
-            bound = self.expected_log_likelihood(q, batch) - q.divergence
-            return tf.cast(batch.scale, bound.dtype) * bound
         pairs = (num_draws + 1) // 2
         noise = standard_noise(tf.concat([[pairs], tf.shape(q.mean)], 0), seed, q.mean.dtype)
         if num_draws > 1:

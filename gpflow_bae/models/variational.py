@@ -12,7 +12,6 @@ from gpflow.base import Parameter, TensorType
 
 from ..arguments import check_arguments
 from ..base import Batch, LatentPosterior, Snapshot, VariationalModel, VariationalTerms
-from ..decoders import Identity
 from ..encoders import GaussianEncoder
 from ..guides import CodePosterior, ConditionalGuide, GaussianGuide, MeanFieldGuide
 from ..inputs import Condition
@@ -149,14 +148,6 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         q = self.guide.posterior(prior, batch, snapshot)
         return q._replace(divergence=q.divergence + input_divergence(prior, batch))
 
-    def expected_log_likelihood(self, q: CodePosterior, batch: Batch) -> tf.Tensor:
-        """E_q[log p(Y | latents)] of codes that are the likelihood's parameters, in nats."""
-        Y = tf.cast(batch.Y, q.mean.dtype)
-        cells = self.likelihood.expected_log_prob_of_cells(q.mean, q.variance, Y)
-        if batch.mask is not None:
-            cells = tf.where(batch.mask, cells, tf.zeros_like(cells))
-        return tf.reduce_sum(cells)
-
     def snapshot(self, data: Any) -> Snapshot | None:
         """The guide's."""
         return self.guide.snapshot(data)
@@ -164,13 +155,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     def terms(
         self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
     ) -> VariationalTerms:
-        """The bound's two terms for a batch of tasks or points, with one draw of the codes.
-
-        Without a network (:class:`~gpflow_bae.decoders.Identity`) there is nothing to draw.
-        """
-        if isinstance(self.decoder, Identity):
-            q = self.approximate_posterior(batch, snapshot, seed)
-            return VariationalTerms(self.expected_log_likelihood(q, batch), q.divergence, q.mean)
+        """The bound's two terms for a batch of tasks or points, with one draw of the codes."""
         prior = self.prior_for(batch, seed)
         latents, divergence = self.guide.draw(prior, batch, 1, seed, snapshot)
         divergence += input_divergence(prior, batch)

@@ -6,7 +6,7 @@ from .completed_inputs import completed_inputs
 from .fitted import FittedModel
 from .gplvm import GPLVMPosterior
 from .input_intervals import InputIntervals, input_intervals
-from .predictions import JointLatentSamples, LatentSamples, Prediction
+from .predictions import LatentSamples, Prediction
 from .tempered import TemperedPosterior
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "FittedModel",
     "GPLVMPosterior",
     "InputIntervals",
-    "JointLatentSamples",
     "LatentSamples",
     "Posterior",
     "Prediction",

@@ -28,7 +28,7 @@ from .conditionals import (
 from .function_predictions import FunctionPredictions, Given
 from .given import check_given, check_new_inputs
 from .lists import HISTORY, bank_of_lists
-from .predictions import JointLatentSamples, LatentSamples, Prediction
+from .predictions import LatentSamples, Prediction
 from .sample_loop import ALL, SampleLoop, blocks, chain_after_chain
 
 __all__ = ["Posterior"]
@@ -187,7 +187,7 @@ class Posterior(FunctionPredictions):
         *,
         num_draws: int = 16,
         seed: int = 0,
-    ) -> LatentSamples | JointLatentSamples:
+    ) -> LatentSamples:
         """The latent function at ``Xnew``, for each posterior sample apart: [S, T, N, L].
 
         As everywhere here, the axis T is left out where neither the data (``given``, else those of
@@ -211,7 +211,7 @@ class Posterior(FunctionPredictions):
 
     def _latent_samples(
         self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int, rows: slice
-    ) -> LatentSamples | JointLatentSamples:
+    ) -> LatentSamples:
         """Of the samples of these numbers, with the axis of tasks, always."""
         data = self._given(given)
         X, Y, mask = data
@@ -220,35 +220,29 @@ class Posterior(FunctionPredictions):
         parameters, encoder, known, seeds = self._samples(given, seed, rows)
         if known and Xnew is None:
             return self._sampled_codes(parameters, known[0], self._seeds(seed + 2, rows))
-        joint = self.model.latent_prior.couples_channels
         moments: dict[str, Any] = {
             "dtypes": (gpflow.default_float(),) * 2,
             "result_bytes": self._latent_bytes(Xnew, Y),
         }
-        kind: Any = JointLatentSamples if joint else LatentSamples
         if known:
             seeds = self._seeds(seed + 2, rows)
-            return kind(
+            return LatentSamples(
                 *self._from_codes.map((parameters, *known, seeds), X, mask, Xnew, **moments)
             )
         samples = (parameters, encoder, seeds)
         found = self._latent.map(samples, data, Xnew, **moments, num_draws=num_draws)
-        return kind(*found)
+        return LatentSamples(*found)
 
-    def _sampled_codes(
-        self, parameters: Any, codes: Any, seeds: np.ndarray
-    ) -> LatentSamples | JointLatentSamples:
+    def _sampled_codes(self, parameters: Any, codes: Any, seeds: np.ndarray) -> LatentSamples:
         """Of the training data: as they were sampled, but of rows without an observation their
         moments given the codes of the others.
         """
         latents = np.asarray(codes[np.arange(len(codes))])
         seen = np.ones((1, 1, 1), bool) if self.mask is None else rows_seen(self.mask).numpy()
         points = np.flatnonzero(~seen.all((0, 2)))
-        joint = self.model.latent_prior.couples_channels and len(points) > 0
-        shape = (*latents.shape, latents.shape[-1]) if joint else latents.shape
-        spread = np.zeros(shape, latents.dtype)
+        spread = np.zeros(latents.shape, latents.dtype)
         if len(points):
-            size = 8 * int(np.prod(shape[1:])) // latents.shape[2] * len(points)
+            size = 8 * int(np.prod(latents.shape[1:])) // latents.shape[2] * len(points)
             mean, variance = self._hidden.map(
                 (parameters, codes, seeds),
                 self.X,
@@ -260,15 +254,13 @@ class Posterior(FunctionPredictions):
             hidden = ~seen[:, points]  # [T, H, 1]
             latents = np.array(latents)
             latents[:, :, points] = np.where(hidden, mean, latents[:, :, points])
-            hidden = hidden[..., None] if joint else hidden
             spread[:, :, points] = np.where(hidden, variance, 0.0)
-        return (JointLatentSamples if joint else LatentSamples)(latents, spread)
+        return LatentSamples(latents, spread)
 
     def _latent_bytes(self, Xnew: TensorType | None, Y: TensorType) -> int:
         """Of the conditionals under one sample."""
         points = Y.shape[-2] if Xnew is None else np.shape(Xnew)[-2]
-        width, joint = self.model.latent_dim, self.model.latent_prior.couples_channels
-        return 16 * int(Y.shape[0]) * int(points) * width * (width if joint else 1)
+        return 16 * int(Y.shape[0]) * int(points) * self.model.latent_dim
 
     @check_arguments(num_draws=1)
     def predict_latent(

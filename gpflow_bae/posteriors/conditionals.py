@@ -19,8 +19,6 @@ from ..data.compressed_rows import rows_seen
 from ..encoders import GaussianEncoder
 from ..guides.base import uninformative_where_empty
 from ..latent_priors import LatentProcess
-from ..latent_priors.base import gaussian_log_density
-from ..linalg import gaussian_transform
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..models.gpflow_interface import gaussian_draws
@@ -56,9 +54,6 @@ def latent_given_pseudo(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Moments of the latent function at ``Xnew`` (None: of the codes) given what is encoded.
 
-    Variances [batch..., N, L]; covariances of channels [batch..., N, L, L] where the prior couples
-    those.
-
     :param given: X, Y and mask.
     """
     prior, pseudo = _conditioned(model, values, encoder_values, [], seed, given, num_draws)
@@ -68,11 +63,10 @@ def latent_given_pseudo(
 def _moments(
     prior: LatentProcess, Xnew: tf.Tensor | None, X: tf.Tensor | None, pseudo: _Pseudo
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    joint = prior.couples_channels
     if Xnew is None:
-        mean, spread, _ = (prior.condition_jointly if joint else prior.condition)(X, *pseudo)
-        return mean, spread
-    return (prior.predict_jointly if joint else prior.predict)(Xnew, X, *pseudo)
+        mean, variance, _ = prior.condition(X, *pseudo)
+        return mean, variance
+    return prior.predict(Xnew, X, *pseudo)
 
 
 @check_shapes("return[0]: [batch..., N, L]")
@@ -122,9 +116,8 @@ def hidden_codes(
     if not prior.needs_inputs:
         found = _moments(prior, None, X, pseudo)
         return tuple(tf.gather(v, points, axis=1) for v in found)
-    mean, spread = _moments(prior, tf.gather(X, points, axis=1), X, pseudo)
-    joint = prior.couples_channels
-    return mean, spread + (prior.code_noise_covariance if joint else prior.code_noise)
+    mean, variance = _moments(prior, tf.gather(X, points, axis=1), X, pseudo)
+    return mean, variance + prior.code_noise
 
 
 def _conditioned(
@@ -227,18 +220,11 @@ def log_density_of(
 ) -> tf.Tensor:
     """log p(Y_n) [T, N'] of each row, its density averaged over draws of the codes.
 
-    :param moments: of the codes: means, and variances, or covariances of channels.
+    :param moments: of the codes: means and variances.
     :param of_cells: whether outputs are taken apart: log p(Y_np) [T, N', P], whatever the mask.
     """
     bound = model.bind(values, encoder_values or None)
-    mean, spread, variance = _of_codes(bound, moments, add_code_noise)
-    if bound.observations_are_gaussian:
-        if spread is not variance and not of_cells:
-            return bound.log_density_of_rows(mean, spread, Y, mask)
-        F, noise = bound.likelihood.moments(mean)
-        cells = gaussian_log_density(tf.cast(Y, F.dtype) - F, variance + noise)
-        return cells if of_cells else tf.reduce_sum(tf.where(mask, cells, tf.zeros_like(cells)), -1)
-    draws = gaussian_draws(mean, spread, num_codes, False, seed)
+    draws = gaussian_draws(*_of_codes(bound, moments, add_code_noise), num_codes, False, seed)
 
     def of_draw(codes: tf.Tensor) -> tf.Tensor:
         if of_cells:
@@ -254,13 +240,10 @@ def log_density_of(
 
 def _of_codes(
     bound: Autoencoder, moments: tuple[tf.Tensor, tf.Tensor], add_code_noise: bool
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Means, what draws are made with (variances or covariances of channels), and variances."""
-    mean, spread = moments
-    joint, prior = spread.shape.rank > mean.shape.rank, bound.latent_prior
-    if add_code_noise:
-        spread += prior.code_noise_covariance if joint else prior.code_noise
-    return mean, spread, tf.linalg.diag_part(spread) if joint else spread
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Means and variances of codes, given those of the latent function where noise is added."""
+    mean, variance = moments
+    return mean, variance + bound.latent_prior.code_noise if add_code_noise else variance
 
 
 def decode_draws(
@@ -278,18 +261,15 @@ def decode_draws(
     Draws come in pairs that mirror each other, so of a decoder that is linear the mean is exact; an
     odd number has one that is not mirrored.
 
-    :param moments: of the codes: means, and variances, or covariances of channels.
+    :param moments: of the codes: means and variances.
     """
     bound = model.bind(values, encoder_values or None)
-    mean, spread, variance = _of_codes(bound, moments, add_code_noise)
-    if bound.observations_are_gaussian:
-        F, noise = bound.likelihood.moments(mean)
-        return F, tf.square(F) + variance, noise
-    codes_of, dtype = gaussian_transform(mean, spread), gpflow.default_float()
+    mean, variance = _of_codes(bound, moments, add_code_noise)
+    scale, dtype = tf.sqrt(variance), gpflow.default_float()
     static = mean.shape[:-1].concatenate(model.decoder.output_dim)
 
     def add(sums: _Sums, noise: tf.Tensor) -> _Sums:
-        F = bound.decode(X, codes_of(noise))
+        F = bound.decode(X, mean + scale * noise)
         found = bound.likelihood.moments(F)
         y_mean, y_noise = (tf.ensure_shape(tf.cast(m, dtype), static) for m in found)
         return sums[0] + y_mean, sums[1] + tf.square(y_mean), sums[2] + y_noise

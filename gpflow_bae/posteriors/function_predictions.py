@@ -20,7 +20,7 @@ from ..models.gpflow_interface import full_output_covariance
 from .base import BankPosterior
 from .conditionals import code_draws, function_draw, function_second_moments, log_density_of
 from .given import check_new_inputs
-from .predictions import JointLatentSamples, LatentSamples
+from .predictions import LatentSamples
 from .sample_loop import ALL, SampleLoop, blocks
 
 __all__ = ["FunctionPredictions", "Given"]
@@ -51,7 +51,7 @@ class FunctionPredictions(BankPosterior):
     @abstractmethod
     def _latent_samples(
         self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int, rows: slice
-    ) -> LatentSamples | JointLatentSamples:
+    ) -> LatentSamples:
         """Conditionals of the codes for each of these samples, with the axis of tasks."""
 
     @abstractmethod
@@ -80,29 +80,23 @@ class FunctionPredictions(BankPosterior):
 
         :param Xnew: inputs [N', D] or [T or 1, N', D]; None for those of ``given``.
         :param full_cov: covariances between points.
-        :param full_output_cov: and between channels. Of most priors their conditionals are
-            independent; their means are not, over the samples, and that part is left out. Of one
-            that couples channels, the covariances at each point, without ``full_cov``.
+        :param full_output_cov: and between channels, whose conditionals are independent; their
+            means are not, over the samples, and that part is left out.
         :param given: ``(X, Y)`` to condition on instead of the training data.
         :param num_draws: draws of a stochastic encoder for each point.
         :return: mean [T, N', L] and variance [T, N', L], or covariance [T, L, N', N'] between
             points, [T, N', L, L] between channels, [T, N', L, N', L] of both.
         :raises ValueError: for inputs of another width than in training, and more points with
             ``full_cov`` than memory has room for.
-        :raises NotImplementedError: for ``full_cov`` of a prior without covariances, and with
-            ``full_output_cov`` of one that couples channels.
+        :raises NotImplementedError: for ``full_cov`` of a prior without covariances.
         """
-        if full_output_cov and full_cov:
-            self.model.check_channels_are_apart("full_output_cov=True with full_cov=True")
-        samples = None if full_cov else self._latent_samples(Xnew, given, num_draws, seed, ALL)
-        if samples is None:
+        if full_cov:
             channels = self.model.latent_dim if full_output_cov else 1
             mean, variance = self._full_cov(Xnew, given, num_draws, seed, channels)
         else:
+            samples = self._latent_samples(Xnew, given, num_draws, seed, ALL)
             mean, variance = samples.moments()
-        if full_output_cov and isinstance(samples, JointLatentSamples):
-            mean, variance = samples.joint_moments()
-        elif full_output_cov:
+        if full_output_cov:
             variance = full_output_covariance(tf.constant(variance), full_cov).numpy()
         return (mean[0], variance[0]) if self._single(Xnew, given) else (mean, variance)
 
@@ -154,8 +148,6 @@ class FunctionPredictions(BankPosterior):
 
         :param full_cov: whether a draw is a function, or independent at each point.
         """
-        if full_cov:
-            self.model.check_channels_are_apart("A draw of the function (full_cov=True)")
         count = 1 if num_samples is None else int(num_samples)
         data = self._given(given)
         at = self._inputs(Xnew, data)
@@ -199,7 +191,6 @@ class FunctionPredictions(BankPosterior):
         :param num_codes: draws for each posterior sample.
         :param num_draws: of a stochastic encoder for each point.
         """
-        self.model.check_channels_are_apart("A draw of codes")
         data = self._given(None)
         parameters, encoder, known, seeds = self._samples(None, seed, ALL)
         if known:

@@ -70,7 +70,7 @@ def export(
     rows is in :class:`~gpflow_bae.posteriors.Posterior`, and here only in ``generate``. Each has a
     twin, such as ``encode_seeded``, with a further input ``seed`` (int64 [rows], or [1]).
 
-    :param posterior: of any model of the package whose channels are not coupled; a GPLVM's, and a
+    :param posterior: of any model of the package; a GPLVM's, and a
         :class:`~gpflow_bae.posteriors.FittedModel` of a deep SVIGP, decode (and generate) alone.
     :param path: folder of the model; TF Serving's ``base_path``.
     :param version: a positive integer; the server takes the highest.
@@ -91,7 +91,6 @@ def export(
     :param verbose: print where the export is, and its size.
     :raises ValueError: for arguments out of range, a signature that the model cannot serve, or
         example rows that do not fit.
-    :raises NotImplementedError: for a prior that couples channels.
     :raises FileExistsError: if that version exists.
     """
     folder = as_path(path)

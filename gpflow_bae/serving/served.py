@@ -65,8 +65,6 @@ class ServedModel(tf.Module):
                 raise ValueError(f"{name} must be at least 1, got {value}.")
         self.num_draws, self.max_rows = int(num_draws), int(max_rows)
         model = posterior.model
-        if isinstance(model, Autoencoder):
-            model.check_channels_are_apart("An export")
         self.generation, self.why_no_generation = None, "a tempered BAE has no prior over inputs"
         self.takes_codes_only = isinstance(model, Autoencoder) and model.encoder.takes_indices
         self.input_dim = 0

@@ -11,7 +11,7 @@ from scipy import stats
 
 from ..likelihoods import CountLikelihood
 from ..mcmc.noise import standard_noise
-from ..posteriors import JointLatentSamples, LatentSamples, Posterior
+from ..posteriors import LatentSamples, Posterior
 from ..tracing import compiled
 
 __all__ = [
@@ -48,7 +48,7 @@ def check_level(level: float) -> None:
 def rates_at(
     posterior: Posterior,
     X: np.ndarray,
-    codes: LatentSamples | JointLatentSamples,
+    codes: LatentSamples,
     *,
     level: float,
     num_draws: int,
@@ -94,7 +94,7 @@ def rates_at(
 def counts_at(
     posterior: Posterior,
     X: np.ndarray,
-    codes: LatentSamples | JointLatentSamples,
+    codes: LatentSamples,
     *,
     level: float,
     num_draws: int,
@@ -147,7 +147,7 @@ def with_channels_alike(codes: Any, num_spatial: int) -> LatentSamples:
 def count_draws(
     posterior: Posterior,
     X: np.ndarray,
-    codes: LatentSamples | JointLatentSamples,
+    codes: LatentSamples,
     num_draws: int,
     seed: int,
 ) -> np.ndarray:
@@ -170,7 +170,7 @@ def count_draws(
 def _passes(
     posterior: Posterior,
     X: np.ndarray,
-    codes: LatentSamples | JointLatentSamples,
+    codes: LatentSamples,
     reduced: Callable[[CountLikelihood, tf.Tensor, tf.Tensor], tuple[tf.Tensor, ...]],
     num_draws: int,
     seed: int,

@@ -85,7 +85,6 @@ SETTINGS: dict[str, Call] = {
         lambda: vars(inference.WarmStart(encoders.GaussianEncoder(network(P, 2 * L)))),
     ),
     "PriorMeanStart": (inference.PriorMeanStart, lambda: vars(inference.PriorMeanStart())),
-    "EvidenceStart": (inference.EvidenceStart, lambda: vars(inference.EvidenceStart())),
     "ModeStart": (inference.ModeStart, lambda: vars(inference.ModeStart())),
     "amortized_preset": (inference.amortized_preset, lambda: {"name": "quick"}),
 }

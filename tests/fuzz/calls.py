@@ -81,10 +81,6 @@ PRIORS: dict[str, Call] = {
         lambda: sparse(latent_dim=L, code_noise_variance=0.1, inducing_outputs="sampled"),
     ),
     "TitsiasGP": (latent_priors.TitsiasGP, lambda: sparse(latent_dim=L)),
-    "LinearMixture": (
-        latent_priors.LinearMixture,
-        lambda: sparse(mixing=np.eye(L), nugget="full", nugget_variance=0.1),
-    ),
     "NearestNeighbourGP": (
         latent_priors.NearestNeighbourGP,
         lambda: with_gp(
@@ -114,7 +110,6 @@ NETWORKS: dict[str, Call] = {
         decoders.KerasDecoder,
         lambda: {"model": network(L, P), "weight_prior": decoders.normal_prior(1.0)},
     ),
-    "Identity": (decoders.Identity, lambda: {"num_outputs": P}),
     "GPDecoder": (
         decoders.GPDecoder,
         lambda: {
@@ -297,15 +292,6 @@ MODELS: dict[str, Call] = {
             **parts(),
             "code_noise_variance": 0.1,
         },
-    ),
-    "LinearSGPVAE": (
-        models.LinearSGPVAE,
-        lambda: sparse(
-            mixing=np.ones((P, L)),
-            likelihood=likelihoods.Gaussian(0.3),
-            nugget="diagonal",
-            nugget_variance=0.1,
-        ),
     ),
     "DeepSVIGP": (
         models.DeepSVIGP,

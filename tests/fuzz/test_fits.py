@@ -124,7 +124,7 @@ SETTINGS = st.fixed_dictionaries(
         "batch_size": st.sampled_from([1, 2, 3, 4, 5]),
         "steps_per_batch": st.sampled_from([1, 2]),
         "gradients": st.just("control_variates"),
-        "coordinates": st.sampled_from(["prior", "fisher", "laplace"]),
+        "coordinates": st.sampled_from(["prior", "fisher"]),
         "moves": st.lists(st.sampled_from(sorted(MOVES)), max_size=2).map(tuple),
         "encoder_loss": st.sampled_from(["energy", "nll", "mse"]),
         "encoder_learning_rate": st.sampled_from(EXTREMES),

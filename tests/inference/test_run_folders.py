@@ -14,22 +14,25 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import files, inference, likelihoods, models
+from gpflow_bae import encoders, files, inference, likelihoods, models
 from gpflow_bae.data import Observations, SparseTable, prepare_data
 from gpflow_bae.inference.checkpoints import RunDirectory, run_directory
 from gpflow_bae.inference.replicas import ALONE, Replicas
+from tests.inference.amortized_models import network
 
 N, P = 12, 3
 RNG = np.random.default_rng(0)
 X = np.linspace(0.0, 1.0, N)[:, None]
 Y = RNG.normal(size=(N, P))
 Y[2, 1] = np.nan
-MIXING = RNG.normal(size=(P, 2))
 Data = tuple[np.ndarray, np.ndarray]
 
 
-def model() -> models.LinearSGPVAE:
-    return models.LinearSGPVAE(gpflow.kernels.Matern32(), X[::3], MIXING, likelihoods.Gaussian(0.3))
+def model() -> models.SGPVAE:
+    encoder = encoders.FreeFormEncoder(1, N, 2)
+    return models.SGPVAE(
+        gpflow.kernels.Matern32(), X[::3], network(2, P), encoder, likelihoods.Gaussian(0.3), 2
+    )
 
 
 def moved_hole() -> np.ndarray:

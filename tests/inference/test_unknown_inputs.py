@@ -442,17 +442,3 @@ def test_what_does_not_go_together_is_refused() -> None:
         latent_priors.DeepSparseGP([kernel, gpflow.kernels.SquaredExponential()], Z, 2)
     with pytest.raises(ValueError, match="with the same inputs"):
         latent_priors.GP([kernel, kernel.kernel], 2)
-
-
-def test_an_evidence_is_the_bound_of_the_same_draws() -> None:
-    """Codes integrated out at once, or as a bound's two terms: both less what inputs cost."""
-    _, X, Y = curve()
-    kernel = svgp_vae(X, "gaussian").kernel
-    Z = np.linspace(0.0, TURN, 12, endpoint=False)[:, None]
-    mixing = np.random.default_rng(5).standard_normal((6, 2))
-    model = models.LinearSGPVAE(kernel, Z, mixing, likelihoods.Gaussian(0.1))
-    batch, seed = prepare_data(model, (X, Y)).gather(None), tf.constant([1, 2])
-    terms = model.terms(batch, seed)
-    evidence = model.batch_elbo(batch, seed)
-    np.testing.assert_allclose(evidence, terms.expected_log_likelihood - terms.divergence)
-    assert abs(float(evidence - model.batch_elbo(batch, tf.constant([3, 4])))) > 1e-3

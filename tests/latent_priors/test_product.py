@@ -13,7 +13,6 @@ import tensorflow as tf
 from gpflow_bae import Posterior, inference, likelihoods, models
 from gpflow_bae.latent_priors import (
     GP,
-    LinearMixture,
     NearestNeighbourGP,
     ProductPrior,
     ProductProcess,
@@ -217,8 +216,6 @@ def test_what_cannot_be_is_refused() -> None:
         ProductProcess([kernel()])
     with pytest.raises(ValueError, match="no process"):
         ProductProcess([])
-    with pytest.raises(ValueError, match="couples the channels"):
-        ProductProcess([LinearMixture(kernel(), Z, np.eye(2)), StandardNormal(1)])
     with pytest.raises(TypeError, match="no density"):
         ProductPrior([TitsiasGP(kernel(), Z, 2), StandardNormal(1)])
     sampled: Any = [SparseGP(kernel(), Z, 1, 0.1, inducing_outputs="sampled") for _ in range(2)]

@@ -1,7 +1,6 @@
 """Where chains start: at variational fits, at modes, and from which codes those begin."""
 
 from .default_start import default_start
-from .evidence_start import EvidenceStart
 from .initial_codes import smoothest_projections
 from .posterior_mode import initial_values
 from .prior_mean_start import PriorMeanStart
@@ -9,7 +8,6 @@ from .restarts import ModeStart, Restarts, best_restart
 from .warm_start import WarmStart
 
 __all__ = [
-    "EvidenceStart",
     "ModeStart",
     "PriorMeanStart",
     "Restarts",
