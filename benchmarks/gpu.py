@@ -54,11 +54,11 @@ def export(
     """A function at its arguments, as a program.
 
     :param function: of tensors in any nest; what it captures becomes arguments, variables too.
-    :param paths: names of results, as in :func:`~gpflow_bae.inference.naming.leaf_names`.
+    :param paths: names of results, as in :func:`~gpflow_bae.inference.runs.naming.leaf_names`.
     """
     import tensorflow as tf
 
-    from gpflow_bae.inference.naming import to_arrays
+    from gpflow_bae.inference.runs.naming import to_arrays
 
     # In a list of leaves of our own, whose order does not hang on TensorFlow's for nests.
     leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(arguments)]

@@ -65,8 +65,8 @@ def minibatches(data: Any, sampler_state: Any, size: int) -> Callable[[], Any]:
 
     from benchmarks.cases import STEPS
     from gpflow_bae.data import draw_indices
+    from gpflow_bae.inference.engines.minibatch_codes import gather_codes, scatter_codes
     from gpflow_bae.inference.loops import repeat
-    from gpflow_bae.inference.minibatch_codes import gather_codes, scatter_codes
 
     @tf.function(autograph=False)
     def run() -> tf.Tensor:

@@ -150,7 +150,7 @@ def former_files(folder: pathlib.Path, posterior: Any) -> dict[str, float]:
 
 def checkpoint(folder: pathlib.Path, arrays: dict[str, np.ndarray]) -> dict[str, float]:
     """Median milliseconds, and bytes."""
-    from gpflow_bae.inference.checkpoints import RunDirectory
+    from gpflow_bae.inference.runs.checkpoints import RunDirectory
 
     directory = RunDirectory(folder, {}, resume=True)
     seconds = [timed(directory.write_state, arrays)[0] for _ in range(CHECKPOINTS)]
@@ -161,7 +161,7 @@ def checkpoint(folder: pathlib.Path, arrays: dict[str, np.ndarray]) -> dict[str,
 def measured(place: pathlib.Path) -> dict[str, Any]:
     """Everything that the file has."""
     from benchmarks import machine
-    from gpflow_bae.inference.checkpoints import RunDirectory, samples_in
+    from gpflow_bae.inference.runs.checkpoints import RunDirectory, samples_in
 
     memory: dict[int, float] = {}
 

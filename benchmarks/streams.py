@@ -95,7 +95,7 @@ def sampler_rounds(data: Any) -> Callable[[], object]:
     """Fifty steps of adaptive SGHMC under the bound, each on a minibatch of its own."""
     from gpflow_bae import inference
     from gpflow_bae.data import prepare_data
-    from gpflow_bae.inference.bound_sampling import BoundSampling
+    from gpflow_bae.inference.engines.bound_sampling import BoundSampling
 
     sampled = model()
     settings = inference.AmortizedSettings(

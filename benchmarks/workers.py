@@ -102,8 +102,8 @@ def work(role: str, data_dir: str | None) -> None:
 
     from gpflow_bae import inference
     from gpflow_bae.data import prepare_data
-    from gpflow_bae.inference.replicas import replicas_of
-    from gpflow_bae.inference.spread import Spread
+    from gpflow_bae.inference.sharding.replicas import replicas_of
+    from gpflow_bae.inference.sharding.spread import Spread
 
     replicas, runs, about = replicas_of(strategy), {}, {}
     for name, case in all_cases(data_dir).items():

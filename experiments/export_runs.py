@@ -13,7 +13,7 @@ import numpy as np
 from experiments.common.driver import POSTERIOR
 from gpflow_bae import serving
 from gpflow_bae.data import MultiOutputTable, prepare_data
-from gpflow_bae.inference import checkpoints
+from gpflow_bae.inference.runs import checkpoints
 from gpflow_bae.models import VariationalAutoencoder
 from gpflow_bae.posteriors import Bank, Posterior
 from gpflow_bae.posteriors.archive import read_archive

@@ -208,7 +208,7 @@ def run(plan: Plan, options: driver.Options) -> driver.Outcome:
 
     from gpflow_bae import Posterior, inference, metrics
     from gpflow_bae.data import prepare_data
-    from gpflow_bae.inference.checkpoints import stopwatch
+    from gpflow_bae.inference.runs.checkpoints import stopwatch
 
     field = make_field(plan, options.seed)
     started = time.perf_counter()

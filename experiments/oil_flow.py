@@ -112,8 +112,8 @@ def _fit_reference(model: Any, Y: Any, max_iterations: int) -> float:
     import gpflow
     import numpy as np
 
-    from gpflow_bae.inference.progress import Progress
-    from gpflow_bae.inference.run import report
+    from gpflow_bae.inference.runs.progress import Progress
+    from gpflow_bae.inference.runs.run import report
 
     encoder = model.guide.encoder
     reference = gpflow.models.BayesianGPLVM(

@@ -85,7 +85,7 @@ def run(plan: Plan, options: driver.Options, data_dir: Any) -> driver.Outcome:
     from gpflow_bae.data import Standardiser, prepare_data
     from gpflow_bae.datasets import spe10
     from gpflow_bae.impute import scores
-    from gpflow_bae.inference.checkpoints import stopwatch
+    from gpflow_bae.inference.runs.checkpoints import stopwatch
 
     table = spe10.load(data_dir, plan.every, plan.missing, options.seed)
     standardiser = Standardiser.fit(table.Y, table.output_names)

@@ -17,8 +17,8 @@ from experiments.common import nuts, plans
 from experiments.common.driver import Options, Outcome
 from gpflow_bae import diagnostics, inference
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference.amortized import AmortizedSampling
 from gpflow_bae.inference.chains import of_chain
+from gpflow_bae.inference.engines.amortized import AmortizedSampling
 from gpflow_bae.mcmc import SamplingAlgorithm, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 

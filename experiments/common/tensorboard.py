@@ -67,7 +67,7 @@ class Scalars:
 @contextlib.contextmanager
 def writing(folder: pathlib.Path) -> Iterator[Scalars]:
     """Scalars of every algorithm that runs inside this context."""
-    from gpflow_bae.inference.run import watched
+    from gpflow_bae.inference.runs.run import watched
 
     scalars = Scalars(folder)
     with watched(scalars):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gpflow_bae.inference.relocation import expected_log_likelihoods
+from gpflow_bae.inference.optimise.relocation import expected_log_likelihoods
 
 __all__ = ["compare", "grid_of_codes", "posterior_on_grid"]
 

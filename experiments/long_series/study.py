@@ -24,7 +24,7 @@ from gpflow_bae import (
 )
 from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import healing_mnist
-from gpflow_bae.inference.checkpoints import run_directory, stopwatch
+from gpflow_bae.inference.runs.checkpoints import run_directory, stopwatch
 
 __all__ = ["Holes", "Plan", "build_model", "healing_plan", "made_plan", "run", "score"]
 

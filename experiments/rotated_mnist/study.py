@@ -25,7 +25,7 @@ from gpflow_bae import inference, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import rotated_mnist
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
-from gpflow_bae.inference.checkpoints import stopwatch
+from gpflow_bae.inference.runs.checkpoints import stopwatch
 from gpflow_bae.posteriors import FittedModel, Posterior, Prediction
 
 

@@ -25,7 +25,7 @@ from experiments.sprites.plans import num_steps
 from experiments.sprites.pretraining import pretrain
 from gpflow_bae import inference, latent_priors
 from gpflow_bae.datasets import sprites
-from gpflow_bae.inference.checkpoints import stopwatch
+from gpflow_bae.inference.runs.checkpoints import stopwatch
 from gpflow_bae.posteriors import FittedModel, Posterior
 
 CONTEXT_SIZES = (1, 4, 12)  # frames, beside all that there are

@@ -17,8 +17,8 @@ from experiments.tabular.plans import TUNED_INITIAL, ChainPlan, Plan
 from gpflow_bae import diagnostics, inference, metrics, models
 from gpflow_bae.datasets import tabular
 from gpflow_bae.files import write_atomically
-from gpflow_bae.inference.progress import Progress
-from gpflow_bae.inference.run import report
+from gpflow_bae.inference.runs.progress import Progress
+from gpflow_bae.inference.runs.run import report
 from gpflow_bae.posteriors import Bank, TemperedPosterior
 
 

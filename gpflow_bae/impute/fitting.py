@@ -12,7 +12,7 @@ from check_shapes import check_shapes
 
 from .. import inference, latent_priors, models
 from ..data import MultiOutputTable, Standardiser, prepare_data
-from ..inference.checkpoints import stopwatch
+from ..inference.runs.checkpoints import stopwatch
 from ..posteriors import Posterior
 from .plans import Plan, build_model, gaussian_encoder
 

@@ -1,17 +1,21 @@
 """Inference engines: amortised SG-MCMC, tempered MCMC and variational training."""
 
-from .amortized import AmortizedSampling
-from .bound_sampling import BoundSampling
-from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
-from .encoder_losses import encoder_loss
+from .checks.fit_check import share_explained
+from .checks.temperature_check import block_temperatures, blocks_off_temperature
+from .engines.amortized import AmortizedSampling
+from .engines.bound_sampling import BoundSampling
+from .engines.chain_sampling import ChainSampling
+from .engines.tempered import TemperedChain, TemperedSampling, TemperedTrace
+from .engines.weight_sampling import WeightSampling
 from .fit import fit
-from .fit_check import share_explained
-from .input_relocation import relocate_inputs
 from .new_rows import latents_for_new
-from .objectives import GECO, EvidenceLowerBound, Objective
-from .relocation import relocate_codes
-from .run import Algorithm, Run, run
+from .optimise.encoder_losses import encoder_loss
+from .optimise.input_relocation import relocate_inputs
+from .optimise.objectives import GECO, EvidenceLowerBound, Objective
+from .optimise.relocation import relocate_codes
+from .optimise.variational_fit import VariationalFit
+from .runs.run import Algorithm, Run, run
 from .sampling import sample_amortized, sampling_algorithm
 from .seeding import seed_networks
 from .settings import AmortizedSettings, VariationalSettings, amortized_preset
@@ -24,14 +28,10 @@ from .starts import (
     default_start,
     smoothest_projections,
 )
-from .temperature_check import block_temperatures, blocks_off_temperature
-from .tempered import TemperedChain, TemperedSampling, TemperedTrace
 from .tempered_sampling import sample_tempered
 from .tempered_settings import METHODS as TEMPERED_METHODS
 from .tempered_settings import TemperedSettings
 from .variational import fit_variational
-from .variational_fit import VariationalFit
-from .weight_sampling import WeightSampling
 
 __all__ = [
     "GECO",

@@ -14,8 +14,8 @@ from ..arguments import check_arguments
 from ..data import Observations, StreamedObservations, in_memory, prepare_data
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
-from .checkpoints import run_directory, stopwatch
-from .fit_check import warn_of_useless_fit
+from .checks.fit_check import warn_of_useless_fit
+from .runs.checkpoints import run_directory, stopwatch
 from .sampling import sample_amortized
 from .seeding import seed_networks
 from .starts import default_start

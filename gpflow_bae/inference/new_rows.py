@@ -16,7 +16,7 @@ from ..encoders import FreeFormEncoder
 from ..guides import BoundGuide, FlowGuide
 from ..models import StochasticGPLVM
 from ..posteriors import GPLVMPosterior
-from .relocation import best_codes
+from .optimise.relocation import best_codes
 from .settings import VariationalSettings
 from .variational import fit_variational
 

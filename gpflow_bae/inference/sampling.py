@@ -17,21 +17,21 @@ from ..data.memory import check_bytes
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Bank, Posterior, TemperedPosterior
-from .amortized import AmortizedSampling
-from .bound_sampling import BoundSampling
-from .chain_sampling import ChainSampling
 from .chains import chain_seeds, stack_chains
-from .checkpoints import RunDirectory
-from .drift_check import warn_of_drift
-from .fit_check import warn_of_useless_fit
-from .replicas import replicas_of
-from .run import Run, Trace, run
+from .checks.drift_check import warn_of_drift
+from .checks.fit_check import warn_of_useless_fit
+from .checks.temperature_check import warn_of_temperature
+from .engines.amortized import AmortizedSampling
+from .engines.bound_sampling import BoundSampling
+from .engines.chain_sampling import ChainSampling
+from .engines.weight_sampling import WeightSampling
+from .runs.checkpoints import RunDirectory
+from .runs.run import Run, Trace, run
 from .seeding import seed_networks
 from .settings import AmortizedSettings, amortized_preset
-from .spread import Spread
+from .sharding.replicas import replicas_of
+from .sharding.spread import Spread
 from .starts import ModeStart, PriorMeanStart, WarmStart, default_start
-from .temperature_check import warn_of_temperature
-from .weight_sampling import WeightSampling
 
 __all__ = ["sample_amortized", "sampling_algorithm"]
 
@@ -78,9 +78,9 @@ def sample_amortized(
     """Sample codes and parameters of ``model`` jointly with Algorithm 1 of Tran et al. (2023).
 
     Of a variational model the parameters alone are sampled, under its bound, while the encoder is
-    optimised on it (:class:`~gpflow_bae.inference.bound_sampling.BoundSampling`); of a
+    optimised on it (:class:`~gpflow_bae.inference.engines.bound_sampling.BoundSampling`); of a
     :class:`~gpflow_bae.models.TemperedBAE` all weights
-    (:class:`~gpflow_bae.inference.weight_sampling.WeightSampling`).
+    (:class:`~gpflow_bae.inference.engines.weight_sampling.WeightSampling`).
 
     :param data: ``(X, Y)``: inputs ``[T, N, D]`` (or ``[N, D]``; None for models without inputs)
         and observations ``[T, N, P]`` (or ``[N, P]``), NaN where missing; or a

@@ -11,8 +11,8 @@ from ..arguments import check_arguments, check_fields
 from ..mcmc import adaptive_sghmc, mclmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.energy_variance import from_energy_variance
-from .encoder_losses import ENCODER_LOSSES
-from .objectives import EvidenceLowerBound, Objective
+from .optimise.encoder_losses import ENCODER_LOSSES
+from .optimise.objectives import EvidenceLowerBound, Objective
 
 __all__ = ["AmortizedSettings", "VariationalSettings", "amortized_preset", "check_positive"]
 
@@ -116,8 +116,8 @@ class AmortizedSettings:
     Those of ``codes="encoder"`` are drawn anew with every minibatch, and want some steps on it."""
     gradients: Literal["minibatch", "control_variates"] = "minibatch"
     """How a minibatch estimates the gradient of parameters: as it is, or less its error where the
-    round began (:mod:`gpflow_bae.inference.control_variates`), which heats the chain less and takes
-    two gradients for every step; with ``steps_per_batch``."""
+    round began (:mod:`gpflow_bae.inference.engines.control_variates`), which heats the chain less
+    and takes two gradients for every step; with ``steps_per_batch``."""
     coordinates: Literal["none", "prior", "fisher"] = "none"
     """What the sampler's steps are made in: the model's own values, values whitened by their
     priors (:mod:`gpflow_bae.inference.preconditioning`), or by what the data say of them, layer by

@@ -13,13 +13,13 @@ from ..data import prepare_data
 from ..mcmc import parallel_tempering
 from ..models import TemperedBAE
 from ..posteriors import Bank, TemperedPosterior
-from .checkpoints import run_directory
-from .drift_check import warn_of_drift
+from .checks.drift_check import warn_of_drift
+from .engines.tempered import TemperedSampling
 from .preconditioning import affine_map
-from .run import run
+from .runs.checkpoints import run_directory
+from .runs.run import run
 from .seeding import seed_networks
 from .starts import initial_values
-from .tempered import TemperedSampling
 from .tempered_settings import TemperedSettings
 
 __all__ = ["sample_tempered"]

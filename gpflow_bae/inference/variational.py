@@ -12,12 +12,12 @@ import tensorflow as tf
 from ..arguments import check_arguments
 from ..base import VariationalModel
 from ..data import Observations, SparseTable, StreamedObservations, check_columns, prepare_data
-from .checkpoints import RunDirectory
-from .replicas import replicas_of
-from .run import run
+from .optimise.variational_fit import VariationalFit
+from .runs.checkpoints import RunDirectory
+from .runs.run import run
 from .seeding import seed_networks
 from .settings import VariationalSettings
-from .variational_fit import VariationalFit
+from .sharding.replicas import replicas_of
 
 __all__ = ["climb", "fit_variational"]
 

@@ -41,7 +41,8 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
     prior) has an exact bound, in minibatches too; one with
     :class:`~gpflow_bae.guides.GaussianGuide` has one up to the neighbours that are left out, needs
     all points in every step, and suits points without any observation. Codes that are sampled
-    take minibatches too: :mod:`gpflow_bae.inference.surroundings` says how, and what they cost.
+    take minibatches too: :mod:`gpflow_bae.inference.engines.surroundings` says how, and what they
+    cost.
 
     Dense covariances (``code_covariance``, ``predict_full_cov``) are those of ``GP``, at its cost.
     """

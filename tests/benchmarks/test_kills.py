@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import kills
 from gpflow_bae import inference
-from gpflow_bae.inference.checkpoints import RunDirectory
+from gpflow_bae.inference.runs.checkpoints import RunDirectory
 
 
 class Walk(inference.Algorithm):

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from gpflow_bae import data, inference, likelihoods, models, row_blocks
 from gpflow_bae.data import CompressedRows, dense_rows, prepare_data
-from gpflow_bae.inference.fit_check import largest_fall, share_explained
+from gpflow_bae.inference.checks.fit_check import largest_fall, share_explained
 from gpflow_bae.posteriors import Posterior
 
 N, P = 40, 6

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from experiments.common import driver, plans, results, tensorboard
 from experiments.common import flags as common_flags
-from gpflow_bae.inference.run import report
+from gpflow_bae.inference.runs.run import report
 from tests.experiments.commands import call
 
 

@@ -18,7 +18,7 @@ from experiments.sprites.frames import Task
 from gpflow_bae import serving
 from gpflow_bae.datasets import moving_ball, sprites
 from gpflow_bae.impute import Imputer
-from gpflow_bae.inference.checkpoints import RunDirectory
+from gpflow_bae.inference.runs.checkpoints import RunDirectory
 from gpflow_bae.posteriors import FittedModel
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from gpflow_bae import datasets
 from gpflow_bae.data import Observations
-from gpflow_bae.inference.checkpoints import RunDirectory
+from gpflow_bae.inference.runs.checkpoints import RunDirectory
 from gpflow_bae.posteriors import Bank, Posterior
 from tests.fuzz.answers import answered, assert_finite, cases
 from tests.serving import small_posteriors

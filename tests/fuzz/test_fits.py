@@ -19,7 +19,7 @@ import gpflow_bae
 from gpflow_bae import inference, mcmc, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.moves import MOVES
-from gpflow_bae.inference.run import run
+from gpflow_bae.inference.runs.run import run
 from tests.fuzz.answers import answered, assert_finite, cases
 from tests.inference import amortized_models
 from tests.serving import small_posteriors

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from gpflow_bae import encoders, functional, inference, latent_priors, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference.checkpoints import RunDirectory
+from gpflow_bae.inference.runs.checkpoints import RunDirectory
 from tests.inference.amortized_models import (
     L,
     P,

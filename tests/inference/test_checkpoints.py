@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from gpflow_bae import inference
-from gpflow_bae.inference import checkpoints
-from gpflow_bae.inference.checkpoints import RunDirectory, samples_in
-from gpflow_bae.inference.interruption import interruptions_wait
+from gpflow_bae.inference.runs import checkpoints
+from gpflow_bae.inference.runs.checkpoints import RunDirectory, samples_in
+from gpflow_bae.inference.runs.interruption import interruptions_wait
 
 from .test_run import Doubling, directory, run_in
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from gpflow_bae import inference, mcmc, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference.bound_sampling import BoundSampling
 from gpflow_bae.inference.chains import of_chain
-from gpflow_bae.inference.weight_sampling import WeightSampling
+from gpflow_bae.inference.engines.bound_sampling import BoundSampling
+from gpflow_bae.inference.engines.weight_sampling import WeightSampling
 from tests.inference.amortized_models import SETTINGS, L, P, network, random_data, whitened
 
 H, SEED = 0.02, tf.constant([3, 4])

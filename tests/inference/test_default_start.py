@@ -13,7 +13,8 @@ import pytest
 import gpflow_bae
 from gpflow_bae import encoders, inference, latent_priors, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference import fit_check, seeding
+from gpflow_bae.inference import seeding
+from gpflow_bae.inference.checks import fit_check
 from gpflow_bae.likelihoods import Gaussian
 
 L, P = 2, 6

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpflow_bae.inference.drift_check import drift_of, warn_of_drift
+from gpflow_bae.inference.checks.drift_check import drift_of, warn_of_drift
 
 
 def autoregressive(correlation: float, number: int, count: int) -> np.ndarray:

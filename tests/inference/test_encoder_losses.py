@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from gpflow_bae.encoders import DensityEncoder, FreeFormEncoder
 from gpflow_bae.inference import encoder_loss
-from gpflow_bae.inference.encoder_losses import check_encoder_loss
+from gpflow_bae.inference.optimise.encoder_losses import check_encoder_loss
 
 SEED = tf.constant([2, 7])
 

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework.func_graph import FuncGraph
 
-from gpflow_bae.inference.optimisation import Optimisation
+from gpflow_bae.inference.optimise.optimisation import Optimisation
 from gpflow_bae.posteriors.sample_loop import SampleLoop
 from tests.inference.amortized_models import advance, bae, compiled_round, random_data
 

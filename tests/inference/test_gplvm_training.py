@@ -15,7 +15,7 @@ from gpflow_bae import bijectors, encoders, guides, inference, latent_priors, mo
 from gpflow_bae.base import Batch, VariationalModel, VariationalTerms
 from gpflow_bae.data import Observations, SparseTable, prepare_data
 from gpflow_bae.data.minibatches import _MANY, draw_indices
-from gpflow_bae.inference.row_adam import RowAdam
+from gpflow_bae.inference.optimise.row_adam import RowAdam
 from gpflow_bae.posteriors import GPLVMPosterior
 
 SEED = tf.constant([1, 2])

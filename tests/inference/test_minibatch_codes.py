@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae.inference.chain_state import Point
-from gpflow_bae.inference.minibatch_codes import gather_codes, scatter_codes
+from gpflow_bae.inference.engines.minibatch_codes import gather_codes, scatter_codes
 from gpflow_bae.mcmc import State, Step, Target, adaptive_sghmc
 
 INDICES = [4, 0, 3]

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from gpflow_bae import decoders, inference, latent_priors, mcmc, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference.amortized import AmortizedSampling
 from gpflow_bae.inference.chain_state import Point
+from gpflow_bae.inference.engines.amortized import AmortizedSampling
 from gpflow_bae.inference.preconditioning import (
     FisherPreconditioner,
     KroneckerMap,

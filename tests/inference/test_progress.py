@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from gpflow_bae import inference
-from gpflow_bae.inference import progress
-from gpflow_bae.inference.checkpoints import RunDirectory
-from gpflow_bae.inference.run import report, watched
+from gpflow_bae.inference.runs import progress
+from gpflow_bae.inference.runs.checkpoints import RunDirectory
+from gpflow_bae.inference.runs.run import report, watched
 
 
 class Counting(inference.Algorithm):

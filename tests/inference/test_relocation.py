@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from gpflow_bae import bijectors, encoders, guides, inference, models
 from gpflow_bae.data import SparseTable, prepare_data
-from gpflow_bae.inference.relocation import best_codes
+from gpflow_bae.inference.optimise.relocation import best_codes
 
 N, P, M = 40, 6, 9
 

@@ -19,11 +19,11 @@ import tensorflow as tf
 from benchmarks.workers import free_ports
 from gpflow_bae import inference, likelihoods, mcmc, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference.bound_sampling import BoundSampling
-from gpflow_bae.inference.replicas import ALONE, Replicas, replicas_of
-from gpflow_bae.inference.spread import Spread
-from gpflow_bae.inference.weight_sampling import WeightSampling
-from gpflow_bae.inference.workers import Workers
+from gpflow_bae.inference.engines.bound_sampling import BoundSampling
+from gpflow_bae.inference.engines.weight_sampling import WeightSampling
+from gpflow_bae.inference.sharding.replicas import ALONE, Replicas, replicas_of
+from gpflow_bae.inference.sharding.spread import Spread
+from gpflow_bae.inference.sharding.workers import Workers
 from tests.inference import amortized_models as made
 from tests.inference import replicas_program
 

@@ -17,9 +17,10 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import inference, records
-from gpflow_bae.inference import adam, checkpoints
-from gpflow_bae.inference.checkpoints import RunDirectory
-from gpflow_bae.inference.naming import from_arrays, leaf_names, to_arrays
+from gpflow_bae.inference.optimise import adam
+from gpflow_bae.inference.runs import checkpoints
+from gpflow_bae.inference.runs.checkpoints import RunDirectory
+from gpflow_bae.inference.runs.naming import from_arrays, leaf_names, to_arrays
 
 
 class Doubling(inference.Algorithm):

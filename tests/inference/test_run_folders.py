@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from gpflow_bae import encoders, files, inference, likelihoods, models
 from gpflow_bae.data import Observations, SparseTable, prepare_data
-from gpflow_bae.inference.checkpoints import RunDirectory, run_directory
-from gpflow_bae.inference.replicas import ALONE, Replicas
+from gpflow_bae.inference.runs.checkpoints import RunDirectory, run_directory
+from gpflow_bae.inference.sharding.replicas import ALONE, Replicas
 from tests.inference.amortized_models import network
 
 N, P = 12, 3

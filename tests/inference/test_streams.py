@@ -25,8 +25,8 @@ from gpflow_bae import (
 )
 from gpflow_bae.data import StreamedObservations, prepare_data, write_tfrecords
 from gpflow_bae.inference import VariationalFit
-from gpflow_bae.inference.amortized import AmortizedSampling
 from gpflow_bae.inference.chains import of_chain
+from gpflow_bae.inference.engines.amortized import AmortizedSampling
 from tests.inference.amortized_models import P, bae, sgp_bae
 
 N, L = 60, 2

@@ -15,8 +15,9 @@ import tensorflow as tf
 
 from gpflow_bae import encoders, inference, latent_priors, likelihoods, mcmc, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference import control_variates, temperature_check
-from gpflow_bae.inference.surroundings import Surroundings
+from gpflow_bae.inference.checks import temperature_check
+from gpflow_bae.inference.engines import control_variates
+from gpflow_bae.inference.engines.surroundings import Surroundings
 from gpflow_bae.latent_priors.neighbours import children_of
 from gpflow_bae.mcmc.noise import standard_noise
 from tests.inference.amortized_models import SETTINGS, network

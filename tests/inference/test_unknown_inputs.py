@@ -21,9 +21,9 @@ from scipy import stats
 from gpflow_bae import inference, inputs, likelihoods, mcmc, models, posteriors, serving
 from gpflow_bae.base import Batch
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference.input_relocation import relocate_inputs
 from gpflow_bae.inference.moves import build_moves
 from gpflow_bae.inference.moves.base import Moved
+from gpflow_bae.inference.optimise.input_relocation import relocate_inputs
 from gpflow_bae.models.variational import input_divergence
 
 TURN = 2.0 * np.pi
@@ -311,7 +311,7 @@ def test_relocated_angles_are_found() -> None:
 
 def test_scores_of_relocation_are_log_densities() -> None:
     """Of tasks and of points alike: pseudo-observations under GPflow's own prediction."""
-    from gpflow_bae.inference.input_relocation import _Scores
+    from gpflow_bae.inference.optimise.input_relocation import _Scores
 
     _, X, Y = curve()
     for shape in ((1, 60), (3, 20)):

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from gpflow_bae import encoders, inference, latent_priors, likelihoods, models
 from gpflow_bae.data import prepare_data
-from gpflow_bae.inference.optimisation import Optimisation
-from gpflow_bae.inference.run import run
+from gpflow_bae.inference.optimise.optimisation import Optimisation
+from gpflow_bae.inference.runs.run import run
 from gpflow_bae.inference.variational import climb
 
 N, P, L = 400, 5, 2

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from ...data import Observations, draw_indices
 from ...models import TemperedBAE
-from ..checkpoints import RunDirectory
-from ..optimisation import Optimisation, cosine_decay
-from ..run import run
+from ..optimise.optimisation import Optimisation, cosine_decay
+from ..runs.checkpoints import RunDirectory
+from ..runs.run import run
 from ..tempered_settings import TemperedSettings
 
 __all__ = ["fresh_values", "initial_values"]

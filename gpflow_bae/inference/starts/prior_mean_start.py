@@ -21,7 +21,7 @@ from ...data import Observations
 from ...encoders import GaussianEncoder
 from ...latent_priors import DeepSparseGP, SparseGP
 from ...models import BayesianAutoencoder
-from ..checkpoints import RunDirectory
+from ..runs.checkpoints import RunDirectory
 from ..settings import VariationalSettings, check_positive
 from ..variational import fit_variational
 from .warm_start import WarmStart

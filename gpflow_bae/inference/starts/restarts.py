@@ -21,8 +21,8 @@ from ...arguments import check_fields
 from ...data import Observations, prepare_data
 from ...models import TemperedBAE
 from ...tracing import compiled
-from ..checkpoints import RunDirectory
-from ..progress import Progress
+from ..runs.checkpoints import RunDirectory
+from ..runs.progress import Progress
 from ..settings import check_positive
 from .posterior_mode import fresh_values
 

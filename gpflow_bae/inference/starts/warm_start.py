@@ -25,10 +25,10 @@ from ...latent_priors.base import LatentProcess
 from ...mcmc.noise import standard_noise
 from ...models import Autoencoder, BayesianAutoencoder, VariationalAutoencoder
 from ...parameter_set import ParameterSet
-from ..checkpoints import RunDirectory
-from ..encoder_losses import encoder_loss
-from ..optimisation import Optimisation
-from ..run import run
+from ..optimise.encoder_losses import encoder_loss
+from ..optimise.optimisation import Optimisation
+from ..runs.checkpoints import RunDirectory
+from ..runs.run import run
 from ..seeding import seed_networks
 from ..settings import VariationalSettings, check_positive
 from ..variational import fit_variational

@@ -8,13 +8,13 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import check_arguments
-from ..base import Batch
-from ..data import Observations, prepare_data
-from ..encoders import FreeFormEncoder
-from ..guides import MeanFieldGuide, PointEstimate
-from ..mcmc.noise import standard_noise
-from ..models import StochasticGPLVM
+from ...arguments import check_arguments
+from ...base import Batch
+from ...data import Observations, prepare_data
+from ...encoders import FreeFormEncoder
+from ...guides import MeanFieldGuide, PointEstimate
+from ...mcmc.noise import standard_noise
+from ...models import StochasticGPLVM
 from .input_relocation import has_relocatable_inputs, relocate_inputs
 
 __all__ = ["Relocations", "best_codes", "expected_log_likelihoods", "relocate_codes"]

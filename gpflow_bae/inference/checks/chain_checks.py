@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..data import Observations
-from ..mcmc.algorithm import SamplingAlgorithm, check_sampler
-from .settings import AmortizedSettings
+from ...data import Observations
+from ...mcmc.algorithm import SamplingAlgorithm, check_sampler
+from ..settings import AmortizedSettings
 
 __all__ = ["Takes", "brings_neighbours", "check_chain"]
 

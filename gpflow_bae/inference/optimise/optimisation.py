@@ -9,10 +9,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ..tracing import compiled
-from .loops import repeat
+from ...tracing import compiled
+from ..loops import repeat
+from ..runs.run import Algorithm, Trace
 from .row_adam import RowAdam
-from .run import Algorithm, Trace
 
 __all__ = ["Loss", "Optimisation", "cosine_decay"]
 

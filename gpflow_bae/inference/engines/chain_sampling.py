@@ -14,24 +14,24 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..base import Batch
-from ..data import BatchReader, Observations, StreamedObservations, draw_indices
-from ..mcmc import State, adaptive_sghmc
-from ..mcmc.algorithm import SamplingAlgorithm
-from ..mcmc.mean_temperatures import with_mean_temperatures
-from ..models.autoencoder import check_priors, set_default_likelihood_priors
-from ..parameter_set import ParameterSet
-from ..tracing import compiled
-from .chain_checks import Takes, check_chain
-from .chain_state import Chain, Point, RoundStatistics
-from .chains import chain_seeds, map_chains, of_chain, stack_chains
-from .divergence import against_divergence, what_diverged
-from .naming import from_arrays, leaf_names, to_arrays
-from .preconditioning import FisherPreconditioner, Preconditioner
-from .run import Algorithm, Trace
-from .settings import AmortizedSettings
-from .spread import Spread
-from .stream_checks import check_stream
+from ...base import Batch
+from ...data import BatchReader, Observations, StreamedObservations, draw_indices
+from ...mcmc import State, adaptive_sghmc
+from ...mcmc.algorithm import SamplingAlgorithm
+from ...mcmc.mean_temperatures import with_mean_temperatures
+from ...models.autoencoder import check_priors, set_default_likelihood_priors
+from ...parameter_set import ParameterSet
+from ...tracing import compiled
+from ..chain_state import Chain, Point, RoundStatistics
+from ..chains import chain_seeds, map_chains, of_chain, stack_chains
+from ..checks.chain_checks import Takes, check_chain
+from ..checks.divergence import against_divergence, what_diverged
+from ..checks.stream_checks import check_stream
+from ..preconditioning import FisherPreconditioner, Preconditioner
+from ..runs.naming import from_arrays, leaf_names, to_arrays
+from ..runs.run import Algorithm, Trace
+from ..settings import AmortizedSettings
+from ..sharding.spread import Spread
 
 __all__ = ["ChainSampling"]
 

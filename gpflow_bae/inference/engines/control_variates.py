@@ -20,10 +20,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from ..base import Batch
-from ..mcmc import Target
-from ..mcmc.targets import Evaluation
-from .chain_state import Point
+from ...base import Batch
+from ...mcmc import Target
+from ...mcmc.targets import Evaluation
+from ..chain_state import Point
 
 __all__ = ["Reference", "batch_target", "controlled"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..encoders import DensityEncoder, Encoder
+from ...encoders import DensityEncoder, Encoder
 
 __all__ = ["ENCODER_LOSSES", "check_encoder_loss", "encoder_loss"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..data import StreamedObservations
-from ..mcmc.algorithm import SamplingAlgorithm
-from .settings import AmortizedSettings
+from ...data import StreamedObservations
+from ...mcmc.algorithm import SamplingAlgorithm
+from ..settings import AmortizedSettings
 
 __all__ = ["check_stream"]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..base import Batch
-from ..mcmc import Step, Target, targets
-from ..models import TemperedBAE
-from .chain_checks import Takes
+from ...base import Batch
+from ...mcmc import Step, Target, targets
+from ...models import TemperedBAE
+from ..chain_state import Chain, Point, RoundStatistics
+from ..checks.chain_checks import Takes
 from .chain_sampling import ChainSampling
-from .chain_state import Chain, Point, RoundStatistics
 from .control_variates import Reference, batch_target
 from .sampler_steps import sampler_steps
 
@@ -32,7 +32,7 @@ class WeightSampling(ChainSampling):
     )
 
     def __init__(self, model: TemperedBAE, *arguments: Any, **options: Any):
-        """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`."""
+        """Arguments as in :class:`~gpflow_bae.inference.engines.chain_sampling.ChainSampling`."""
         super().__init__(model, *arguments, **options)
         self._build_preconditioner()
 

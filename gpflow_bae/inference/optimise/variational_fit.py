@@ -9,17 +9,17 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from .. import functional
-from ..base import Batch, VariationalModel
-from ..data import Observations, SparseTable, StreamedObservations, draw_indices
+from ... import functional
+from ...base import Batch, VariationalModel
+from ...data import Observations, SparseTable, StreamedObservations, draw_indices
+from ..runs.run import Trace
+from ..settings import VariationalSettings
+from ..sharding.replicas import ALONE, Replicas, Share
+from ..sharding.spread import check_items
 from .objectives import EvidenceLowerBound
 from .optimisation import Optimisation, cosine_decay
 from .relocation import Relocations
-from .replicas import ALONE, Replicas, Share
 from .row_adam import RowAdam
-from .run import Trace
-from .settings import VariationalSettings
-from .spread import check_items
 
 __all__ = ["VariationalFit"]
 

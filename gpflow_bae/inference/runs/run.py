@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..sharding.replicas import ALONE, Replicas
 from .checkpoints import RunDirectory, stopwatch
 from .interruption import interruptions_wait
 from .progress import Progress
-from .replicas import ALONE, Replicas
 from .run_records import RunRecords
 
 __all__ = ["Algorithm", "Run", "report", "run", "watched"]

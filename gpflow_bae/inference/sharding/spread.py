@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..data import StreamedObservations
-from ..latent_priors import GaussianLatentPrior
+from ...data import StreamedObservations
+from ...latent_priors import GaussianLatentPrior
+from ..settings import AmortizedSettings
 from .replicas import ALONE, Replicas
-from .settings import AmortizedSettings
 
 __all__ = ["Spread", "check_items"]
 

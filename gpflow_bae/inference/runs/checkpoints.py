@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..files import as_path, locked, to_json, write_atomically
-from ..records import Records
-from ..versions import __version__
+from ...files import as_path, locked, to_json, write_atomically
+from ...records import Records
+from ...versions import __version__
 from .run_files import NOT_WHOLE, DamagedError, RunFile, explained, read_arrays, save_counted
 
 __all__ = ["RunDirectory", "run_directory", "samples_in", "stopwatch", "write_atomically"]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import warn_caller
-from ..data import CompressedRows
-from ..posteriors import Posterior
-from ..posteriors.conditionals import latent_given_pseudo
+from ...arguments import warn_caller
+from ...data import CompressedRows
+from ...posteriors import Posterior
+from ...posteriors.conditionals import latent_given_pseudo
 
 __all__ = ["largest_fall", "share_explained", "warn_of_useless_fit"]
 

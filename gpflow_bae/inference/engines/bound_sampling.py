@@ -6,15 +6,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..base import Batch
-from ..mcmc import State, Step, Target
-from ..models import VariationalAutoencoder
-from ..models.autoencoder import set_default_priors
+from ...base import Batch
+from ...mcmc import State, Step, Target
+from ...models import VariationalAutoencoder
+from ...models.autoencoder import set_default_priors
+from ..chain_state import Chain, Point, RoundStatistics
+from ..loops import repeat
+from ..optimise.encoder_fit import EncoderFit, EncoderState
+from ..sharding.replicas import Share
 from .chain_sampling import ChainSampling
-from .chain_state import Chain, Point, RoundStatistics
-from .encoder_fit import EncoderFit, EncoderState
-from .loops import repeat
-from .replicas import Share
 
 __all__ = ["BoundSampling"]
 
@@ -31,7 +31,7 @@ class BoundSampling(ChainSampling):
     model: VariationalAutoencoder
 
     def __init__(self, model: VariationalAutoencoder, *arguments: Any, **options: Any):
-        """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
+        """Arguments as in :class:`~gpflow_bae.inference.engines.chain_sampling.ChainSampling`.
 
         Kernel parameters without a prior get the default ones of
         :func:`~gpflow_bae.models.set_default_kernel_priors`, because they are sampled now, and

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from ..mcmc import SamplingAlgorithm, State, Step, Target
-from .loops import repeat
-from .preconditioning import PointMap
+from ...mcmc import SamplingAlgorithm, State, Step, Target
+from ..loops import repeat
+from ..preconditioning import PointMap
 
 __all__ = ["sampler_steps"]
 

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import gpflow
 import tensorflow as tf
 
-from .. import functional
-from ..base import Batch
-from ..parameter_set import ParameterSet
+from ... import functional
+from ...base import Batch
+from ...parameter_set import ParameterSet
+from ..loops import repeat
+from ..settings import AmortizedSettings
+from ..sharding.replicas import ALONE, Replicas, Share
 from . import adam
 from .encoder_losses import encoder_loss
-from .loops import repeat
-from .replicas import ALONE, Replicas, Share
-from .settings import AmortizedSettings
 
 __all__ = ["EncoderFit", "EncoderState"]
 

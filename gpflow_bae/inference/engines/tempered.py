@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..data import Observations
-from ..mcmc import (
+from ...data import Observations
+from ...mcmc import (
     adaptive_langevin,
     hmc,
     langevin,
@@ -22,14 +22,14 @@ from ..mcmc import (
     random_walk,
     targets,
 )
-from ..mcmc.schedules import geometric_ladder
-from ..models import TemperedBAE
-from ..tracing import compiled
-from .loops import repeat
-from .naming import from_arrays, to_arrays
-from .preconditioning import AffineMap, unfitted_map
-from .run import Algorithm, Trace
-from .tempered_settings import TemperedSettings
+from ...mcmc.schedules import geometric_ladder
+from ...models import TemperedBAE
+from ...tracing import compiled
+from ..loops import repeat
+from ..preconditioning import AffineMap, unfitted_map
+from ..runs.naming import from_arrays, to_arrays
+from ..runs.run import Algorithm, Trace
+from ..tempered_settings import TemperedSettings
 
 __all__ = ["TemperedChain", "TemperedSampling", "TemperedTrace"]
 

@@ -6,9 +6,9 @@ from collections.abc import Collection
 
 import tensorflow as tf
 
-from ..mcmc import State
-from ..mcmc.structures import when
-from .chain_state import Point
+from ...mcmc import State
+from ...mcmc.structures import when
+from ..chain_state import Point
 
 __all__ = ["gather_codes", "scatter_codes"]
 

@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ..files import save_arrays
-from ..records import DamagedRecordsError, RecordFile, Records
+from ...files import save_arrays
+from ...records import DamagedRecordsError, RecordFile, Records
 
 __all__ = ["NOT_WHOLE", "DamagedError", "RunFile", "explained", "read_arrays", "save_counted"]
 

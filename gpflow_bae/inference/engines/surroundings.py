@@ -31,8 +31,8 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 
-from ..base import Conditionals
-from ..latent_priors.neighbours import children_of
+from ...base import Conditionals
+from ...latent_priors.neighbours import children_of
 
 __all__ = ["Surroundings"]
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments import warn_caller
-from ..posteriors import Posterior, TemperedPosterior
+from ...arguments import warn_caller
+from ...posteriors import Posterior, TemperedPosterior
 
 __all__ = ["Drift", "drift_of", "warn_of_drift"]
 

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ..base import Batch
-from ..files import as_path, locked, to_json
-from ..mcmc.noise import noise_of_items
-from .chain_state import Point
-from .checkpoints import RunDirectory, run_directory
+from ...base import Batch
+from ...files import as_path, locked, to_json
+from ...mcmc.noise import noise_of_items
+from ..chain_state import Point
+from ..runs.checkpoints import RunDirectory, run_directory
 from .workers import Workers
 
 __all__ = ["ALONE", "Replicas", "Share", "replicas_of"]

@@ -13,22 +13,22 @@ from typing import Any
 import gpflow
 import tensorflow as tf
 
-from ..base import Batch
-from ..data import StreamedObservations, draw_indices
-from ..inputs import MissingInputs
-from ..mcmc import State, Step, Target, targets
-from ..models import BayesianAutoencoder
-from ..models import State as ModelState
-from .chain_checks import Takes, brings_neighbours, check_neighbours
+from ...base import Batch
+from ...data import StreamedObservations, draw_indices
+from ...inputs import MissingInputs
+from ...mcmc import State, Step, Target, targets
+from ...models import BayesianAutoencoder
+from ...models import State as ModelState
+from ..chain_state import Chain, Point, RoundStatistics
+from ..checks.chain_checks import Takes, brings_neighbours, check_neighbours
+from ..loops import repeat
+from ..moves import Move, build_moves
+from ..moves.base import Moved
+from ..optimise.encoder_fit import EncoderFit
+from ..optimise.encoder_losses import check_encoder_loss
 from .chain_sampling import ChainSampling
-from .chain_state import Chain, Point, RoundStatistics
 from .control_variates import Reference, batch_target
-from .encoder_fit import EncoderFit
-from .encoder_losses import check_encoder_loss
-from .loops import repeat
 from .minibatch_codes import gather_codes, scatter_codes
-from .moves import Move, build_moves
-from .moves.base import Moved
 from .sampler_steps import sampler_steps
 from .surroundings import Surroundings
 
@@ -50,7 +50,7 @@ class AmortizedSampling(ChainSampling):
     )
 
     def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
-        """Arguments as in :class:`~gpflow_bae.inference.chain_sampling.ChainSampling`.
+        """Arguments as in :class:`~gpflow_bae.inference.engines.chain_sampling.ChainSampling`.
 
         :raises ValueError: for an encoder, a loss, moves, coordinates or whitened codes that do not
             go together.

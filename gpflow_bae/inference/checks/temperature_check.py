@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arguments import warn_caller
-from ..models import BayesianAutoencoder, VariationalAutoencoder
-from ..posteriors import Posterior, TemperedPosterior
+from ...arguments import warn_caller
+from ...models import BayesianAutoencoder, VariationalAutoencoder
+from ...posteriors import Posterior, TemperedPosterior
 
 __all__ = ["block_temperatures", "blocks_off_temperature", "warn_of_temperature"]
 

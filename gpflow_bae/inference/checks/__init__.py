@@ -1,0 +1,1 @@
+"""What is refused before a chain starts, and what is said of its samples."""

@@ -1,0 +1,1 @@
+"""Optimisation in place: Adam, bounds and their objectives, encoders, relocation."""

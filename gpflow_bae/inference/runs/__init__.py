@@ -1,0 +1,1 @@
+"""A run of many steps: checkpoints, resuming, records, interruption and progress."""

@@ -1,0 +1,1 @@
+"""Replicas of a `tf.distribute.Strategy` that share chains or minibatches."""
