@@ -218,7 +218,7 @@ def engine(parts: Parts, steps: int, encoder_steps: int = 0, **options: Any) -> 
     settings = dataclasses.replace(
         parts.schedule,
         num_sampler_steps=steps,
-        num_encoder_steps=encoder_steps,
+        encoder=dataclasses.replace(parts.schedule.encoder, num_steps=encoder_steps),
         burnin=0,
         moves=(),
         coordinates="none",

@@ -94,7 +94,11 @@ def _moving_ball():
 
     plan = make_plan("sgp_bae", "paper")
     train, _ = moving_ball.load(0)
-    settings = dataclasses.replace(plan.schedule, num_sampler_steps=20, num_encoder_steps=12)
+    settings = dataclasses.replace(
+        plan.schedule,
+        num_sampler_steps=20,
+        encoder=dataclasses.replace(plan.schedule.encoder, num_steps=12),
+    )
     return study.build_model(plan, train), (train.X, train.Y), settings, plan.sampler
 
 

@@ -224,12 +224,12 @@ def sample(folder: pathlib.Path) -> dict[str, np.ndarray]:
     start = inference.WarmStart(
         encoders.GaussianEncoder(network(3, 4)),
         inference.VariationalSettings(num_steps=300, learning_rate=0.01),
-        num_encoder_steps=100,
+        distillation=inference.EncoderSettings(batch_size=256, num_steps=100),
         num_initial_steps=50,
     )
     settings = inference.AmortizedSettings(
         num_sampler_steps=5,
-        num_encoder_steps=3,
+        encoder=inference.EncoderSettings(num_steps=3),
         burnin=100,
         num_samples=20,
         thinning=5,

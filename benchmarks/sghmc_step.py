@@ -49,7 +49,7 @@ def main(argv: list[str]) -> None:
         kinds += [("gaussian", True), ("binomial", True)]
     for noise, jit in kinds:
         settings = inference.AmortizedSettings(
-            num_sampler_steps=FLAGS.steps, num_encoder_steps=0, burnin=0
+            num_sampler_steps=FLAGS.steps, encoder=inference.EncoderSettings(num_steps=0), burnin=0
         )
         sampler = mcmc.adaptive_sghmc.build(noise=noise)
         compiled = inference.AmortizedSampling(model, data, settings, sampler, jit_compile=jit)

@@ -112,7 +112,7 @@ def work(role: str, data_dir: str | None) -> None:
         settings = dataclasses.replace(
             schedule,
             num_sampler_steps=STEPS,
-            num_encoder_steps=case.num_encoder_steps,
+            encoder=dataclasses.replace(schedule.encoder, num_steps=case.num_encoder_steps),
             burnin=0,
             moves=(),
             coordinates="none",

@@ -201,7 +201,7 @@ def shortened_example() -> str:
     block = re.findall(r"```python\n(.*?)```", readme, flags=re.S)[0]
     settings = (
         "gpflow_bae.inference.sample_amortized(model, data, gpflow_bae.inference.AmortizedSettings("
-        "num_sampler_steps=2, num_encoder_steps=1, burnin=2, num_samples=3, thinning=2), "
+        "num_sampler_steps=2, burnin=2, num_samples=3, thinning=2), "
         "warm_start=None, "
     )
     for full, small in (

@@ -39,7 +39,7 @@ model = gpflow_bae.models.SGPBAE(
     latent_dim=2,
 )
 settings = gpflow_bae.inference.AmortizedSettings(
-    num_sampler_steps=2, num_encoder_steps=1, burnin=4, num_samples=2, thinning=2
+    num_sampler_steps=2, burnin=4, num_samples=2, thinning=2
 )
 posterior = gpflow_bae.inference.sample_amortized(model, (X, Y), settings, warm_start=None)
 posterior.predict_y(X)

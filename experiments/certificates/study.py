@@ -48,7 +48,7 @@ def make_plan(model: str) -> Plan:
     thinning = 300 if is_noisy else 100
     schedule = inference.AmortizedSettings(
         num_sampler_steps=thinning,  # a draw of every round
-        num_encoder_steps=0,
+        encoder=inference.EncoderSettings(num_steps=0),
         burnin=6000 if is_noisy else 3000,
         num_samples=49,
         thinning=thinning,

@@ -125,7 +125,9 @@ def _warm_start(
         encoders.GaussianEncoder(_network(plan, train.Y.shape[-1], 2 * LATENT_DIM)),
         plan.variational,
         latent_prior=_exact_prior(plan, model),
-        num_encoder_steps=plan.num_warm_encoder_steps,
+        distillation=inference.EncoderSettings(
+            batch_size=256, num_steps=plan.num_warm_encoder_steps
+        ),
     )
 
 

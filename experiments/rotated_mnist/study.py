@@ -240,7 +240,9 @@ def _sample(
             settings = dataclasses.replace(
                 settings, num_steps=steps, objective=inference.EvidenceLowerBound()
             )
-            first = dataclasses.replace(warm_start, num_encoder_steps=0)
+            first = dataclasses.replace(
+                warm_start, distillation=dataclasses.replace(warm_start.distillation, num_steps=0)
+            )
             warm_start = inference.PriorMeanStart(settings, first=first)
     schedule = plan.schedule
     assert schedule is not None

@@ -125,7 +125,7 @@ def _best_mode(dataset: str, preset: str) -> ChainPlan:
     lengths = _LENGTHS[dataset, preset]
     schedule = inference.AmortizedSettings(
         num_sampler_steps=25 if dataset == "madelon" else 50,
-        num_encoder_steps=0,
+        encoder=inference.EncoderSettings(num_steps=0),
         burnin=lengths.burnin,
         num_samples=lengths.samples,
         thinning=lengths.thinning,

@@ -18,7 +18,7 @@ from .optimise.variational_fit import VariationalFit
 from .runs.run import Algorithm, Run, run
 from .sampling import sample_amortized, sampling_algorithm
 from .seeding import seed_networks
-from .settings import AmortizedSettings, VariationalSettings, amortized_preset
+from .settings import AmortizedSettings, EncoderSettings, VariationalSettings, amortized_preset
 from .starts import (
     ModeStart,
     PriorMeanStart,
@@ -42,6 +42,7 @@ __all__ = [
     "BoundSampling",
     "Chain",
     "ChainSampling",
+    "EncoderSettings",
     "EvidenceLowerBound",
     "ModeStart",
     "Objective",

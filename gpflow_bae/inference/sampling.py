@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
@@ -74,6 +73,8 @@ def sample_amortized(
     callback: Callable[[int, Trace], None] | None = None,
     strategy: tf.distribute.Strategy | None = None,
     spread: Literal["minibatches", "chains"] | None = None,
+    point_estimates: tuple[str, ...] = (),
+    moves: tuple[str, ...] | None = None,
 ) -> Any:
     """Sample codes and parameters of ``model`` jointly with Algorithm 1 of Tran et al. (2023).
 
@@ -115,6 +116,12 @@ def sample_amortized(
         is exchanged inside of a round; or ``"minibatches"``, the items of each, whose gradients are
         summed in every step: equal to one replica to rounding. By default chains where their
         number is a multiple of the replicas'.
+    :param point_estimates: beginnings of the paths of parameters that are optimised instead of
+        sampled, at temperature 0 in the same steps: ``(".decoder",)`` or ``(".latent_prior",)`` is
+        an ablation of the paper (appendix F).
+    :param moves: names among :data:`gpflow_bae.inference.moves.MOVES`, of what changes a chain
+        beside the steps after each round, where codes are sampled; None for those that
+        ``settings.coordinates`` need.
     :return: the bank of samples, a :class:`~gpflow_bae.posteriors.TemperedPosterior` for a
         ``TemperedBAE``; ``model`` is left at the last one of the first chain.
     :raises ValueError: for data that do not fit the model (see
@@ -151,6 +158,8 @@ def sample_amortized(
         num_chains=num_chains,
         jit_compile=jit_compile,
         spread=shared,
+        point_estimates=point_estimates,
+        **_of_codes(kind, moves),
     )
     record = _record(algorithm, starts)
     replicas.agree(record | {"spread": spread})
@@ -198,6 +207,18 @@ def sample_amortized(
     warn_of_temperature(posterior)
     warn_of_drift(posterior, settings.burnin_rounds)
     return posterior
+
+
+def _of_codes(kind: type[ChainSampling], moves: tuple[str, ...] | None) -> dict[str, Any]:
+    """What only the engine of sampled codes takes."""
+    if issubclass(kind, AmortizedSampling):
+        return {"moves": moves}
+    if moves:
+        raise ValueError(
+            f"moves={moves!r} are for models whose codes are sampled, such as SGPBAE: leave them "
+            "out."
+        )
+    return {}
 
 
 def _check_memory(algorithm: ChainSampling, max_samples: int | None) -> None:
@@ -255,7 +276,9 @@ def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:
     """What a resumed run must have in common with this one."""
     model, data = algorithm.model, algorithm.data
     return {
-        **dataclasses.asdict(algorithm.settings),
+        **algorithm.settings.describe(),
+        "point_estimates": algorithm.point_estimates,
+        "moves": getattr(algorithm, "move_names", ()),
         "seed": algorithm.seed,
         "num_chains": algorithm.num_chains,
         "sampler": algorithm.sampler.name,

@@ -14,7 +14,13 @@ from ..mcmc.energy_variance import from_energy_variance
 from .optimise.encoder_losses import ENCODER_LOSSES
 from .optimise.objectives import EvidenceLowerBound, Objective
 
-__all__ = ["AmortizedSettings", "VariationalSettings", "amortized_preset", "check_positive"]
+__all__ = [
+    "AmortizedSettings",
+    "EncoderSettings",
+    "VariationalSettings",
+    "amortized_preset",
+    "check_positive",
+]
 
 
 def check_positive(settings: object, *names: str) -> None:
@@ -32,10 +38,9 @@ class VariationalSettings:
 
     num_steps: int = 5000
     learning_rate: float = 1e-3
-    batch_size: int | None = None
-    """Tasks (or points of a single task) per step; None for all."""
-    num_columns: int | None = None
-    """Outputs per step, for models whose bound splits over outputs (GPLVM); None for all."""
+    batch_size: int | tuple[int | None, int | None] | None = None
+    """Tasks (or points of a single task) per step; None for all. A pair is of rows and outputs,
+    for models whose bound splits over outputs too (GPLVM)."""
     row_learning_rate: float | None = None
     """Learning rate of what belongs to single items (free-form codes) in minibatches, where each
     is moved only in the steps that see it; None for the same."""
@@ -63,7 +68,7 @@ class VariationalSettings:
             self,
             "num_steps",
             "learning_rate",
-            "batch_size",
+            "num_items",
             "num_columns",
             "row_learning_rate",
             "prior_learning_rate",
@@ -77,31 +82,59 @@ class VariationalSettings:
                 f"{self.final_learning_rate_fraction}."
             )
 
+    @property
+    def num_items(self) -> int | None:
+        """Tasks, or points of a single task, per step; None for all."""
+        return self.batch_size[0] if isinstance(self.batch_size, tuple) else self.batch_size
+
+    @property
+    def num_columns(self) -> int | None:
+        """Outputs per step; None for all."""
+        return self.batch_size[1] if isinstance(self.batch_size, tuple) else None
+
     def describe(self) -> dict[str, Any]:
-        """The settings as plain values, for records of a run."""
-        return {**dataclasses.asdict(self), "objective": repr(self.objective)}
+        """Return the settings as plain values, for records of a run."""
+        return {
+            **dataclasses.asdict(self),
+            "batch_size": self.num_items,
+            "num_columns": self.num_columns,
+            "objective": repr(self.objective),
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderSettings:
+    """How an encoder is fitted to draws of the codes, by Adam."""
+
+    num_steps: int = 30
+    """J of Algorithm 1, steps after each round of a chain; of a start, of its whole fit."""
+    loss: Literal["energy", "nll", "mse"] = "energy"
+    """The energy score, which needs no density, the density, or the published squared error."""
+    learning_rate: float = 1e-3
+    batch_size: int | None = None
+    """Points per step, drawn from those at hand; None for all."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, num_steps=0, batch_size=1)
+        check_positive(self, "learning_rate")
+        if self.loss not in ENCODER_LOSSES:
+            raise ValueError(f"loss must be one of {ENCODER_LOSSES}, got {self.loss!r}.")
 
 
 @dataclasses.dataclass(frozen=True)
 class AmortizedSettings:
     """How rounds of Algorithm 1 of Tran et al. (2023) are made; steps are those of any sampler.
 
-    The published Algorithm 1 is ``codes="encoder"``, ``encoder_loss="mse"``.
+    The published Algorithm 1 is ``codes="encoder", encoder=EncoderSettings(loss="mse")``.
     """
 
     num_sampler_steps: int = 50
     """K, SG-MCMC updates per round."""
-    num_encoder_steps: int = 30
-    """J, Adam steps of the encoder per round."""
     burnin: int = 1500
     """SG-MCMC steps before the first sample; the preconditioner adapts only here."""
     num_samples: int = 100
     thinning: int = 400
     """SG-MCMC steps between samples, rounded to whole rounds."""
-    point_estimates: tuple[str, ...] = ()
-    """Beginnings of the paths of parameters that are optimised instead of sampled, at temperature
-    0 in the same steps: ``(".decoder",)`` or ``(".latent_prior",)`` is an ablation of the paper
-    (appendix F)."""
     codes: Literal["encoder", "carried"] = "carried"
     """Where a round's codes start: where the chain left them, or at a fresh draw of the encoder
     (Algorithm 1). Carried codes make the chain an ordinary SG-MCMC that the encoder follows. A
@@ -125,12 +158,8 @@ class AmortizedSettings:
     and from there to its half on average
     (:mod:`gpflow_bae.inference.preconditioning.fisher`). For plain samplers such as
     :mod:`~gpflow_bae.mcmc.sghmc`; the adaptive ones learn scales of their own."""
-    moves: tuple[str, ...] = ()
-    """Beside the steps, after each round: names among :data:`gpflow_bae.inference.moves.MOVES`."""
-    encoder_loss: Literal["energy", "nll", "mse"] = "energy"
-    encoder_learning_rate: float = 1e-3
-    encoder_batch_size: int | None = None
-    """Points per Adam step of the encoder, drawn from the round's; None for all."""
+    encoder: EncoderSettings = EncoderSettings()
+    """Fit of the encoder after each round."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -139,17 +168,10 @@ class AmortizedSettings:
             "num_sampler_steps",
             "num_samples",
             "thinning",
-            "encoder_learning_rate",
             "batch_size",
-            "encoder_batch_size",
         )
-        for name in ("num_encoder_steps", "burnin"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}.")
-        if self.encoder_loss not in ENCODER_LOSSES:
-            raise ValueError(
-                f"encoder_loss must be one of {ENCODER_LOSSES}, got {self.encoder_loss!r}."
-            )
+        if self.burnin < 0:
+            raise ValueError(f"burnin must not be negative, got {self.burnin}.")
         if self.steps_per_batch is not None:
             if self.steps_per_batch < 1 or self.num_sampler_steps % self.steps_per_batch:
                 raise ValueError(
@@ -168,12 +190,20 @@ class AmortizedSettings:
         kinds = ("none", "prior", "fisher")
         if self.coordinates not in kinds:
             raise ValueError(f"coordinates must be one of {kinds}, got {self.coordinates!r}.")
-        if self.moves and self.codes != "carried":
-            raise ValueError(
-                f'moves need codes="carried", a state of the chain to move; got {self.codes!r}.'
-            )
         if self.codes not in ("encoder", "carried"):
             raise ValueError(f'codes must be "encoder" or "carried", got {self.codes!r}.')
+
+    def describe(self) -> dict[str, Any]:
+        """Return the settings as plain values, for records of a run."""
+        values = dataclasses.asdict(self)
+        encoder = values.pop("encoder")
+        return {
+            **values,
+            "num_encoder_steps": encoder["num_steps"],
+            "encoder_loss": encoder["loss"],
+            "encoder_learning_rate": encoder["learning_rate"],
+            "encoder_batch_size": encoder["batch_size"],
+        }
 
     @property
     def burnin_rounds(self) -> int:
@@ -206,9 +236,8 @@ def amortized_preset(name: str) -> tuple[AmortizedSettings, SamplingAlgorithm]:
     if name == "paper":
         return AmortizedSettings(), adaptive_sghmc.build()
     if name == "quick":
-        settings = AmortizedSettings(
-            burnin=1000, num_samples=40, thinning=50, encoder_batch_size=256
-        )
+        encoder = EncoderSettings(batch_size=256)
+        settings = AmortizedSettings(burnin=1000, num_samples=40, thinning=50, encoder=encoder)
         return settings, adaptive_sghmc.build(noise="binomial")
     if name == "ensemble":
         settings = AmortizedSettings(burnin=2500, num_samples=50, thinning=100)

@@ -72,7 +72,7 @@ def fit_variational(
     replicas = replicas_of(strategy)
     if isinstance(model, tf.Module):
         seed_networks(model, seed)
-    observations = prepare_data(model, data, settings.batch_size)
+    observations = prepare_data(model, data, settings.num_items)
     check_columns(model, observations, settings.num_columns)
     fit = VariationalFit(
         model,

@@ -142,7 +142,7 @@ def test_minibatches_of_points_need_a_density_that_splits(kind: str) -> None:
 
 
 def test_nll_needs_an_encoder_with_a_density() -> None:
-    settings = inference.AmortizedSettings(encoder_loss="nll")
+    settings = inference.AmortizedSettings(encoder=inference.EncoderSettings(loss="nll"))
     with pytest.raises(ValueError, match='StochasticEncoder has none; use "energy"'):
         inference.sample_amortized(model(), (X, Y), settings, progress=False, warm_start=None)
 

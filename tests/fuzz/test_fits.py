@@ -75,7 +75,11 @@ SAMPLERS: dict[str, Any] = {
 def compiled_chain(name: str) -> inference.AmortizedSampling:
     model = amortized_models.sgp_bae()
     settings = inference.AmortizedSettings(
-        num_sampler_steps=2, num_encoder_steps=1, burnin=2, num_samples=2, thinning=2
+        num_sampler_steps=2,
+        encoder=inference.EncoderSettings(num_steps=1),
+        burnin=2,
+        num_samples=2,
+        thinning=2,
     )
     sampler = SAMPLERS[name].build(step_size=0.01)
     data = prepare_data(model, amortized_models.random_data(2, 4))
@@ -114,7 +118,6 @@ def test_step_sizes(name: str, step_size: float, decay: float, temperature: floa
 SETTINGS = st.fixed_dictionaries(
     {
         "num_sampler_steps": st.sampled_from([1, 2, 3]),
-        "num_encoder_steps": st.sampled_from([0, 1]),
         "burnin": st.sampled_from([0, 1, 4]),
         "num_samples": st.sampled_from([1, 2]),
         "thinning": st.sampled_from([1, 3]),
@@ -125,10 +128,22 @@ SETTINGS = st.fixed_dictionaries(
         "steps_per_batch": st.sampled_from([1, 2]),
         "gradients": st.just("control_variates"),
         "coordinates": st.sampled_from(["prior", "fisher"]),
+        "encoder": st.fixed_dictionaries(
+            {
+                "num_steps": st.sampled_from([0, 1]),
+                "loss": st.sampled_from(["energy", "nll", "mse"]),
+                "learning_rate": st.sampled_from(EXTREMES),
+                "batch_size": st.sampled_from([1, 3, 10**6]),
+            }
+        ),
+    },
+)
+
+
+PARTS = st.fixed_dictionaries(
+    {},
+    optional={
         "moves": st.lists(st.sampled_from(sorted(MOVES)), max_size=2).map(tuple),
-        "encoder_loss": st.sampled_from(["energy", "nll", "mse"]),
-        "encoder_learning_rate": st.sampled_from(EXTREMES),
-        "encoder_batch_size": st.sampled_from([1, 3, 10**6]),
         "point_estimates": st.sampled_from([(".decoder",), (".nowhere",), (".latent_prior",)]),
     },
 )
@@ -136,6 +151,7 @@ SETTINGS = st.fixed_dictionaries(
 
 @hypothesis.given(
     SETTINGS,
+    PARTS,
     st.sampled_from(["bae", "sgp_bae", "whitened"]),
     st.sampled_from([None, *SAMPLERS, "hmc"]),
     st.sampled_from([1e-4, 1e-2, 1e6]),
@@ -145,12 +161,16 @@ SETTINGS = st.fixed_dictionaries(
 @cases(2)
 def test_combinations_of_a_chain(
     options: dict[str, Any],
+    parts: dict[str, Any],
     name: str,
     sampler: str | None,
     step_size: float,
     num_chains: int,
     values: str,
 ) -> None:
+    if "encoder" in options:
+        encoder = answered(lambda: inference.EncoderSettings(**options["encoder"]))
+        options = options | {"encoder": encoder or inference.EncoderSettings(num_steps=1)}
     settings = answered(lambda: inference.AmortizedSettings(**options))
     if settings is None:
         return
@@ -167,6 +187,7 @@ def test_combinations_of_a_chain(
             sampler=build and build(step_size=step_size),
             num_chains=num_chains,
             warm_start=None,
+            **parts,
             progress=False,
         )
     )

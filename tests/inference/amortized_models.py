@@ -17,7 +17,7 @@ from gpflow_bae.inference.chains import of_chain, stack_chains
 L, P = 2, 3
 SETTINGS = inference.AmortizedSettings(
     num_sampler_steps=4,
-    num_encoder_steps=2,
+    encoder=inference.EncoderSettings(num_steps=2),
     burnin=8,
     num_samples=3,
     thinning=8,
@@ -86,12 +86,20 @@ def compiled_round(
     jit_compile: bool = False,
     step_size: float = 0.02,
     temperature: float = 1.0,
+    point_estimates: tuple[str, ...] = (),
     **settings: Any,
 ) -> inference.AmortizedSampling:
     replaced = dataclasses.replace(SETTINGS, **settings)
     prepared = prepare_data(model, data, replaced.batch_size)
     sampler = mcmc.adaptive_sghmc.build(step_size=step_size, temperature=temperature)
-    return inference.AmortizedSampling(model, prepared, replaced, sampler, jit_compile=jit_compile)
+    return inference.AmortizedSampling(
+        model,
+        prepared,
+        replaced,
+        sampler,
+        jit_compile=jit_compile,
+        point_estimates=point_estimates,
+    )
 
 
 def advance(

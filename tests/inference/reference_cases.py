@@ -55,11 +55,10 @@ def kernel(priors: bool = True) -> gpflow.kernels.Kernel:
 def amortized(**overrides: object) -> inference.AmortizedSettings:
     settings = {
         "num_sampler_steps": 4,
-        "num_encoder_steps": 2,
         "burnin": 8,
         "num_samples": 2,
         "thinning": 8,
-        "encoder_batch_size": 8,
+        "encoder": inference.EncoderSettings(num_steps=2, batch_size=8),
     }
     return inference.AmortizedSettings(**(settings | overrides))
 
@@ -101,7 +100,7 @@ def points_in_minibatches_after_a_warm_start() -> Results:
         encoders.GaussianEncoder(network(P, 6, 2 * L)),
         inference.VariationalSettings(num_steps=50, batch_size=6),
         latent_prior=latent_priors.TitsiasGP(k, model.latent_prior.inducing_variable, L),
-        num_encoder_steps=50,
+        distillation=inference.EncoderSettings(batch_size=256, num_steps=50),
         num_initial_steps=50,
     )
     settings = amortized(batch_size=6, steps_per_batch=1)
@@ -114,21 +113,23 @@ def deep_and_whitened_after_a_mode() -> Results:
         likelihoods.Gaussian(0.1), L, whitened_codes=True,
     )  # fmt: skip
     start = inference.PriorMeanStart(
-        inference.VariationalSettings(num_steps=50), num_encoder_steps=50
+        inference.VariationalSettings(num_steps=50),
+        distillation=inference.EncoderSettings(batch_size=256, num_steps=50),
     )
     return sampled(model, observations(1, 12), amortized(batch_size=6), warm_start=start)
 
 
 def published_algorithm() -> Results:
     model = models.BAE(network(L, P), network(2 * P, L), likelihoods.Gaussian(0.1), L)
-    settings = amortized(codes="encoder", encoder_loss="mse")
+    encoder = inference.EncoderSettings(num_steps=2, loss="mse", batch_size=8)
+    settings = amortized(codes="encoder", encoder=encoder)
     return sampled(model, (None, observations(1, 12)[1]), settings, noise="binomial")
 
 
 def point_estimates() -> Results:
     model = models.GPBAE(kernel(), network(L, P), network(2 * P, L), likelihoods.Gaussian(0.1), L)
-    settings = amortized(point_estimates=(".decoder",), encoder_batch_size=None)
-    return sampled(model, observations(3, 6), settings)
+    settings = amortized(encoder=inference.EncoderSettings(num_steps=2))
+    return sampled(model, observations(3, 6), settings, point_estimates=(".decoder",))
 
 
 def parameters_under_a_bound() -> Results:

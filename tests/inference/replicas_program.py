@@ -62,10 +62,12 @@ def tasks(strategy: Any, **options: Any) -> Arrays:
 
 def points(strategy: Any) -> Arrays:
     """Minibatches of points of one task, fresh ones in each step, with an encoder's minibatches."""
+    from gpflow_bae import inference
     from tests.inference import amortized_models as made
 
     model = made.sgp_bae(inducing_outputs="sampled")
-    sizes = {"batch_size": 7, "encoder_batch_size": 5, "steps_per_batch": 1}
+    encoder = inference.EncoderSettings(num_steps=2, batch_size=5)
+    sizes = {"batch_size": 7, "encoder": encoder, "steps_per_batch": 1}
     return sampled(strategy, model, made.random_data(1, 20), gradients="control_variates", **sizes)
 
 
@@ -97,7 +99,9 @@ def chains(strategy: Any) -> Arrays:
 
     encoder = encoders.GaussianEncoder(made.network(made.P, 2 * made.L))
     start = inference.WarmStart(
-        encoder, inference.VariationalSettings(num_steps=20), num_encoder_steps=10
+        encoder,
+        inference.VariationalSettings(num_steps=20),
+        distillation=inference.EncoderSettings(batch_size=256, num_steps=10),
     )
     model, data = made.sgp_bae(), made.random_data(4, 6)
     return sampled(strategy, model, data, warm_start=start, num_chains=2)

@@ -187,7 +187,7 @@ def test_statistics_of_codes_stay_with_their_data_point(minibatches_of: str) -> 
         model.latent_prior.whitened_inducing.assign(np.random.default_rng(1).normal(size=(L, 4)))
     for part in (model.latent_prior, model.decoder, model.likelihood):
         gpflow.set_trainable(part, False)
-    common: dict[str, Any] = {"temperature": 0.0, "num_encoder_steps": 0}
+    common: dict[str, Any] = {"temperature": 0.0, "encoder": inference.EncoderSettings(num_steps=0)}
     whole = compiled_round(model, data, **common)
     batched = compiled_round(model, data, batch_size=2, **common)
     num_items, num_rounds = whole.data.num_items, 8
@@ -254,8 +254,7 @@ def test_squared_error_uses_the_noise_that_started_the_codes() -> None:
         bae(),
         random_data(4, 3),
         codes="encoder",
-        encoder_loss="mse",
-        num_encoder_steps=1,
+        encoder=inference.EncoderSettings(loss="mse", num_steps=1),
         step_size=1e-9,
     )
     chain = compiled.initial_chain(tf.constant([0, 0]))
@@ -278,10 +277,9 @@ def test_encoder_minibatches_are_rows_with_their_own_codes() -> None:
     compiled = compiled_round(
         model,
         (None, Y),
-        num_encoder_steps=600,
-        encoder_batch_size=10,
-        encoder_learning_rate=2e-2,
-        encoder_loss="nll",
+        encoder=inference.EncoderSettings(
+            num_steps=600, batch_size=10, learning_rate=2e-2, loss="nll"
+        ),
         step_size=1e-12,
     )
     chain = compiled.initial_chain(tf.constant([0, 0]), tf.constant(2.0 * Y))

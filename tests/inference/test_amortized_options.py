@@ -128,7 +128,9 @@ def test_prior_mean_start_fits_the_mode_and_starts_there() -> None:
         return float(tf.norm(found))
 
     before = gradient()
-    start = inference.PriorMeanStart(settings, num_encoder_steps=5)
+    start = inference.PriorMeanStart(
+        settings, distillation=inference.EncoderSettings(batch_size=256, num_steps=5)
+    )
     latents, losses = start.run(model, data, seed=0, progress=False)
     assert gradient() < 0.01 * before and losses[-1] < losses[0]
     mean, _ = model.latent_prior.given_inducing_outputs(data.X)
@@ -145,9 +147,17 @@ def test_a_mode_near_a_warm_start_begins_where_that_one_ends(tmp_path: pathlib.P
     settings = inference.VariationalSettings(num_steps=20)
     points = model.latent_prior.inducing_variable
     prior = latent_priors.TitsiasGP(model.latent_prior.kernels, points, L)
-    first = inference.WarmStart(encoder, settings, prior, num_encoder_steps=0, num_initial_steps=0)
+    first = inference.WarmStart(
+        encoder,
+        settings,
+        prior,
+        distillation=inference.EncoderSettings(batch_size=256, num_steps=0),
+        num_initial_steps=0,
+    )
     short = dataclasses.replace(settings, num_steps=1, learning_rate=1e-8)
-    start = inference.PriorMeanStart(short, num_encoder_steps=0, first=first)
+    start = inference.PriorMeanStart(
+        short, distillation=inference.EncoderSettings(batch_size=256, num_steps=0), first=first
+    )
     assert start.encoder is encoder  # so that each of several chains has it as it was
     before = [tf.identity(v) for v in (*model.variables, *encoder.variables)]
 
@@ -172,7 +182,11 @@ def test_point_estimates_have_no_noise_and_the_others_do() -> None:
     """
     model, data = sgp_bae(), random_data(3, 5)
     compiled = compiled_round(
-        model, data, num_sampler_steps=1, num_encoder_steps=0, point_estimates=(".decoder",)
+        model,
+        data,
+        num_sampler_steps=1,
+        encoder=inference.EncoderSettings(num_steps=0),
+        point_estimates=(".decoder",),
     )
     chain = compiled.initial_chain(tf.constant([0, 0]))
     ends = [

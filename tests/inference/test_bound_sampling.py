@@ -16,7 +16,11 @@ from gpflow_bae.data import prepare_data
 
 T, N, P, L = 3, 5, 2, 1
 SETTINGS = inference.AmortizedSettings(
-    num_sampler_steps=4, num_encoder_steps=1, burnin=8, num_samples=3, thinning=8
+    num_sampler_steps=4,
+    encoder=inference.EncoderSettings(num_steps=1),
+    burnin=8,
+    num_samples=3,
+    thinning=8,
 )
 
 
@@ -121,7 +125,7 @@ def test_the_encoder_climbs_the_bound() -> None:
         burnin=50,
         num_samples=10,
         thinning=50,
-        encoder_learning_rate=1e-2,
+        encoder=inference.EncoderSettings(learning_rate=1e-2),
     )
     cold = mcmc.adaptive_sghmc.build(temperature=0.0)
     posterior = inference.sample_amortized(

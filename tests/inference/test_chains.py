@@ -20,7 +20,13 @@ from gpflow_bae.inference import sampling
 from tests.inference.amortized_models import SETTINGS, L, P, network, random_data, sgp_bae
 
 NUM_CHAINS, SEED = 3, 5
-SHORT = dataclasses.replace(SETTINGS, burnin=4, num_samples=4, thinning=4, encoder_batch_size=4)
+SHORT = dataclasses.replace(
+    SETTINGS,
+    burnin=4,
+    num_samples=4,
+    thinning=4,
+    encoder=dataclasses.replace(SETTINGS.encoder, batch_size=4),
+)
 
 
 ONE_ROUND = dataclasses.replace(SHORT, burnin=0, num_samples=1, thinning=4)
@@ -36,7 +42,7 @@ def start(num_steps: int = 20) -> inference.WarmStart:
     return inference.WarmStart(
         encoders.GaussianEncoder(network(P, 2 * L)),
         inference.VariationalSettings(num_steps=num_steps),
-        num_encoder_steps=10,
+        distillation=inference.EncoderSettings(batch_size=256, num_steps=10),
         num_initial_steps=0,
     )
 
@@ -182,7 +188,8 @@ def test_calibrated_samplers_are_refused_where_they_would_be_wrong() -> None:
         inference.sample_amortized(
             seeded_model(),
             data,
-            dataclasses.replace(SHORT, point_estimates=(".decoder",)),
+            SHORT,
             sampler=mcmc.mclmc.build(),
+            point_estimates=(".decoder",),
             warm_start=None,
         )

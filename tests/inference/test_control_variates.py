@@ -23,7 +23,9 @@ CONTROLLED = {"batch_size": 3, "steps_per_batch": 1, "gradients": "control_varia
 
 def chain_of(kind: Any, model: Any, data: Any, **settings: Any) -> inference.ChainSampling:
     """Without noise and friction from rest: a step adds h^2 times the gradient."""
-    replaced = dataclasses.replace(SETTINGS, num_encoder_steps=0, **settings)
+    replaced = dataclasses.replace(
+        SETTINGS, encoder=dataclasses.replace(SETTINGS.encoder, num_steps=0), **settings
+    )
     prepared = prepare_data(model, data, replaced.batch_size)
     return kind(model, prepared, replaced, mcmc.sghmc.build(H, 1.0, temperature=0.0))
 

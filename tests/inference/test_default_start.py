@@ -163,7 +163,11 @@ def test_a_fit_that_says_nothing_is_reported(untraced: None) -> None:
     X, truth = waves()
     noise = np.random.default_rng(1).standard_normal(truth.shape)
     settings = inference.AmortizedSettings(
-        num_sampler_steps=2, num_encoder_steps=1, burnin=2, num_samples=1, thinning=2
+        num_sampler_steps=2,
+        encoder=inference.EncoderSettings(num_steps=1),
+        burnin=2,
+        num_samples=1,
+        thinning=2,
     )
     with pytest.warns(UserWarning, match="hardly better than column means"):
         inference.sample_amortized(sgp_bae(), (X, noise), settings, progress=False, warm_start=None)

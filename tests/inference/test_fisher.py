@@ -222,9 +222,9 @@ def test_coordinates_that_steps_would_change_are_refused() -> None:
     settings = dataclasses.replace(SETTINGS, coordinates="fisher")
     data = prepare_data(model, random_data(3, 5), None)
     with pytest.raises(ValueError, match=r'coordinates="fisher" depend on \.latent_prior'):
-        AmortizedSampling(model, data, settings, mcmc.sghmc.build())
-    moved = dataclasses.replace(settings, moves=("prior_parameters",))
-    AmortizedSampling(model, data, moved, mcmc.sghmc.build())
+        AmortizedSampling(model, data, settings, mcmc.sghmc.build(), moves=())
+    moved = AmortizedSampling(model, data, settings, mcmc.sghmc.build())
+    assert moved.move_names == ("code_scale", "prior_parameters", "likelihood_parameters")
     with pytest.raises(ValueError, match='"fisher" are for samplers of gradients, and hmc'):
         inference.sample_amortized(
             models.TemperedBAE(network(P, L), network(L, P)),

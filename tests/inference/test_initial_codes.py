@@ -143,9 +143,8 @@ def test_warm_start_finds_the_slow_source_and_trains_the_encoder() -> None:
     warm_start = inference.WarmStart(
         gaussian,
         inference.VariationalSettings(num_steps=200, learning_rate=5e-3),
-        num_encoder_steps=400,
+        distillation=inference.EncoderSettings(batch_size=256, num_steps=400, learning_rate=1e-2),
         num_initial_steps=400,
-        encoder_learning_rate=1e-2,
     )
     codes, losses = warm_start.run(model, data, seed=0, progress=False)
     assert codes.shape == (NUM_TASKS, N, 1) and np.isfinite(codes).all()
@@ -167,12 +166,16 @@ def test_a_chain_starts_where_the_warm_start_ends() -> None:
         warm_start = inference.WarmStart(
             encoders.GaussianEncoder(keras.Sequential([keras.Input((P,)), keras.layers.Dense(2)])),
             inference.VariationalSettings(num_steps=50),
-            num_encoder_steps=1,
+            distillation=inference.EncoderSettings(batch_size=256, num_steps=1),
             num_initial_steps=1,
         )
         if sampled:
             settings = inference.AmortizedSettings(
-                num_sampler_steps=1, num_encoder_steps=0, burnin=0, num_samples=1, thinning=1
+                num_sampler_steps=1,
+                encoder=inference.EncoderSettings(num_steps=0),
+                burnin=0,
+                num_samples=1,
+                thinning=1,
             )
             options = {"warm_start": warm_start, "seed": 5, "progress": False}
             options["sampler"] = mcmc.adaptive_sghmc.build(step_size=1e-9)
@@ -198,7 +201,7 @@ def test_a_warm_start_under_another_prior_trains_what_the_two_share() -> None:
         encoders.GaussianEncoder(keras.Sequential([keras.Input((P,)), keras.layers.Dense(2 * L)])),
         inference.VariationalSettings(num_steps=50),
         latent_prior=exact,
-        num_encoder_steps=0,
+        distillation=inference.EncoderSettings(batch_size=256, num_steps=0),
         num_initial_steps=1,
     )
     warm_start.run(model, prepare_data(model, (X, Y)), seed=0, progress=False)
@@ -248,9 +251,8 @@ def test_a_warm_start_under_fewer_inducing_points_moves_all_of_the_chain_s(deep:
         gaussian,
         inference.VariationalSettings(num_steps=100, learning_rate=1e-2),
         latent_prior=latent_priors.TitsiasGP(sparse.kernels, X[::3], 1),
-        num_encoder_steps=0,
+        distillation=inference.EncoderSettings(batch_size=256, num_steps=0, learning_rate=1e-2),
         num_initial_steps=200,
-        encoder_learning_rate=1e-2,
     )
     data = prepare_data(model, (X[None], Y))
     codes, _ = warm_start.run(model, data, seed=0, progress=False)

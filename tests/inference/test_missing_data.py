@@ -61,8 +61,7 @@ def test_a_stochastic_partial_encoder_in_sampling() -> None:
         burnin=2,
         thinning=2,
         num_sampler_steps=2,
-        num_encoder_steps=2,
-        encoder_batch_size=8,
+        encoder=inference.EncoderSettings(num_steps=2, batch_size=8),
         codes="encoder",
     )
     posterior = inference.sample_amortized(

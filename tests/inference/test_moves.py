@@ -188,7 +188,7 @@ def test_a_chain_with_moves_and_coordinates_samples_what_a_chain_without_does() 
     ):
         settings = inference.AmortizedSettings(
             num_sampler_steps=20,
-            num_encoder_steps=1,
+            encoder=inference.EncoderSettings(num_steps=1),
             burnin=1000,
             num_samples=250,
             thinning=20,
@@ -258,13 +258,14 @@ def test_moves_that_a_model_does_not_allow_are_refused() -> None:
         ({"point_estimates": (".decoder",)}, mcmc.sghmc.build()),
         ({}, mcmc.sghmc.build(temperature=0.5)),
     ):
-        settings = inference.AmortizedSettings(moves=("code_scale",), **options)
         with pytest.raises(ValueError, match="temperature 1"):
-            inference.sample_amortized(plain(), random_data(2, 4), settings, sampler=sampler)
+            inference.sample_amortized(
+                plain(), random_data(2, 4), sampler=sampler, moves=("code_scale",), **options
+            )
     with pytest.raises(ValueError, match="models whose codes are sampled"):
         encoder = encoders.GaussianEncoder(network(P, 2 * L))
         vae = models.VAE(decoders.KerasDecoder(network(L, P)), encoder, likelihoods.Gaussian(), L)
-        settings = inference.AmortizedSettings(moves=("code_scale",))
-        inference.sample_amortized(vae, (None, np.zeros((4, 1, P))), settings)
-    with pytest.raises(ValueError, match='moves need codes="carried"'):
-        inference.AmortizedSettings(moves=tuple(MOVES), codes="encoder")
+        inference.sample_amortized(vae, (None, np.zeros((4, 1, P))), moves=("code_scale",))
+    with pytest.raises(ValueError, match='codes="encoder" draws the codes anew'):
+        settings = inference.AmortizedSettings(codes="encoder")
+        inference.sample_amortized(plain(), random_data(2, 4), settings, moves=tuple(MOVES))

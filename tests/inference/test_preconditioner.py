@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gpflow
 import numpy as np
 import pytest
@@ -98,24 +100,26 @@ def test_coordinates_that_steps_would_change_are_refused() -> None:
     model = sgp_bae()
     data = prepare_data(model, random_data(3, 5), None)
 
-    def build(sampler: mcmc.SamplingAlgorithm, **changes: object) -> AmortizedSampling:
-        settings = inference.AmortizedSettings(coordinates="prior", **changes)  # type: ignore[arg-type]
-        return AmortizedSampling(model, data, settings, sampler)
+    def build(sampler: mcmc.SamplingAlgorithm, **changes: Any) -> AmortizedSampling:
+        settings = inference.AmortizedSettings(coordinates="prior")
+        return AmortizedSampling(model, data, settings, sampler, **changes)
 
+    for changes in ({"moves": ()}, {"point_estimates": (".decoder",)}):
+        with pytest.raises(ValueError, match=r"depend on \.latent_prior\.kernels"):
+            build(mcmc.sghmc.build(), **changes)
     with pytest.raises(ValueError, match=r"depend on \.latent_prior\.kernels"):
-        build(mcmc.sghmc.build())
+        build(mcmc.sghmc.build(temperature=0.5))
+    assert "prior_parameters" in build(mcmc.sghmc.build()).move_names
     build(mcmc.sghmc.build(), moves=("prior_parameters",))
     long = prepare_data(sgp_bae(inducing_outputs="sampled"), random_data(1, 60), 20)
-    settings = inference.AmortizedSettings(
-        coordinates="prior", moves=("prior_parameters",), batch_size=20
-    )
+    settings = inference.AmortizedSettings(coordinates="prior", batch_size=20)
     with pytest.raises(ValueError, match="mix the codes of all points"):
         AmortizedSampling(sgp_bae(), long, settings, mcmc.sghmc.build())
     # Given inducing outputs codes have no covariance to be whitened by, and points may be few.
     split = sgp_bae(inducing_outputs="sampled")
     AmortizedSampling(split, long, settings, mcmc.sghmc.build())
     with pytest.raises(ValueError, match="samplers of gradients, and random_walk"):
-        build(mcmc.random_walk.build(0.1), moves=("prior_parameters",))
+        build(mcmc.random_walk.build(0.1))
     with pytest.raises(ValueError, match="coordinates must be"):
         inference.AmortizedSettings(coordinates="posterior")  # type: ignore[arg-type]
 

@@ -63,13 +63,17 @@ CASES: dict[str, tuple[Any, Any, tuple[int, int], dict[str, Any]]] = {
         inference.AmortizedSampling,
         made.sgp_bae,
         (5, 6),
-        {"codes": "encoder", "encoder_loss": "mse"},
+        {"codes": "encoder", "encoder": inference.EncoderSettings(num_steps=2, loss="mse")},
     ),
     "points": (
         inference.AmortizedSampling,
         sampled_points,
         (1, 20),
-        {"batch_size": 7, "encoder_batch_size": 5, "steps_per_batch": 1},
+        {
+            "batch_size": 7,
+            "steps_per_batch": 1,
+            "encoder": inference.EncoderSettings(num_steps=2, batch_size=5),
+        },
     ),
     "bound": (BoundSampling, gp_vae, (7, 6), {"batch_size": 5}),
     "weights": (WeightSampling, weights_model, (1, 12), {"batch_size": 6, "steps_per_batch": 2}),
@@ -119,7 +123,11 @@ def test_shared_minibatches_give_the_gradient_of_a_bound() -> None:
 def test_chains_on_several_devices_are_those_of_one() -> None:
     """Bit by bit: nothing of a chain depends on where another one is."""
     data = made.random_data(4, 6)
-    settings = made.dataclasses.replace(made.SETTINGS, num_sampler_steps=1, num_encoder_steps=1)
+    settings = made.dataclasses.replace(
+        made.SETTINGS,
+        num_sampler_steps=1,
+        encoder=made.dataclasses.replace(made.SETTINGS.encoder, num_steps=1),
+    )
     found = []
     for spread in (Spread(), Spread(replicas(2), "chains")):
         keras.utils.set_random_seed(0)

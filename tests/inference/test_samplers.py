@@ -41,7 +41,9 @@ SAMPLERS: dict[str, Build] = {
     # Exact at any step size; this one accepts about half of the proposals in 1,600 dimensions.
     "langevin": lambda: mcmc.langevin.build(noise_scale=0.15),
 }
-FEW = dataclasses.replace(SETTINGS, num_sampler_steps=2, num_encoder_steps=1)
+FEW = dataclasses.replace(
+    SETTINGS, num_sampler_steps=2, encoder=dataclasses.replace(SETTINGS.encoder, num_steps=1)
+)
 
 
 def kernel() -> gpflow.kernels.Kernel:
@@ -128,7 +130,7 @@ def test_codes_have_their_exact_posterior(sampler: str) -> None:
     model = linear.fixed_model()
     settings = inference.AmortizedSettings(
         num_sampler_steps=100,
-        num_encoder_steps=0,
+        encoder=inference.EncoderSettings(num_steps=0),
         burnin=400,
         num_samples=40,
         thinning=100,
@@ -186,18 +188,25 @@ def test_a_step_size_from_curvature_is_fixed_after_burn_in_and_part_of_a_checkpo
 def test_what_a_move_owns_is_at_rest_under_mclmc_and_nothing_is_optimised() -> None:
     """Its directions are of the other parameters alone: at temperature 0 a leaf stays."""
     sampler = SAMPLERS["mclmc"]()
-    settings = dataclasses.replace(FEW, moves=("likelihood_parameters",))
     model = sgp_bae()
     algorithm = inference.AmortizedSampling(
-        model, prepare_data(model, random_data(2, 4)), settings, sampler
+        model,
+        prepare_data(model, random_data(2, 4)),
+        FEW,
+        sampler,
+        moves=("likelihood_parameters",),
     )
     (path,) = algorithm.owned
     state, trace = algorithm.round(algorithm.initial(), 0)
     place = model.sampled.paths.index(path)
     momentum = state.sampler.elements["momentum"].parameters
     assert not np.any(momentum[place]) and np.any(momentum[place - 1])
-    settings = dataclasses.replace(FEW, point_estimates=(".decoder",))
     with pytest.raises(ValueError, match="descends at 0, and mclmc is none"):
         inference.sample_amortized(
-            sgp_bae(), random_data(2, 3), settings, sampler=sampler, warm_start=None
+            sgp_bae(),
+            random_data(2, 3),
+            FEW,
+            sampler=sampler,
+            warm_start=None,
+            point_estimates=(".decoder",),
         )

@@ -27,18 +27,21 @@ from gpflow_bae.mcmc.adaptive_sghmc import build as adaptive
 
 SETTINGS = inference.AmortizedSettings(
     num_sampler_steps=3,
-    num_encoder_steps=2,
+    encoder=inference.EncoderSettings(num_steps=2, batch_size=8),
     burnin=6,
     num_samples=3,
     thinning=6,
-    encoder_batch_size=8,
 )
 # Two rounds of burn-in, then two rounds to each of three samples. After round 5 the last checkpoint
 # is that of round 4, in which the first sample was written.
 CHECKPOINT_EVERY, KILLED_AFTER = 2, 5
 # The same rounds with a step each, and fewer of them: for runs that are not compiled.
 ROUNDS = dataclasses.replace(
-    SETTINGS, num_sampler_steps=1, num_encoder_steps=1, burnin=2, thinning=2
+    SETTINGS,
+    num_sampler_steps=1,
+    encoder=dataclasses.replace(SETTINGS.encoder, num_steps=1),
+    burnin=2,
+    thinning=2,
 )
 TINY = dataclasses.replace(ROUNDS, burnin=1, num_samples=2, thinning=1)
 
@@ -71,7 +74,7 @@ def start(**options: Any) -> inference.WarmStart:
     return inference.WarmStart(
         encoders.GaussianEncoder(dense(36, 4)),
         inference.VariationalSettings(num_steps=100),
-        num_encoder_steps=10,
+        distillation=inference.EncoderSettings(batch_size=256, num_steps=10),
         num_initial_steps=10,
         **options,
     )

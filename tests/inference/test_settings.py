@@ -25,7 +25,7 @@ def test_presets() -> None:
     assert sampler.settings == published.settings and sampler.name == "adaptive_sghmc"
     assert cheaper.settings == published.settings | {"noise": "binomial"}
     assert (paper.burnin, paper.num_samples, paper.thinning) == (1500, 100, 400)
-    assert (paper.num_sampler_steps, paper.num_encoder_steps) == (50, 30)
+    assert (paper.num_sampler_steps, paper.encoder.num_steps) == (50, 30)
     assert quick.num_rounds < paper.num_rounds
     with pytest.raises(ValueError, match=r'"quick", "paper" and "ensemble", got \'slow\''):
         inference.amortized_preset("slow")
@@ -34,7 +34,6 @@ def test_presets() -> None:
 @pytest.mark.parametrize(
     "setting, message",
     [
-        ({"encoder_loss": "mae"}, "encoder_loss must be one of .*got 'mae'"),
         ({"codes": "free"}, "codes must be .*got 'free'"),
         ({"batch_size": 0}, "batch_size must be positive, got 0"),
         ({"num_sampler_steps": 0}, "num_sampler_steps must be positive, got 0"),
@@ -45,6 +44,31 @@ def test_presets() -> None:
 def test_amortized_settings_refuse(setting: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         inference.AmortizedSettings(**setting)
+
+
+@pytest.mark.parametrize(
+    "setting, message",
+    [
+        ({"loss": "mae"}, "loss must be one of .*got 'mae'"),
+        ({"num_steps": -1}, "num_steps"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive, got 0.0"),
+    ],
+)
+def test_encoder_settings_refuse(setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        inference.EncoderSettings(**setting)
+
+
+def test_a_record_of_settings_is_flat() -> None:
+    """The keys of stored rows, which pages and their tools read."""
+    encoder = inference.EncoderSettings(num_steps=3, loss="nll", learning_rate=0.1, batch_size=7)
+    record = inference.AmortizedSettings(encoder=encoder).describe()
+    assert record["num_encoder_steps"] == 3 and record["encoder_loss"] == "nll"
+    assert record["encoder_learning_rate"] == 0.1 and record["encoder_batch_size"] == 7
+    assert "encoder" not in record and record["batch_size"] is None
+    pair = inference.VariationalSettings(batch_size=(4, None)).describe()
+    assert (pair["batch_size"], pair["num_columns"]) == (4, None)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from tests.inference.amortized_models import P, bae, sgp_bae
 N, L = 60, 2
 SETTINGS = inference.AmortizedSettings(
     num_sampler_steps=4,
-    num_encoder_steps=2,
+    encoder=inference.EncoderSettings(num_steps=2),
     burnin=8,
     num_samples=3,
     thinning=4,
@@ -201,7 +201,9 @@ def test_a_chain_of_all_rows_in_their_order_is_that_in_memory(model: Any, files:
 def test_rounds_are_traced_once_and_see_a_batch_after_another(files: str) -> None:
     """With a step size of nothing codes stay where the encoder draws them: of each batch anew."""
     data = stream(files, shuffle_buffer=0)
-    settings = dataclasses.replace(SETTINGS, steps_per_batch=2, num_encoder_steps=0)
+    settings = dataclasses.replace(
+        SETTINGS, steps_per_batch=2, encoder=dataclasses.replace(SETTINGS.encoder, num_steps=0)
+    )
     sampler = mcmc.sghmc.build(1e-12, 0.1)
     algorithm = AmortizedSampling(bae(), data, settings, sampler)
     chain = algorithm.initial()
@@ -243,11 +245,10 @@ def refusals() -> list[Any]:
 
     carried = 'codes="carried" keeps the codes of all 60 points'
     step = {"steps_per_batch": 1}
-    moves = changed(codes="carried", moves=("prior_parameters",))
     return [
         (bae, changed(codes="carried"), {}, carried),
         (bae, changed(batch_size=None), {}, "batch_size must be set for a stream"),
-        (bae, moves, {}, carried),
+        (bae, SETTINGS, {"moves": ("code_scale",)}, 'codes="encoder" draws the codes anew'),
         (bae, changed(coordinates="fisher"), {}, 'coordinates="fisher" are fitted to all points'),
         (bae, changed(gradients="control_variates", **step), {}, "a gradient of all points"),
         (svgp_vae, changed(coordinates="prior"), {}, 'coordinates="prior" are fitted to all'),

@@ -148,7 +148,7 @@ def test_codes_have_their_posterior(
         batch_size=80,
         steps_per_batch=steps,
         num_sampler_steps=length,
-        num_encoder_steps=0,
+        encoder=inference.EncoderSettings(num_steps=0),
     )
     chains, samples = engine.initial([tf.zeros([1, 240, L])]), []
     for number in range(20 + rounds):
@@ -238,7 +238,7 @@ def run(**options: Any) -> Any:
     schedule = dataclasses.replace(
         SETTINGS,
         num_sampler_steps=2,
-        num_encoder_steps=1,
+        encoder=dataclasses.replace(SETTINGS.encoder, num_steps=1),
         burnin=2,
         num_samples=2,
         thinning=2,
@@ -278,7 +278,12 @@ def test_a_start_has_mean_field_codes(size: int | None) -> None:
     model, encoder = model_of(X), encoders.GaussianEncoder(network(L, 2 * L))
     data = prepare_data(model, (X, Y))
     settings = inference.VariationalSettings(num_steps=50, batch_size=size)
-    start = inference.WarmStart(encoder, settings, num_encoder_steps=0, num_initial_steps=0)
+    start = inference.WarmStart(
+        encoder,
+        settings,
+        distillation=inference.EncoderSettings(batch_size=256, num_steps=0),
+        num_initial_steps=0,
+    )
     codes, losses = start.run(model, data, seed=0, progress=False)
     assert np.isfinite(losses).all()
     mean, variance = encoder(data.Y)
@@ -307,7 +312,7 @@ def test_hot_parameters_of_the_prior_are_told_of_moves(
     ("changes", "message"),
     [
         ({"codes": "encoder", "steps_per_batch": None}, 'leaves none: set codes="carried"'),
-        ({"coordinates": "prior", "moves": ("prior_parameters",)}, "of which minibatches of batch"),
+        ({"coordinates": "prior"}, "of which minibatches of batch"),
     ],
 )
 def test_what_needs_all_points_is_refused(changes: dict[str, Any], message: str) -> None:

@@ -69,7 +69,7 @@ def sampled(batch_size: int | None, step_size: float, **settings) -> Posterior: 
         settings=inference.AmortizedSettings(
             batch_size=batch_size,
             num_sampler_steps=10,
-            num_encoder_steps=1,
+            encoder=inference.EncoderSettings(num_steps=1),
             burnin=1000,
             num_samples=4,
             thinning=500,

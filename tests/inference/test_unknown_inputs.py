@@ -389,7 +389,11 @@ def test_a_chain_samples_them(tmp_path: pathlib.Path) -> None:
             model,
             (X, Y),
             inference.AmortizedSettings(
-                num_sampler_steps=4, num_encoder_steps=1, burnin=8, num_samples=4, thinning=4
+                num_sampler_steps=4,
+                encoder=inference.EncoderSettings(num_steps=1),
+                burnin=8,
+                num_samples=4,
+                thinning=4,
             ),
             sampler=mcmc.sghmc.build(step_size=1e-3),
             warm_start=None,

@@ -48,13 +48,11 @@ def spread_and_mean_error(encoder_loss: str) -> tuple[float, float]:
     model = models.BAE(fixed_identity_decoder(), encoder, likelihood, latent_dim=1)
     settings = inference.AmortizedSettings(
         num_sampler_steps=50,
-        num_encoder_steps=40,
+        encoder=inference.EncoderSettings(num_steps=40, loss=encoder_loss, learning_rate=5e-3),
         burnin=50 * 30,
         num_samples=10,
         thinning=50,
         codes="encoder",
-        encoder_loss=encoder_loss,
-        encoder_learning_rate=5e-3,
     )
     sampler = mcmc.adaptive_sghmc.build(step_size=0.2, momentum_decay=0.4)
     posterior = inference.sample_amortized(

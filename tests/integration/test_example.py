@@ -49,7 +49,11 @@ def test_first_script(capsys: pytest.CaptureFixture[str]) -> None:
         assert f" {prior} " in line, line
 
     settings = gpflow_bae.inference.AmortizedSettings(
-        num_sampler_steps=3, num_encoder_steps=2, burnin=6, num_samples=2, thinning=3
+        num_sampler_steps=3,
+        encoder=gpflow_bae.inference.EncoderSettings(num_steps=2),
+        burnin=6,
+        num_samples=2,
+        thinning=3,
     )
     posterior = gpflow_bae.inference.sample_amortized(
         model, (videos.X, videos.Y), settings, seed=0, progress=False, warm_start=None

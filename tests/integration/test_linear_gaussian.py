@@ -39,12 +39,11 @@ def posterior() -> posteriors.Posterior:
     model = fixed_model()
     settings = inference.AmortizedSettings(
         num_sampler_steps=50,
-        num_encoder_steps=20,
+        encoder=inference.EncoderSettings(num_steps=20, learning_rate=1e-2),
         burnin=1000,
         num_samples=NUM_SAMPLES,
         thinning=50,
         codes="carried",
-        encoder_learning_rate=1e-2,
     )
     sampler = mcmc.adaptive_sghmc.build(step_size=0.15, momentum_decay=0.25)
     return inference.sample_amortized(

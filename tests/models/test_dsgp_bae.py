@@ -23,7 +23,7 @@ N, P, L = 12, 3, 2
 Z = np.linspace(-2.0, 2.0, 4)[:, None]
 SETTINGS = inference.AmortizedSettings(
     num_sampler_steps=3,
-    num_encoder_steps=0,
+    encoder=inference.EncoderSettings(num_steps=0),
     burnin=6,
     num_samples=3,
     thinning=6,
@@ -236,7 +236,9 @@ def test_prior_mean_start_fits_all_layers() -> None:
         layer.whitened_inducing.assign(tf.zeros_like(layer.whitened_inducing))
     data = prepare_data(model, _data())
     settings = inference.VariationalSettings(num_steps=200, learning_rate=1e-2)
-    start = inference.PriorMeanStart(settings, num_encoder_steps=0)
+    start = inference.PriorMeanStart(
+        settings, distillation=inference.EncoderSettings(batch_size=256, num_steps=0)
+    )
     latents, losses = start.run(model, data, seed=0, progress=False)
     assert losses[-1] < losses[0] - 0.1
     hidden = model.latent_prior.hidden_layers[0].whitened_inducing

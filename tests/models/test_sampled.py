@@ -171,7 +171,11 @@ def test_a_chain_under_a_likelihood_of_gpflow_samples_its_scale() -> None:
     rng = np.random.default_rng(0)
     X, Y = np.linspace(0.0, 1.0, 12)[:, None], rng.standard_normal((12, P))
     settings = inference.AmortizedSettings(
-        num_sampler_steps=2, num_encoder_steps=1, burnin=2, num_samples=2, thinning=2
+        num_sampler_steps=2,
+        encoder=inference.EncoderSettings(num_steps=1),
+        burnin=2,
+        num_samples=2,
+        thinning=2,
     )
     student = gpflow.likelihoods.StudentT()
     networks = _networks() | {"likelihood": student}

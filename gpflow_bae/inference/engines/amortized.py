@@ -20,9 +20,9 @@ from ...mcmc import State, Step, Target, targets
 from ...models import BayesianAutoencoder
 from ...models import State as ModelState
 from ..chain_state import Chain, Point, RoundStatistics
-from ..checks.chain_checks import Takes, brings_neighbours, check_neighbours
+from ..checks.chain_checks import Takes, brings_neighbours
 from ..loops import repeat
-from ..moves import Move, build_moves
+from ..moves import Move, allowed_moves, build_moves
 from ..moves.base import Moved
 from ..optimise.encoder_fit import EncoderFit
 from ..optimise.encoder_losses import check_encoder_loss
@@ -44,29 +44,36 @@ class AmortizedSampling(ChainSampling):
     model: BayesianAutoencoder
     samples_codes = True
     takes = Takes(
-        moves=True,
         coordinates=("prior", "fisher"),
         control_variates=True,
     )
 
-    def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
+    def __init__(
+        self,
+        model: BayesianAutoencoder,
+        *arguments: Any,
+        moves: tuple[str, ...] | None = None,
+        **options: Any,
+    ):
         """Arguments as in :class:`~gpflow_bae.inference.engines.chain_sampling.ChainSampling`.
 
+        :param moves: names among :data:`gpflow_bae.inference.moves.MOVES`, of what changes a chain
+            beside the steps after each round; None for those that the coordinates of the steps
+            need.
         :raises ValueError: for an encoder, a loss, moves, coordinates or whitened codes that do not
             go together.
         """
         super().__init__(model, *arguments, **options)
-        self._moves = self._checked_moves()
-        check_encoder_loss(self.settings.encoder_loss, model.encoder)
+        self._moves = self._build_moves(moves)
+        check_encoder_loss(self.settings.encoder.loss, model.encoder)
         if model.whitened_codes and self.settings.codes != "carried":
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
-        self.encoder_fit = EncoderFit(model.encoder, self.settings, self.spread.gradients)
+        self.encoder_fit = EncoderFit(model.encoder, self.settings.encoder, self.spread.gradients)
         self._surroundings = self._build_surroundings()
         self._build_preconditioner()
 
     def _check_sampler(self) -> None:
         super()._check_sampler()
-        check_neighbours(self.model, self.data, self.settings)
         if self.sampler.needs == "evaluate" and self.model.latent_prior.draws:
             raise ValueError(
                 f"The sampler {self.sampler.name} accepts or rejects by a density, and "
@@ -98,36 +105,42 @@ class AmortizedSampling(ChainSampling):
         near = self._surroundings.conditionals(indices, self.data.X, codes)
         return batch._replace(neighbours=None, conditionals=near)
 
-    def _checked_moves(self) -> tuple[Move, ...]:
-        settings = self.settings
-        temperature = self.sampler.settings.get("temperature", 1.0)
-        if settings.moves and (settings.point_estimates or temperature != 1.0):
-            what = (
-                f"point_estimates={settings.point_estimates!r}"
-                if settings.point_estimates
-                else f"temperature {temperature!r}"
-            )
-            raise ValueError(
-                f"moves draw from the posterior at temperature 1, which a chain with {what} does "
-                "not sample: leave one of them out."
-            )
-        if settings.moves and self.sampler.needs == "evaluate":
-            raise ValueError(
-                f"The sampler {self.sampler.name} remembers the density where it stands, which "
-                "moves change: leave moves out, or take a sampler of gradients such as "
-                "gpflow_bae.mcmc.sghmc."
-            )
-        return build_moves((*settings.moves, *self._default_moves()), self.model)
+    def _build_moves(self, names: tuple[str, ...] | None) -> tuple[Move, ...]:
+        """Build the moves of a run.
 
-    def _default_moves(self) -> tuple[str, ...]:
-        """Missing inputs have conditionals that no step of a sampler suits, so those move."""
-        settings, inputs = self.settings, self.model.inputs
-        if not isinstance(inputs, MissingInputs) or "unknown_inputs" in settings.moves:
+        :param names: of moves; None for those that the coordinates of the steps need. Missing
+            inputs have conditionals that no step of a sampler suits, so those move in any case.
+        :raises ValueError: for moves that would not leave what the chain samples as it is.
+        """
+        settings, temperature = self.settings, self.sampler.settings.get("temperature", 1.0)
+        why = ""
+        if settings.codes != "carried":
+            why = f'codes="{settings.codes}" draws the codes anew in each round'
+        elif self.point_estimates or temperature != 1.0:
+            what = (
+                f"point_estimates={self.point_estimates!r}"
+                if self.point_estimates
+                else (f"temperature {temperature!r}")
+            )
+            why = f"moves draw from the posterior at temperature 1, and the chain has {what}"
+        elif self.sampler.needs == "evaluate":
+            why = f"the sampler {self.sampler.name} remembers the density where it stands"
+        if why:
+            if names:
+                raise ValueError(f"moves={names!r} cannot be: {why}. Leave one of them out.")
             return ()
-        cold = settings.point_estimates or self.sampler.settings.get("temperature", 1.0) != 1.0
-        if cold or settings.codes != "carried" or self.sampler.needs == "evaluate":
-            return ()
-        return ("unknown_inputs",) if any(p.trainable for p in inputs.parameters) else ()
+        inputs = self.model.inputs
+        missing = isinstance(inputs, MissingInputs) and any(p.trainable for p in inputs.parameters)
+        always = ("unknown_inputs",) if missing and "unknown_inputs" not in (names or ()) else ()
+        if names is None:
+            fitting = allowed_moves(self.model) if settings.coordinates != "none" else ()
+            return (*fitting, *build_moves(always, self.model))
+        return build_moves((*names, *always), self.model)
+
+    @property
+    def move_names(self) -> tuple[str, ...]:
+        """Names of what changes a chain after each round."""
+        return tuple(move.name for move in self._moves)
 
     @property
     def owned(self) -> tuple[str, ...]:
@@ -239,7 +252,8 @@ class AmortizedSampling(ChainSampling):
         if self.model.whitened_codes:
             bound = self.model.bind(position.parameters, seed=prior_seed)
             latents = bound.from_whitened(batch.X, latents)
-        encoder, loss = self.encoder_fit.fit(chain.encoder, batch, latents, code_seed, fit_seed)
+        drawn = code_seed if self.settings.codes == "encoder" else None
+        encoder, loss = self.encoder_fit.fit(chain.encoder, batch, latents, drawn, fit_seed)
         point = ModelState(*position)
         statistics = self.statistics(
             chain.sampler,

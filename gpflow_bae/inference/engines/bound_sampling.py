@@ -39,7 +39,7 @@ class BoundSampling(ChainSampling):
         """
         set_default_priors(model.latent_prior)
         super().__init__(model, *arguments, **options)
-        self.encoder_fit = EncoderFit(model.guide, self.settings, self.spread.gradients)
+        self.encoder_fit = EncoderFit(model.guide, self.settings.encoder, self.spread.gradients)
 
     def _check_sampler(self) -> None:
         super()._check_sampler()

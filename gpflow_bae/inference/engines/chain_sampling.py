@@ -26,7 +26,6 @@ from ..chain_state import Chain, Point, RoundStatistics
 from ..chains import chain_seeds, map_chains, of_chain, stack_chains
 from ..checks.chain_checks import Takes, check_chain
 from ..checks.divergence import against_divergence, what_diverged
-from ..checks.stream_checks import check_stream
 from ..preconditioning import FisherPreconditioner, Preconditioner
 from ..runs.naming import from_arrays, leaf_names, to_arrays
 from ..runs.run import Algorithm, Trace
@@ -59,12 +58,16 @@ class ChainSampling(Algorithm):
         num_chains: int = 1,
         jit_compile: bool = False,
         spread: Spread | None = None,
+        point_estimates: tuple[str, ...] = (),
     ):
         """
         :param sampler: any :class:`~gpflow_bae.mcmc.SamplingAlgorithm`; None for the published
             one, adaptive SGHMC with its defaults.
         :param seed: of the first chain; the others have the numbers that follow.
         :param spread: replicas that share chains or minibatches; None for this device alone.
+        :param point_estimates: beginnings of the paths of parameters that are optimised instead of
+            sampled, at temperature 0 in the same steps: ``(".decoder",)`` or
+            ``(".latent_prior",)`` is an ablation of Tran et al. (2023, appendix F).
         :raises ValueError: for fewer chains than one, a parameter that has no prior and gets none
             by default, point estimates that name no parameter, a sampler that cannot be used here,
             or what cannot be shared.
@@ -75,6 +78,7 @@ class ChainSampling(Algorithm):
         set_default_likelihood_priors(model.likelihood)
         check_priors(model)
         self.model, self.settings = model, settings
+        self.point_estimates = tuple(point_estimates)
         self.data: Any = data
         self.sampler = adaptive_sghmc.build() if sampler is None else sampler
         self.num_chains, self.seed = int(num_chains), int(seed)
@@ -103,8 +107,7 @@ class ChainSampling(Algorithm):
         return steps // (self.settings.steps_per_batch or steps)
 
     def _check_sampler(self) -> None:
-        check_stream(self.data, self.settings, self.sampler, self.samples_codes)
-        check_chain(self.model, self.data, self.settings, self.sampler, self.takes)
+        check_chain(self)
 
     @property
     def tracing_count(self) -> int:
@@ -135,7 +138,7 @@ class ChainSampling(Algorithm):
         """The sampler at a position, with what it shall not sample at temperature 0."""
         target: Any = None if self._readers else self._target_at_start()
         state = self.sampler.init(position, target)
-        cold, owned = self.settings.point_estimates, self.owned
+        cold, owned = self.point_estimates, self.owned
         if not cold and not owned:
             return state
         temperature = state.shared.get("temperature")

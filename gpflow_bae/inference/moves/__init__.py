@@ -8,6 +8,7 @@ chain's stationary distribution stays the posterior.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from ...models import BayesianAutoencoder
@@ -24,6 +25,7 @@ __all__ = [
     "Move",
     "PriorParameters",
     "UnknownInputs",
+    "allowed_moves",
     "build_moves",
 ]
 
@@ -44,3 +46,12 @@ def build_moves(names: Sequence[str], model: BayesianAutoencoder) -> tuple[Move,
     if unknown := [name for name in names if name not in MOVES]:
         raise ValueError(f"moves holds {unknown[0]!r}; expected names among {tuple(MOVES)}.")
     return tuple(MOVES[name](model) for name in names)
+
+
+def allowed_moves(model: BayesianAutoencoder) -> tuple[Move, ...]:
+    """Return all moves that a model allows, but those of inputs."""
+    found = []
+    for name in ("code_scale", "prior_parameters", "likelihood_parameters"):
+        with contextlib.suppress(ValueError):  # which says why the model does not allow it
+            found.append(MOVES[name](model))
+    return tuple(found)

@@ -12,7 +12,7 @@ from ... import functional
 from ...base import Batch
 from ...parameter_set import ParameterSet
 from ..loops import repeat
-from ..settings import AmortizedSettings
+from ..settings import EncoderSettings
 from ..sharding.replicas import ALONE, Replicas, Share
 from . import adam
 from .encoder_losses import encoder_loss
@@ -31,7 +31,7 @@ class EncoderFit:
     """Adam steps of an encoder that is a function of its weights."""
 
     def __init__(
-        self, encoder: gpflow.Module, settings: AmortizedSettings, replicas: Replicas = ALONE
+        self, encoder: gpflow.Module, settings: EncoderSettings, replicas: Replicas = ALONE
     ):
         self.encoder, self.settings, self.replicas = encoder, settings, replicas
         self.parameters = ParameterSet(encoder, lambda p: p.trainable)
@@ -47,7 +47,7 @@ class EncoderFit:
 
     def apply(self, state: EncoderState, gradients: Sequence[tf.Tensor | None]) -> EncoderState:
         """One step of Adam down a gradient."""
-        rate = self.settings.encoder_learning_rate
+        rate = self.settings.learning_rate
         return EncoderState(*adam.update(state.weights, gradients, state.adam, rate))
 
     def descend(
@@ -70,22 +70,23 @@ class EncoderFit:
         state: EncoderState,
         batch: Batch,
         latents: tf.Tensor,
-        start_seed: tf.Tensor,
+        start_seed: tf.Tensor | None,
         seed: tf.Tensor,
     ) -> tuple[EncoderState, tf.Tensor]:
         """J steps on pairs of observations and sampled codes; the mean loss.
 
-        :param start_seed: that of the draws from which the codes started, if they did.
+        :param start_seed: that of the encoder's draws from which the codes started; None if they
+            started elsewhere.
         """
         settings = self.settings
         Y = tf.reshape(batch.Y, [-1, batch.Y.shape[-1]])
         mask = None if batch.mask is None else tf.reshape(batch.mask, tf.shape(Y))
         codes = tf.reshape(latents, [-1, latents.shape[-1]])
-        size = settings.encoder_batch_size
+        size = settings.batch_size
         whole = size is None or size >= Y.shape[0]
         # The paper's squared error compares with the very noise that started the codes.
-        paired = settings.encoder_loss == "mse" and whole and settings.codes == "encoder"
-        if settings.num_encoder_steps == 0:
+        paired = settings.loss == "mse" and whole and start_seed is not None
+        if settings.num_steps == 0:
             return state, tf.zeros([], codes.dtype)
 
         def body(
@@ -111,7 +112,7 @@ class EncoderFit:
             def loss(encoder: Any, share: Share) -> tf.Tensor:
                 rows = (share.cut(v) for v in (inputs, targets, seen))
                 own_inputs, own_targets, own_seen = rows
-                kind = settings.encoder_loss
+                kind = settings.loss
                 with share.noise(-2):
                     return encoder_loss(encoder, own_inputs, own_targets, own_seed, kind, own_seen)
 
@@ -119,5 +120,5 @@ class EncoderFit:
             return state, total + value
 
         start = (state, tf.zeros([], codes.dtype))
-        state, total = repeat(settings.num_encoder_steps, body, start)
-        return state, total / settings.num_encoder_steps
+        state, total = repeat(settings.num_steps, body, start)
+        return state, total / settings.num_steps

@@ -83,7 +83,7 @@ class VariationalFit(Optimisation):
         self._reader = None
         if isinstance(data, StreamedObservations):
             order = [seed, 0x7A2]
-            self._reader = data.reader(settings.batch_size, self.steps_per_call, order)
+            self._reader = data.reader(settings.num_items, self.steps_per_call, order)
         self.carried = settings.objective.initial_state()
 
     def refit(self, seed: int) -> None:
@@ -110,7 +110,7 @@ class VariationalFit(Optimisation):
     def _row_optimizer(self, trained: list[tf.Variable]) -> RowAdam:
         """For what belongs to single items, of which a minibatch moves its own only."""
         settings = self.settings
-        whole = settings.batch_size in (None, self.data.num_items)
+        whole = settings.num_items in (None, self.data.num_items)
         rows = () if whole else self.model.row_variables
         known = {id(v) for v in trained}
         rate = settings.row_learning_rate or settings.learning_rate
@@ -190,7 +190,7 @@ class VariationalFit(Optimisation):
         seeds = tf.random.split(seed, alg="philox")
         if given is not None:
             return given, seeds[1]
-        indices = draw_indices(data.num_items, settings.batch_size, seeds[0])
+        indices = draw_indices(data.num_items, settings.num_items, seeds[0])
         columns = None
         if settings.num_columns is not None:
             column_seed = tf.random.fold_in(seeds[0], 1, alg="philox")
@@ -259,4 +259,4 @@ def _check_replicas(
     for what, present in refused.items():
         if present:
             raise ValueError(f"Replicas of a strategy cannot share {what}: fit without strategy.")
-    check_items(model, data, settings.batch_size, replicas)
+    check_items(model, data, settings.num_items, replicas)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -16,7 +17,7 @@ from ...latent_priors import GP, DeepSparseGP, SparseGP, TitsiasGP
 from ...latent_priors.base import LatentProcess
 from ...latent_priors.kernel_prior import KernelLatentPrior
 from ...models import BayesianAutoencoder, VariationalAutoencoder
-from ..settings import VariationalSettings
+from ..settings import EncoderSettings, VariationalSettings
 from .warm_start import WarmStart
 
 __all__ = ["default_start"]
@@ -24,6 +25,7 @@ __all__ = ["default_start"]
 _EXACT_POINTS = 200  # tasks of so many points are fitted under the exact GP: N^3 is still cheap
 _POINTS_PER_STEP = 1024
 NUM_STEPS = 2000
+_DISTILLATION = EncoderSettings(num_steps=1000, batch_size=256)
 
 
 def default_start(
@@ -59,7 +61,7 @@ def default_start(
         settings,
         latent_prior=None if variational else _prior_of_fit(model.latent_prior, data),
         num_initial_steps=200 if project else 0,
-        encoder_learning_rate=settings.learning_rate,
+        distillation=dataclasses.replace(_DISTILLATION, learning_rate=settings.learning_rate),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,9 +22,9 @@ from ...encoders import GaussianEncoder
 from ...latent_priors import DeepSparseGP, SparseGP
 from ...models import BayesianAutoencoder
 from ..runs.checkpoints import RunDirectory
-from ..settings import VariationalSettings, check_positive
+from ..settings import EncoderSettings, VariationalSettings, check_positive
 from ..variational import fit_variational
-from .warm_start import WarmStart
+from .warm_start import NetworkFits, WarmStart
 
 __all__ = ["PriorMeanStart"]
 
@@ -78,10 +78,8 @@ class PriorMeanStart:
     """
 
     settings: VariationalSettings = VariationalSettings()
-    num_encoder_steps: int = 1000
-    """Adam steps that fit the model's encoder to the codes of the mode."""
-    encoder_batch_size: int | None = 256
-    encoder_loss: Literal["energy", "mse", "nll"] = "energy"
+    distillation: EncoderSettings = EncoderSettings(num_steps=1000, batch_size=256)
+    """Fit of the model's encoder to the codes of the mode."""
     initial_inducing_scale: float = 1.0
     """Standard deviation of the whitened inducing outputs that the fit starts from."""
     first: WarmStart | None = None
@@ -97,7 +95,7 @@ class PriorMeanStart:
         return None if self.first is None else self.first.encoder
 
     def __post_init__(self) -> None:
-        check_fields(self, num_encoder_steps=0, encoder_batch_size=1)
+        check_fields(self)
         check_positive(self, "initial_inducing_scale")
 
     def describe(self) -> dict[str, object]:
@@ -157,13 +155,7 @@ class PriorMeanStart:
             callback=self.callback,
         )
         mean, _ = prior.given_inducing_outputs(data.X)
-        if self.num_encoder_steps:
-            distil = WarmStart(
-                model.encoder,
-                num_encoder_steps=self.num_encoder_steps,
-                encoder_batch_size=self.encoder_batch_size,
-                encoder_loss=self.encoder_loss,
-            )
-            nothing = tf.zeros_like(mean)
-            distil.fit_encoder(model, data, mean, nothing, seed, progress, directory)
+        if self.distillation.num_steps:
+            fits = NetworkFits(self.distillation, data, seed, progress, directory)
+            fits.distil(model.encoder, mean, tf.zeros_like(mean))
         return mean, losses

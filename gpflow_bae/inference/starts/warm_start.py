@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -30,11 +30,11 @@ from ..optimise.optimisation import Optimisation
 from ..runs.checkpoints import RunDirectory
 from ..runs.run import run
 from ..seeding import seed_networks
-from ..settings import VariationalSettings, check_positive
+from ..settings import EncoderSettings, VariationalSettings, check_positive
 from ..variational import fit_variational
 from .initial_codes import smoothest_projections
 
-__all__ = ["WarmStart"]
+__all__ = ["NetworkFits", "WarmStart"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,23 +51,19 @@ class WarmStart:
     the fit that of an SVGP-VAE: its codes have noise, and generalise better than those of a mode
     (:class:`~gpflow_bae.inference.PriorMeanStart`). For a deep sparse GP with identity means,
     the same over the kernels and inducing inputs of its last layer: what it starts as."""
-    num_encoder_steps: int = 1000
-    """Adam steps that fit the model's (stochastic) encoder to draws of the variational codes."""
-    encoder_batch_size: int | None = 256
-    """Points per such step; None for all."""
+    distillation: EncoderSettings = EncoderSettings(num_steps=1000, batch_size=256)
+    """Fit of the model's (stochastic) encoder to draws of the variational codes."""
     num_initial_steps: int = 200
     """Adam steps that first fit the variational encoder to the smoothest linear projections of
     the data (:func:`~gpflow_bae.inference.smoothest_projections`); 0 starts from random codes."""
     initial_code_noise: float = 0.1
     """Standard deviation of the noise on those codes."""
-    encoder_loss: Literal["energy", "mse", "nll"] = "energy"
-    encoder_learning_rate: float = 1e-3
     callback: Callable[[int, float], None] | None = None
     """Called with (steps done, mean loss) during the variational fit."""
 
     def __post_init__(self) -> None:
-        check_fields(self, num_encoder_steps=0, encoder_batch_size=1, num_initial_steps=0)
-        check_positive(self, "initial_code_noise", "encoder_learning_rate")
+        check_fields(self, num_initial_steps=0)
+        check_positive(self, "initial_code_noise")
 
     def describe(self) -> dict[str, object]:
         """The settings as plain values, for records of a run."""
@@ -77,7 +73,8 @@ class WarmStart:
             if f.name not in ("encoder", "callback")
         }
         prior = None if self.latent_prior is None else type(self.latent_prior).__name__
-        return values | {"settings": self.settings.describe(), "latent_prior": prior}
+        settings, distillation = self.settings.describe(), dataclasses.asdict(self.distillation)
+        return values | {"settings": settings, "distillation": distillation, "latent_prior": prior}
 
     def run(
         self,
@@ -100,11 +97,11 @@ class WarmStart:
         latent_prior = self.latent_prior or model.latent_prior
         _check_shared(latent_prior, model.latent_prior)
         variational = self._variational(model, latent_prior)
-        fits = _Fits(self, data, seed, progress, directory)
+        fits = NetworkFits(self.distillation, data, seed, progress, directory)
         if self.num_initial_steps:
             codes = tf.constant(smoothest_projections(latent_prior, data))
             scale = self.initial_code_noise * tf.ones_like(codes)
-            fits.read_and_write(model, self.encoder, codes, scale)
+            fits.read_and_write(model, self.encoder, codes, scale, self.num_initial_steps)
         losses = fit_variational(
             variational,
             data,
@@ -119,7 +116,7 @@ class WarmStart:
         mean, variance = _codes_of_fit(variational, data)
         draw_seed = tf.constant([seed, 0x3D2], tf.int32)
         noise = standard_noise(mean.shape, draw_seed, mean.dtype)
-        if self.encoder is not model.encoder and self.num_encoder_steps:
+        if self.encoder is not model.encoder and self.distillation.num_steps:
             fits.distil(model.encoder, mean, tf.sqrt(variance))
         if model.whitened_codes:  # draws would be many code noises away from the prior's mean
             return model.latent_prior.given_inducing_outputs(data.X)[0], losses
@@ -157,19 +154,6 @@ class WarmStart:
             pseudo = variational.encode(data.X, data.Y, data.mask)
             layer.whitened_inducing.assign(own.inducing_posterior(X, *pseudo).mean[0])
 
-    def fit_encoder(
-        self,
-        model: BayesianAutoencoder,
-        data: Observations,
-        mean: tf.Tensor,
-        scale: tf.Tensor,
-        seed: int,
-        progress: bool,
-        directory: RunDirectory | None = None,
-    ) -> None:
-        """Fit the model's own encoder to draws N(mean, scale^2) of the codes, [T, N, L]."""
-        _Fits(self, data, seed, progress, directory).distil(model.encoder, mean, scale)
-
 
 def _codes_of_fit(model: VariationalAutoencoder, data: Observations) -> tuple[tf.Tensor, tf.Tensor]:
     """Means and variances [T, N, L] of q(latents)."""
@@ -193,12 +177,12 @@ def _check_shared(latent_prior: LatentProcess, own: LatentProcess) -> None:
         )
 
 
-class _Fits:
+class NetworkFits:
     """The fits of networks to given codes: Adam over rows, codes ~ N(mean, scale^2)."""
 
     def __init__(
         self,
-        settings: WarmStart,
+        settings: EncoderSettings,
         data: Observations,
         seed: int,
         progress: bool,
@@ -214,15 +198,20 @@ class _Fits:
         settings = self.settings
 
         def objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-            return encoder_loss(encoder, batch.Y, codes, seed, settings.encoder_loss, batch.mask)
+            return encoder_loss(encoder, batch.Y, codes, seed, settings.loss, batch.mask)
 
         fitted = ParameterSet(encoder, lambda p: p.trainable)
         variables = dict(zip(fitted.paths, fitted.variables, strict=True))
-        steps = settings.num_encoder_steps
+        steps = settings.num_steps
         self._fit("encoder", objective, variables, steps, mean, scale, self.seed + 1)
 
     def read_and_write(
-        self, model: BayesianAutoencoder, encoder: Any, codes: tf.Tensor, scale: tf.Tensor
+        self,
+        model: BayesianAutoencoder,
+        encoder: Any,
+        codes: tf.Tensor,
+        scale: tf.Tensor,
+        steps: int,
     ) -> None:
         """Fit encoder and decoder to the initial codes, so that neither begins with noise.
 
@@ -238,7 +227,6 @@ class _Fits:
             log_prob = model.likelihood.masked_log_prob(F, batch.Y, batch.mask)
             return -tf.reduce_mean(log_prob)
 
-        steps = self.settings.num_initial_steps
         for name, objective, module in (
             ("first encoder", encoder_objective, encoder),
             ("first decoder", decoder_objective, model.decoder),
@@ -258,7 +246,7 @@ class _Fits:
     ) -> None:
         settings, Y, mask = self.settings, self.Y, self.mask
         mean, scale = (tf.reshape(v, [-1, v.shape[-1]]) for v in (mean, scale))
-        size = min(settings.encoder_batch_size or Y.shape[0], Y.shape[0])
+        size = min(settings.batch_size or Y.shape[0], Y.shape[0])
         steps_per_call = min(50, num_steps)
 
         def loss(seed: tf.Tensor, carried: Any, constants: Any) -> tuple[tf.Tensor, Any]:
@@ -274,7 +262,7 @@ class _Fits:
         fit = Optimisation(
             loss,
             variables,
-            [(list(variables.values()), settings.encoder_learning_rate)],
+            [(list(variables.values()), settings.learning_rate)],
             num_steps=-(-num_steps // steps_per_call) * steps_per_call,
             steps_per_call=steps_per_call,
             seed=[seed, 0x5C1],

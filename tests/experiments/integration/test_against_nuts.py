@@ -38,7 +38,7 @@ def chain(temperature: float, burnin_rounds: int, num_samples: int) -> nuts_prob
         (problem.X, problem.Y),
         inference.AmortizedSettings(
             num_sampler_steps=STEPS,
-            num_encoder_steps=0,
+            encoder=inference.EncoderSettings(num_steps=0),
             burnin=burnin_rounds * STEPS,
             num_samples=num_samples,
             thinning=STEPS,
