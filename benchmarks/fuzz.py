@@ -20,10 +20,9 @@ import tempfile
 import time
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 
-from experiments.common import provenance
-from gpflow_bae.files import write_atomically
+from benchmarks import commands
 
 FLAGS = flags.FLAGS
 
@@ -68,21 +67,19 @@ def fuzz(module: pathlib.Path, times: int, seed: int) -> dict[str, Any]:
     }
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Fuzz, module by module, and write."""
-    del argv
     out = pathlib.Path(FLAGS.out_file)
     runs = json.loads(out.read_text())["runs"] if out.exists() else []
     modules = sorted(pathlib.Path("tests/fuzz").glob("test_*.py"))
     for module in [m for m in modules if not FLAGS.module or m.stem in FLAGS.module]:
         found = fuzz(module, FLAGS.times, FLAGS.seed)
-        found |= {"versions": provenance.versions(), "git_commit": provenance.git_commit()}
+        found |= commands.made_with()
         runs = [r for r in runs if (r["module"], r["seed"]) != (module.stem, FLAGS.seed)]
         runs = [*runs, found]
         total = sum(count for run in runs for count in run["calls"].values())
         report = {"calls": total, "all_answered": all(r["passed"] for r in runs), "runs": runs}
-        text = json.dumps(report, indent=1) + "\n"
-        write_atomically(out, lambda file, text=text: file.write(text.encode()))
+        commands.write(out, report)
         said = "all answered" if found["passed"] else "NOT all answered"
         print(f"{module.stem}: {sum(found['calls'].values())} calls, {said}; {total} in all")
     if not all(run["passed"] for run in runs):
@@ -90,5 +87,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    commands.start(define_flags, main)

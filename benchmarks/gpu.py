@@ -17,14 +17,15 @@ tests/benchmarks/test_gpu.py runs both where GPFLOW_BAE_JAX_PYTHON names a Pytho
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import app, flags
+from absl import flags
+
+from benchmarks import commands
 
 FLAGS = flags.FLAGS
 
@@ -101,18 +102,14 @@ def write(folder: pathlib.Path, program: Program, about: Mapping[str, Any]) -> N
 
     numbered = {f"argument_{i}": value for i, value in enumerate(program.arguments)}
     numbered |= {f"result_{i}": value for i, value in enumerate(program.results.values())}
-    text = json.dumps({**about, "results": list(program.results)}, indent=1) + "\n"
     write_atomically(folder / "round.mlir", lambda f: f.write(program.text.encode()))
     write_atomically(folder / "arrays.npz", lambda f: save_arrays(f, numbered))
-    write_atomically(folder / "about.json", lambda f: f.write(text.encode()))
+    commands.write(folder / "about.json", {**about, "results": list(program.results)})
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Export all models."""
-    if len(argv) > 1:
-        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
     from benchmarks import cases, machine
-    from experiments.common import provenance
 
     machine.set_threads(FLAGS.threads)
     models: dict[str, Callable[[], Any]] = {"moving ball": cases.ball_parts, "EEG": cases.eeg_parts}
@@ -124,8 +121,7 @@ def main(argv: list[str]) -> None:
             "steps": FLAGS.steps,
             "command": f"python -m benchmarks.gpu --steps={FLAGS.steps} --threads={FLAGS.threads}",
             "processor": machine.processor(),
-            "versions": provenance.versions(),
-            "git_commit": provenance.git_commit(),
+            **commands.made_with(),
         }
         folder = pathlib.Path(FLAGS.out_dir) / re.sub(r"\W+", "_", name)
         program = sampler_round(build(), FLAGS.steps)
@@ -134,5 +130,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    commands.start(define_flags, main)

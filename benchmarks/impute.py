@@ -24,7 +24,9 @@ import time
 from typing import Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
+
+from benchmarks import commands
 
 FLAGS = flags.FLAGS
 # Of the recordings of the same subject that models are tested on, besides the published one.
@@ -45,10 +47,8 @@ def define_flags() -> None:
     flags.DEFINE_string("one", None, "Run this table here, and print its record; for the command.")
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Run the tables, one process each, and write file and page after every one."""
-    if len(argv) > 1:
-        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
     if FLAGS.one is not None:
         _run_here(FLAGS.one)
         return
@@ -80,7 +80,6 @@ def _run_here(name: str) -> None:
     import pandas as pd
 
     from benchmarks.imputation_tables import MADE
-    from experiments.common import provenance
     from gpflow_bae.impute import Imputer
 
     compared = name in COMPARED
@@ -121,7 +120,7 @@ def _run_here(name: str) -> None:
         "advised": result.best,
         "verdict": result.verdict,
         "checked": {m: s["rmse"] for m, s in result.summary.items()},
-        "versions": provenance.versions(),
+        **commands.made_with(),
     }
     means = _rivals(user, case, FLAGS.seed)
     tried = means.pop("IterativeImputer, tried")
@@ -133,7 +132,7 @@ def _run_here(name: str) -> None:
     best = min(real, key=real.__getitem__)
     record["best"] = best
     record["agrees"] = bool(real[result.best] <= _TOLERANCE * real[best])
-    pathlib.Path(FLAGS.out_file).write_text(json.dumps(record))
+    commands.write(FLAGS.out_file, record)
     words = f"{name}: {record['imputer']:.4f}, IterativeImputer {oracle['as they are']:.4f} "
     words += f"({oracle['any']:.4f}), coverage "
     words += (
@@ -230,7 +229,7 @@ def _compared(name: str) -> Any:
 
 
 def _write(record: dict[str, Any], path: pathlib.Path) -> None:
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    commands.write(path, record)
     lines = [
         "# Filling real gaps",
         "",
@@ -285,5 +284,4 @@ def _write(record: dict[str, Any], path: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    commands.start(define_flags, main)

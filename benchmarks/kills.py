@@ -33,9 +33,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
-from gpflow_bae.files import write_atomically
+from benchmarks import commands
 
 FLAGS = flags.FLAGS
 
@@ -188,9 +188,7 @@ def write(file: pathlib.Path, found: Campaign, about: Mapping[str, Any]) -> None
     failures = [words for one in campaigns for words in one["failures"]]
     ends, equals = (sum(one[name] for one in campaigns) for name in (ended, equal))
     total = Campaign(phases, ends, equals, failures).record()
-    write_atomically(
-        file, lambda f: f.write(json.dumps({**total, "campaigns": campaigns}, indent=1).encode())
-    )
+    commands.write(file, {**total, "campaigns": campaigns})
 
 
 def sample(folder: pathlib.Path) -> dict[str, np.ndarray]:
@@ -252,20 +250,17 @@ def sample(folder: pathlib.Path) -> dict[str, np.ndarray]:
     return {name: value for name, value in arrays.items() if "seconds" not in name}
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Kill, compare, write."""
-    del argv
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a driver does not survive a fork
     # Imported here, once for all processes, which only they compute with.
-    from experiments.common import provenance
     from gpflow_bae import decoders, encoders, inference, likelihoods, mcmc, models  # noqa: F401
 
     began = time.monotonic()
     about = {
         "seed": FLAGS.seed,
         "command": f"python -m benchmarks.kills --kills={FLAGS.kills} --seed={FLAGS.seed}",
-        "versions": provenance.versions(),
-        "git_commit": provenance.git_commit(),
+        **commands.made_with(),
     }
 
     def report(found: Campaign) -> None:
@@ -281,5 +276,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    commands.start(define_flags, main)

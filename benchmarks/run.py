@@ -15,11 +15,12 @@ turns, with their quartiles. Compare numbers of one run only: machines have othe
 
 from __future__ import annotations
 
-import json
 import pathlib
 import time
 
 from absl import app, flags
+
+from benchmarks import commands
 
 FLAGS = flags.FLAGS
 SUITES = ("step", "scaling", "chains", "serving", "peers", "start", "xla")
@@ -38,13 +39,9 @@ def define_flags() -> None:
     flags.DEFINE_string("page", "docs/performance.md", "Page to write; '' for none.")
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Measure, write, and render."""
-    if len(argv) > 1:
-        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
     from benchmarks import machine, report, suites
-    from experiments.common import provenance
-    from gpflow_bae.files import write_atomically
 
     path = pathlib.Path(FLAGS.out or f"docs/results/performance_{FLAGS.suite}.json")
     if path.is_dir():
@@ -66,15 +63,13 @@ def main(argv: list[str]) -> None:
         "repeats": FLAGS.repeats,
         **found,
         "seconds": round(time.monotonic() - began),
-        "versions": provenance.versions(),
-        "git_commit": provenance.git_commit(),
+        **commands.made_with(),
     }
-    write_atomically(path, lambda f: f.write((json.dumps(record, indent=1) + "\n").encode()))
+    commands.write(path, record)
     print(report.tables(record))
     if FLAGS.page:
         report.write_page(pathlib.Path(FLAGS.page), path.parent)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    commands.start(define_flags, main)

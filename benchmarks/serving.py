@@ -1,6 +1,4 @@
-"""Size and latency of an exported SGP-BAE of rotated MNIST, on one core, in this process.
-
-python -m benchmarks.serving --out_file=docs/results/serving.json
+"""Size and latency of an exported SGP-BAE of rotated MNIST, for ``benchmarks.run --suite=serving``.
 
 Networks, kernel and inducing points are the experiment's; the posterior samples are draws from the
 prior, because neither the size nor the time depends on what the numbers are.
@@ -8,48 +6,12 @@ prior, because neither the size nor the time depends on what the numbers are.
 
 from __future__ import annotations
 
-import json
 import pathlib
 import tempfile
 import time
 from typing import Any
 
-from absl import app, flags
-
-FLAGS = flags.FLAGS
 NUM_OBJECTS, OBJECT_DIM, LATENT_DIM, PER_VIEW = 400, 8, 16, 8
-
-
-def define_flags() -> None:
-    """The flags of this command."""
-    flags.DEFINE_integer("num_samples", 200, "Posterior samples baked in.", lower_bound=1)
-    flags.DEFINE_integer(
-        "repeats", 200, "Requests; their median and fastest tenth are reported.", lower_bound=1
-    )
-    flags.DEFINE_string("dtype", "float32", "Type that the weights are stored in.")
-    flags.DEFINE_string("out_file", "docs/results/serving.json", "JSON to write.")
-
-
-def main(argv: list[str]) -> None:
-    """Export, load, and time each signature with one row."""
-    if len(argv) > 1:
-        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
-
-    from experiments.common import provenance
-
-    record = {
-        "model": "SGPBAE",
-        "threads": 1,
-        "rows": 1,
-        **measure(FLAGS.num_samples, FLAGS.repeats, FLAGS.dtype),
-        "versions": provenance.versions(),
-    }
-    pathlib.Path(FLAGS.out_file).write_text(json.dumps(record, indent=1) + "\n")
-    print({n: round(v, 2) for n, v in record["milliseconds"].items()})
 
 
 def measure(num_samples: int, repeats: int, dtype: str) -> dict[str, Any]:
@@ -156,8 +118,3 @@ def _milliseconds(signature, request: dict, repeats: int) -> list[float]:
         next(iter(result.values())).numpy()
         timed.append(1e3 * (time.perf_counter() - started))
     return timed[5:]
-
-
-if __name__ == "__main__":
-    define_flags()
-    app.run(main)

@@ -11,7 +11,6 @@ the most that the process held, with the cells, the fit and all that it writes t
 from __future__ import annotations
 
 import json
-import pathlib
 import resource
 import subprocess
 import sys
@@ -20,7 +19,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
-from absl import app, flags
+from absl import flags
+
+from benchmarks import commands, machine
 
 FLAGS = flags.FLAGS
 SIZES = (6_050, 60_500, 605_000)
@@ -84,20 +85,12 @@ def figures(number: int, num_steps: int) -> dict[str, float]:
     }
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Measure, and write."""
-    if len(argv) > 1:
-        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
     if FLAGS.of is not None:
-        import tensorflow as tf
-
-        tf.config.threading.set_intra_op_parallelism_threads(FLAGS.threads)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
+        machine.set_threads(FLAGS.threads)
         print(json.dumps(figures(FLAGS.of, FLAGS.num_steps)))
         return
-
-    from experiments.common import provenance
-
     rows = []
     for size in (size for size in SIZES if size <= FLAGS.largest):
         command = [sys.executable, "-m", "benchmarks.spatial_scaling", f"--of={size}"]
@@ -110,11 +103,10 @@ def main(argv: list[str]) -> None:
         "threads": FLAGS.threads,
         "num_steps": FLAGS.num_steps,
         "rows": rows,
-        "versions": provenance.versions(),
+        **commands.made_with(),
     }
-    pathlib.Path(FLAGS.out_file).write_text(json.dumps(record, indent=1) + "\n")
+    commands.write(FLAGS.out_file, record)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    commands.start(define_flags, main)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 import pathlib
 import tempfile
 import time
@@ -20,7 +19,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
+
+from benchmarks import commands
 
 FLAGS = flags.FLAGS
 NUM_OUTPUTS, LATENT_DIM, NUM_INDUCING, BATCH, STEPS = 64, 4, 32, 512, 50
@@ -146,7 +147,6 @@ def written(folder: pathlib.Path) -> float:
 def measure(folder: pathlib.Path) -> dict[str, Any]:
     """Write shards, and take times and memory."""
     from benchmarks import machine, timing
-    from experiments.common import provenance
 
     # Imported once, or the processes below would each hold it anew.
     importlib.import_module("gpflow_bae.inference")
@@ -192,22 +192,18 @@ def measure(folder: pathlib.Path) -> dict[str, Any]:
         "seconds": seconds,
         "steps": steps,
         "memory": growth,
-        "versions": provenance.versions(),
-        "git_commit": provenance.git_commit(),
+        **commands.made_with(),
     }
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Measure and write."""
-    if len(argv) > 1:
-        raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
         record = measure(pathlib.Path(temporary))
     record["seconds"]["all"] = time.perf_counter() - began
-    pathlib.Path(FLAGS.out_file).write_text(json.dumps(record, indent=1) + "\n")
+    commands.write(FLAGS.out_file, record)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    commands.start(define_flags, main)

@@ -11,10 +11,9 @@ it has, whose number stands beside each case.
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import json
 import os
-import pathlib
 import socket
 import subprocess
 import sys
@@ -23,9 +22,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
-from benchmarks import timing
+from benchmarks import cases, commands, machine, timing
 
 FLAGS = flags.FLAGS
 
@@ -48,41 +47,21 @@ class Case(NamedTuple):
     """What two workers share."""
     num_chains: int
     num_encoder_steps: int
-    model: str
+    parts: Callable[[], cases.Parts]
 
 
 def all_cases(data_dir: str | None) -> dict[str, Case]:
     """By name."""
     found = {
-        "moving ball, two chains": Case("chains", 2, STEPS, "ball"),
-        "moving ball, sampler steps": Case("minibatches", 1, 0, "ball"),
-        "moving ball, sampler and encoder steps": Case("minibatches", 1, STEPS, "ball"),
+        "moving ball, two chains": Case("chains", 2, STEPS, cases.ball_parts),
+        "moving ball, sampler steps": Case("minibatches", 1, 0, cases.ball_parts),
+        "moving ball, sampler and encoder steps": Case("minibatches", 1, STEPS, cases.ball_parts),
     }
     if data_dir is not None:
         name = "rotated MNIST, B = 512, sampler steps"
-        found[name] = Case("minibatches", 1, 0, "rotated_mnist")
+        parts = functools.partial(cases.rotated_mnist_parts, data_dir, 512)
+        found[name] = Case("minibatches", 1, 0, parts)
     return found
-
-
-def model_of(name: str, data_dir: str | None) -> tuple[Any, tuple[Any, Any], Any, Any]:
-    """Model, data, schedule and sampler of a study's published plan."""
-    if name == "ball":
-        from experiments.moving_ball import study
-        from experiments.moving_ball.plans import make_plan
-        from gpflow_bae.datasets import moving_ball
-
-        plan = make_plan("sgp_bae", "paper")
-        train, _ = moving_ball.load(0)
-        return study.build_model(plan, train), (train.X, train.Y), plan.schedule, plan.sampler
-    from experiments.rotated_mnist.models import build_model
-    from experiments.rotated_mnist.plans import make_plan as make_mnist_plan
-    from gpflow_bae.datasets import rotated_mnist
-
-    data = rotated_mnist.load(data_dir, (3,))
-    mnist = make_mnist_plan("sgp_bae", "paper", inducing_per_view=2)
-    schedule = dataclasses.replace(mnist.schedule, batch_size=512, gradients="minibatch")
-    arrays = data.train.X[None], data.train.Y[None]
-    return build_model(mnist, data), arrays, schedule, mnist.sampler
 
 
 def work(role: str, data_dir: str | None) -> None:
@@ -96,32 +75,18 @@ def work(role: str, data_dir: str | None) -> None:
     logging.set_verbosity(logging.ERROR)  # or a strategy tells what it is made of
     import tensorflow as tf
 
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
+    machine.set_threads(1)
     strategy = None if role == "alone" else tf.distribute.MultiWorkerMirroredStrategy()
 
-    from gpflow_bae import inference
-    from gpflow_bae.data import prepare_data
     from gpflow_bae.inference.sharding.replicas import replicas_of
     from gpflow_bae.inference.sharding.spread import Spread
 
     replicas, runs, about = replicas_of(strategy), {}, {}
     for name, case in all_cases(data_dir).items():
-        model, arrays, schedule, sampler = model_of(case.model, data_dir)
-        data = prepare_data(model, arrays, schedule.batch_size)
-        settings = dataclasses.replace(
-            schedule,
-            num_sampler_steps=STEPS,
-            encoder=dataclasses.replace(schedule.encoder, num_steps=case.num_encoder_steps),
-            burnin=0,
-            moves=(),
-            coordinates="none",
-        )
-        engine = inference.AmortizedSampling(
-            model,
-            data,
-            settings,
-            sampler,
+        engine = cases.engine(
+            case.parts(),
+            STEPS,
+            case.num_encoder_steps,
             num_chains=case.num_chains,
             spread=Spread.of(replicas, case.spread, case.num_chains),
         )
@@ -191,9 +156,8 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     """Time, print and write."""
-    del argv
     if FLAGS.role is not None:
         work(FLAGS.role, FLAGS.data_dir)
     began = time.perf_counter()
@@ -240,8 +204,6 @@ def main(argv: list[str]) -> None:
     finally:
         for process in [p for processes in groups.values() for p in processes]:
             process.end()
-    from experiments.common import provenance
-
     record = {
         "cases": result,
         "steps_in_a_round": STEPS,
@@ -249,13 +211,11 @@ def main(argv: list[str]) -> None:
         "cores": os.cpu_count(),
         "load_average": [round(v, 2) for v in os.getloadavg()],
         "seconds": round(time.perf_counter() - began, 1),
-        "versions": provenance.versions(),
-        "git_commit": provenance.git_commit(),
+        **commands.made_with(),
     }
     print(json.dumps(record, indent=1))
-    pathlib.Path(FLAGS.out).write_text(json.dumps(record, indent=1) + "\n")
+    commands.write(FLAGS.out, record)
 
 
 if __name__ == "__main__":
-    define_flags()
-    app.run(main)
+    commands.start(define_flags, main)

@@ -4,8 +4,7 @@ python -m experiments.japan_weather --model=sgp_vae --pinference_net=indexnet --
     --data_dir=DATA --out_dir=runs/weather
 
 ``DATA/japan_weather`` holds NOAA GHCN-Daily files (gpflow_bae/datasets/japan_weather.py). With
-``--made`` they are made instead, of the same size and format; ``python -m benchmarks.made_weather``
-times reading and fitting them.
+``--made`` they are made instead, of the same size and format.
 """
 
 from experiments.imputation.command import start

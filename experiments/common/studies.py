@@ -68,11 +68,10 @@ ABOUT = {
         "certificates_ranks_sgp_bae",
     ),
     "priors": About(
-        "Latent priors for a million points",
-        "A field at ten thousand to a million places, with known truth: what nearest neighbours"
-        " cost and how close they come, beside inducing points. And series with holes: one of up to"
-        " a hundred thousand times under an exact prior that costs no more than their number, and"
-        " digits that turn.",
+        "Priors for many points",
+        "A field at ten thousand to a million places and a long series with gaps, both with known"
+        " truth: how close do nearest neighbours and the exact prior over time come, beside"
+        " inducing points?",
         "priors_field_nearest_neighbours",
     ),
 }

@@ -4,7 +4,6 @@ from . import (
     bouncing_ball,
     eeg,
     files,
-    healing_mnist,
     japan_weather,
     jura,
     made_weather,
@@ -14,7 +13,6 @@ from . import (
     moving_ball,
     oil_flow,
     rotated_mnist,
-    spe10,
     sprites,
     tabular,
 )
@@ -23,7 +21,6 @@ __all__ = [
     "bouncing_ball",
     "eeg",
     "files",
-    "healing_mnist",
     "japan_weather",
     "jura",
     "made_weather",
@@ -33,7 +30,6 @@ __all__ = [
     "moving_ball",
     "oil_flow",
     "rotated_mnist",
-    "spe10",
     "sprites",
     "tabular",
 ]

@@ -59,7 +59,7 @@ def standard_noise(
     covariances depend on mean and variance alone: they are the same.
 
     What costs time are Philox's bits, which TensorFlow draws on one thread; binomial noise needs
-    half as many (``python -m benchmarks.sghmc_step`` times steps with either).
+    half as many.
 
     :param shape: shape of the result.
     :param seed: two integers, to be used once.

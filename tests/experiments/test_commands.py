@@ -24,15 +24,13 @@ PAGES = ("README.md", "Makefile", "docs/*.md", "docs/guides/*.md", "docs/results
 STUDIES = {
     *TABLES,
     "certificates",
-    "large_spatial",
-    "long_series",
     "missing_mnist",
     "movielens",
     "moving_ball",
     "oil_flow",
+    "priors",
     "rotated_mnist",
     "spatial_omics",
-    "spe10",
     "sprites",
     "tabular_bae",
 }

@@ -1,1 +1,0 @@
-"""Long series and many short ones with holes: filled under priors over time."""
