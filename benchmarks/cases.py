@@ -220,7 +220,6 @@ def engine(parts: Parts, steps: int, encoder_steps: int = 0, **options: Any) -> 
         num_sampler_steps=steps,
         encoder=dataclasses.replace(parts.schedule.encoder, num_steps=encoder_steps),
         burnin=0,
-        moves=(),
         coordinates="none",
     )
     return inference.AmortizedSampling(parts.model, data, settings, parts.sampler, **options)

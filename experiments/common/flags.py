@@ -127,7 +127,7 @@ def define_ablation(models: str) -> None:
 
 
 def point_estimates() -> dict[str, tuple[str, ...]]:
-    """The field of the schedule that --point_decoder and --point_gp ask for; empty if neither."""
+    """Return the field of a plan that --point_decoder and --point_gp ask for; empty if neither."""
     paths = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
     chosen = tuple(path for path, asked in paths.items() if asked)
     return {"point_estimates": chosen} if chosen else {}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from gpflow_bae import inference
 
 __all__ = [
     "Plan",
@@ -16,6 +19,7 @@ __all__ = [
     "count",
     "encode_and_decode",
     "prior_level",
+    "rounds",
     "unfinished",
 ]
 
@@ -46,14 +50,32 @@ class Plan:
         for name, value in vars(self).items():
             if hasattr(value, "objective"):
                 settings[name]["objective"] = self.describe_objective(value.objective)
-        schedule = settings.pop("schedule", None)
-        if schedule is not None:
+        points = settings.pop("point_estimates", ())
+        if settings.pop("schedule", None) is not None:
+            schedule = vars(self)["schedule"].describe() | {"point_estimates": points}
             settings["sampler"] = schedule | dict(vars(self)["sampler"].settings)
         return settings
 
     def describe_objective(self, objective: Any) -> Any:
         """What a fit maximises, as a plain value: its name."""
         return type(objective).__name__
+
+
+def rounds(**fields: Any) -> inference.AmortizedSettings:
+    """Build the rounds of a chain, of fields by the names that flags and stored rows have.
+
+    :param fields: of :class:`~gpflow_bae.inference.AmortizedSettings`, and num_encoder_steps,
+        encoder_loss and encoder_batch_size for those of its ``encoder``.
+    """
+    from gpflow_bae import inference
+
+    names = {
+        "num_encoder_steps": "num_steps",
+        "encoder_loss": "loss",
+        "encoder_batch_size": "batch_size",
+    }
+    of_encoder = {names[name]: fields.pop(name) for name in names if name in fields}
+    return inference.AmortizedSettings(**fields, encoder=inference.EncoderSettings(**of_encoder))
 
 
 def unfinished(found: int, planned: int, what: str = "samples") -> str:

@@ -65,8 +65,7 @@ def plan(posterior: str, num_steps: dict[str, int], **changes: Any) -> Any:
     settings = inference.VariationalSettings(
         num_steps=FLAGS.num_steps or num_steps[FLAGS.preset],
         learning_rate=FLAGS.learning_rate,
-        batch_size=FLAGS.batch_size or None,
-        num_columns=FLAGS.num_columns,
+        batch_size=(FLAGS.batch_size or None, FLAGS.num_columns),
         final_learning_rate_fraction=0.05,
         natural_gradient_step_size=FLAGS.natural_gradients,
         prior_learning_rate=FLAGS.kernel_learning_rate,

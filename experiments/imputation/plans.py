@@ -50,8 +50,7 @@ def _in_prior_coordinates(plan: Plan, sampler: Mapping[str, Any]) -> Plan:
             f"--sampler=sghmc is of chains whose steps see all codes; {plan.model} has no such "
             "chain with these flags: leave --sampler and --batch_size out."
         )
-    moves = ("code_scale", "prior_parameters")
-    schedule = dataclasses.replace(plan.schedule, coordinates="prior", moves=moves)
+    schedule = dataclasses.replace(plan.schedule, coordinates="prior")
     steps = {"step_size": 0.01, "momentum_decay": 0.05} | dict(sampler)
     built = sghmc.build(**steps, integrator="baoab")
     if "step_size" not in sampler:

@@ -104,7 +104,7 @@ def runs() -> Iterator[driver.Run]:
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments.moving_ball import plans, study
 
-    schedule = common_flags.overrides(_SCHEDULE) | common_flags.point_estimates()
+    schedule = common_flags.overrides(_SCHEDULE)
     weight_prior = "fan_in" if FLAGS.fan_in_prior else FLAGS.weight_prior
     for model in MODELS[:-1] if FLAGS.model == "all" else [FLAGS.model]:
         plan = plans.make_plan(
@@ -115,6 +115,7 @@ def runs() -> Iterator[driver.Run]:
             sampler=common_flags.overrides(_SAMPLER),
             weight_prior=weight_prior,
             weight_prior_scale=_scales(),
+            **common_flags.point_estimates(),
             **common_flags.values(
                 "num_inducing",
                 "warm_start",

@@ -35,6 +35,7 @@ class Plan(plans.Plan):
     num_warm_encoder_steps: int = 600
     warm_start_prior: str = "exact"  # or "own": a sparse prior's chart is more bent where it ends
     parameters: str = "point"  # of a variational model; or "mean_field", or "sghmc" on its bound
+    point_estimates: tuple[str, ...] = ()  # what is optimised in the steps of a chain
     network_dtype: str = "float32"  # that networks compute in; weights are float32 always
 
     @property
@@ -78,15 +79,14 @@ class Plan(plans.Plan):
 
 
 def default_sampler(
-    model: str, schedule: dict[str, Any] | None = None, sampler: dict[str, Any] | None = None
+    model: str, point_estimates: tuple[str, ...] = (), sampler: dict[str, Any] | None = None
 ) -> str:
     """Of the chain of a model: "sghmc" where it samples the posterior of everything.
 
     Not so a chain on a variational model's bound, one with point estimates, or one at another
     temperature, for which there are no moves: they have the published sampler.
     """
-    all_sampled = not (schedule or {}).get("point_estimates")
-    is_posterior = all_sampled and (sampler or {}).get("temperature", 1.0) == 1.0
+    is_posterior = not point_estimates and (sampler or {}).get("temperature", 1.0) == 1.0
     return "sghmc" if model not in VARIATIONAL and is_posterior else "adaptive_sghmc"
 
 
@@ -101,10 +101,9 @@ def default_weight_prior(model: str, sampler_name: str) -> tuple[str, float | tu
     return "fan_in", (2.0, 3.0, 20.0)
 
 
-def _converging(model: str, preset: str) -> dict[str, Any]:
+def _converging(preset: str) -> dict[str, Any]:
     """Rounds of a chain that is meant to reach its stationary distribution, and stay there."""
-    moves = ("code_scale",) if model == "bae" else ("code_scale", "prior_parameters")
-    settings = {"coordinates": "prior", "moves": moves, "num_encoder_steps": 10}
+    settings = {"coordinates": "prior", "num_encoder_steps": 10}
     if preset == "quick":
         return settings | {"burnin": 4000, "num_samples": 20, "thinning": 50}
     return settings | {"burnin": 10_000, "num_samples": 100, "thinning": 200}
@@ -124,7 +123,7 @@ def make_plan(
 ) -> Plan:
     """A preset with some settings replaced; the choices are explained in the results page.
 
-    :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
+    :param schedule: arguments of :func:`experiments.common.plans.rounds`.
     :param sampler_name: "adaptive_sghmc", as published, or "sghmc": BAOAB steps in coordinates of
         the priors, as large as the curvature allows, and moves for everything that such steps do
         not suit; default: :func:`default_sampler`.
@@ -133,7 +132,7 @@ def make_plan(
     :param sampler: arguments of its ``build``; with a ``step_size`` that is the step size.
     :param changes: fields of :class:`Plan`.
     """
-    name = sampler_name or default_sampler(model, schedule, sampler)
+    name = sampler_name or default_sampler(model, changes.get("point_estimates", ()), sampler)
     prior, scale = default_weight_prior(model, name)
     if weight_prior is not None:
         prior, scale = weight_prior, 1.0
@@ -150,12 +149,12 @@ def make_plan(
     )
     settings = {"noise": "binomial"} | (sampler or {})
     if name == "sghmc":
-        chain |= _converging(model, preset)
+        chain |= _converging(preset)
         built = sghmc.build(**(_SGHMC | settings))
         if "step_size" not in settings:
             built = from_curvature(built)
     else:
         built = adaptive_sghmc.build(**settings)
-    rounds = inference.AmortizedSettings(**(chain | (schedule or {})))
+    rounds = plans.rounds(**(chain | (schedule or {})))
     priors = {"weight_prior": prior, "weight_prior_scale": scale}
     return Plan(model, variational, rounds, built, **priors, **changes)

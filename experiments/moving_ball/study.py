@@ -108,6 +108,7 @@ def run(plan: Plan, options: Options, max_samples: int | None = None) -> Outcome
             num_chains=plan.num_chains,
             warm_start=_warm_start(plan, model, train),
             max_samples=max_samples,
+            point_estimates=plan.point_estimates,
             **options.arguments("chain"),
         )
     return evaluate(plan, posterior, train, test)

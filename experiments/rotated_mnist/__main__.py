@@ -209,9 +209,10 @@ def _plan(model: str) -> Any:
             "natural_gradient_step_size": FLAGS.natural_gradient,
         }
         | ({"batch_size": None} if FLAGS.elbo == "SVGPVAE_Titsias" else {}),
-        schedule=common_flags.overrides(_SCHEDULE) | common_flags.point_estimates(),
+        schedule=common_flags.overrides(_SCHEDULE),
         parameters=FLAGS.parameters,
         sampler=common_flags.overrides(common_flags.SAMPLER),
+        **common_flags.point_estimates(),
         **changes,
     )
 

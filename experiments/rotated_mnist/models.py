@@ -60,6 +60,7 @@ class Plan(plans.Plan):
     start_epochs: int = 0  # of an SVGP-VAE whose q(u) deep_svigp starts from; 0 for one at random
     mode_epochs: int = 0  # of a mode near an SVGP-VAE
     parameters: str = "point"  # of svgp_vae; or "mean_field", or "sghmc" on its bound
+    point_estimates: tuple[str, ...] = ()  # what is optimised in the steps of a chain
     num_draws: int = 50  # of mean-field parameters
     num_members: int = 1  # of an ensemble of point estimates
     missing_angles: float = 0.0  # share of the training images whose angle is hidden, and inferred

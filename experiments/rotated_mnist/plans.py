@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from experiments.common import plans as common_plans
 from experiments.rotated_mnist.models import Plan
 from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
@@ -93,7 +94,6 @@ def _in_coordinates(
         "num_encoder_steps": 10,
         "encoder_batch_size": 256,
         "coordinates": "fisher",
-        "moves": ("likelihood_parameters",),
     }
     batch_size = _CHAIN_BATCH_SIZE if batch_size is None else batch_size
     steps: dict[str, Any] = {"step_size": 0.1, "momentum_decay": 0.3}
@@ -201,7 +201,7 @@ def make_plan(
     epochs = _EPOCHS[model][preset == "paper"]
     sampled = model in ("sgp_bae", "bae")
     objective = objective or make_objective(model, parameters=parameters)
-    points = (schedule or {}).get("point_estimates", ())
+    points = changes.get("point_estimates", ())
     if points and not sampled:
         raise ValueError(
             f"point_estimates (point_decoder, point_gp) are of a chain of sgp_bae or bae; {model} "
@@ -219,7 +219,7 @@ def make_plan(
     variational = inference.VariationalSettings(**(chosen | (fit or {})))
     if parameters == "sghmc":
         rounds, changes["sampler"] = _minibatches(preset, chain_batch_size, sampler or {})
-        changes["schedule"] = inference.AmortizedSettings(**(rounds | (schedule or {})))
+        changes["schedule"] = common_plans.rounds(**(rounds | (schedule or {})))
     if sampled:
         name = sampler_name or default_sampler(model, points)
         in_coordinates = name != "adaptive_sghmc"
@@ -228,7 +228,7 @@ def make_plan(
             size = batch_size
         rounds, built = _CHAINS[name](preset, size, sampler or {})
         changes["sampler"] = built
-        changes["schedule"] = inference.AmortizedSettings(**(rounds | (schedule or {})))
+        changes["schedule"] = common_plans.rounds(**(rounds | (schedule or {})))
         start = start or ("svgp_vae_mode" if in_coordinates else "svgp_vae")
         if start == "svgp_vae_mode":
             changes = {"mode_epochs": _MODE_EPOCHS[preset == "paper"]} | changes

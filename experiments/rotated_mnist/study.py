@@ -255,6 +255,7 @@ def _sample(
         sampler=plan.sampler,
         warm_start=warm_start,
         max_samples=max_samples,
+        point_estimates=plan.point_estimates,
         **options.arguments("chain"),
     )
     return posterior, plans.chain_curves(posterior) | (curve.points if curve else {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from experiments.common import plans as common_plans
 from experiments.sprites.models import Plan
 from gpflow_bae import inference
 from gpflow_bae.mcmc import adaptive_sghmc
@@ -83,7 +84,7 @@ def make_plan(
             "steps_per_batch": 1,
         }
         rounds |= _CHAIN[is_paper] | (schedule or {})
-        changes["schedule"] = inference.AmortizedSettings(**rounds)
+        changes["schedule"] = common_plans.rounds(**rounds)
         # Minibatches' noise heats by step_size / momentum_decay: at 0.01 / 0.01 beyond all bounds.
         steps: dict[str, Any] = {"step_size": 0.001, "momentum_decay": 0.1, "noise": "binomial"}
         changes["sampler"] = adaptive_sghmc.build(**(steps | (sampler or {})))

@@ -173,14 +173,16 @@ def check_columns(model: Any, data: Any, num_columns: int | None) -> None:
             "num_columns is for complete columns; a SparseTable has max_entries instead."
         )
     if isinstance(data, StreamedObservations):
-        raise ValueError("num_columns is for data in memory; set it to None for a stream.")
+        raise ValueError(
+            "A batch_size of outputs is for data in memory; leave it out for a stream."
+        )
     if not model.splits_over_outputs:
         raise ValueError(
-            f"The bound of {type(model).__name__} does not split over outputs: set num_columns to "
-            "None."
+            f"The bound of {type(model).__name__} does not split over outputs: give batch_size "
+            "as one number."
         )
     if not 1 <= num_columns <= data.num_outputs:
         raise ValueError(
-            f"num_columns must lie between 1 and the {data.num_outputs} columns of Y, got "
-            f"{num_columns}."
+            "batch_size has a number of outputs that must lie between 1 and the "
+            f"{data.num_outputs} columns of Y, got {num_columns}."
         )

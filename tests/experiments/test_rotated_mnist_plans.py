@@ -90,9 +90,9 @@ def test_flags_replace_settings() -> None:
 
 def test_the_ablation() -> None:
     """Points in a chain and chains on a bound have the published sampler, and a bound its noise."""
-    plan = make_plan("sgp_bae", "quick", schedule={"point_estimates": (".decoder",)})
+    plan = make_plan("sgp_bae", "quick", point_estimates=(".decoder",))
     assert plan.sampler.name == "adaptive_sghmc" and plan.start == "svgp_vae"
-    assert plan.schedule.point_estimates == (".decoder",)
+    assert plan.point_estimates == (".decoder",)
     for parameters in ("mean_field", "sghmc"):
         plan = make_plan("svgp_vae", "quick", parameters=parameters)
         assert plan.variational.objective == inference.EvidenceLowerBound()
@@ -107,7 +107,7 @@ def test_the_ablation() -> None:
         ("svgp_vae", {"objective": make_objective("svgp_vae")}, "leave GECO out"),
         ("svgp_vae", {"sampler_name": "sghmc"}, "got sampler=sghmc"),
         ("svgp_vae", {"num_members": 2}, "leave num_members out"),
-        ("svgp_vae", {"schedule": {"point_estimates": (".decoder",)}}, "svgp_vae has none"),
+        ("svgp_vae", {"point_estimates": (".decoder",)}, "svgp_vae has none"),
     ],
 )
 def test_what_is_not_of_the_ablation(model: str, settings: dict[str, object], message: str) -> None:

@@ -67,12 +67,13 @@ def test_the_published_chain_of_the_moving_ball() -> None:
     """Settings that nothing asks for go with the sampler; what is asked for holds."""
     published = ball_plans.make_plan("sgp_bae", "quick", sampler_name="adaptive_sghmc")
     assert (published.weight_prior, published.weight_prior_scale) == ("normal", 1.0)
-    assert published.sampler.name == "adaptive_sghmc" and not published.schedule.moves
+    assert published.sampler.name == "adaptive_sghmc"
+    assert published.schedule.coordinates == "none"
     ours = ball_plans.make_plan("sgp_bae", "quick")
     assert (ours.weight_prior, ours.weight_prior_scale) == ("fan_in", (2.0, 3.0, 20.0))
-    assert "code_scale" in ours.schedule.moves
+    assert ours.schedule.coordinates == "prior"
     for other in (
-        {"schedule": {"point_estimates": (".decoder",)}},
+        {"point_estimates": (".decoder",)},
         {"sampler": {"temperature": 0}},
     ):
         assert ball_plans.make_plan("sgp_bae", "quick", **other).sampler.name == "adaptive_sghmc"
@@ -92,7 +93,7 @@ def test_moving_ball_of_several_chains_with_moves(
     own = ("--num_chains=2", "--num_inducing=4")
     found = call(moving_ball.STUDY, tmp_path, *own, *chain)
     assert found["settings"]["sampler"]["integrator"] == "baoab"
-    assert "code_scale" in found["settings"]["sampler"]["moves"]
+    assert found["settings"]["sampler"]["coordinates"] == "prior"
     names = {"rhat_q95", "rhat_training_q95", "rhat_log_likelihood", "rhat_log_prior_layers"}
     assert names | {"rhat_log_prior", "log_likelihood_best"} <= set(found["metrics"])
     assert (kept[0].posterior.bank.trace["step_size"][:, -1] > 0).all()

@@ -298,9 +298,9 @@ def test_bad_arguments() -> None:
     infinite[3, 1] = np.inf
     with pytest.raises(ValueError, match="point 3, column 1"):
         prepare_data(model, (None, infinite))
-    with pytest.raises(ValueError, match="num_columns must lie between 1 and the 5"):
+    with pytest.raises(ValueError, match="outputs that must lie between 1 and the 5"):
         inference.fit_variational(
-            model, (None, Y), inference.VariationalSettings(num_steps=1, num_columns=6)
+            model, (None, Y), inference.VariationalSettings(num_steps=1, batch_size=(None, 6))
         )
     assert isinstance(prepare_data(model, (None, Y)), Observations)
 
