@@ -226,14 +226,9 @@ def agreement(outputs: np.ndarray) -> dict[str, float]:
     """Of four chains, whose draws of outputs [4 S, ...] come one chain after the other."""
     chains = outputs.reshape(4, len(outputs) // 4, -1)
     found = diagnostics.function_space_diagnostics(chains)
-    half = chains.shape[1] // 2
-    chainwise = [
-        diagnostics.function_space_diagnostics(np.stack([c[:half], c[-half:]])).rhat_q95
-        for c in chains
-    ]
     return {
         "rhat_q95": found.rhat_q95,
-        "rhat_chainwise_q95": max(chainwise),
+        "rhat_chainwise_q95": plans.chainwise_rhat(chains),
         "ess": found.ess_bulk_median,
     }
 
