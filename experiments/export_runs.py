@@ -12,10 +12,9 @@ import numpy as np
 
 from experiments.common.driver import POSTERIOR
 from gpflow_bae import serving
-from gpflow_bae.data import MultiOutputTable, prepare_data
-from gpflow_bae.inference.runs import checkpoints
+from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.models import VariationalAutoencoder
-from gpflow_bae.posteriors import Bank, Posterior
+from gpflow_bae.posteriors import Posterior
 from gpflow_bae.posteriors.archive import read_archive
 
 __all__ = ["Run", "UnsupportedRunError", "read"]
@@ -77,26 +76,16 @@ def read(folder: pathlib.Path, data_dir: str | None = None) -> Run:
         with np.load(folder / "arrays.npz") as arrays:
             scale = (arrays[f"standardiser_{name}"] for name in ("mean", "std"))
             notes |= _units(*scale, config["settings"]["log_outputs"])
-    if (folder / POSTERIOR).exists():
-        header, arrays = read_archive(folder / POSTERIOR)
-        model = _BUILDERS[experiment](config, arrays, data_dir)
-        posterior = _load(folder / POSTERIOR, header["kind"], model)
-        if isinstance(model, VariationalAutoencoder) and not isinstance(posterior, Posterior):
-            return _without_data(model, notes)
-        return Run(posterior, serving.SIGNATURES, notes)
-    if not (folder / "chain" / "chain.json").exists():
+    if not (folder / POSTERIOR).exists():
         raise FileNotFoundError(
             f"{folder} has no {POSTERIOR} yet, which a run writes at its end: finish the run with "
-            "--resume. (Runs of older versions kept none of variational models; run it again.)"
+            "--resume."
         )
-    # Of a chain that was stopped, or an older version's: the samples alone.
-    arrays_of_run = _TRAINING_DATA.get(experiment)
-    if arrays_of_run is None:
-        raise FileNotFoundError(
-            f"{folder} has no {POSTERIOR} yet; finish the run with --resume before exporting it."
-        )
-    model = _BUILDERS[experiment](config, {}, data_dir)
-    posterior = _read_chain(folder / "chain", model, arrays_of_run(config, data_dir))
+    header, arrays = read_archive(folder / POSTERIOR)
+    model = _BUILDERS[experiment](config, arrays, data_dir)
+    posterior = _load(folder / POSTERIOR, header["kind"], model)
+    if isinstance(model, VariationalAutoencoder) and not isinstance(posterior, Posterior):
+        return _without_data(model, notes)
     return Run(posterior, serving.SIGNATURES, notes)
 
 
@@ -111,27 +100,6 @@ def _load(path: pathlib.Path, kind: str, model: Any) -> Any:
             f"{path} has other parameters than the model built from the run's settings ({error}): "
             "it was written by another version of the code; export it with that one."
         ) from error
-
-
-def _read_chain(folder: pathlib.Path, model: Any, arrays: tuple[Any, Any]) -> Posterior:
-    """The samples of a chain, checked against the model that was built for them."""
-    record = json.loads((folder / "chain.json").read_text())
-    sampled = zip(model.sampled.paths, model.sampled.parameters, strict=True)
-    now = [f"{path}{tuple(p.shape)}" for path, p in sampled]
-    if record["sampled"] != now:
-        changed = sorted(set(record["sampled"]) ^ set(now))
-        raise UnsupportedRunError(
-            f"{folder} has other parameters than the model built from its settings ({changed}): "
-            "it was written by another version of the code; export it with that one."
-        )
-    samples = checkpoints.samples_in(folder)
-    if not samples:
-        raise FileNotFoundError(
-            f"{folder} has no sample yet; finish the run with --resume before exporting it."
-        )
-    temperature = record["sampler_settings"]["temperature"]
-    bank = Bank.of_samples(samples, type(model).__name__, temperature=temperature)
-    return Posterior(model, bank, prepare_data(model, arrays))
 
 
 def _changes(plan: Any, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -159,40 +127,23 @@ def _moving_ball(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir:
     return study.build_model(plan, train)
 
 
-def _ball_arrays(config: Mapping[str, Any], data_dir: str | None) -> tuple[Any, Any]:
-    from gpflow_bae.datasets import moving_ball
-
-    train, _ = moving_ball.load(config["seed"])
-    return train.X, train.Y
-
-
 def _rotated_mnist(
     config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None
 ) -> Any:
     import gpflow
 
-    from experiments.rotated_mnist import models, plans
+    from experiments.rotated_mnist import models, plans, study
 
     plan = plans.make_plan(config["model"], config["preset"])
     plan = dataclasses.replace(plan, **_changes(plan, config["settings"]))
-    without_objects = plan.model in ("vae", "cvae", "bae")
-    images = None if without_objects else _digits(config, data_dir)
+    images = None
+    if plan.model not in ("vae", "cvae", "bae"):  # which have no vectors of objects
+        view = config["holdout_view"]
+        images = study.load(data_dir, config["digits"], plan.object_dim, view)
     model = models.build_model(plan, images)
     if not plan.has_samples:
         gpflow.set_trainable(model, True)  # as the study leaves it
     return model
-
-
-def _digits(config: Mapping[str, Any], data_dir: str | None) -> Any:
-    from experiments.rotated_mnist import study
-
-    object_dim = config["settings"]["object_dim"]
-    return study.load(data_dir, config["digits"], object_dim, config["holdout_view"])
-
-
-def _digit_arrays(config: Mapping[str, Any], data_dir: str | None) -> tuple[Any, Any]:
-    images = _digits(config, data_dir)
-    return images.train.X[None], images.train.Y[None]
 
 
 def _table(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None) -> Any:
@@ -271,10 +222,6 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str | None]
     "rotated_mnist": _rotated_mnist,
     "sprites": _sprites,
     "tabular_bae": _tabular,
-}
-_TRAINING_DATA: dict[str, Callable[[Mapping[str, Any], str | None], tuple[Any, Any]]] = {
-    "moving_ball": _ball_arrays,
-    "rotated_mnist": _digit_arrays,
 }
 
 

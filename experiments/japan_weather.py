@@ -3,8 +3,7 @@
 python -m experiments.japan_weather --model=sgp_vae --pinference_net=indexnet --test_year=1981 \\
     --data_dir=DATA --out_dir=runs/weather
 
-``DATA/japan_weather`` holds NOAA GHCN-Daily files (gpflow_bae/datasets/japan_weather.py). With
-``--made`` they are made instead, of the same size and format.
+``DATA/japan_weather`` holds NOAA GHCN-Daily files (gpflow_bae/datasets/japan_weather.py).
 """
 
 from experiments.imputation.command import start

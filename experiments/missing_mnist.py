@@ -66,7 +66,7 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
         curves={"loss": losses},
         figures={
             "codes": figures.codes(posterior, images.labels),
-            "loss": figures.losses(losses, 100),
+            "loss": figures.losses(losses),
             "posteriors": figures.posteriors(posterior),
             "reconstructions": figures.reconstructions(posterior, images),
         },

@@ -137,18 +137,7 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
         metrics=scores,
         num_parameters=command.count(model),
         curves={"loss": losses},
-        figures={
-            "ratings": figures.ratings(
-                hidden.values,
-                stars(of_seen, hidden),
-                {
-                    "mean of the film": scores["rmse_film_means"],
-                    "mean of film and user": scores["rmse_user_and_film_means"],
-                    "this model": scores["rmse_heldout"],
-                },
-            ),
-            "loss": figures.losses(losses, 100),
-        },
+        figures={"loss": figures.losses(losses)},
         posterior=GPLVMPosterior(model, prepare_data(model, table(train))),
     )
 

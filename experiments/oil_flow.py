@@ -93,7 +93,7 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
         curves=curves,
         figures={
             "codes": figures.codes(posterior, labels, relevance, oil_flow.REGIMES, "flow regime"),
-            **({"loss": figures.losses(curves["loss"], 100)} if "loss" in curves else {}),
+            **({"loss": figures.losses(curves["loss"])} if "loss" in curves else {}),
         },
     )
 

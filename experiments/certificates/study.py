@@ -206,34 +206,31 @@ def _chains(plan: Plan, options: Options) -> tuple[Any, dict[str, float]]:
     """Four long chains on one data set, from the same parameters and codes of their own."""
     model = build_model(plan.model, options.seed)
     truth = draw_from_prior(model, _number(plan, options, 0))
-    schedule = dataclasses.replace(plan.schedule, num_samples=plan.num_draws)
-    posterior = inference.sample_amortized(
-        model,
-        (inputs(), truth.Y),
-        schedule,
-        sampler=plan.sampler,
-        seed=options.seed,
-        num_chains=4,
-        warm_start=None,
-        jit_compile=options.jit_compile,
-        progress=options.progress,
-    )
+    posterior = long_chains(plan, model, (inputs(), truth.Y), options)
     outputs = _outputs(model, posterior.parameters, posterior.latents)
     return posterior, plans.chain_temperatures(posterior) | agreement(outputs)
+
+
+def long_chains(plan: Plan, model: Any, data: Any, options: Options) -> Any:
+    """Four chains from the model's values, as long as a certificate needs."""
+    return inference.sample_amortized(
+        model,
+        data,
+        dataclasses.replace(plan.schedule, num_samples=plan.num_draws),
+        sampler=plan.sampler,
+        num_chains=4,
+        warm_start=None,
+        **options.arguments(),
+    )
 
 
 def agreement(outputs: np.ndarray) -> dict[str, float]:
     """Of four chains, whose draws of outputs [4 S, ...] come one chain after the other."""
     chains = outputs.reshape(4, len(outputs) // 4, -1)
     found = diagnostics.function_space_diagnostics(chains)
-    half = chains.shape[1] // 2
-    chainwise = [
-        diagnostics.function_space_diagnostics(np.stack([c[:half], c[-half:]])).rhat_q95
-        for c in chains
-    ]
     return {
         "rhat_q95": found.rhat_q95,
-        "rhat_chainwise_q95": max(chainwise),
+        "rhat_chainwise_q95": plans.chainwise_rhat(chains),
         "ess": found.ess_bulk_median,
     }
 

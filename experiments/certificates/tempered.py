@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -12,10 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from experiments.certificates.problem import standard_normal
-from experiments.certificates.study import Plan, agreement, beside_nuts
+from experiments.certificates.study import Plan, agreement, beside_nuts, long_chains
 from experiments.common import nuts, plans
 from experiments.common.driver import Options, Outcome
-from gpflow_bae import inference, models
+from gpflow_bae import models
 from gpflow_bae.base import Batch
 
 __all__ = ["build_model", "log_joint", "rows", "run"]
@@ -51,17 +50,7 @@ def log_joint(model: models.TemperedBAE, Y: np.ndarray) -> tuple[Any, list[tf.Te
 def run(plan: Plan, options: Options) -> Outcome:
     """Four long chains, and NUTS, on one table."""
     Y, model = rows(options.seed), build_model(options.seed)
-    posterior = inference.sample_amortized(
-        model,
-        (None, Y),
-        dataclasses.replace(plan.schedule, num_samples=plan.num_draws),
-        sampler=plan.sampler,
-        seed=options.seed,
-        num_chains=4,
-        warm_start=None,
-        jit_compile=options.jit_compile,
-        progress=options.progress,
-    )
+    posterior = long_chains(plan, model, (None, Y), options)
     own = posterior.reconstructions(Y).reshape(4 * plan.num_draws, -1)
     metrics = plans.chain_temperatures(posterior) | agreement(own)
     started = time.perf_counter()

@@ -24,6 +24,7 @@ __all__ = [
     "overrides",
     "point_estimates",
     "resolve_jit_compile",
+    "svgp_vae_objective",
     "values",
 ]
 
@@ -106,6 +107,12 @@ def define_svgp_vae(kappa_squared: float) -> None:
     flags.DEFINE_float("beta", 1.0, "Weight of the divergence, without GECO.")
     flags.DEFINE_boolean("clip_qs", True, "Clip the encoder's variance to [1e-3, 10].")
     flags.DEFINE_boolean("GP_joint", True, "Learn the kernel's hyperparameters.")
+
+
+def svgp_vae_objective() -> dict[str, Any]:
+    """Those of these flags that :func:`experiments.common.plans.svgp_vae_objective` takes."""
+    names = {"geco": "GECO", "kappa_squared": "kappa_squared", "smoothing": "alpha", "beta": "beta"}
+    return {name: FLAGS[flag].value for name, flag in names.items()}
 
 
 def define_ablation(models: str) -> None:

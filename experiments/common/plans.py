@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Plan",
+    "assign_tolerance",
     "chain_curves",
     "chain_figure",
     "chain_temperatures",
+    "chainwise_rhat",
     "count",
     "encode_and_decode",
     "prior_level",
     "rounds",
+    "svgp_vae_objective",
     "unfinished",
 ]
 
@@ -112,6 +115,25 @@ def chain_temperatures(posterior: Any) -> dict[str, float]:
     return {"kinetic_temperature_min": min(found), "kinetic_temperature_max": max(found)}
 
 
+def chainwise_rhat(chains: np.ndarray, max_outputs: int = 2000) -> float:
+    """R-hat between the halves of each chain, the worst chain's; NaN of fewer than eight draws.
+
+    Of each chain the value that 95 % of its outputs do not pass.
+
+    :param chains: draws of outputs [C, S, ...].
+    """
+    from gpflow_bae import diagnostics
+
+    half = chains.shape[1] // 2
+    if half < 4:
+        return float("nan")
+    pairs = (np.stack([chain[:half], chain[-half:]]) for chain in chains)
+    return max(
+        diagnostics.function_space_diagnostics(pair, max_outputs=max_outputs).rhat_q95
+        for pair in pairs
+    )
+
+
 def prior_level(model: Any) -> float | None:
     """Mean log prior per sampled parameter over draws of the prior: minus its entropy.
 
@@ -140,6 +162,33 @@ def chain_figure(posterior: Any, schedule: Any, is_warm: bool = True) -> Any:
         prior_level(posterior.model),
         is_warm,
     )
+
+
+def svgp_vae_objective(
+    published: bool,
+    kappa_squared: float,
+    geco: bool | None = None,
+    smoothing: float = 0.99,
+    beta: float = 1.0,
+) -> Any:
+    """GECO, or the bound with a weight of its divergence.
+
+    :param published: whether the model was published with GECO, which is its default.
+    :param geco: True or False, whatever was published.
+    """
+    from gpflow_bae import inference
+
+    if published if geco is None else geco:
+        return inference.GECO(kappa_squared, smoothing)
+    return inference.EvidenceLowerBound(beta)
+
+
+def assign_tolerance(model: Any, objective: Any) -> None:
+    """Give a model fitted by GECO, which fits no noise, the variance that it tolerates."""
+    from gpflow_bae import inference
+
+    if isinstance(objective, inference.GECO):
+        model.observation_likelihood.variance.assign(objective.tolerance)
 
 
 def encode_and_decode(

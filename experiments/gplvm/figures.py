@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.figure import Figure
 
-from gpflow_bae import plotting
+from experiments.common.curves import plot_losses
 
-__all__ = ["codes", "losses", "posteriors", "ratings", "reconstructions"]
+__all__ = ["codes", "losses", "posteriors", "reconstructions"]
 
 _MARKERS = "os^DvPX<>*"
 
@@ -86,36 +86,7 @@ def reconstructions(posterior: Any, images: Any, num_images: int = 8) -> Figure:
     return figure
 
 
-def losses(values: Sequence[float], steps_per_record: int) -> Figure:
-    """Loss per row along the fit; the first steps, far from the rest, may leave the panel."""
-    steps = steps_per_record * np.arange(1, len(values) + 1)
-    figure = plotting.plot_training_curve(steps, values, "loss per row (nats)", "step of Adam")
-    (axis,) = figure.axes
-    later = np.asarray(values, float)[len(values) // 20 :]
-    if np.ptp(later) > 0:
-        axis.set_ylim(*np.array([-0.05, 0.05]) * np.ptp(later) + [later.min(), later.max()])
-    return figure
-
-
-def ratings(truth: np.ndarray, predicted: np.ndarray, errors: Mapping[str, float]) -> Figure:
-    """Predictions of hidden ratings by their stars, and the errors of simpler guesses.
-
-    :param truth: stars of hidden ratings [K], 1 to 5.
-    :param predicted: what the model says of them [K].
-    :param errors: root mean squared errors by name.
-    """
-    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    stars = [s for s in range(1, 6) if (truth == s).any()]
-    left.boxplot([predicted[truth == s] for s in stars], positions=stars, showfliers=False)
-    left.plot([1, 5], [1, 5], color=plotting.GREY, ls="--", lw=1.0, label="as rated")
-    left.set(xlabel="rating that was hidden (stars)", ylabel="prediction (stars)", xlim=(0.4, 5.6))
-    left.legend(frameon=False)
-    names = list(errors)
-    right.barh(names, [errors[n] for n in names], color=plotting.BLUE)
-    right.invert_yaxis()
-    right.set(xlabel="root mean squared error of hidden ratings (stars)")
-    for row, name in enumerate(names):
-        right.text(errors[name], row, f" {errors[name]:.3f}", va="center", fontsize="small")
-    right.set_xlim(0.0, 1.25 * max(errors.values()))
-    return figure
+def losses(values: Sequence[float]) -> Figure:
+    """Loss per row along the fit, a record for each block of its steps."""
+    words = ("block of 100 steps of Adam", "loss per row (nats)")
+    return plot_losses({"loss": values}, {"loss": words})

@@ -177,7 +177,6 @@ def runs(name: str) -> Iterator[driver.Run]:
         more={"initialisations": number, "keep": keep, "validation": validation},
         words=[
             FLAGS.regime if name == "eeg_large" else "",
-            "made archive" if name == "japan_weather" and FLAGS.made else "",
             "" if is_baseline else FLAGS.pinference_net,
             _layers() if FLAGS.model == "dsgp_bae" else "",
             "sghmc" if FLAGS.sampler == "sghmc" else "",

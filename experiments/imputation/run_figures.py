@@ -9,11 +9,12 @@ from matplotlib.animation import FuncAnimation
 from matplotlib.figure import Figure
 
 from experiments.common import plans
+from experiments.common.curves import plot_losses
 from gpflow_bae import plotting
 from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.impute.scores import TablePrediction
 
-__all__ = ["ahead", "calibration", "draw", "film", "fit", "frames", "maps", "series"]
+__all__ = ["ahead", "calibration", "draw", "film", "fit", "frames", "series"]
 
 _LEVELS = np.linspace(0.05, 0.95, 19)
 _FRAMES = 120  # of a sequence that are drawn
@@ -25,15 +26,13 @@ UNITS = {"jura": "ppm", "eeg": "µV", "eeg_large": "µV", "japan_weather": "°C"
 def draw(name: str, table: MultiOutputTable, prediction: TablePrediction) -> dict[str, Figure]:
     """The figures of a table, by name.
 
-    Points and maps are of medians, and bands and intervals of quantiles, as the scores are.
+    Points are medians, and bands and intervals of quantiles, as the scores are.
 
     :param table: with the test cells that were predicted.
     """
     unit = UNITS.get(name, "")
     figures = {"calibration": calibration(table, prediction, unit)}
-    if name == "jura":
-        figures["map"] = maps(table, prediction.quantile(0.5), unit)
-    elif name == "bouncing_ball":
+    if name == "bouncing_ball":
         figures["frames"] = frames(table, prediction.mean)
     elif table.X.shape[-1] == 1:
         figures["series"] = series(table, prediction, unit)
@@ -92,35 +91,6 @@ def calibration(table: MultiOutputTable, prediction: TablePrediction, unit: str 
         f"90 % intervals hold {100 * at_90:.0f} % of {truth.size} hidden cells", fontsize="medium"
     )
     right.legend(frameon=False, fontsize="small")
-    return figure
-
-
-def maps(table: MultiOutputTable, median: np.ndarray, unit: str = "") -> Figure:
-    """Sites in the plane: an output as predicted where it was hidden, as it is, and the error."""
-    (p, *_) = _tested(table)
-    name, cells = table.output_names[p], table.test_mask[0, :, p]
-    sites, seen = table.X[0, cells], table.X[0, ~np.isnan(table.Y[0, :, p])]
-    truth, predicted = table.truth[0, cells, p], median[0, cells, p]
-    figure = Figure(figsize=(12.6, 4.3), layout="constrained")
-    panels = figure.subplots(1, 3, sharex=True, sharey=True)
-    span = {"vmin": 0.0, "vmax": float(truth.max()), "cmap": "viridis"}
-    size = float(np.abs(predicted - truth).max())
-    for axis, values, title, style in zip(
-        panels,
-        (predicted, truth, predicted - truth),
-        ("predicted", "measured, hidden from the model", "predicted less measured"),
-        (span, span, {"vmin": -size, "vmax": size, "cmap": "coolwarm"}),
-        strict=True,
-    ):
-        axis.scatter(*seen.T, s=6, color="0.8", label=f"sites where {name} was seen")
-        shown = axis.scatter(*sites.T, c=values, s=34, edgecolors="black", linewidths=0.4, **style)
-        axis.set(xlabel="east (km)", aspect="equal")
-        axis.set_title(f"{name}, {title}", fontsize="medium")
-        if axis is not panels[0]:
-            figure.colorbar(shown, ax=axis, label=_with_unit(name, unit), shrink=0.85)
-    panels[0].set_ylabel("north (km)")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", frameon=False)
     return figure
 
 
@@ -233,15 +203,10 @@ def ahead(errors: list[float]) -> Figure:
 def fit(plan: Any, posterior: Any) -> dict[str, Figure]:
     """The loss of the fit, and both parts of the chain's log density where there is one."""
     figures = {}
-    losses = posterior.warm_start_losses
-    if losses is not None and len(losses):
-        steps = 50 * np.arange(1, len(losses) + 1)  # a record for each block of 50
-        label = "negative bound per row (nats)"
-        figures["loss"] = plotting.plot_training_curve(steps, losses, label, "step of Adam")
-        (axis,) = figures["loss"].axes
-        later = np.asarray(losses)[len(losses) // 20 :]  # the start spans nearly the whole range
-        margin = 0.05 * float(np.ptp(later)) + 1e-9
-        axis.set_ylim(float(later.min()) - margin, float(later.max()) + margin)
+    curves = plans.chain_curves(posterior)
+    if curves.get("variational_loss"):
+        words = ("block of 50 steps of Adam", "negative bound per row (nats)")
+        figures["loss"] = plot_losses(curves, {"variational_loss": words})
     if plan.sampler is not None:
         figures["chain"] = plans.chain_figure(posterior, plan.schedule)
     return figures

@@ -39,7 +39,6 @@ def define_flags(name: str) -> None:
         )
     elif name == "japan_weather":
         flags.DEFINE_integer("test_year", 1981, "1981, or 1980 for the hidden cells of training.")
-        flags.DEFINE_bool("made", False, "A made archive of the same size instead of NOAA's files.")
     elif name == "bouncing_ball":
         flags.DEFINE_integer("balls", 1, "One ball, or two of which one falls.", 1, 2)
         flags.DEFINE_integer(
@@ -63,7 +62,7 @@ def load(name: str) -> tuple[Any, Any]:
         both = eeg.load_large(FLAGS.data_dir, FLAGS.regime, FLAGS.seed)
         return both.train, both.test
     if name == "japan_weather":
-        data = _made_weather() if FLAGS.made else japan_weather.load(FLAGS.data_dir)
+        data = japan_weather.load(FLAGS.data_dir)
         train = data.of_year(1980)
         test = data.of_year(1981) if FLAGS.test_year == 1981 else None
         scaled = with_scaled_inputs(train, train)
@@ -95,17 +94,6 @@ def _balls() -> Any:
 def num_context() -> int:
     """Frames that are seen of a test sequence of bouncing balls."""
     return FLAGS.num_context or {1: 20, 2: 250}[FLAGS.balls]
-
-
-def _made_weather() -> Any:
-    """Written and read as files, which nobody needs afterwards."""
-    import tempfile
-
-    from gpflow_bae.datasets import japan_weather, made_weather
-
-    with tempfile.TemporaryDirectory() as folder:
-        made_weather.write_archive(folder)
-        return japan_weather.load(folder)
 
 
 def errors_ahead(mean: Any, test: Any) -> tuple[dict[str, float], dict[str, list[float]]]:

@@ -53,7 +53,6 @@ def define_flags() -> None:
         "Of the decoder: N(0, scale^2) or N(0, scale^2 / fan-in). Default: fan_in with scales of "
         "2,3,20 for chains of sghmc, else normal.",
     )
-    flags.DEFINE_boolean("fan_in_prior", False, "The same as --weight_prior=fan_in.")
     flags.DEFINE_enum(
         "sampler",
         None,
@@ -105,7 +104,6 @@ def runs() -> Iterator[driver.Run]:
     from experiments.moving_ball import plans, study
 
     schedule = common_flags.overrides(_SCHEDULE)
-    weight_prior = "fan_in" if FLAGS.fan_in_prior else FLAGS.weight_prior
     for model in MODELS[:-1] if FLAGS.model == "all" else [FLAGS.model]:
         plan = plans.make_plan(
             model,
@@ -113,7 +111,7 @@ def runs() -> Iterator[driver.Run]:
             schedule=schedule,
             sampler_name=FLAGS.sampler,
             sampler=common_flags.overrides(_SAMPLER),
-            weight_prior=weight_prior,
+            weight_prior=FLAGS.weight_prior,
             weight_prior_scale=_scales(),
             **common_flags.point_estimates(),
             **common_flags.values(

@@ -14,6 +14,7 @@ import numpy as np
 import scipy.stats
 
 from experiments.common import pages, plans
+from experiments.common.curves import plot_losses
 from experiments.common.driver import Outcome
 from gpflow_bae import plotting
 
@@ -32,7 +33,8 @@ def draw(plan: Any, outcome: Outcome, X: np.ndarray) -> None:
     if plan.is_sampled:
         found["chain"] = plans.chain_figure(outcome.posterior, plan.schedule, plan.warm_start)
     if "variational_loss" in outcome.curves:
-        found["loss"] = _losses(outcome.curves["variational_loss"])
+        words = ("block of 50 steps of Adam", "negative bound per frame (nats)")
+        found["loss"] = plot_losses(outcome.curves, {"variational_loss": words})
     for path, values in outcome.posterior.hyperparameters().items():
         arrays[path.lstrip(".").replace("[", "_").replace("]", "")] = values
         if path.endswith("lengthscales") and len(values) > 1:
@@ -51,13 +53,6 @@ def _trajectories(arrays: dict[str, np.ndarray]) -> Any:
 def _lengthscales(samples: dict[int, np.ndarray]) -> Any:
     """Beside the prior, LogNormal(0, 1), and the kernel that the ball's path is drawn from."""
     return plotting.plot_lengthscale_posteriors(samples, 2.0, scipy.stats.lognorm(s=1.0).pdf)
-
-
-def _losses(losses: list[float]) -> Any:
-    """Of the fit, in blocks of 50 steps of Adam, which a chain starts from."""
-    steps = 50 * np.arange(1, len(losses) + 1)
-    label = "negative bound per frame (nats)"
-    return plotting.plot_training_curve(steps, losses, label, "step of Adam")
 
 
 def draw_runs(runs: list[dict]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import statistics
 
 import numpy as np
 
+from experiments.common import plans
 from gpflow_bae import diagnostics, metrics
 from gpflow_bae.posteriors import LatentSamples, Posterior
 
@@ -83,14 +84,8 @@ def convergence(posterior: Posterior) -> dict[str, float]:
     held_out = _probabilities(posterior, between)
     agreement = diagnostics.function_space_diagnostics(held_out)
     found |= {"rhat_median": agreement.rhat_median, "rhat_q95": agreement.rhat_q95}
-    half = held_out.shape[1] // 2
-    if half < 4:  # too few draws for an R-hat
-        return found
-    by_chain = [
-        diagnostics.function_space_diagnostics(np.stack([chain[:half], chain[-half:]])).rhat_q95
-        for chain in held_out
-    ]
-    return found | {"rhat_chainwise_q95": max(by_chain)}
+    chainwise = plans.chainwise_rhat(held_out)
+    return found | ({} if np.isnan(chainwise) else {"rhat_chainwise_q95": chainwise})
 
 
 def _layer_log_priors(posterior: Posterior) -> np.ndarray:

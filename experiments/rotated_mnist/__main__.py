@@ -199,7 +199,7 @@ def _plan(model: str) -> Any:
         start=FLAGS.start,
         regime=_regime(),
         objective=plans.make_objective(
-            model, FLAGS.GECO, FLAGS.kappa_squared, FLAGS.alpha, FLAGS.beta, FLAGS.parameters
+            model, FLAGS.parameters, **common_flags.svgp_vae_objective()
         ),
         batch_size=FLAGS.batch_size,
         chain_batch_size=FLAGS.chain_batch_size,

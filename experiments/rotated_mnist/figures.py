@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from experiments.common import pages
 from experiments.common.curves import plot_losses
 from experiments.common.driver import Outcome
+from experiments.common.images import plot_images
 from gpflow_bae import diagnostics, plotting
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 from gpflow_bae.posteriors import Prediction
@@ -120,28 +121,18 @@ def _codes(posterior: Any, model: Any, data: RotatedMNIST) -> dict[str, np.ndarr
 def _plot_images(
     ids: np.ndarray, rows: dict[str, np.ndarray], maps: dict[str, tuple[np.ndarray, str]]
 ) -> Figure:
-    """Rows of ten of the images [N, P] in grey, then maps that have a colour bar each."""
+    """Ten of the images [N, P], and maps of them."""
     chosen = np.linspace(0, len(ids) - 1, min(10, len(ids))).astype(int)
-    count, columns = len(rows) + len(maps), len(chosen)
-    figure = Figure(figsize=(columns + 2.6, 1.05 * count + 0.5), layout="constrained")
-    axes = figure.subplots(count, columns, squeeze=False)
-    for row, (name, found) in zip(axes, [*rows.items(), *maps.items()], strict=True):
-        images, label = (found, None) if name in rows else found
-        images = np.asarray(images[chosen], np.float32)
-        side = int(np.sqrt(images.shape[1]))
-        top = 1.0 if label is None else max(float(images.max()), 1e-12)
-        for axis, image in zip(row, images.reshape(-1, side, side), strict=True):
-            cmap = "gray" if label is None else "viridis"
-            shown = axis.imshow(image, cmap=cmap, vmin=0.0, vmax=top)
-            axis.set(xticks=[], yticks=[])
-        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
-        if label is not None:
-            figure.colorbar(shown, ax=row.tolist(), label=label, aspect=6)
-        elif row[0] is axes[len(rows) - 1, 0]:
-            figure.colorbar(shown, ax=axes[: len(rows)].ravel().tolist(), label="grey value")
-    for axis, number in zip(axes[0], ids[chosen], strict=True):
-        axis.set_title(f"object {int(number)}", fontsize="x-small")
-    return figure
+
+    def squares(values: np.ndarray) -> np.ndarray:
+        side = int(np.sqrt(values.shape[1]))
+        return np.asarray(values[chosen], np.float32).reshape(-1, side, side)
+
+    return plot_images(
+        [f"object {int(number)}" for number in ids[chosen]],
+        {name: squares(values) for name, values in rows.items()},
+        {name: (squares(values), label) for name, (values, label) in maps.items()},
+    )
 
 
 def _plot_codes(codes: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
@@ -175,7 +166,7 @@ def draw_runs(runs: list[dict]) -> dict[str, Figure]:
         of_preset = [r for r in runs if r["preset"] == preset]
         groups = {m: _seeds([r for r in of_preset if r["model"] == m]) for m in MODELS}
         first = {m: group[0] for m, group in groups.items() if group}
-        found = _plot_sweeps(of_preset)
+        found: dict[str, Figure] = {}
         if predicted := {m: r["arrays"] for m, r in first.items() if "mean" in r["arrays"]}:
             found["generated"] = _plot_models(predicted)
         if codes := {m: r["arrays"] for m, r in first.items() if "embedding" in r["arrays"]}:
@@ -237,43 +228,6 @@ def _plot_per_sample(curves: Mapping[str, list[float]]) -> Figure:
     axis.plot(numbers, running, color=plotting.BLUE, label="average prediction so far")
     axis.legend(frameon=False)
     return figure
-
-
-_SWEEPS = {
-    "inducing": ("inducing points, M", lambda r: 16 * r["settings"]["inducing_per_view"]),
-    "batch_size": (
-        "batch size (images)",
-        lambda r: (r["settings"]["sampler"] or r["settings"]["variational"])["batch_size"],
-    ),
-    "data_size": ("training images", lambda r: int(r["arrays"]["num_train"])),
-}
-
-
-def _plot_sweeps(runs: list[dict]) -> dict[str, Figure]:
-    """Error against one setting where runs differ by it alone, averaged over seeds."""
-    figures = {}
-    for name, (xlabel, value) in _SWEEPS.items():
-        curves: dict = collections.defaultdict(lambda: collections.defaultdict(list))
-        for run in runs:
-            settings = run["settings"] | {"inducing_per_view": None}
-            for part in ("sampler", "variational"):
-                settings[part] = settings[part] and settings[part] | {"batch_size": None}
-            others = [f(run) for other, (_, f) in _SWEEPS.items() if other != name]
-            if "mse" in run["metrics"] and value(run) is not None:
-                key = run["model"], _key(run | {"settings": settings}), *others
-                curves[key][value(run)].append(run["metrics"]["mse"])
-        curves = {key: curve for key, curve in curves.items() if len(curve) > 1}
-        if not curves:
-            continue
-        figures[f"mse_against_{name}"], axis = plotting.single_axis(xlabel, MSE)
-        for (model, *_), curve in sorted(curves.items(), key=str):
-            x = sorted(curve)
-            mean, spread = ([f(curve[v]) for v in x] for f in (np.mean, np.std))
-            color = MODELS[model][0]
-            axis.errorbar(x, mean, spread, marker="o", capsize=3, color=color, label=model)
-        axis.set_xticks(sorted({v for curve in curves.values() for v in curve}))
-        axis.legend(frameon=False)
-    return figures
 
 
 def plot_rhat(runs: list[dict]) -> Figure:

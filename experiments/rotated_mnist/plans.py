@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.common import plans as common_plans
+from experiments.common import plans
 from experiments.rotated_mnist.models import Plan
 from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
@@ -55,23 +55,13 @@ def parse_regime(words: Sequence[str]) -> tuple[tuple[str, int], ...]:
     return tuple(phases)
 
 
-def make_objective(
-    model: str,
-    geco: bool | None = None,
-    kappa_squared: float = 0.020,
-    smoothing: float = 0.99,
-    beta: float = 1.0,
-    parameters: str = "point",
-) -> inference.Objective:
-    """What a fit maximises.
+def make_objective(model: str, parameters: str = "point", **given: Any) -> inference.Objective:
+    """What a fit maximises: GECO where it was published with it, unless parameters are no points.
 
-    :param geco: GECO instead of the bound; by default for the models that were published with it.
-    :param parameters: those of :class:`Plan`; others than points have the bound.
+    :param given: of :func:`experiments.common.plans.svgp_vae_objective`.
     """
     published = model in ("svgp_vae", "deep_svigp") and parameters == "point"
-    if published if geco is None else geco:
-        return inference.GECO(kappa_squared, smoothing)
-    return inference.EvidenceLowerBound(beta)
+    return plans.svgp_vae_objective(published, **{"kappa_squared": 0.020} | given)
 
 
 # Of the chain in Fisher coordinates: images per step, with control variates.
@@ -219,7 +209,7 @@ def make_plan(
     variational = inference.VariationalSettings(**(chosen | (fit or {})))
     if parameters == "sghmc":
         rounds, changes["sampler"] = _minibatches(preset, chain_batch_size, sampler or {})
-        changes["schedule"] = common_plans.rounds(**(rounds | (schedule or {})))
+        changes["schedule"] = plans.rounds(**(rounds | (schedule or {})))
     if sampled:
         name = sampler_name or default_sampler(model, points)
         in_coordinates = name != "adaptive_sghmc"
@@ -228,7 +218,7 @@ def make_plan(
             size = batch_size
         rounds, built = _CHAINS[name](preset, size, sampler or {})
         changes["sampler"] = built
-        changes["schedule"] = common_plans.rounds(**(rounds | (schedule or {})))
+        changes["schedule"] = plans.rounds(**(rounds | (schedule or {})))
         start = start or ("svgp_vae_mode" if in_coordinates else "svgp_vae")
         if start == "svgp_vae_mode":
             changes = {"mode_epochs": _MODE_EPOCHS[preset == "paper"]} | changes

@@ -129,10 +129,7 @@ def _fit(plan: Plan, data: RotatedMNIST, options: Options) -> Fit:
         losses += more
     else:
         gpflow.set_trainable(model, True)
-    objective = plan.variational.objective
-    if isinstance(objective, inference.GECO):
-        # GECO fits no noise; predictive variances take what it tolerates.
-        model.observation_likelihood.variance.assign(objective.tolerance)
+    plans.assign_tolerance(model, plan.variational.objective)
     seconds = {"variational": elapsed() - (curve.spent if curve else 0.0)}
     curves = {"variational_loss": losses, **(curve.points if curve else {})}
     posterior = None

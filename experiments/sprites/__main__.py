@@ -150,9 +150,7 @@ def _plan(model: str) -> Any:
     return plans.make_plan(
         model,
         FLAGS.preset,
-        objective=plans.make_objective(
-            model, FLAGS.GECO, FLAGS.kappa_squared, FLAGS.alpha, FLAGS.beta
-        ),
+        objective=plans.make_objective(model, **common_flags.svgp_vae_objective()),
         num_epochs=FLAGS.nr_epochs,
         batch_size=FLAGS.batch_size,
         fit={"learning_rate": FLAGS.lr, "final_learning_rate_fraction": FLAGS.lr_decay},

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from experiments.common.curves import plot_losses
 from experiments.common.driver import Outcome
+from experiments.common.images import plot_images
 from experiments.sprites.networks import CHANNELS
 from experiments.sprites.scores import Generated
 from gpflow_bae import plotting
@@ -51,7 +52,7 @@ def draw(outcome: Outcome, drawn: Drawn) -> None:
 
 
 def _plot_frames(drawn: Drawn) -> Figure:
-    """Rows of frames in colour, then maps of them, which have a colour bar each."""
+    """Frames in colour, and maps of them."""
     made = drawn.made
     images = {"truth": drawn.truth, "mean": made.mean, "one draw": made.one_draw}
     error, variance = np.square(made.mean - drawn.truth), made.epistemic_variance
@@ -59,24 +60,8 @@ def _plot_frames(drawn: Drawn) -> Figure:
         "epistemic\nstd": (np.sqrt(_over_channels(variance)), "std\n(colour)"),
         "squared\nerror": (_over_channels(error), "error\n(colour²)"),
     }
-    count, columns = len(images) + len(maps), len(drawn.X)
-    figure = Figure(figsize=(columns + 2.6, 1.05 * count + 0.5), layout="constrained")
-    axes = figure.subplots(count, columns, squeeze=False)
-    for row, (name, values) in zip(axes, images.items(), strict=False):
-        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
-        for axis, image in zip(row, np.clip(_as_images(values), 0.0, 1.0), strict=True):
-            axis.imshow(image)
-    for row, (name, (values, label)) in zip(axes[len(images) :], maps.items(), strict=True):
-        row[0].set_ylabel(name, rotation=0, ha="right", va="center")
-        top = max(float(values.max()), 1e-12)
-        for axis, image in zip(row, values, strict=True):
-            shown = axis.imshow(image, cmap="viridis", vmin=0.0, vmax=top)
-        figure.colorbar(shown, ax=row.tolist(), label=label, aspect=6)
-    for axis in axes.ravel():
-        axis.set(xticks=[], yticks=[])
-    for axis, (character, pose) in zip(axes[0], drawn.X.astype(int), strict=True):
-        axis.set_title(f"{character}, pose {pose}", fontsize="x-small")
-    return figure
+    names = [f"{character}, pose {pose}" for character, pose in drawn.X.astype(int)]
+    return plot_images(names, {k: _as_images(v) for k, v in images.items()}, maps)
 
 
 def _as_images(values: np.ndarray) -> np.ndarray:

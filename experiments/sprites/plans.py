@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from experiments.common import plans as common_plans
+from experiments.common import plans
 from experiments.sprites.models import Plan
 from gpflow_bae import inference
 from gpflow_bae.mcmc import adaptive_sghmc
@@ -23,21 +23,12 @@ _CHAIN = (
 _PRETRAIN_STEPS = (100, 2000)
 
 
-def make_objective(
-    model: str,
-    geco: bool | None = None,
-    kappa_squared: float = 0.0075,
-    smoothing: float = 0.99,
-    beta: float = 1.0,
-) -> inference.Objective:
-    """What a fit maximises.
+def make_objective(model: str, **given: Any) -> inference.Objective:
+    """What a fit maximises: GECO where it was published with it, and where a chain starts from it.
 
-    :param geco: GECO instead of the bound; by default for the model that was published with it,
-        and the same where a chain starts from it.
+    :param given: of :func:`experiments.common.plans.svgp_vae_objective`.
     """
-    if model != "cvae" if geco is None else geco:
-        return inference.GECO(kappa_squared, smoothing)
-    return inference.EvidenceLowerBound(beta)
+    return plans.svgp_vae_objective(model != "cvae", **{"kappa_squared": 0.0075} | given)
 
 
 def make_plan(
@@ -84,7 +75,7 @@ def make_plan(
             "steps_per_batch": 1,
         }
         rounds |= _CHAIN[is_paper] | (schedule or {})
-        changes["schedule"] = common_plans.rounds(**rounds)
+        changes["schedule"] = plans.rounds(**rounds)
         # Minibatches' noise heats by step_size / momentum_decay: at 0.01 / 0.01 beyond all bounds.
         steps: dict[str, Any] = {"step_size": 0.001, "momentum_decay": 0.1, "noise": "binomial"}
         changes["sampler"] = adaptive_sghmc.build(**(steps | (sampler or {})))

@@ -177,10 +177,7 @@ def _fit(
         callback=curve,
         **chosen,
     )
-    objective = plan.variational.objective
-    if isinstance(objective, inference.GECO):
-        # GECO fits no noise; predictive variances take what it tolerates.
-        model.observation_likelihood.variance.assign(objective.tolerance)
+    plans.assign_tolerance(model, plan.variational.objective)
     seconds = elapsed() - curve.spent
     return {"variational_loss": losses.tolist(), **curve.points}, seconds
 

@@ -216,17 +216,12 @@ def _evaluate_chains(
     sampled = likelihood[burnin:]
     rows = table.test[:200]
     chains = posterior.reconstructions(rows).reshape(plan.num_chains, -1, *rows.shape)
-    half = chains.shape[1] // 2
-    pairs = [np.stack([c[:half], c[-half:]]) for c in chains if half >= 4]  # enough for an R-hat
-    chainwise = [
-        diagnostics.function_space_diagnostics(pair, max_outputs=1000).rhat_q95 for pair in pairs
-    ]
     own = {
         "log_likelihood_mean": sampled.mean(),
         "log_likelihood_min": sampled.min(),
         "log_likelihood_best": sampled.max(),
         "rhat_log_likelihood": diagnostics.rank_normalised_rhat(sampled.T[..., None]).max(),
-        "rhat_chainwise_q95": max(chainwise, default=np.nan),
+        "rhat_chainwise_q95": plans.chainwise_rhat(chains, max_outputs=1000),
         "step_size": posterior.trace["step_size"][-1].mean(),
         "step_ms": 1e3
         * posterior.seconds["sampling"]

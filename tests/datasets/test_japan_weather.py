@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from gpflow_bae.datasets import japan_weather, made_weather
+from gpflow_bae.datasets import japan_weather
 
 PLACES = {"JA000047401": (45.417, 141.683, 11.0), "JA000047412": (43.067, 141.333, 26.0)}
 Values = dict[tuple[str, datetime.date, str], tuple[int, str]]
@@ -217,22 +217,3 @@ def test_other_errors_are_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "japan_weather" / "JA.csv.gz").write_bytes(b"no gzip")
     with pytest.raises(ValueError, match="cannot be uncompressed"):
         japan_weather.load(tmp_path)
-
-
-def test_a_made_archive_has_the_published_size_and_reads_like_one(tmp_path: pathlib.Path) -> None:
-    """105 weeks of 156 stations; the climate that its docstring says, to what 700 days can tell."""
-    made_weather.write_archive(tmp_path)
-    data = japan_weather.load(tmp_path)
-    assert data.table.X.shape == (105, 7 * 156, 4) and len(data.stations) == 156
-    assert data.of_year(1980).X.shape[0] == 53
-    truth = data.table.truth[:104].reshape(104 * 7, 156, 5)
-    share = np.isfinite(truth).mean((0, 1))
-    np.testing.assert_allclose(share[[0, 1, 3, 4]], 0.9 * 0.995, atol=0.005)
-    assert 0.62 < share[2] < 0.82
-    mean = np.nanmean(truth, 0)[:, 1]  # of daily minima: level and half of the range
-    places = np.array([s[1:4] for s in data.stations])
-    design = np.column_stack([np.ones(156), places[:, 0] - 36.0, places[:, 2] / 1000.0])
-    _, by_degree, by_kilometre = np.linalg.lstsq(design, mean, rcond=None)[0]
-    assert abs(by_degree + 0.9) < 0.1 and abs(by_kilometre + 6.5) < 0.5
-    with pytest.raises(FileExistsError):
-        made_weather.write_archive(tmp_path)

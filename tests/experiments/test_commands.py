@@ -37,7 +37,6 @@ STUDIES = {
 OTHERS = {
     "export": {"run_dir", "out"},
     "impute": {"input", "time", "inputs", "outputs", "task", "out"},
-    "missing_mnist_exact": {"runs", "data_dir"},
     "report": {"collect", "experiment"},
     "rotated_mnist_bias": {"data_dir", "epochs"},
     "rotated_mnist_figures": {"runs", "out_dir"},

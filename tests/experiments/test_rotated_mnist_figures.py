@@ -71,34 +71,6 @@ def test_figures_of_many_runs() -> None:
     assert figures.draw_runs([]) == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "where"),
-    [
-        ("inducing", {"inducing_per_view": 4}, [32, 64]),
-        ("batch_size", {"sampler": {"batch_size": 128}}, [128, 512]),
-    ],
-)
-def test_a_sweep_needs_two_values_of_one_setting(name: str, change: dict, where: list[int]) -> None:
-    runs = [_run(), _run(variant="other", settings=SETTINGS | change)]
-    drawn = figures.draw_runs(runs)
-    swept = {n for n in drawn if n.removesuffix("_quick").split("mse_against_")[-1] in _SWEPT}
-    assert swept == {f"mse_against_{name}_quick"}
-    (axis,) = drawn[f"mse_against_{name}_quick"].axes
-    assert axis.get_xticks().tolist() == where
-
-
-_SWEPT = ("inducing", "batch_size", "data_size")
-
-
-def test_a_larger_data_set_makes_a_sweep_but_no_row_of_the_comparison() -> None:
-    larger = _run(variant="digits 36")
-    larger["arrays"]["num_train"] = np.array(2 * NUM_TRAIN)
-    drawn = figures.draw_runs([_run(), larger])
-    (axis,) = drawn["mse_against_data_size_quick"].axes
-    assert axis.get_xticks().tolist() == [NUM_TRAIN, 2 * NUM_TRAIN]
-    assert "mse_against_inducing_quick" not in drawn and "rhat_quick" not in drawn
-
-
 def test_rhat_compares_chains_of_one_posterior_only() -> None:
     other = _run(seed=1, settings=SETTINGS | {"inducing_per_view": 4})
     with pytest.raises(ValueError, match="same settings"):

@@ -1,0 +1,44 @@
+"""Rows of images: as they are, as they are predicted, and maps of what is not known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+__all__ = ["plot_images"]
+
+
+def plot_images(
+    titles: Sequence[str],
+    rows: Mapping[str, np.ndarray],
+    maps: Mapping[str, tuple[np.ndarray, str]],
+) -> Figure:
+    """Rows of images in [0, 1], then maps of them, each with a colour bar.
+
+    :param titles: of the columns, N.
+    :param rows: images [N, side, side] in grey, which have a colour bar too, or
+        [N, side, side, 3] in colour, by the label of their row.
+    :param maps: values [N, side, side], and the label of their colour bar.
+    """
+    count, columns = len(rows) + len(maps), len(titles)
+    figure = Figure(figsize=(columns + 2.6, 1.05 * count + 0.5), layout="constrained")
+    axes = figure.subplots(count, columns, squeeze=False)
+    for line, (name, images) in zip(axes, rows.items(), strict=False):
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        for axis, image in zip(line, np.clip(images, 0.0, 1.0), strict=True):
+            shown = axis.imshow(image, cmap="gray", vmin=0.0, vmax=1.0)
+    if next(iter(rows.values())).ndim == 3:
+        figure.colorbar(shown, ax=axes[: len(rows)].ravel().tolist(), label="grey value")
+    for line, (name, (values, label)) in zip(axes[len(rows) :], maps.items(), strict=True):
+        line[0].set_ylabel(name, rotation=0, ha="right", va="center")
+        top = max(float(values.max()), 1e-12)
+        for axis, image in zip(line, values, strict=True):
+            shown = axis.imshow(image, cmap="viridis", vmin=0.0, vmax=top)
+        figure.colorbar(shown, ax=line.tolist(), label=label, aspect=6)
+    for axis in axes.ravel():
+        axis.set(xticks=[], yticks=[])
+    for axis, title in zip(axes[0], titles, strict=True):
+        axis.set_title(title, fontsize="x-small")
+    return figure
