@@ -39,8 +39,8 @@ def main(argv: list[str]) -> None:
     tf.config.threading.set_inter_op_parallelism_threads(1)
 
     from experiments.common import provenance
+    from experiments.imputation.plans import build_model, make_plan
     from gpflow_bae.data import MultiOutputTable, prepare_data
-    from gpflow_bae.impute import build_model, make_plan
     from gpflow_bae.inference import VariationalFit, VariationalSettings
 
     sizes = [2**k for k in range(8, 30) if 2**k <= FLAGS.largest]

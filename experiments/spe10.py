@@ -81,10 +81,10 @@ def run(plan: Plan, options: driver.Options, data_dir: Any) -> driver.Outcome:
     import keras
     import numpy as np
 
+    from experiments.common import scores
     from gpflow_bae import Posterior, encoders, inference
     from gpflow_bae.data import Standardiser, prepare_data
     from gpflow_bae.datasets import spe10
-    from gpflow_bae.impute import scores
     from gpflow_bae.inference.checkpoints import stopwatch
 
     table = spe10.load(data_dir, plan.every, plan.missing, options.seed)

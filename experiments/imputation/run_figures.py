@@ -9,9 +9,9 @@ from matplotlib.animation import FuncAnimation
 from matplotlib.figure import Figure
 
 from experiments.common import plans
+from experiments.common.scores import TablePrediction
 from gpflow_bae import plotting
 from gpflow_bae.data import MultiOutputTable
-from gpflow_bae.impute.scores import TablePrediction
 
 __all__ = ["ahead", "calibration", "draw", "film", "fit", "frames", "maps", "series"]
 

@@ -4,6 +4,7 @@ from .amortized import AmortizedSampling
 from .bound_sampling import BoundSampling
 from .chain_sampling import ChainSampling
 from .chain_state import Chain, Point, RoundStatistics
+from .coregionalisation_fit import BlockFit, fit_coregionalisation
 from .encoder_losses import encoder_loss
 from .fit import fit
 from .fit_check import share_explained
@@ -39,6 +40,7 @@ __all__ = [
     "Algorithm",
     "AmortizedSampling",
     "AmortizedSettings",
+    "BlockFit",
     "BoundSampling",
     "Chain",
     "ChainSampling",
@@ -65,6 +67,7 @@ __all__ = [
     "default_start",
     "encoder_loss",
     "fit",
+    "fit_coregionalisation",
     "fit_variational",
     "latents_for_new",
     "relocate_codes",
