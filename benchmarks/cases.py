@@ -118,9 +118,8 @@ def eeg_parts() -> Parts:
     """A model with the EEG driver's settings, arrays of noise, schedule and sampler."""
     import numpy as np
 
-    from experiments.imputation.plans import default_plan
+    from experiments.imputation.plans import build_model, default_plan
     from gpflow_bae.data import MultiOutputTable
-    from gpflow_bae.impute import build_model
 
     rng = np.random.default_rng(0)
     X, Y = np.linspace(0.0, 1.0, 256)[None, :, None], rng.standard_normal((1, 256, 7))

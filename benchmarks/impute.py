@@ -145,7 +145,6 @@ def _run_here(name: str) -> None:
 def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
     """Filled columns [rows, P] of every rival, on the real gaps."""
     from gpflow_bae.data import Standardiser
-    from gpflow_bae.impute import check
     from gpflow_bae.impute.baselines import (
         gp_fitting,
         independent_gps,
@@ -153,13 +152,14 @@ def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
         linear_interpolation,
         mean,
     )
-    from gpflow_bae.impute.columns import decide_kind
+    from gpflow_bae.impute.check import hidden_gaps
+    from gpflow_bae.impute.reading.columns import decide_kind
     from gpflow_bae.output_transforms import Identity
 
     table = user.table
     scale = user.standardiser()
-    seen = check.standardised(table, scale)
-    features = check.calendar_of(user)
+    seen = hidden_gaps.standardised(table, scale)
+    features = hidden_gaps.calendar_of(user)
     real = user.rows >= 0
     order = np.argsort(user.rows[real])
     quick = gp_fitting.FitSettings(

@@ -50,11 +50,13 @@ def read(folder: pathlib.Path, data_dir: str | None = None) -> Run:
         another model for.
     """
     if (folder / "fit.json").exists():
-        return _imputation(folder)
+        raise UnsupportedRunError(
+            f"{folder} is a fit of experiments.impute, whose model has no encoder to export: use "
+            "gpflow_bae.impute.Imputer.load."
+        )
     if not (folder / "config.json").exists():
         raise FileNotFoundError(
-            f"{folder} holds neither config.json of a driver nor fit.json of experiments.impute; "
-            "name the --out_dir of a run, or <out>.posterior."
+            f"{folder} holds no config.json of a driver; name the --out_dir of a run."
         )
     config = json.loads((folder / "config.json").read_text())
     experiment, (*_, method) = config["experiment"], config["model"].split("/")
@@ -66,7 +68,7 @@ def read(folder: pathlib.Path, data_dir: str | None = None) -> Run:
     if experiment not in _BUILDERS:
         raise UnsupportedRunError(
             f"{folder} is a run of {experiment}; this command exports runs of "
-            f"{sorted(_BUILDERS)} and the posteriors of experiments.impute. Call "
+            f"{sorted(_BUILDERS)}. Call "
             "gpflow_bae.serving.export where you have the posterior in Python."
         )
     notes: dict[str, Any] = {
@@ -147,7 +149,7 @@ def _rotated_mnist(
 
 
 def _table(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str | None) -> Any:
-    from gpflow_bae.impute import plans
+    from experiments.imputation import plans
 
     _, model = config["model"].split("/")
     plan = plans.make_plan(model)
@@ -223,24 +225,6 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str | None]
     "sprites": _sprites,
     "tabular_bae": _tabular,
 }
-
-
-def _imputation(folder: pathlib.Path) -> Run:
-    from gpflow_bae.impute import Imputer
-
-    imputer = Imputer.load(folder)
-    if imputer.model == "lmc":
-        raise UnsupportedRunError(
-            f"{folder} is a fit of the model 'lmc', which has no encoder and no decoder to export: "
-            "use Imputer.load, or fit the table again with --model=sgp_vae."
-        )
-    scale = imputer.standardiser_
-    arguments = imputer.get_params()
-    columns = {name: arguments[name] for name in ("outputs", "time", "inputs", "task")}
-    notes = {"columns": columns, **_units(scale.mean, scale.std, scale.log_outputs)}
-    signatures = tuple(s for s in serving.SIGNATURES if s != "generate")
-    why_not = {"generate": "the folder does not hold the table that predictions condition on"}
-    return Run(imputer.posterior_, signatures, notes, why_not)
 
 
 def _units(mean: np.ndarray, std: np.ndarray, log_outputs: bool) -> dict[str, Any]:

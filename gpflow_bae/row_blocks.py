@@ -1,16 +1,29 @@
-"""A function of rows at some rows at a time, for what would not fit into memory at once."""
+"""A function of rows at some rows at a time: one block after another, or side by side."""
 
 from __future__ import annotations
 
+import concurrent.futures
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["ROWS", "are_many", "over_blocks", "sum_over_blocks"]
+__all__ = ["ROWS", "are_many", "in_threads", "over_blocks", "sum_over_blocks"]
 
 ROWS = 16_384
 """Rows of a block."""
+
+_MOST_THREADS = 8
+
+
+def in_threads(function: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> list[Any]:
+    """Results in the order of the arguments, computed on as many threads as there are cores."""
+    count = min(len(arguments), os.cpu_count() or 1, _MOST_THREADS)
+    if count <= 1:
+        return [function(*each) for each in arguments]
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda each: function(*each), arguments))
 
 
 def are_many(values: Any) -> bool:

@@ -14,10 +14,10 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
+from experiments.common import scores
 from gpflow_bae.data import MultiOutputTable, Standardiser
-from gpflow_bae.impute import scores
 from gpflow_bae.impute.baselines import gp_fitting
-from gpflow_bae.impute.user_table import input_scaling
+from gpflow_bae.impute.reading.user_table import input_scaling
 
 __all__ = ["SETTINGS", "fit_predict", "predict"]
 

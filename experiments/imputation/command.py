@@ -14,7 +14,7 @@ from experiments.imputation import tables
 __all__ = ["start", "study"]
 
 BASELINES = ("mean", "igp", "gpar")
-# Those of gpflow_bae.impute.plans, which loads TensorFlow: that takes seconds, and --help none.
+# Those of .plans, which loads TensorFlow: that takes seconds, and --help none.
 MODELS = ("sgp_vae", "gp_vae", "sgp_bae", "dsgp_bae")
 NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
 FLAGS = common_flags.FLAGS
@@ -201,8 +201,8 @@ def _hide(table: Any, fraction: float, fold: int, block: int) -> Any:
 
 def _run_baseline(name: str, table: Any) -> driver.Outcome:
     from experiments.baselines import gpar
+    from experiments.common import scores
     from experiments.imputation import run_figures
-    from gpflow_bae.impute import scores
     from gpflow_bae.impute.baselines import independent_gps, mean
 
     if FLAGS.model == "gpar":

@@ -1,4 +1,4 @@
-"""Settings that the missing-data experiments share (Ashman et al. 2020; Tran et al. 2023)."""
+"""Models of tables with holes, and their settings (Ashman et al. 2020; Tran et al. 2023)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,125 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from gpflow_bae.impute.plans import MODELS, NETS, Plan, make_plan
-from gpflow_bae.mcmc import sghmc
+import gpflow
+import keras
+import numpy as np
+import tensorflow_probability as tfp
+
+from gpflow_bae import (
+    decoders,
+    encoders,
+    inducing_variables,
+    inference,
+    latent_priors,
+    likelihoods,
+    models,
+)
+from gpflow_bae.data import MultiOutputTable
+from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
-__all__ = ["MODELS", "NETS", "default_plan"]
+__all__ = [
+    "MODELS",
+    "NETS",
+    "Plan",
+    "build_model",
+    "default_plan",
+    "gaussian_encoder",
+    "inducing_inputs",
+    "make_plan",
+]
+
+MODELS = ("sgp_vae", "gp_vae", "sgp_bae", "dsgp_bae")
+NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
+VARIATIONAL = ("sgp_vae", "gp_vae")
+KERNELS = {
+    "se": gpflow.kernels.SquaredExponential,
+    "matern12": gpflow.kernels.Matern12,
+    "matern32": gpflow.kernels.Matern32,
+    "matern52": gpflow.kernels.Matern52,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Everything that decides the outcome of a fit, but the table and the seed.
+
+    :raises ValueError: for a model or network that is unknown, no channel or inducing point, and
+        settings that do not go together.
+    """
+
+    model: str = "sgp_vae"
+    net: str = "factornet"
+    log_outputs: bool = False  # positive outputs enter as logarithms
+    latent_dim: int = 2
+    num_inducing: int = 64
+    lengthscale: float = 1.0
+    # Of periodic kernels, where given: of all channels, or of each in turn, again from the first.
+    period: float | tuple[float, ...] | None = None
+    kernel: str = "se"  # one of KERNELS
+    encoder_widths: tuple[int, ...] = (20,)
+    decoder_widths: tuple[int, ...] = (5, 5)
+    activation: str = "relu"
+    noise_start: float = 0.1  # standard deviation of the noise of standardised outputs
+    noise_floor: float = 1e-3
+    weight_prior_scale: float = 1.0
+    code_noise_variance: float = 1e-3  # of a sampled model
+    num_layers: int = 2  # of a deep prior, the last among them; 3 as published
+    hidden_variance: float = 0.05  # of what each hidden layer adds to its inputs, in X's units^2
+    nugget: float | None = None  # the same of a variational one; None: none, as published
+    variational: inference.VariationalSettings = inference.VariationalSettings()
+    schedule: inference.AmortizedSettings | None = None  # of a chain, like its sampler
+    sampler: SamplingAlgorithm | None = None
+
+    def __post_init__(self) -> None:
+        for name, choices in (("model", MODELS), ("net", NETS), ("kernel", tuple(KERNELS))):
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {choices}.")
+        for name in ("latent_dim", "num_inducing", "num_layers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
+
+
+def make_plan(
+    model: str,
+    *,
+    num_steps: int = 1500,
+    learning_rate: float = 5e-3,
+    batch_size: int | None = None,
+    schedule: Mapping[str, Any] | None = None,
+    sampler: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Plan:
+    """A plan with settings for its engine.
+
+    :param num_steps, learning_rate, batch_size: of the variational fit; a sampled model starts
+        from one.
+    :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings` that differ from
+        1500 steps of burn-in and 40 samples, 50 steps apart; no meaning for a variational model.
+    :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`; no meaning either.
+    :param fields: of :class:`Plan`.
+    """
+    sampled = model not in VARIATIONAL
+    variational = inference.VariationalSettings(
+        num_steps=num_steps,
+        learning_rate=learning_rate,
+        final_learning_rate_fraction=0.05,
+        batch_size=batch_size,
+        prior_on_parameters=sampled,
+    )
+    if sampled:
+        rounds = {"num_samples": 40, "thinning": 50} | dict(schedule or {})
+        fields["schedule"] = inference.AmortizedSettings(**rounds)
+        fields["sampler"] = adaptive_sghmc.build(**(sampler or {}))
+    return Plan(model=model, variational=variational, **fields)
 
 
 def default_plan(model: str, preset: str, **changes: Any) -> Plan:
     """The settings that the drivers share; each changes what its table asks for.
 
     :param changes: fields of :class:`Plan`; ``num_steps`` and ``batch_size`` of the fit, and
-        ``schedule`` and ``sampler`` as :func:`~gpflow_bae.impute.plans.make_plan` has them, but
+        ``schedule`` and ``sampler`` as :func:`make_plan` has them, but
         that ``sampler`` may have a ``name``: of "sghmc" see :func:`_in_prior_coordinates`.
     """
     num_steps, lengths = {
@@ -56,3 +163,99 @@ def _in_prior_coordinates(plan: Plan, sampler: Mapping[str, Any]) -> Plan:
     if "step_size" not in sampler:
         built = from_curvature(built, 0.35)
     return dataclasses.replace(plan, schedule=schedule, sampler=built)
+
+
+def _decoder(plan: Plan, num_outputs: int) -> decoders.KerasDecoder:
+    layers: list[Any] = [keras.Input((plan.latent_dim,))]
+    layers += [keras.layers.Dense(w, activation=plan.activation) for w in plan.decoder_widths]
+    network = keras.Sequential([*layers, keras.layers.Dense(num_outputs)])
+    return decoders.KerasDecoder(network, decoders.normal_prior(plan.weight_prior_scale))
+
+
+def gaussian_encoder(plan: Plan, table: MultiOutputTable) -> Any:
+    """The partial inference network of a plan, as pseudo-observations of the codes."""
+    if plan.net == "free":
+        return encoders.FreeFormEncoder(table.num_tasks, table.Y.shape[1], plan.latent_dim)
+    return encoders.partial_encoder(
+        plan.net, table.num_outputs, plan.latent_dim, plan.encoder_widths, plan.activation
+    )
+
+
+def _kernel(plan: Plan, table: MultiOutputTable, channel: int = 0) -> gpflow.kernels.Kernel:
+    width = table.X.shape[-1]
+    kernel = KERNELS[plan.kernel](lengthscales=np.full(width, plan.lengthscale))
+    if plan.period is None:
+        return kernel
+    periods = np.atleast_1d(plan.period)
+    period = float(periods[channel % len(periods)])
+    periodic = gpflow.kernels.Periodic(kernel, period=period)
+    # It is known to a few per cent, and the likelihood of other periods has many modes.
+    location = gpflow.utilities.to_default_float(np.log(period))
+    periodic.period.prior = tfp.distributions.LogNormal(location, 0.02)
+    return periodic
+
+
+def inducing_inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
+    """Inducing inputs [M, D]: the centres of k-means, or all rows where there are no more."""
+    rows = np.unique(table.X[table.rows], axis=0)
+    if len(rows) <= plan.num_inducing:
+        return rows
+    return inducing_variables.k_means(table.X[table.rows], plan.num_inducing)
+
+
+def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
+    """The model of a plan, at its initial values.
+
+    :param table: what it is for; of one row, if ``Z`` is given and the encoder is a network.
+    :param Z: inducing inputs [M, D], as an array or as GPflow has them; those of
+        :func:`inducing_inputs` if None.
+    :raises ValueError: for a sampled model with free-form codes.
+    """
+    noise = np.full(table.num_outputs, plan.noise_start**2)
+    common: dict[str, Any] = {
+        "decoder": _decoder(plan, table.num_outputs),
+        "likelihood": likelihoods.Gaussian(noise, variance_lower_bound=plan.noise_floor**2),
+        "latent_dim": plan.latent_dim,
+    }
+    # A kernel for each channel, as published: lengthscales differ.
+    kernels = [_kernel(plan, table, channel) for channel in range(plan.latent_dim)]
+    if plan.model in VARIATIONAL:
+        common["encoder"] = gaussian_encoder(plan, table)
+        exact = plan.model == "gp_vae"
+        Z = None if exact else inducing_inputs(plan, table) if Z is None else Z
+        if plan.nugget is not None:
+            del common["latent_dim"]
+            prior: Any = (
+                latent_priors.GP(kernels, plan.latent_dim, plan.nugget)
+                if exact
+                else latent_priors.SparseGP(kernels, Z, plan.latent_dim, plan.nugget)
+            )
+            return models.VariationalAutoencoder(prior, **common)
+        if exact:
+            return models.GPVAE(kernel=kernels, **common)
+        return models.SGPVAE(kernel=kernels, inducing_variable=Z, **common)
+    if plan.net == "free":
+        raise ValueError(
+            "A sampled model's codes are free already: net 'free' is for the variational ones."
+        )
+    common["encoder"] = encoders.partial_encoder(
+        plan.net,
+        table.num_outputs,
+        plan.latent_dim,
+        plan.encoder_widths,
+        plan.activation,
+        stochastic=True,
+    )
+    common["code_noise_variance"] = plan.code_noise_variance
+    Z = inducing_inputs(plan, table) if Z is None else Z
+    if plan.model == "sgp_bae":
+        for kernel in kernels:
+            models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)
+        return models.SGPBAE(kernel=kernels, inducing_variable=Z, **common)
+    hidden = [_kernel(plan, table) for _ in range(plan.num_layers - 1)]
+    for kernel in hidden:
+        kernel.variance.assign(plan.hidden_variance)
+        models.set_default_kernel_priors(kernel, plan.lengthscale, variance=plan.hidden_variance)
+    for kernel in kernels:
+        models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)
+    return models.DSGPBAE([*hidden, kernels], [Z.copy() for _ in range(plan.num_layers)], **common)

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from experiments.common import plans
 from experiments.common.curves import plot_losses
+from experiments.common.scores import TablePrediction
 from gpflow_bae import plotting
 from gpflow_bae.data import MultiOutputTable
-from gpflow_bae.impute.scores import TablePrediction
 
 __all__ = ["ahead", "calibration", "draw", "film", "fit", "frames", "series"]
 

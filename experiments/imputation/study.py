@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from experiments.common import driver, plans
+from experiments.common import driver, plans, scores
+from experiments.imputation import fitting
+from experiments.imputation.fitting import NUM_CODES, fit
+from experiments.imputation.plans import Plan
 from gpflow_bae.data import MultiOutputTable, Standardiser
-from gpflow_bae.impute import fitting, scores
-from gpflow_bae.impute.fitting import NUM_CODES, fit
-from gpflow_bae.impute.plans import Plan
 from gpflow_bae.posteriors import Posterior
 
 __all__ = ["Outcome", "encoder_only", "mixture_scores", "predict", "run", "run_several"]
@@ -40,7 +40,7 @@ def encoder_only(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Moments of standardised outputs by draws of the encoder alone, without the prior.
 
-    :param given: as in :func:`gpflow_bae.impute.fitting.predict`.
+    :param given: as in :func:`.fitting.predict`.
     """
     Y = posterior.data.to_numpy()[1] if given is None else standardiser.transform(given[1])
     return plans.encode_and_decode(posterior, Y, NUM_CODES, seed)
@@ -57,7 +57,7 @@ def predict(
     """What a posterior says of a table, with the density of the mixture over its samples.
 
     :param table: that is predicted, with its truth.
-    :param given, how: as in :func:`gpflow_bae.impute.fitting.predict`.
+    :param given, how: as in :func:`.fitting.predict`.
     """
     arguments = (posterior, standardiser)
     moments = fitting.predict_standardised(*arguments, given, seed, **how)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .check_result import CheckResult
-from .problems import TableError
-from .table_format import TableFormat
+from .check.result import CheckResult
+from .reading.problems import TableError
+from .reading.table_format import TableFormat
 
 if TYPE_CHECKING:
     from .imputer import Imputer
-    from .plans import Plan, build_model, make_plan, plan_for_table
-    from .user_table import Imputed, UserTable
+    from .model import Plan
+    from .reading.user_table import Imputed, UserTable
 
 __all__ = [
     "CheckResult",
@@ -22,21 +22,15 @@ __all__ = [
     "TableError",
     "TableFormat",
     "UserTable",
-    "build_model",
-    "make_plan",
-    "plan_for_table",
 ]
 
 # What needs TensorFlow is imported when it is asked for, so that a command can say what is wrong
 # with a table before.
 _MODULES = {
-    "Imputed": "user_table",
+    "Imputed": "reading.user_table",
     "Imputer": "imputer",
-    "Plan": "plans",
-    "UserTable": "user_table",
-    "build_model": "plans",
-    "make_plan": "plans",
-    "plan_for_table": "plans",
+    "Plan": "model",
+    "UserTable": "reading.user_table",
 }
 
 

@@ -27,18 +27,14 @@ from absl import app, flags
 from ..files import as_path
 from ..terminal import load_tensorflow_quietly
 from . import saved_fits
-from .problems import TableError
-from .table_format import TableFormat
+from .reading.problems import TableError
+from .reading.table_format import TableFormat
 
 __all__ = ["define_flags", "main", "run"]
 
 FLAGS = flags.FLAGS
 
-_MODELS = ("lmc", "sgp_vae", "sgp_bae")
-_FIT_FLAGS = (
-    *("outputs", "time", "inputs", "task", "model", "latent_dim"),
-    *("num_inducing", "num_steps", "seed"),
-)
+_FIT_FLAGS = (*("outputs", "time", "inputs", "task", "latent_dim", "num_steps", "seed"),)
 _KIND_FLAGS = ("continuous", "positive", "count", "binary")
 
 
@@ -66,17 +62,14 @@ def define_flags() -> None:
     flags.DEFINE_list("count", [], "Outputs that are whole numbers from 0 on.")
     flags.DEFINE_list("binary", [], "Outputs that are 0 or 1.")
     flags.DEFINE_list("bounded", [], "Outputs between two bounds: humidity:0:100,cover:0:8")
-    flags.DEFINE_enum("model", "lmc", _MODELS, "Which model.")
     flags.DEFINE_string("posterior", None, "Folder of an earlier fit; nothing is fitted.")
     flags.DEFINE_integer(
         "latent_dim",
         None,
-        "Latent channels; by default as many as outputs, at most twenty (lmc), or half as many.",
+        "Latent channels; by default as many as outputs, at most twenty.",
         lower_bound=1,
     )
-    flags.DEFINE_integer("num_inducing", 64, "Inducing points.", lower_bound=1)
-    flags.DEFINE_integer("num_steps", None, "Steps of L-BFGS (lmc) or Adam.", lower_bound=1)
-    flags.DEFINE_alias("epochs", "num_steps")  # its old name
+    flags.DEFINE_integer("num_steps", None, "Steps of L-BFGS.", lower_bound=1)
     flags.DEFINE_float(
         "hold_out",
         0.1,
@@ -102,7 +95,7 @@ def main(argv: list[str]) -> None:
         # What is wrong with a table is the user's to read, not a traceback.
         sys.exit(f"impute: {error}")
 
-    from . import outline  # pandas is there, or the table would not have been read
+    from .report import outline  # pandas is there, or the table would not have been read
 
     print(outline.text(checked, FLAGS.input), flush=True)
     for note in (*_left_aside(record), *checked.notes):
@@ -118,8 +111,9 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
     seconds = {"reading": time.perf_counter() - started}
     print("Loading TensorFlow ...", flush=True)
     load_tensorflow_quietly()
-    from . import figures, frames, report, table_files
     from .imputer import Imputer
+    from .reading import frames, table_files
+    from .report import document, figures
 
     out = pathlib.Path(FLAGS.out)
     beside = out.with_suffix("") if out.suffix.lower() == ".gz" else out
@@ -139,7 +133,7 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
                     result = imputer.check(user, fraction=FLAGS.hold_out)
             except ValueError as error:
                 sys.exit(f"impute: the check failed: {error} --hold_out=0 leaves the check out.")
-            print(f"{report.as_text(result)}\n{result.verdict}", flush=True)
+            print(f"{document.as_text(result)}\n{result.verdict}", flush=True)
         print("Fitting the model to all observed cells.", flush=True)
         with _timed(seconds, "fit"):
             imputer.fit(user, start=imputer.checked_).save(beside.with_suffix(".posterior"))
@@ -154,7 +148,7 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
     pictures = {name: figures.to_png(figure) for name, figure in drawn.items()}
     for name, part in figures.file_names(pictures).items():
         beside.with_name(f"{beside.stem}_{part}.png").write_bytes(pictures[name])
-    run = report.RunFacts(
+    run = document.RunFacts(
         source=str(FLAGS.input),
         result=str(out),
         command=shlex.join(["gpflow-bae-impute", *sys.argv[1:]]),
@@ -162,7 +156,7 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
         seconds=seconds,
     )
     page = beside.with_suffix(".html")
-    report.write(page, checked, user, predicted, pictures, result, run)
+    document.write(page, checked, user, predicted, pictures, result, run)
     print(f"Report: {page}, and a figure for each output beside it.", flush=True)
 
 
@@ -200,7 +194,7 @@ def _check_paths() -> None:
             "elsewhere."
         ) from None
     try:
-        from . import table_files
+        from .reading import table_files
 
         if table_files.is_parquet(source) or table_files.is_parquet(out):
             import pyarrow  # noqa: F401
@@ -270,7 +264,7 @@ def _kinds() -> dict[str, Any]:
 
 def _checked(settings: dict[str, Any], record: dict[str, Any] | None) -> Any:
     """The table, after all checks; without TensorFlow."""
-    from . import frames, table_files
+    from .reading import frames, table_files
 
     raw, guessed = table_files.read_guessing(FLAGS.input, settings["table_format"])
     if table_files.is_parquet(FLAGS.out):

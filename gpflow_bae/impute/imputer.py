@@ -14,20 +14,24 @@ from ..arguments import check_types
 from ..data import MultiOutputTable, Standardiser
 from ..files import as_path
 from . import saved_fits
-from .check import check
-from .check_result import CheckResult
-from .columns import FittedColumns
-from .fits import MODELS, AnyPlan, AnyPosterior, Fit, fit_table, make_plan
-from .problems import warn
-from .table_format import TableFormat
-from .user_table import CellPredictions, UserTable, from_arrays
+from .check.hidden_gaps import check
+from .check.result import CheckResult
+from .model import Plan, TablePosterior
+from .model.fitted import Fit, fit_table, make_plan
+from .reading.columns import FittedColumns
+from .reading.problems import warn
+from .reading.table_format import TableFormat
+from .reading.user_table import CellPredictions, UserTable, from_arrays
 
-__all__ = ["MODELS", "Imputer"]
+__all__ = ["Imputer"]
 
 
 @dataclasses.dataclass(eq=False)
 class Imputer:
     """Fills the holes of a table by a Gaussian-process autoencoder of its rows.
+
+    Its decoder is linear and its codes are integrated out, which makes it a linear model of
+    coregionalisation (:mod:`gpflow_bae.impute.model`).
 
     A table is a pandas DataFrame, whose columns the arguments name, or two arrays: inputs X [N, D]
     or [T, N, D], and outputs Y [N, P] or [T, N, P] with NaN where missing. Tasks are independent
@@ -38,23 +42,16 @@ class Imputer:
     :param time: column of numbers or ISO dates; the first input of the GP.
     :param inputs: further numeric columns that every row has, such as coordinates.
     :param task: column that names the series a row belongs to; one series if None.
-    :param model: ``"lmc"``, coregionalised GPs: an autoencoder with a linear decoder whose codes
-        are integrated out (:mod:`~gpflow_bae.impute.coregionalisation`); ``"sgp_vae"``, fitted by
-        variational inference; or ``"sgp_bae"``, sampled.
-    :param latent_dim: latent channels; if None as many as outputs, at most twenty, for ``"lmc"``,
-        and half as many for the others.
-    :param num_inducing: inducing points of the GP; ``"lmc"`` has none.
-    :param num_steps: of L-BFGS for ``"lmc"``, 40 if None; else Adam steps, 1500 if None.
+    :param latent_dim: latent channels; if None as many as outputs, at most twenty.
+    :param num_steps: of L-BFGS; 40 if None.
     :param seed: of everything random.
-    :param settings: in the place of the model's own: for ``"lmc"`` fields of
-        :class:`~gpflow_bae.impute.coregionalisation.CoregionalisationPlan`; else what
-        :func:`~gpflow_bae.impute.plans.make_plan` takes.
+    :param settings: fields of :class:`~gpflow_bae.impute.Plan` and of
+        :class:`~gpflow_bae.inference.BlockFit`, in the place of those that follow from the table.
     :param progress: whether ``fit`` shows a progress bar.
     :param kinds: of outputs, by name: ``"continuous"``, ``"positive"``, ``"count"``, ``"binary"``,
         or the two bounds of a bounded column, such as ``(0, 100)``. Others follow from the observed
         values, see :func:`~gpflow_bae.impute.columns.decide_kind`.
     :param table_format: how a DataFrame's text writes numbers, dates and missing cells.
-    :param epochs: the old name of ``num_steps``.
 
     After ``fit``: ``plan_``, ``posterior_`` (of standardised outputs, given scaled inputs),
     ``standardiser_``, and ``columns_``, how other tables are read: scaling of the inputs, kinds of
@@ -73,21 +70,18 @@ class Imputer:
     time: Any = None
     inputs: Sequence[Any] = ()
     task: Any = None
-    model: str = "lmc"
     latent_dim: int | None = None
-    num_inducing: int = 64
     num_steps: int | None = None
     seed: int = 0
     settings: Mapping[str, Any] | None = None
     progress: bool = True
     kinds: Mapping[str, Any] | None = None
     table_format: TableFormat | None = None
-    epochs: int | None = None
 
     def __post_init__(self) -> None:
         with contextlib.suppress(ValueError):  # said when it matters, as of all settings
             self._list_names()
-        self.posterior_: AnyPosterior | None = None
+        self.posterior_: TablePosterior | None = None
         self.checked_: Fit | None = None
         self.table_: UserTable | None = None
 
@@ -124,8 +118,8 @@ class Imputer:
     def fit(self, table: Any, Y: Any = None, *, start: Fit | None = None) -> Imputer:
         """Fits the model to everything that is observed of a table; arguments as in :meth:`read`.
 
-        :param start: ``checked_`` of a :meth:`check` of this table, which saves the model "lmc"
-            three quarters of its steps.
+        :param start: ``checked_`` of a :meth:`check` of this table, which saves three
+            quarters of the steps.
         :raises ValueError: as :meth:`read`; for an output that is constant or never observed; for
             settings that are none; for a start that is a fit of another table.
         """
@@ -157,7 +151,7 @@ class Imputer:
 
     def _predict(self, user: UserTable, where: np.ndarray | None = None) -> CellPredictions:
         scale = self.standardiser_
-        moments = self._fitted().predict(user, where=where, of_fit=user is self.table_)
+        moments = self._fitted().predict(user, where=where)
         ends = (scale.inverse_quantile(*moments, probability) for probability in (0.05, 0.95))
         return CellPredictions(*scale.inverse_moments(*moments), *ends)
 
@@ -239,13 +233,13 @@ class Imputer:
         # Columns may have names that are no strings.
         columns = ("outputs", "inputs", "time", "task")
         plain = {k: v for k, v in self.get_params().items() if k not in columns}
-        least = {"latent_dim": 1, "num_inducing": 1, "num_steps": 1, "seed": 0}
+        least = {"latent_dim": 1, "num_steps": 1, "seed": 0}
         check_types(plain, type(self).__annotations__, globals(), least)
         kinds: Any = self.kinds
         if kinds is None and (self.settings or {}).get("log_outputs"):
             kinds = "positive"
         if hasattr(table, "iloc"):
-            from .frames import read_frame
+            from .reading.frames import read_frame
 
             user = read_frame(
                 table,
@@ -293,19 +287,17 @@ class Imputer:
             raise RuntimeError("A loaded Imputer does not have its table: pass it to this method.")
         return self.table_
 
-    def _plan(self, user: UserTable) -> AnyPlan:
+    def _plan(self, user: UserTable) -> Plan:
         return make_plan(
-            self.model,
             user,
             self.latent_dim,
-            self.num_inducing,
-            self.epochs if self.num_steps is None else self.num_steps,
+            self.num_steps,
             self.settings or {},
             has_time=self.time is not None or user.table.X.shape[-1] == 1,
         )
 
     def _fit(
-        self, plan: AnyPlan, user: UserTable, table: MultiOutputTable, start: Fit | None = None
+        self, plan: Plan, user: UserTable, table: MultiOutputTable, start: Fit | None = None
     ) -> Fit:
         return fit_table(plan, user, table, seed=self.seed, progress=self.progress, start=start)
 

@@ -15,13 +15,14 @@ import numpy as np
 
 from ..files import as_path, to_json
 from ..versions import __version__
-from .columns import ColumnKind, FittedColumns
-from .table_format import TableFormat
+from .reading.columns import ColumnKind, FittedColumns
+from .reading.table_format import TableFormat
 
 __all__ = ["arguments", "fitted_columns", "read_record", "write"]
 
 _RECORD, _POSTERIOR = "fit.json", "posterior.npz"
 _NAMES = ("outputs", "inputs", "time", "task")
+_OF_EARLIER = ("model", "num_inducing", "epochs")  # arguments that files of earlier versions hold
 
 
 def write(
@@ -98,7 +99,7 @@ def read_record(folder: str | pathlib.Path) -> dict[str, Any]:
 
 def arguments(record: dict[str, Any]) -> dict[str, Any]:
     """Of the constructor of the fit's Imputer."""
-    found = dict(record["arguments"])
+    found = {k: v for k, v in record["arguments"].items() if k not in _OF_EARLIER}
     if found.get("table_format") is not None:
         found["table_format"] = TableFormat(**found["table_format"])
     found |= {key: _named(found[key]) for key in _NAMES}

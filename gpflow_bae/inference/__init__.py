@@ -8,6 +8,7 @@ from .engines.bound_sampling import BoundSampling
 from .engines.chain_sampling import ChainSampling
 from .engines.tempered import TemperedChain, TemperedSampling, TemperedTrace
 from .engines.weight_sampling import WeightSampling
+from .coregionalisation_fit import BlockFit, fit_coregionalisation
 from .fit import fit
 from .new_rows import latents_for_new
 from .optimise.encoder_losses import encoder_loss
@@ -39,6 +40,7 @@ __all__ = [
     "Algorithm",
     "AmortizedSampling",
     "AmortizedSettings",
+    "BlockFit",
     "BoundSampling",
     "Chain",
     "ChainSampling",
@@ -66,6 +68,7 @@ __all__ = [
     "default_start",
     "encoder_loss",
     "fit",
+    "fit_coregionalisation",
     "fit_variational",
     "latents_for_new",
     "relocate_codes",

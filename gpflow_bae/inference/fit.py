@@ -12,10 +12,16 @@ import tensorflow as tf
 
 from ..arguments import check_arguments
 from ..data import Observations, StreamedObservations, in_memory, prepare_data
-from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
-from ..posteriors import Posterior, TemperedPosterior
-from .checks.fit_check import warn_of_useless_fit
+from ..models import (
+    BayesianAutoencoder,
+    LinearCoregionalisation,
+    TemperedBAE,
+    VariationalAutoencoder,
+)
+from ..posteriors import CoregionalisationPosterior, Posterior, TemperedPosterior
 from .runs.checkpoints import run_directory, stopwatch
+from .coregionalisation_fit import fit_coregionalisation
+from .checks.fit_check import warn_of_useless_fit
 from .sampling import sample_amortized
 from .seeding import seed_networks
 from .starts import default_start
@@ -30,7 +36,7 @@ _STREAM_BATCH = 1024
 
 @check_arguments()
 def fit(
-    model: BayesianAutoencoder | VariationalAutoencoder | TemperedBAE,
+    model: BayesianAutoencoder | VariationalAutoencoder | TemperedBAE | LinearCoregionalisation,
     data: Any,
     *,
     seed: int = 0,
@@ -38,13 +44,14 @@ def fit(
     resume: bool = False,
     progress: bool = True,
     strategy: tf.distribute.Strategy | None = None,
-) -> Posterior | TemperedPosterior:
+) -> Posterior | TemperedPosterior | CoregionalisationPosterior:
     """Fit a model with settings that suit most, and look whether it says anything.
 
     A sampled model starts from a variational fit and is sampled for some minutes
     (:func:`sample_amortized` with its defaults); a variational one is fitted from the smoothest
-    projections of the data; a ``TemperedBAE`` is sampled by :func:`sample_tempered`. Those, and
-    :func:`fit_variational`, take settings of your own.
+    projections of the data; a ``TemperedBAE`` is sampled by :func:`sample_tempered`; a
+    ``LinearCoregionalisation`` is fitted by L-BFGS in seconds, which keeps nothing in ``out_dir``
+    (:func:`fit_coregionalisation`). Those, and :func:`fit_variational`, take settings of your own.
 
     :param data: ``(X, Y)``: inputs ``[N, D]`` or ``[T, N, D]`` (None for models without inputs) and
         observations ``[N, P]`` or ``[T, N, P]``, NaN where missing; or, for a variational model, a
@@ -74,6 +81,8 @@ def fit(
             f"fit has no strategy for a {type(model).__name__}: sample_amortized and "
             "fit_variational take one, with settings of your own."
         )
+    if isinstance(model, LinearCoregionalisation):
+        return fit_coregionalisation(model, data, **options)
     if isinstance(model, TemperedBAE):
         Y = data[1] if isinstance(data, tuple) else data
         return sample_tempered(model, Y, out_dir=out_dir, resume=resume, **options)

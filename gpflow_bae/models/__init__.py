@@ -5,6 +5,7 @@ from .bayesian import BayesianAutoencoder, State
 from .deep_svigp import DeepSVIGP
 from .gp_variational import GPPVAE, GPVAE, SGPVAE, SVGPVAE
 from .gplvm import FlowGPLVM, StochasticGPLVM
+from .linear_coregionalisation import LinearCoregionalisation, principal_directions
 from .mean_field_parameters import MeanFieldParameters
 from .sampled import BAE, DSGPBAE, GPBAE, SGPBAE
 from .tempered import TemperedBAE
@@ -25,10 +26,12 @@ __all__ = [
     "BayesianAutoencoder",
     "DeepSVIGP",
     "FlowGPLVM",
+    "LinearCoregionalisation",
     "MeanFieldParameters",
     "State",
     "StochasticGPLVM",
     "TemperedBAE",
     "VariationalAutoencoder",
+    "principal_directions",
     "set_default_kernel_priors",
 ]

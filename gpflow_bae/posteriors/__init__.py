@@ -3,6 +3,7 @@
 from .amortized import Posterior
 from .bank import Bank
 from .completed_inputs import completed_inputs
+from .coregionalisation import CoregionalisationPosterior
 from .fitted import FittedModel
 from .gplvm import GPLVMPosterior
 from .input_intervals import InputIntervals, input_intervals
@@ -11,6 +12,7 @@ from .tempered import TemperedPosterior
 
 __all__ = [
     "Bank",
+    "CoregionalisationPosterior",
     "FittedModel",
     "GPLVMPosterior",
     "InputIntervals",

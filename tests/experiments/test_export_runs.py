@@ -17,7 +17,6 @@ from experiments.sprites import models, plans
 from experiments.sprites.frames import Task
 from gpflow_bae import serving
 from gpflow_bae.datasets import moving_ball, sprites
-from gpflow_bae.impute import Imputer
 from gpflow_bae.inference.runs.checkpoints import RunDirectory
 from gpflow_bae.posteriors import FittedModel
 
@@ -85,26 +84,11 @@ def test_runs_that_cannot_be_read_say_why(
         export_runs.read(tmp_path)
 
 
-def test_a_posterior_of_the_imputation_command(tmp_path: pathlib.Path) -> None:
-    """Rows in standardised units, which the card explains; prediction at new x is left out."""
-    rng = np.random.default_rng(0)
-    X, Y = rng.standard_normal((2, 9, 1)), rng.standard_normal((2, 9, 3))
-    settings = {"latent_dim": 2, "num_inducing": 4, "num_steps": 1, "progress": False}
-    imputer = Imputer(["a", "b", "c"], model="sgp_vae", **settings)
-    imputer.fit(X, Y).save(tmp_path / "table.posterior")
-
-    run = export_runs.read(tmp_path / "table.posterior")
-    assert run.notes["mean"] == imputer.standardiser_.mean.tolist() and "generate" in run.why_not
-    written = serving.export(
-        run.posterior, tmp_path / "table", 1, run.signatures, notes=run.notes, verbose=False
-    )
-    card = json.loads((tmp_path / "table" / "model_card.json").read_text())
-    assert card["notes"]["columns"]["outputs"] == ["a", "b", "c"]
-    y = Y[0].astype(np.float32)
-    y[:, 1] = np.nan
-    found = written.served.answer("impute", y=y)
-    expected = serving.ServedModel(imputer.posterior_).answer("impute", y=y)
-    np.testing.assert_allclose(found["filled"], expected["filled"], rtol=1e-5, atol=1e-5)
+def test_a_fit_of_the_imputation_command_is_refused(tmp_path: pathlib.Path) -> None:
+    """Its model has no encoder; the message says how it is read instead."""
+    (tmp_path / "fit.json").write_text("{}")
+    with pytest.raises(export_runs.UnsupportedRunError, match="no encoder to export: use gpflow"):
+        export_runs.read(tmp_path)
 
 
 @pytest.mark.parametrize(

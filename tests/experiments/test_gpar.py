@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from experiments.baselines import gpar
+from experiments.common import scores
 from gpflow_bae.data import MultiOutputTable
-from gpflow_bae.impute import scores
 from gpflow_bae.impute.baselines import independent_gps
 from tests.impute.tables import (
     ONE_RUN,

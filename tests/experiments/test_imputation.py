@@ -12,11 +12,10 @@ from absl import app
 from PIL import Image
 from scipy import stats
 
-from experiments.imputation import command, plans, run_figures, study, tables
+from experiments.common import scores
+from experiments.imputation import command, fitting, plans, run_figures, study, tables
 from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.datasets import bouncing_ball
-from gpflow_bae.impute import fitting, scores
-from gpflow_bae.impute import plans as package_plans
 from tests.experiments.commands import call, goes_round, outcomes
 from tests.impute.tables import mixed_sines as table
 
@@ -127,7 +126,7 @@ def scores_of_outputs(data: MultiOutputTable, cells: np.ndarray) -> float:
 
 def test_the_commands_know_the_models_of_the_package() -> None:
     """They name them anew, so that --help need not load TensorFlow."""
-    assert (command.MODELS, command.NETS) == (package_plans.MODELS, package_plans.NETS)
+    assert (command.MODELS, command.NETS) == (plans.MODELS, plans.NETS)
 
 
 def test_a_run_leaves_figures_and_its_posterior(
@@ -242,7 +241,7 @@ def test_a_film_begins_before_the_future_does(
 def test_periods_of_the_channels_in_turn(tmp_path: pathlib.Path) -> None:
     """80, 50, 80 for three channels; a word that is no period is refused by name."""
     plan = plans.default_plan("sgp_vae", "quick", latent_dim=3, num_inducing=4, period=(80.0, 50.0))
-    model = package_plans.build_model(plan, table())
+    model = plans.build_model(plan, table())
     found = [kernel.period.numpy() for kernel in model.latent_prior.kernels]
     np.testing.assert_allclose(found, [80.0, 50.0, 80.0])
     for words in ("80,x", "80,-1", "nan"):

@@ -23,7 +23,7 @@ import sklearn.utils
 import tensorflow as tf
 
 import gpflow_bae
-from gpflow_bae.impute.problems import TableError
+from gpflow_bae.impute.reading.problems import TableError
 
 OURS = pathlib.Path(gpflow_bae.__file__).parent
 # Whose words name the argument and what it has to be: of shapes, and of an estimator's tables.

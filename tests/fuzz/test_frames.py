@@ -118,22 +118,19 @@ def test_arrays(X: Any, Y: Any) -> None:
 
 @hypothesis.given(
     st.dictionaries(
-        st.sampled_from(
-            ["latent_dim", "num_inducing", "num_steps", "seed", "model", "settings", "kinds"]
-        ),
+        st.sampled_from(["latent_dim", "num_steps", "seed", "settings", "kinds"]),
         SCALARS,
         min_size=1,
         max_size=2,
     ),
-    st.sampled_from(["lmc", "sgp_vae", "sgp_bae"]),
 )
 @cases(10)
-def test_wrong_settings(options: dict[str, Any], model: str) -> None:
+def test_wrong_settings(options: dict[str, Any]) -> None:
     """Few are right, and those are of a fit of one step."""
     X = np.arange(6.0)[:, None]
     Y = np.sin([1.0, 2.0] * X)
     Y[2, 0] = np.nan
-    arguments = {"model": model, "num_steps": 1, "num_inducing": 3, "progress": False, **options}
+    arguments = {"num_steps": 1, "progress": False, **options}
 
     def filled() -> Any:
         return Imputer(**arguments).fit(X, Y).impute().filled

@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gpflow_bae.data import MultiOutputTable, SparseTable
-from gpflow_bae.impute import frames, table_files
+from gpflow_bae.impute.reading import frames, table_files
 from tests.fuzz.answers import answered, assert_finite, cases
 from tests.fuzz.strategies import arrays
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import sklearn.linear_model
 
+from experiments.common import scores
 from gpflow_bae.data import Standardiser
 from gpflow_bae.datasets import jura
-from gpflow_bae.impute import scores
 from gpflow_bae.impute.baselines import (
     gp_fitting,
     independent_gps,

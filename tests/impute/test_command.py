@@ -40,9 +40,7 @@ FLAGS = {
     "model",
     "posterior",
     "latent_dim",
-    "num_inducing",
     "num_steps",
-    "epochs",
     "hold_out",
     "seed",
 }
@@ -100,7 +98,7 @@ def test_a_table_is_filled_and_its_fit_fills_another(
     holes.to_csv(tmp_path / "t.csv", index=False)
     columns = ("--time=day", "--task=station", f"--outputs={','.join(holes.columns[3:])}")
     out = tmp_path / "filled.csv"
-    options = ("--epochs=2", "--num_inducing=4", "--hold_out=0", "--positive=dose")
+    options = ("--num_steps=2", "--hold_out=0", "--positive=dose")
     parse(f"--input={tmp_path / 't.csv'}", f"--out={out}", *columns, *options)
     command.main(["impute"])
     said = capsys.readouterr().out
@@ -138,28 +136,28 @@ def test_what_is_checked_is_shown(
     scores = {"rmse": 0.25, "nll": -0.5, "coverage_90": 0.88}
     means = {"rmse": 1.01}  # a score that a method does not have is no number
     found = CheckResult(
-        {"sgp_vae": {"a": scores}, "column means": {"a": means}},
-        {"sgp_vae": scores, "column means": means},
+        {"the model": {"a": scores}, "column means": {"a": means}},
+        {"the model": scores, "column means": means},
         "Use the model <today>.",
-        "sgp_vae",
+        "the model",
         "Ten gaps were hidden.",
         10,
-        {"sgp_vae": 12.34},
+        {"the model": 12.34},
     )
     monkeypatch.setattr(Imputer, "check", lambda *_, **__: found)
     parse(
         f"--input={tmp_path / 't.csv'}",
         f"--out={tmp_path / 'o.csv'}",
-        *("--time=day", "--task=station", "--outputs=a,b", "--num_steps=2", "--num_inducing=4"),
+        *("--time=day", "--task=station", "--outputs=a,b", "--num_steps=2"),
     )
     command.main(["impute"])
     said = capsys.readouterr().out
-    assert re.search(r"sgp_vae +0\.250 +-0\.50 +88%\n", said)
+    assert re.search(r"the model +0\.250 +-0\.50 +88%\n", said)
     assert re.search(r"column means +1\.010 +– +–\n", said)
     assert "Use the model <today>.\n" in said
     page = (tmp_path / "o.html").read_text(encoding="utf-8")
     assert "Use the model &lt;today&gt;." in page and "Ten gaps were hidden." in page
-    assert re.search("<tr class=best><th>sgp_vae</th><td>0.250</td>.*12.3 s", page)
+    assert re.search("<tr class=best><th>the model</th><td>0.250</td>.*12.3 s", page)
 
 
 def test_kinds_are_said_by_flags(parse: Callable[..., None]) -> None:
@@ -248,7 +246,7 @@ def test_a_terminal_shows_our_lines_only(tmp_path: pathlib.Path) -> None:
     found = run(
         f"--input={tmp_path / 't.csv'}",
         f"--out={tmp_path / 'o.csv'}",
-        *("--time=day", "--task=station", "--outputs=a,b", "--num_steps=2", "--num_inducing=4"),
+        *("--time=day", "--task=station", "--outputs=a,b", "--num_steps=2"),
         "--hold_out=0",
     )
     assert found.returncode == 0, found.stderr
@@ -328,7 +326,7 @@ def test_flags_that_the_fit_decides_are_said_to_be_left_aside(parse: Callable[..
     given = ("--input=t.csv", "--out=o.csv", "--posterior=p")
     parse(*given, "--outputs=a", "--time=day")
     assert command._left_aside(record) == [] and command._left_aside(None) == []
-    parse(*given, "--outputs=b", "--time=day", "--epochs=3", "--positive=a")
+    parse(*given, "--outputs=b", "--time=day", "--num_steps=3", "--positive=a")
     (note,) = command._left_aside(record)
     assert note.startswith("--outputs, --num_steps, --positive: left aside, because --posterior=p")
     assert "it fills ['a']" in note

@@ -1,146 +1,19 @@
-"""Coregionalised GPs: dense algebra, GPflow's coregionalised regression, and calibration."""
+"""The model of a table: its blocks, its calendar, its mixture of fits, and its files."""
 
 from __future__ import annotations
 
 import dataclasses
 import pathlib
 
-import gpflow
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.stats
-import tensorflow as tf
 
 from gpflow_bae.data import MultiOutputTable
-from gpflow_bae.impute import Imputer, coregionalisation
-from gpflow_bae.impute.coregionalisation import (
-    CoregionalisationPosterior,
-    LinearCoregionalisation,
-    calendar_features,
-    visible_periods,
-)
-from gpflow_bae.impute.coregionalisation import model as model_module
-
-NUM_COLUMNS, CHANNELS = 3, 2
-
-
-def small_model(deviation: float = 0.0) -> LinearCoregionalisation:
-    rng = np.random.default_rng(0)
-    kernels = [gpflow.kernels.Matern32(lengthscales=[2.0]), gpflow.kernels.Matern12()]
-    found = LinearCoregionalisation(
-        kernels,
-        rng.standard_normal((NUM_COLUMNS, CHANNELS)),
-        rng.uniform(0.3, 1.0, (3, CHANNELS)),
-        np.array([0.1, 0.2, 0.3]),
-        deviation,
-    )
-    if found.deviations is not None:
-        found.deviations.assign(rng.standard_normal(found.deviations.shape))
-    return found
-
-
-def some_cells(num_rows: int = 6) -> tuple[np.ndarray, ...]:
-    """Inputs, and row and column of every cell of a table, in mixed order."""
-    rng = np.random.default_rng(1)
-    X = np.sort(rng.uniform(0.0, 5.0, (num_rows, 1)), axis=0)
-    cells = rng.permutation(np.argwhere(np.ones((num_rows, NUM_COLUMNS))))
-    return X, cells[:, 0].astype(np.int32), cells[:, 1].astype(np.int32)
-
-
-@pytest.mark.parametrize("deviation", [0.0, 0.5])
-def test_the_covariance_is_that_of_decoded_codes(deviation: float) -> None:
-    """Written out as the sum over kernels and channels of the equation in the docstring."""
-    model, (X, row, column) = small_model(deviation), some_cells()
-    W, s = model.decoder.numpy(), model.scales.numpy()
-    mixing = s[:, None, :] * W
-    if model.deviations is not None:
-        mixing = mixing + deviation * model.deviations.numpy()
-    of_rows = [k(X).numpy() for k in model.kernels] + [np.eye(len(X))]
-    expected = np.diag(model.noise_variance.numpy()[column])
-    for K, A in zip(of_rows, mixing, strict=True):
-        expected = expected + K[np.ix_(row, row)] * (A @ A.T)[np.ix_(column, column)]
-    np.testing.assert_allclose(model.covariance(X, row, column), expected, atol=1e-12)
-
-
-def test_one_kernel_without_code_noise_is_gpflows_coregionalised_regression() -> None:
-    X, row, column = some_cells()
-    y = np.random.default_rng(2).standard_normal(len(row))
-    model = small_model()
-    smooth = LinearCoregionalisation(
-        [model.kernels[0]],
-        model.decoder.numpy(),
-        np.stack([np.ones(CHANNELS), np.full(CHANNELS, 1e-9)]),
-        np.full(NUM_COLUMNS, 0.25),
-    )
-    kernel = gpflow.kernels.Matern32(lengthscales=[2.0], active_dims=[0])
-    columns = gpflow.kernels.Coregion(NUM_COLUMNS, CHANNELS, active_dims=[1])
-    columns.W.assign(model.decoder)
-    columns.kappa.assign(np.full(NUM_COLUMNS, 1e-12))
-    inputs = np.column_stack([X[row], column])
-    seen, asked = slice(0, 12), slice(12, None)
-    regression = gpflow.models.GPR(
-        (inputs[seen], y[seen, None]), kernel * columns, noise_variance=0.25
-    )
-    found = smooth.log_marginal(X, row[seen], column[seen], y[seen])
-    np.testing.assert_allclose(found, regression.log_marginal_likelihood(), rtol=1e-8)
-    moments = smooth.predict(X, row[seen], column[seen], y[seen], row[asked], column[asked])
-    for moment, expected in zip(moments, regression.predict_y(inputs[asked]), strict=True):
-        np.testing.assert_allclose(moment, expected[:, 0], rtol=1e-6)
-
-
-def test_predictions_are_conditional_gaussians_of_the_covariance() -> None:
-    """So is the density; a cell of an observed row is told of by the code noise too."""
-    model, (X, row, column) = small_model(0.5), some_cells()
-    y = np.random.default_rng(3).standard_normal(len(row))
-    K = model.covariance(X, row, column).numpy()
-    np.testing.assert_allclose(
-        model.log_marginal(X, row, column, y),
-        scipy.stats.multivariate_normal.logpdf(y, cov=K),
-        rtol=1e-10,
-    )
-    seen, asked = np.arange(11), np.arange(11, len(row))
-    gain = np.linalg.solve(K[np.ix_(seen, seen)], K[np.ix_(seen, asked)])
-    mean, variance = model.predict(X, row[seen], column[seen], y[seen], row[asked], column[asked])
-    np.testing.assert_allclose(mean, gain.T @ y[seen], atol=1e-10)
-    left = K[np.ix_(asked, asked)] - gain.T @ K[np.ix_(seen, asked)]
-    np.testing.assert_allclose(variance, np.diag(left), atol=1e-10)
-
-
-def test_gradients_in_closed_form_are_those_of_the_algebra() -> None:
-    """Along a random symmetric direction, by central differences."""
-    rng = np.random.default_rng(0)
-    B = rng.standard_normal((9, 9))
-    whole = B @ B.T + np.eye(9)
-    y, weights = rng.standard_normal(6), rng.standard_normal((2, 3))
-    arguments = [tf.constant(a) for a in (whole[:6, :6], whole[:6, 6:], y)]
-    directions = [rng.standard_normal(a.shape) for a in arguments]
-    directions[0] = directions[0] + directions[0].T
-
-    def predicted(K: tf.Tensor, k: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
-        mean, explained = model_module._condition(K, k, value)
-        return tf.reduce_sum(weights[0] * mean) + tf.reduce_sum(weights[1] * explained**2)
-
-    def density(K: tf.Tensor, k: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
-        return model_module._negative_log_density(K, value)
-
-    for function in (predicted, density):
-        with tf.GradientTape() as tape:
-            tape.watch(arguments)
-            value = function(*arguments)
-        slopes = tape.gradient(value, arguments, unconnected_gradients="zero")
-        for i, (slope, direction) in enumerate(zip(slopes, directions, strict=True)):
-            ends = []
-            for sign in (1.0, -1.0):
-                moved = list(arguments)
-                moved[i] = moved[i] + sign * 1e-5 * direction
-                ends.append(float(function(*moved)))
-            numeric = (ends[0] - ends[1]) / 2e-5
-            # The second difference of these smooth functions is below 1e-6 of the first.
-            assert float(tf.reduce_sum(slope * direction)) == pytest.approx(numeric, rel=1e-5)
-
-
-# Of a whole table.
+from gpflow_bae.impute import Imputer
+from gpflow_bae.impute import model as table_model
+from gpflow_bae.impute.model import Plan, TablePosterior, calendar_features, visible_periods
+from gpflow_bae.posteriors import CoregionalisationPosterior
 
 
 def coupled(num_rows: int = 700, seed: int = 0) -> tuple[MultiOutputTable, np.ndarray]:
@@ -158,22 +31,22 @@ def coupled(num_rows: int = 700, seed: int = 0) -> tuple[MultiOutputTable, np.nd
     return MultiOutputTable(X, np.where(hidden, np.nan, truth), truth, hidden), truth
 
 
-def plan_of(table: MultiOutputTable, **changes) -> coregionalisation.CoregionalisationPlan:
+def plan_of(table: MultiOutputTable, **changes) -> Plan:
     step = float(table.X[0, 1, 0] - table.X[0, 0, 0])
     quick = {"num_steps": 12, "cells_in_fit": 1500, "cells_per_fit_block": 200}
-    return coregionalisation.plan_of_table(
+    return table_model.plan_of_table(
         table.num_outputs, 2, step=step, **(quick | {"cells_per_block": 300} | changes)
     )
 
 
 @pytest.fixture(scope="module")
-def fitted() -> tuple[MultiOutputTable, CoregionalisationPosterior]:
+def fitted() -> tuple[MultiOutputTable, TablePosterior]:
     table, _ = coupled()
-    return table, coregionalisation.fit(plan_of(table), table, table.Y, progress=False)
+    return table, table_model.fit(plan_of(table), table, table.Y, progress=False)
 
 
 def test_filled_gaps_are_better_than_lines_and_their_intervals_hold(
-    fitted: tuple[MultiOutputTable, CoregionalisationPosterior],
+    fitted: tuple[MultiOutputTable, TablePosterior],
 ) -> None:
     table, posterior = fitted
     mean, variance = posterior.predict(table, table.Y, where=table.test_mask)
@@ -190,38 +63,43 @@ def test_filled_gaps_are_better_than_lines_and_their_intervals_hold(
 
 
 def test_blocks_that_hold_everything_are_exact(
-    fitted: tuple[MultiOutputTable, CoregionalisationPosterior],
+    fitted: tuple[MultiOutputTable, TablePosterior],
 ) -> None:
     """And blocks of a tenth of that are near: the rest is too far away to matter."""
     _, posterior = fitted
     table, _ = coupled(120, seed=5)
-    one = {"models": posterior.models[:1], "weight": 1.0}
-    task = dataclasses.replace(posterior, variance_scale=np.ones(4), **one)
-    whole = dataclasses.replace(posterior.plan, cells_per_block=10_000)
-    exact = dataclasses.replace(task, plan=whole).predict(table, table.Y, where=table.test_mask)
+    one = posterior.smooth.models[:1]
+
+    def in_blocks(cells: int) -> tuple[np.ndarray, np.ndarray]:
+        alone = dataclasses.replace(
+            posterior,
+            smooth=CoregionalisationPosterior(one, cells),
+            variance_scale=np.ones(4),
+            weight=1.0,
+        )
+        return alone.predict(table, table.Y, where=table.test_mask)
+
+    exact = in_blocks(10_000)
     seen = np.argwhere(table.observed[0])
     asked = np.argwhere(table.test_mask[0])
     row, column = (np.concatenate([seen, asked])[:, i].astype(np.int32) for i in (0, 1))
-    K = posterior.models[0].covariance(table.X[0], row, column).numpy()
+    K = one[0].covariance(table.X[0], row, column).numpy()
     n = len(seen)
     residual = table.Y[0][tuple(seen.T)] - posterior.coefficients[0, seen[:, 1]]
     expected = K[n:, :n] @ np.linalg.solve(K[:n, :n], residual)
     expected += posterior.coefficients[0, asked[:, 1]]
     np.testing.assert_allclose(exact[0][0][tuple(asked.T)], expected, atol=1e-8)
-    blocks = dataclasses.replace(
-        task, plan=dataclasses.replace(posterior.plan, cells_per_block=120)
-    )
-    near, _ = blocks.predict(table, table.Y, where=table.test_mask)
+    near, _ = in_blocks(120)
     assert np.nanmax(np.abs(near - exact[0])) < 0.1 * np.nanstd(table.Y)
 
 
 def test_equal_seeds_give_equal_fits_and_a_saved_one_comes_back(
-    fitted: tuple[MultiOutputTable, CoregionalisationPosterior], tmp_path: pathlib.Path
+    fitted: tuple[MultiOutputTable, TablePosterior], tmp_path: pathlib.Path
 ) -> None:
     table, posterior = fitted
-    again = coregionalisation.fit(plan_of(table), table, table.Y, progress=False)
+    again = table_model.fit(plan_of(table), table, table.Y, progress=False)
     posterior.save(tmp_path / "fit.npz")
-    loaded = CoregionalisationPosterior.load(tmp_path / "fit.npz", posterior.plan)
+    loaded = TablePosterior.load(tmp_path / "fit.npz", posterior.plan)
     expected = posterior.predict(table, table.Y, where=table.test_mask)
     for other in (again, loaded):
         found = other.predict(table, table.Y, where=table.test_mask)
@@ -232,19 +110,19 @@ def test_equal_seeds_give_equal_fits_and_a_saved_one_comes_back(
 def test_several_fits_predict_their_mixture(tmp_path: pathlib.Path) -> None:
     """Means are averaged; variances too, and the variance of the means is added."""
     table, _ = coupled(60)
-    plan = dataclasses.replace(plan_of(table), num_fits=2, num_steps=3)
-    posterior = coregionalisation.fit(plan, table, table.Y, progress=False)
-    assert len(posterior.models) == 2
+    plan = plan_of(table, num_fits=2, num_steps=3)
+    posterior = table_model.fit(plan, table, table.Y, progress=False)
+    assert len(posterior.smooth.models) == 2
     alone = [
-        dataclasses.replace(posterior, models=(model,), variance_scale=np.ones(4)).predict(
-            table, table.Y, where=table.test_mask
-        )
-        for model in posterior.models
+        dataclasses.replace(
+            posterior, smooth=CoregionalisationPosterior((model,)), variance_scale=np.ones(4)
+        ).predict(table, table.Y, where=table.test_mask)
+        for model in posterior.smooth.models
     ]
     means, variances = (np.stack(part)[:, table.test_mask] for part in zip(*alone, strict=True))
     assert np.abs(means[0] - means[1]).max() > 1e-3
     posterior.save(tmp_path / "fit.npz")
-    loaded = CoregionalisationPosterior.load(tmp_path / "fit.npz", plan)
+    loaded = TablePosterior.load(tmp_path / "fit.npz", plan)
     mean, variance = loaded.predict(table, table.Y, where=table.test_mask)
     np.testing.assert_allclose(mean[table.test_mask], means.mean(0), rtol=1e-10)
     scale = np.broadcast_to(posterior.variance_scale, table.Y.shape)[table.test_mask]
@@ -253,16 +131,16 @@ def test_several_fits_predict_their_mixture(tmp_path: pathlib.Path) -> None:
 
 
 def test_settings_that_there_are_not_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"'lmc' has no setting \['nugget'\]"):
-        coregionalisation.plan_of_table(3, nugget=0.1)
+    with pytest.raises(ValueError, match=r"The imputer has no setting \['nugget'\]"):
+        table_model.plan_of_table(3, nugget=0.1)
     with pytest.raises(ValueError, match="latent_dim is 0"):
-        coregionalisation.plan_of_table(3, 0)
+        table_model.plan_of_table(3, 0)
     with pytest.raises(ValueError, match="num_fits is 0"):
-        coregionalisation.plan_of_table(3, num_fits=0)
+        table_model.plan_of_table(3, num_fits=0)
     table, _ = coupled(60)
     with pytest.raises(ValueError, match="latent_dim is 5 for 4 outputs"):
         plan = dataclasses.replace(plan_of(table), latent_dim=5)
-        coregionalisation.fit(plan, table, table.Y, progress=False)
+        table_model.fit(plan, table, table.Y, progress=False)
 
 
 # The calendar.
@@ -306,8 +184,8 @@ def test_a_daily_cycle_is_known_where_a_column_has_no_neighbours() -> None:
     hidden[0, 240:408, 0] = True
     X = np.linspace(-1.7, 1.7, len(time))[None, :, None]
     table = MultiOutputTable(X, np.where(hidden, np.nan, truth), truth, hidden)
-    plan = dataclasses.replace(plan_of(table, num_steps=3), periods=("hour",))
-    posterior = coregionalisation.fit(plan, table, table.Y, time[None], progress=False)
+    plan = plan_of(table, num_steps=3, periods=("hour",))
+    posterior = table_model.fit(plan, table, table.Y, time[None], progress=False)
     mean, _ = posterior.predict(table, table.Y, time[None], hidden)
     assert np.sqrt(np.mean((mean - truth)[hidden] ** 2)) < 0.3
     with pytest.raises(ValueError, match="knows the calendar's hour; this table's time has no"):
@@ -326,13 +204,13 @@ def test_a_column_that_rises_has_no_calendar(number: int) -> None:
     """
     step = 3.46 / number
     X = step * np.tile(np.arange(float(number))[:, None], (2, 1, 1))
-    features = coregionalisation.posterior.features_of(
+    features = table_model.posterior.features_of(
         np.stack([days(number)] * 2), ("weekday",), (2, number)
     )
     rising = X * [1.0, -3.0] + np.array([0.0, 2.0])[:, None, None]
     values = rising + 0.2 * features[..., 2:3]
     values[:, 10:13] = np.nan
-    found = coregionalisation.fitting._ridge(features, MultiOutputTable(X, values), values)
+    found = table_model.fitting._ridge(features, MultiOutputTable(X, values), values)
     expected = np.zeros((7, 2))
     expected[2] = 0.2 * number / (number + 3.0)  # two tasks, cosines of mean square a half
     np.testing.assert_allclose(found[1:], expected[1:], atol=0.1 * step + 0.01)

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 from matplotlib.dates import ConciseDateFormatter
 
-from gpflow_bae.impute import figures, frames
-from gpflow_bae.impute.user_table import CellPredictions, UserTable
+from gpflow_bae.impute.reading import frames
+from gpflow_bae.impute.reading.user_table import CellPredictions, UserTable
+from gpflow_bae.impute.report import figures
 from tests.impute.tables import stations
 
 

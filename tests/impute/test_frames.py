@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_bae.impute import frames, table_files
-from gpflow_bae.impute.columns import FittedColumns, beside_name
-from gpflow_bae.impute.problems import TableError
-from gpflow_bae.impute.table_format import TableFormat
-from gpflow_bae.impute.user_table import INTERVAL, from_arrays
+from gpflow_bae.impute.reading import frames, table_files
+from gpflow_bae.impute.reading.columns import FittedColumns, beside_name
+from gpflow_bae.impute.reading.problems import TableError
+from gpflow_bae.impute.reading.table_format import TableFormat
+from gpflow_bae.impute.reading.user_table import INTERVAL, from_arrays
 from tests.impute.tables import COLUMNS, stations
 
 

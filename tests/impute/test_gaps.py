@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpflow_bae.data import MultiOutputTable
-from gpflow_bae.impute.gaps import hide_gaps
+from gpflow_bae.impute.model.gaps import hide_gaps
 
 
 def holed(runs: dict[int, list[tuple[int, int]]], N: int = 400, P: int = 4) -> MultiOutputTable:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import types
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,10 @@ import sklearn.base
 
 from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.impute import Imputer, saved_fits
-from gpflow_bae.impute import check as checks
 from gpflow_bae.impute.baselines import iterative_imputer
-from gpflow_bae.impute.gaps import hide_gaps
-from gpflow_bae.impute.problems import TableWarning
+from gpflow_bae.impute.check import hidden_gaps as checks
+from gpflow_bae.impute.model.gaps import hide_gaps
+from gpflow_bae.impute.reading.problems import TableWarning
 from tests.impute.tables import COLUMNS, stations
 
 pytestmark = pytest.mark.usefixtures("untraced_predictions")
@@ -75,7 +74,7 @@ def test_a_fit_is_kept_and_knows_tasks_that_were_not_there(
 def test_arrays_and_frames_are_filled_with_the_same_numbers() -> None:
     """And equal seeds give equal fits, others do not."""
     _, holes = stations()
-    options = {"model": "sgp_vae", "latent_dim": 1, "epochs": 5, "num_inducing": 8}
+    options = {"latent_dim": 1, "num_steps": 5}
     options |= {"progress": False}
     X, Y = arrays(holes)
     frame = Imputer(**COLUMNS, **options).fit(holes).impute()
@@ -136,7 +135,7 @@ def test_what_scikit_learn_asks_of_an_estimator() -> None:
 def test_what_cannot_be_filled_is_refused_before_a_fit(tmp_path: pathlib.Path) -> None:
     _, holes = stations()
     X, Y = arrays(holes)
-    quick = {"epochs": 1, "progress": False}
+    quick = {"num_steps": 1, "progress": False}
     with pytest.raises(RuntimeError, match="no fit yet: call fit"):
         Imputer().impute(X, Y)
     with pytest.raises(ValueError, match="outputs is 'ab'; it must be a list"):
@@ -160,7 +159,7 @@ def test_what_cannot_be_filled_is_refused_before_a_fit(tmp_path: pathlib.Path) -
 
 def test_other_rows_have_the_columns_of_the_fit() -> None:
     X, Y = arrays(stations()[1])
-    imputer = Imputer(model="sgp_vae", num_steps=1, num_inducing=4, progress=False).fit(X, Y)
+    imputer = Imputer(num_steps=1, progress=False).fit(X, Y)
     with pytest.raises(ValueError, match="1 inputs and 1 outputs; the one of fit had 1 and 2"):
         imputer.impute(X, Y[..., :1])
 
@@ -296,8 +295,6 @@ def test_iterative_imputer_has_a_limit_and_the_verdict_says_so(
     class Means:
         """In the place of a fit."""
 
-        plan = types.SimpleNamespace(model="lmc")
-
         def predict(self, user: object, hidden: MultiOutputTable, *_: object, **__: object) -> Any:
             return np.zeros(hidden.Y.shape), np.ones(hidden.Y.shape)
 
@@ -308,14 +305,11 @@ def test_iterative_imputer_has_a_limit_and_the_verdict_says_so(
         assert f"IterativeImputer {words}, because more takes above 60 s." in result.verdict
 
 
-@pytest.mark.parametrize("model", ["lmc", "sgp_vae"])
 def test_days_of_another_table_count_from_the_first_date_of_the_fit(
-    model: str, tmp_path: pathlib.Path
+    tmp_path: pathlib.Path,
 ) -> None:
-    """So that inducing times that were learnt are of the same days."""
     holes = stations()[1].assign(day=lambda frame: pd.to_datetime(frame["day"]))
-    options = {"model": model, "num_steps": 1, "num_inducing": 4, "latent_dim": 1}
-    options |= {"settings": {"num_fits": 1}} if model == "lmc" else {}
+    options = {"num_steps": 1, "latent_dim": 1, "settings": {"num_fits": 1}}
     imputer = Imputer(**COLUMNS, progress=False, **options).fit(holes)
     imputer.save(tmp_path / "fit")
     later = holes[holes["day"] >= "2024-01-11"]
@@ -323,11 +317,6 @@ def test_days_of_another_table_count_from_the_first_date_of_the_fit(
         np.testing.assert_allclose(
             fitted.read(later).table.X, imputer.table_.table.X[:, 10:], atol=1e-12
         )
-    if model == "sgp_vae":
-        imputer.predict_y(later)
-        after = holes.assign(day=holes["day"] + pd.Timedelta("60D"))
-        with pytest.warns(TableWarning, match=r"80 of 80 rows have inputs \(day\) outside"):
-            imputer.predict_y(after)
 
 
 def test_times_far_from_zero_change_nothing() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpflow_bae.impute.columns import output_kinds
-from gpflow_bae.impute.logarithms import better_as_they_are
+from gpflow_bae.impute.reading.columns import output_kinds
+from gpflow_bae.impute.reading.logarithms import better_as_they_are
 from gpflow_bae.output_transforms import Identity, Log
 
 NAMES = ("a", "b", "c")

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gpflow_bae.data import MultiOutputTable
-from gpflow_bae.impute.coregionalisation.calibration import Trial, calibrate
-from gpflow_bae.impute.coregionalisation.rows import GaussianRows
-from gpflow_bae.impute.gaps import HiddenGaps, hide_gaps
+from gpflow_bae.impute.model.calibration import Trial, calibrate
+from gpflow_bae.impute.model.gaps import HiddenGaps, hide_gaps
+from gpflow_bae.impute.model.rows import GaussianRows
 
 
 def rows(number: int = 400, seed: int = 0) -> np.ndarray:

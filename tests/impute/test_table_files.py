@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gpflow_bae.impute import frames, table_files
-from gpflow_bae.impute.problems import TableError
-from gpflow_bae.impute.table_format import TableFormat
-from gpflow_bae.impute.user_table import UserTable
+from gpflow_bae.impute.reading import frames, table_files
+from gpflow_bae.impute.reading.problems import TableError
+from gpflow_bae.impute.reading.table_format import TableFormat
+from gpflow_bae.impute.reading.user_table import UserTable
 
 GERMAN = TableFormat(";", "latin-1", ",", True, ("-999", "k.A."))
 GERMAN_LINES = [

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from gpflow_bae.data import MultiOutputTable, Standardiser
-from gpflow_bae.impute.check import _scored
-from gpflow_bae.impute.columns import ColumnKind
-from gpflow_bae.impute.gaps import hide_gaps
-from gpflow_bae.impute.verdict import GapErrors, decide
+from gpflow_bae.impute.check.hidden_gaps import _scored
+from gpflow_bae.impute.check.hidden_gaps.verdict import GapErrors, decide
+from gpflow_bae.impute.model.gaps import hide_gaps
+from gpflow_bae.impute.reading.columns import ColumnKind
 
 
 def errors(rng: np.random.Generator, *rmse: float, num_gaps: int = 40, cells: int = 5) -> GapErrors:

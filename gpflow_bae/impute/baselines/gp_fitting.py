@@ -9,11 +9,18 @@ from typing import TypeAlias
 
 import gpflow
 import numpy as np
-import scipy.optimize
 import tensorflow as tf
 from check_shapes import check_shapes
 
 from ... import inducing_variables
+from ...inference.lbfgs import (
+    Minimum,
+    assign_vector,
+    lbfgs,
+    loss_of,
+    loss_with_gradient,
+    vector_of,
+)
 from ...tracing import compiled
 
 __all__ = ["STARTS", "FitSettings", "Regressions", "fit"]
@@ -27,7 +34,6 @@ _Function: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 STARTS = (0.3, 1.0, 3.0)
 
 _START_NOISE = 0.1  # of standardised outputs
-_BARRIER = 1e10  # nats; where a covariance is not positive definite
 _FURTHEST = 9.0  # so that the noise stays above GPflow's lower bound of 1e-6 in every start
 _CHUNK = 4096  # rows that are predicted at once, for the memory's sake
 
@@ -130,32 +136,26 @@ def fit(
 
     parameters = [*kernel.trainable_parameters, *likelihood.trainable_parameters]
     variables = [parameter.unconstrained_variable for parameter in parameters]
-    scipy_optimizer = gpflow.optimizers.Scipy
 
-    @compiled
-    def objective() -> tuple[tf.Tensor, list[tf.Tensor]]:
-        with tf.GradientTape() as tape:
-            loss = tf.add_n([model.training_loss() for model in training])
-        return loss, tape.gradient(loss, variables)
+    def total_loss() -> tf.Tensor:
+        return tf.add_n([model.training_loss() for model in training])
 
-    def move(x: np.ndarray) -> None:
-        scipy_optimizer.assign_tensors(variables, scipy_optimizer.unpack_tensors(variables, x))
+    objective = compiled(loss_with_gradient(total_loss, variables))
 
-    def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
-        move(x)
-        try:
-            loss, gradient = objective()
-        except tf.errors.InvalidArgumentError:  # a GPU's Cholesky raises where a CPU's gives NaN
-            return _BARRIER, np.zeros_like(x)
-        value, slope = float(loss), scipy_optimizer.pack_tensors(gradient).numpy()
-        finite = np.isfinite(value) and np.isfinite(slope).all()
-        return (value, slope) if finite else (_BARRIER, np.zeros_like(x))
+    def evaluate(x: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
+        assign_vector(variables, x)
+        return objective()
 
     began = time.perf_counter()
 
     def late() -> bool:
         limit = settings.max_seconds
         return limit is not None and time.perf_counter() - began > limit
+
+    def loss_at(values: list[np.ndarray]) -> float:
+        for parameter, value in zip(parameters, values, strict=True):
+            parameter.assign(value)
+        return loss_of(evaluate, vector_of(variables))
 
     def stop_if_late(x: np.ndarray) -> None:
         if late():
@@ -165,14 +165,8 @@ def fit(
     if alternatives:
         noise = starts[len(kernel.trainable_parameters) :]
         others = [[p.numpy() for p in make().trainable_parameters] + noise for make in alternatives]
-
-        def loss(values: list[np.ndarray]) -> float:
-            for parameter, value in zip(parameters, values, strict=True):
-                parameter.assign(value)
-            return evaluate(scipy_optimizer.pack_tensors(variables).numpy())[0]
-
-        starts = min([starts, *others], key=loss)
-    best, lowest = None, _BARRIER
+        starts = min([starts, *others], key=loss_at)
+    best: Minimum | None = None
     for restart in range(settings.num_restarts):
         if restart and late():
             break
@@ -180,22 +174,20 @@ def fit(
             exponent = settings.restart_scale * rng.standard_normal(start.shape)
             factor = np.exp(np.clip(exponent, -_FURTHEST, _FURTHEST))
             parameter.assign(start if restart == 0 else start * factor)
-        start = scipy_optimizer.pack_tensors(variables).numpy()
-        options = {"maxiter": settings.max_iterations}
-        found = scipy.optimize.minimize(
-            evaluate, start, jac=True, method="L-BFGS-B", options=options, callback=stop_if_late
+        found = lbfgs(
+            evaluate, vector_of(variables), settings.max_iterations, callback=stop_if_late
         )
-        if found.fun < lowest:
-            best, lowest = found.x, float(found.fun)
+        if np.isfinite(found.loss) and (best is None or found.loss < best.loss):
+            best = found
     if best is None:
         raise ValueError(
             f"No run of {settings.num_restarts} reached a finite marginal likelihood: the "
             "covariance of the inputs is singular, or inputs are not finite. Remove inputs that "
             "coincide."
         )
-    move(best)
+    assign_vector(variables, best.vector)
     functions = [_function(model, kernel, likelihood) for model in models]
-    return Regressions(functions, -lowest)
+    return Regressions(functions, -best.loss)
 
 
 def _model(

@@ -9,7 +9,7 @@ import numpy as np
 from check_shapes import check_shapes
 
 from ...data import MultiOutputTable, Standardiser
-from ..user_table import input_scaling
+from ..reading.user_table import input_scaling
 from . import gp_fitting
 
 __all__ = ["fit_predict"]

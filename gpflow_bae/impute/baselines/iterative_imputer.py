@@ -19,7 +19,7 @@ from check_shapes import check_shapes
 
 from ...arguments import spread
 from ...data import MultiOutputTable, Standardiser
-from ..gaps import hide_gaps
+from ..model.gaps import hide_gaps
 
 __all__ = ["ROUNDS", "affordable", "fit_predict", "impute"]
 

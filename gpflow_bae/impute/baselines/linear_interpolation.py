@@ -15,7 +15,7 @@ import numpy as np
 from check_shapes import check_shapes
 
 from ...data import MultiOutputTable, Standardiser
-from ..series import series_of
+from ..model.series import series_of
 
 __all__ = ["fit_predict"]
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-import scipy.optimize
 import tensorflow as tf
 
 from ... import functional
@@ -23,6 +22,7 @@ from ...models import TemperedBAE
 from ...tracing import compiled
 from ..runs.checkpoints import RunDirectory
 from ..runs.progress import Progress
+from ..lbfgs import Minimum, lbfgs, vector_of
 from ..settings import check_positive
 from .posterior_mode import fresh_values
 
@@ -186,14 +186,12 @@ def _best(
 
     loss_and_gradient = compiled(evaluate, jit_compile=jit_compile)
 
-    def objective(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        loss, gradient = loss_and_gradient(tf.constant(vector))
-        return float(loss), gradient.numpy()
+    def objective(vector: np.ndarray) -> tuple[tf.Tensor, tf.Tensor]:
+        return loss_and_gradient(tf.constant(vector))
 
-    def climb(start: np.ndarray, iterations: int) -> scipy.optimize.OptimizeResult:
-        options = {"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 30}
-        return scipy.optimize.minimize(
-            objective, start, jac=True, method="L-BFGS-B", options=options
+    def climb(start: np.ndarray, iterations: int) -> Minimum:
+        return lbfgs(
+            objective, start, iterations, max_evaluations=2 * iterations, num_corrections=30
         )
 
     found = []
@@ -204,21 +202,21 @@ def _best(
                 start = fresh_values(model, like)
             else:
                 start = tuple(tf.convert_to_tensor(v) for v in draw(number))
-            found.append(climb(functional.flatten(start).numpy(), max_iterations))
-            shown.update(1, "restarts", {"log_posterior": f"{-found[-1].fun:.5g}"})
-        order = np.argsort([mode.fun if np.isfinite(mode.fun) else np.inf for mode in found])
+            found.append(climb(vector_of(start), max_iterations))
+            shown.update(1, "restarts", {"log_posterior": f"{-found[-1].loss:.5g}"})
+        order = np.argsort([mode.loss for mode in found])
         for place in order[:num_finalists]:
-            found[place] = climb(found[place].x, _FURTHER * max_iterations)
-            shown.update(1, "finalists", {"log_posterior": f"{-found[place].fun:.5g}"})
+            found[place] = climb(found[place].vector, _FURTHER * max_iterations)
+            shown.update(1, "finalists", {"log_posterior": f"{-found[place].loss:.5g}"})
     likelihoods = [
-        float(densities(functional.unflatten(tf.constant(mode.x), like))[0]) for mode in found
+        float(densities(functional.unflatten(tf.constant(mode.vector), like))[0]) for mode in found
     ]
-    posterior = np.array([-float(mode.fun) for mode in found])
+    posterior = np.array([-mode.loss for mode in found])
     if not np.isfinite(posterior).any():
         raise ValueError(
             f"None of {num_restarts} restarts ended at a finite log posterior: does draw return "
             "weights at which the networks are finite?"
         )
-    best = int(np.nanargmax(np.where(np.isfinite(posterior), posterior, -np.inf)))
-    model.sampled.assign(functional.unflatten(tf.constant(found[best].x), like))
+    best = int(np.argmax(posterior))
+    model.sampled.assign(functional.unflatten(tf.constant(found[best].vector), like))
     return Restarts(posterior, np.array(likelihoods), best)

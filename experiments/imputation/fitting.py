@@ -1,0 +1,179 @@
+"""Fit the model of a plan to a table, and predict its cells."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import keras
+import numpy as np
+from check_shapes import check_shapes
+
+from experiments.imputation.plans import Plan, build_model, gaussian_encoder
+from gpflow_bae import inference, latent_priors, models
+from gpflow_bae.data import MultiOutputTable, Standardiser, prepare_data
+from gpflow_bae.inference.runs.checkpoints import stopwatch
+from gpflow_bae.posteriors import Posterior
+
+__all__ = [
+    "NUM_CODES",
+    "cell_log_density",
+    "fit",
+    "predict",
+    "predict_standardised",
+    "warm_start",
+]
+
+NUM_CODES = 20  # draws of the codes for each of several posterior samples
+
+
+def fit(
+    plan: Plan,
+    table: MultiOutputTable,
+    standardiser: Standardiser,
+    *,
+    seed: int,
+    out_dir: pathlib.Path | None = None,
+    resume: bool = False,
+    jit_compile: bool = False,
+    progress: bool = True,
+) -> Posterior:
+    """The posterior of a plan's model, given what is observed of a table.
+
+    :param standardiser: of the outputs; the model sees them standardised.
+    :param out_dir: where the run is kept, to be resumed.
+    :raises ValueError: for a task or output without any observation.
+    """
+    keras.utils.set_random_seed(int(seed))
+    model = build_model(plan, table)
+    data: Any = prepare_data(model, (table.X, standardiser.transform(table.Y)))
+    options: dict[str, Any] = {"seed": seed, "jit_compile": jit_compile, "progress": progress}
+    if plan.schedule is None:
+        elapsed = stopwatch(out_dir)
+        losses = inference.fit_variational(
+            model,
+            data,
+            plan.variational,
+            out_dir=None if out_dir is None else out_dir / "fit",
+            resume=resume,
+            **options,
+        )
+        return Posterior.from_point(
+            model,
+            data,
+            seconds={"variational": elapsed()},
+            warm_start_losses=losses,
+        )
+    return inference.sample_amortized(
+        model,
+        data,
+        plan.schedule,
+        sampler=plan.sampler,
+        warm_start=warm_start(plan, model, table),
+        out_dir=None if out_dir is None else out_dir / "chain",
+        resume=resume,
+        **options,
+    )
+
+
+def warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> inference.WarmStart:
+    """The variational fit that a sampled model of a plan starts from."""
+    prior = None
+    if isinstance(model, models.DSGPBAE):
+        # Hidden layers start as identities: the last one alone is what the deep model starts as.
+        last = model.latent_prior.last_layer
+        prior = latent_priors.SparseGP(
+            last.kernels, last.inducing_variable, last.latent_dim, plan.code_noise_variance
+        )
+    return inference.WarmStart(gaussian_encoder(plan, table), plan.variational, latent_prior=prior)
+
+
+@check_shapes("return[0]: [T, N, P]", "return[1]: [T, N, P]")
+def predict(
+    posterior: Posterior,
+    standardiser: Standardiser,
+    given: tuple[np.ndarray, np.ndarray] | None = None,
+    seed: int = 0,
+    *,
+    codes_of_chain: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances [T, N, P] at all cells, given what is observed and the prior.
+
+    Variances include the noise of an observation; both are in the units of the outputs.
+
+    :param given: ``(X, Y)`` of other tasks, Y in the units of the outputs; None for the training
+        table.
+    :param codes_of_chain: for the training table of a sampled model, whether its codes are those
+        of the chain. Else the encoder's pseudo-observations, conditioned on the GP, give them, as
+        for any other table: in chains of this length codes move too little to be averaged over.
+    """
+    moments = predict_standardised(
+        posterior, standardiser, given, seed, codes_of_chain=codes_of_chain
+    )
+    return standardiser.inverse_moments(*moments)
+
+
+@check_shapes("return[0]: [T, N, P]", "return[1]: [T, N, P]")
+def predict_standardised(
+    posterior: Posterior,
+    standardiser: Standardiser,
+    given: tuple[np.ndarray, np.ndarray] | None = None,
+    seed: int = 0,
+    *,
+    codes_of_chain: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances [T, N, P] of standardised outputs; arguments as in :func:`predict`.
+
+    What quantiles and densities of outputs in their own units follow from.
+    """
+    posterior, given = _conditioned(posterior, standardiser, given, codes_of_chain)
+    prediction = posterior.predict(None, given, num_codes=_num_codes(posterior), seed=seed)
+    return prediction.mean, prediction.variance
+
+
+@check_shapes("truth: [T, N, P]", "return: [T, N, P]")
+def cell_log_density(
+    posterior: Posterior,
+    standardiser: Standardiser,
+    truth: np.ndarray,
+    given: tuple[np.ndarray, np.ndarray] | None = None,
+    seed: int = 0,
+    *,
+    codes_of_chain: bool = False,
+) -> np.ndarray:
+    """Log density of cells in the units of the outputs, in nats; arguments as in :func:`predict`.
+
+    Of the mixture over posterior samples and draws of the codes; of outputs that are modelled as
+    logarithms it is one of lognormal densities.
+
+    :param truth: of the cells, in the units of the outputs; NaN where none is wanted.
+    """
+    posterior, given = _conditioned(posterior, standardiser, given, codes_of_chain)
+    density = posterior.predict_cell_log_density(
+        (None, standardiser.transform(truth)),
+        given=given,
+        num_codes=_num_codes(posterior),
+        seed=seed,
+    )
+    return density + standardiser.log_jacobian(truth)
+
+
+def _conditioned(
+    posterior: Posterior,
+    standardiser: Standardiser,
+    given: tuple[np.ndarray, np.ndarray] | None,
+    codes_of_chain: bool,
+) -> tuple[Posterior, tuple[np.ndarray, np.ndarray] | None]:
+    """The posterior whose codes predictions take, and standardised ``given``."""
+    if given is not None:
+        return posterior, (given[0], standardiser.transform(given[1]))
+    if codes_of_chain:
+        return posterior, None
+    bank = dataclasses.replace(posterior.bank, latents=None)
+    return Posterior(posterior.model, bank, posterior.data), None
+
+
+def _num_codes(posterior: Posterior) -> int | None:
+    """Of a point estimate the draws are all that a mixture has: as many as the posterior takes."""
+    return NUM_CODES if posterior.num_samples > 1 else None

@@ -1,0 +1,154 @@
+"""Which cells are seen together: blocks of neighbouring rows, with what lies around them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+from check_shapes import check_shapes
+
+__all__ = ["Block", "BlockSizes", "Place", "block_at", "block_of", "leaves", "places_of_blocks"]
+
+_GROWTH = 1.6  # cells beyond a block's neighbours are taken at distances that grow by this factor
+
+
+class Block(NamedTuple):
+    """Observed cells, and cells to predict, of the same rows of a task."""
+
+    X: np.ndarray  # [n, D]
+    row: np.ndarray  # [C], of X
+    column: np.ndarray  # [C]
+    value: np.ndarray  # [C]
+    target_row: np.ndarray  # [K]
+    target_column: np.ndarray  # [K]
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockSizes:
+    """Rows of a block, rows next to it, and cells of each column beyond those, on each side."""
+
+    rows: int
+    near: int
+    far: int
+
+    @classmethod
+    def of_cells(cls, cells: int, per_row: float, num_columns: int) -> BlockSizes:
+        """For about so many observed cells, of which ``per_row`` are in a row.
+
+        Nearly half of them are the block's own, a third are next to it, the others far away: where
+        a column has a long gap its nearest observations are among those.
+        """
+        near = max(2, round(0.35 * cells / per_row))
+        return cls(max(2, round(0.45 * cells / per_row)), near, max(1, cells // (10 * num_columns)))
+
+
+class Place(NamedTuple):
+    """Where a block is: its task, the rows of its leaf, and what it sees around them."""
+
+    task: int
+    leaf: np.ndarray  # [rows]
+    sizes: BlockSizes
+
+
+@check_shapes("X: [N, D]")
+def leaves(X: np.ndarray, rows: int) -> list[np.ndarray]:
+    """Indices of the rows, in boxes of at most so many neighbours: halves of the widest side."""
+
+    def split(index: np.ndarray) -> list[np.ndarray]:
+        if len(index) <= rows:
+            return [index]
+        widest = int(np.argmax(np.ptp(X[index], axis=0)))
+        ordered = index[np.argsort(X[index, widest], kind="stable")]
+        if X.shape[1] == 1:
+            return np.array_split(ordered, -(-len(ordered) // rows))
+        half = len(ordered) // 2
+        return split(ordered[:half]) + split(ordered[half:])
+
+    return split(np.arange(len(X)))
+
+
+@check_shapes("X: [N, D]", "Y: [N, P]", "leaf: [rows]", "targets: [K, 2]")
+def block_of(
+    X: np.ndarray, Y: np.ndarray, leaf: np.ndarray, sizes: BlockSizes, targets: np.ndarray
+) -> Block:
+    """The observed cells around a leaf, and those to predict.
+
+    :param Y: values, NaN where missing.
+    :param targets: row and column of each, all in the leaf.
+    """
+    observed = ~np.isnan(Y)
+    low, high = X[leaf].min(0), X[leaf].max(0)
+    outside = np.maximum(low - X, 0.0) + np.maximum(X - high, 0.0)
+    beyond = np.ones(len(X), dtype=bool)
+    beyond[leaf] = False
+    order = np.argsort(np.square(outside).sum(-1), kind="stable")
+    order = order[beyond[order]]
+    rows = np.concatenate([leaf, order[: sizes.near]])
+    inner = np.argwhere(observed[rows])
+    cells = [np.stack([rows[inner[:, 0]], inner[:, 1]], axis=-1)]
+    rest = order[sizes.near :]
+    before = X[rest, 0] < low[0]
+    sides = [rest[before], rest[~before]] if X.shape[1] == 1 else [rest]
+    places = np.unique(np.round(_GROWTH ** np.arange(sizes.far)).astype(int)) - 1
+    for column in range(Y.shape[1]):
+        for side in sides:
+            seen = side[observed[side, column]]
+            chosen = seen[places[places < len(seen)]]
+            cells.append(np.stack([chosen, np.full(len(chosen), column)], axis=-1))
+    found = np.concatenate(cells)
+    used, place = np.unique(np.concatenate([found[:, 0], targets[:, 0]]), return_inverse=True)
+    place = place.ravel().astype(np.int32)
+    return Block(
+        X[used],
+        place[: len(found)],
+        found[:, 1].astype(np.int32),
+        Y[found[:, 0], found[:, 1]],
+        place[len(found) :],
+        targets[:, 1].astype(np.int32),
+    )
+
+
+def _sizes(cells: int, observed: np.ndarray) -> BlockSizes:
+    """Of the blocks of a task: one of all its rows if there are hardly more cells than that."""
+    total, rows = int(np.count_nonzero(observed)), len(observed)
+    if total <= 1.3 * cells:
+        return BlockSizes(rows, 0, 1)
+    return BlockSizes.of_cells(cells, max(total / rows, 0.3), observed.shape[-1])
+
+
+@check_shapes("X: [T, N, D]", "Y: [T, N, P]", "lengths: [T]")
+def places_of_blocks(
+    X: np.ndarray, Y: np.ndarray, lengths: np.ndarray, cells: int, *, of_empty: bool = False
+) -> list[Place]:
+    """The blocks of tasks, of about so many observed cells each.
+
+    :param Y: values, NaN where missing.
+    :param lengths: rows of each task.
+    :param of_empty: whether tasks without any observed cell have a block too.
+    """
+    found = []
+    for t, length in enumerate(lengths):
+        observed = ~np.isnan(Y[t, :length])
+        if observed.any():
+            sizes = _sizes(cells, observed)
+            found += [Place(t, leaf, sizes) for leaf in leaves(X[t, :length], sizes.rows)]
+        elif of_empty:
+            found.append(Place(t, np.arange(length), BlockSizes(int(length), 0, 1)))
+    return found
+
+
+def block_at(
+    X: np.ndarray, Y: np.ndarray, lengths: np.ndarray, place: Place, mask: np.ndarray | None = None
+) -> tuple[Block, np.ndarray]:
+    """The block at a place, and the rows and columns of its targets [K, 2].
+
+    Other arguments as of :func:`places_of_blocks`.
+
+    :param mask: cells to predict [T, N, P]; none if None.
+    """
+    t, leaf, sizes = place
+    inside = np.argwhere(mask[t, leaf]) if mask is not None else np.zeros((0, 2), dtype=int)
+    targets = np.stack([leaf[inside[:, 0]], inside[:, 1]], axis=-1)
+    length = lengths[t]
+    return block_of(X[t, :length], Y[t, :length], leaf, sizes, targets), targets

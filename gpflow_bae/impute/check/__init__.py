@@ -1,0 +1,1 @@
+"""How good the model is on gaps like the table's own, and what is advised."""

@@ -1,0 +1,187 @@
+"""How good a model is on gaps like a table's own, beside what it has to beat."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from ...arguments import spread
+from ...data import MultiOutputTable, Standardiser
+from ..baselines import gp_fitting, independent_gps, iterative_imputer, linear_interpolation, mean
+from ..model import calendar_features, visible_periods
+from ..model.fitted import Fit
+from ..model.gaps import HiddenGaps, hide_gaps
+from ..reading.columns import ColumnKind
+from ..reading.user_table import UserTable
+from .result import CheckResult
+from .verdict import GapErrors, decide
+
+__all__ = ["NAME", "calendar_of", "check", "standardised"]
+
+#: What the model is called in reports.
+NAME = "coregionalised GPs"
+
+_SHARE_OF_TIME = 0.2  # of the model's seconds, that independent GPs may take
+_LEAST_SECONDS = 3.0
+_PATIENCE = 60.0  # seconds that IterativeImputer may take, or as many as the model
+_QUICK = gp_fitting.FitSettings(
+    num_restarts=1, max_iterations=60, max_points=1000, num_inducing=128, max_training_points=2000
+)
+
+_Moments: TypeAlias = tuple[np.ndarray, np.ndarray]
+
+
+def check(
+    user: UserTable,
+    fit: Callable[[MultiOutputTable], Fit],
+    fraction: float,
+    seed: int,
+    progress: bool,
+) -> tuple[CheckResult, Fit]:
+    """Hides gaps, fits the model and its rivals to what is left, and scores them.
+
+    All of them see outputs transformed as the kinds of the columns say.
+
+    :param fit: of the model, to a table with cells hidden.
+    :param fraction: share of the observed cells to hide.
+    :param seed: of the choice of gaps, and of the rivals.
+    :return: what was found, and the fit of the model.
+    """
+    gaps = hide_gaps(user.table, fraction, seed)
+    mask = gaps.table.test_mask
+    scale = user.standardiser(gaps.table)
+    seen = standardised(gaps.table, scale)
+    moments: dict[str, _Moments] = {}
+    seconds: dict[str, float] = {}
+    fit_started = time.perf_counter()
+    fitted = fit(gaps.table)
+    name = NAME
+    with tqdm(total=5, desc="check", disable=not progress, leave=False) as bar:
+
+        def run(name: str, method: Callable[[], _Moments]) -> None:
+            bar.set_description(f"check: {name}")
+            started = time.perf_counter()
+            moments[name] = method()
+            seconds[name] = time.perf_counter() - started
+            bar.update()
+
+        run(name, lambda: fitted.predict(user, gaps.table, mask))
+        seconds[name] = time.perf_counter() - fit_started
+        features = calendar_of(user)
+        absent, patience = None, max(_PATIENCE, seconds[name])
+        short = ""
+        try:
+            rounds = iterative_imputer.affordable(seen, patience, features=features)
+            if rounds:
+                run(
+                    "IterativeImputer",
+                    lambda: iterative_imputer.fit_predict(
+                        seen, seed, features=features, rounds=rounds
+                    ),
+                )
+            if len(rounds) < len(iterative_imputer.ROUNDS):
+                done = f"tried with at most {rounds[-1]} rounds" if rounds else "left out"
+                short = f"IterativeImputer was {done}, because more takes above {patience:.0f} s."
+        except ImportError:
+            absent = "IterativeImputer was left out: pip install scikit-learn."
+        limit = max(_LEAST_SECONDS, _SHARE_OF_TIME * seconds[name])
+        columns = np.flatnonzero(mask.any((0, 1))).tolist()
+        quick = dataclasses.replace(_QUICK, max_seconds=limit / len(columns))
+        run(
+            "independent GPs",
+            lambda: independent_gps.fit_predict(seen, seed, settings=quick, columns=columns),
+        )
+        run("linear interpolation", lambda: linear_interpolation.fit_predict(seen, seed))
+        run("column means", lambda: mean.fit_predict(seen, seed))
+    result = _scored(gaps, user.kinds, scale, moments, seconds, seed)
+    words = [f"Hidden: {gaps.describe()}.", f"Independent GPs had {limit:.0f} s to fit."]
+    hidden = " ".join([*words, *([absent] if absent else [])])
+    verdict = " ".join([result.verdict, *([short] if short else [])])
+    return dataclasses.replace(result, hidden=hidden, verdict=verdict), fitted
+
+
+def calendar_of(user: UserTable) -> np.ndarray | None:
+    """Sine and cosine of the hour, weekday and season that the table can show."""
+    if user.calendar is None:
+        return None
+    periods = visible_periods(user.calendar, user.interval)
+    return calendar_features(user.calendar, periods, harmonics=1)
+
+
+def standardised(table: MultiOutputTable, scale: Standardiser) -> MultiOutputTable:
+    """What rivals see: standardised outputs, so that all methods predict the same numbers."""
+    Y = scale.transform(table.Y)
+    return dataclasses.replace(table, Y=Y, truth=Y, test_mask=np.zeros(Y.shape, bool))
+
+
+def _scored(
+    gaps: HiddenGaps,
+    kinds: Sequence[ColumnKind],
+    scale: Standardiser,
+    moments: dict[str, _Moments],
+    seconds: dict[str, float],
+    seed: int,
+) -> CheckResult:
+    """Scores by column in standard deviations of its observed cells, and the verdict."""
+    table, mask = gaps.table, gaps.table.test_mask
+    tested = np.flatnonzero(mask.any((0, 1)))
+    names = [table.output_names[p] for p in tested]
+    units = spread(table.Y, axis=(0, 1))
+    per_column: dict[str, dict[str, dict[str, float]]] = {}
+    errors: dict[str, GapErrors] = {}
+    for name, (found_mean, found_variance) in moments.items():
+        # Where nothing was hidden a prediction may be missing.
+        centre = np.where(mask, found_mean, 0.0)
+        variance = np.where(mask, found_variance, 1.0)
+        cells = [
+            *scale.inverse_moments(centre, variance),
+            *(scale.inverse_quantile(centre, variance, q) for q in (0.05, 0.95)),
+        ]
+        # What is filled in is what a column of the kind can have, and so are the interval's ends.
+        settled = [kind.settle(*(c[..., p] for c in cells)) for p, kind in enumerate(kinds)]
+        predicted, _, low, high = (np.stack(part, -1) for part in zip(*settled, strict=True))
+        density = scale.log_density(np.where(mask, table.truth, np.nan), centre, variance)
+        squares = np.square((predicted - table.truth) / units)
+        inside = (table.truth >= low) & (table.truth <= high)
+        per_column[name] = {
+            column: {
+                "rmse": float(np.sqrt(squares[..., p][mask[..., p]].mean())),
+                "nll": float(-density[..., p][mask[..., p]].mean() - np.log(units[p])),
+                "coverage_90": float(inside[..., p][mask[..., p]].mean()),
+            }
+            for column, p in zip(names, tested, strict=True)
+        }
+        errors[name] = _by_gap(gaps, squares, tested)
+    summary = {
+        name: {
+            metric: float(np.mean([found[metric] for found in columns.values()]))
+            for metric in ("rmse", "nll", "coverage_90")
+        }
+        for name, columns in per_column.items()
+    }
+    model = next(iter(moments))
+    verdict = decide(errors, names, summary[model]["coverage_90"], seed)
+    return CheckResult(
+        per_column,
+        summary,
+        verdict.words,
+        best=verdict.best,
+        num_hidden=gaps.num_cells,
+        seconds=seconds,
+    )
+
+
+def _by_gap(gaps: HiddenGaps, squares: np.ndarray, tested: np.ndarray) -> GapErrors:
+    shape = (gaps.num_gaps, len(tested))
+    total, counts = np.zeros(shape), np.zeros(shape)
+    for i, p in enumerate(tested):
+        own = gaps.gap[..., p] >= 0
+        number = gaps.gap[..., p][own]
+        total[:, i] = np.bincount(number, squares[..., p][own], minlength=shape[0])
+        counts[:, i] = np.bincount(number, minlength=shape[0])
+    return GapErrors(total, counts)

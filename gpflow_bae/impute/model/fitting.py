@@ -1,0 +1,172 @@
+"""A table's models from start to calibrated predictions."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import gpflow
+import numpy as np
+from check_shapes import check_shapes
+
+from ...arguments import spread
+from ...data import MultiOutputTable
+from ...inference import fit_coregionalisation
+from ...inference.coregionalisation_fit import Start
+from ...models import LinearCoregionalisation
+from ...posteriors import CoregionalisationPosterior
+from .calibration import Trial, calibrate
+from .gaps import HiddenGaps, hide_gaps
+from .plan import Plan
+from .posterior import TablePosterior, features_of, inputs_of_rows, predict_rows
+from .rows import GaussianRows
+from .starts import alternatives, initial_model
+
+__all__ = ["fit"]
+
+_RIDGE = 3.0  # pseudo-observations of zero for each calendar feature
+_FREE = 0.03  # and for the line of a task, which is as good as free
+_LEAST_GAPS = 20  # with fewer to spare, calibration is on gaps in what the fit has seen
+_FITS_OF_SMALL = 3  # that are averaged
+_HIDDEN = 0.1  # share of the cells, from each of several fits
+_EXAMPLES = 0.15  # share of the cells that the fit has to predict
+_MASKS = 4  # different gaps that a calibration sees of a table
+
+
+@check_shapes("table.X: [T, N, D]", "Z: [T, N, P]", "times: [T, N]")
+def fit(
+    plan: Plan,
+    table: MultiOutputTable,
+    Z: np.ndarray,
+    times: np.ndarray | None = None,
+    *,
+    seed: int = 0,
+    progress: bool = True,
+    start: TablePosterior | None = None,
+) -> TablePosterior:
+    """Fits the model to what is observed of a table, and calibrates it on gaps of its shape.
+
+    :param Z: its standardised outputs; NaN where missing.
+    :param times: datetime64 of the rows, if the plan has periods.
+    :param seed: of the choice of blocks and gaps; equal seeds give equal fits.
+    :param start: of nearly the same table, from which a quarter of the steps is enough.
+    """
+    rng = np.random.default_rng([seed, 0xC0])
+    rows = table.rows
+    features = features_of(times, plan.periods, Z.shape[:2])
+    coefficients = _ridge(features, table, Z)
+    residual = Z - features @ coefficients
+    of_fit, num_fits = plan.fit, plan.num_fits or 1
+    if np.count_nonzero(table.observed) <= 2 * of_fit.cells_per_block:  # all of them are in a fit
+        num_fits = plan.num_fits or _FITS_OF_SMALL
+        of_fit = dataclasses.replace(
+            of_fit, cells_per_fit_block=(3 * of_fit.cells_per_fit_block) // 2
+        )
+    models: list[LinearCoregionalisation] = []
+    trials: list[Trial] = []
+    for k in range(num_fits):
+        # Each of several fits is calibrated on gaps of its own; a single one needs enough of them.
+        fraction = plan.calibration if num_fits == 1 else max(plan.calibration, _HIDDEN)
+        fraction = fraction if plan.calibration > 0.0 else 0.0
+        hidden = _gaps(table, residual, fraction, rng, _LEAST_GAPS if num_fits == 1 else 1)
+        seen = _with(table, residual) if hidden is None else hidden.table
+        candidates: list[Start]
+        if start is None:
+            own_seed = int(rng.integers(2**31)) if k else seed
+            model = initial_model(table.X[rows], seen.Y[rows], plan, own_seed)
+            candidates, own = alternatives(model), of_fit
+        else:
+            models_of_start = start.smooth.models
+            model = gpflow.utilities.deepcopy(models_of_start[k % len(models_of_start)])
+            candidates = [()]
+            own = dataclasses.replace(of_fit, num_steps=-(-of_fit.num_steps // 4))
+        fit_coregionalisation(
+            model,
+            seen,
+            own,
+            seed=rng,
+            progress=progress,
+            starts=candidates,
+            hide=functools.partial(_gaps_of_example, seen),
+        )
+        models.append(model)
+        if hidden is not None:
+            trials.append(_trial(plan, model, hidden))
+    if not trials and plan.calibration > 0.0:
+        drawn = [_gaps(table, residual, _HIDDEN, rng, 1) for _ in range(_MASKS)]
+        trials = [_trial(plan, models[0], gaps) for gaps in drawn if gaps is not None]
+    weight, scale, error = calibrate(trials, residual, Z)
+    of_rows = GaussianRows.fit(inputs_of_rows(plan, table), residual[rows])
+    smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block)
+    return TablePosterior(plan, smooth, of_rows, weight, coefficients, scale, error)
+
+
+def _trial(plan: Plan, model: LinearCoregionalisation, gaps: HiddenGaps) -> Trial:
+    """What a model, and rows alone, make of hidden cells, of which neither has seen any."""
+    table = gaps.table
+    of_rows = GaussianRows.fit(inputs_of_rows(plan, table), table.Y[table.rows])
+    return Trial(
+        gaps,
+        CoregionalisationPosterior((model,), plan.fit.cells_per_block).predict_cells(
+            table.X, table.Y, table.lengths, table.test_mask
+        ),
+        predict_rows(of_rows, plan, table, table.Y),
+    )
+
+
+def _ridge(features: np.ndarray, table: MultiOutputTable, Z: np.ndarray) -> np.ndarray:
+    """Coefficients [F + 1, P] by least squares on what is observed; periodic ones shrink.
+
+    A column that rises steadily has an end apart from its beginning, and a regression on periods
+    alone would give them a share of that, several steps high, wherever they stop within a cycle. So
+    beside them each task has a line along the first input, which is not kept: it belongs to the
+    model of what goes slowly.
+
+    :param features: of all rows [T, N, F + 1], the constant first.
+    """
+    count = features.shape[-1]
+    penalty = np.full(count, _RIDGE)
+    penalty[0] = 1e-9
+    squares = np.tile(np.diag(penalty), (Z.shape[-1], 1, 1))
+    products = np.zeros((Z.shape[-1], count))
+    for t, length in enumerate(table.lengths):
+        x = table.X[t, :length, 0]
+        line = ((x - x.mean()) / spread(x, axis=0))[:, None]
+        for p, z in enumerate(Z[t, :length].T):
+            shown = ~np.isnan(z)
+            A, y = features[t, :length][shown], z[shown]
+            left = A
+            if count > 1:
+                b = line[shown]
+                left = A - b @ (b.T @ A) / (np.sum(b * b) + _FREE)
+            squares[p] += left.T @ A
+            products[p] += left.T @ y
+    return np.linalg.solve(squares, products[..., None])[..., 0].T
+
+
+def _gaps(
+    table: MultiOutputTable, Z: np.ndarray, fraction: float, rng: np.random.Generator, least: int
+) -> HiddenGaps | None:
+    """Gaps in a table of these values; None where so many would hide much more than that."""
+    if fraction == 0.0:
+        return None
+    found = _hidden(_with(table, Z), fraction, int(rng.integers(2**31)))
+    return None if found is None or found.num_gaps < least else found
+
+
+def _with(table: MultiOutputTable, Z: np.ndarray) -> MultiOutputTable:
+    """A table of other values."""
+    return dataclasses.replace(table, Y=Z, truth=Z, test_mask=np.zeros(Z.shape, bool))
+
+
+def _hidden(table: MultiOutputTable, fraction: float, seed: int) -> HiddenGaps | None:
+    try:
+        return hide_gaps(table, fraction, seed, least_gaps=1)
+    except ValueError:
+        return None
+
+
+def _gaps_of_example(table: MultiOutputTable, seed: int) -> MultiOutputTable | None:
+    """The table with gaps that the fit has to fill."""
+    found = _hidden(table, _EXAMPLES, seed)
+    return None if found is None else found.table

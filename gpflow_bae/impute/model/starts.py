@@ -1,0 +1,89 @@
+"""Where a fit starts: principal directions of the outputs, kernels of a short and a long scale."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+from check_shapes import check_shapes
+
+from ...inference.coregionalisation_fit import Start
+from ...models import LinearCoregionalisation
+from ...models.linear_coregionalisation import principal_directions
+from .plan import Plan
+
+__all__ = ["alternatives", "initial_model"]
+
+# Shares of the codes' variance: of the long and the short scale, and of the code noise; the cycle
+# of a day, where there is one, has a tenth. Tables of each kind exist, and a fit that starts at the
+# wrong one takes many steps.
+_SHARES = ((0.45, 0.3, 0.15), (0.05, 0.05, 0.8), (0.8, 0.05, 0.05), (0.05, 0.8, 0.05))
+_LENGTHS = (1.0, 4.0, 0.3)
+_CYCLE = 0.1
+_NOISE = 0.1  # variance, of standardised outputs
+_STEPS = (30.0, 4.0)  # lengthscales along a series, in steps of it
+_RANGES = (0.25, 0.05)  # and along coordinates, in their ranges
+_CYCLE_LENGTHSCALE = 10.0  # periods for which a cycle keeps its shape
+
+
+@check_shapes("X: [N, D]", "Z: [N, P]")
+def initial_model(X: np.ndarray, Z: np.ndarray, plan: Plan, seed: int) -> LinearCoregionalisation:
+    """The model of a plan before its fit.
+
+    :param X: inputs of all rows.
+    :param Z: standardised outputs; NaN where missing.
+    """
+    step, period, latent_dim = plan.step, plan.day, plan.latent_dim
+    D = X.shape[1]
+    scales = [np.maximum(share * np.ptp(X, axis=0), 1e-3) for share in _RANGES]
+    if step is not None:
+        for lengthscales, steps in zip(scales, _STEPS, strict=True):
+            lengthscales[0] = steps * step
+    kernels: list[gpflow.kernels.Kernel] = [
+        gpflow.kernels.Matern32(lengthscales=scales[0]),
+        gpflow.kernels.Matern12(lengthscales=scales[1]),
+    ]
+    if period is not None:
+        cycle = gpflow.kernels.Periodic(
+            gpflow.kernels.SquaredExponential(lengthscales=np.ones(1), active_dims=[0]),
+            period=period,
+        )
+        slow = np.maximum(2.0 * np.ptp(X, axis=0), 1e-3)
+        slow[0] = _CYCLE_LENGTHSCALE * period
+        gpflow.set_trainable(cycle.period, False)
+        kernels.append(cycle * gpflow.kernels.Matern32(lengthscales=slow))
+    for kernel in kernels:
+        for part in getattr(kernel, "kernels", [kernel]):
+            gpflow.set_trainable(getattr(part, "base_kernel", part).variance, False)
+    assert all(kernel.active_dims is not None for kernel in kernels) and D > 0
+    # Channels of equal shares would stay alike: they differ from the start.
+    shape = (len(kernels) + 1, latent_dim)
+    spread = np.exp(0.3 * np.random.default_rng(seed).standard_normal(shape))
+    return LinearCoregionalisation(
+        kernels,
+        principal_directions(Z, latent_dim),
+        _scales(_SHARES[0], len(kernels)) * spread,
+        np.full(Z.shape[1], _NOISE),
+        plan.deviation,
+    )
+
+
+def _scales(shares: tuple[float, ...], num_kernels: int) -> np.ndarray:
+    """Of all kernels and the code noise [Q + 1, 1]."""
+    *smooth, noise = shares
+    cycle = [_CYCLE] * (num_kernels - len(smooth))
+    return np.sqrt([*smooth, *cycle, noise])[:, None]
+
+
+def alternatives(model: LinearCoregionalisation) -> list[Start]:
+    """Values to start from: mostly slow, fast, or of single rows; on three scales of length."""
+    spread = model.scales.numpy() / _scales(_SHARES[0], len(model.kernels))
+    lengths = [(k.lengthscales, k.lengthscales.numpy()) for k in model.kernels[:2]]
+    return [
+        [
+            (model.scales, _scales(shares, len(model.kernels)) * spread),
+            *((parameter, factor * value) for parameter, value in lengths),
+        ]
+        for shares in _SHARES
+        for factor in _LENGTHS
+        if factor == 1.0 or shares[-1] < 0.5
+    ]

@@ -1,0 +1,365 @@
+"""Kinds of columns: what values an output can have, and how a Gaussian model sees it.
+
+A kind is a user's to say, or follows from the observed values alone by the rules of
+:func:`decide_kind`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arguments import varies
+from ...output_transforms import Identity, Log, Logit, OutputTransform
+from .logarithms import better_as_they_are
+from .problems import Problems
+
+__all__ = [
+    "BESIDE",
+    "KINDS",
+    "ColumnKind",
+    "FittedColumns",
+    "OutputKinds",
+    "beside_name",
+    "decide_kind",
+    "output_kinds",
+    "still_inputs",
+]
+
+#: What comes beside each output of a filled frame.
+BESIDE = ("sd", "lower", "upper")
+
+KINDS = ("continuous", "positive", "count", "bounded", "binary")
+
+_LEAST_VALUES = 20  # fewer say too little of a distribution's shape
+_SKEWNESS = 0.5  # above it a column counts as skewed
+_LEFT = 0.9  # of which a logarithm must leave less than this share
+# After n equal values the next is another with a probability of 1 / (n + 2) (Laplace): from eight
+# on the value itself is a 90 % interval.
+_SURELY_CONSTANT = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnKind:
+    """What values an output can have.
+
+    * name: of the column.
+    * kind: ``"continuous"`` (any number), ``"positive"`` (also zero, if there are zeros),
+      ``"count"`` (0, 1, 2, ...), ``"bounded"`` or ``"binary"`` (0 and 1).
+    * transform: what is standardised, and what the model sees, instead of the values.
+    * lower, upper: the range; filled values and their intervals stay inside.
+    """
+
+    name: str
+    kind: str = "continuous"
+    transform: OutputTransform = Identity()
+    lower: float = -np.inf
+    upper: float = np.inf
+
+    @property
+    def whole(self) -> bool:
+        """Whether only whole numbers occur."""
+        return self.kind in ("count", "binary")
+
+    def allows(self, values: np.ndarray) -> np.ndarray:
+        """Which values a column of this kind can have: Booleans."""
+        with np.errstate(invalid="ignore"):
+            inside = (values >= self.lower) & (values <= self.upper)
+            inside &= np.isfinite(self.transform.forward(values))
+        return inside & (values == np.round(values)) if self.whole else inside
+
+    def describe(self) -> str:
+        """The kind in a few words, as reports have it."""
+        if isinstance(self.transform, Log):
+            shift = self.transform.shift
+            seen = f"log(value + {shift:g})" if shift else "its logarithm"
+            return f"{self.kind}, as {seen}"
+        if isinstance(self.transform, Logit):
+            return f"between {self.lower:g} and {self.upper:g}, as its logit"
+        plain = {"count": "count", "binary": "binary (0 or 1)", "positive": "positive, as it is"}
+        return plain.get(self.kind, "continuous")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, of which :meth:`from_dict` makes it again."""
+        shift = self.transform.shift if isinstance(self.transform, Log) else None
+        bounds = [self.lower, self.upper] if self.kind == "bounded" else None
+        return {"name": self.name, "kind": self.kind, "shift": shift, "bounds": bounds}
+
+    @classmethod
+    def from_dict(cls, record: dict[str, Any]) -> ColumnKind:
+        """What :meth:`to_dict` wrote."""
+        return _make(record["name"], record["kind"], record["shift"], record["bounds"])
+
+    def settle(
+        self, mean: np.ndarray, variance: np.ndarray, lower: np.ndarray, upper: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Values, standard deviations and intervals as this kind of column can have them.
+
+        Inside of the range; the interval of a count ends at whole numbers, rounded outwards; the
+        value of a binary output is the probability of 1, and its interval holds 0, 1 or both.
+
+        :param mean, variance: of cells, in their units.
+        :param lower, upper: ends of their 90 % interval.
+        """
+        value, deviation = np.clip(mean, self.lower, self.upper), np.sqrt(variance)
+        if self.kind == "binary":
+            ends = np.where(value > 0.95, 1.0, 0.0), np.where(value < 0.05, 0.0, 1.0)
+            return value, np.sqrt(value * (1.0 - value)), *ends
+        if self.kind == "count":
+            lower, upper = np.floor(lower), np.ceil(upper)
+        lower, upper = (np.clip(end, self.lower, self.upper) for end in (lower, upper))
+        return value, deviation, lower, upper
+
+
+def beside_name(name: Any, suffix: str) -> Any:
+    """The name of a column beside an output, on the last level of a name with several."""
+    if isinstance(name, tuple) and name:
+        return (*name[:-1], f"{name[-1]}_{suffix}")
+    return f"{name}_{suffix}"
+
+
+def decide_kind(name: str, values: np.ndarray) -> ColumnKind:
+    """The kind of a column nobody said anything of.
+
+    * Zeros and ones alone: binary.
+    * Whole numbers from 0 on, at least three different ones: count; as its logarithm if that is
+      less skewed.
+    * No negative number, and its logarithm less skewed: positive, as its logarithm.
+    * Else continuous: as it is. So is a column with fewer than 20 values, and one whose numbers
+      merely happen to be positive; that it is bounded is only ever a user's to say.
+
+    A logarithm is less skewed if the skewness is above 0.5 and less than 90 % of it, of either
+    sign, is left: exponential and gamma variables are positive, uniform ones are not.
+
+    :param values: its observed values, finite.
+    """
+    distinct = np.unique(values)
+    if set(distinct) == {0.0, 1.0}:
+        return _make(name, "binary")
+    if len(distinct) < 3 or distinct[0] < 0.0 or len(values) < _LEAST_VALUES:
+        return _make(name, "continuous")
+    count = bool((distinct == np.round(distinct)).all())
+    shift = 1.0 if count else _shift(values)
+    skewness = _skewness_of(values)
+    of_logarithm = _skewness_of(np.log(values + shift))
+    as_logarithm = skewness > _SKEWNESS and abs(of_logarithm) < _LEFT * skewness
+    if count:
+        return _make(name, "count", shift if as_logarithm else None)
+    return _make(name, "positive", shift) if as_logarithm else _make(name, "continuous")
+
+
+class FittedColumns(NamedTuple):
+    """What an earlier fit knows of the columns of its table, and other tables are read by.
+
+    * centre, scale [D]: of the inputs.
+    * kinds, constants, doubtful: as in :class:`OutputKinds`.
+    * still [D]: which inputs had one value throughout; none if None.
+    * origin: from which days of the first input count, if it is a date.
+    """
+
+    centre: np.ndarray
+    scale: np.ndarray
+    kinds: tuple[ColumnKind, ...]
+    constants: Mapping[Any, float]
+    doubtful: frozenset[Any] = frozenset()
+    still: np.ndarray | None = None
+    origin: np.datetime64 | None = None
+
+
+class OutputKinds(NamedTuple):
+    """What :func:`output_kinds` found.
+
+    * kinds: of the columns that vary, in their order.
+    * constants: values of the others, by name.
+    * notes: what a user should know, in sentences.
+    * doubtful: names of the constants that were observed too rarely to be sure of them.
+    """
+
+    kinds: tuple[ColumnKind, ...]
+    constants: dict[Any, float]
+    notes: tuple[str, ...]
+    doubtful: frozenset[Any] = frozenset()
+
+
+def still_inputs(
+    names: Sequence[Any], X: np.ndarray, fitted: FittedColumns | None = None
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Inputs [N, D] with one value where they tell nothing, and notes on these.
+
+    Those that have one value in all rows of a fit, up to rounding: dividing by the spread of such
+    an input would make an infinite step of the next value.
+
+    :param fitted: what an earlier fit knows of the columns; None in a fit.
+    """
+    if fitted is None:
+        still, value = ~varies(X), X[0]
+        notes = [
+            f"Input {names[d]!r} has one value in all rows: it tells nothing, and the model does "
+            "not see it."
+            for d in np.flatnonzero(still)
+        ]
+    else:
+        still = np.zeros(X.shape[1], bool) if fitted.still is None else fitted.still
+        value = fitted.centre
+        moved = still & varies(np.concatenate([X, value[None]]))
+        notes = [
+            f"Input {names[d]!r} had one value in all rows of the fit, which says nothing of "
+            "others: filled values are as if it had that value here."
+            for d in np.flatnonzero(moved)
+        ]
+    return np.where(still, value, X), tuple(notes)
+
+
+def output_kinds(
+    names: Sequence[str],
+    Y: np.ndarray,
+    said: Mapping[str, Any] | str | None = None,
+    fitted: FittedColumns | None = None,
+    problems: Problems | None = None,
+) -> OutputKinds:
+    """The kinds of all columns to fill: as an earlier fit or the user says, or by the values.
+
+    A logarithm that nobody asked for is left out where it makes predictions from the other columns
+    worse, see :func:`~gpflow_bae.impute.logarithms.better_as_they_are`.
+
+    :param names: of the Q columns.
+    :param Y: their cells [rows, Q]; NaN where missing.
+    :param said: by the user, by name: one of :data:`KINDS`, or the two bounds of a bounded column;
+        a single one is that of all.
+    :param fitted: of an earlier fit.
+    :param problems: where problems are added; None to raise them here.
+    :raises TableError: for columns that are never observed, values that a column of the kind cannot
+        have, kinds that are none, or no column that varies.
+    """
+    found = Problems() if problems is None else problems
+    kinds: list[ColumnKind] = []
+    constants: dict[str, float] = {}
+    counts: dict[str, str] = {}
+    doubtful = set(() if fitted is None else fitted.doubtful)
+    said = dict.fromkeys(names, said) if isinstance(said, str) else dict(said or {})
+    unknown = sorted(set(said) - set(names), key=str)
+    if unknown:
+        found.add(f"A kind is given for {unknown}, and the outputs are {list(names)}")
+    earlier = {} if fitted is None else {kind.name: kind for kind in fitted.kinds}
+    for name, column in zip(names, Y.T, strict=True):
+        values = column[np.isfinite(column)]
+        if fitted is not None and name in fitted.constants:
+            constants[name] = fitted.constants[name]
+            counts[name] = "in the table of the fit"
+            continue
+        if fitted is None and len(values) == 0:
+            found.add(
+                f"Column {name!r} is never observed: all {len(column)} cells are missing",
+                "Leave it out of the outputs.",
+            )
+            continue
+        if fitted is None and not varies(values):
+            constants[name] = float(values[0])
+            if len(values) < _SURELY_CONSTANT:
+                doubtful.add(name)
+            counts[name] = "once" if len(values) == 1 else f"{len(values)} times"
+            continue
+        kind: ColumnKind | None = earlier.get(name)
+        if kind is None:
+            kind = _said_kind(name, said[name], values, found) if name in said else None
+            kind = decide_kind(name, values) if name not in said else kind
+        if kind is not None:
+            kinds.append(kind)
+            wrong = np.flatnonzero(np.isfinite(column) & ~kind.allows(column))
+            found.add_rows(
+                f"Column {name!r} is {kind.describe()}, and holds",
+                wrong,
+                "Correct the cells or leave them empty, or say another kind of column.",
+                cells=[float(v) for v in column[wrong]],
+            )
+    if fitted is None and not found:
+        kinds = _as_they_are(kinds, said, dict(zip(names, Y.T, strict=True)))
+    if not kinds and not found:
+        found.add(f"All outputs, {list(names)}, are constant: there is nothing to model")
+    if problems is None:
+        found.raise_if_any()
+    notes = tuple(
+        f"Column {name!r} is {value:.15g} wherever it is observed ({counts[name]}): its "
+        "holes are filled with that, and the model does not see it."
+        + (" That is too rare to say how sure this is." if name in doubtful else "")
+        for name, value in constants.items()
+    )
+    return OutputKinds(tuple(kinds), constants, notes, frozenset(doubtful))
+
+
+def _as_they_are(
+    kinds: Sequence[ColumnKind], said: Mapping[str, Any], columns: Mapping[str, np.ndarray]
+) -> list[ColumnKind]:
+    """The kinds, without logarithms that nobody asked for and that predict worse."""
+    if not kinds:
+        return []
+    asked = [kind.name in said or not isinstance(kind.transform, Log) for kind in kinds]
+    transforms = [None if a else kind.transform for a, kind in zip(asked, kinds, strict=True)]
+    Y = np.stack([columns[kind.name] for kind in kinds], axis=-1)
+    return [
+        _make(kind.name, kind.kind) if plain else kind
+        for kind, plain in zip(kinds, better_as_they_are(Y, transforms), strict=True)
+    ]
+
+
+def _said_kind(name: str, said: Any, values: np.ndarray, problems: Problems) -> ColumnKind | None:
+    """The kind that a user says a column has.
+
+    A count is seen as its logarithm where :func:`decide_kind` would; a positive column always.
+    """
+    if isinstance(said, str):
+        if said in ("continuous", "binary"):
+            return _make(name, said)
+        if said == "positive":
+            return _make(name, said, _shift(values))
+        if said == "count":
+            logarithm = decide_kind(name, values).transform
+            return _make(name, said, logarithm.shift if isinstance(logarithm, Log) else None)
+    else:
+        try:
+            low, high = map(float, said)
+        except (TypeError, ValueError):
+            low, high = np.nan, np.nan
+        if low < high and np.isfinite([low, high]).all():
+            return _make(name, "bounded", bounds=(low, high))
+    problems.add(
+        f"The kind of {name!r} is {said!r}",
+        "Expected 'continuous', 'positive', 'count' or 'binary', or two bounds, the lower one "
+        "first.",
+    )
+    return None
+
+
+def _make(name: str, kind: str, shift: float | None = None, bounds: Any = None) -> ColumnKind:
+    if kind == "bounded":
+        low, high = map(float, bounds)
+        return ColumnKind(name, kind, Logit(low, high), low, high)
+    transform = Identity() if shift is None else Log(shift)
+    lower, upper = {
+        "continuous": (-np.inf, np.inf),
+        "binary": (0.0, 1.0),
+    }.get(kind, (0.0, np.inf))
+    return ColumnKind(name, kind, transform, lower, upper)
+
+
+def _shift(values: np.ndarray) -> float:
+    """What is added before a logarithm: where there are zeros, a quarter's worth of the others.
+
+    The first quartile of the positive values, so that zeros come to lie a factor of two below
+    values that are small themselves, and are no outliers.
+    """
+    positive = values[values > 0.0]
+    if len(positive) == len(values) or len(positive) == 0:
+        return 0.0
+    return float(np.quantile(positive, 0.25))
+
+
+def _skewness_of(values: np.ndarray) -> float:
+    """Infinite where rounding has left nothing of the differences."""
+    if not varies(values):
+        return np.inf
+    centred = values - values.mean()
+    return float(np.mean(centred**3) / np.mean(centred**2) ** 1.5)

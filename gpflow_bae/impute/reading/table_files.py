@@ -1,0 +1,217 @@
+"""Tables in files: CSV with every cell as its text, or Parquet; Excel is written only.
+
+Like the other modules that import pandas, it is imported where a DataFrame or a file is given.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.util
+import io
+import pathlib
+import zlib
+from typing import IO, Any
+
+import pandas as pd
+
+from ...files import write_atomically
+from .problems import Problems, TableError
+from .table_format import TableFormat
+
+__all__ = ["LINE", "check_output", "is_parquet", "read_file", "write_file"]
+
+LINE = "line"  # name of the index of what was read from a CSV file: its line of each row
+
+_SPREADSHEETS = (".xlsx", ".xls", ".ods")
+# What is no text, and would not become it by being called so.
+_OTHERS = (
+    *(".xls", ".ods", ".feather", ".arrow", ".orc", ".h5", ".hdf5", ".nc", ".json", ".pkl", ".npz"),
+    *(".npy", ".mat", ".rds", ".sav", ".dta", ".zip", ".bz2", ".xz", ".zst"),
+)
+
+
+def is_parquet(path: str | pathlib.Path) -> bool:
+    """Whether a file is one of Parquet, by its ending."""
+    return pathlib.Path(path).suffix.lower() in (".parquet", ".pq")
+
+
+def check_output(path: str | pathlib.Path) -> None:
+    """Whether :func:`write_file` can write a file of such a name, before there is a table.
+
+    :raises ValueError: for an ending of other files than CSV, gzipped CSV, Parquet and Excel.
+    :raises ImportError: for Excel without openpyxl.
+    """
+    ending = pathlib.Path(path).suffix.lower()
+    if ending in _OTHERS:
+        raise ValueError(f"{path}: {ending} cannot be written; name a .csv, .csv.gz or .parquet.")
+    if ending == ".xlsx" and importlib.util.find_spec("openpyxl") is None:
+        raise ImportError(
+            f"{path}: Excel files are written with openpyxl, which is not installed: pip install "
+            "openpyxl, or name a .csv."
+        )
+
+
+def read_file(path: str | pathlib.Path, table_format: TableFormat | None = None) -> pd.DataFrame:
+    """A Parquet file (``.parquet``, ``.pq``), or a CSV file with every cell as its text.
+
+    A CSV file may be compressed by gzip. Levels of the index of a Parquet file are columns; one
+    without a name is called ``index``.
+
+    The index of what comes from a CSV file is the line of each row, counted from 1, the header's;
+    lines that are empty are left out.
+
+    :raises OSError: for a file that is not there or cannot be read.
+    :raises TableError: for a file in another encoding or with another separator, without a header,
+        or whose lines have other numbers of cells than the header.
+    """
+    frame, problems = read_guessing(path, table_format)
+    if problems:
+        raise TableError(problems)
+    return frame
+
+
+def read_guessing(
+    path: str | pathlib.Path, table_format: TableFormat | None = None
+) -> tuple[pd.DataFrame, list[str]]:
+    """As :func:`read_file`, but encoding and separator are guessed where they are not as said.
+
+    So that the problems of the table itself can be told with these.
+
+    :return: the table, and what is wrong with the file, in sentences; it must not be used if there
+        is any.
+    """
+    path = pathlib.Path(path)
+    if is_parquet(path):
+        frame = pd.read_parquet(path)
+        return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index(), []
+    if path.suffix.lower() in _SPREADSHEETS:
+        raise TableError(
+            [f"{path} is a spreadsheet. Save it as CSV, or as Parquet, and pass that."]
+        )
+    table_format = TableFormat() if table_format is None else table_format
+    problems: list[str] = []
+    text = _text(path, table_format.encoding, problems)
+    separator = table_format.separator
+    lines, cells = _cells(path, text, separator)
+    if lines and len(cells[0]) == 1:
+        for other in (";", "\t", "|", ","):
+            if other in cells[0][0]:
+                name = "tab" if other == "\t" else f"{other!r}"
+                problems.append(
+                    f"The header of {path} is one column, {cells[0][0]!r}. It looks as if columns "
+                    f"were separated by {name}: pass --separator={name}."
+                )
+                lines, cells = _cells(path, text, other)
+                separator = other
+                break
+    if not lines:
+        raise TableError([*problems, f"{path} is empty: it has neither a header nor rows."])
+    header, rows, numbers = cells[0], cells[1:], lines[1:]
+    ragged = Problems(lambda row: f"line {numbers[row]}")
+    wrong = [i for i, row in enumerate(rows) if len(row) != len(header)]
+    if wrong:
+        counts = sorted({len(rows[i]) for i in wrong})
+        advice = "Quote cells that hold the separator."
+        if separator == "," and all(len(rows[i]) > len(header) for i in wrong):
+            advice = (
+                "Commas inside of numbers must be quoted; where they are decimal marks, save the "
+                "file with ';' between its columns, and pass --separator=';' --decimal=','."
+            )
+        ragged.add_rows(
+            f"The header has {len(header)} columns, but there are "
+            f"{' or '.join(map(str, counts))} cells in",
+            wrong,
+            advice,
+        )
+        raise TableError([*problems, *ragged.found])
+    index = pd.Index(numbers, name=LINE)
+    return pd.DataFrame(rows, columns=header, index=index, dtype=object), problems
+
+
+def write_file(
+    frame: pd.DataFrame, path: str | pathlib.Path, table_format: TableFormat | None = None
+) -> None:
+    """A Parquet, Excel, CSV or gzipped CSV file, by its ending; there as a whole or not at all.
+
+    :raises ValueError, ImportError: as :func:`check_output`.
+    """
+    path = pathlib.Path(path)
+    check_output(path)
+    table_format = TableFormat() if table_format is None else table_format
+    if is_parquet(path):
+        write_atomically(path, lambda file: frame.to_parquet(file, index=False))
+        return
+    if path.suffix.lower() == ".xlsx":
+        zoned = frame.select_dtypes("datetimetz").columns  # which Excel does not have
+        plain = frame.astype(dict.fromkeys(zoned, str))
+        write_atomically(path, lambda f: plain.to_excel(f, index=False, engine="openpyxl"))
+        return
+    options: Any = {
+        "index": False,
+        "sep": table_format.separator,
+        "decimal": table_format.decimal,
+        "encoding": table_format.encoding,
+    }
+    if path.suffix.lower() != ".gz":
+        write_atomically(path, lambda file: frame.to_csv(file, **options))
+        return
+
+    def write_compressed(file: IO[bytes]) -> None:
+        # Equal tables make equal files: neither a name nor the time is in it.
+        with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:
+            frame.to_csv(compressed, **options)
+
+    write_atomically(path, write_compressed)
+
+
+def _text(path: pathlib.Path, encoding: str, problems: list[str]) -> str:
+    """What a file says; in Latin-1, which every file can be read in, if not in its encoding."""
+    content = path.read_bytes()
+    if content[:2] == b"\x1f\x8b":
+        try:
+            content = gzip.decompress(content)
+        except (EOFError, OSError, zlib.error) as error:
+            raise TableError([f"{path} is damaged, or no gzip file: {error}."]) from None
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff") and not encoding.lower().startswith("utf-16"):
+        problems.append(f"{path} is written in UTF-16: pass --encoding=utf-16.")
+        return content.decode("utf-16", errors="replace")
+    if content[:2] == b"PK" or b"\0" in content[:1000] and not encoding.lower().startswith("utf"):
+        raise TableError([f"{path} is no text: a spreadsheet or an archive. Save it as CSV."])
+    try:
+        # The mark that Excel puts before the header is no part of it.
+        return content.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        problems.append(_encoding_problem(path, encoding, content))
+        return content.decode("latin-1")
+
+
+def _cells(path: pathlib.Path, text: str, separator: str) -> tuple[list[int], list[list[str]]]:
+    """Numbers and cells of all lines that are not empty."""
+    lines, cells, last = [], [], 0
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    try:
+        for row in reader:
+            if any(row):
+                lines.append(last + 1)
+                cells.append(row)
+            last = reader.line_num
+    except csv.Error as error:
+        raise TableError([f"{path} is no CSV file at line {last + 1}: {error}."]) from None
+    return lines, cells
+
+
+def _encoding_problem(path: pathlib.Path, encoding: str, content: bytes) -> str:
+    """Where the encoding breaks, and which one is likely."""
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        try:
+            line.decode(encoding)
+        except UnicodeDecodeError as found:
+            other = "latin-1" if encoding.lower().startswith("utf") else "utf-8"
+            word = line[max(0, found.start - 10) : found.start + 10].decode("latin-1").strip()
+            reading = f" makes {word!r} of it" if other == "latin-1" else ""
+            return (
+                f"{path} is not written in {encoding}: see line {number}. --encoding={other}"
+                f"{reading}; files of Excel on Windows are often in cp1252."
+            )
+    return f"{path} is not written in {encoding}: pass another --encoding."

@@ -1,0 +1,294 @@
+"""The report of a run: one HTML file, to read on a screen or on paper and to pass on.
+
+Figures are inside of the file, and nothing is loaded from elsewhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import html
+import importlib.metadata
+import pathlib
+import platform
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...files import write_atomically
+from ..check.result import CheckResult
+from ..reading.frames import CheckedFrame
+from ..reading.user_table import CellPredictions, UserTable
+from . import outline
+
+__all__ = ["RunFacts", "as_text", "write"]
+
+_SCORES = {
+    "rmse": ("RMSE", "{:.3f}"),
+    "nll": ("NLL", "{:.2f}"),
+    "coverage_90": ("coverage", "{:.0%}"),
+}
+_LIBRARIES = ("gpflow-bae", "gpflow", "tensorflow", "keras", "numpy", "pandas")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFacts:
+    """What a report says of the run itself.
+
+    * source, result: files.
+    * command: the command line, to repeat the run.
+    * settings: arguments of the Imputer.
+    * seconds: of each part.
+    """
+
+    source: str
+    result: str
+    command: str
+    settings: Mapping[str, Any]
+    seconds: Mapping[str, float]
+
+
+def as_text(result: CheckResult) -> str:
+    """The summary of a check as lines for a terminal."""
+    width = max(map(len, result.methods))
+    lines = [f"  {'':{width}}" + "".join(f"  {title:>9}" for title, _ in _SCORES.values())]
+    for method in result.methods:
+        found = result.summary[method]
+        lines.append(f"  {method:{width}}" + "".join(f"  {cell:>9}" for cell in _scores(found)))
+    return "\n".join(lines)
+
+
+def write(
+    path: pathlib.Path,
+    checked: CheckedFrame,
+    user: UserTable,
+    predicted: CellPredictions,
+    pictures: Mapping[str, bytes],
+    result: CheckResult | None,
+    run: RunFacts,
+) -> None:
+    """Writes the report.
+
+    :param predicted: of all cells of ``user``.
+    :param pictures: PNG files, by output.
+    :param result: of the check, if there was one.
+    """
+    holes = user.num_holes
+    model = run.settings.get("model") if result is None else result.methods[0]
+    page = _PAGE.substitute(
+        title=_text(f"{pathlib.Path(run.source).name}, imputed"),
+        summary=_text(
+            f"{holes:,} missing cells of {pathlib.Path(run.source).name} were filled by the model "
+            f"{model}; the filled table is {pathlib.Path(run.result).name}."
+        ),
+        verdict=_verdict(result),
+        facts=_pairs(outline.facts(checked)),
+        columns=_columns(checked, user, predicted),
+        notes=_notes(checked.notes),
+        check="" if result is None else _summary(result),
+        by_column="" if result is None else _by_column(result),
+        figures="".join(_figure(name, picture) for name, picture in pictures.items()),
+        settings=_pairs(_settings(run)),
+    )
+    write_atomically(path, lambda file: file.write(page.encode("utf-8")))
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value))
+
+
+def _number(value: float | None, style: str) -> str:
+    return "–" if value is None or not np.isfinite(value) else style.format(value)
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]], marked: int | None = None) -> str:
+    """A table whose first column is words and whose others are numbers; cells are HTML."""
+    head = "".join(f"<th>{cell}</th>" for cell in header)
+    body = "".join(
+        f"<tr{' class=best' if i == marked else ''}>"
+        + "".join(
+            f"<{'td' if j else 'th'}>{cell}</{'td' if j else 'th'}>" for j, cell in enumerate(row)
+        )
+        + "</tr>"
+        for i, row in enumerate(rows)
+    )
+    return (
+        f"<div class=wide><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def _pairs(values: Mapping[str, str]) -> str:
+    rows = "".join(f"<dt>{_text(k)}</dt><dd>{_text(v)}</dd>" for k, v in values.items())
+    return f"<dl>{rows}</dl>"
+
+
+def _verdict(result: CheckResult | None) -> str:
+    if result is None:
+        return (
+            "<p class=verdict>There was no check on hidden cells in this run, so nothing here says "
+            "how far the filled values can be trusted.</p>"
+        )
+    return f"<p class=verdict>{_text(result.verdict)}</p>"
+
+
+def _columns(checked: CheckedFrame, user: UserTable, predicted: CellPredictions) -> str:
+    """A row for each output, with the typical uncertainty of its filled cells."""
+    typical = {}
+    for p, kind in enumerate(user.kinds):
+        hole = ~user.table.observed[..., p] & user.table.rows
+        cells = (array[..., p][hole] for array in predicted)
+        deviation = kind.settle(*cells)[1]
+        typical[kind.name] = f"{np.median(deviation):.3g}" if len(deviation) else "–"
+    rows = [
+        (
+            _text(row.name),
+            f"{row.num_missing:,}",
+            f"{row.share_missing:.1%}",
+            *(_number(value, "{:.4g}") for value in (row.least, row.median, row.greatest)),
+            typical.get(row.name, "0"),
+            _text(row.kind),
+        )
+        for row in outline.columns(checked)
+    ]
+    header = ("column", "missing", "share", "least", "median", "greatest", "sd of filled", "kind")
+    return _table(header, rows).replace("<table>", "<table class=columns>")
+
+
+def _notes(notes: Sequence[str]) -> str:
+    if not notes:
+        return ""
+    listing = "".join(f"<li>{_text(note)}</li>" for note in notes)
+    return f"<h2>Notes on the table</h2><ul class=notes>{listing}</ul>"
+
+
+def _summary(result: CheckResult) -> str:
+    best = result.methods.index(result.best) if result.best in result.methods else None
+    timed = bool(result.seconds)
+    rows = [
+        (
+            _text(method),
+            *_scores(result.summary[method]),
+            *([_number(result.seconds.get(method), "{:.1f} s")] if timed else []),
+        )
+        for method in result.methods
+    ]
+    header = ("method", *(title for title, _ in _SCORES.values()), *(["time"] if timed else []))
+    return (
+        "<h2>The check on hidden cells</h2>"
+        + (f"<p>{_text(result.hidden)}</p>" if result.hidden else "")
+        + _table(header, rows, best)
+        + "<p class=small>Averages over columns. RMSE: root mean squared error, in standard "
+        "deviations of the column; about 1 is what its mean achieves. NLL: negative log density of "
+        "a hidden cell in the same units; lower is better. Coverage: share of hidden cells inside "
+        "of their 90&nbsp;% interval; 90&nbsp;% is right, less is overconfident.</p>"
+    )
+
+
+def _by_column(result: CheckResult) -> str:
+    parts = ["<h2>The check, by column</h2>"]
+    for key, (title, style) in _SCORES.items():
+        rows = [
+            (
+                _text(column),
+                *(
+                    _number(result.per_column[method].get(column, {}).get(key), style)
+                    for method in result.methods
+                ),
+            )
+            for column in result.columns
+        ]
+        parts.append(f"<section><h3>{title}</h3>")
+        parts.append(_table(("column", *map(_text, result.methods)), rows) + "</section>")
+    return "".join(parts)
+
+
+def _scores(found: Mapping[str, float]) -> list[str]:
+    return [_number(found.get(key), style) for key, (_, style) in _SCORES.items()]
+
+
+def _figure(name: str, picture: bytes) -> str:
+    content = base64.b64encode(picture).decode("ascii")
+    return (
+        f"<figure><figcaption>{_text(name)}</figcaption>"
+        f'<img alt="{_text(name)}: observed and filled values" '
+        f'src="data:image/png;base64,{content}"></figure>'
+    )
+
+
+def _settings(run: RunFacts) -> dict[str, str]:
+    found = {"command": run.command}
+    found |= {
+        name: str(value)
+        for name, value in run.settings.items()
+        if value not in (None, (), [], {}) and name not in ("progress", "epochs", "table_format")
+    }
+    found["seconds"] = ", ".join(f"{name} {value:.1f}" for name, value in run.seconds.items())
+    versions = [f"Python {platform.python_version()}"]
+    for name in _LIBRARIES:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    found["versions"] = ", ".join(versions)
+    found["written"] = datetime.datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z")
+    return found
+
+
+_PAGE = string.Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>
+body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff;
+       max-width: 54rem; margin: 0 auto; padding: 1rem; overflow-wrap: break-word; }
+h1 { font-size: 1.5rem; line-height: 1.25; } h2 { font-size: 1.2rem; margin-top: 2rem; }
+h3 { font-size: 1rem; margin-bottom: .3rem; }
+.verdict { border-left: .3rem solid #1f77b4; background: #eef5fb; padding: .7rem 1rem; }
+.notes li { margin-bottom: .4rem; }
+.small { font-size: .85rem; color: #444; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid #ddd; }
+td { white-space: nowrap; }
+thead th { border-bottom: 2px solid #888; vertical-align: bottom; }
+th:first-child { text-align: left; font-weight: normal; position: sticky; left: 0;
+                 background: #fff; }
+.columns th:last-child, .columns td:last-child { text-align: left; }
+section, tr { break-inside: avoid; }
+thead th:first-child { font-weight: bold; }
+tr.best th, tr.best td { font-weight: bold; background: #eef5fb; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; margin: .5rem 0; }
+dt { color: #555; } dd { margin: 0; overflow-wrap: anywhere; }
+figure { margin: 1.2rem 0; break-inside: avoid; } figcaption { font-weight: bold; }
+img { width: 100%; max-width: 46rem; height: auto; }
+@media (max-width: 30rem) { body { padding: .7rem; } table { font-size: .8rem; }
+  th, td { padding: .25rem .35rem; } dl { grid-template-columns: minmax(4rem, 30%) 1fr; } }
+@media print { body { font-size: 11pt; max-width: none; } .wide { overflow: visible; }
+  table { font-size: 8.5pt; } h2, h3 { break-after: avoid; } }
+</style>
+</head>
+<body>
+<h1>$title</h1>
+<p>$summary</p>
+$verdict
+$check
+<h2>The table</h2>
+$facts
+$columns
+<p class=small>Filled values are means of the model's prediction; “sd of filled” is the median of
+their standard deviations, in the units of the column. In the filled table each has its standard
+deviation and a 90&nbsp;% interval beside it.</p>
+$notes
+<h2>What was filled</h2>
+$figures
+$by_column
+<h2>The run</h2>
+$settings
+</body>
+</html>
+""")

@@ -1,0 +1,95 @@
+"""What a table holds, in a few lines: what the command prints and its report shows."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from ..reading.frames import CheckedFrame
+
+__all__ = ["ColumnOutline", "columns", "facts", "text"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnOutline:
+    """An output: how many cells it lacks, what kind it is, and its observed values' range."""
+
+    name: str
+    num_missing: int
+    share_missing: float
+    kind: str
+    least: float
+    median: float
+    greatest: float
+
+
+def columns(checked: CheckedFrame) -> list[ColumnOutline]:
+    """All outputs, in the user's order."""
+    kinds = {kind.name: kind.describe() for kind in checked.found.kinds}
+    rows = []
+    for name, values in zip(checked.names[1], checked.Y.T, strict=True):
+        missing = np.isnan(values)
+        shown = values[~missing]
+        low, middle, high = np.quantile(shown, [0.0, 0.5, 1.0]) if len(shown) else [np.nan] * 3
+        kind = kinds.get(name, "constant, not modelled")
+        rows.append(
+            ColumnOutline(name, int(missing.sum()), missing.mean(), kind, low, middle, high)
+        )
+    return rows
+
+
+def facts(checked: CheckedFrame) -> dict[str, str]:
+    """Rows, series, span of the inputs and missing cells, in words."""
+    tasks, lengths = np.unique(checked.tasks, return_counts=True)
+    found = {"rows": f"{len(checked.X):,}"}
+    if len(tasks) > 1:
+        found["series"] = f"{len(tasks)}, of {_range(lengths.min(), lengths.max())} rows"
+    dates = np.issubdtype(checked.times.dtype, np.datetime64)
+    for d, name in enumerate(checked.names[0]):
+        if d == 0 and dates:
+            days = {task: np.unique(checked.X[checked.tasks == task, 0]) for task in tasks}
+            steps = np.concatenate([np.diff(day) for day in days.values()])
+            span = " to ".join(_date(edge) for edge in (checked.times.min(), checked.times.max()))
+            every = f", every {_duration(float(np.median(steps)))}" if len(steps) else ""
+            found[f"time ({name})"] = span + every
+        else:
+            column = checked.X[:, d]
+            found[f"input {name}"] = f"{column.min():g} to {column.max():g}"
+    holes, cells = int(np.isnan(checked.Y).sum()), checked.Y.size
+    found["missing cells"] = f"{holes:,} of {cells:,} ({_percent(holes / cells)})"
+    return found
+
+
+def text(checked: CheckedFrame, source: str) -> str:
+    """The outline as lines for a terminal."""
+    summary = "; ".join(f"{name}: {value}" for name, value in facts(checked).items())
+    rows = columns(checked)
+    width = min(40, max(len(row.name) for row in rows))
+    lines = [
+        f"  {row.name:{width}}  {_percent(row.share_missing):>6} missing  {row.kind}"
+        for row in rows
+    ]
+    return "\n".join([f"{source}: {summary}.", *lines])
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.0f} %" if share == 0 or share >= 0.1 else f"{100.0 * share:.2g} %"
+
+
+def _date(stamp: np.datetime64) -> str:
+    """Without a clock at midnight."""
+    return str(stamp.astype("datetime64[m]")).replace("T", " ").removesuffix(" 00:00")
+
+
+def _duration(days: float) -> str:
+    """A length of time in the largest unit that it has at least one of."""
+    for unit, length in (("day", 1.0), ("hour", 1.0 / 24), ("minute", 1.0 / 1440)):
+        if days >= 0.999 * length:
+            count = f"{days / length:.3g}"
+            return f"{count} {unit}" + ("" if count == "1" else "s")
+    return f"{days * 86400:.3g} s"

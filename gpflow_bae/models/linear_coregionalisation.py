@@ -1,0 +1,296 @@
+"""The linear model of coregionalisation, of outputs with missing cells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+import tensorflow_probability as tfp
+from check_shapes import check_shapes, inherit_check_shapes
+from gpflow.base import Parameter, TensorType
+
+from ..arguments import as_numbers, check_arguments, kind_of
+
+__all__ = ["LinearCoregionalisation", "principal_directions"]
+
+NOISE_FLOOR = 1e-4  # variance, of standardised outputs: keeps covariances of hundreds of cells sane
+
+_tfd = tfp.distributions
+
+
+@check_shapes("Y: [batch..., P]", "return: [P, L]")
+@check_arguments(latent_dim=1)
+def principal_directions(Y: np.ndarray, latent_dim: int) -> np.ndarray:
+    """Principal directions of outputs, times the root of their variances: a start of a decoder.
+
+    They are of the covariance by all rows in which two outputs are observed together; two that
+    hardly met are taken as unrelated.
+
+    :param Y: outputs, about standardised; NaN where missing.
+    :param latent_dim: L, at most P.
+    :raises ValueError: for more directions than outputs.
+    """
+    Y = as_numbers(Y, "Y").reshape(-1, np.shape(Y)[-1])
+    if latent_dim > Y.shape[1]:
+        raise ValueError(
+            f"latent_dim is {latent_dim} for {Y.shape[1]} outputs; a linear model of "
+            "coregionalisation has at most one channel for each output."
+        )
+    shown = ~np.isnan(Y)
+    values = np.where(shown, Y, 0.0)
+    both = shown.T.astype(float) @ shown.astype(float)
+    covariance = values.T @ values / np.maximum(both, 1.0)
+    covariance *= both / (both + 10.0)
+    variances, directions = np.linalg.eigh(covariance)
+    return (directions * np.sqrt(np.maximum(variances, 1e-2)))[:, ::-1][:, :latent_dim]
+
+
+class LinearCoregionalisation(
+    gpflow.models.BayesianModel, gpflow.models.ExternalDataTrainingLossMixin
+):
+    r"""A GP autoencoder with a linear decoder and Gaussian noise, its codes integrated out.
+
+    .. math:: y_{np} = \sum_l W_{pl} z_l(x_n) + e_{np}, \quad
+        z_l = \sum_q s_{ql} f_{ql}(x_n) + s_{0l} c_{nl}
+
+    with :math:`f_{ql} \sim GP(0, k_q)`, code noise :math:`c_{nl} \sim N(0, 1)`, which is what the
+    outputs of a row share at that row alone, and noise :math:`e_{np} \sim N(0, \sigma_p^2)`. Each
+    code has a GP prior with a mixture of the kernels, so that outputs may go together otherwise
+    over days than over an hour; where that is not enough, ``deviations`` add to
+    :math:`W_{pl} s_{ql}` a :math:`D_{qpl}` of small prior variance. This is the linear model of
+    coregionalisation (Goovaerts 1997; Alvarez et al. 2012, section 4). Outputs have mean zero, and
+    are about standardised (:class:`~gpflow_bae.data.Standardiser`).
+
+    Of C observed cells all is exact, at cost C^3: :meth:`maximum_log_likelihood_objective`,
+    ``training_loss`` and :meth:`predict_y` take all cells of a task at once.
+    :func:`~gpflow_bae.inference.fit_coregionalisation` takes them in blocks of neighbouring rows,
+    and so does the posterior that it returns. Cells are named by the row of ``X`` and the column of
+    the output.
+    """
+
+    def __init__(
+        self,
+        kernels: Sequence[gpflow.kernels.Kernel],
+        decoder: TensorType,
+        scales: TensorType | None = None,
+        noise_variance: TensorType | float = 0.1,
+        deviation: float = 0.0,
+    ):
+        """
+        :param kernels: Q of them. Fix their variances, which the scales have
+            (``gpflow.set_trainable(kernel.variance, False)``).
+        :param decoder: W at the start [P, L], such as :func:`principal_directions` of the outputs;
+            equal columns would stay alike.
+        :param scales: s at the start [Q + 1, L], those of the code noise last; equal shares of the
+            variance if None.
+        :param noise_variance: at the start, of all outputs or of each [P]; above 1e-4.
+        :param deviation: prior standard deviation of D; 0 for none.
+        :raises TypeError: for what is no kernel.
+        :raises ValueError: for no kernel, and arrays of other shapes.
+        """
+        super().__init__()
+        self.kernels = list(kernels)
+        for kernel in self.kernels:
+            if not isinstance(kernel, gpflow.kernels.Kernel):
+                raise TypeError(f"kernels must be GPflow kernels, got {kind_of(kernel)}.")
+        decoder = as_numbers(decoder, "decoder")
+        if not self.kernels or decoder.ndim != 2:
+            raise ValueError(
+                f"Got {len(self.kernels)} kernels and a decoder of shape {decoder.shape}; expected "
+                "at least one, and [P, L]: outputs by channels."
+            )
+        shape = (len(self.kernels) + 1, decoder.shape[1])
+        scales = (
+            np.full(shape, shape[0] ** -0.5) if scales is None else as_numbers(scales, "scales")
+        )
+        if scales.shape != shape:
+            raise ValueError(
+                f"scales has shape {scales.shape}; expected {shape}: a row for each kernel and one "
+                "for the code noise, by channels."
+            )
+        noise_variance = as_numbers(noise_variance, "noise_variance")
+        if noise_variance.shape not in ((), decoder.shape[:1]):
+            raise ValueError(
+                f"noise_variance has shape {noise_variance.shape}; expected one number, or one for "
+                f"each of {len(decoder)} outputs."
+            )
+        noise_variance = np.broadcast_to(noise_variance, decoder.shape[:1])
+        zero, one = (gpflow.utilities.to_default_float(v) for v in (0.0, 1.0))
+        self.decoder = Parameter(decoder, prior=_tfd.Normal(zero, one))
+        self.scales = Parameter(scales, transform=gpflow.utilities.positive())
+        self.noise_variance = Parameter(
+            noise_variance, transform=gpflow.utilities.positive(NOISE_FLOOR)
+        )
+        self.deviation = float(deviation)
+        self.deviations = None
+        if deviation > 0.0:  # in units of their prior, so that optimisers see one scale
+            self.deviations = Parameter(
+                np.zeros((shape[0], *decoder.shape)), prior=_tfd.Normal(zero, one)
+            )
+
+    @property
+    def num_outputs(self) -> int:
+        """P."""
+        return int(self.decoder.shape[0])
+
+    @property
+    def mixing(self) -> list[tf.Tensor]:
+        """What turns the functions of each kernel, and code noise, into outputs: [P, L] each."""
+        found = tf.convert_to_tensor(self.scales)[:, None, :] * self.decoder
+        if self.deviations is not None:
+            found += self.deviation * tf.convert_to_tensor(self.deviations)
+        return tf.unstack(found)
+
+    @check_shapes("X: [n, D]", "row: [C]", "column: [C]", "return: [C, C]")
+    def covariance(self, X: TensorType, row: TensorType, column: TensorType) -> tf.Tensor:
+        """Of observed cells, noise included."""
+        noise = tf.gather(tf.convert_to_tensor(self.noise_variance), column)
+        return self._between(X, row, column, row, column) + tf.linalg.diag(noise)
+
+    @inherit_check_shapes
+    def maximum_log_likelihood_objective(self, data: tuple[TensorType, TensorType]) -> tf.Tensor:
+        """Log marginal likelihood of the observed cells, in nats.
+
+        :param data: ``(X, Y)``: inputs [N, D] and outputs [N, P], NaN where missing.
+        """
+        X, Y = _checked(data, self.num_outputs)
+        row, column = _cells(~np.isnan(Y))
+        return self.log_marginal(X, row, column, Y[row, column])
+
+    def predict_y(
+        self, Xnew: TensorType | None, *, given: tuple[TensorType, TensorType]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances of observations [N', P], noise included.
+
+        :param Xnew: inputs of other rows [N', D]; None for the rows of ``given`` themselves, whose
+            missing cells are told of by the observed ones beside them too.
+        :param given: ``(X, Y)`` to condition on, usually the training data.
+        """
+        X, Y = _checked(given, self.num_outputs)
+        row, column = _cells(~np.isnan(Y))
+        first, all_rows = 0, X
+        if Xnew is not None:
+            first, all_rows = len(X), np.concatenate([X, as_numbers(Xnew, "Xnew")])
+        shape = (len(all_rows) - first, self.num_outputs)
+        at, of = _cells(np.ones(shape, bool))
+        moments = self.predict(all_rows, row, column, Y[row, column], first + at, of)
+        mean, variance = (tf.reshape(moment, shape) for moment in moments)
+        return mean, variance
+
+    @check_shapes("X: [n, D]", "row: [C]", "column: [C]", "value: [C]", "return: []")
+    def log_marginal(
+        self, X: TensorType, row: TensorType, column: TensorType, value: TensorType
+    ) -> tf.Tensor:
+        """Log density of observed cells, in nats."""
+        return -_negative_log_density(self.covariance(X, row, column), value)
+
+    @check_shapes(
+        "X: [n, D]",
+        "row: [C]",
+        "column: [C]",
+        "value: [C]",
+        "target_row: [K]",
+        "target_column: [K]",
+        "return[0]: [K]",
+        "return[1]: [K]",
+    )
+    def predict(
+        self,
+        X: TensorType,
+        row: TensorType,
+        column: TensorType,
+        value: TensorType,
+        target_row: TensorType,
+        target_column: TensorType,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Means and variances of cells given observed ones; noise is included."""
+        cross = self._between(X, row, column, target_row, target_column)
+        mean, explained = _condition(self.covariance(X, row, column), cross, value)
+        prior = tf.gather(tf.convert_to_tensor(self.noise_variance), target_column)
+        *smooth, of_rows = (tf.reduce_sum(tf.square(A), -1) for A in self.mixing)
+        prior += tf.gather(of_rows, target_column)
+        for kernel, scale in zip(self.kernels, smooth, strict=True):
+            at_rows = tf.gather(kernel(X, full_cov=False), target_row)
+            prior += tf.gather(scale, target_column) * at_rows
+        return mean, prior - explained
+
+    def _between(
+        self, X: tf.Tensor, row: tf.Tensor, column: tf.Tensor, other: tf.Tensor, at: tf.Tensor
+    ) -> tf.Tensor:
+        """Covariance of the decoded codes of cells: [C, K]."""
+        same = tf.cast(row[:, None] == other, gpflow.default_float())
+        of_rows = [tf.gather(tf.gather(k(X), row), other, axis=1) for k in self.kernels]
+        parts = [
+            K * tf.matmul(tf.gather(A, column), tf.gather(A, at), transpose_b=True)
+            for K, A in zip([*of_rows, same], self.mixing, strict=True)
+        ]
+        return tf.add_n(parts)
+
+
+def _checked(
+    data: tuple[TensorType, TensorType], num_outputs: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and outputs of one task as arrays.
+
+    :raises ValueError: for other shapes.
+    """
+    X, Y = as_numbers(data[0], "X"), as_numbers(data[1], "Y")
+    if X.ndim != 2 or Y.shape != (len(X), num_outputs):
+        raise ValueError(
+            f"X has shape {X.shape} and Y {Y.shape}; expected [N, D] and [N, {num_outputs}], rows "
+            "of one task. fit_coregionalisation takes several."
+        )
+    return X, Y
+
+
+def _cells(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of what is True in a mask [N, P]."""
+    row, column = np.nonzero(mask)
+    return row.astype(np.int32), column.astype(np.int32)
+
+
+@tf.custom_gradient
+def _negative_log_density(covariance: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, object]:
+    """-log N(value; 0, covariance); its gradient in closed form costs half of the Cholesky's."""
+    L = tf.linalg.cholesky(covariance)
+    solved = tf.linalg.cholesky_solve(L, value[:, None])
+    count = tf.cast(tf.shape(value)[0], value.dtype)
+    loss = 0.5 * (tf.reduce_sum(value * solved[:, 0]) + count * float(np.log(2.0 * np.pi)))
+    loss += tf.reduce_sum(tf.math.log(tf.linalg.diag_part(L)))
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        inverse = tf.linalg.cholesky_solve(L, tf.eye(tf.shape(L)[0], dtype=L.dtype))
+        outer = tf.matmul(solved, solved, transpose_b=True)
+        return 0.5 * upstream * (inverse - outer), upstream * solved[:, 0]
+
+    return loss, gradient
+
+
+@tf.custom_gradient
+def _condition(
+    covariance: tf.Tensor, cross: tf.Tensor, value: tf.Tensor
+) -> tuple[tuple[tf.Tensor, tf.Tensor], object]:
+    """Conditional means, and how much smaller variances become, of targets given values [C].
+
+    With A = K^-1 k and a = K^-1 y they are k^T a and the diagonal of k^T A; the gradient needs no
+    more than these, where that of a Cholesky factor would cost several factorisations.
+
+    :param covariance: K [C, C].
+    :param cross: k [C, K].
+    """
+    L = tf.linalg.cholesky(covariance)
+    solved = tf.linalg.cholesky_solve(L, tf.concat([cross, value[:, None]], 1))
+    A, a = solved[:, :-1], solved[:, -1:]
+    mean = tf.linalg.matmul(cross, a, transpose_a=True)[:, 0]
+    explained = tf.reduce_sum(cross * A, 0)
+
+    def gradient(of_mean: tf.Tensor, of_explained: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        pulled = tf.linalg.matvec(A, of_mean)[:, None]
+        of_covariance = -0.5 * (a * tf.transpose(pulled) + pulled * tf.transpose(a))
+        of_covariance -= tf.matmul(A * of_explained, A, transpose_b=True)
+        of_cross = a * of_mean + 2.0 * A * of_explained
+        return of_covariance, of_cross, pulled[:, 0]
+
+    return (mean, explained), gradient

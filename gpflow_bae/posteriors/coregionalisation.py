@@ -1,0 +1,234 @@
+"""Predictions of linear models of coregionalisation, exact in blocks of neighbouring rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow.base import TensorType
+
+from ..arguments import as_numbers
+from ..data import MultiOutputTable
+from ..data.blocks import Place, block_at, places_of_blocks
+from ..models import LinearCoregionalisation
+from ..row_blocks import in_threads
+from ..tracing import compiled
+from .archive import read_archive, write_archive
+
+__all__ = ["SIGNATURE", "CoregionalisationPosterior", "as_table"]
+
+KIND = "coregionalisation"
+
+#: Of a :class:`~gpflow_bae.data.blocks.Block`: numbers of rows and cells differ between blocks.
+SIGNATURE = (
+    tf.TensorSpec([None, None], tf.float64),
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([None], tf.float64),
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([None], tf.int32),
+)
+
+
+def as_table(data: Any, num_outputs: int) -> MultiOutputTable:
+    """Inputs and outputs as a table: one task where they have no axis of tasks.
+
+    :param data: ``(X, Y)``, or a table.
+    :param num_outputs: that the outputs must have.
+    :raises ValueError: for other shapes.
+    """
+    if not isinstance(data, MultiOutputTable):
+        X, Y = (as_numbers(v, name) for v, name in zip(data, ("X", "Y"), strict=True))
+        data = MultiOutputTable(X[None], Y[None]) if X.ndim == 2 else MultiOutputTable(X, Y)
+    if data.num_outputs != num_outputs:
+        raise ValueError(f"Y has {data.num_outputs} outputs; the model has {num_outputs}.")
+    return data
+
+
+@dataclasses.dataclass(eq=False)
+class CoregionalisationPosterior:
+    """Fitted models, and the data that they were fitted to.
+
+    Of several models the prediction is their equal mixture: where they disagree, what is asked for
+    is taken as uncertain.
+
+    * models: at least one.
+    * cells_per_block: observed cells that a prediction is given; it is exact where a task has no
+      more of them than that.
+    * table: the data; None where only other rows are predicted.
+    """
+
+    models: tuple[LinearCoregionalisation, ...]
+    cells_per_block: int = 900
+    table: MultiOutputTable | None = None
+
+    def predict_y(
+        self, Xnew: TensorType | None = None, *, given: tuple[TensorType, TensorType] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances of observations at other rows, noise included.
+
+        :param Xnew: inputs [N', D] or [T or 1, N', D]; None for all cells of the rows of the data
+            themselves, which the other cells of their row tell of too.
+        :param given: ``(X, Y)`` to condition on instead of the data of the fit.
+        :return: [N', P] each; [T, N', P] where the data have an axis of tasks.
+        :raises ValueError: for inputs of another width, or without data.
+        """
+        table = self._given(given)
+        single = table.num_tasks == 1 and (given is None or np.ndim(given[0]) == 2)
+        X, Y, lengths = table.X, table.Y, table.lengths
+        where = np.broadcast_to(table.rows[..., None], Y.shape)
+        if Xnew is None:
+            mean, variance = self.predict_cells(X, Y, lengths, where)
+            return (mean[0], variance[0]) if single else (mean, variance)
+        new = as_numbers(Xnew, "Xnew")
+        single = single and new.ndim == 2
+        new = new[None] if new.ndim == 2 else new
+        if new.ndim != 3 or new.shape[2] != X.shape[2] or new.shape[0] not in (1, len(X)):
+            raise ValueError(
+                f"Xnew has shape {np.shape(Xnew)}; expected rows of {X.shape[2]} inputs, of one "
+                f"task or of {len(X)}."
+            )
+        # New rows come first: those of a task may be followed by padding.
+        new = np.broadcast_to(new, (len(X), *new.shape[1:]))
+        count = new.shape[1]
+        X = np.concatenate([new, X], axis=1)
+        Y = np.concatenate([np.full((len(Y), count, Y.shape[2]), np.nan), Y], axis=1)
+        where = np.broadcast_to(np.arange(X.shape[1])[:, None] < count, Y.shape)
+        moments = self.predict_cells(X, Y, lengths + count, where)
+        mean, variance = (moment[:, :count] for moment in moments)
+        return (mean[0], variance[0]) if single else (mean, variance)
+
+    def impute(
+        self, *, given: tuple[TensorType, TensorType] | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The outputs with their missing cells filled by their means, and variances of these.
+
+        :param given: ``(X, Y)`` to fill instead of the data of the fit.
+        :return: [N, P] or [T, N, P] each; variances are zero where ``Y`` was observed.
+        """
+        table = self._given(given)
+        where = table.rows[..., None] & ~table.observed
+        mean, variance = self.predict_cells(table.X, table.Y, table.lengths, where)
+        filled = np.where(where, mean, table.Y), np.where(where, variance, 0.0)
+        single = table.num_tasks == 1 and (given is None or np.ndim(given[0]) == 2)
+        return (filled[0][0], filled[1][0]) if single else filled
+
+    @check_shapes("X: [T, N, D]", "Y: [T, N, P]", "lengths: [T]", "where: [T, N, P]")
+    def predict_cells(
+        self, X: np.ndarray, Y: np.ndarray, lengths: np.ndarray, where: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Means and variances [T, N, P] of the cells in ``where``, noise included; NaN elsewhere.
+
+        :param X, Y: inputs and outputs of tasks, NaN where missing.
+        :param lengths: rows of each task; others are padding.
+        :param where: cells to predict, observed ones too.
+        """
+        places = places_of_blocks(X, Y, lengths, self.cells_per_block, of_empty=True)
+        found = [_moments(model, X, Y, lengths, where, places) for model in self.models]
+        means, variances = (np.stack(part) for part in zip(*found, strict=True))
+        return means.mean(0), variances.mean(0) + means.var(0)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write models and data to one file."""
+        arrays = self.to_arrays()
+        if self.table is not None:
+            arrays |= {name: getattr(self.table, name) for name in ("X", "Y", "lengths")}
+        write_archive(path, {"kind": KIND, "cells_per_block": self.cells_per_block}, arrays)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], model: LinearCoregionalisation
+    ) -> CoregionalisationPosterior:
+        """Read what :meth:`save` wrote.
+
+        :param model: built as the one of the fit was; it is left as it is.
+        :raises ValueError: for a damaged file, or one of another model.
+        """
+        arrays, header = read_arrays(path)
+        table = None
+        if "X" in arrays:
+            table = MultiOutputTable(arrays["X"], arrays["Y"], lengths=arrays["lengths"])
+        cells = int(header.get("cells_per_block", cls.cells_per_block))
+        models = models_of(arrays, lambda _: gpflow.utilities.deepcopy(model))
+        return cls(models, cells, table)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The parameters of all models by name."""
+        return {
+            f"models[{i}]{name}": np.asarray(parameter.numpy())
+            for i, model in enumerate(self.models)
+            for name, parameter in gpflow.utilities.parameter_dict(model).items()
+        }
+
+    def _given(self, given: tuple[TensorType, TensorType] | None) -> MultiOutputTable:
+        if given is not None:
+            return as_table(given, self.models[0].num_outputs)
+        if self.table is None:
+            raise ValueError("This posterior does not have its data: pass given=(X, Y).")
+        return self.table
+
+
+def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Arrays and header of the file of a fit.
+
+    :raises ValueError: for a damaged file, or one of another kind.
+    """
+    header, arrays = read_archive(path)
+    if header.get("kind") != KIND:
+        raise ValueError(f"{path} holds no linear model of coregionalisation.")
+    return arrays, header
+
+
+def models_of(
+    arrays: Mapping[str, np.ndarray],
+    build: Callable[[Mapping[str, np.ndarray]], LinearCoregionalisation],
+) -> tuple[LinearCoregionalisation, ...]:
+    """The models of :meth:`CoregionalisationPosterior.to_arrays`.
+
+    :param build: a model, of the values of its parameters, which are written into it.
+    :raises ValueError: for values of another model.
+    """
+    found: list[LinearCoregionalisation] = []
+    while f"models[{len(found)}].decoder" in arrays:
+        prefix = f"models[{len(found)}]"
+        values = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+        model = build(values)
+        own = {k: tuple(v.shape) for k, v in gpflow.utilities.parameter_dict(model).items()}
+        kept = {name: value.shape for name, value in values.items()}
+        if own != kept:
+            raise ValueError(
+                f"The file is of another model: it holds {kept}, and the model has {own}. Build "
+                "the model as it was built for the fit."
+            )
+        gpflow.utilities.multiple_assign(model, values)
+        found.append(model)
+    return tuple(found)
+
+
+def _moments(
+    model: LinearCoregionalisation,
+    X: np.ndarray,
+    Y: np.ndarray,
+    lengths: np.ndarray,
+    where: np.ndarray,
+    places: list[Place],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of one model, block by block."""
+    mean, variance = np.full(Y.shape, np.nan), np.full(Y.shape, np.nan)
+    predict = compiled(model.predict, input_signature=SIGNATURE)
+
+    def of_block(place: Place) -> None:
+        if where[place.task, place.leaf].any():
+            block, targets = block_at(X, Y, lengths, place, where)
+            at = place.task, targets[:, 0], targets[:, 1]
+            for array, moment in zip((mean, variance), predict(*block), strict=True):
+                array[at] = moment.numpy()
+
+    in_threads(of_block, [(place,) for place in places])
+    return mean, variance
