@@ -174,7 +174,7 @@ def run(plan: Plan, options: driver.Options) -> driver.Outcome:
 
     from gpflow_bae import Posterior, inference, metrics
     from gpflow_bae.data import prepare_data
-    from gpflow_bae.inference.checkpoints import stopwatch
+    from gpflow_bae.inference.runs.checkpoints import stopwatch
 
     made = make_data(plan, options.seed)
     started = time.perf_counter()

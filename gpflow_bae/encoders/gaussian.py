@@ -59,7 +59,7 @@ class BaseGaussianEncoder(DensityEncoder):
     def log_prob(
         self, Y: TensorType, latents: TensorType, mask: TensorType | None = None, **side: Any
     ) -> tf.Tensor:
-        """Log density of ``latents`` under the encoder, for ``encoder_loss="nll"``."""
+        """Log density of ``latents`` under the encoder, for ``EncoderSettings(loss="nll")``."""
         mean, variance = self(Y, mask=mask, **side)
         return tf.reduce_sum(gaussian(latents, mean, variance), -1)
 
@@ -74,7 +74,7 @@ class GaussianEncoder(KerasModule, BaseGaussianEncoder):
 
     As a variational family the Gaussian is a pseudo-observation of the codes, which the latent
     prior then conditions on (Pearce 2019; Jazbec et al. 2021); as an amortised sampler
-    (Algorithm 1 of Tran et al. 2023 with ``encoder_loss="nll"``) it is the codes' distribution.
+    (Algorithm 1 of Tran et al. 2023 with the loss ``"nll"``) it is the codes' distribution.
     """
 
     @check_arguments()

@@ -207,7 +207,7 @@ def partial_encoder(
     :param hidden: widths of the hidden layers.
     :param stochastic: for the sampled models an implicit encoder, whose noise enters after the
         outputs are summed. A ``"factornet"`` is a Gaussian encoder all the same: it has draws and a
-        density, so sampled models fit it with ``encoder_loss="energy"`` or ``"nll"``.
+        density, so sampled models fit it with the loss ``"energy"`` or ``"nll"``.
     :param noise_dim: width of that noise; L by default.
     :param initial_variance: of the codes given a complete row, before training, for the Gaussian
         encoders. A tenth of a unit prior variance: neither so wide that the codes say nothing to

@@ -23,7 +23,7 @@ class StochasticEncoder(KerasModule, Encoder):
 
     Tran et al. (2023), section 3.2, with epsilon of the shape of y; here its width is free. The
     density is unknown, so the encoder is fitted with a score that needs only draws
-    (``encoder_loss="energy"``; the paper's ``"mse"`` collapses to the posterior mean).
+    (``EncoderSettings(loss="energy")``; the paper's ``"mse"`` collapses to the posterior mean).
     """
 
     @check_arguments()

@@ -8,9 +8,9 @@ from .engines.bound_sampling import BoundSampling
 from .engines.chain_sampling import ChainSampling
 from .engines.tempered import TemperedChain, TemperedSampling, TemperedTrace
 from .engines.weight_sampling import WeightSampling
-from .coregionalisation_fit import BlockFit, fit_coregionalisation
 from .fit import fit
 from .new_rows import latents_for_new
+from .optimise.coregionalisation_fit import BlockFit, fit_coregionalisation
 from .optimise.encoder_losses import encoder_loss
 from .optimise.input_relocation import relocate_inputs
 from .optimise.objectives import GECO, EvidenceLowerBound, Objective

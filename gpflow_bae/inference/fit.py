@@ -19,9 +19,9 @@ from ..models import (
     VariationalAutoencoder,
 )
 from ..posteriors import CoregionalisationPosterior, Posterior, TemperedPosterior
-from .runs.checkpoints import run_directory, stopwatch
-from .coregionalisation_fit import fit_coregionalisation
 from .checks.fit_check import warn_of_useless_fit
+from .optimise.coregionalisation_fit import fit_coregionalisation
+from .runs.checkpoints import run_directory, stopwatch
 from .sampling import sample_amortized
 from .seeding import seed_networks
 from .starts import default_start

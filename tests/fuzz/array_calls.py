@@ -74,6 +74,7 @@ SETTINGS: dict[str, Call] = {
         inference.AmortizedSettings,
         lambda: vars(inference.AmortizedSettings()),
     ),
+    "EncoderSettings": (inference.EncoderSettings, lambda: vars(inference.EncoderSettings())),
     "TemperedSettings": (
         inference.TemperedSettings,
         lambda: vars(inference.TemperedSettings()),

@@ -13,7 +13,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 
 from ... import inducing_variables
-from ...inference.lbfgs import (
+from ...inference.optimise.lbfgs import (
     Minimum,
     assign_vector,
     lbfgs,

@@ -12,7 +12,7 @@ from check_shapes import check_shapes
 from ...arguments import spread
 from ...data import MultiOutputTable
 from ...inference import fit_coregionalisation
-from ...inference.coregionalisation_fit import Start
+from ...inference.optimise.coregionalisation_fit import Start
 from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
 from .calibration import Trial, calibrate

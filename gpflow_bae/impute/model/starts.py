@@ -6,7 +6,7 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
-from ...inference.coregionalisation_fit import Start
+from ...inference.optimise.coregionalisation_fit import Start
 from ...models import LinearCoregionalisation
 from ...models.linear_coregionalisation import principal_directions
 from .plan import Plan

@@ -20,9 +20,9 @@ from ...arguments import check_fields
 from ...data import Observations, prepare_data
 from ...models import TemperedBAE
 from ...tracing import compiled
+from ..optimise.lbfgs import Minimum, lbfgs, vector_of
 from ..runs.checkpoints import RunDirectory
 from ..runs.progress import Progress
-from ..lbfgs import Minimum, lbfgs, vector_of
 from ..settings import check_positive
 from .posterior_mode import fresh_values
 
