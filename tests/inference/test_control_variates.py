@@ -14,6 +14,7 @@ from gpflow_bae import inference, mcmc, models
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.chains import of_chain
 from gpflow_bae.inference.engines.bound_sampling import BoundSampling
+from gpflow_bae.inference.engines.control_variates import Reference
 from gpflow_bae.inference.engines.weight_sampling import WeightSampling
 from tests.inference.amortized_models import SETTINGS, L, P, network, random_data, whitened
 
@@ -92,7 +93,7 @@ def test_estimates_away_from_the_reference_have_the_full_gradient_as_their_mean(
     estimates: dict[str, list[Any]] = {"with": [], "without": []}
     for start in range(0, 12, 3):
         rows = tf.range(start, start + 3)
-        reference = inference.control_variates.Reference(items(there, rows), full)
+        reference = Reference(items(there, rows), full)
         for name, used in (("with", reference), ("without", None)):
             target = algorithm.target(data.gather(rows), used)
             estimates[name].append(target.gradient(items(here, rows), SEED).parameters)

@@ -229,7 +229,7 @@ def test_triplets_that_cannot_be_are_refused() -> None:
         ({"rows": np.array([0, -1, 1])}, r"rows\[1\] is -1, out of range"),
         ({"num_rows": 1}, r"rows\[2\] is 1, out of range for 1 rows"),
         ({"num_rows": 4}, r"rows \[2, 3\] have no observation"),
-        ({"batch_size": (None, 3)}, r"columns \[2\] have no observation"),
+        ({"num_columns": 3}, r"columns \[2\] have no observation"),
         ({"values": np.array([1.0, np.inf, 0.0])}, r"values\[1\] is inf"),
         ({"columns": np.array([0, 0, 1])}, r"\(row 0, column 0\) occurs 2 times"),
         ({"columns": np.array([0.0, 1.0, 1.0])}, "columns must be integers"),

@@ -269,8 +269,8 @@ def test_models_and_settings_of_fits_that_need_all_points_are_refused(files: str
     few = inference.VariationalSettings(num_steps=5, batch_size=16)
     with pytest.raises(ValueError, match="batch_size must be set for a stream"):
         inference.fit_variational(svgp_vae(), data, inference.VariationalSettings())
-    with pytest.raises(ValueError, match="num_columns is for data in memory"):
-        columns = dataclasses.replace(few, num_columns=2)
+    with pytest.raises(ValueError, match="batch_size of outputs is for data in memory"):
+        columns = dataclasses.replace(few, batch_size=(few.batch_size, 2))
         inference.fit_variational(svgp_vae(), data, columns)
     parts = {"decoder": svgp_vae().decoder, "likelihood": likelihoods.Gaussian(0.3)}
     kernel, gaussian = gpflow.kernels.SquaredExponential(), svgp_vae().encoder
