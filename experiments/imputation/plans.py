@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow_probability as tfp
 
+from experiments.common import plans
 from gpflow_bae import (
     decoders,
     encoders,
@@ -47,7 +48,7 @@ KERNELS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(plans.Plan):
     """Everything that decides the outcome of a fit, but the table and the seed.
 
     :raises ValueError: for a model or network that is unknown, no channel or inducing point, and

@@ -61,7 +61,7 @@ def test_a_run_of_the_moving_ball(ball_run: tuple[pathlib.Path, Any]) -> None:
 def test_runs_that_cannot_be_read_say_why(
     ball_run: tuple[pathlib.Path, Any], tmp_path: pathlib.Path
 ) -> None:
-    with pytest.raises(FileNotFoundError, match="neither config.json"):
+    with pytest.raises(FileNotFoundError, match="no config.json"):
         export_runs.read(tmp_path)
     config = json.loads((ball_run[0] / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"experiment": "other"}))

@@ -144,8 +144,6 @@ def test_what_cannot_be_filled_is_refused_before_a_fit(tmp_path: pathlib.Path) -
         Imputer().fit(X)
     with pytest.raises(ValueError, match="name columns, which arrays do not have"):
         Imputer(time="day").fit(X, Y)
-    with pytest.raises(ValueError, match="model is 'gp_vae'; expected one of"):
-        Imputer(model="gp_vae", **quick).fit(X, Y)
     with pytest.raises(ValueError, match="latent_dim must be at least 1, got 0"):
         Imputer(latent_dim=0, **quick).fit(X, Y)
     with pytest.raises(ValueError, match="'b' is never observed"):
