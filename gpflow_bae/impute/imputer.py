@@ -50,7 +50,7 @@ class Imputer:
     :param progress: whether ``fit`` shows a progress bar.
     :param kinds: of outputs, by name: ``"continuous"``, ``"positive"``, ``"count"``, ``"binary"``,
         or the two bounds of a bounded column, such as ``(0, 100)``. Others follow from the observed
-        values, see :func:`~gpflow_bae.impute.columns.decide_kind`.
+        values, see :func:`~gpflow_bae.impute.reading.columns.decide_kind`.
     :param table_format: how a DataFrame's text writes numbers, dates and missing cells.
 
     After ``fit``: ``plan_``, ``posterior_`` (of standardised outputs, given scaled inputs),

@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, TensorType
 
-from ..arguments import as_numbers, check_arguments, kind_of
+from ..arguments import as_numbers, check_arguments
 
 __all__ = ["LinearCoregionalisation", "principal_directions"]
 
@@ -20,8 +20,8 @@ NOISE_FLOOR = 1e-4  # variance, of standardised outputs: keeps covariances of hu
 _tfd = tfp.distributions
 
 
-@check_shapes("Y: [batch..., P]", "return: [P, L]")
 @check_arguments(latent_dim=1)
+@check_shapes("Y: [batch..., P]", "return: [P, L]")
 def principal_directions(Y: np.ndarray, latent_dim: int) -> np.ndarray:
     """Principal directions of outputs, times the root of their variances: a start of a decoder.
 
@@ -32,7 +32,10 @@ def principal_directions(Y: np.ndarray, latent_dim: int) -> np.ndarray:
     :param latent_dim: L, at most P.
     :raises ValueError: for more directions than outputs.
     """
-    Y = as_numbers(Y, "Y").reshape(-1, np.shape(Y)[-1])
+    Y = as_numbers(Y, "Y", rank=2)
+    Y = Y.reshape(-1, Y.shape[-1])
+    if np.isinf(Y).any():
+        raise ValueError("Y is infinite somewhere: missing outputs are NaN.")
     if latent_dim > Y.shape[1]:
         raise ValueError(
             f"latent_dim is {latent_dim} for {Y.shape[1]} outputs; a linear model of "
@@ -70,6 +73,7 @@ class LinearCoregionalisation(
     the output.
     """
 
+    @check_arguments(deviation=0.0)
     def __init__(
         self,
         kernels: Sequence[gpflow.kernels.Kernel],
@@ -88,13 +92,10 @@ class LinearCoregionalisation(
         :param noise_variance: at the start, of all outputs or of each [P]; above 1e-4.
         :param deviation: prior standard deviation of D; 0 for none.
         :raises TypeError: for what is no kernel.
-        :raises ValueError: for no kernel, and arrays of other shapes.
+        :raises ValueError: for no kernel, arrays of other shapes, and values out of their range.
         """
         super().__init__()
         self.kernels = list(kernels)
-        for kernel in self.kernels:
-            if not isinstance(kernel, gpflow.kernels.Kernel):
-                raise TypeError(f"kernels must be GPflow kernels, got {kind_of(kernel)}.")
         decoder = as_numbers(decoder, "decoder")
         if not self.kernels or decoder.ndim != 2:
             raise ValueError(
@@ -117,6 +118,14 @@ class LinearCoregionalisation(
                 f"each of {len(decoder)} outputs."
             )
         noise_variance = np.broadcast_to(noise_variance, decoder.shape[:1])
+        for name, values, low in (
+            ("decoder", decoder, -np.inf),
+            ("scales", scales, 0.0),
+            ("noise_variance", noise_variance, NOISE_FLOOR),
+        ):
+            if not ((values > low) & np.isfinite(values)).all():
+                above = "" if low == -np.inf else f" above {low:g}"
+                raise ValueError(f"{name} must hold finite numbers{above}, got {values.tolist()}.")
         zero, one = (gpflow.utilities.to_default_float(v) for v in (0.0, 1.0))
         self.decoder = Parameter(decoder, prior=_tfd.Normal(zero, one))
         self.scales = Parameter(scales, transform=gpflow.utilities.positive())

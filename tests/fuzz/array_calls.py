@@ -86,6 +86,7 @@ SETTINGS: dict[str, Call] = {
         lambda: vars(inference.WarmStart(encoders.GaussianEncoder(network(P, 2 * L)))),
     ),
     "PriorMeanStart": (inference.PriorMeanStart, lambda: vars(inference.PriorMeanStart())),
+    "BlockFit": (inference.BlockFit, lambda: vars(inference.BlockFit())),
     "ModeStart": (inference.ModeStart, lambda: vars(inference.ModeStart())),
     "amortized_preset": (inference.amortized_preset, lambda: {"name": "quick"}),
 }

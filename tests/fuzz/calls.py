@@ -305,6 +305,20 @@ MODELS: dict[str, Call] = {
             "num_draws": 2,
         },
     ),
+    "LinearCoregionalisation": (
+        models.LinearCoregionalisation,
+        lambda: {
+            "kernels": [kernel()],
+            "decoder": np.ones((P, L)),
+            "scales": np.ones((2, L)),
+            "noise_variance": 0.1,
+            "deviation": 0.5,
+        },
+    ),
+    "principal_directions": (
+        models.principal_directions,
+        lambda: {"Y": outputs(), "latent_dim": L},
+    ),
     "StochasticGPLVM": (
         models.StochasticGPLVM,
         lambda: {

@@ -7,7 +7,7 @@ import pytest
 
 from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.impute.check.hidden_gaps import _scored
-from gpflow_bae.impute.check.hidden_gaps.verdict import GapErrors, decide
+from gpflow_bae.impute.check.verdict import GapErrors, decide
 from gpflow_bae.impute.model.gaps import hide_gaps
 from gpflow_bae.impute.reading.columns import ColumnKind
 

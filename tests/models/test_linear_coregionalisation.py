@@ -239,12 +239,14 @@ def test_what_cannot_be_is_refused() -> None:
     kernel, W = gpflow.kernels.Matern12(), np.ones((3, 2))
     with pytest.raises(ValueError, match="Got 0 kernels and a decoder of shape"):
         LinearCoregionalisation([], W)
-    with pytest.raises(TypeError, match="kernels must be GPflow kernels, got"):
+    with pytest.raises(TypeError, match="kernels must be a sequence, each entry a gpflow Kernel"):
         LinearCoregionalisation([W], W)
     with pytest.raises(ValueError, match=r"scales has shape \(1, 2\); expected \(2, 2\)"):
         LinearCoregionalisation([kernel], W, np.ones((1, 2)))
     with pytest.raises(ValueError, match=r"noise_variance has shape \(2,\)"):
         LinearCoregionalisation([kernel], W, noise_variance=np.ones(2))
+    with pytest.raises(ValueError, match="scales must hold finite numbers above 0"):
+        LinearCoregionalisation([kernel], W, np.zeros((2, 2)))
     with pytest.raises(ValueError, match="latent_dim is 4 for 3 outputs"):
         models.principal_directions(np.ones((5, 3)), 4)
     model = LinearCoregionalisation([kernel], W)

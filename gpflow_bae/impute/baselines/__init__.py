@@ -2,7 +2,7 @@
 
 Each has ``fit_predict(table, seed=0, **settings)``, which sees the table's ``X`` and ``Y`` and
 returns mean and variance [T, N, P] of what would be measured, noise included, for every row that
-is no padding (NaN there), in the units of the outputs. :mod:`gpflow_bae.impute.scores` compares
+is no padding (NaN there), in the units of the outputs. :mod:`experiments.common.scores` compares
 them with the truth.
 """
 

@@ -86,7 +86,7 @@ def check_frame(
         name.
     :param inputs: further numeric inputs, such as coordinates.
     :param task: column that says to which independent series a row belongs; one series if None.
-    :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.columns.output_kinds`.
+    :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.reading.columns.output_kinds`.
     :param fitted: what an earlier fit knows of the columns.
     :param table_format: how text says numbers and dates.
     :raises TableError: for columns that are not there, text in a numeric column, infinities,

@@ -169,7 +169,7 @@ class UserTable:
         ``<output>_sd``, ``<output>_lower`` and ``<output>_upper``, missing but for the cells that
         were filled, and for those of a constant observed fewer than eight times. Values and
         intervals are what a column of its kind can have, see
-        :meth:`gpflow_bae.impute.columns.ColumnKind.settle`.
+        :meth:`gpflow_bae.impute.reading.columns.ColumnKind.settle`.
 
         :param mean, variance: of the cells, in the units of the outputs.
         :param lower, upper: ends of their 90 % interval; those of a Gaussian if None.
@@ -273,7 +273,7 @@ def from_arrays(
 
     :param X: inputs [N, D] or [T, N, D], complete; [N, D] serves all tasks.
     :param Y: outputs [N, P] or [T, N, P], NaN where missing.
-    :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.columns.output_kinds`.
+    :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.reading.columns.output_kinds`.
     :param fitted: what an earlier fit knows of the columns.
     :raises ValueError: for other shapes, inputs that are not finite, infinite outputs, two rows
         of a task with the same inputs, or what :func:`output_kinds` refuses.
