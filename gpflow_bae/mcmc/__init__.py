@@ -30,6 +30,7 @@ from gpflow_bae.mcmc import (
     types,
 )
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
+from gpflow_bae.mcmc.building import build_sampler
 from gpflow_bae.mcmc.kernels import (
     SGHMC,
     SGLD,
@@ -49,6 +50,7 @@ __all__ = [
     "adaptive_langevin",
     "adaptive_sghmc",
     "algorithm",
+    "build_sampler",
     "energy_variance",
     "gradient_estimators",
     "hmc",

@@ -19,7 +19,7 @@ from gpflow_bae.mcmc.algorithm import (
 )
 from gpflow_bae.mcmc.integrators import check_integrator
 from gpflow_bae.mcmc.noise import check_noise
-from gpflow_bae.mcmc.types import Position, Scalar, Seed, is_number, validate
+from gpflow_bae.mcmc.types import RANGES, Position, Scalar, Seed, is_number, validate
 
 __all__ = [
     "build_calibrated",
@@ -29,9 +29,6 @@ __all__ = [
     "kinetic_temperatures",
     "momentum_temperatures",
 ]
-
-# What is not a number: the same in every step, and part of its trace.
-_CHOICES = ("noise", "integrator", "subtract_gradient_noise", "max_leapfrog_steps")
 
 
 def build_sampler(
@@ -46,23 +43,29 @@ def build_sampler(
     info: Callable[[State], dict[str, tf.Tensor]] = lambda state: {},
     temperatures: Callable[[State], Position | None] = lambda state: None,
     adapted: tuple[str, ...] = (),
+    fixed: tuple[str, ...] = (),
 ) -> SamplingAlgorithm:
-    """The functions of a module, with their settings in the state.
+    """Make a sampler of a module's functions, with their settings in its state.
 
     :param state_type: the module's ``State``: a NamedTuple that begins with the position.
     :param init: takes the position, and with ``needs="evaluate"`` the function that evaluates it.
     :param update: takes the module's state, the gradient (or the function that evaluates), the
         seed, and settings and choices by name.
-    :param arguments: ``locals()`` of ``build``; what ``update`` does not take is left out. A
-        temperature that is a number becomes one for each leaf of the position, so that single
-        leaves may be given another; not where something of the state is shared by the leaves.
+    :param arguments: ``locals()`` of ``build``; what ``update`` does not take is left out. Numbers,
+        tensors and schedules become part of the state; words and truth values are the same in
+        every step, and part of its trace. A temperature that is a number becomes one for each leaf
+        of the position, so that single leaves may be given another; not where something of the
+        state is shared by the leaves.
     :param shared: the fields of the module's state that are not like the position.
     :param adapted: fields of the module's state that change only while it adapts.
+    :param fixed: numbers among the arguments that are part of the trace, such as one that loops
+        are unrolled by.
     :raises ValueError: if an argument is out of its range.
     """
     taken = inspect.signature(update).parameters
-    choices = {k: v for k, v in arguments.items() if k in _CHOICES}
-    numbers = {k: v for k, v in arguments.items() if k in taken and k not in _CHOICES}
+    used = {k: v for k, v in arguments.items() if k in taken}
+    choices = {k: v for k, v in used.items() if k in fixed or _is_choice(k, v)}
+    numbers = {k: v for k, v in used.items() if k not in choices}
     for setting, value in numbers.items():
         check_setting(setting, value)
     settings = Settings(**numbers)
@@ -92,7 +95,7 @@ def build_sampler(
         inner = state_type(state.position, **state.elements, **{k: state.shared[k] for k in shared})
         used = {
             **settings.at(state, at),
-            **{k: v for k, v in choices.items() if k in taken},
+            **choices,
             **({"adapt": at.adapt} if "adapt" in taken else {}),
         }
         argument = part(state.position, seed) if needs == "gradient" else part
@@ -108,6 +111,10 @@ def build_sampler(
         settings={**settings.describe(), **choices},
         adapted=adapted,
     )
+
+
+def _is_choice(name: str, value: Any) -> bool:
+    return isinstance(value, (str, bool)) and name not in RANGES
 
 
 def _gradient(name: str, target: Target) -> Callable[..., Any]:

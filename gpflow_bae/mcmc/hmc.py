@@ -101,4 +101,4 @@ def build(
     """
     if max_leapfrog_steps < 1:
         raise ValueError(_TOO_SHORT.format(max_leapfrog_steps))
-    return build_calibrated("hmc", State, init, update, locals())
+    return build_calibrated("hmc", State, init, update, locals(), fixed=("max_leapfrog_steps",))

@@ -27,7 +27,16 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-__all__ = ["LogProbFn", "Position", "Scalar", "Seed", "cast_scalar", "is_number", "validate"]
+__all__ = [
+    "RANGES",
+    "LogProbFn",
+    "Position",
+    "Scalar",
+    "Seed",
+    "cast_scalar",
+    "is_number",
+    "validate",
+]
 
 Position: TypeAlias = Any
 """Any ``tf.nest`` structure of floating tensors."""
@@ -65,7 +74,7 @@ def _decay(value: float) -> bool:
 
 
 # What every setting has to be, and how an error says so.
-_RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
+RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "step_size": (_positive, "must be positive and finite, got {}."),
     "noise_scale": (_positive, "must be positive and finite, got {}."),
     "width": (_positive, "must be positive and finite, got {}."),
@@ -94,6 +103,10 @@ _RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
 }
 
 
+# Of a setting that only a sampler of the user's own has.
+_ANY: tuple[Callable[[float], bool], str] = (np.isfinite, "must be finite, got {}.")
+
+
 def validate(**settings: Any) -> None:
     """Refuse settings for which a sampler has no meaning, by their names.
 
@@ -102,7 +115,7 @@ def validate(**settings: Any) -> None:
     :raises ValueError: if one is out of its range.
     """
     for name, value in settings.items():
-        is_valid, message = _RANGES[name]
+        is_valid, message = RANGES.get(name, _ANY)
         if is_number(value) and not is_valid(value):
             space = "" if message.startswith(",") else " "
             raise ValueError(f"{name}{space}{message.format(value)}")

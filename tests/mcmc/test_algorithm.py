@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -343,3 +343,33 @@ def test_settings_describe_themselves_in_plain_values() -> None:
     seen = []
     tf.function(lambda x: seen.append(Settings(x=x).describe()))(tf.constant(1.0))
     assert seen == [{"x": "a tensor"}]
+
+
+def test_settings_of_a_sampler_of_ones_own_need_no_list() -> None:
+    """Numbers are part of the state, and words of the trace; names are whatever the module has."""
+
+    class Decaying(NamedTuple):
+        position: Any
+
+    def update(state: Decaying, gradient: Any, seed: Any, *, rate: Any, side: str) -> Decaying:
+        sign = {"up": 1.0, "down": -1.0}[side]
+        moved = tf.nest.map_structure(
+            lambda q, g: q + sign * tf.cast(rate, q.dtype) * g, state.position, gradient
+        )
+        return Decaying(moved)
+
+    def build(rate: Any, side: str = "up", unused: float = 2.0) -> mcmc.SamplingAlgorithm:
+        return mcmc.build_sampler("decaying", Decaying, Decaying, update, locals())
+
+    sampler = build(0.25, "down")
+    assert sampler.settings == {"rate": 0.25, "side": "down"}
+    target = mcmc.Target(lambda position, seed: tf.nest.map_structure(tf.negative, position))
+    state = sampler.init(tf.constant([4.0, 8.0]), target)
+    at = mcmc.Step(tf.constant(0), tf.constant(False))
+    seed = tf.constant([0, 0])
+    assert float(state.shared["rate"]) == 0.25
+    np.testing.assert_array_equal(sampler.step(state, target, seed, at).position, [5.0, 10.0])
+    other = state._replace(shared={"rate": tf.constant(0.5, state.shared["rate"].dtype)})
+    np.testing.assert_array_equal(sampler.step(other, target, seed, at).position, [6.0, 12.0])
+    with pytest.raises(ValueError, match="rate must be finite, got inf"):
+        build(np.inf)
