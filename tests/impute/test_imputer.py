@@ -346,7 +346,7 @@ def test_fits_of_earlier_versions_load_or_are_refused(tmp_path: pathlib.Path) ->
     record["plan"]["model"] = "lmc"
     path.write_text(json.dumps(record), encoding="utf-8")
     loaded = Imputer.load(tmp_path)
-    assert loaded.plan_ == imputer.plan_ and loaded.get_params() == imputer.get_params()
+    assert loaded.plan_ == imputer.plan_ and loaded.settings == imputer.settings
     np.testing.assert_allclose(loaded.predict_y(X, Y)[0], imputer.predict_y()[0], rtol=1e-8)
     record["plan"]["model"] = "sgp_vae"
     path.write_text(json.dumps(record), encoding="utf-8")
