@@ -289,6 +289,9 @@ class ExternalDataModel(
             return batch, None, single
         single = single and len(np.shape(Xnew)) == 2
         new = as_inputs(Xnew, batch.X, "Xnew", self.inputs)
+        known = tf.get_static_value(new)
+        if known is not None:
+            self.check_inputs(known, "Xnew")
         if self.inputs is not None and tf.executing_eagerly():
             self.inputs.check_known(new, batch.X)
         return batch, new, single
@@ -311,9 +314,6 @@ class ExternalDataModel(
     def _batch(self, data: Data) -> Batch:
         """``(X, Y)`` as a part of all data, which stands for ``num_data`` items."""
         batch = self._observed(data)
-        known = None if batch.X is None else tf.get_static_value(batch.X)
-        if known is not None:
-            self.check_inputs(known)
         if self.num_data is None:
             return batch
         single = len(np.shape(data[1])) == 2
@@ -355,7 +355,7 @@ class ExternalDataModel(
             check_same_points(X.shape, Y.shape)
             known = tf.get_static_value(X)
             if known is not None:
-                self.check_inputs(known, distances=False)
+                self.check_inputs(known)
         return Batch(X, Y, seen)
 
     def _observations(self, Y: TensorType, name: str = "Y") -> tuple[tf.Tensor, tf.Tensor | None]:
