@@ -170,8 +170,8 @@ class ExternalDataModel(
         :return: mean ``[N', L]`` and variance ``[N', L]``, or covariance ``[L, N', N']`` between
             points, ``[N', L, L]`` between channels, ``[N', L, N', L]`` of both; with an axis of
             tasks in front where the arguments have one.
-        :raises ValueError: without ``given``, for inputs of another width, and more points with
-            ``full_cov`` than memory has room for.
+        :raises ValueError: without ``given``, for inputs of another width, and with ``full_cov``
+            for a prior without inputs, and for more points than memory has room for.
         """
         if full_output_cov and full_cov:
             self.check_channels_are_apart("full_output_cov=True with full_cov=True")
@@ -180,6 +180,11 @@ class ExternalDataModel(
         pseudo = self.guide.pseudo_observations(prior, batch, _SEED)
         if full_cov:
             at: Any = batch.X if Xnew is None else Xnew
+            if at is None:
+                raise ValueError(
+                    f"{self.latent_prior_name} is a prior without inputs, whose codes are no "
+                    "function of anything, so points have no covariances: set full_cov=False."
+                )
             channels = self.latent_dim if full_output_cov else 1
             check_full_cov(batch.Y.shape[0], self.latent_dim, channels, num_points=at.shape[-2])
             f_mean, f_variance = prior.predict_full_cov(at, batch.X, *pseudo)

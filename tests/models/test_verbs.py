@@ -291,7 +291,7 @@ def test_predictions_look_at_what_they_are_asked_for() -> None:
     for call in FAR.values():
         with pytest.raises(ValueError, match=r"Xnew lies around 1e\+07 in column 0"):
             call(model, X + 1e7)
-    for name, call in OF_POSTERIOR.items():
+    for call in OF_POSTERIOR.values():
         with pytest.raises(ValueError, match=r"Xnew lies around 1e\+07 in column 0"):
             call(posterior, X + 1e7)
         for wrong in (0.5, 2.0):
