@@ -14,15 +14,15 @@ SPLITTING_ADVICE = (
 )
 
 
-def check_inputs(model: Any, X: np.ndarray, distances: bool = True) -> None:
+def check_inputs(model: Any, X: np.ndarray, name: str = "X") -> None:
     """Refuse inputs [..., D] that a model's kernels cannot read, or not with their digits.
 
-    :param distances: whether to look at the digits.
+    :param name: what the error calls them.
     :raises ValueError: naming the column.
     """
     check = getattr(model, "check_inputs", None)
     if check is not None:
-        check(X, distances)
+        check(X, name)
 
 
 def check_support(

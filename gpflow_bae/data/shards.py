@@ -21,6 +21,8 @@ __all__ = [
     "DatasetShards",
     "Shards",
     "Survey",
+    "check_finite",
+    "extremes",
     "files_of",
     "outer_digest",
     "survey",
@@ -71,7 +73,7 @@ class Survey(NamedTuple):
     observed: np.ndarray  # [P], observations of each column
     digest: str  # of all rows
     values: np.ndarray  # their lowest and highest, and one that is not whole, if any is
-    inputs: np.ndarray | None  # [2, D], the lowest and highest of each; None without inputs
+    inputs: np.ndarray | None  # [3, D], of each the same, NaN where all are whole
 
     @property
     def num_points(self) -> int:
@@ -95,7 +97,7 @@ def arrays_of(shards: Shards) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
         for found, chunk in _all_chunks(shards).as_numpy_iterator():
             row = row if found == number else 0
             number = int(found)
-            _check_finite(chunk, shards.names[number], row)
+            check_finite(chunk, shards.names[number], row)
             row += len(chunk[-1])
             yield number, chunk
     except tf.errors.OpError:
@@ -114,9 +116,12 @@ def _all_chunks(shards: Shards) -> tf.data.Dataset:
     return tf.data.Dataset.range(len(shards.names)).flat_map(chunks).prefetch(8)
 
 
-def _check_finite(chunk: tuple[np.ndarray, ...], name: str, first: int) -> None:
-    """
+def check_finite(chunk: tuple[np.ndarray, ...], name: str, first: int = 0) -> None:
+    """Refuse inputs [n, D] that are not finite, and observations [n, P] that are infinite.
+
+    :param name: what the error calls where they are.
     :param first: number of the chunk's first row.
+    :raises ValueError: naming row and column.
     """
     for what, values in zip(("outputs", "inputs"), chunk[::-1], strict=False):
         wrong = ~np.isfinite(values)
@@ -153,19 +158,16 @@ def survey(shards: Shards) -> Survey:
         observation.
     """
     counts = np.zeros(len(shards.names), np.int64)
+    corners: np.ndarray | None = None
     observed, digests = np.zeros(shards.num_outputs, np.int64), []
-    low, high, fraction = np.inf, -np.inf, np.zeros(0)
-    corners: list[np.ndarray] = []
+    values = np.zeros((0, 1), np.float32)
     for number, chunk in arrays_of(shards):
         *X, Y = chunk
         digests.append([number, digest(*chunk)])
         counts[number] += len(Y)
-        seen = Y[~np.isnan(Y)]
-        low, high = seen.min(initial=low), seen.max(initial=high)
-        fraction = fraction if fraction.size else seen[seen != np.round(seen)][:1]
+        values = extremes(np.concatenate([values, Y[~np.isnan(Y)][:, None]]))
         for inputs in X:
-            inputs = np.concatenate([*corners, inputs])
-            corners = [inputs.min(0, keepdims=True), inputs.max(0, keepdims=True)]
+            corners = extremes(inputs if corners is None else np.concatenate([corners, inputs]))
         observed += np.count_nonzero(~np.isnan(Y), axis=0)
     without = np.flatnonzero(counts == 0)
     if without.size:
@@ -176,9 +178,23 @@ def survey(shards: Shards) -> Survey:
             f"There is no observation at all in column(s) {empty.tolist()} of the outputs; drop "
             "those columns."
         )
-    values = np.array([low, high, *fraction])
-    outer = np.concatenate(corners) if corners else None
-    return Survey(counts, observed, digest(np.array(digests)), values, outer)
+    return Survey(counts, observed, digest(np.array(digests)), values[:, 0], corners)
+
+
+def extremes(values: np.ndarray) -> np.ndarray:
+    """Rows that checks of values can be asked of in the place of all: [3, D] of ``[n, D]``.
+
+    Of each column the lowest, the highest, and the first that is no whole number, NaN without one.
+    NaN is left out.
+    """
+    if not len(values):
+        return values
+    known = ~np.isnan(values)
+    low = np.where(known, values, np.inf).min(0)
+    high = np.where(known, values, -np.inf).max(0)
+    broken = known & (values != np.round(values))
+    first = np.take_along_axis(values, broken.argmax(0)[None], 0)[0]
+    return np.stack([low, high, np.where(broken.any(0), first, np.nan)])
 
 
 def outer_digest(shards: Shards) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -12,7 +13,16 @@ import tensorflow as tf
 from ..base import Batch, VariationalModel
 from .model_checks import SPLITTING_ADVICE, check_inputs, check_support
 from .parquet import ParquetShards
-from .shards import Chunk, DatasetShards, Shards, arrays_of, outer_digest, survey
+from .shards import (
+    Chunk,
+    DatasetShards,
+    Shards,
+    arrays_of,
+    check_finite,
+    extremes,
+    outer_digest,
+    survey,
+)
 from .stream_order import Order
 from .tfrecords import TFRecordShards
 
@@ -213,11 +223,23 @@ class StreamedObservations:
         if isinstance(model, VariationalModel):
             model.snapshot(self)  # raises where it needs all points
         if self._values is not None:
-            check_support(model, self._values, name="The stream")
-        if self._corners is not None:
-            check_inputs(model, self._corners)
+            self._check_values(model, self._corners, self._values)
         if batch_size is not None:
             self.check_batch_size(batch_size)
+
+    def _check_values(self, model: Any, X: np.ndarray | None, values: np.ndarray) -> None:
+        """Refuse inputs [n, D] that a model cannot read, and observations without a density."""
+        check_support(model, values, name="The stream")
+        if X is not None:
+            check_inputs(model, X, "X of the stream")
+
+    def _check_block(self, model: Any, block: Chunk) -> None:
+        """The same of rows that nobody has read before, [K, B, D] and [K, B, P]."""
+        rows = tuple(v.numpy().reshape(-1, v.shape[-1]) for v in block)
+        check_finite(rows, "A minibatch of the stream")
+        *X, Y = rows
+        values = extremes(Y.reshape(-1, 1))[:, 0]
+        self._check_values(model, extremes(X[0]) if X else None, values)
 
     def check_batch_size(self, batch_size: int | None) -> None:
         """
@@ -233,15 +255,21 @@ class StreamedObservations:
                 f"batch_size must lie between 1 and the {self.num_items} points, got {batch_size}."
             )
 
-    def reader(self, batch_size: int | None, batches: int, seed: Sequence[int]) -> BatchReader:
+    def reader(
+        self, batch_size: int | None, batches: int, seed: Sequence[int], model: Any = None
+    ) -> BatchReader:
         """Minibatches for a run, some at a time.
 
         :param batches: how many at a time.
         :param seed: two integers, of the order.
+        :param model: what is fitted, which rows are checked by where :meth:`check` knows none.
         """
         self.check_batch_size(batch_size)
         assert batch_size is not None
-        return BatchReader(self._shards, self._order, batch_size, batches, seed)
+        check = None
+        if model is not None and self._values is None:
+            check = functools.partial(self._check_block, model)
+        return BatchReader(self._shards, self._order, batch_size, batches, seed, check)
 
     def batch(self, block: Chunk, number: tf.Tensor) -> Batch:
         """A minibatch among those that :meth:`BatchReader.read` returned, in a graph or not."""
@@ -294,11 +322,19 @@ class BatchReader:
     """
 
     def __init__(
-        self, shards: Shards, order: Order, batch_size: int, batches: int, seed: Sequence[int]
+        self,
+        shards: Shards,
+        order: Order,
+        batch_size: int,
+        batches: int,
+        seed: Sequence[int],
+        check: Callable[[Chunk], None] | None = None,
     ):
         """
         :param batches: of a block.
+        :param check: raises for a block that may not be used.
         """
+        self._check = check
         self._shards, self._order, self._seed = shards, order, tf.constant(seed, tf.int32)
         self._batch_size, self._batches = batch_size, batches
         self._next = -1
@@ -323,6 +359,8 @@ class BatchReader:
                 "Files must stay as they are during a run, and num_points, where it is given, must "
                 "be the number of their rows."
             ) from error
+        if self._check is not None:
+            self._check(block)
         self._next = first + self._batches
         return block
 

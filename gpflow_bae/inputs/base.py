@@ -73,6 +73,11 @@ class InputModel(gpflow.Module, ABC):
     def complete(self, X: TensorType) -> tf.Tensor:
         """Complete inputs [batch..., N, E] of prepared ones, or of those that need no preparing."""
 
+    def known(self, X: np.ndarray) -> np.ndarray:
+        """Prepared inputs as :meth:`complete` has them at present, NaN where it has none yet."""
+        with tf.init_scope():
+            return np.asarray(self.complete(X))
+
     def divergence(self, X: TensorType, point_scale: TensorType, scale: TensorType) -> tf.Tensor:
         """The batch's share of KL[q || prior] of what it completes, in nats: [].
 

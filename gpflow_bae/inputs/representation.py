@@ -233,6 +233,10 @@ class RepresentationNetwork(InputModel):
             found += _rows(scale, ids, 1.0) * tf.gather(noise, ids)
         return tf.concat([others, found], -1)
 
+    def known(self, X: np.ndarray) -> np.ndarray:
+        vectors = np.full((*X.shape[:-1], self.vector_dim), np.nan)
+        return np.concatenate([np.delete(X, self.column, -1), vectors], -1)
+
     def divergence(self, X: TensorType, point_scale: TensorType, scale: TensorType) -> tf.Tensor:
         """KL[q || prior] of the vectors of a batch's objects, in nats: [].
 

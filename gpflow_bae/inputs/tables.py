@@ -190,7 +190,8 @@ def check_prior(prior: Any) -> None:
     inside = np.isfinite(prior.log_prob(ends).numpy()).all()
     if hasattr(prior, "experimental_default_event_space_bijector"):
         # Some have finite numbers for a density where they have none.
-        onto = prior.experimental_default_event_space_bijector().forward(1e6 * (ends - middle))
+        onto = prior.experimental_default_event_space_bijector()
+        onto = onto.forward(middle + 1e6 * (ends - middle))
         inside = inside and onto[0] < ends[0] and onto[1] > ends[1]
     if not inside:
         raise ValueError(

@@ -129,10 +129,10 @@ class LatentProcess(gpflow.Module, ABC):
         """What completes the inputs, where they are not known (:mod:`gpflow_bae.inputs`)."""
         return None
 
-    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+    def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
         """Refuse inputs [..., D] that this prior cannot read, or not with their digits.
 
-        :param distances: whether to look at rounding too.
+        :param name: what the error calls them.
         :raises ValueError: naming the column.
         """
         return None

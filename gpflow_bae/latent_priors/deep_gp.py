@@ -104,9 +104,9 @@ class DeepSparseGP(GaussianLatentPrior):
         """The kernels of all layers."""
         return [k for layer in (*self.hidden_layers, self.last_layer) for k in layer.kernels]
 
-    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+    def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
         first, *_ = (*self.hidden_layers, self.last_layer)
-        first.check_inputs(X, distances)
+        first.check_inputs(X, name)
 
     @property
     def whitened_inducing(self) -> Parameter:

@@ -15,7 +15,6 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 
 from ..inducing_variables import ObjectViewInducingPoints, as_inducing_points, bounded
-from ..inputs import CompletedInputs
 from ..kernels.reading import (
     category_columns,
     check_categories,
@@ -97,42 +96,32 @@ class InducingLatentPrior(KernelLatentPrior):
         self.inducing_variable = as_inducing_points(inducing_variable)
         if self._points_are_inputs:
             Z = np.asarray(self.inducing_variable.Z)
-            check_columns_are_there(self._kernels_of_points, Z.shape[-1])
+            check_columns_are_there(self._kernels_inside, Z.shape[-1])
             if self.id_columns and _is_box(self.inducing_variable):
                 self.inducing_variable = bounded(self.inducing_variable, self.id_columns)
                 Z = np.asarray(self.inducing_variable.Z)
-            check_categories(self._kernels_of_points, Z, "The array of inducing inputs Z")
+            check_categories(self._kernels_inside, Z, "The array of inducing inputs Z")
 
     @property
     def _points_are_inputs(self) -> bool:
         """Whether inducing points have the kernels' columns, which inter-domain ones do not."""
         return not isinstance(self.inducing_variable, ObjectViewInducingPoints)
 
-    @property
-    def _kernels_of_points(self) -> list[gpflow.kernels.Kernel]:
-        """The kernels over completed inputs, among which inducing points are."""
-        found = []
-        for kernel in self.kernels:
-            while isinstance(kernel, CompletedInputs):
-                kernel = kernel.kernel
-            found.append(kernel)
-        return found
-
-    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+    def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
         width = self.inducing_variable.Z.shape[-1]
         if self._points_are_inputs and self.inputs is None and width != X.shape[-1]:
             raise ValueError(
-                f"X has D = {X.shape[-1]} columns, and the inducing inputs have {width}: give "
+                f"{name} has D = {X.shape[-1]} columns, and the inducing inputs have {width}: give "
                 "inducing inputs [M, D] of the columns of X."
             )
-        super().check_inputs(X, distances)
+        super().check_inputs(X, name)
 
     @property
     def id_columns(self) -> list[int]:
         """Columns of the inducing inputs that a kernel reads as ids."""
         if not self._points_are_inputs:
             return []
-        return category_columns(self._kernels_of_points, int(self.inducing_variable.Z.shape[-1]))
+        return category_columns(self._kernels_inside, int(self.inducing_variable.Z.shape[-1]))
 
     @property
     def num_inducing(self) -> int:

@@ -121,12 +121,25 @@ class KernelLatentPrior(LatentProcess):
             ),
         )
 
-    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
-        if self.inputs is None:
-            check_columns_are_there(self.kernels, X.shape[-1])
-            check_categories(self.kernels, X, "X")
-            if distances and self.takes_distances:
-                check_distances(self.kernels, X)
+    def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
+        kernel = self.kernels[0]
+        while isinstance(kernel, CompletedInputs):  # the same for all kernels
+            X, kernel = kernel.inputs.known(X), kernel.kernel
+        kernels = self._kernels_inside
+        check_columns_are_there(kernels, X.shape[-1])
+        check_categories(kernels, X, name)
+        if self.takes_distances:
+            check_distances(kernels, X, name)
+
+    @property
+    def _kernels_inside(self) -> list[gpflow.kernels.Kernel]:
+        """The kernels over completed inputs, among which inducing points are."""
+        found = []
+        for kernel in self.kernels:
+            while isinstance(kernel, CompletedInputs):
+                kernel = kernel.kernel
+            found.append(kernel)
+        return found
 
     @property
     def inputs(self) -> InputModel | None:

@@ -81,9 +81,9 @@ class ProductProcess(LatentProcess):
     def inputs(self) -> InputModel | None:
         return next((v for part in self.parts if (v := part.inputs) is not None), None)
 
-    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+    def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
         for part in self.parts:
-            part.check_inputs(X, distances)
+            part.check_inputs(X, name)
 
     def num_matrix_entries(self, num_points: int) -> int:
         return max(part.num_matrix_entries(num_points) for part in self.parts)

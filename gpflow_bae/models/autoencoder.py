@@ -260,13 +260,13 @@ class Autoencoder(gpflow.Module):
             raise AttributeError(f"{self.latent_prior_name} has no inducing points.")
         return points[0] if len(points) == 1 else points
 
-    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+    def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
         """Refuse inputs [..., D] that the latent prior cannot read, or not with their digits.
 
-        :param distances: whether to look at rounding too.
+        :param name: what the error calls them.
         :raises ValueError: naming the column.
         """
-        self.latent_prior.check_inputs(X, distances)
+        self.latent_prior.check_inputs(X, name)
 
     @property
     def needs_inputs(self) -> bool:

@@ -155,17 +155,16 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
         """Mean and root of q(u), for :class:`gpflow.optimizers.NaturalGradient`."""
         return [(self.q_mu, self.q_sqrt)]
 
-    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+    def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
         """Refuse inputs [..., D] that the kernel cannot read, or not with their digits."""
         kernels = [self.kernel]
         check_columns_are_there(kernels, X.shape[-1])
-        check_categories(kernels, X, "X")
-        if distances:
-            check_distances(kernels, X)
+        check_categories(kernels, X, name)
+        check_distances(kernels, X, name)
 
     def elbo(self, data: tuple[TensorType, TensorType]) -> tf.Tensor:
         """GPflow's bound of ``(X, Y)``, Y NaN or masked where missing."""
-        return super().elbo(self._as_gpflow_has_them(data, distances=True))
+        return super().elbo(self._as_gpflow_has_them(data))
 
     def predict_log_density(
         self,
@@ -174,28 +173,30 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
         full_output_cov: bool = False,
     ) -> tf.Tensor:
         """GPflow's log density of each row of ``(Xnew, Ynew)``, of what is observed of it."""
-        data = self._as_gpflow_has_them(data, distances=False)
+        data = self._as_gpflow_has_them(data, "Xnew", "Ynew")
         return super().predict_log_density(data, full_cov, full_output_cov)
 
     def _as_gpflow_has_them(
-        self, data: tuple[TensorType, TensorType], distances: bool
+        self, data: tuple[TensorType, TensorType], name: str = "X", of_y: str = "Y"
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Tensors of points in ``default_float()``, checked; missing observations are NaN."""
         X, Y = as_pair(data)
-        X, (Y, seen) = as_inputs(X)[0], as_observations(Y, "Y", gpflow.default_float())
+        X = as_inputs(X, name=name)[0]
+        Y, seen = as_observations(Y, of_y, gpflow.default_float())
         width = self.decoder.output_dim
         if Y.shape.rank != 2 or Y.shape[-1] not in (None, width):
             raise ValueError(
-                f"Y must have shape [N, P] with P = {width}, the width of the decoder, got "
+                f"{of_y} must have shape [N, P] with P = {width}, the width of the decoder, got "
                 f"{tuple(Y.shape)}."
             )
         check_same_points((1, *X.shape), (1, *Y.shape))
         known = tf.get_static_value(X)
         if known is not None:
-            self.check_inputs(known, distances)
+            self.check_inputs(known, name)
         known = tf.get_static_value(Y)
         if known is not None:
-            check_support(self, known, None if seen is None else tf.get_static_value(seen))
+            mask = None if seen is None else tf.get_static_value(seen)
+            check_support(self, known, mask, of_y)
         return X, Y if seen is None else tf.where(seen, Y, tf.constant(np.nan, Y.dtype))
 
     def terms(

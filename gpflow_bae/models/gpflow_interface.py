@@ -167,14 +167,19 @@ class ExternalDataModel(
         :return: mean ``[N', L]`` and variance ``[N', L]``, or covariance ``[L, N', N']`` between
             points, ``[N', L, L]`` between channels, ``[N', L, N', L]`` of both; with an axis of
             tasks in front where the arguments have one.
-        :raises ValueError: without ``given``, for inputs of another width, and more points with
-            ``full_cov`` than memory has room for.
+        :raises ValueError: without ``given``, for inputs of another width, and with ``full_cov``
+            for a prior without inputs, and for more points than memory has room for.
         """
         batch, Xnew, single = self._prediction_arguments(Xnew, given)
         prior = self.prior_for(batch)
         pseudo = self.guide.pseudo_observations(prior, batch, _SEED)
         if full_cov:
             at: Any = batch.X if Xnew is None else Xnew
+            if at is None:
+                raise ValueError(
+                    f"{self.latent_prior_name} is a prior without inputs, whose codes are no "
+                    "function of anything, so points have no covariances: set full_cov=False."
+                )
             channels = self.latent_dim if full_output_cov else 1
             check_full_cov(batch.Y.shape[0], self.latent_dim, channels, num_points=at.shape[-2])
             f_mean, f_variance = prior.predict_full_cov(at, batch.X, *pseudo)
@@ -266,6 +271,9 @@ class ExternalDataModel(
             return batch, None, single
         single = single and len(np.shape(Xnew)) == 2
         new = as_inputs(Xnew, batch.X, "Xnew", self.inputs)
+        known = tf.get_static_value(new)
+        if known is not None:
+            self.check_inputs(known, "Xnew")
         if self.inputs is not None and tf.executing_eagerly():
             self.inputs.check_known(new, batch.X)
         return batch, new, single
@@ -285,9 +293,6 @@ class ExternalDataModel(
     def _batch(self, data: Data) -> Batch:
         """``(X, Y)`` as a part of all data, which stands for ``num_data`` items."""
         batch = self._observed(data)
-        known = None if batch.X is None else tf.get_static_value(batch.X)
-        if known is not None:
-            self.check_inputs(known)
         if self.num_data is None:
             return batch
         single = len(np.shape(data[1])) == 2
@@ -329,7 +334,7 @@ class ExternalDataModel(
             check_same_points(X.shape, Y.shape)
             known = tf.get_static_value(X)
             if known is not None:
-                self.check_inputs(known, distances=False)
+                self.check_inputs(known)
         return Batch(X, Y, seen)
 
     def _observations(self, Y: TensorType, name: str = "Y") -> tuple[tf.Tensor, tf.Tensor | None]:

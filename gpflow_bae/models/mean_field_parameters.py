@@ -96,9 +96,9 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
         """The model's, at the values it had when q was made."""
         return self.model.observation_likelihood
 
-    def check_inputs(self, X: np.ndarray, distances: bool = True) -> None:
+    def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
         """The model's."""
-        self.model.check_inputs(X, distances)
+        self.model.check_inputs(X, name)
 
     @property
     def latent_prior_variables(self) -> tuple[tf.Variable, ...]:

@@ -352,7 +352,7 @@ class Posterior(FunctionPredictions):
     def encode(self, Y: TensorType, *, num_draws: int = 16, seed: int = 0) -> np.ndarray:
         """Codes drawn by the encoders alone, without the prior: [S, num_draws, T, N, L]."""
         single = np.ndim(Y) == 2
-        _, Y, mask = self._given((self.X, Y), check_inputs=False)
+        _, Y, mask = self._given((self.X, Y), needs_inputs=False)
         count = num_draws * int(np.prod(Y.shape[:-1])) * self.model.latent_dim
         parameters, encoder, _, seeds = self._samples((self.X, Y), seed, ALL)
         draws = self._draw.map(
@@ -413,14 +413,14 @@ class Posterior(FunctionPredictions):
         return not has_tasks and (Xnew is None or np.ndim(Xnew) == 2)
 
     def _given(
-        self, given: Given, check_inputs: bool = True
+        self, given: Given, needs_inputs: bool = True
     ) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
         """Inputs, observations with zeros where missing, and the mask (None where none are)."""
         X, Y, mask = self.data.X, self.data.Y, self.data.mask
         training = X, Y if self.data.is_compressed else tf.convert_to_tensor(Y), mask
         if given is None:
             return training
-        return check_given(self.model, training, given, check_inputs)
+        return check_given(self.model, training, given, needs_inputs)
 
 
 def _flat(values: np.ndarray) -> np.ndarray:

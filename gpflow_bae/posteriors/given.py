@@ -10,7 +10,7 @@ from gpflow.base import TensorType
 
 from ..arguments import as_numbers
 from ..data import as_inputs, as_pair, mask_missing
-from ..data.model_checks import check_support
+from ..data.model_checks import check_inputs, check_support
 from ..models import Autoencoder
 
 __all__ = ["check_given", "check_new_inputs"]
@@ -23,14 +23,14 @@ def check_given(
     model: Autoencoder,
     training: _Data,
     given: tuple[TensorType | None, TensorType],
-    check_inputs: bool = True,
+    needs_inputs: bool = True,
 ) -> _Data:
     """``given`` as the model takes it.
 
     :param training: what the model was fitted to.
     :param given: inputs [T or 1, N, D] (or [N, D], or None) and observations [T, N, P] (or [N, P])
         with NaN where missing.
-    :param check_inputs: whether inputs have to be there, and to fit the observations.
+    :param needs_inputs: whether inputs have to be there, and to fit the observations.
     :raises ValueError: for infinities, another width than in training, inputs that are missing or
         of another number of points, or an encoder that knows the training data only.
     """
@@ -42,20 +42,22 @@ def check_given(
         raise ValueError(
             f"Y must have shape [T, N, P] with P = {width} as in training, got {Y.shape}."
         )
-    if X is None and check_inputs and model.needs_inputs:
+    if X is None and needs_inputs and model.needs_inputs:
         raise ValueError(
             f"{model.latent_prior_name} is a prior over inputs: X is needed beside Y, got None."
         )
     X = None if X is None else as_inputs(X, training[0], inputs=model.inputs)
-    if X is not None and check_inputs and X.shape[0] not in (1, Y.shape[0]):
+    if X is not None and needs_inputs and X.shape[0] not in (1, Y.shape[0]):
         raise ValueError(
             f"X must have one task, or the {Y.shape[0]} of Y, got {X.shape[0]}; inputs that all "
             "tasks share are [N, D]."
         )
-    if X is not None and check_inputs and X.shape[-2] != Y.shape[-2]:
+    if X is not None and needs_inputs and X.shape[-2] != Y.shape[-2]:
         raise ValueError(
             f"X and Y must have the same number of points, got {X.shape[-2]} and {Y.shape[-2]}."
         )
+    if X is not None:
+        check_inputs(model, X.numpy())
     values, seen = mask_missing(Y)
     check_support(model, values, seen)
     if model.encoder.takes_indices and not _is_training_data(training, values, seen):
@@ -80,6 +82,7 @@ def check_new_inputs(
     :raises ValueError: for another width than in training, NaN, or another number of tasks.
     """
     Xnew = as_inputs(Xnew, like, "Xnew", model.inputs)
+    check_inputs(model, Xnew.numpy(), "Xnew")
     num_tasks = int(given[1].shape[0])
     if model.inputs is not None:
         model.inputs.check_known(Xnew, given[0])

@@ -187,15 +187,16 @@ def test_tasks_without_holes_change_nothing(holes: dict[int, list[int]], jit_com
     Each of four tasks is there sixteen times, one copy after the other, for as many draws.
     """
     rng, copies, rounds, first = np.random.default_rng(3), 16, 60, 8
+    channels = 20  # which tell the entries well: a weight of another entry is then seen
     X = rng.uniform(-2.0, 2.0, (4, 4, 2))
-    codes = np.linalg.cholesky(kernel_at(X)) @ rng.standard_normal((4, 4, 6))
+    codes = np.linalg.cholesky(kernel_at(X)) @ rng.standard_normal((4, 4, channels))
     for task, points in holes.items():
         X[task, points, 1] = np.nan
     model = models.GPBAE(
         kernel_of(np.repeat(X, copies, 0), False),
-        *networks(6),
+        *networks(channels),
         likelihoods.Gaussian(NOISE),
-        6,
+        channels,
         CODE_NOISE,
     )
     (move,) = build_moves(("unknown_inputs",), model)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import inference, latent_priors, likelihoods, models
+from gpflow_bae import inference, inputs, latent_priors, likelihoods, models
 from gpflow_bae.data import SparseTable, StreamedObservations, prepare_data
 from gpflow_bae.encoders import FreeFormEncoder
 from gpflow_bae.posteriors import Posterior
@@ -188,6 +188,40 @@ def test_new_rows_streams_and_tables_are_refused_too() -> None:
         prepare_data(gplvm, table)
 
 
+@pytest.mark.parametrize("wrong", ["values", "ids", "far", "infinite"])
+def test_streams_that_nobody_has_read_are_checked_on_the_way(wrong: str) -> None:
+    """Where ``num_points`` was given, rows are met by the fit alone; else all of them before."""
+    kernel: Any = gpflow.kernels.Matern52(active_dims=[0])
+    kernel *= gpflow.kernels.Coregion(3, 1, active_dims=[1])
+    at, counts = np.hstack([X, np.arange(N)[:, None] % 3.0]), np.ones((N, P))
+    words = {
+        "values": "The stream holds 0.5.*counts",
+        "ids": "X of the stream holds 1.5 in column 1",
+        "far": r"X of the stream lies around 1e\+07 in column 0",
+        "infinite": "holds inf in row",
+    }
+    if wrong == "values":
+        counts[7, 1] = 0.5
+    elif wrong == "ids":
+        at[7, 1] = 1.5
+    elif wrong == "far":
+        at[:, 0] += 1e7
+    else:
+        at[7, 0] = np.inf
+    model = svgp_vae(kernel, np.hstack([X, np.zeros((N, 1))])[::3], num_data=N)
+    model.likelihood = likelihoods.Poisson()
+    settings = inference.VariationalSettings(num_steps=6, batch_size=4)
+    dataset = tf.data.Dataset.from_tensor_slices((at, counts))
+    with pytest.raises(ValueError, match=words[wrong]):
+        prepare_data(model, StreamedObservations.from_dataset(dataset), 4)
+    stream = prepare_data(model, StreamedObservations.from_dataset(dataset, num_points=N), 4)
+    with pytest.raises(ValueError, match=words[wrong]):
+        if wrong == "values":
+            inference.fit_variational(model, stream, settings, progress=False)
+        else:
+            stream.reader(4, N // 4, (0, 1), model).read(0)
+
+
 def test_grey_pixels_are_observations_of_a_bernoulli() -> None:
     """As in many papers on pixels: their density is the cross-entropy."""
     model = gp_vae(likelihoods.Bernoulli())
@@ -221,14 +255,98 @@ def test_inputs_far_from_zero_are_refused_with_their_offset() -> None:
     np.testing.assert_allclose(near, far, rtol=1e-5)
 
 
+FAR: dict[str, Callable[[Any, Any], Any]] = {
+    "predict_f": lambda m, Xnew: m.predict_f(Xnew, given=(X, Y)),
+    "predict_f, full_cov": lambda m, Xnew: m.predict_f(Xnew, True, given=(X, Y)),
+    "predict_y": lambda m, Xnew: m.predict_y(Xnew, given=(X, Y)),
+    "predict_f_samples": lambda m, Xnew: m.predict_f_samples(Xnew, 2, given=(X, Y)),
+    "predict_log_density": lambda m, Xnew: m.predict_log_density((Xnew, Y), given=(X, Y)),
+}
+OF_POSTERIOR: dict[str, Callable[[Posterior, Any], Any]] = {
+    "predict": lambda p, Xnew: p.predict(Xnew),
+    "predict_y": lambda p, Xnew: p.predict_y(Xnew),
+    "predict_latent": lambda p, Xnew: p.predict_latent(Xnew),
+    "predict_f": lambda p, Xnew: p.predict_f(Xnew, True),
+    "predict_f_samples": lambda p, Xnew: p.predict_f_samples(Xnew, 2),
+    "predict_log_density": lambda p, Xnew: p.predict_log_density((Xnew, Y)),
+    "predict_cell_log_density": lambda p, Xnew: p.predict_cell_log_density((Xnew, Y)),
+}
+
+
+def test_predictions_look_at_what_they_are_asked_for() -> None:
+    """At inputs without digits, and at what is between two ids, in models and posteriors."""
+    model = gp_vae()
+    given = {"given": (X + 1e7, Y)}
+    for run in (model.predict_f, model.predict_y, model.predict_f_samples):
+        with pytest.raises(ValueError, match=r"X lies around 1e\+07 in column 0.*Subtract"):
+            run(X + 1e7, **given)
+    posterior = Posterior.from_point(model, (X, Y))
+    with pytest.raises(ValueError, match=r"X lies around 1e\+07"):
+        posterior.predict(X, **given)
+    ids = np.hstack([X, np.arange(N)[:, None] % 2.0])
+    kernel = gpflow.kernels.Matern52(active_dims=[0]) * gpflow.kernels.Coregion(
+        2, 1, active_dims=[1]
+    )
+    of_ids = Posterior.from_point(gp_vae(kernel=kernel), (ids, Y))
+    for call in FAR.values():
+        with pytest.raises(ValueError, match=r"Xnew lies around 1e\+07 in column 0"):
+            call(model, X + 1e7)
+    for call in OF_POSTERIOR.values():
+        with pytest.raises(ValueError, match=r"Xnew lies around 1e\+07 in column 0"):
+            call(posterior, X + 1e7)
+        for wrong in (0.5, 2.0):
+            with pytest.raises(ValueError, match=rf"Xnew holds {wrong:g} in column 1.*an id"):
+                call(of_ids, np.hstack([X, np.full((N, 1), wrong)]))
+    with pytest.raises(ValueError, match=r"Xnew lies around 1e\+07"):
+        deep_svigp().predict_log_density((X + 1e7, Y))
+    # One far input among others is what a forecast may be, and is far from all of them.
+    outlier = np.where(np.arange(N)[:, None] == 3, 1e5, X)
+    with pytest.warns(UserWarning, match="Xnew has a range of 100000"):
+        mean, variance = posterior.predict_f(outlier)
+    np.testing.assert_allclose([mean[3], variance[3]], [np.zeros(L), np.ones(L)], atol=1e-6)
+
+
+def test_inputs_that_are_completed_are_looked_at_too() -> None:
+    """As the kernel inside reads them; what is learnt is nobody's mistake."""
+    holes = np.hstack([X, np.where(np.arange(N)[:, None] < 3, np.nan, X)])
+
+    def model(X: np.ndarray, inner: Any) -> Any:
+        return gp_vae(kernel=inputs.CompletedInputs(inner, inputs.MissingInputs(X)))
+
+    matern = gpflow.kernels.Matern52()
+    prepare_data(model(holes, matern), (holes, Y))
+    for column in (0, 1):
+        far = holes + 1e7 * (np.arange(2) == column)
+        with pytest.raises(ValueError, match=rf"X lies around 1e\+07 in column {column}"):
+            prepare_data(model(far, matern), (far, Y))
+    with pytest.raises(ValueError, match=r"active_dims=\[2\] of inputs with 2"):
+        prepare_data(model(holes, gpflow.kernels.Matern52(active_dims=[2])), (holes, Y))
+    ids = np.hstack([np.full((N, 1), 0.5), holes])
+    of_ids = gpflow.kernels.Matern52(active_dims=[1, 2]) * gpflow.kernels.Coregion(
+        2, 1, active_dims=[0]
+    )
+    with pytest.raises(ValueError, match=r"X holds 0.5 in column 0.*an id"):
+        prepare_data(model(ids, of_ids), (ids, Y))
+    objects = np.hstack([np.arange(N)[:, None] % 3, X])
+    for learnt in (
+        inputs.LearntVectors(np.eye(3), column=0),
+        inputs.RepresentationNetwork(net(P, 2), 2, column=0),
+    ):
+        complete = inputs.CompletedInputs(gpflow.kernels.Matern52(), learnt)
+        prepare_data(gp_vae(kernel=complete), (objects, Y))
+        far = objects + [0.0, 1e7]
+        with pytest.raises(ValueError, match=r"X lies around 1e\+07 in column 0"):
+            prepare_data(gp_vae(kernel=complete), (far, Y))
+
+
 def test_only_what_finds_distances_is_asked_about_its_digits() -> None:
     """A lengthscale as large as the offset, periods, and a filter over time have them all."""
     far = X + 1e7
     long = gpflow.kernels.Matern52(lengthscales=1e3)
     periodic = gpflow.kernels.Periodic(gpflow.kernels.SquaredExponential())
     of_other = gpflow.kernels.Matern52(active_dims=[0]) + gpflow.kernels.Linear(active_dims=[1])
-    for kernel, inputs in ((long, far), (periodic, far), (of_other, np.hstack([X, far]))):
-        prepare_data(gp_vae(kernel=kernel), (inputs, Y))
+    for kernel, at in ((long, far), (periodic, far), (of_other, np.hstack([X, far]))):
+        prepare_data(gp_vae(kernel=kernel), (at, Y))
     markov = latent_priors.MarkovGP(gpflow.kernels.Matern52(), L)
     model = models.VariationalAutoencoder(
         markov, net(L, P), net(P, 2 * L), likelihoods.Gaussian(0.3)

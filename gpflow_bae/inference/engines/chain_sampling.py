@@ -97,7 +97,7 @@ class ChainSampling(Algorithm):
         self._readers: list[BatchReader] = []
         if isinstance(data, StreamedObservations):
             count, size = self.batches_per_round, settings.batch_size
-            self._readers = [data.reader(size, count, [s, _ORDER]) for s in numbers]
+            self._readers = [data.reader(size, count, [s, _ORDER], model) for s in numbers]
         self._compiled = compiled(self._all_chains, jit_compile=jit_compile)
 
     @property

@@ -83,7 +83,7 @@ class VariationalFit(Optimisation):
         self._reader = None
         if isinstance(data, StreamedObservations):
             order = [seed, 0x7A2]
-            self._reader = data.reader(settings.num_items, self.steps_per_call, order)
+            self._reader = data.reader(settings.num_items, self.steps_per_call, order, model)
         self.carried = settings.objective.initial_state()
 
     def refit(self, seed: int) -> None:
