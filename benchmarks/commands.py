@@ -37,7 +37,7 @@ def write(path: str | os.PathLike[str], record: Mapping[str, Any]) -> None:
 
     :raises app.UsageError: where the path is a folder.
     """
-    from gpflow_bae.files import write_atomically
+    from gpflow_bae.core.files import write_atomically
 
     path = pathlib.Path(path)
     if path.is_dir():

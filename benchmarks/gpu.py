@@ -98,7 +98,7 @@ def sampler_round(parts: Any, steps: int) -> Program:
 
 def write(folder: pathlib.Path, program: Program, about: Mapping[str, Any]) -> None:
     """The files of a model."""
-    from gpflow_bae.files import save_arrays, write_atomically
+    from gpflow_bae.core.files import save_arrays, write_atomically
 
     numbered = {f"argument_{i}": value for i, value in enumerate(program.arguments)}
     numbered |= {f"result_{i}": value for i, value in enumerate(program.results.values())}

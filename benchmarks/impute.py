@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def _run_here(name: str) -> None:
-    from gpflow_bae.terminal import load_tensorflow_quietly
+    from gpflow_bae.core.terminal import load_tensorflow_quietly
 
     began = time.perf_counter()
     load_tensorflow_quietly()
@@ -144,6 +144,7 @@ def _run_here(name: str) -> None:
 
 def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
     """Filled columns [rows, P] of every rival, on the real gaps."""
+    from gpflow_bae.core.output_transforms import Identity
     from gpflow_bae.data import Standardiser
     from gpflow_bae.impute.baselines import (
         gp_fitting,
@@ -154,7 +155,6 @@ def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
     )
     from gpflow_bae.impute.check import hidden_gaps
     from gpflow_bae.impute.reading.columns import decide_kind
-    from gpflow_bae.output_transforms import Identity
 
     table = user.table
     scale = user.standardiser()

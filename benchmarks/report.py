@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gpflow_bae.files import write_atomically
+from gpflow_bae.core.files import write_atomically
 
 _HEAD = """# Performance
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from gpflow_bae.terminal import quiet_tensorflow
+from gpflow_bae.core.terminal import quiet_tensorflow
 
 if "tensorflow" not in sys.modules:  # where it is, a program of its own imports these
     quiet_tensorflow()

@@ -15,7 +15,7 @@ from gpflow_bae import serving
 from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.models import VariationalAutoencoder
 from gpflow_bae.posteriors import Posterior
-from gpflow_bae.posteriors.archive import read_archive
+from gpflow_bae.posteriors.stored.archive import read_archive
 
 __all__ = ["Run", "UnsupportedRunError", "read"]
 

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from . import (
         base,
         bijectors,
+        core,
         data,
         datasets,
         decoders,
         diagnostics,
         encoders,
-        functional,
         guides,
         impute,
         inducing_variables,
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
         serving,
         spatial,
     )
+    from .core.terminal import quiet_tensorflow
     from .inference.fit import fit
     from .posteriors import Posterior
-    from .terminal import quiet_tensorflow
 
 __all__ = [
     "Posterior",
     "__version__",
     "base",
     "bijectors",
+    "core",
     "data",
     "datasets",
     "decoders",
     "diagnostics",
     "encoders",
     "fit",
-    "functional",
     "guides",
     "impute",
     "inducing_variables",
@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 # Rooms of names that are no room.
-_HOMES = {"Posterior": "posteriors", "fit": "inference", "quiet_tensorflow": "terminal"}
+_HOMES = {"Posterior": "posteriors", "fit": "inference", "quiet_tensorflow": "core.terminal"}
 
 
 if not TYPE_CHECKING:

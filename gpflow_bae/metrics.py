@@ -16,7 +16,7 @@ import statistics
 import numpy as np
 from check_shapes import check_shapes
 
-from .arguments import as_numbers, check_arguments
+from .core.arguments import as_numbers, check_arguments
 
 __all__ = [
     "Affine",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import gpflow
 import tensorflow as tf
 
-from . import functional
+from .core import functional
 
 __all__ = ["Scipy"]
 

@@ -19,8 +19,8 @@ import pytest
 import tensorflow as tf
 from check_shapes.config import ShapeCheckingState, set_enable_check_shapes
 
+from gpflow_bae.core.tracing import forget_symbolic_tensors
 from gpflow_bae.posteriors import sample_loop
-from gpflow_bae.tracing import forget_symbolic_tensors
 
 # Fixed, so that timings and summation orders do not depend on the machine's number of cores.
 tf.config.threading.set_intra_op_parallelism_threads(2)

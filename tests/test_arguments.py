@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import inference, latent_priors, mcmc, models
-from gpflow_bae.arguments import as_numbers, check_arguments, check_fields, spread
+from gpflow_bae.core.arguments import as_numbers, check_arguments, check_fields, spread
 from gpflow_bae.data import prepare_data
 from gpflow_bae.data.memory import check_bytes
 from tests.serving import small_posteriors

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from gpflow_bae import files
+from gpflow_bae.core import files
 
 
 def test_digest_sees_content_and_not_layout():

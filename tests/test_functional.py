@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Parameter, PriorOn
 
-from gpflow_bae.functional import (
+from gpflow_bae.core.functional import (
     constrain,
     flatten,
     functional_call,

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import decoders
-from gpflow_bae.functional import functional_call
-from gpflow_bae.keras_module import KerasModule
+from gpflow_bae.core.functional import functional_call
+from gpflow_bae.core.keras_module import KerasModule
 
 
 def _dense() -> keras.Model:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.linalg import (
+from gpflow_bae.core.linalg import (
     add_jitter,
     cholesky,
     gaussian_transform,

@@ -7,8 +7,8 @@ import pytest
 import scipy.integrate
 import scipy.stats
 
+from gpflow_bae.core.output_transforms import Identity, Log, Logit, OutputTransform
 from gpflow_bae.data import Standardiser
-from gpflow_bae.output_transforms import Identity, Log, Logit, OutputTransform
 
 TRANSFORMS = [Identity(), Log(), Log(0.7), Log(1.0), Logit(-2.0, 3.0)]
 

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_bae.functional import functional_copy
-from gpflow_bae.parameter_set import ParameterSet
+from gpflow_bae.core.functional import functional_copy
+from gpflow_bae.core.parameter_set import ParameterSet
 
 tfd = tfp.distributions
 

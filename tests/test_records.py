@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.records import DamagedRecordsError, RecordFile, Records
+from gpflow_bae.core.records import DamagedRecordsError, RecordFile, Records
 
 BFLOAT16 = tf.bfloat16.as_numpy_dtype
 
@@ -143,7 +143,7 @@ def test_other_arrays_are_refused(tmp_path: pathlib.Path, change: Any, words: st
 
 def test_a_later_format_is_refused(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path / "file", rows(2))
-    monkeypatch.setattr("gpflow_bae.records.FORMAT", 2)
+    monkeypatch.setattr("gpflow_bae.core.records.FORMAT", 2)
     with pytest.raises(DamagedRecordsError, match="has format 1 of records, and this .* reads 2"):
         file.read(1)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import row_blocks
+from gpflow_bae.core import row_blocks
 from gpflow_bae.latent_priors import TitsiasGP
 
 

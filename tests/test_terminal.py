@@ -15,7 +15,7 @@ import termios
 
 import pytest
 
-from gpflow_bae import terminal
+from gpflow_bae.core import terminal
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_bae.tracing import compiled
+from gpflow_bae.core.tracing import compiled
 
 softplus = tfp.bijectors.Softplus()  # lives as long as this module
 

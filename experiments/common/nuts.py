@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_bae import functional, models
+from gpflow_bae import models
 from gpflow_bae.base import Batch
+from gpflow_bae.core import functional
 
 __all__ = ["flat", "flat_log_joint", "sample_vectors", "unpacked"]
 

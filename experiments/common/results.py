@@ -219,12 +219,14 @@ def write_json(path: PathLike, value: Any) -> None:
 
 
 def _write_atomically() -> Any:
-    """That of ``gpflow_bae.files``, without the package, which loads TensorFlow for seconds."""
+    """That of ``gpflow_bae.core.files``, without the package, which takes seconds to load."""
     if "gpflow_bae" in sys.modules:
-        from gpflow_bae.files import write_atomically
+        from gpflow_bae.core.files import write_atomically
 
         return write_atomically
-    return runpy.run_path(str(provenance.ROOT / "gpflow_bae" / "files.py"))["write_atomically"]
+    return runpy.run_path(str(provenance.ROOT / "gpflow_bae" / "core" / "files.py"))[
+        "write_atomically"
+    ]
 
 
 def _check_same_settings(out_dir: pathlib.Path, found: Any, wanted: dict[str, Any]) -> None:

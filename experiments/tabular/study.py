@@ -15,8 +15,8 @@ from experiments.common.driver import Options, Outcome
 from experiments.tabular import figures, networks
 from experiments.tabular.plans import TUNED_INITIAL, ChainPlan, Plan
 from gpflow_bae import diagnostics, inference, metrics, models
+from gpflow_bae.core.files import write_atomically
 from gpflow_bae.datasets import tabular
-from gpflow_bae.files import write_atomically
 from gpflow_bae.inference.runs.progress import Progress
 from gpflow_bae.inference.runs.run import report
 from gpflow_bae.posteriors import Bank, TemperedPosterior

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_probability import bijectors as tfb
 
-from ..arguments import check_arguments
+from ..core.arguments import check_arguments
 from .networks import AutoregressiveNetwork, DenseNetwork
 from .planar import Planar
 from .radial import Radial

@@ -11,9 +11,9 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from numpy.typing import DTypeLike
 
-from ..arguments import as_array, as_numbers
 from ..base import Batch, Cells, Neighbours
-from ..files import digest
+from ..core.arguments import as_array, as_numbers
+from ..core.files import digest
 from .compressed_rows import CompressedRows, dense_rows
 from .streams import StreamedObservations
 

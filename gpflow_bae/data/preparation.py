@@ -9,8 +9,8 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
-from ..arguments import as_numbers, check_arguments
 from ..base import VariationalModel
+from ..core.arguments import as_numbers, check_arguments
 from .compressed_rows import split_missing
 from .memory import check_memory
 from .model_checks import SPLITTING_ADVICE, check_inputs, check_support

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..arguments import as_array, as_numbers, check_arguments
 from ..base import Batch, Cells, VariationalModel
-from ..files import digest
+from ..core.arguments import as_array, as_numbers, check_arguments
+from ..core.files import digest
 from .model_checks import check_support
 
 __all__ = ["SparseTable"]

@@ -10,8 +10,8 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy.special import ndtri
 
-from ..arguments import as_numbers, check_arguments, varies
-from ..output_transforms import Identity, Log, OutputTransform
+from ..core.arguments import as_numbers, check_arguments, varies
+from ..core.output_transforms import Identity, Log, OutputTransform
 from .tables import column_names
 
 __all__ = ["Standardiser"]
@@ -58,7 +58,7 @@ class Standardiser:
         :param Y: Outputs, NaN where missing.
         :param output_names: Of the columns, for errors.
         :param log_outputs: Whether to take logarithms first.
-        :param transforms: P functions of :mod:`gpflow_bae.output_transforms` to apply first.
+        :param transforms: P functions of :mod:`gpflow_bae.core.output_transforms` to apply first.
         :raises ValueError: If a column is never observed, constant or infinite, or a transform
             meets outputs that it has no place for, as ``log_outputs`` does those that are not
             positive.

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..arguments import as_numbers, check_arguments
+from ..core.arguments import as_numbers, check_arguments
 
 __all__ = ["MultiOutputTable", "column_names", "hold_out", "pad_tasks"]
 

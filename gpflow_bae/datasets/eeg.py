@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
-from ..arguments import check_integer
+from ..core.arguments import check_integer
 from ..data import MultiOutputTable
 from .files import find_files
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
-from ..arguments import check_integer, check_positive
+from ..core.arguments import check_integer, check_positive
 
 __all__ = ["MovingBall", "generate", "load", "render", "sample_trajectories"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy import ndimage
 
-from ..arguments import check_integer
+from ..core.arguments import check_integer
 from . import mnist
 from .files import find_files
 

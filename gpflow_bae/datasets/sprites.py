@@ -20,7 +20,7 @@ import matplotlib.image
 import numpy as np
 from check_shapes import check_shapes
 
-from ..arguments import check_integer
+from ..core.arguments import check_integer
 from ..data import write_tfrecords
 from .files import find_files
 

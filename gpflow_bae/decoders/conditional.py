@@ -11,7 +11,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import check_arguments, kind_of
+from ..core.arguments import check_arguments, kind_of
 from ..inputs import Condition
 from .keras import KerasDecoder
 

@@ -12,9 +12,9 @@ from gpflow.functions import MeanFunction
 from gpflow.inducing_variables import InducingVariables
 from gpflow.utilities import positive, triangular
 
-from ..arguments import check_arguments
+from ..core.arguments import check_arguments
+from ..core.linalg import cholesky
 from ..inducing_variables import as_inducing_variables
-from ..linalg import cholesky
 from .biases import Biases
 
 __all__ = ["GPDecoder"]

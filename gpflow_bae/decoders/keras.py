@@ -13,7 +13,7 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..keras_module import KerasModule, WeightPrior
+from ..core.keras_module import KerasModule, WeightPrior
 from ..mcmc.types import is_number
 
 __all__ = ["KerasDecoder", "fan_in_prior", "normal_prior"]

@@ -36,7 +36,7 @@ from typing import Literal
 import numpy as np
 from check_shapes import check_shapes
 
-from ..arguments import as_numbers, check_arguments
+from ..core.arguments import as_numbers, check_arguments
 from .samples import arviz_for, num_chains_and_draws
 
 __all__ = [

@@ -6,7 +6,7 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy.special import logsumexp
 
-from ..arguments import as_numbers, check_arguments
+from ..core.arguments import as_numbers, check_arguments
 
 __all__ = ["stacking_weights"]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import keras
 
-from ..arguments import check_arguments
+from ..core.arguments import check_arguments
 from .gaussian import GaussianEncoder
 from .partial_layers import (
     ObservedValues,

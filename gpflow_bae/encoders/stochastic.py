@@ -10,8 +10,8 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import check_arguments
-from ..keras_module import KerasModule
+from ..core.arguments import check_arguments
+from ..core.keras_module import KerasModule
 from ..mcmc.noise import item_noise
 from .base import Encoder, Noise, RowCodes, append_mask
 

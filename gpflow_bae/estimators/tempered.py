@@ -12,10 +12,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from ..arguments import varies, warn_caller
+from ..core.arguments import varies, warn_caller
+from ..core.keras_module import WeightPrior
 from ..decoders import fan_in_prior
 from ..inference import TemperedSettings, sample_tempered
-from ..keras_module import WeightPrior
 from ..models import TemperedBAE
 from ..posteriors import Prediction
 from .networks import network, principal_components, seeded, start_at_principal_components

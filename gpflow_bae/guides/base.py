@@ -10,8 +10,8 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import kind_of
 from ..base import Batch, Snapshot
+from ..core.arguments import kind_of
 from ..encoders import BaseGaussianEncoder, Encoder
 from ..latent_priors.base import LatentProcess
 

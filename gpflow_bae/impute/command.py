@@ -24,8 +24,8 @@ from typing import Any
 
 from absl import app, flags
 
-from ..files import as_path
-from ..terminal import load_tensorflow_quietly
+from ..core.files import as_path
+from ..core.terminal import load_tensorflow_quietly
 from . import saved_fits
 from .reading.problems import TableError
 from .reading.table_format import TableFormat

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import check_types
+from ..core.arguments import check_types
+from ..core.files import as_path
 from ..data import MultiOutputTable, Standardiser
-from ..files import as_path
 from . import saved_fits
 from .check.hidden_gaps import check
 from .check.result import CheckResult

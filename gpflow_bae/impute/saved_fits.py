@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..files import as_path, to_json
+from ..core.files import as_path, to_json
 from ..versions import __version__
 from .reading.columns import ColumnKind, FittedColumns
 from .reading.table_format import TableFormat

@@ -6,7 +6,7 @@ import numpy as np
 from gpflow.base import TensorType
 from scipy.cluster.vq import kmeans2
 
-from ..arguments import as_numbers, check_arguments, spread
+from ..core.arguments import as_numbers, check_arguments, spread
 
 __all__ = ["k_means"]
 

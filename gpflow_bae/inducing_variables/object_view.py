@@ -15,7 +15,7 @@ from gpflow.kernels import Kernel, MultioutputKernel
 from scipy import stats
 from tensorflow_probability import distributions as tfd
 
-from ..arguments import as_numbers, check_arguments, spread, varies
+from ..core.arguments import as_numbers, check_arguments, spread, varies
 from ..kernels import ObjectView
 
 __all__ = ["ObjectViewInducingPoints", "object_view_points"]

@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 from gpflow.base import Parameter, TensorType
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 
-from ..arguments import as_numbers, varies
+from ..core.arguments import as_numbers, varies
 
 __all__ = ["as_inducing_points", "as_inducing_variables", "bounded", "uniform"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import check_arguments
+from ..core.arguments import check_arguments
 from ..data import Observations, StreamedObservations, in_memory, prepare_data
 from ..models import (
     BayesianAutoencoder,

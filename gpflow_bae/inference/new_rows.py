@@ -9,8 +9,8 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import as_numbers, check_arguments
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
+from ..core.arguments import as_numbers, check_arguments
 from ..data import Observations, SparseTable, mask_missing
 from ..encoders import FreeFormEncoder
 from ..guides import BoundGuide, FlowGuide

@@ -10,7 +10,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import check_arguments
+from ..core.arguments import check_arguments
 from ..data import Observations, StreamedObservations, in_memory, prepare_data
 from ..data.memory import check_bytes
 from ..mcmc.algorithm import SamplingAlgorithm

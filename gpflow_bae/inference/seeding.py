@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from ..keras_module import KerasModule
+from ..core.keras_module import KerasModule
 
 __all__ = ["seed_networks"]
 
@@ -16,9 +16,9 @@ def seed_networks(module: tf.Module, seed: int) -> None:
     """Draw the networks of ``module`` that nothing has touched yet from ``seed``.
 
     A Keras network is drawn when it is built, before any engine knows the seed of the run. So its
-    weights are drawn again here, as :meth:`~gpflow_bae.keras_module.KerasModule.redraw` does: what
-    was trained, loaded or seeded stays as it is. After ``keras.utils.set_random_seed`` nothing is
-    drawn, because then the script says already which networks it wants.
+    weights are drawn again here, as :meth:`~gpflow_bae.core.keras_module.KerasModule.redraw` does:
+    what was trained, loaded or seeded stays as it is. After ``keras.utils.set_random_seed`` nothing
+    is drawn, because then the script says already which networks it wants.
     """
     if _keras_is_seeded():
         return

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..arguments import check_arguments, check_fields
+from ..core.arguments import check_arguments, check_fields
 from ..mcmc import adaptive_sghmc, mclmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.energy_variance import from_energy_variance

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments import check_arguments
+from ..core.arguments import check_arguments
 from ..data import prepare_data
-from ..mcmc import parallel_tempering
+from ..mcmc.calibrated import parallel_tempering
 from ..models import TemperedBAE
 from ..posteriors import Bank, TemperedPosterior
 from .checks.drift_check import warn_of_drift

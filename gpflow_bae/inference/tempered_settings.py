@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-from ..arguments import check_fields
+from ..core.arguments import check_fields
 from ..mcmc.types import validate
 from .preconditioning import KINDS
 from .settings import check_positive

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import check_arguments
 from ..base import VariationalModel
+from ..core.arguments import check_arguments
 from ..data import Observations, SparseTable, StreamedObservations, check_columns, prepare_data
 from .optimise.variational_fit import VariationalFit
 from .runs.checkpoints import RunDirectory

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..arguments import check_positive
+from ..core.arguments import check_positive
 
 __all__ = ["UniformOnCircle"]
 

@@ -11,7 +11,7 @@ from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel, MultioutputKernel
 
-from ..arguments import check_arguments, kind_of
+from ..core.arguments import check_arguments, kind_of
 from ..inducing_variables import ObjectViewInducingPoints
 from .base import InputModel
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import check_arguments
-from ..keras_module import KerasModule
+from ..core.arguments import check_arguments
+from ..core.keras_module import KerasModule
 from .base import InputModel
 from .vectors import check_ids, split_ids
 

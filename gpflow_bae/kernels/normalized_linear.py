@@ -10,7 +10,7 @@ from gpflow.kernels import Kernel
 from gpflow.kernels.base import ActiveDims
 from gpflow.utilities import positive
 
-from ..arguments import as_numbers, check_integer
+from ..core.arguments import as_numbers, check_integer
 
 __all__ = ["NormalizedLinear"]
 

@@ -12,8 +12,8 @@ from gpflow.base import Parameter, TensorType
 from gpflow.kernels import Kernel
 from tensorflow_probability import distributions as tfd
 
-from ..arguments import as_numbers, kind_of
-from ..linalg import gather_rows
+from ..core.arguments import as_numbers, kind_of
+from ..core.linalg import gather_rows
 
 __all__ = ["ObjectView"]
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 from gpflow.kernels import Kernel
 
-from ..arguments import warn_caller
+from ..core.arguments import warn_caller
 from .categorical import Categorical
 from .object_view import ObjectView
 

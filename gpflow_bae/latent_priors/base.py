@@ -11,8 +11,8 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
-from ..arguments import check_arguments
 from ..base import Batch, LatentPosterior
+from ..core.arguments import check_arguments
 from ..inputs import InputModel
 from ..mcmc.noise import standard_noise
 

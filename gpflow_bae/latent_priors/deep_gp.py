@@ -11,8 +11,8 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
-from ..arguments import check_arguments
 from ..base import LatentPosterior
+from ..core.arguments import check_arguments
 from ..mcmc import noise as stateless
 from .base import GaussianLatentPrior, gaussian_log_density
 from .deep_layers import InducingLike, make_layers

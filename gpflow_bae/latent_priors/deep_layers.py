@@ -12,7 +12,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 
-from ..arguments import as_numbers
+from ..core.arguments import as_numbers
 from ..inducing_variables import as_inducing_points, uniform
 from .kernel_prior import KernelLike, check_known_inputs
 from .sparse_gp import SparseGP

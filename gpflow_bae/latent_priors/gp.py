@@ -8,7 +8,7 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 
 from ..base import LatentPosterior
-from ..linalg import cholesky
+from ..core.linalg import cholesky
 from .base import LOG_2PI, GaussianLatentPrior
 from .kernel_prior import KernelLatentPrior, channels_first
 

@@ -14,6 +14,7 @@ from gpflow import covariances
 from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 
+from ..core.linalg import cholesky, gram, sum_of_squares
 from ..inducing_variables import ObjectViewInducingPoints, as_inducing_points, bounded
 from ..kernels.reading import (
     category_columns,
@@ -21,7 +22,6 @@ from ..kernels.reading import (
     check_columns_are_there,
     covariance_of_points,
 )
-from ..linalg import cholesky, gram, sum_of_squares
 from .base import gaussian_log_density
 from .kernel_prior import KernelLatentPrior, KernelLike, channels_first
 

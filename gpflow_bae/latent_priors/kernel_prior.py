@@ -19,8 +19,8 @@ from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 from gpflow.utilities import positive
 
-from ..arguments import check_arguments, kind_of
 from ..base import Batch
+from ..core.arguments import check_arguments, kind_of
 from ..inputs import CompletedInputs, InputModel
 from ..kernels.reading import (
     check_categories,

@@ -11,8 +11,8 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.mean_functions import MeanFunction
 
-from ..arguments import check_arguments
 from ..base import LatentPosterior
+from ..core.arguments import check_arguments
 from . import kalman
 from .base import gaussian_log_density
 from .gp import GP

@@ -11,10 +11,10 @@ from check_shapes import check_shapes
 from gpflow.base import TensorType
 from gpflow.mean_functions import MeanFunction
 
-from ..arguments import as_numbers, check_arguments
 from ..base import LatentPosterior
+from ..core.arguments import as_numbers, check_arguments
+from ..core.linalg import cholesky
 from ..kernels.reading import covariance_of_tasks
-from ..linalg import cholesky
 from .base import NeighbourConditionals, gaussian_log_density
 from .gp import GP
 from .kernel_prior import KernelLike, channels_first

@@ -12,8 +12,8 @@ import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, TensorType
 
-from ..arguments import check_arguments
 from ..base import Batch, LatentPosterior
+from ..core.arguments import check_arguments
 from ..inputs import InputModel
 from .base import GaussianLatentPrior, LatentProcess, NeighbourConditionals, expected_log_prob
 

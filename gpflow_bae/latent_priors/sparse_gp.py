@@ -12,9 +12,9 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 from gpflow.functions import MeanFunction
 
-from ..arguments import check_arguments
 from ..base import LatentPosterior
-from ..linalg import gram
+from ..core.arguments import check_arguments
+from ..core.linalg import gram
 from .base import GaussianLatentPrior
 from .inducing import InducingLatentPrior, weighted_codes, weighted_features
 from .kernel_prior import KernelLike, channels_first

@@ -11,10 +11,10 @@ from gpflow.base import TensorType
 from gpflow.functions import MeanFunction
 from gpflow.logdensities import gaussian
 
-from ..arguments import check_arguments
 from ..base import LatentPosterior
+from ..core.arguments import check_arguments
+from ..core.row_blocks import are_many, over_blocks, sum_over_blocks
 from ..mcmc.noise import standard_noise
-from ..row_blocks import are_many, over_blocks, sum_over_blocks
 from .inducing import InducingLatentPrior, InducingPosterior, weighted_codes
 from .kernel_prior import KernelLike, channels_first
 
@@ -60,8 +60,8 @@ class TitsiasGP(InducingLatentPrior):
     def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
         """Marginals of q, and Titsias's bound as evidence (Jazbec et al. 2021, appendix B.4).
 
-        Of more points than :data:`~gpflow_bae.row_blocks.ROWS` block after block, so that memory
-        does not grow with M times their number.
+        Of more points than :data:`~gpflow_bae.core.row_blocks.ROWS` block after block, so that
+        memory does not grow with M times their number.
         """
         if not are_many(mean):
             return self.condition_batch(X, mean, variance, 1.0)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers, check_integer
+from ..core.arguments import as_numbers, check_integer
 
 __all__ = ["Ordinal"]
 

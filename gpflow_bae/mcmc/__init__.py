@@ -6,31 +6,33 @@ a ``tfp.mcmc.TransitionKernel`` of four of them, :mod:`gpflow_bae.mcmc.types` ha
 """
 
 from gpflow_bae.mcmc import (
-    adaptive_langevin,
     adaptive_sghmc,
     algorithm,
     energy_variance,
     gradient_estimators,
-    hmc,
     integrators,
     kernels,
-    langevin,
     mclmc,
-    metropolis,
     noise,
-    parallel_tempering,
-    random_walk,
     schedules,
     sghmc,
     sgld,
-    slice_sampling,
     step_size,
     structures,
-    targets,
     types,
 )
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, State, Step, Target
 from gpflow_bae.mcmc.building import build_sampler
+from gpflow_bae.mcmc.calibrated import (
+    adaptive_langevin,
+    hmc,
+    langevin,
+    metropolis,
+    parallel_tempering,
+    random_walk,
+    slice_sampling,
+    targets,
+)
 from gpflow_bae.mcmc.kernels import (
     SGHMC,
     SGLD,

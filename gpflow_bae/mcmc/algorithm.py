@@ -32,9 +32,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from gpflow_bae.arguments import as_numbers
+from gpflow_bae.core.arguments import as_numbers
+from gpflow_bae.mcmc.calibrated.targets import Evaluation
 from gpflow_bae.mcmc.noise import noise_like  # noqa: F401  (for the example above)
-from gpflow_bae.mcmc.targets import Evaluation
 from gpflow_bae.mcmc.types import Position, Scalar, Seed
 
 __all__ = ["SamplingAlgorithm", "Schedule", "Setting", "Settings", "State", "Step", "Target"]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gpflow_bae.arguments import as_numbers, check_integer
+from gpflow_bae.core.arguments import as_numbers, check_integer
 from gpflow_bae.mcmc.types import is_number
 
 __all__ = ["check_ladder", "geometric_ladder"]

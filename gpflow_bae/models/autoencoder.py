@@ -13,9 +13,10 @@ import tensorflow_probability as tfp
 from gpflow.base import Parameter, TensorType
 from gpflow.inducing_variables import InducingPoints
 
-from .. import functional
-from ..arguments import kind_of, spread
 from ..base import Batch
+from ..core import functional
+from ..core.arguments import kind_of, spread
+from ..core.parameter_set import ParameterSet
 from ..data import CompressedRows
 from ..data.observations import as_observations
 from ..decoders import KerasDecoder
@@ -26,7 +27,6 @@ from ..inputs import InputModel
 from ..latent_priors import LatentProcess
 from ..latent_priors.inducing import InducingLatentPrior
 from ..likelihoods import MaskedLikelihood, masked
-from ..parameter_set import ParameterSet
 
 __all__ = [
     "Autoencoder",

@@ -8,8 +8,8 @@ import gpflow
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..arguments import check_arguments, kind_of
 from ..base import Batch, Conditionals
+from ..core.arguments import check_arguments, kind_of
 from ..encoders import StochasticEncoder
 from ..guides import ImplicitGuide
 from ..inducing_variables import bounded

@@ -10,14 +10,14 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from .. import functional
-from ..arguments import kind_of
 from ..base import Batch
+from ..core import functional
+from ..core.arguments import kind_of
+from ..core.linalg import cholesky
 from ..data import as_inputs
 from ..data.memory import check_full_cov
 from ..data.model_checks import SPLITTING_ADVICE, check_support
 from ..data.observations import as_observations, check_same_points
-from ..linalg import cholesky
 from ..mcmc.noise import standard_noise
 from .autoencoder import Autoencoder
 

@@ -11,9 +11,9 @@ from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 from gpflow.inducing_variables import InducingVariables
 
-from ..arguments import check_arguments, kind_of
 from ..base import Batch, Snapshot, VariationalModel, VariationalTerms
 from ..bijectors import planar_flow
+from ..core.arguments import check_arguments, kind_of
 from ..decoders import GPDecoder
 from ..encoders import BaseGaussianEncoder
 from ..guides import BoundGuide, FlowGuide, MeanFieldGuide

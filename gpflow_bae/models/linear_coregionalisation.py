@@ -11,7 +11,7 @@ import tensorflow_probability as tfp
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, TensorType
 
-from ..arguments import as_numbers, check_arguments
+from ..core.arguments import as_numbers, check_arguments
 
 __all__ = ["LinearCoregionalisation", "principal_directions"]
 

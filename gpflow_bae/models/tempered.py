@@ -11,14 +11,14 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
-from .. import functional
-from ..arguments import check_arguments
 from ..base import Batch
+from ..core import functional
+from ..core.arguments import check_arguments
+from ..core.keras_module import KerasModule, WeightPrior
+from ..core.parameter_set import ParameterSet
 from ..decoders import KerasDecoder, normal_prior
 from ..encoders import RowCodes
-from ..keras_module import KerasModule, WeightPrior
 from ..likelihoods import Gaussian
-from ..parameter_set import ParameterSet
 
 __all__ = ["TemperedBAE"]
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import Parameter, TensorType
 
-from ..arguments import check_arguments
 from ..base import Batch, LatentPosterior, Snapshot, VariationalModel, VariationalTerms
+from ..core.arguments import check_arguments
 from ..encoders import GaussianEncoder
 from ..guides import CodePosterior, ConditionalGuide, GaussianGuide, MeanFieldGuide
 from ..inputs import Condition

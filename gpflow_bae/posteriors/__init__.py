@@ -1,13 +1,13 @@
 """Banks of posterior samples, and the predictions that average over them."""
 
 from .amortized import Posterior
-from .bank import Bank
 from .completed_inputs import completed_inputs
 from .coregionalisation import CoregionalisationPosterior
 from .fitted import FittedModel
 from .gplvm import GPLVMPosterior
 from .input_intervals import InputIntervals, input_intervals
 from .predictions import LatentSamples, Prediction
+from .stored.bank import Bank
 from .tempered import TemperedPosterior
 
 __all__ = [

@@ -13,11 +13,10 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers, check_arguments, check_integer
+from ..core.arguments import as_numbers, check_arguments, check_integer
 from ..data import Observations, as_inputs, as_pair, in_memory, prepare_data
 from ..data.compressed_rows import from_arrays, rows_seen, to_arrays
 from ..models import Autoencoder
-from .bank import Bank
 from .conditionals import (
     decode_draws,
     encoder_draws,
@@ -27,9 +26,10 @@ from .conditionals import (
 )
 from .function_predictions import FunctionPredictions, Given
 from .given import check_given, check_new_inputs
-from .lists import HISTORY, bank_of_lists
 from .predictions import LatentSamples, Prediction
 from .sample_loop import ALL, SampleLoop, blocks, chain_after_chain
+from .stored.bank import Bank
+from .stored.lists import HISTORY, bank_of_lists
 
 __all__ = ["Posterior"]
 

@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from .. import diagnostics, functional
-from .archive import read_archive, write_archive
-from .bank import Bank
-from .parts import warn_of_unknown_parts
+from .. import diagnostics
+from ..core import functional
+from .stored.archive import read_archive, write_archive
+from .stored.bank import Bank
+from .stored.parts import warn_of_unknown_parts
 
 __all__ = ["BankPosterior"]
 

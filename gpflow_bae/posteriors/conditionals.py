@@ -14,6 +14,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 
 from ..base import Batch
+from ..core.row_blocks import are_many, over_blocks
 from ..data import dense_rows
 from ..data.compressed_rows import rows_seen
 from ..encoders import GaussianEncoder
@@ -22,7 +23,6 @@ from ..latent_priors import LatentProcess
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..models.gpflow_interface import gaussian_draws
-from ..row_blocks import are_many, over_blocks
 
 __all__ = [
     "code_draws",

@@ -13,13 +13,13 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers
+from ..core.arguments import as_numbers
+from ..core.row_blocks import in_threads
+from ..core.tracing import compiled
 from ..data import MultiOutputTable
 from ..data.blocks import Place, block_at, places_of_blocks
 from ..models import LinearCoregionalisation
-from ..row_blocks import in_threads
-from ..tracing import compiled
-from .archive import read_archive, write_archive
+from .stored.archive import read_archive, write_archive
 
 __all__ = ["SIGNATURE", "CoregionalisationPosterior", "as_table"]
 

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 import gpflow
 import numpy as np
 
-from .archive import read_archive, write_archive
-from .bank import installed_versions
-from .parts import check_parts, parts_of, warn_of_unknown_parts
+from .stored.archive import read_archive, write_archive
+from .stored.bank import installed_versions
+from .stored.parts import check_parts, parts_of, warn_of_unknown_parts
 
 __all__ = ["FittedModel"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers
+from ..core.arguments import as_numbers
 from ..data import as_inputs, as_pair, mask_missing
 from ..data.model_checks import check_inputs, check_support
 from ..models import Autoencoder

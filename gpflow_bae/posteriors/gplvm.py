@@ -11,12 +11,12 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers
+from ..core.arguments import as_numbers
+from ..core.tracing import compiled
 from ..data import SparseTable, prepare_data
 from ..data.model_checks import check_support
 from ..guides import BoundGuide
 from ..likelihoods import entrywise
-from ..tracing import compiled
 from .fitted import FittedModel
 
 __all__ = ["GPLVMPosterior"]

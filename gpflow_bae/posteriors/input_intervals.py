@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gpflow.base import TensorType
 
-from ..arguments import as_numbers, check_arguments
+from ..core.arguments import as_numbers, check_arguments
 from ..inputs import MissingInputs
 from .amortized import Posterior
 from .completed_inputs import completed_inputs

@@ -9,8 +9,8 @@ from typing import Any, overload
 import numpy as np
 import tensorflow as tf
 
+from ..core.tracing import compiled
 from ..data.memory import check_bytes
-from ..tracing import compiled
 
 __all__ = ["ALL", "MEMORY_PER_CALL", "ChainAfterChain", "SampleLoop", "blocks", "chain_after_chain"]
 

@@ -10,13 +10,13 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from .. import diagnostics
-from ..arguments import as_numbers
+from ..core.arguments import as_numbers
 from ..data import mask_missing
 from ..models import TemperedBAE
-from .bank import Bank
 from .base import BankPosterior
 from .predictions import Prediction
 from .sample_loop import ChainAfterChain, SampleLoop, chain_after_chain
+from .stored.bank import Bank
 
 __all__ = ["TemperedPosterior"]
 

@@ -9,7 +9,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from .. import functional
+from ..core import functional
 from ..posteriors import Bank
 
 __all__ = ["STORAGE_TYPES", "Hidden", "SampleBank", "evenly_spaced"]

@@ -8,7 +8,7 @@ from typing import Any
 from ..base import VariationalModel
 from ..guides import MeanFieldGuide
 from ..models import TemperedBAE
-from ..posteriors.bank import installed_versions
+from ..posteriors.stored.bank import installed_versions
 from .served import ServedModel
 
 __all__ = ["model_card"]

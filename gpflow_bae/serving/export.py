@@ -13,8 +13,8 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import check_arguments
-from ..files import as_path, to_json
+from ..core.arguments import check_arguments
+from ..core.files import as_path, to_json
 from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .card import model_card
 from .fitted import serve

@@ -9,7 +9,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from .. import functional
+from ..core import functional
 from ..likelihoods import entrywise
 from ..mcmc.noise import standard_noise
 from ..models import DeepSVIGP, StochasticGPLVM

@@ -12,9 +12,9 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from .. import functional
-from ..arguments import check_arguments
-from ..files import as_path
+from ..core import functional
+from ..core.arguments import check_arguments
+from ..core.files import as_path
 from ..posteriors import FittedModel, Posterior, TemperedPosterior
 from .bank import SampleBank
 from .codes import encode_rows

@@ -10,7 +10,7 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import check_arguments
+from ..core.arguments import check_arguments
 from ..mcmc.noise import standard_noise
 from ..models import Autoencoder
 from ..posteriors import Posterior, TemperedPosterior

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
-from ..files import as_path
+from ..core.files import as_path
 
 __all__ = ["WARMUP_FILE", "prediction_log", "write_warmup_requests"]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from ..core.tracing import compiled
 from ..likelihoods import CountLikelihood
 from ..posteriors import Posterior
-from ..tracing import compiled
 
 __all__ = ["between_groups", "false_discoveries", "over_space", "some_rows"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..files import to_json, write_atomically
+from ..core.files import to_json, write_atomically
 from ..posteriors import Posterior
 from ..versions import __version__
 from .plans import Outline, SpatialPlan

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..arguments import as_numbers
-from ..files import as_path
+from ..core.arguments import as_numbers
+from ..core.files import as_path
 from ..posteriors import Posterior
 from .fitted import Fitted, read_fit, write_fit
 from .plans import SpatialPlan, build_model

@@ -14,10 +14,10 @@ import tensorflow as tf
 from gpflow import Parameter
 
 from .. import inference, mcmc
+from ..core.parameter_set import ParameterSet
 from ..data import Observations, prepare_data
 from ..inference import variational
 from ..models import MeanFieldParameters, VariationalAutoencoder
-from ..parameter_set import ParameterSet
 from ..posteriors import Bank, Posterior
 from .held_out import HeldOut, held_back
 from .networks import cell_loadings

@@ -10,10 +10,10 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
+from ..core.tracing import compiled
 from ..data import mask_missing, prepare_data
 from ..models import VariationalAutoencoder
 from ..posteriors.conditionals import latent_given_pseudo, log_density_of
-from ..tracing import compiled
 
 __all__ = ["HeldOut", "held_back"]
 

@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from ..core.tracing import compiled
 from ..likelihoods import CountLikelihood
 from ..posteriors import Posterior
-from ..tracing import compiled
 
 __all__ = ["places_embedded", "stabilised"]
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 from scipy.cluster.vq import kmeans2
 
 from .. import decoders, encoders, guides, inference, inputs, latent_priors, likelihoods, models
-from ..arguments import check_fields
+from ..core.arguments import check_fields
 from ..kernels import Categorical
 from .networks import count_encoder, rate_decoder
 from .tissue import Tissue

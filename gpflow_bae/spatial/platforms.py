@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ..arguments import warn_caller
-from ..files import as_path
+from ..core.arguments import warn_caller
+from ..core.files import as_path
 
 __all__ = ["read_slide_seq", "read_visium"]
 

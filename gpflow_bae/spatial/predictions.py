@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 from scipy import stats
 
+from ..core.tracing import compiled
 from ..likelihoods import CountLikelihood
 from ..mcmc.noise import standard_noise
 from ..posteriors import LatentSamples, Posterior
-from ..tracing import compiled
 
 __all__ = [
     "DRAWS",

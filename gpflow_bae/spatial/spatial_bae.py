@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..arguments import check_arguments, check_fields
+from ..core.arguments import check_arguments, check_fields
+from ..core.files import as_path, digest
 from ..data.memory import check_bytes
-from ..files import as_path, digest
 from ..posteriors import Posterior
 from .expression import between_groups, over_space, some_rows
 from .fitted import Fitted, check_same_data

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ..arguments import as_array, as_numbers
-from ..files import digest
+from ..core.arguments import as_array, as_numbers
+from ..core.files import digest
 
 __all__ = ["Coordinates", "Tissue", "groups_of", "read_tissue"]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..files import to_json
+from ..core.files import to_json
 from ..posteriors import Posterior
 from ..versions import __version__
 from .fitted import Fitted

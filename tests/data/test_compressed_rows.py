@@ -12,7 +12,8 @@ import pytest
 import scipy.sparse
 import tensorflow as tf
 
-from gpflow_bae import data, inference, likelihoods, models, row_blocks
+from gpflow_bae import data, inference, likelihoods, models
+from gpflow_bae.core import row_blocks
 from gpflow_bae.data import CompressedRows, dense_rows, prepare_data
 from gpflow_bae.inference.checks.fit_check import largest_fall, share_explained
 from gpflow_bae.posteriors import Posterior

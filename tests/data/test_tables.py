@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpflow_bae.core.output_transforms import Identity, Log, Logit
 from gpflow_bae.data import MultiOutputTable, Standardiser, hold_out, pad_tasks
-from gpflow_bae.output_transforms import Identity, Log, Logit
 
 NAN = np.nan
 

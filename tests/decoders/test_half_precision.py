@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import decoders, likelihoods
-from gpflow_bae.functional import functional_call
+from gpflow_bae.core.functional import functional_call
 from gpflow_bae.mcmc import sghmc
 
 

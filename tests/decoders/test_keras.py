@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from gpflow_bae.core.functional import log_prior_density, unconstrained_values
 from gpflow_bae.decoders import KerasDecoder, fan_in_prior, normal_prior
-from gpflow_bae.functional import log_prior_density, unconstrained_values
 
 
 def _network(width: int = 5) -> keras.Model:

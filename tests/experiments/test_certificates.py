@@ -11,7 +11,7 @@ from scipy import stats
 
 from experiments.certificates import problem, study, tempered
 from experiments.common.driver import Options
-from gpflow_bae import functional
+from gpflow_bae.core import functional
 from gpflow_bae.mcmc import sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 

@@ -11,7 +11,7 @@ import pytest
 from absl import app
 
 from experiments.common import terminal
-from gpflow_bae.terminal import LEVEL_VARIABLE
+from gpflow_bae.core.terminal import LEVEL_VARIABLE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NOISE = (
@@ -45,7 +45,7 @@ def test_importing_tensorflow_shows_what_is_not_its_log(tmp_path: pathlib.Path) 
 
 
 def test_quiet_may_be_asked_for_twice(tmp_path: pathlib.Path) -> None:
-    twice = "from gpflow_bae.terminal import quiet_tensorflow as quiet; quiet(); quiet(); "
+    twice = "from gpflow_bae.core.terminal import quiet_tensorflow as quiet; quiet(); quiet(); "
     found = run(tmp_path, twice + "import tensorflow")
     assert (found.returncode, found.stderr) == (0, "a warning\n")
 

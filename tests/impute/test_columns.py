@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpflow_bae.core.output_transforms import Identity, Log, Logit
 from gpflow_bae.impute.reading.columns import ColumnKind, FittedColumns, decide_kind, output_kinds
 from gpflow_bae.impute.reading.problems import TableError
-from gpflow_bae.output_transforms import Identity, Log, Logit
 
 RNG = np.random.default_rng(0)
 NORMAL = RNG.standard_normal(400)

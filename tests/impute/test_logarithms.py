@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpflow_bae.core.output_transforms import Identity, Log
 from gpflow_bae.impute.reading.columns import output_kinds
 from gpflow_bae.impute.reading.logarithms import better_as_they_are
-from gpflow_bae.output_transforms import Identity, Log
 
 NAMES = ("a", "b", "c")
 ROWS = 300

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.covariances import Kuf, Kuu
 
-from gpflow_bae.functional import functional_copy, log_prior_density, unconstrained_values
+from gpflow_bae.core.functional import functional_copy, log_prior_density, unconstrained_values
 from gpflow_bae.inducing_variables import (
     ObjectViewInducingPoints,
     as_inducing_points,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.functional import log_prior_density, unconstrained_values
+from gpflow_bae.core.functional import log_prior_density, unconstrained_values
 from gpflow_bae.inducing_variables import as_inducing_points, uniform
 
 Z = np.array([[0.0, 10.0], [1.0, 30.0], [4.0, 20.0]])

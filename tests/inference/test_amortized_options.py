@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import encoders, functional, inference, latent_priors, models
+from gpflow_bae import encoders, inference, latent_priors, models
+from gpflow_bae.core import functional
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.runs.checkpoints import RunDirectory
 from tests.inference.amortized_models import (

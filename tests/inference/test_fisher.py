@@ -15,12 +15,12 @@ import tensorflow as tf
 
 from gpflow_bae import decoders, inference, likelihoods, mcmc, models
 from gpflow_bae.base import Batch
+from gpflow_bae.core.tracing import compiled
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.chain_state import Point
 from gpflow_bae.inference.engines.amortized import AmortizedSampling
 from gpflow_bae.inference.preconditioning import FisherPreconditioner
 from gpflow_bae.inference.preconditioning.information import cell_information
-from gpflow_bae.tracing import compiled
 from tests.inference.amortized_models import SETTINGS, L, P, network, random_data, sgp_bae, whitened
 
 DATA = random_data(1, 60)

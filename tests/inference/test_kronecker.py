@@ -9,11 +9,11 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import decoders, models
+from gpflow_bae.core.tracing import compiled
 from gpflow_bae.inference.preconditioning import kronecker, linear_map
 from gpflow_bae.inference.preconditioning.kronecker import basis_sizes, fisher_maps
 from gpflow_bae.inference.preconditioning.linear_map import KroneckerMap
 from gpflow_bae.inference.preconditioning.prior import prior_precision
-from gpflow_bae.tracing import compiled
 from tests.inference.amortized_models import L, P, network
 
 SHAPE = (2, 3, 4)  # a matrix of 6 x 4, and 24 numbers

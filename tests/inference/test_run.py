@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import inference, records
+from gpflow_bae import inference
+from gpflow_bae.core import records
 from gpflow_bae.inference.optimise import adam
 from gpflow_bae.inference.runs import checkpoints
 from gpflow_bae.inference.runs.checkpoints import RunDirectory

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import encoders, files, inference, likelihoods, models
+from gpflow_bae import encoders, inference, likelihoods, models
+from gpflow_bae.core import files
 from gpflow_bae.data import Observations, SparseTable, prepare_data
 from gpflow_bae.inference.runs.checkpoints import RunDirectory, run_directory
 from gpflow_bae.inference.sharding.replicas import ALONE, Replicas

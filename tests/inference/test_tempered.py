@@ -13,7 +13,8 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_bae import decoders, functional, inference, models
+from gpflow_bae import decoders, inference, models
+from gpflow_bae.core import functional
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.preconditioning import AffineMap, affine_map
 from gpflow_bae.inference.starts import initial_values

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.functional import functional_copy
+from gpflow_bae.core.functional import functional_copy
 from gpflow_bae.kernels import NormalizedLinear
 
 VARIANCE = 1.7

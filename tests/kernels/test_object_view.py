@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_bae.functional import functional_copy, log_prior_density, unconstrained_values
+from gpflow_bae.core.functional import functional_copy, log_prior_density, unconstrained_values
 from gpflow_bae.kernels import NormalizedLinear, ObjectView
 from gpflow_bae.models import set_default_kernel_priors
 

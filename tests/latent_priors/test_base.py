@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.functional import functional_call
+from gpflow_bae.core.functional import functional_call
 from gpflow_bae.latent_priors import (
     GP,
     GaussianLatentPrior,

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_probability as tfp
 
-from gpflow_bae.functional import functional_call
+from gpflow_bae.core.functional import functional_call
 from gpflow_bae.inducing_variables import uniform
 from gpflow_bae.latent_priors import GP, SparseGP
 

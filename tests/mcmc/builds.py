@@ -8,18 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from gpflow_bae.mcmc import (
-    SamplingAlgorithm,
-    Target,
-    adaptive_langevin,
-    adaptive_sghmc,
-    hmc,
-    langevin,
-    random_walk,
-    sghmc,
-    sgld,
-    targets,
-)
+from gpflow_bae.mcmc import SamplingAlgorithm, Target, adaptive_sghmc, sghmc, sgld
+from gpflow_bae.mcmc.calibrated import adaptive_langevin, hmc, langevin, random_walk, targets
 from gpflow_bae.mcmc.noise import noise_like
 
 # Two leaves that differ in shape and dtype; where there are chains, they are three.

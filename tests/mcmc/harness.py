@@ -17,19 +17,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gpflow_bae.mcmc import (
-    SamplingAlgorithm,
-    Step,
-    Target,
+from gpflow_bae.mcmc import SamplingAlgorithm, Step, Target, adaptive_sghmc, schedules, sghmc, sgld
+from gpflow_bae.mcmc.calibrated import (
     adaptive_langevin,
-    adaptive_sghmc,
     hmc,
     langevin,
     parallel_tempering,
     random_walk,
-    schedules,
-    sghmc,
-    sgld,
     targets,
 )
 from gpflow_bae.mcmc.noise import split

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.mcmc import hmc, langevin, metropolis, parallel_tempering, random_walk
+from gpflow_bae.mcmc.calibrated import hmc, langevin, metropolis, parallel_tempering, random_walk
 
 
 def wrong_sign_of_the_asymmetry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,17 +9,9 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import mcmc
-from gpflow_bae.mcmc import (
-    State,
-    Step,
-    Target,
-    adaptive_sghmc,
-    hmc,
-    sghmc,
-    sgld,
-    targets,
-)
+from gpflow_bae.mcmc import State, Step, Target, adaptive_sghmc, sghmc, sgld
 from gpflow_bae.mcmc.algorithm import Settings
+from gpflow_bae.mcmc.calibrated import hmc, targets
 from gpflow_bae.mcmc.noise import noise_like
 from tests.mcmc.builds import (
     ADAM,

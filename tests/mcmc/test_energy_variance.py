@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.mcmc import Step, Target, mclmc, sghmc, targets
+from gpflow_bae.core.tracing import compiled
+from gpflow_bae.mcmc import Step, Target, mclmc, sghmc
 from gpflow_bae.mcmc.algorithm import State
+from gpflow_bae.mcmc.calibrated import targets
 from gpflow_bae.mcmc.energy_variance import energy_error, from_energy_variance
-from gpflow_bae.tracing import compiled
 
 D = 40
 PRECISION = np.geomspace(1.0, 30.0, D)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.mcmc import adaptive_sghmc, random_walk, sghmc, sgld
+from gpflow_bae.mcmc import adaptive_sghmc, sghmc, sgld
+from gpflow_bae.mcmc.calibrated import random_walk
 from tests.mcmc import mutations
 from tests.mcmc.assertions import (
     assert_banana,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.mcmc import adaptive_langevin, hmc, langevin, targets
+from gpflow_bae.mcmc.calibrated import adaptive_langevin, hmc, langevin, targets
 
 NUM_CHAINS, SIGMA, ETA = 200, 0.3, 0.02
 BETA = tf.constant(0.6, tf.float64)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.mcmc import adaptive_langevin, hmc, langevin, random_walk, targets
+from gpflow_bae.mcmc.calibrated import adaptive_langevin, hmc, langevin, random_walk, targets
 from tests.mcmc import mutations
 
 SEED = tf.constant([4, 5])

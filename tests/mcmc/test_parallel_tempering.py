@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae.mcmc import (
+from gpflow_bae.mcmc import sghmc
+from gpflow_bae.mcmc.calibrated import (
     langevin,
     metropolis,
     parallel_tempering,
     random_walk,
-    sghmc,
     targets,
 )
 from tests.mcmc import mutations

@@ -8,7 +8,7 @@ import tensorflow as tf
 from scipy import stats
 
 from gpflow_bae.inference.loops import repeat
-from gpflow_bae.mcmc.slice_sampling import slice_step
+from gpflow_bae.mcmc.calibrated.slice_sampling import slice_step
 
 STEPS, THINNED = 20_000, 10
 

@@ -12,9 +12,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_bae.base import Batch
+from gpflow_bae.core.functional import unconstrained_values
 from gpflow_bae.decoders import KerasDecoder
 from gpflow_bae.encoders import Encoder, StochasticEncoder
-from gpflow_bae.functional import unconstrained_values
 from gpflow_bae.guides import ImplicitGuide
 from gpflow_bae.inference import sampling_algorithm
 from gpflow_bae.latent_priors import GP, GaussianLatentPrior, SparseGP, StandardNormal, TitsiasGP

@@ -13,8 +13,8 @@ import tensorflow_probability as tfp
 from gpflow.inducing_variables import InducingPoints
 
 from gpflow_bae import inference, latent_priors, likelihoods, models
+from gpflow_bae.core.functional import log_prior_of_mode
 from gpflow_bae.data import prepare_data
-from gpflow_bae.functional import log_prior_of_mode
 from gpflow_bae.inducing_variables import bounded, uniform
 from gpflow_bae.kernels import Categorical
 from gpflow_bae.models.autoencoder import set_default_priors

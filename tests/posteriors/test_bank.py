@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_bae import files
+from gpflow_bae.core import files
 from gpflow_bae.posteriors import Bank
-from gpflow_bae.posteriors.archive import read_archive, write_archive
+from gpflow_bae.posteriors.stored.archive import read_archive, write_archive
 
 C, S = 2, 6
 

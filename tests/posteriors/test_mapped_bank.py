@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpflow_bae import records
+from gpflow_bae.core import records
 from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior, sample_loop
-from gpflow_bae.posteriors.archive import read_archive
+from gpflow_bae.posteriors.stored.archive import read_archive
 from tests.posteriors import small
 
 BYTES_OF_SAMPLE, NUM_SAMPLES = 2**14, 6000  # 94 MiB

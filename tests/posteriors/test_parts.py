@@ -14,7 +14,7 @@ import pytest
 from gpflow_bae import latent_priors, likelihoods, models, posteriors
 from gpflow_bae.data import prepare_data
 from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior
-from gpflow_bae.posteriors.parts import parts_of
+from gpflow_bae.posteriors.stored.parts import parts_of
 from tests.posteriors import small
 
 L, P = small.L, small.P

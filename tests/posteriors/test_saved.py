@@ -15,7 +15,8 @@ import pytest
 
 from gpflow_bae import models, posteriors
 from gpflow_bae.data import Observations
-from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior, archive
+from gpflow_bae.posteriors import Bank, Posterior, TemperedPosterior
+from gpflow_bae.posteriors.stored import archive
 from tests.posteriors import small
 
 ELSEWHERE = """

@@ -13,6 +13,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 
 from ... import inducing_variables
+from ...core.tracing import compiled
 from ...inference.optimise.lbfgs import (
     Minimum,
     assign_vector,
@@ -21,7 +22,6 @@ from ...inference.optimise.lbfgs import (
     loss_with_gradient,
     vector_of,
 )
-from ...tracing import compiled
 
 __all__ = ["STARTS", "FitSettings", "Regressions", "fit"]
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from check_shapes import check_shapes
 
-from ...arguments import spread
+from ...core.arguments import spread
 from ...data import MultiOutputTable, Standardiser
 from ..model.gaps import hide_gaps
 

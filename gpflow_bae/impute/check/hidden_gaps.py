@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from tqdm.auto import tqdm
 
-from ...arguments import spread
+from ...core.arguments import spread
 from ...data import MultiOutputTable, Standardiser
 from ..baselines import gp_fitting, independent_gps, iterative_imputer, linear_interpolation, mean
 from ..model import calendar_features, visible_periods

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ...core.files import digest
+from ...core.output_transforms import Log
 from ...data import MultiOutputTable, Standardiser
-from ...files import digest
-from ...output_transforms import Log
 from ..reading.user_table import UserTable
 from .calendar import PERIODS, visible_periods
 from .fitting import fit

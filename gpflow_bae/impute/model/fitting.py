@@ -9,7 +9,7 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
-from ...arguments import spread
+from ...core.arguments import spread
 from ...data import MultiOutputTable
 from ...inference import fit_coregionalisation
 from ...inference.optimise.coregionalisation_fit import Start

@@ -12,8 +12,8 @@ from check_shapes import check_shapes
 from ...data import MultiOutputTable
 from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
-from ...posteriors.archive import write_archive
 from ...posteriors.coregionalisation import KIND, models_of, read_arrays
+from ...posteriors.stored.archive import write_archive
 from .calendar import calendar_features
 from .calibration import stacked
 from .plan import Plan

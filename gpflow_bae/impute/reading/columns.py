@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arguments import varies
-from ...output_transforms import Identity, Log, Logit, OutputTransform
+from ...core.arguments import varies
+from ...core.output_transforms import Identity, Log, Logit, OutputTransform
 from .logarithms import better_as_they_are
 from .problems import Problems
 

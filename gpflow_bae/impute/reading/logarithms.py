@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...arguments import spread
-from ...output_transforms import OutputTransform
+from ...core.arguments import spread
+from ...core.output_transforms import OutputTransform
 
 __all__ = ["better_as_they_are"]
 

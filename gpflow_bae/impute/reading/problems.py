@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ...arguments import warn_caller
+from ...core.arguments import warn_caller
 
 __all__ = ["Problems", "TableError", "TableWarning", "warn"]
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 import pandas as pd
 
-from ...files import write_atomically
+from ...core.files import write_atomically
 from .problems import Problems, TableError
 from .table_format import TableFormat
 

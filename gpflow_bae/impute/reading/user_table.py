@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
-from ...arguments import as_numbers, spread
+from ...core.arguments import as_numbers, spread
 from ...data import MultiOutputTable, Standardiser
 from ...data.tables import column_names
 from .columns import (

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...files import write_atomically
+from ...core.files import write_atomically
 from ..check.result import CheckResult
 from ..reading.frames import CheckedFrame
 from ..reading.user_table import CellPredictions, UserTable

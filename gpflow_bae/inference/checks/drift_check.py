@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arguments import warn_caller
+from ...core.arguments import warn_caller
 from ...posteriors import Posterior, TemperedPosterior
 
 __all__ = ["Drift", "drift_of", "warn_of_drift"]

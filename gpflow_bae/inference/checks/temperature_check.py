@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...arguments import warn_caller
+from ...core.arguments import warn_caller
 from ...models import BayesianAutoencoder, VariationalAutoencoder
 from ...posteriors import Posterior, TemperedPosterior
 

@@ -16,7 +16,8 @@ import tensorflow as tf
 from ...base import Batch
 from ...data import StreamedObservations, draw_indices
 from ...inputs import MissingInputs
-from ...mcmc import State, Step, Target, targets
+from ...mcmc import State, Step, Target
+from ...mcmc.calibrated import targets
 from ...models import BayesianAutoencoder
 from ...models import State as ModelState
 from ..chain_state import Chain, Point, RoundStatistics

@@ -15,13 +15,13 @@ import numpy as np
 import tensorflow as tf
 
 from ...base import Batch
+from ...core.parameter_set import ParameterSet
+from ...core.tracing import compiled
 from ...data import BatchReader, Observations, StreamedObservations, draw_indices
 from ...mcmc import State, adaptive_sghmc
 from ...mcmc.algorithm import SamplingAlgorithm
 from ...mcmc.mean_temperatures import with_mean_temperatures
 from ...models.autoencoder import check_priors, set_default_likelihood_priors
-from ...parameter_set import ParameterSet
-from ...tracing import compiled
 from ..chain_state import Chain, Point, RoundStatistics
 from ..chains import chain_seeds, map_chains, of_chain, stack_chains
 from ..checks.chain_checks import Takes, check_chain

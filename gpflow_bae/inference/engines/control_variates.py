@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from ...base import Batch
 from ...mcmc import Target
-from ...mcmc.targets import Evaluation
+from ...mcmc.calibrated.targets import Evaluation
 from ..chain_state import Point
 
 __all__ = ["Reference", "batch_target", "controlled"]

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from ...core.tracing import compiled
 from ...data import Observations
-from ...mcmc import (
+from ...mcmc.calibrated import (
     adaptive_langevin,
     hmc,
     langevin,
@@ -24,7 +25,6 @@ from ...mcmc import (
 )
 from ...mcmc.schedules import geometric_ladder
 from ...models import TemperedBAE
-from ...tracing import compiled
 from ..loops import repeat
 from ..preconditioning import AffineMap, unfitted_map
 from ..runs.naming import from_arrays, to_arrays

@@ -7,7 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from ...base import Batch
-from ...mcmc import Step, Target, targets
+from ...mcmc import Step, Target
+from ...mcmc.calibrated import targets
 from ...models import TemperedBAE
 from ..chain_state import Chain, Point, RoundStatistics
 from ..checks.chain_checks import Takes

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter
 
-from ... import functional
 from ...base import Batch
-from ...keras_module import KerasModule
+from ...core import functional
+from ...core.keras_module import KerasModule
 from ...models import BayesianAutoencoder
 
 __all__ = ["Move", "Moved", "number_of", "scaled"]

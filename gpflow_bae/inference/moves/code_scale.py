@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from ...base import Batch
+from ...core.keras_module import KerasModule
 from ...encoders import StochasticEncoder
-from ...keras_module import KerasModule
-from ...mcmc.slice_sampling import slice_step
+from ...mcmc.calibrated.slice_sampling import slice_step
 from ...models import BayesianAutoencoder
 from .base import Move, Moved, number_of, scaled
 

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from ...base import Batch
+from ...mcmc.calibrated.slice_sampling import slice_step
 from ...mcmc.noise import standard_noise
-from ...mcmc.slice_sampling import slice_step
 from ..loops import repeat
 from .base import Move, Moved
 

@@ -12,14 +12,14 @@ import tensorflow as tf
 from gpflow.base import Parameter
 from tqdm.auto import tqdm
 
-from ...arguments import check_arguments, check_fields, kind_of
+from ...core.arguments import check_arguments, check_fields, kind_of
+from ...core.row_blocks import in_threads
+from ...core.tracing import compiled
 from ...data import MultiOutputTable, hold_out
 from ...data.blocks import Block, block_at, places_of_blocks
 from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
 from ...posteriors.coregionalisation import SIGNATURE, as_table
-from ...row_blocks import in_threads
-from ...tracing import compiled
 from .lbfgs import assign_vector, lbfgs, loss_with_gradient, vector_of
 
 __all__ = ["BlockFit", "fit_coregionalisation"]

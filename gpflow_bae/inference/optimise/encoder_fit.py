@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import gpflow
 import tensorflow as tf
 
-from ... import functional
 from ...base import Batch
-from ...parameter_set import ParameterSet
+from ...core import functional
+from ...core.parameter_set import ParameterSet
 from ..loops import repeat
 from ..settings import EncoderSettings
 from ..sharding.replicas import ALONE, Replicas, Share

@@ -8,13 +8,13 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ...arguments import check_arguments
+from ...core.arguments import check_arguments
+from ...core.tracing import compiled
 from ...data import prepare_data
 from ...inputs import MissingInputs
 from ...latent_priors import LatentProcess
 from ...latent_priors.base import gaussian_log_density
 from ...models import VariationalAutoencoder
-from ...tracing import compiled
 
 __all__ = ["has_relocatable_inputs", "relocate_inputs"]
 

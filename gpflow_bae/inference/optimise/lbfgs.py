@@ -9,7 +9,7 @@ import numpy as np
 import scipy.optimize
 import tensorflow as tf
 
-from ... import functional
+from ...core import functional
 
 __all__ = [
     "Minimum",

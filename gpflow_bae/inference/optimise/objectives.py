@@ -9,8 +9,8 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ...arguments import check_fields
 from ...base import Batch, VariationalTerms
+from ...core.arguments import check_fields
 
 __all__ = ["GECO", "EvidenceLowerBound", "GECOState", "Objective"]
 

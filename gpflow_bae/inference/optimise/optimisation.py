@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ...tracing import compiled
+from ...core.tracing import compiled
 from ..loops import repeat
 from ..runs.run import Algorithm, Trace
 from .row_adam import RowAdam

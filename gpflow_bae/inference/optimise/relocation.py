@@ -8,8 +8,8 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ...arguments import check_arguments
 from ...base import Batch
+from ...core.arguments import check_arguments
 from ...data import Observations, prepare_data
 from ...encoders import FreeFormEncoder
 from ...guides import MeanFieldGuide, PointEstimate

@@ -9,8 +9,8 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ... import functional
 from ...base import Batch, VariationalModel
+from ...core import functional
 from ...data import Observations, SparseTable, StreamedObservations, draw_indices
 from ..runs.run import Trace
 from ..settings import VariationalSettings

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from ...core.tracing import compiled
 from ...data import Observations
 from ...mcmc.noise import split
 from ...models import TemperedBAE
-from ...tracing import compiled
 from ..chain_state import Point
 from .information import FisherInformation
 from .kronecker import fisher_maps, identity_map

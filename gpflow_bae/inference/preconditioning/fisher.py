@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import gpflow
 import tensorflow as tf
 
+from ...core.tracing import compiled
 from ...data import Observations
 from ...mcmc import State
 from ...mcmc.noise import split
 from ...models import BayesianAutoencoder, TemperedBAE
-from ...tracing import compiled
 from ..chain_state import Chain, Point
 from ..chains import map_chains
 from .information import FisherInformation

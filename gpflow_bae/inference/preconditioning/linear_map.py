@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import tensorflow as tf
 
 from ...mcmc import Target
-from ...mcmc.targets import Evaluation
+from ...mcmc.calibrated.targets import Evaluation
 from ..chain_state import Point
 
 __all__ = ["CodeMap", "KroneckerMap", "LinearMap", "PointMap", "is_column", "matrix_sides"]

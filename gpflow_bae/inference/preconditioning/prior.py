@@ -19,10 +19,10 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_probability as tfp
 
+from ...core.linalg import cholesky
+from ...core.parameter_set import ParameterSet
 from ...data import Observations
-from ...linalg import cholesky
 from ...models import BayesianAutoencoder, TemperedBAE
-from ...parameter_set import ParameterSet
 from .linear_map import CodeMap, KroneckerMap
 
 __all__ = ["code_map", "has_code_covariance", "prior_precision", "prior_scales"]

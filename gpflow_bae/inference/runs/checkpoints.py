@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ...files import as_path, locked, to_json, write_atomically
-from ...records import Records
+from ...core.files import as_path, locked, to_json, write_atomically
+from ...core.records import Records
 from ...versions import __version__
 from .run_files import NOT_WHOLE, DamagedError, RunFile, explained, read_arrays, save_counted
 
@@ -32,7 +32,7 @@ class RunDirectory:
 
     The state is one file of arrays by name, replaced whole; the one before it is kept, for where
     the last one is found damaged. Posterior samples and the statistics of rounds are files that
-    only grow (:class:`~gpflow_bae.records.RecordFile`), because rewriting all of them at every
+    only grow (:class:`~gpflow_bae.core.records.RecordFile`), because rewriting all of them at every
     checkpoint would cost more than sampling; a checkpoint says how many of them are the run's.
     """
 

@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ...files import save_arrays
-from ...records import DamagedRecordsError, RecordFile, Records
+from ...core.files import save_arrays
+from ...core.records import DamagedRecordsError, RecordFile, Records
 
 __all__ = ["NOT_WHOLE", "DamagedError", "RunFile", "explained", "read_arrays", "save_counted"]
 
@@ -76,7 +76,7 @@ def explained(path: Path) -> Iterator[None]:
 
 
 class RunFile:
-    """Records of a run (:class:`~gpflow_bae.records.RecordFile`), with words for who runs it.
+    """Records of a run (:class:`~gpflow_bae.core.records.RecordFile`), with words for who runs it.
 
     How many of them are the run's is in its checkpoints; later ones, of a process that died, are
     ignored, and overwritten by the process that goes on.

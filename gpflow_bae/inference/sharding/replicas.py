@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...base import Batch
-from ...files import as_path, locked, to_json
+from ...core.files import as_path, locked, to_json
 from ...mcmc.noise import noise_of_items
 from ..chain_state import Point
 from ..runs.checkpoints import RunDirectory, run_directory

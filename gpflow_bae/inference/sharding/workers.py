@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ...files import save_arrays
+from ...core.files import save_arrays
 
 __all__ = ["Workers"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import keras
 import numpy as np
 
+from ...core.keras_module import KerasModule
 from ...data import Observations
 from ...encoders import GaussianEncoder
 from ...encoders.gaussian import BaseGaussianEncoder
-from ...keras_module import KerasModule
 from ...latent_priors import GP, DeepSparseGP, SparseGP, TitsiasGP
 from ...latent_priors.base import LatentProcess
 from ...latent_priors.kernel_prior import KernelLatentPrior

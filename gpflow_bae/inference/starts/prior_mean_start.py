@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import Parameter, TensorType
 
-from ...arguments import check_fields
 from ...base import Batch, Snapshot, VariationalModel, VariationalTerms
+from ...core.arguments import check_fields
 from ...data import Observations
 from ...encoders import GaussianEncoder
 from ...latent_priors import DeepSparseGP, SparseGP

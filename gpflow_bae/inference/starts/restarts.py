@@ -15,11 +15,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ... import functional
-from ...arguments import check_fields
+from ...core import functional
+from ...core.arguments import check_fields
+from ...core.tracing import compiled
 from ...data import Observations, prepare_data
 from ...models import TemperedBAE
-from ...tracing import compiled
 from ..optimise.lbfgs import Minimum, lbfgs, vector_of
 from ..runs.checkpoints import RunDirectory
 from ..runs.progress import Progress

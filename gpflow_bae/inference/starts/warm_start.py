@@ -15,8 +15,9 @@ import gpflow
 import numpy as np
 import tensorflow as tf
 
-from ...arguments import check_fields
 from ...base import Batch
+from ...core.arguments import check_fields
+from ...core.parameter_set import ParameterSet
 from ...data import Observations
 from ...encoders import GaussianEncoder
 from ...guides import MeanFieldGuide
@@ -24,7 +25,6 @@ from ...latent_priors import DeepSparseGP, SparseGP, TitsiasGP
 from ...latent_priors.base import LatentProcess
 from ...mcmc.noise import standard_noise
 from ...models import Autoencoder, BayesianAutoencoder, VariationalAutoencoder
-from ...parameter_set import ParameterSet
 from ..optimise.encoder_losses import encoder_loss
 from ..optimise.optimisation import Optimisation
 from ..runs.checkpoints import RunDirectory

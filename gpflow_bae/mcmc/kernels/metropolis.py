@@ -13,7 +13,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import TensorType
 
-from gpflow_bae.mcmc import langevin, metropolis, targets
+from gpflow_bae.mcmc.calibrated import langevin, metropolis, targets
 from gpflow_bae.mcmc.kernels.base import Kernel, State, _as_list, _parts
 from gpflow_bae.mcmc.types import LogProbFn, Scalar, cast_scalar, validate
 
@@ -44,7 +44,7 @@ class LangevinGradientKernelResults(NamedTuple):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class LangevinGradient(Kernel):
-    """Langevin-gradient Metropolis-Hastings: :mod:`gpflow_bae.mcmc.langevin`.
+    """Langevin-gradient Metropolis-Hastings: :mod:`gpflow_bae.mcmc.calibrated.langevin`.
 
     Exact at any setting. One gradient per step, and one more in ``bootstrap_results``. With the
     defaults it is the Metropolis-adjusted Langevin algorithm; ``tfp.mcmc``'s own has neither a

@@ -1,6 +1,6 @@
 r"""Langevin-gradient Metropolis-Hastings whose uphill step is one step of Adam (adapt-LG).
 
-The proposal of :mod:`gpflow_bae.mcmc.langevin` with another drift::
+The proposal of :mod:`gpflow_bae.mcmc.calibrated.langevin` with another drift::
 
     m' = b1 m + (1 - b1) g          v' = b2 v + (1 - b2) g^2          t' = t + 1
     drift = eta (m' / (1 - b1^t')) / (sqrt(v' / (1 - b2^t')) + epsilon)
@@ -12,8 +12,8 @@ statistics then become (m', v', t') of the position that the step started from.
 
 **Stationary distribution**: pi_beta, exactly, once ``adapt`` is false. While the statistics follow
 the chain it is an adaptive sampler and nothing is claimed: use it for burn-in and
-:mod:`~gpflow_bae.mcmc.langevin` (the published adapt-LG*), or frozen statistics, afterwards. The
-published adapt-LG never stops adapting.
+:mod:`~gpflow_bae.mcmc.calibrated.langevin` (the published adapt-LG*), or frozen statistics,
+afterwards. The published adapt-LG never stops adapting.
 
 The drift's length is eta sqrt(d) whatever the gradient, so in many dimensions only a small eta is
 ever accepted.
@@ -28,10 +28,10 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.arguments import check_arguments
-from gpflow_bae.mcmc import langevin, metropolis, targets
+from gpflow_bae.core.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_calibrated
+from gpflow_bae.mcmc.calibrated import langevin, metropolis, targets
 from gpflow_bae.mcmc.types import Position, Scalar, Seed, cast_scalar, validate
 
 __all__ = ["State", "build", "init", "update"]
@@ -40,7 +40,7 @@ _SHARED = ("evaluation", "counts", "num_updates")
 
 
 class State(NamedTuple):
-    """The fields of :class:`gpflow_bae.mcmc.metropolis.State`, and Adam's statistics."""
+    """The fields of :class:`gpflow_bae.mcmc.calibrated.metropolis.State`, and Adam's statistics."""
 
     position: Position
     evaluation: targets.Evaluation
@@ -77,7 +77,7 @@ def update(
     :param adapt: whether the statistics move; a boolean tensor does not retrace when it changes.
     :param beta_1: Adam's decay of the first moment, ``beta_2`` of the second.
 
-    The other arguments are those of :func:`gpflow_bae.mcmc.langevin.update`.
+    The other arguments are those of :func:`gpflow_bae.mcmc.calibrated.langevin.update`.
     """
     validate(
         noise_scale=noise_scale,

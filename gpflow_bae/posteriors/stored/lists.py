@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..models import Autoencoder
+from ...models import Autoencoder
 from .bank import Bank
 
 __all__ = ["HISTORY", "bank_of_lists"]

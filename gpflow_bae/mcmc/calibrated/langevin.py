@@ -40,11 +40,11 @@ from collections.abc import Callable
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.arguments import check_arguments
-from gpflow_bae.mcmc import metropolis, targets
+from gpflow_bae.core.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_calibrated
-from gpflow_bae.mcmc.metropolis import State, init
+from gpflow_bae.mcmc.calibrated import metropolis, targets
+from gpflow_bae.mcmc.calibrated.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split, uniform
 from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, validate
 
@@ -63,7 +63,7 @@ def update(
 ) -> State:
     """One proposal per chain, one evaluation of the target and its gradient.
 
-    :param target: see :func:`~gpflow_bae.mcmc.targets.target`.
+    :param target: see :func:`~gpflow_bae.mcmc.calibrated.targets.target`.
     :param seed: two integers, to be used once.
     :param noise_scale: sigma > 0, a scalar or one per chain.
     :param learning_rate: eta >= 0, a scalar or one per chain; None for sigma^2 / 2.

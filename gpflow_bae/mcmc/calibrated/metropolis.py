@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.mcmc import targets
+from gpflow_bae.mcmc.calibrated import targets
 from gpflow_bae.mcmc.noise import uniform
 from gpflow_bae.mcmc.types import Position, Seed
 

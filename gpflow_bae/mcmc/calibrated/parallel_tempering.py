@@ -9,7 +9,7 @@ log likelihoods l_i and l_j exchange their replicas with probability
 alternately the pairs (0, 1), (2, 3), ... and (1, 2), (3, 4), ... (Okabe et al. 2001; Syed et al.
 2022). It is the temperatures that change hands, not the states: two numbers per replica instead of
 a million weights, and nothing is evaluated again, because an
-:class:`~gpflow_bae.mcmc.targets.Evaluation` holds for every temperature.
+:class:`~gpflow_bae.mcmc.calibrated.targets.Evaluation` holds for every temperature.
 
 **Stationary distribution**: the product of the rungs' densities, exactly, if the kernel of the
 replicas is calibrated. The replica on rung 0 samples the posterior (beta = 1).

@@ -10,7 +10,7 @@ all chains and drawn uniformly from 1 .. ``max_leapfrog_steps`` in every update,
 trajectories that return to where they began (Neal 2011, section 3.2).
 
 **Stationary distribution**: pi_beta, exactly, at any h. With n = 1 it is
-:mod:`~gpflow_bae.mcmc.langevin` with noise scale h.
+:mod:`~gpflow_bae.mcmc.calibrated.langevin` with noise scale h.
 
 Reference: Neal (2011). MCMC using Hamiltonian dynamics. Handbook of MCMC, ch. 5.
 """
@@ -20,11 +20,11 @@ from __future__ import annotations
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.arguments import check_arguments
-from gpflow_bae.mcmc import metropolis, targets
+from gpflow_bae.core.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_calibrated
-from gpflow_bae.mcmc.metropolis import State, init
+from gpflow_bae.mcmc.calibrated import metropolis, targets
+from gpflow_bae.mcmc.calibrated.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split
 from gpflow_bae.mcmc.types import Position, Seed, cast_scalar, validate
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 import tensorflow as tf
 from gpflow.base import TensorType
 
-from gpflow_bae.arguments import check_arguments
-from gpflow_bae.mcmc import metropolis, targets
+from gpflow_bae.core.arguments import check_arguments
 from gpflow_bae.mcmc.algorithm import SamplingAlgorithm, Setting
 from gpflow_bae.mcmc.building import build_calibrated
-from gpflow_bae.mcmc.metropolis import State, init
+from gpflow_bae.mcmc.calibrated import metropolis, targets
+from gpflow_bae.mcmc.calibrated.metropolis import State, init
 from gpflow_bae.mcmc.noise import noise_like, split
 from gpflow_bae.mcmc.types import Seed, cast_scalar, validate
 
@@ -38,7 +38,8 @@ def update(
 ) -> State:
     """One proposal per chain, one evaluation of the target.
 
-    :param target: see :func:`~gpflow_bae.mcmc.targets.target`; ``with_gradient=False`` is enough.
+    :param target: see :func:`~gpflow_bae.mcmc.calibrated.targets.target`; ``with_gradient=False``
+        is enough.
     :param seed: two integers, to be used once.
     :param noise_scale: sigma > 0, a scalar or one per chain.
     :param inverse_temperature: beta >= 0, a scalar or one per chain.

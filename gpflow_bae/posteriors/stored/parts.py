@@ -14,9 +14,9 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.base import Parameter
 
-from ..arguments import warn_caller
-from ..files import digest
-from ..keras_module import KerasModule, inner_layers
+from ...core.arguments import warn_caller
+from ...core.files import digest
+from ...core.keras_module import KerasModule, inner_layers
 
 __all__ = ["check_parts", "parts_of", "warn_of_unknown_parts"]
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..files import as_path, to_json, write_atomically
+from ...core.files import as_path, to_json, write_atomically
 
 __all__ = ["read_archive", "write_archive"]
 

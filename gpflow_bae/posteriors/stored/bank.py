@@ -14,10 +14,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import as_array, check_fields
-from ..diagnostics.samples import num_chains_and_draws
-from ..records import Records
-from ..versions import __version__
+from ...core.arguments import as_array, check_fields
+from ...core.records import Records
+from ...diagnostics.samples import num_chains_and_draws
+from ...versions import __version__
 from .archive import read_archive, write_archive
 from .parts import check_parts, parts_of
 
@@ -52,7 +52,7 @@ class Bank:
     :param settings: of the run, as plain values (what JSON cannot hold becomes text).
     :param versions: of the packages that drew the samples; by default those installed.
     :param seconds: what the run took, by phase.
-    :param parts: what of the model is not sampled (:mod:`gpflow_bae.posteriors.parts`), as
+    :param parts: what of the model is not sampled (:mod:`gpflow_bae.posteriors.stored.parts`), as
         ``Posterior.save`` keeps it; empty where nobody wrote it down.
     :raises ValueError: if arrays disagree about C or S, there is no sample, or an array does not
         hold numbers.
@@ -290,8 +290,8 @@ class Bank:
     ) -> Bank:
         """A run's records, one mapping for each sample: arrays [C, ...] under the names of a file.
 
-        Of a file of :class:`~gpflow_bae.records.Records` that is large, the arrays are views: the
-        bank reads from it what is used, so the file has to stay where it is.
+        Of a file of :class:`~gpflow_bae.core.records.Records` that is large, the arrays are views:
+        the bank reads from it what is used, so the file has to stay where it is.
 
         :param of_run: what the bank says of the run, such as its settings.
         """
