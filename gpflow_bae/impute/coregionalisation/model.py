@@ -14,7 +14,7 @@ from gpflow.base import Parameter, TensorType
 
 __all__ = ["Block", "LinearCoregionalisation"]
 
-NOISE_FLOOR = 1e-4  # variance, of standardised outputs: keeps covariances of hundreds of cells sane
+NOISE_FLOOR = 1e-6  # variance, of standardised outputs, as small as GPflow's jitter
 
 _tfd = tfp.distributions
 
@@ -57,7 +57,7 @@ class LinearCoregionalisation(gpflow.Module):
         :param kernels: Q of them, of variance 1.
         :param decoder: W [P, L].
         :param scales: s [Q + 1, L], those of the code noise last.
-        :param noise_variance: [P], above 1e-4.
+        :param noise_variance: [P], above 1e-6.
         :param deviation: prior standard deviation of D; 0 for none.
         """
         super().__init__()
