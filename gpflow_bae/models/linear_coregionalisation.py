@@ -15,7 +15,7 @@ from ..core.arguments import as_numbers, check_arguments
 
 __all__ = ["LinearCoregionalisation", "principal_directions"]
 
-NOISE_FLOOR = 1e-4  # variance, of standardised outputs: keeps covariances of hundreds of cells sane
+NOISE_FLOOR = 1e-6  # variance, of standardised outputs, as small as GPflow's jitter
 
 _tfd = tfp.distributions
 
@@ -89,7 +89,7 @@ class LinearCoregionalisation(
             equal columns would stay alike.
         :param scales: s at the start [Q + 1, L], those of the code noise last; equal shares of the
             variance if None.
-        :param noise_variance: at the start, of all outputs or of each [P]; above 1e-4.
+        :param noise_variance: at the start, of all outputs or of each [P]; above 1e-6.
         :param deviation: prior standard deviation of D; 0 for none.
         :raises TypeError: for what is no kernel.
         :raises ValueError: for no kernel, arrays of other shapes, and values out of their range.

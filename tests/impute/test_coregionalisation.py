@@ -226,6 +226,24 @@ def test_a_line_of_daily_rows_is_filled_with_the_line() -> None:
     np.testing.assert_allclose(filled["a"][11:14], [21.5, 22.5, 23.5], atol=0.1)
 
 
+def test_a_meter_that_rises_is_filled_as_well_as_by_lines() -> None:
+    """Its rise is a hundred times as large as what a day adds to it, and may not become noise."""
+    rng, days = np.random.default_rng(0), np.arange(200)
+    weekly = 15.0 * np.array([0.75, 1.0, 0.9, 0.25, -0.25, -1.4, -1.25])
+    rises = 225.0 + weekly[days % 7] + rng.normal(0.0, 30.0, 200)
+    truth = np.cumsum(np.clip(rises, 50.0, 400.0))
+    hidden = np.zeros(200, bool)
+    for first in (8, 37, 66, 98, 141, 175):
+        hidden[first : first + 5] = True
+    table = pd.DataFrame({"day": pd.date_range("2023-01-02", periods=200), "meter": truth})
+    table.loc[hidden, "meter"] = np.nan
+    imputer = Imputer(["meter"], time="day", progress=False, settings={"num_fits": 1})
+    filled = imputer.fit(table).impute()["meter"][hidden]
+    lines = np.interp(days[hidden], days[~hidden], truth[~hidden])
+    errors = [np.sqrt(np.mean(np.square(v - truth[hidden]))) for v in (filled, lines)]
+    assert errors[0] < errors[1]
+
+
 def test_a_logarithm_is_not_predicted_far_beyond_what_was_seen(tmp_path: pathlib.Path) -> None:
     """A row's other column is ten times as large as any: the line of the logarithms says exp(30).
 
