@@ -15,7 +15,7 @@ from ..core.arguments import as_numbers, check_arguments
 
 __all__ = ["LinearCoregionalisation", "principal_directions"]
 
-NOISE_FLOOR = 1e-6  # variance, of standardised outputs, as small as GPflow's jitter
+NOISE_FLOOR = 1e-4  # variance, of standardised outputs: keeps covariances of hundreds of cells sane
 
 _tfd = tfp.distributions
 
@@ -81,6 +81,7 @@ class LinearCoregionalisation(
         scales: TensorType | None = None,
         noise_variance: TensorType | float = 0.1,
         deviation: float = 0.0,
+        noise_floor: TensorType | float = NOISE_FLOOR,
     ):
         """
         :param kernels: Q of them. Fix their variances, which the scales have
@@ -89,8 +90,11 @@ class LinearCoregionalisation(
             equal columns would stay alike.
         :param scales: s at the start [Q + 1, L], those of the code noise last; equal shares of the
             variance if None.
-        :param noise_variance: at the start, of all outputs or of each [P]; above 1e-6.
+        :param noise_variance: at the start, of all outputs or of each [P].
         :param deviation: prior standard deviation of D; 0 for none.
+        :param noise_floor: below every noise variance, of all outputs or of each [P]. The default
+            suits outputs of unit variance whose neighbouring rows differ by more than a hundredth;
+            a smaller one lets smoother outputs be followed, as far as rounding allows.
         :raises TypeError: for what is no kernel.
         :raises ValueError: for no kernel, arrays of other shapes, and values out of their range.
         """
@@ -118,19 +122,23 @@ class LinearCoregionalisation(
                 f"each of {len(decoder)} outputs."
             )
         noise_variance = np.broadcast_to(noise_variance, decoder.shape[:1])
+        noise_floor = as_numbers(noise_floor, "noise_floor")
         for name, values, low in (
             ("decoder", decoder, -np.inf),
             ("scales", scales, 0.0),
-            ("noise_variance", noise_variance, NOISE_FLOOR),
+            ("noise_floor", noise_floor, 0.0),
+            ("noise_variance", noise_variance, noise_floor),
         ):
             if not ((values > low) & np.isfinite(values)).all():
-                above = "" if low == -np.inf else f" above {low:g}"
+                above = "" if np.max(low) == -np.inf else f" above {np.max(low):g}"
                 raise ValueError(f"{name} must hold finite numbers{above}, got {values.tolist()}.")
         zero, one = (gpflow.utilities.to_default_float(v) for v in (0.0, 1.0))
         self.decoder = Parameter(decoder, prior=_tfd.Normal(zero, one))
         self.scales = Parameter(scales, transform=gpflow.utilities.positive())
+        above = tfp.bijectors.Shift(gpflow.utilities.to_default_float(noise_floor))
         self.noise_variance = Parameter(
-            noise_variance, transform=gpflow.utilities.positive(NOISE_FLOOR)
+            noise_variance,
+            transform=tfp.bijectors.Chain([above, gpflow.utilities.positive()]),
         )
         self.deviation = float(deviation)
         self.deviations = None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
 from ...inference.optimise.coregionalisation_fit import Start
 from ...models import LinearCoregionalisation
-from ...models.linear_coregionalisation import principal_directions
+from ...models.linear_coregionalisation import NOISE_FLOOR, principal_directions
 from .plan import Plan
 
 __all__ = ["alternatives", "initial_model"]
@@ -19,6 +21,7 @@ __all__ = ["alternatives", "initial_model"]
 _SHARES = ((0.45, 0.3, 0.15), (0.05, 0.05, 0.8), (0.8, 0.05, 0.05), (0.05, 0.8, 0.05))
 _LENGTHS = (1.0, 4.0, 0.3)
 _CYCLE = 0.1
+_LEAST_NOISE = 1e-6  # variance, as small as GPflow's jitter
 _NOISE = 0.1  # variance, of standardised outputs
 _STEPS = (30.0, 4.0)  # lengthscales along a series, in steps of it
 _RANGES = (0.25, 0.05)  # and along coordinates, in their ranges
@@ -64,7 +67,23 @@ def initial_model(X: np.ndarray, Z: np.ndarray, plan: Plan, seed: int) -> Linear
         _scales(_SHARES[0], len(kernels)) * spread,
         np.full(Z.shape[1], _NOISE),
         plan.deviation,
+        NOISE_FLOOR if plan.step is None else _noise_floor(Z),
     )
+
+
+def _noise_floor(Z: np.ndarray) -> np.ndarray:
+    """Return the least noise variance of outputs along a series [P].
+
+    A hundredth of the mean square of a step: what an output changes by from row to row may not
+    pass as noise, such as the daily use in the readings of a meter.
+
+    :param Z: standardised outputs [N, P] in the order of the series; NaN where missing.
+    """
+    steps = np.square(np.diff(Z, axis=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of an output without neighbours
+        mean = np.nanmean(steps, axis=0)
+    return np.clip(np.nan_to_num(0.01 * mean, nan=NOISE_FLOOR), _LEAST_NOISE, NOISE_FLOOR)
 
 
 def _scales(shares: tuple[float, ...], num_kernels: int) -> np.ndarray:
