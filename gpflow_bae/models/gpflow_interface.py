@@ -120,7 +120,7 @@ class ExternalDataModel(
             how many points it stands for.
         """
         if isinstance(data, tuple | list):
-            self._batch(data)  # refuses them at once, and not where they are compiled
+            self._batch((data[0], data[1]))  # refuses them at once, and not where they are compiled
 
             def loss() -> tf.Tensor:
                 return self.training_loss((data[0], data[1]))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..arguments import varies
+from ...core.arguments import varies
 from .problems import Problems
 from .table_format import TableFormat
 
