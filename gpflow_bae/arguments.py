@@ -247,7 +247,11 @@ def check_types(
         if not kinds:
             continue
         low = least.get(name, -np.inf)
-        if any(_is_class(kind) for kind in kinds) and not _is_plain(value):
+        of_classes = [kind for kind in kinds if _is_class(kind)]
+        if isinstance(value, type) and of_classes and not any(map(_takes_classes, kinds)):
+            words = " or ".join(_in_words(kind, low, value) for kind in kinds)
+            raise TypeError(f"{name} must be {words}, got {kind_of(value)}.")
+        if of_classes and not _is_plain(value):
             continue
         if not any(_fits(value, kind, low) for kind in kinds):
             if _is_near(value, kinds) and isinstance(value, numbers.Real) and value < low:
@@ -265,6 +269,12 @@ def _is_class(kind: Any) -> bool:
     if getattr(outer, "__module__", "") == "collections.abc":
         return False
     return outer is not Literal and outer not in (*_WORDS, *_SEQUENCES, types.NoneType)
+
+
+def _takes_classes(kind: Any) -> bool:
+    """Whether a class itself may be of this type, or be called as one."""
+    outer = get_origin(kind) or kind
+    return outer is type or outer is Callable or not _is_class(kind) and outer in (Any, object)
 
 
 def _is_plain(value: Any) -> bool:

@@ -263,3 +263,22 @@ def test_batch_normalisation_is_refused_unless_it_is_frozen() -> None:
     np.testing.assert_allclose(found, [[0.5 + 3.0 * 5.0 / np.sqrt(4.001)]], rtol=1e-5)
     idle = [keras.layers.Dropout(0.0), keras.layers.GaussianNoise(0.0), keras.layers.GRU(2)]
     KerasModule(keras.Sequential([keras.Input((2, 1)), *idle]))
+
+
+@pytest.mark.parametrize("when", ["before the model", "after the model"])
+def test_another_float_type_of_keras_changes_nothing_that_is_built(when: str) -> None:
+    """Layers keep the type that they were made with: predictions are the same to the bit."""
+    rows = np.random.default_rng(0).normal(size=(5, 2)).astype(np.float32)
+    template = keras.Sequential([keras.Input((2,)), keras.layers.Dense(4, "tanh")])
+    expected = KerasModule(template).apply(rows).numpy()
+    module = None if when == "before the model" else KerasModule(template)
+    try:
+        keras.config.set_floatx("float64")
+        module = module or KerasModule(template)
+        assert {w.dtype for w in module.weights} == {tf.float32}
+        for inputs in (rows, rows.astype(np.float64)):
+            found = module.apply(inputs)
+            assert found.dtype == tf.float32
+            np.testing.assert_array_equal(found, expected)
+    finally:
+        keras.config.set_floatx("float32")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..arguments import varies
 from .problems import Problems
 from .table_format import TableFormat
 
@@ -39,8 +40,9 @@ _MONTHS = (
 _CLOCK = r"^(\d{1,2})(:\d{2})(:\d{2}(?:[.,]\d+)?)?(?:\s*([aApP])\.?[mM]\.?)?\s*(\S*)$"
 _OFFSET = r"(?:[T ]\d{2}:?\d{2}(?::?\d{2})?(?:[.,]\d+)?)\s*(Z|z|[+-]\d{2}(?::?\d{2})?)$"
 
-# Digits of dates that are whole numbers, from yyyymm to yyyymmddHHMMSS; and their years.
-_DIGITS = (6, 8, 10, 12, 14)
+# Digits of dates that are whole numbers, from yyyymm to yyyymmddHHMMSS, and of yyyyddd, whose days
+# count from the year's first; and their years.
+_DIGITS = (6, 7, 8, 10, 12, 14)
 _YEARS = {8: (1000, 2999)}
 _MODERN = (1900, 2099)  # of the others, which a counter could be
 
@@ -219,6 +221,8 @@ def _digits(values: np.ndarray) -> np.ndarray | None:
     count = len(str(whole.min()))
     if count not in _DIGITS or len(str(whole.max())) != count:
         return None
+    if count == 7:
+        return _days_of_years(whole // 1000, whole % 1000)
     padded = whole * 10 ** (14 - count) + (10**6 if count == 6 else 0)
     year, month, day, hour, minute, second = (
         padded // 10**power % (10**4 if power == 10 else 100) for power in (10, 8, 6, 4, 2, 0)
@@ -233,6 +237,16 @@ def _digits(values: np.ndarray) -> np.ndarray | None:
     if (days.astype("datetime64[M]") != months).any():
         return None
     return days.astype("datetime64[s]") + (3600 * hour + 60 * minute + second)
+
+
+def _days_of_years(year: np.ndarray, day: np.ndarray) -> np.ndarray | None:
+    """Days that count from 1 in each year as dates; None for others, and for those of one year."""
+    first = (year - 1970).astype("datetime64[Y]")
+    dates = first.astype("datetime64[D]") + (day - 1)
+    right = (year >= _MODERN[0]) & (year <= _MODERN[1]) & (dates.astype("datetime64[Y]") == first)
+    if not right.all() or len(np.unique(year)) == 1:
+        return None
+    return dates.astype("datetime64[s]")
 
 
 def sentinels(values: np.ndarray) -> dict[float, int]:
@@ -267,6 +281,8 @@ def _parse(
     said = text[~missing].str.lower()
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         values = column.to_numpy(dtype=float, na_value=np.nan)
+        if column.dtype == np.float32 and not varies(column.to_numpy()):
+            values[~np.isnan(values)] = np.nanmax(values, initial=-np.inf)  # of its digits
     elif len(said) and said.isin(("true", "false")).all():
         values = (text.str.lower() == "true").to_numpy(dtype=float)
     else:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..arguments import check_arguments
+from ..arguments import check_arguments, kind_of
 from ..data import Observations, StreamedObservations, in_memory, prepare_data
 from ..models import BayesianAutoencoder, TemperedBAE, VariationalAutoencoder
 from ..posteriors import Posterior, TemperedPosterior
@@ -82,7 +82,7 @@ def fit(
     if not isinstance(model, VariationalAutoencoder):
         raise TypeError(
             "fit takes an autoencoder of gpflow_bae.models (SGPBAE, SVGPVAE, TemperedBAE, ...), "
-            f"got {type(model).__name__}; fit_variational takes every model with a bound."
+            f"got {kind_of(model)}; fit_variational takes every model with a bound."
         )
     elapsed = stopwatch(None if has_evidence(model) else out_dir)
     observations = prepare_data(model, data)

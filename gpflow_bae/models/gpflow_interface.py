@@ -122,11 +122,12 @@ class ExternalDataModel(
             how many points it stands for.
         """
         if isinstance(data, tuple | list):
+            self._batch(data)  # refuses them at once, and not where they are compiled
 
             def loss() -> tf.Tensor:
                 return self.training_loss((data[0], data[1]))
 
-            return tf.function(loss) if compile else loss
+            return tf.function(loss, autograph=False) if compile else loss
         if self.num_data is None:
             raise ValueError(
                 "num_data is None, so a batch of the iterator does not say how many points it "
@@ -142,7 +143,7 @@ class ExternalDataModel(
         if compile:
             spec = getattr(data, "element_spec", None)
             signature = spec if spec is None or isinstance(spec, tuple) else (spec,)
-            loss_of = tf.function(loss_of, input_signature=signature)
+            loss_of = tf.function(loss_of, input_signature=signature, autograph=False)
 
         def next_loss() -> tf.Tensor:
             batch = next(data)

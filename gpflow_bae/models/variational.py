@@ -120,12 +120,14 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         X: TensorType | None = None,
         Y: TensorType | None = None,
         mask: TensorType | None = None,
+        **of_gpflow: Any,
     ) -> LatentPosterior:
         """Codes given the guide's pseudo-observations, of ``Y`` as in :meth:`encode`.
 
-        :raises TypeError: without ``Y``: GPflow's method of that name returns another thing.
+        :raises TypeError: without ``Y``, or for other arguments (``precompute_cache``): GPflow's
+            method of that name returns another thing.
         """
-        if Y is None:
+        if Y is None or of_gpflow:
             raise TypeError(
                 "posterior(X, Y) is of the codes of observations, so Y is needed. GPflow's object "
                 "of that name, which remembers its data, is here "

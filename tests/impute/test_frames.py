@@ -254,6 +254,20 @@ def fitted_columns(user: Any) -> FittedColumns:
     )
 
 
+def test_rounding_of_single_precision_makes_no_column_vary() -> None:
+    """Neighbours among numbers of single precision, which in double precision are far apart."""
+    frame = far_and_near(["t", "wind", "rain"])
+    near = np.float32(48.85) + np.arange(40) % 3 * np.spacing(np.float32(48.85))
+    frame["lat"] = near.astype(np.float32)
+    options = {"outputs": ["wind", "rain"], "time": "t", "task": None}
+    user = read(frame, **options, inputs=["lat"])
+    assert user.scale[1] == 1.0 and user.still.tolist() == [False, True]
+    frame["rain"] = frame.pop("lat")
+    assert read(frame, **options).table.output_names == ("wind",)
+    varied = read(frame.assign(lat=near.astype(np.float64)), **options, inputs=["lat"])
+    assert varied.scale[1] < 1e-5
+
+
 @pytest.mark.parametrize("jitter", [0.0, 1e-14])
 def test_an_input_of_one_value_is_not_scaled_by_a_rounding_error(jitter: float) -> None:
     """What the model sees is as without that column, whatever value later rows have."""

@@ -250,12 +250,21 @@ def test_months_of_several_years_are_dates() -> None:
     np.testing.assert_array_equal(found.X[:, 0], [0.0, 31.0, 62.0])
 
 
+def test_days_of_several_years_are_dates() -> None:
+    """As numbers the step of the new year would be 636 or 635."""
+    found = times_of([2023364, 2023365, 2024001, 2024366, 2025001])
+    np.testing.assert_array_equal(found.X[:, 0], [0.0, 1.0, 2.0, 367.0, 368.0])
+    assert found.times[0] == np.datetime64("2023-12-30") and "2023364" in found.notes[0]
+
+
 @pytest.mark.parametrize(
     "numbers",
     [
         [20240131, 20240232, 20240301],  # a day that there is not
         [202401, 202402, 202403],  # months of one year are as far apart as their numbers
         [1711063010, 1711063020, 1711063030],  # seconds since 1970
+        [2023364, 2023366, 2024001],  # a year without its day 366
+        [2024001, 2024002, 2024100],
         [2001, 2002, 2004],
         [20240131.5, 20240201, 20240202],
     ],

@@ -45,9 +45,10 @@ def svgp_vae(kernel: Any = None, Z: Any = X[::3], **changed: Any) -> models.SVGP
 
 
 def sgp_bae(kernel: Any = None, Z: Any = X[::3], **changed: Any) -> models.SGPBAE:
-    parts = {"decoder": net(L, P), "encoder": net(2 * P, L), "latent_dim": L}
+    parts: dict[str, Any] = {"decoder": net(L, P), "encoder": net(2 * P, L), "latent_dim": L}
     kernel = kernel or gpflow.kernels.Matern52()
-    return models.SGPBAE(kernel, Z, likelihood=likelihoods.Gaussian(0.3), **parts | changed)
+    parts["likelihood"] = likelihoods.Gaussian(0.3)
+    return models.SGPBAE(kernel, Z, **parts | changed)
 
 
 def deep_svigp(likelihood: Any = None) -> models.DeepSVIGP:
@@ -330,7 +331,7 @@ def test_inputs_that_are_completed_are_looked_at_too() -> None:
     objects = np.hstack([np.arange(N)[:, None] % 3, X])
     for learnt in (
         inputs.LearntVectors(np.eye(3), column=0),
-        inputs.RepresentationNetwork(net(P, 2), 2, column=0),
+        inputs.RepresentationNetwork(net(P, 2)),
     ):
         complete = inputs.CompletedInputs(gpflow.kernels.Matern52(), learnt)
         prepare_data(gp_vae(kernel=complete), (objects, Y))
@@ -377,7 +378,11 @@ def test_columns_that_are_not_there_are_named() -> None:
 
 def test_inputs_and_observations_have_the_same_points_in_every_verb() -> None:
     model = gp_vae()
-    calls = [lambda m, X, Y: prepare_data(m, (X, Y)), *map(VERBS.get, ["elbo", "predict_y"])]
+    calls = [
+        lambda m, X, Y: prepare_data(m, (X, Y)),
+        lambda m, X, Y: m.training_loss_closure((X, Y)),  # where it is made, and not compiled
+        *map(VERBS.get, ["elbo", "predict_y"]),
+    ]
     for call in (*calls, lambda m, X, Y: deep_svigp().elbo((X, Y))):
         with pytest.raises(ValueError, match="same number of tasks and points"):
             call(model, X[:-1], Y)
@@ -409,6 +414,15 @@ def test_what_a_users_mistake_is_called() -> None:
         gp_vae(kernel=gpflow.kernels.Matern52)
     with pytest.raises(TypeError, match="got the class Sequential itself"):
         gp_vae(decoder=keras.Sequential)
+    with pytest.raises(TypeError, match="got the class StudentT itself"):
+        sgp_bae(likelihood=gpflow.likelihoods.StudentT)
+    with pytest.raises(TypeError, match="mean_function must be .*got the class Linear itself"):
+        gp_vae(mean_function=gpflow.functions.Linear)
+    with pytest.raises(TypeError, match="model must be .*got the class SVGPVAE itself"):
+        inference.fit(models.SVGPVAE, (X, Y))
+    settings = inference.VariationalSettings
+    with pytest.raises(TypeError, match="settings must be .*got the class VariationalSettings its"):
+        inference.fit_variational(gp_vae(), (X, Y), settings)
 
 
 def test_names_of_gpflow_that_are_not_there_say_what_is() -> None:
@@ -420,8 +434,9 @@ def test_names_of_gpflow_that_are_not_there_say_what_is() -> None:
     assert model.inducing_variable is model.latent_prior.inducing_variable
     with pytest.raises(AttributeError, match="GP has no inducing points"):
         _ = gp_vae().inducing_variable
-    with pytest.raises(TypeError, match="Posterior.from_point"):
-        gp_vae().posterior()
+    for arguments in ({}, {"precompute_cache": None}):
+        with pytest.raises(TypeError, match="Posterior.from_point"):
+            gp_vae().posterior(**arguments)
 
 
 class Brownian(gpflow.kernels.Kernel):
