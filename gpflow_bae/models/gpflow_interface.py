@@ -122,7 +122,8 @@ class ExternalDataModel(
             how many points it stands for.
         """
         if isinstance(data, tuple | list):
-            self._batch(data)  # refuses them at once, and not where they are compiled
+            pair: Any = data
+            self._batch(pair)  # refuses them at once, and not where they are compiled
 
             def loss() -> tf.Tensor:
                 return self.training_loss((data[0], data[1]))
