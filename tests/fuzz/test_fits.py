@@ -240,8 +240,7 @@ def test_tempered_settings(options: dict[str, Any]) -> None:
         {"num_steps": st.sampled_from([1, 3])},
         optional={
             "learning_rate": st.sampled_from(EXTREMES),
-            "batch_size": st.sampled_from([1, 3, 8, 9]),
-            "num_columns": st.sampled_from([1, 3]),
+            "batch_size": st.sampled_from([1, 3, 8, 9, (3, 1), (None, 3)]),
             "final_learning_rate_fraction": st.sampled_from([0.0, 0.1, 1.0]),
             "prior_on_parameters": st.booleans(),
             "natural_gradient_step_size": st.sampled_from([0.1, 1.0, 1e6]),

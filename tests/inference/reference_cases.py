@@ -187,7 +187,7 @@ def gplvm() -> Results:
         P,
     )
     settings = inference.VariationalSettings(
-        num_steps=50, batch_size=5, num_columns=3, row_learning_rate=1e-2
+        num_steps=50, batch_size=(5, 3), row_learning_rate=1e-2
     )
     return fitted(model, (None, observations(1, 12, holes=True)[1]), settings)
 
