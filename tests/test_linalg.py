@@ -12,9 +12,7 @@ import tensorflow as tf
 from gpflow_bae.core.linalg import (
     add_jitter,
     cholesky,
-    gaussian_transform,
     gram,
-    observed_log_density,
     sum_of_squares,
 )
 
@@ -89,35 +87,3 @@ def test_value_gradient_and_second_derivative(ours: Any, plain: Any) -> None:
 
     for value, other in zip(found(ours), found(plain), strict=True):
         np.testing.assert_allclose(value, other, rtol=1e-12)  # of sums of a few float64
-
-
-def test_transformed_normals_have_the_covariance() -> None:
-    """A linear map A of noise with A A^T = C, and the mean at zero; variances as its diagonal."""
-    root = np.random.default_rng(0).normal(size=(2, 3, 3))
-    covariance = root @ root.swapaxes(-1, -2)
-    mean = tf.constant(np.random.default_rng(1).normal(size=(2, 3)))
-    draw = gaussian_transform(mean, tf.constant(covariance))
-    np.testing.assert_array_equal(draw(tf.zeros_like(mean)), mean)
-    axes = tf.constant(np.broadcast_to(np.eye(3)[:, None], (3, 2, 3)))
-    A = (draw(axes) - mean).numpy()  # [axis, 2, 3]
-    np.testing.assert_allclose(np.einsum("anl,ank->nlk", A, A), covariance, rtol=1e-12)
-    apart = gaussian_transform(mean, tf.constant(np.einsum("nll->nl", covariance)))
-    np.testing.assert_allclose(
-        (apart(tf.ones_like(mean)) - mean) ** 2, np.einsum("nll->nl", covariance), rtol=1e-12
-    )
-
-
-def test_densities_of_rows_with_holes() -> None:
-    """log N of the observed entries alone, which is a smaller Gaussian's."""
-    rng = np.random.default_rng(0)
-    root = rng.normal(size=(2, 3, 3))
-    covariance = root @ root.swapaxes(-1, -2) + 0.1 * np.eye(3)
-    residual = rng.normal(size=(2, 3))
-    mask = np.array([[True, False, True], [False] * 3])
-    found = observed_log_density(*map(tf.constant, (residual, covariance, mask)))
-    r, K = residual[0, [0, 2]], covariance[0][np.ix_([0, 2], [0, 2])]
-    expected = -0.5 * (r @ np.linalg.solve(K, r) + np.linalg.slogdet(2 * np.pi * K)[1])
-    np.testing.assert_allclose(found, [expected, 0.0], atol=1e-12)
-    whole = tf.constant(residual), tf.constant(covariance)
-    every = observed_log_density(*whole, tf.ones((2, 3), tf.bool))
-    np.testing.assert_allclose(observed_log_density(*whole, None), every, atol=1e-12)

@@ -45,7 +45,7 @@ def test_a_run_of_the_moving_ball(tmp_path: pathlib.Path) -> None:
 
 
 def test_runs_that_cannot_be_read_say_why(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(FileNotFoundError, match="neither config.json"):
+    with pytest.raises(FileNotFoundError, match="no config.json"):
         export_runs.read(tmp_path)
     config = {"experiment": "moving_ball", "model": "sgp_bae", "preset": "quick", "seed": 3}
     config["settings"] = make_plan("sgp_bae", "quick").describe()

@@ -119,7 +119,6 @@ PARTS: dict[str, dict[str, Callable[[], Any]]] = {
         "Matern12": gpflow.kernels.Matern12,
         "Matern52": gpflow.kernels.Matern52,
         "of a column": lambda: gpflow.kernels.Matern52(active_dims=[0]),
-        "RationalQuadratic": gpflow.kernels.RationalQuadratic,
     },
     "decoder": {
         "tanh": lambda: dense("tanh"),
@@ -132,7 +131,6 @@ PARTS: dict[str, dict[str, Callable[[], Any]]] = {
         "StudentT": lambda: gpflow.likelihoods.StudentT(),
         "StudentT, df 4": lambda: gpflow.likelihoods.StudentT(df=4.0),
     },
-    "code_noise_variance": {"0.1": lambda: 0.1, "none": lambda: None},
 }
 
 

@@ -187,16 +187,15 @@ def test_tasks_without_holes_change_nothing(holes: dict[int, list[int]], jit_com
     Each of four tasks is there sixteen times, one copy after the other, for as many draws.
     """
     rng, copies, rounds, first = np.random.default_rng(3), 16, 60, 8
-    channels = 20  # which tell the entries well: a weight of another entry is then seen
     X = rng.uniform(-2.0, 2.0, (4, 4, 2))
-    codes = np.linalg.cholesky(kernel_at(X)) @ rng.standard_normal((4, 4, channels))
+    codes = np.linalg.cholesky(kernel_at(X)) @ rng.standard_normal((4, 4, 6))
     for task, points in holes.items():
         X[task, points, 1] = np.nan
     model = models.GPBAE(
         kernel_of(np.repeat(X, copies, 0), False),
-        *networks(channels),
+        *networks(6),
         likelihoods.Gaussian(NOISE),
-        channels,
+        6,
         CODE_NOISE,
     )
     (move,) = build_moves(("unknown_inputs",), model)
