@@ -68,12 +68,13 @@ class VariationalSettings:
             self,
             "num_steps",
             "learning_rate",
-            "num_items",
-            "num_columns",
             "row_learning_rate",
             "prior_learning_rate",
             "natural_gradient_step_size",
         )
+        sizes = self.batch_size if isinstance(self.batch_size, tuple) else (self.batch_size,)
+        if any(size is not None and size < 1 for size in sizes):
+            raise ValueError(f"batch_size must be positive, got {self.batch_size}.")
         if self.relocations is not None and self.relocations < 0:
             raise ValueError(f"relocations must be 0 or more, got {self.relocations}.")
         if not 0 < self.final_learning_rate_fraction <= 1:

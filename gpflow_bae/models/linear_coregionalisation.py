@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -115,14 +116,8 @@ class LinearCoregionalisation(
                 f"scales has shape {scales.shape}; expected {shape}: a row for each kernel and one "
                 "for the code noise, by channels."
             )
-        noise_variance = as_numbers(noise_variance, "noise_variance")
-        if noise_variance.shape not in ((), decoder.shape[:1]):
-            raise ValueError(
-                f"noise_variance has shape {noise_variance.shape}; expected one number, or one for "
-                f"each of {len(decoder)} outputs."
-            )
-        noise_variance = np.broadcast_to(noise_variance, decoder.shape[:1])
-        noise_floor = as_numbers(noise_floor, "noise_floor")
+        noise_variance = _of_outputs(noise_variance, "noise_variance", len(decoder))
+        noise_floor = _of_outputs(noise_floor, "noise_floor", len(decoder))
         for name, values, low in (
             ("decoder", decoder, -np.inf),
             ("scales", scales, 0.0),
@@ -244,6 +239,17 @@ class LinearCoregionalisation(
             for K, A in zip([*of_rows, same], self.mixing, strict=True)
         ]
         return tf.add_n(parts)
+
+
+def _of_outputs(value: Any, name: str, num_outputs: int) -> np.ndarray:
+    """A number for each output [P], of one for all or of P."""
+    found = as_numbers(value, name)
+    if found.shape not in ((), (num_outputs,)):
+        raise ValueError(
+            f"{name} has shape {found.shape}; expected one number, or one for each of "
+            f"{num_outputs} outputs."
+        )
+    return np.broadcast_to(found, (num_outputs,))
 
 
 def _checked(

@@ -13,6 +13,7 @@ from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.impute import Imputer
 from gpflow_bae.impute import model as table_model
 from gpflow_bae.impute.model import Plan, TablePosterior, calendar_features, visible_periods
+from gpflow_bae.impute.model.starts import noise_floor
 from gpflow_bae.posteriors import CoregionalisationPosterior
 
 
@@ -268,3 +269,18 @@ def test_a_logarithm_is_not_predicted_far_beyond_what_was_seen(tmp_path: pathlib
     assert again["b"][7] > 10.0 * np.nanmax(b)
     pd.testing.assert_frame_equal(again, imputer.impute(larger), rtol=1e-6)
     np.testing.assert_allclose(Imputer.load(tmp_path / "fit").impute(table)["b"], filled["b"])
+
+
+def test_the_floor_of_the_noise_is_of_steps_in_time_within_tasks() -> None:
+    """Whatever the order of rows, and however far one task's values are from another's."""
+    rng = np.random.default_rng(0)
+    X = np.tile(np.arange(50.0)[:, None], (2, 1, 1))
+    Y = np.stack([0.01 * X[..., 0] + [[0.0], [3.0]], rng.normal(size=(2, 50))], axis=-1)
+    Y[0, 3:9, 0] = np.nan
+    order = rng.permutation(50)
+    plan = Plan(latent_dim=2, step=1.0)
+    for rows in (slice(None), order):
+        found = noise_floor(MultiOutputTable(X[:, rows], Y[:, rows]), plan)
+        np.testing.assert_allclose(found, [1e-6, 1e-4], rtol=1e-9)  # 0.01 of 0.01^2; at most
+    flat = noise_floor(MultiOutputTable(X, Y), dataclasses.replace(plan, step=None))
+    np.testing.assert_array_equal(flat, [1e-4, 1e-4])

@@ -201,6 +201,8 @@ def test_names_of_leaves_are_paths() -> None:
     for one, other in zip(tf.nest.flatten(back), tf.nest.flatten(state), strict=True):
         np.testing.assert_array_equal(one, other)
     assert isinstance(back, inference.Point)
+    with pytest.raises(ValueError, match=r"no 'parameters/\.a': it was written by another version"):
+        from_arrays(state, {k: v for k, v in arrays.items() if k != "parameters/.a"}, paths)
 
 
 def test_adam_is_keras_adam() -> None:

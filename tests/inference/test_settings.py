@@ -76,6 +76,8 @@ def test_a_record_of_settings_is_flat() -> None:
     [
         ({"num_steps": 0}, "num_steps must be positive, got 0"),
         ({"learning_rate": -1.0}, "learning_rate must be positive, got -1.0"),
+        ({"batch_size": 0}, "batch_size must be positive, got 0"),
+        ({"batch_size": (4, 0)}, r"batch_size must be positive, got \(4, 0\)"),
         ({"final_learning_rate_fraction": 0.0}, r"must lie in \(0, 1\], got 0.0"),
     ],
 )

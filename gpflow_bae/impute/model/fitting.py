@@ -20,7 +20,7 @@ from .gaps import HiddenGaps, hide_gaps
 from .plan import Plan
 from .posterior import TablePosterior, features_of, inputs_of_rows, predict_rows
 from .rows import GaussianRows
-from .starts import alternatives, initial_model
+from .starts import alternatives, initial_model, noise_floor
 
 __all__ = ["fit"]
 
@@ -73,7 +73,9 @@ def fit(
         candidates: list[Start]
         if start is None:
             own_seed = int(rng.integers(2**31)) if k else seed
-            model = initial_model(table.X[rows], seen.Y[rows], plan, own_seed)
+            model = initial_model(
+                table.X[rows], seen.Y[rows], plan, own_seed, noise_floor(seen, plan)
+            )
             candidates, own = alternatives(model), of_fit
         else:
             models_of_start = start.smooth.models

@@ -18,7 +18,7 @@ from .calendar import calendar_features
 from .calibration import stacked
 from .plan import Plan
 from .rows import GaussianRows
-from .starts import initial_model
+from .starts import LEAST_NOISE, initial_model
 
 __all__ = ["TablePosterior", "features_of", "inputs_of_rows", "predict_rows"]
 
@@ -98,7 +98,9 @@ class TablePosterior:
         def build(values: Mapping[str, np.ndarray]) -> LinearCoregionalisation:
             width = np.size(values[".kernels[0].lengthscales"])
             box = np.stack([np.zeros(width), np.ones(width)])
-            return initial_model(box, np.zeros((2, coefficients.shape[1])), plan, 0)
+            return initial_model(
+                box, np.zeros((2, coefficients.shape[1])), plan, 0, 0.5 * LEAST_NOISE
+            )
 
         smooth = CoregionalisationPosterior(models_of(arrays, build), plan.fit.cells_per_block)
         return cls(plan, smooth, rows, float(weight), coefficients, scale)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
-
 import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
+from ...data import MultiOutputTable
 from ...inference.optimise.coregionalisation_fit import Start
 from ...models import LinearCoregionalisation
 from ...models.linear_coregionalisation import NOISE_FLOOR, principal_directions
 from .plan import Plan
 
-__all__ = ["alternatives", "initial_model"]
+__all__ = ["LEAST_NOISE", "alternatives", "initial_model", "noise_floor"]
 
 # Shares of the codes' variance: of the long and the short scale, and of the code noise; the cycle
 # of a day, where there is one, has a tenth. Tables of each kind exist, and a fit that starts at the
@@ -21,7 +20,7 @@ __all__ = ["alternatives", "initial_model"]
 _SHARES = ((0.45, 0.3, 0.15), (0.05, 0.05, 0.8), (0.8, 0.05, 0.05), (0.05, 0.8, 0.05))
 _LENGTHS = (1.0, 4.0, 0.3)
 _CYCLE = 0.1
-_LEAST_NOISE = 1e-6  # variance, as small as GPflow's jitter
+LEAST_NOISE = 1e-6  # variance, as small as GPflow's jitter
 _NOISE = 0.1  # variance, of standardised outputs
 _STEPS = (30.0, 4.0)  # lengthscales along a series, in steps of it
 _RANGES = (0.25, 0.05)  # and along coordinates, in their ranges
@@ -29,11 +28,14 @@ _CYCLE_LENGTHSCALE = 10.0  # periods for which a cycle keeps its shape
 
 
 @check_shapes("X: [N, D]", "Z: [N, P]")
-def initial_model(X: np.ndarray, Z: np.ndarray, plan: Plan, seed: int) -> LinearCoregionalisation:
+def initial_model(
+    X: np.ndarray, Z: np.ndarray, plan: Plan, seed: int, floor: np.ndarray | float
+) -> LinearCoregionalisation:
     """The model of a plan before its fit.
 
     :param X: inputs of all rows.
     :param Z: standardised outputs; NaN where missing.
+    :param floor: of the variance of the noise, see :func:`noise_floor`.
     """
     step, period, latent_dim = plan.step, plan.day, plan.latent_dim
     D = X.shape[1]
@@ -67,23 +69,26 @@ def initial_model(X: np.ndarray, Z: np.ndarray, plan: Plan, seed: int) -> Linear
         _scales(_SHARES[0], len(kernels)) * spread,
         np.full(Z.shape[1], _NOISE),
         plan.deviation,
-        NOISE_FLOOR if plan.step is None else _noise_floor(Z),
+        floor,
     )
 
 
-def _noise_floor(Z: np.ndarray) -> np.ndarray:
-    """Return the least noise variance of outputs along a series [P].
+def noise_floor(table: MultiOutputTable, plan: Plan) -> np.ndarray:
+    """Return the least noise variance of each output [P] of a table of standardised values.
 
-    A hundredth of the mean square of a step: what an output changes by from row to row may not
-    pass as noise, such as the daily use in the readings of a meter.
-
-    :param Z: standardised outputs [N, P] in the order of the series; NaN where missing.
+    Along a series a hundredth of the mean square of a step: what an output changes by from one time
+    to the next may not pass as noise, such as the daily use in the readings of a meter.
     """
-    steps = np.square(np.diff(Z, axis=0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of an output without neighbours
-        mean = np.nanmean(steps, axis=0)
-    return np.clip(np.nan_to_num(0.01 * mean, nan=NOISE_FLOOR), _LEAST_NOISE, NOISE_FLOOR)
+    if plan.step is None:
+        return np.full(table.num_outputs, NOISE_FLOOR)
+    squares = []
+    for X, Y, length in zip(table.X, table.Y, table.lengths, strict=True):
+        order = np.argsort(X[:length, 0], kind="stable")
+        squares.append(np.square(np.diff(Y[:length][order], axis=0)))
+    steps = np.concatenate(squares)
+    count = np.count_nonzero(~np.isnan(steps), axis=0)
+    mean = np.nansum(steps, axis=0) / np.maximum(count, 1)
+    return np.where(count > 0, np.clip(0.01 * mean, LEAST_NOISE, NOISE_FLOOR), NOISE_FLOOR)
 
 
 def _scales(shares: tuple[float, ...], num_kernels: int) -> np.ndarray:

@@ -19,7 +19,10 @@ class Takes(NamedTuple):
 
 
 def brings_neighbours(model: Any, data: Observations, settings: AmortizedSettings) -> bool:
-    """Return whether minibatches of points need the codes of others (:mod:`..surroundings`)."""
+    """Return whether minibatches of points need the codes of others.
+
+    See :mod:`gpflow_bae.inference.engines.surroundings`.
+    """
     whole = settings.batch_size in (None, data.num_items)
     prior = model.latent_prior
     return data.neighbours is not None and not (whole or prior.splits_over_points)

@@ -121,7 +121,7 @@ class AmortizedSampling(ChainSampling):
             what = (
                 f"point_estimates={self.point_estimates!r}"
                 if self.point_estimates
-                else (f"temperature {temperature!r}")
+                else f"temperature {temperature!r}"
             )
             why = f"moves draw from the posterior at temperature 1, and the chain has {what}"
         elif self.sampler.needs == "evaluate":
@@ -248,7 +248,8 @@ class AmortizedSampling(ChainSampling):
     ) -> tuple[Chain, RoundStatistics]:
         """Fit the encoder to the codes of a minibatch, and report the round."""
         prior_seed = _folded(seed, _PRIOR_DRAWS)
-        position = gather_codes(chain.sampler, indices, self.data.axis).position
+        state = gather_codes(chain.sampler, indices, self.data.axis)
+        position = state.position
         latents = position.codes
         if self.model.whitened_codes:
             bound = self.model.bind(position.parameters, seed=prior_seed)
@@ -257,7 +258,7 @@ class AmortizedSampling(ChainSampling):
         encoder, loss = self.encoder_fit.fit(chain.encoder, batch, latents, drawn, fit_seed)
         point = ModelState(*position)
         statistics = self.statistics(
-            chain.sampler,
+            state,
             self.model.log_prior(point),
             batch.scale * self.model.log_likelihood(point, batch, prior_seed),
             loss,

@@ -1,4 +1,4 @@
-"""States as arrays by name, and back: checkpoints hold parameters by path, not by position."""
+"""Convert nested states to named arrays, and back: by the paths of parameters."""
 
 from __future__ import annotations
 
@@ -46,6 +46,14 @@ def to_arrays(structure: Any, paths: Mapping[str, Sequence[str]]) -> dict[str, n
 def from_arrays(
     like: Any, arrays: Mapping[str, np.ndarray], paths: Mapping[str, Sequence[str]]
 ) -> Any:
-    """The structure ``like`` with the leaves that :func:`to_arrays` wrote."""
+    """Return the structure ``like`` with the leaves that :func:`to_arrays` wrote.
+
+    :raises ValueError: for arrays of another structure, such as those of an earlier version.
+    """
     names = leaf_names(like, paths)
+    if missing := [name for name in names if name not in arrays]:
+        raise ValueError(
+            f"The checkpoint has no {missing[0]!r}: it was written by another version of the "
+            "package. Start the run anew in another folder, or go on with the version it has."
+        )
     return tf.nest.pack_sequence_as(like, [tf.constant(arrays[name]) for name in names])
