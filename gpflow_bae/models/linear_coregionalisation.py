@@ -13,6 +13,7 @@ from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import Parameter, TensorType
 
 from ..core.arguments import as_numbers, check_arguments
+from ..kernels.reading import check_categories, check_columns_are_there, check_distances
 
 __all__ = ["LinearCoregionalisation", "principal_directions"]
 
@@ -142,6 +143,16 @@ class LinearCoregionalisation(
                 np.zeros((shape[0], *decoder.shape)), prior=_tfd.Normal(zero, one)
             )
 
+    def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
+        """Refuse inputs [N, D] that the kernels cannot read, or between which digits are lost.
+
+        :param name: what the error calls them.
+        :raises ValueError: naming the column.
+        """
+        check_columns_are_there(self.kernels, X.shape[-1])
+        check_categories(self.kernels, X, name)
+        check_distances(self.kernels, X, name)
+
     @property
     def num_outputs(self) -> int:
         """P."""
@@ -167,7 +178,7 @@ class LinearCoregionalisation(
 
         :param data: ``(X, Y)``: inputs [N, D] and outputs [N, P], NaN where missing.
         """
-        X, Y = _checked(data, self.num_outputs)
+        X, Y = self._checked(data)
         row, column = _cells(~np.isnan(Y))
         return self.log_marginal(X, row, column, Y[row, column])
 
@@ -180,11 +191,13 @@ class LinearCoregionalisation(
             missing cells are told of by the observed ones beside them too.
         :param given: ``(X, Y)`` to condition on, usually the training data.
         """
-        X, Y = _checked(given, self.num_outputs)
+        X, Y = self._checked(given)
         row, column = _cells(~np.isnan(Y))
         first, all_rows = 0, X
         if Xnew is not None:
-            first, all_rows = len(X), np.concatenate([X, as_numbers(Xnew, "Xnew")])
+            new = as_numbers(Xnew, "Xnew")
+            self.check_inputs(new, "Xnew")
+            first, all_rows = len(X), np.concatenate([X, new])
         shape = (len(all_rows) - first, self.num_outputs)
         at, of = _cells(np.ones(shape, bool))
         moments = self.predict(all_rows, row, column, Y[row, column], first + at, of)
@@ -228,6 +241,20 @@ class LinearCoregionalisation(
             prior += tf.gather(scale, target_column) * at_rows
         return mean, prior - explained
 
+    def _checked(self, data: tuple[TensorType, TensorType]) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and outputs of one task as arrays.
+
+        :raises ValueError: for other shapes, and inputs that the kernels cannot read.
+        """
+        X, Y = as_numbers(data[0], "X"), as_numbers(data[1], "Y")
+        if X.ndim != 2 or Y.shape != (len(X), self.num_outputs):
+            raise ValueError(
+                f"X has shape {X.shape} and Y {Y.shape}; expected [N, D] and "
+                f"[N, {self.num_outputs}], rows of one task. fit_coregionalisation takes several."
+            )
+        self.check_inputs(X)
+        return X, Y
+
     def _between(
         self, X: tf.Tensor, row: tf.Tensor, column: tf.Tensor, other: tf.Tensor, at: tf.Tensor
     ) -> tf.Tensor:
@@ -250,22 +277,6 @@ def _of_outputs(value: Any, name: str, num_outputs: int) -> np.ndarray:
             f"{num_outputs} outputs."
         )
     return np.broadcast_to(found, (num_outputs,))
-
-
-def _checked(
-    data: tuple[TensorType, TensorType], num_outputs: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and outputs of one task as arrays.
-
-    :raises ValueError: for other shapes.
-    """
-    X, Y = as_numbers(data[0], "X"), as_numbers(data[1], "Y")
-    if X.ndim != 2 or Y.shape != (len(X), num_outputs):
-        raise ValueError(
-            f"X has shape {X.shape} and Y {Y.shape}; expected [N, D] and [N, {num_outputs}], rows "
-            "of one task. fit_coregionalisation takes several."
-        )
-    return X, Y
 
 
 def _cells(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -20,6 +20,7 @@ from ..data import MultiOutputTable
 from ..data.blocks import Place, block_at, places_of_blocks
 from ..models import LinearCoregionalisation
 from .stored.archive import read_archive, write_archive
+from .stored.parts import check_parts, parts_of
 
 __all__ = ["SIGNATURE", "CoregionalisationPosterior", "as_table"]
 
@@ -94,6 +95,7 @@ class CoregionalisationPosterior:
                 f"Xnew has shape {np.shape(Xnew)}; expected rows of {X.shape[2]} inputs, of one "
                 f"task or of {len(X)}."
             )
+        self.models[0].check_inputs(new.reshape(-1, new.shape[2]), "Xnew")
         # New rows come first: those of a task may be followed by padding.
         new = np.broadcast_to(new, (len(X), *new.shape[1:]))
         count = new.shape[1]
@@ -139,7 +141,8 @@ class CoregionalisationPosterior:
         arrays = self.to_arrays()
         if self.table is not None:
             arrays |= {name: getattr(self.table, name) for name in ("X", "Y", "lengths")}
-        write_archive(path, {"kind": KIND, "cells_per_block": self.cells_per_block}, arrays)
+        header = {"kind": KIND, "cells_per_block": self.cells_per_block}
+        write_archive(path, header | {"parts": _parts_of(self.models[0])}, arrays)
 
     @classmethod
     def load(
@@ -148,9 +151,11 @@ class CoregionalisationPosterior:
         """Read what :meth:`save` wrote.
 
         :param model: built as the one of the fit was; it is left as it is.
-        :raises ValueError: for a damaged file, or one of another model.
+        :raises ValueError: for a damaged file, or one of another model: other kernels, columns
+            that they read, or numbers of outputs and channels.
         """
         arrays, header = read_arrays(path)
+        check_parts(model, header["parts"], _parts_of(model))
         table = None
         if "X" in arrays:
             table = MultiOutputTable(arrays["X"], arrays["Y"], lengths=arrays["lengths"])
@@ -168,10 +173,17 @@ class CoregionalisationPosterior:
 
     def _given(self, given: tuple[TensorType, TensorType] | None) -> MultiOutputTable:
         if given is not None:
-            return as_table(given, self.models[0].num_outputs)
+            table = as_table(given, self.models[0].num_outputs)
+            self.models[0].check_inputs(table.X[table.rows])
+            return table
         if self.table is None:
             raise ValueError("This posterior does not have its data: pass given=(X, Y).")
         return self.table
+
+
+def _parts_of(model: LinearCoregionalisation) -> dict[str, str]:
+    """What of a model its parameters' values do not say."""
+    return parts_of(model, model.parameters, transforms=False)
 
 
 def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import gpflow
 import numpy as np
@@ -196,11 +197,12 @@ def test_a_model_with_own_kernels_is_fitted_saved_and_fills(tmp_path: pathlib.Pa
     """Better than at the start, exactly as dense algebra with the fitted values says."""
     X, Y = data()
 
-    def build() -> LinearCoregionalisation:
-        kernels = [gpflow.kernels.SquaredExponential(), gpflow.kernels.Matern12()]
+    def build(channels: int = CHANNELS, **of_slow: Any) -> LinearCoregionalisation:
+        slow = of_slow.pop("kernel", gpflow.kernels.SquaredExponential)
+        kernels = [slow(**of_slow), gpflow.kernels.Matern12()]
         for kernel in kernels:
             gpflow.set_trainable(kernel.variance, False)
-        return LinearCoregionalisation(kernels, models.principal_directions(Y, CHANNELS))
+        return LinearCoregionalisation(kernels, models.principal_directions(Y, channels))
 
     model = build()
     before = float(model.training_loss((X, Y)))
@@ -218,9 +220,48 @@ def test_a_model_with_own_kernels_is_fitted_saved_and_fills(tmp_path: pathlib.Pa
     posterior.save(tmp_path / "fit.npz")
     again = CoregionalisationPosterior.load(tmp_path / "fit.npz", build())
     np.testing.assert_allclose(again.impute()[0], filled, rtol=1e-10)
-    other = LinearCoregionalisation([gpflow.kernels.Matern12()], model.decoder)
-    with pytest.raises(ValueError, match="The file is of another model"):
-        CoregionalisationPosterior.load(tmp_path / "fit.npz", other)
+    for other, words in (
+        (build(kernel=gpflow.kernels.Matern52), r"Matern52 at \.kernels\[0\]"),
+        (build(active_dims=[0]), r"at \.kernels\[0\]\._active_dims"),
+        (LinearCoregionalisation([gpflow.kernels.Matern12()], model.decoder), r"kernels\[0\]"),
+        (build(CHANNELS - 1), "The file is of another model"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            CoregionalisationPosterior.load(tmp_path / "fit.npz", other)
+
+
+def test_rows_and_outputs_come_in_any_order() -> None:
+    """Predictions go along with both, and masked values are missing ones."""
+    X, Y = data()
+    model, rng = small_model(), np.random.default_rng(4)
+    rows, columns = rng.permutation(len(X)), rng.permutation(NUM_COLUMNS)
+    found, spread = CoregionalisationPosterior((model,)).impute(given=(X, Y))
+    moved = LinearCoregionalisation(
+        model.kernels,
+        model.decoder.numpy()[columns],
+        model.scales.numpy(),
+        model.noise_variance.numpy()[columns],
+    )
+    hidden = np.ma.array(np.where(np.isnan(Y), 99.0, Y), mask=np.isnan(Y))
+    given = X[rows], hidden[np.ix_(rows, columns)]
+    again, spread_again = CoregionalisationPosterior((moved,)).impute(given=given)
+    np.testing.assert_allclose(again, found[np.ix_(rows, columns)], rtol=1e-8)
+    np.testing.assert_allclose(spread_again, spread[np.ix_(rows, columns)], rtol=1e-7)
+
+
+def test_inputs_whose_digits_are_lost_are_refused() -> None:
+    X, Y = data()
+    model, far = small_model(), X + 1e12
+    posterior = CoregionalisationPosterior((model,))
+    for call in (
+        lambda: inference.fit_coregionalisation(model, (far, Y), progress=False),
+        lambda: model.training_loss((far, Y)),
+        lambda: model.predict_y(far, given=(X, Y)),
+        lambda: posterior.predict_y(far, given=(X, Y)),
+        lambda: posterior.impute(given=(far, Y)),
+    ):
+        with pytest.raises(ValueError, match=r"X(new)? lies around 1e\+12 in column 0"):
+            call()
 
 
 def test_tasks_know_nothing_of_each_other() -> None:

@@ -90,6 +90,8 @@ def fit_coregionalisation(
         raise TypeError(f"model must be a LinearCoregionalisation, got {kind_of(model)}.")
     settings = BlockFit() if settings is None else settings
     table = as_table(data, model.num_outputs)
+    if table is not data:  # of a table others have looked
+        model.check_inputs(table.X[table.rows])
     if not table.observed.any():
         raise ValueError("Y has no observation, so there is nothing to fit a model to.")
     rng = np.random.default_rng(seed)
