@@ -25,6 +25,7 @@ from setuptools import find_packages
 from gpflow_bae.versions import __version__
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+SETUP = ROOT / "setup.py"
 EXTRAS = {
     "benchmarks",
     "diagnostics",
@@ -130,7 +131,14 @@ def test_sdist_has_the_documents_and_no_tests(dist: pathlib.Path) -> None:
     assert top in {f"gpflow_bae-{__version__}", f"gpflow-bae-{__version__}"}
     with tarfile.open(path) as archive:
         names = {member.name for member in archive.getmembers() if member.isfile()}
-    for name in ("README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "setup.py"):
+    for name in (
+        "README.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "pyproject.toml",
+        "setup.py",
+    ):
         assert f"{top}/{name}" in names
     assert f"{top}/gpflow_bae/py.typed" in names
     folders = {pathlib.PurePosixPath(name).parts[1] for name in names if name.count("/") > 1}
@@ -145,6 +153,21 @@ def test_metadata(metadata: email.message.Message) -> None:
     assert metadata["Description-Content-Type"] == "text/markdown"
     text = metadata.get_payload()
     assert isinstance(text, str) and text.lstrip().startswith("# gpflow_bae")
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.findall(r"^version: (.+)$", citation, flags=re.M) == [__version__]
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## \[(.+?)\]", changes, flags=re.M)[0] == __version__
+
+
+def test_continuous_integration_runs_every_python_that_is_promised() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    (line,) = re.findall(r"python: \[(.*)\]", workflow)
+    classifiers = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', SETUP.read_text())
+    assert re.findall(r'"(.+?)"', line) == classifiers
+    assert ".ci/run" in workflow
 
 
 def test_the_wheel_has_the_command(wheel: pathlib.Path) -> None:
