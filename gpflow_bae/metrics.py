@@ -15,6 +15,7 @@ import statistics
 
 import numpy as np
 from check_shapes import check_shapes
+from scipy import special
 
 from .core.arguments import as_numbers, check_arguments
 
@@ -24,6 +25,7 @@ __all__ = [
     "coverage",
     "coverage_from_intervals",
     "coverage_from_samples",
+    "crps",
     "fit_affine",
     "mae",
     "nll",
@@ -109,6 +111,27 @@ def nll_from_log_density(truth: np.ndarray, log_density: np.ndarray) -> float:
     """
     entries = _predicted("log_density", log_density, _columns(truth))
     return -float(np.mean(np.nanmean(entries, axis=0)))
+
+
+@check_shapes(
+    "truth: [points..., P]", "mean: [points..., P]", "variance: [points..., P]", "return: []"
+)
+def crps(truth: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> float:
+    """Continuous ranked probability score of a Gaussian prediction, averaged over columns.
+
+    Gneiting and Raftery (2007), eq. 21. It is the absolute error of a prediction without
+    uncertainty; arguments and errors as in :func:`nll`.
+
+    :return: In the unit of ``truth``; smaller is better.
+    """
+    truth = _columns(truth)
+    mean = _predicted("mean", mean, truth)
+    deviation = np.sqrt(_predicted_variance(variance, truth))
+    z = (truth - mean) / deviation
+    density = np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)
+    below = special.ndtr(z)
+    entries = deviation * (z * (2.0 * below - 1.0) + 2.0 * density - 1.0 / np.sqrt(np.pi))
+    return float(np.mean(np.nanmean(entries, axis=0)))
 
 
 @check_arguments()

@@ -281,3 +281,24 @@ def test_aligned_rmse_refuses_a_map_of_other_codes() -> None:
 def test_a_truth_without_points_is_refused() -> None:
     with pytest.raises(ValueError, match=r"truth has shape \(1, 0\), without any entry"):
         metrics.smse(np.zeros((1, 0)), np.zeros((1, 0)))
+
+
+def test_crps_is_the_integral_of_the_squared_distance_of_distributions() -> None:
+    variance = np.array([[0.5, 2.0], [1.5, NAN], [3.0, 10.0]])
+
+    def score(truth: float, mean: float, deviation: float) -> float:
+        grid = np.linspace(mean - 12.0 * deviation - 10.0, mean + 12.0 * deviation + 10.0, 400_001)
+        distance = stats.norm.cdf(grid, mean, deviation) - (grid >= truth)
+        return float(np.sum(distance**2) * (grid[1] - grid[0]))
+
+    entries = np.vectorize(score)(TRUTH, PREDICTION, np.sqrt(variance))
+    expected = np.mean([np.mean(entries[:, 0]), np.mean(entries[[0, 2], 1])])
+    # The step at the truth lies within one cell of the grid, at most 3e-4 wide.
+    assert metrics.crps(TRUTH, PREDICTION, variance) == pytest.approx(expected, abs=3e-4)
+
+
+def test_crps_without_uncertainty_is_the_absolute_error() -> None:
+    certain = np.full(TRUTH.shape, 1e-20)
+    assert metrics.crps(TRUTH, PREDICTION, certain) == pytest.approx(
+        metrics.mae(TRUTH, PREDICTION), abs=1e-9
+    )

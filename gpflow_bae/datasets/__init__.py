@@ -14,6 +14,7 @@ from . import (
     rotated_mnist,
     sprites,
     tabular,
+    tsi_bench,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "rotated_mnist",
     "sprites",
     "tabular",
+    "tsi_bench",
 ]

@@ -1,0 +1,151 @@
+"""The imputer on TSI-Bench's windows of hourly measurements, by the benchmark's own rule.
+
+python -m experiments.tsi_bench --pattern=point01 --data_dir=DATA --out_dir=runs/italy_air
+
+``imputer`` is :class:`gpflow_bae.impute.Imputer` as it comes, with a task for each window and the
+hour as its time. It is fitted to the training windows, and each test window is filled from its own
+observed cells. ``--fit_to=both`` fits it to the observed cells of the test windows, too, as methods
+of matrices are. ``linear_interpolation`` stays within its window; ``iterative_imputer`` is
+scikit-learn's, of single hours, fitted to both. Scores are over all hidden cells of the test
+windows, in the units of the benchmark: ``mae``, ``mse``, ``crps``, and ``coverage_90``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+from experiments.common import driver, plans
+from experiments.common import flags as common_flags
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from gpflow_bae.datasets import tsi_bench
+
+FLAGS = flags.FLAGS
+_DATASETS = ("italy_air", "ett_h1")
+_PATTERNS = ("point01", "point05", "point09", "subseq05", "block05")
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan(plans.Plan):
+    """Everything that decides the outcome of a run, but the seed."""
+
+    dataset: str
+    pattern: str
+    fit_to: str
+
+
+def define_flags() -> None:
+    """The shared flags, and this study's own."""
+    common_flags.define(["imputer", "linear_interpolation", "iterative_imputer"])
+    flags.DEFINE_enum("dataset", "italy_air", _DATASETS, "Whose windows are filled.")
+    flags.DEFINE_enum("pattern", "point01", _PATTERNS, "Which cells are hidden.")
+    flags.DEFINE_enum(
+        "fit_to",
+        "train",
+        ["train", "both"],
+        "What the imputer learns from: training windows, as the benchmark asks, or the observed "
+        "cells of the test windows, too.",
+    )
+
+
+def run(model: str, plan: Plan, options: driver.Options) -> driver.Outcome:
+    """Fit, fill the test windows, and score the hidden cells."""
+    import numpy as np
+
+    from gpflow_bae import metrics
+    from gpflow_bae.datasets import tsi_bench
+
+    parts = tsi_bench.load(FLAGS.data_dir, plan.dataset, plan.pattern)
+    test = parts["test"]
+    started = time.perf_counter()
+    filled = _METHODS[model](parts, plan, options)
+    seconds = time.perf_counter() - started
+    truth, *found = (np.asarray(v)[test.hidden][:, None] for v in (test.Y, *filled))
+    mean, variance, lower, upper = found
+    return driver.Outcome(
+        metrics={
+            "mae": metrics.mae(truth, mean),
+            "mse": metrics.rmse(truth, mean) ** 2,
+            "crps": metrics.crps(truth, mean, variance),
+            "coverage_90": metrics.coverage_from_intervals(truth, lower, upper),
+        },
+        num_parameters=0,
+        seconds={"total": seconds},
+    )
+
+
+def _hours(windows: np.ndarray) -> np.ndarray:
+    """The hour of each row of windows [T, N, P], as inputs [T, N, 1]."""
+    import numpy as np
+
+    hours = np.arange(windows.shape[1], dtype=float)
+    return np.tile(hours[:, None], (len(windows), 1, 1))
+
+
+def _imputer(
+    parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options
+) -> tuple[np.ndarray, ...]:
+    """Means, variances and ends of 90 % intervals [T, N, P] of the test windows."""
+    import numpy as np
+
+    from gpflow_bae.impute import Imputer
+
+    test = parts["test"].observed
+    Y = parts["train"].observed
+    if plan.fit_to == "both":
+        Y = np.concatenate([Y, test])
+    imputer = Imputer(seed=options.seed, progress=options.progress).fit(_hours(Y), Y)
+    if plan.fit_to == "both":
+        return tuple(v[-len(test) :] for v in imputer.predict_cells())
+    return tuple(imputer.predict_cells(_hours(test), test))
+
+
+def _baseline(
+    parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options
+) -> tuple[np.ndarray, ...]:
+    """The same of a method that is fitted to all windows at once."""
+    import numpy as np
+
+    from gpflow_bae.data import MultiOutputTable
+    from gpflow_bae.impute.baselines import iterative_imputer, linear_interpolation
+
+    methods = {m.__name__.rsplit(".", 1)[-1]: m for m in (iterative_imputer, linear_interpolation)}
+    test = parts["test"].observed
+    Y = np.concatenate([parts["train"].observed, test])
+    moments = methods[FLAGS.model].fit_predict(MultiOutputTable(_hours(Y), Y), options.seed)
+    mean, variance = (v[-len(test) :] for v in moments)
+    reach = 1.6448536269514722 * np.sqrt(variance)  # the normal distribution's 95 % quantile
+    return mean, variance, mean - reach, mean + reach
+
+
+_METHODS: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "imputer": _imputer,
+    "linear_interpolation": _baseline,
+    "iterative_imputer": _baseline,
+}
+
+
+def runs() -> Iterator[driver.Run]:
+    """The one run that the flags ask for."""
+    if FLAGS.fit_to == "both" and FLAGS.model != "imputer":
+        raise ValueError(f"--fit_to is for --model=imputer; {FLAGS.model} has no choice.")
+    plan = Plan(dataset=FLAGS.dataset, pattern=FLAGS.pattern, fit_to=FLAGS.fit_to)
+    yield driver.Run(
+        model=FLAGS.model,
+        plan=plan,
+        execute=lambda options: run(FLAGS.model, plan, options),
+        words=[plan.dataset, plan.pattern, "fitted to both" if plan.fit_to == "both" else ""],
+    )
+
+
+STUDY = driver.Study("imputation_benchmarks", "tsi_bench", define_flags, runs)
+
+if __name__ == "__main__":
+    driver.start(STUDY)
