@@ -197,7 +197,7 @@ def plot_chain(
     """Plot log likelihood and log prior of one or several chains, with burn-in shaded.
 
     From a mode, where a warm start ends, the prior density of a chain falls until the parameters
-    reach the typical set of the posterior. A chain has converged when both curves level off.
+    reach the typical set of the posterior. Check that both curves level off.
 
     :param steps: Sampler steps at the end of each round.
     :param log_likelihood: Log density of codes and observations, in nats per point.
