@@ -115,7 +115,7 @@ class Observations(NamedTuple):
         X = self.X
         if X is not None and (self.axis == 1 or X.shape[0] > 1):
             X = tf.gather(X, indices, axis=self.axis)
-        Y, mask = (_taken(values, indices, self.axis) for values in (self.Y, self.mask))
+        Y, mask = (_gather(values, indices, self.axis) for values in (self.Y, self.mask))
         scale = self.num_items / indices.shape[0]
         near = self._neighbours(indices)
         return Batch(X, Y, mask, scale, scale if self.axis == 1 else 1.0, indices, neighbours=near)
@@ -126,7 +126,7 @@ class Observations(NamedTuple):
             return None
         rows = tf.gather(self.neighbours, indices)
         flat = tf.reshape(tf.maximum(rows, 0), [-1])
-        X, Y, mask = (_taken(values, flat, 1) for values in (self.X, self.Y, self.mask))
+        X, Y, mask = (_gather(values, flat, 1) for values in (self.X, self.Y, self.mask))
         return Neighbours(X, Y, mask, flat, rows >= 0)
 
     def to_numpy(self) -> tuple[np.ndarray | None, np.ndarray]:
@@ -137,7 +137,7 @@ class Observations(NamedTuple):
         return None if self.X is None else self.X.numpy(), Y
 
 
-def _taken(values: Any, indices: tf.Tensor, axis: int) -> Any:
+def _gather(values: Any, indices: tf.Tensor, axis: int) -> Any:
     """Gather items of a tensor or of compressed rows; None for None."""
     if isinstance(values, CompressedRows):
         return values.take(indices)
@@ -155,7 +155,7 @@ def checked_inputs(X: Any, shape: tuple[int, ...], inputs: Any) -> np.ndarray:
     if X.ndim == 2:
         X = X[None]
     if X.ndim != 3:
-        advice = _columns(X.shape)
+        advice = _column_advice(X.shape)
         raise ValueError(f"X must have shape [N, D] or [T, N, D], got {X.shape}.{advice}")
     check_same_points(X.shape, shape)
     wrong = ~np.isfinite(X) if inputs is None else np.isinf(X)
@@ -173,7 +173,7 @@ def checked_inputs(X: Any, shape: tuple[int, ...], inputs: Any) -> np.ndarray:
     return X[:1] if (X == X[:1]).all() else X
 
 
-def _columns(shape: Sequence[int | None]) -> str:
+def _column_advice(shape: Sequence[int | None]) -> str:
     """Return advice for inputs of rank 1."""
     return " One number for each point is a column: X[:, None]." if len(shape) == 1 else ""
 
@@ -265,7 +265,7 @@ def as_inputs(
         wide = "" if width is None else f" with D = {width} as in training"
         raise ValueError(
             f"{name} must have shape [N, D] or [T, N, D]{wide}, got {tuple(X.shape)}."
-            + _columns(X.shape)
+            + _column_advice(X.shape)
         )
     return X[None] if X.shape.rank == 2 else X
 

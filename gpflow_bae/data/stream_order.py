@@ -12,7 +12,7 @@ from .shards import Chunk, Shards
 __all__ = ["Order"]
 
 _SHARDS_AT_ONCE = 16
-_OF_SHARDS, _OF_ROWS = 0x5A, 0x5B  # folded into the seed
+_SHARDS_STREAM, _ROWS_STREAM = 0x5A, 0x5B  # folded into the seed
 
 
 class Order(NamedTuple):
@@ -62,9 +62,9 @@ class Order(NamedTuple):
             if rows > left or skipped + size >= len(numbers):
                 break
             left, skipped = left - rows, skipped + size
-        chunks = _without_first(self._chunks(tf.constant(numbers[skipped:])), left)
+        chunks = _drop_rows(self._chunks(tf.constant(numbers[skipped:])), left)
         windows = self._windows(chunks, seed, tf.constant(epoch, tf.int64), window)
-        return _without_first(windows, offset - window * self.window)
+        return _drop_rows(windows, offset - window * self.window)
 
     def _epoch(self, seed: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
         return self._windows(self._chunks(self._order_of_shards(seed, epoch)), seed, epoch, 0)
@@ -73,7 +73,7 @@ class Order(NamedTuple):
         count = len(self.shards.names)
         if not self.shuffle:
             return tf.range(count, dtype=tf.int64)
-        return tf.cast(_permutation(count, _fold(seed, _OF_SHARDS, epoch)), tf.int64)
+        return tf.cast(_permutation(count, _fold(seed, _SHARDS_STREAM, epoch)), tf.int64)
 
     def _chunks(self, numbers: tf.Tensor) -> tf.data.Dataset:
         """Return the chunks of shards, interleaved within groups of shards."""
@@ -102,7 +102,7 @@ class Order(NamedTuple):
             with tf.control_dependencies(checks):
                 if not self.shuffle:
                     return tuple(tf.identity(v) for v in rows)
-                row_seed = _fold(_fold(seed, _OF_ROWS, epoch), 0, number)
+                row_seed = _fold(_fold(seed, _ROWS_STREAM, epoch), 0, number)
                 order = _permutation(tf.shape(rows[-1])[0], row_seed)
             return tuple(tf.gather(v, order) for v in rows)
 
@@ -124,7 +124,7 @@ def _permutation(count: int | tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return tf.argsort(keys, stable=True)
 
 
-def _without_first(chunks: tf.data.Dataset, count: int) -> tf.data.Dataset:
+def _drop_rows(chunks: tf.data.Dataset, count: int) -> tf.data.Dataset:
     """Drop the first ``count`` rows of a dataset of chunks."""
     if count == 0:
         return chunks

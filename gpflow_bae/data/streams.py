@@ -148,23 +148,23 @@ class StreamedObservations:
     @property
     def X(self) -> NoReturn:
         """Not available: all inputs."""
-        self._refuse()
+        self._raise_not_available()
 
     @property
     def Y(self) -> NoReturn:
         """Not available: all observations."""
-        self._refuse()
+        self._raise_not_available()
 
     @property
     def mask(self) -> NoReturn:
         """Not available: the mask of all observations."""
-        self._refuse()
+        self._raise_not_available()
 
     def gather(self, indices: Any, columns: Any = None, seed: Any = None) -> NoReturn:
         """Not available: items by index, or all of them."""
-        self._refuse()
+        self._raise_not_available()
 
-    def _refuse(self) -> NoReturn:
+    def _raise_not_available(self) -> NoReturn:
         raise ValueError(
             f"This needs all {self.num_items} points at once, or chosen ones, and a stream has "
             "them minibatch by minibatch. Pass data that fit into memory, such as "

@@ -51,7 +51,7 @@ class TFRecordShards(Shards):
                 f"In the records of {self.names[0]} one of {inputs!r} and {outputs!r} is a "
                 f"serialised matrix, the other a list; they must be alike. {_ADVICE}."
             )
-        self._of_matrices = kinds.pop()
+        self._has_matrices = kinds.pop()
         self._widths = dict(zip(self._features, widths, strict=True))
         self.num_outputs = widths[-1]
         self.input_dim = widths[0] if inputs in features else None
@@ -93,7 +93,7 @@ class TFRecordShards(Shards):
         records = tf.data.TFRecordDataset(
             tf.gather(tf.constant(self.names), number), buffer_size=1 << 20
         )
-        if self._of_matrices:
+        if self._has_matrices:
             return records.map(self._matrices)
         return records.batch(CHUNK).map(self._rows)
 

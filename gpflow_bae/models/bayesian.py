@@ -27,7 +27,7 @@ from .autoencoder import (
 
 __all__ = ["BayesianAutoencoder", "State"]
 
-_VERBS_OF_BOUNDS = {
+_METHODS_OF_BOUNDS = {
     "elbo",
     "encode",
     "log_posterior_density",
@@ -117,7 +117,7 @@ class BayesianAutoencoder(Autoencoder):
 
     def __getattr__(self, name: str) -> Any:
         """Raise an error that names the replacement of GPflow methods that need a bound."""
-        if name in _VERBS_OF_BOUNDS:
+        if name in _METHODS_OF_BOUNDS:
             raise AttributeError(
                 f"{type(self).__name__} has no {name}: its codes are sampled, and it has no bound "
                 "to train. Sample it, posterior = gpflow_bae.inference.fit(model, (X, Y)), and ask "

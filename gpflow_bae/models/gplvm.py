@@ -104,7 +104,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         self.latent_dim = guide.latent_dim
         self.num_draws = None if num_draws is None else int(num_draws)
         if num_draws is None:
-            self._check_expectations_are_known()
+            self._check_closed_form()
 
     # Interface of the variational engine.
 
@@ -154,7 +154,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         """
         columns = None if batch.cells is None else batch.cells.columns
         if self.num_draws is None:
-            mean, expected, divergence = self._known_terms(batch, columns)
+            mean, expected, divergence = self._exact_terms(batch, columns)
         else:
             draws = self.guide.draw(self.latent_prior, batch, self.num_draws, seed)
             mean, variance = self.decoder.moments(draws.latents[:, 0], columns)
@@ -168,9 +168,9 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         F = tf.reduce_mean(mean, 0, keepdims=True)
         return VariationalTerms(expected, divergence, F)
 
-    def _check_expectations_are_known(self) -> None:
+    def _check_closed_form(self) -> None:
         """
-        :raises ValueError: if :meth:`_known_terms` has no closed form.
+        :raises ValueError: if :meth:`_exact_terms` has no closed form.
         """
         words = {
             "guide, a MeanFieldGuide or an encoder": isinstance(self.guide, MeanFieldGuide),
@@ -180,7 +180,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
             and self.likelihood.variance is not None,
             "mean_function, None": self.decoder.mean_function is None,
             "kernel, SquaredExponential or Linear, or a sum or product of these over separate "
-            "dimensions": _has_known_expectations(self.decoder.kernel),
+            "dimensions": _has_closed_form(self.decoder.kernel),
         }
         wrong = [what for what, known in words.items() if not known]
         if wrong:
@@ -189,7 +189,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
                 "known in closed form there. Draw codes, with num_draws=1 or more."
             )
 
-    def _known_terms(
+    def _exact_terms(
         self, batch: Batch, columns: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return E[f] [1, N, P], the expected log likelihood and the KL of the codes, exactly."""
@@ -255,10 +255,10 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         return "\n".join([*lines, f"{kept} of {self.latent_dim} dimensions are used."])
 
 
-def _has_known_expectations(kernel: gpflow.kernels.Kernel) -> bool:
+def _has_closed_form(kernel: gpflow.kernels.Kernel) -> bool:
     """Whether GPflow has the kernel's expectations in closed form, without quadrature."""
     if isinstance(kernel, gpflow.kernels.Combination):
-        return kernel.on_separate_dims and all(map(_has_known_expectations, kernel.kernels))
+        return kernel.on_separate_dims and all(map(_has_closed_form, kernel.kernels))
     return isinstance(kernel, gpflow.kernels.SquaredExponential | gpflow.kernels.Linear)
 
 

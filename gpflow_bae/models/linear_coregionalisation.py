@@ -116,8 +116,8 @@ class LinearCoregionalisation(
                 f"scales has shape {scales.shape}; expected {shape}: a row for each kernel and one "
                 "for the code noise, by channels."
             )
-        noise_variance = _of_outputs(noise_variance, "noise_variance", len(decoder))
-        noise_floor = _of_outputs(noise_floor, "noise_floor", len(decoder))
+        noise_variance = _per_output(noise_variance, "noise_variance", len(decoder))
+        noise_floor = _per_output(noise_floor, "noise_floor", len(decoder))
         for name, values, low in (
             ("decoder", decoder, -np.inf),
             ("scales", scales, 0.0),
@@ -169,7 +169,7 @@ class LinearCoregionalisation(
     def covariance(self, X: TensorType, row: TensorType, column: TensorType) -> tf.Tensor:
         """Return the covariance of observed cells, noise included."""
         noise = tf.gather(tf.convert_to_tensor(self.noise_variance), column)
-        return self._between(X, row, column, row, column) + tf.linalg.diag(noise)
+        return self._cross_covariance(X, row, column, row, column) + tf.linalg.diag(noise)
 
     @inherit_check_shapes
     def maximum_log_likelihood_objective(self, data: tuple[TensorType, TensorType]) -> tf.Tensor:
@@ -230,7 +230,7 @@ class LinearCoregionalisation(
         target_column: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return means and variances of target cells given observed ones, noise included."""
-        cross = self._between(X, row, column, target_row, target_column)
+        cross = self._cross_covariance(X, row, column, target_row, target_column)
         mean, explained = _condition(self.covariance(X, row, column), cross, value)
         prior = tf.gather(tf.convert_to_tensor(self.noise_variance), target_column)
         *smooth, of_rows = (tf.reduce_sum(tf.square(A), -1) for A in self.mixing)
@@ -254,7 +254,7 @@ class LinearCoregionalisation(
         self.check_inputs(X)
         return X, Y
 
-    def _between(
+    def _cross_covariance(
         self, X: tf.Tensor, row: tf.Tensor, column: tf.Tensor, other: tf.Tensor, at: tf.Tensor
     ) -> tf.Tensor:
         """Return the covariance [C, K] of cells without observation noise."""
@@ -267,7 +267,7 @@ class LinearCoregionalisation(
         return tf.add_n(parts)
 
 
-def _of_outputs(value: Any, name: str, num_outputs: int) -> np.ndarray:
+def _per_output(value: Any, name: str, num_outputs: int) -> np.ndarray:
     """Return a value for each output [P], from one for all or from P of them."""
     found = as_numbers(value, name)
     if found.shape not in ((), (num_outputs,)):

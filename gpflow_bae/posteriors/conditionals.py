@@ -138,7 +138,7 @@ def _conditioned(
     bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
     if codes:
         return bound.latent_prior, given_codes(bound.latent_prior, codes[0], mask)
-    in_blocks = are_many(Y) and _rows_are_apart(bound, X, Y)
+    in_blocks = are_many(Y) and _rows_are_independent(bound, X, Y)
     if not in_blocks:
         Y, mask = dense_rows(Y), dense_rows(mask)
     prior = bound.prior_for(Batch(X, Y, mask))
@@ -150,7 +150,7 @@ def _conditioned(
     )
 
 
-def _rows_are_apart(model: Autoencoder, X: tf.Tensor | None, Y: tf.Tensor) -> bool:
+def _rows_are_independent(model: Autoencoder, X: tf.Tensor | None, Y: tf.Tensor) -> bool:
     """Whether the pseudo-observation of a row depends on this row only."""
     same = X is None or X.shape[0] == Y.shape[0]
     return same and model.inputs is None and isinstance(model.guide.encoder, GaussianEncoder)
@@ -174,7 +174,7 @@ def code_draws(
     return prior.draw_codes(given[0], mean, variance, own_seed, num_codes, rows)
 
 
-def _function_given(
+def _function_moments(
     model: Autoencoder,
     values: list[tf.Tensor],
     encoder_values: list[tf.Tensor],
@@ -198,13 +198,13 @@ def function_second_moments(
     model: Autoencoder, *arguments: Any, num_draws: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the mean [T, N', L] and second moments [T, L, N', N'] of the latent function."""
-    mean, covariance = _function_given(model, *arguments, num_draws=num_draws, full_cov=True)
+    mean, covariance = _function_moments(model, *arguments, num_draws=num_draws, full_cov=True)
     return mean, covariance + tf.einsum("tnl,tml->tlnm", mean, mean)
 
 
 def function_draw(model: Autoencoder, *arguments: Any, num_draws: int, full_cov: bool) -> tf.Tensor:
-    """Draw the latent function once [T, N', L]; arguments as in :func:`_function_given`."""
-    moments = _function_given(model, *arguments, num_draws=num_draws, full_cov=full_cov)
+    """Draw the latent function once [T, N', L]; arguments as in :func:`_function_moments`."""
+    moments = _function_moments(model, *arguments, num_draws=num_draws, full_cov=full_cov)
     seed = tf.random.fold_in(arguments[3], 0xF, alg="philox")
     return gaussian_draws(*moments, 1, full_cov, seed)[0]
 
@@ -228,7 +228,7 @@ def log_density_of(
     :param of_cells: return log p(Y_np) [T, N', P] of each cell instead, ignoring the mask.
     """
     bound = model.bind(values, encoder_values or None)
-    draws = gaussian_draws(*_of_codes(bound, moments, add_code_noise), num_codes, False, seed)
+    draws = gaussian_draws(*_code_moments(bound, moments, add_code_noise), num_codes, False, seed)
 
     def of_draw(codes: tf.Tensor) -> tf.Tensor:
         if of_cells:
@@ -242,7 +242,7 @@ def log_density_of(
     return tf.reduce_logsumexp(found, 0) - np.log(num_codes)
 
 
-def _of_codes(
+def _code_moments(
     bound: Autoencoder, moments: tuple[tf.Tensor, tf.Tensor], add_code_noise: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return means and variances of the codes, with code noise if ``add_code_noise``."""
@@ -268,7 +268,7 @@ def decode_draws(
     :param moments: means and variances of the codes.
     """
     bound = model.bind(values, encoder_values or None)
-    mean, variance = _of_codes(bound, moments, add_code_noise)
+    mean, variance = _code_moments(bound, moments, add_code_noise)
     scale, dtype = tf.sqrt(variance), gpflow.default_float()
     static = mean.shape[:-1].concatenate(model.decoder.output_dim)
 

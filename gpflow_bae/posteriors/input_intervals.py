@@ -34,7 +34,7 @@ class InputIntervals(NamedTuple):
 
     def holds(self, values: np.ndarray) -> np.ndarray:
         """Whether intervals contain values [M], modulo the period if there is one."""
-        away = _away(np.asarray(values) - self.estimate, self.period)
+        away = _wrapped(np.asarray(values) - self.estimate, self.period)
         held: np.ndarray = (self.lower - self.estimate <= away) & (
             away <= self.upper - self.estimate
         )
@@ -116,7 +116,7 @@ def calibrated(
     if period is not None:
         turn = 2.0 * np.pi / period
         estimate = np.angle(np.exp(1j * turn * draws).mean(0)) / turn
-    away = _away(draws - estimate, period)
+    away = _wrapped(draws - estimate, period)
     ends = np.quantile(away, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
     # The mean of a skewed posterior may lie at an end of the central interval, or outside.
     least = 1e-3 * (ends[1] - ends[0])
@@ -128,7 +128,7 @@ def calibrated(
         )
     scale = 1.0
     if values is not None:
-        scale = _scale(_away(values - estimate, period), below, above, level)
+        scale = _scale(_wrapped(values - estimate, period), below, above, level)
     lower, upper = estimate + scale * below, estimate + scale * above
     if period is not None:  # an interval covers at most one period
         lower = np.maximum(lower, estimate - 0.5 * period)
@@ -151,7 +151,7 @@ def _scale(errors: np.ndarray, below: np.ndarray, above: np.ndarray, level: floa
     return float(np.sort(ratio)[rank - 1])
 
 
-def _away(difference: Any, period: float | None) -> np.ndarray:
+def _wrapped(difference: Any, period: float | None) -> np.ndarray:
     """Return a difference, modulo the period to its smallest magnitude if there is one."""
     difference = np.asarray(difference, float)
     if period is None:

@@ -20,7 +20,7 @@ from .served import SIGNATURES, Rows, ServedModel
 
 __all__ = ["ServedFit", "serve"]
 
-_OF_A_GPLVM = ("decoder", "likelihood")
+_GPLVM_PARTS = ("decoder", "likelihood")
 
 
 def serve(posterior: Any, **options: Any) -> ServedModel:
@@ -30,7 +30,7 @@ def serve(posterior: Any, **options: Any) -> ServedModel:
     return ServedModel(posterior, **options)
 
 
-class _Fit:
+class _ConstantBank:
     """A bank of one sample, whose parameters are constants."""
 
     dtype = "float64"
@@ -40,7 +40,7 @@ class _Fit:
         self.model = model
         # The guide of a GPLVM is left out, because it has the codes of the training rows.
         is_whole = isinstance(model, DeepSVIGP)
-        self._parts = {"": model} if is_whole else {n: getattr(model, n) for n in _OF_A_GPLVM}
+        self._parts = {"": model} if is_whole else {n: getattr(model, n) for n in _GPLVM_PARTS}
         self._values = {
             name: {k: p.numpy() for k, p in gpflow.utilities.parameter_dict(part).items()}
             for name, part in self._parts.items()
@@ -96,7 +96,7 @@ class ServedFit(ServedModel):
         self.generation = "svgp" if has_inputs else None
         self.why_no_generation = "the codes of a GPLVM have a prior without inputs"
         self.input_dim = int(model.inducing_variable.Z.shape[-1]) if has_inputs else 0
-        self.bank = _Fit(model)  # type: ignore[assignment]  # what is asked of a bank
+        self.bank = _ConstantBank(model)  # type: ignore[assignment]  # what is asked of a bank
         self._compiled = Hidden(
             {name: tf.function(getattr(self, name), autograph=False) for name in SIGNATURES}
         )

@@ -26,9 +26,7 @@ def some_rows(rows: np.ndarray, seed: int) -> np.ndarray:
     return np.sort(rng.choice(rows, _MOST_CELLS, replace=False))
 
 
-def _bound_calls(
-    posterior: Posterior, function: Any, codes: np.ndarray, size: int
-) -> Iterator[Any]:
+def _map_draws(posterior: Posterior, function: Any, codes: np.ndarray, size: int) -> Iterator[Any]:
     """Yield ``function(model at a sample, codes [d, n, L], number)`` for chunks of draws.
 
     :param codes: code draws of each posterior sample [S, D, n, L].
@@ -45,7 +43,7 @@ def _bound_calls(
             number += 1
 
 
-def _repeated(values: np.ndarray, codes: tf.Tensor) -> tf.Tensor:
+def _broadcast(values: np.ndarray, codes: tf.Tensor) -> tf.Tensor:
     """Broadcast values [n, ...] to [d, n, ...]."""
     values = tf.constant(values)
     return tf.broadcast_to(values, tf.concat([tf.shape(codes)[:1], tf.shape(values)], 0))
@@ -76,16 +74,16 @@ def between_groups(
     reference = _reference(X)
 
     def rates(bound: Any, codes: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        F = bound.decode(_repeated(X, codes), codes)
-        at_reference = bound.decode(_repeated(reference, codes), codes)
+        F = bound.decode(_broadcast(X, codes), codes)
+        at_reference = bound.decode(_broadcast(reference, codes), codes)
         own = tf.random.fold_in(tf.constant([seed, 0xDE]), number, alg="philox")
-        found = bound.likelihood.draw_rates(F, _repeated(Y, codes), _repeated(seen, codes), own)
+        found = bound.likelihood.draw_rates(F, _broadcast(Y, codes), _broadcast(seen, codes), own)
         return found * tf.exp(at_reference - F)
 
     rng = np.random.default_rng([seed, 0xB0])
     means: list[list[np.ndarray]] = [[], []]
     places = np.split(np.arange(len(rows)), [len(groups[0])])
-    for found in _bound_calls(posterior, rates, codes, 4 * Y.size):
+    for found in _map_draws(posterior, rates, codes, 4 * Y.size):
         for mean, place in zip(means, places, strict=True):
             weights = rng.dirichlet(np.ones(len(place)), len(found))
             mean.extend(np.einsum("dn,dnp->dp", weights, found[:, place]))
@@ -133,7 +131,7 @@ def over_space(
     reference = _reference(posterior.data.X[0].numpy()[rows])
 
     def parts(bound: Any, codes: tf.Tensor, number: tf.Tensor) -> Any:
-        X = _repeated(reference, codes)
+        X = _broadcast(reference, codes)
         centre = tf.broadcast_to(tf.reduce_mean(codes, 1, keepdims=True), tf.shape(codes))
         space = tf.concat([codes[..., :num_spatial], centre[..., num_spatial:]], -1)
         cells = tf.concat([centre[..., :num_spatial], codes[..., num_spatial:]], -1)
@@ -154,5 +152,5 @@ def over_space(
         }
 
     size = 4 * len(rows) * posterior.model.decoder.output_dim
-    found = list(_bound_calls(posterior, parts, codes, size))
+    found = list(_map_draws(posterior, parts, codes, size))
     return {name: np.concatenate([part[name] for part in found]) for name in found[0]}

@@ -17,7 +17,7 @@ from ..posteriors.conditionals import latent_given_pseudo, log_density_of
 
 __all__ = ["HeldOut", "held_back"]
 
-_MOST_GIVEN, _MOST_ASKED = 20_000, 1000  # most cells to condition on, and most cells to predict
+_MOST_GIVEN, _MOST_PREDICTED = 20_000, 1000  # most cells to condition on, and most cells to predict
 _CODES = 32
 
 
@@ -42,8 +42,8 @@ class HeldOut:
         """
         self._fitted, self._patience = fitted, patience
         self.begin()
-        given = prepare_data(model, tuple(_some(v, _MOST_GIVEN) for v in data))
-        X, Y = (_some(v, _MOST_ASKED) for v in held)
+        given = prepare_data(model, tuple(_evenly_spaced(v, _MOST_GIVEN) for v in data))
+        X, Y = (_evenly_spaced(v, _MOST_PREDICTED) for v in held)
         counts, seen = mask_missing((Y.toarray() if scipy.sparse.issparse(Y) else Y)[None])
         at = tf.constant(X[None])
 
@@ -84,7 +84,7 @@ class HeldOut:
             variable.assign(value)
 
 
-def _some(values: Any, most: int) -> Any:
+def _evenly_spaced(values: Any, most: int) -> Any:
     """Take at most ``most`` evenly spaced rows; rows are ordered by place."""
     return values[:: -(-values.shape[0] // most)]
 

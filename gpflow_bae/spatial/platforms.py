@@ -68,7 +68,7 @@ def read_visium(folder: str | os.PathLike[str]) -> Any:
         if "feature_type" in matrix["features"]:  # Space Ranger writes it, others may not
             kinds = np.char.decode(matrix["features/feature_type"][:].astype(bytes))
     are_genes = kinds == _GENES
-    others = _numbers_of(kinds[~are_genes])
+    others = _describe_kinds(kinds[~are_genes])
     if not are_genes.any():
         raise ValueError(f"{file_name} has no features of type {_GENES!r}, only {others}.")
     if others:
@@ -99,7 +99,7 @@ def read_visium(folder: str | os.PathLike[str]) -> Any:
     adata.obs_names, adata.var_names = barcodes, names
     adata.var["gene_ids"] = ids
     adata.obsm["spatial"] = table[["pxl_col_in_fullres", "pxl_row_in_fullres"]].to_numpy(float)
-    return _finished(adata[table["in_tissue"].to_numpy() > 0].copy())
+    return _drop_empty(adata[table["in_tissue"].to_numpy() > 0].copy())
 
 
 def read_slide_seq(counts: str | os.PathLike[str], places: str | os.PathLike[str]) -> Any:
@@ -152,16 +152,16 @@ def read_slide_seq(counts: str | os.PathLike[str], places: str | os.PathLike[str
     adata = anndata.AnnData(found)
     adata.obs_names, adata.var_names = barcodes[known], genes
     adata.obsm["spatial"] = table.loc[adata.obs_names, ["xcoord", "ycoord"]].to_numpy(float)
-    return _finished(adata)
+    return _drop_empty(adata)
 
 
-def _finished(adata: Any) -> Any:
+def _drop_empty(adata: Any) -> Any:
     """Make gene names unique and drop observations without counts."""
     adata.var_names_make_unique()
     return adata[np.asarray(adata.X.sum(1))[:, 0] > 0].copy()
 
 
-def _numbers_of(kinds: np.ndarray) -> str:
+def _describe_kinds(kinds: np.ndarray) -> str:
     """Describe the number of each kind; an empty string if there are none."""
     found = zip(*np.unique(kinds, return_counts=True), strict=True)
     return ", ".join(f"{number} of {str(kind)!r}" for kind, number in found)

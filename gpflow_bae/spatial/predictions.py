@@ -73,7 +73,7 @@ def rates_at(
     """
     into = np.arange(len(X)) if into is None else into
     width = posterior.model.decoder.output_dim if columns is None else len(columns)
-    found = _nothing_yet(len(X), width)
+    found = _empty_prediction(len(X), width)
 
     def moments(likelihood: CountLikelihood, F: tf.Tensor, seed: tf.Tensor) -> tuple[Any, ...]:
         expected = likelihood.moments(F)[0]
@@ -84,7 +84,7 @@ def rates_at(
         return tf.reduce_mean(expected, 0), mean, variance
 
     spreads = stats.norm.ppf(0.5 + 0.5 * level)
-    for rows, parts in _passes(posterior, X, codes, moments, num_draws, seed):
+    for rows, parts in _chunks_of_draws(posterior, X, codes, moments, num_draws, seed):
         expected, means, variances = (np.stack(v) for v in zip(*parts, strict=True))
         spread = np.sqrt(variances.mean(0) + means.var(0))
         centre = means.mean(0)
@@ -109,8 +109,8 @@ def counts_at(
     Arguments as in :func:`rates_at`.
     """
     ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    found = _nothing_yet(len(X), posterior.model.decoder.output_dim)
-    for rows, parts in _passes(posterior, X, codes, _mean_and_draws, num_draws, seed):
+    found = _empty_prediction(len(X), posterior.model.decoder.output_dim)
+    for rows, parts in _chunks_of_draws(posterior, X, codes, _mean_and_draws, num_draws, seed):
         means, draws = zip(*parts, strict=True)
         found.mean[rows] = np.mean(means, 0)
         # The inverted CDF returns counts without interpolation.
@@ -119,7 +119,7 @@ def counts_at(
     return found
 
 
-def _nothing_yet(*shape: int) -> SpatialPrediction:
+def _empty_prediction(*shape: int) -> SpatialPrediction:
     return SpatialPrediction(*(np.zeros(shape, np.float32) for _ in range(3)))
 
 
@@ -161,7 +161,7 @@ def count_draws(
     :raises ValueError: for sizes at which counts exceed int64.
     """
     found = []
-    for _, parts in _passes(posterior, X, codes, _mean_and_draws, num_draws, seed):
+    for _, parts in _chunks_of_draws(posterior, X, codes, _mean_and_draws, num_draws, seed):
         draws = np.concatenate([draws for _, draws in parts])
         if not (draws < _MOST_COUNT).all():
             raise ValueError(
@@ -172,7 +172,7 @@ def count_draws(
     return np.concatenate(found, 1)
 
 
-def _passes(
+def _chunks_of_draws(
     posterior: Posterior,
     X: np.ndarray,
     codes: LatentSamples,

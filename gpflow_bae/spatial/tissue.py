@@ -51,7 +51,7 @@ class Tissue:
         """Return all counts [N, P], NaN where hidden; as a sparse matrix if they are many."""
         if self.counts.shape[0] * self.counts.shape[1] <= _MOST_DENSE:
             return self.rows(slice(None))
-        found = scipy.sparse.csr_matrix(self._seen, dtype=np.float32)
+        found = scipy.sparse.csr_matrix(self._observed, dtype=np.float32)
         if self.hidden is None:
             return found
         holes = scipy.sparse.csr_matrix(self.hidden, dtype=np.float32, copy=True)
@@ -65,7 +65,7 @@ class Tissue:
         Cells are sorted by slice, place, and the sum of counts that are not hidden; ties by a
         digest of their counts, and then by name. A fit uses this order.
         """
-        seen = self._seen
+        seen = self._observed
         keys = (_row_sums(seen), *self.places.T[::-1], self.slices)
         order = np.lexsort(keys)
         alike = np.all([key[order[1:]] == key[order[:-1]] for key in keys], 0)
@@ -78,7 +78,7 @@ class Tissue:
 
     def digest_of_counts(self) -> str:
         """Return a digest of observed counts and of which are hidden, in the order of the cells."""
-        return _digest(self._seen, self.hidden)
+        return _digest(self._observed, self.hidden)
 
     def taken(self, rows: np.ndarray) -> Tissue:
         """Return some cells [n], in the order of ``rows``."""
@@ -88,14 +88,14 @@ class Tissue:
         )
 
     @property
-    def _seen(self) -> scipy.sparse.csr_matrix:
+    def _observed(self) -> scipy.sparse.csr_matrix:
         if self.hidden is None:
             return self.counts
         return scipy.sparse.csr_matrix(self.counts - self.counts.multiply(self.hidden))
 
     def shares(self) -> np.ndarray:
         """Return each gene's fraction of all counts that are not hidden [P]; they sum to 1."""
-        seen = self._seen
+        seen = self._observed
         found = np.ones(seen.shape[0]) @ seen  # in float64: scipy sums float32 in float32
         return np.asarray(found / max(found.sum(), 1.0))
 
@@ -104,7 +104,7 @@ class Tissue:
 
         :param shares: shares of the genes [P], from :meth:`shares`.
         """
-        found = _row_sums(self._seen)
+        found = _row_sums(self._observed)
         if self.hidden is None:
             return found
         return found / np.maximum(1.0 - np.asarray(self.hidden @ shares), 1e-6)
@@ -234,7 +234,7 @@ def _check_counted(tissue: Tissue, where: str, hidden_layer: str | None) -> None
             "them was counted is unknown, so leave them out (scanpy.pp.filter_cells(adata, "
             "min_counts=1))."
         )
-    unseen = _row_sums(tissue._seen) == 0
+    unseen = _row_sums(tissue._observed) == 0
     if unseen.any():
         raise ValueError(
             f"All counts of {int(unseen.sum())} cells ({_named(tissue.names[unseen])}) are hidden "

@@ -24,7 +24,14 @@ _DIGITS = 9  # significant digits that are compared; later ones may differ betwe
 _FEW = 8  # arrays up to this size are stored as text, larger ones as a digest
 # Attributes of tf.Module's bookkeeping, and others that do not affect predictions.
 _IGNORED = ("_name", "_scope_name", "_obj_reference_counts_dict", "num_data", "seed")
-_OF_FITS = ("initializer", "regularizer", "constraint", "seed", "trainable", "quantization_config")
+_TRAINING_SETTINGS = (
+    "initializer",
+    "regularizer",
+    "constraint",
+    "seed",
+    "trainable",
+    "quantization_config",
+)
 # Entries of Keras configurations that are names, or layers, which are described separately.
 _NAMES = ("name", "module", "registered_name", "layers", "input_layers", "output_layers")
 
@@ -38,7 +45,7 @@ def parts_of(
     :param transforms: whether those are stored unconstrained, so that transforms are included.
     """
     found: dict[str, str] = {}
-    _Walk(found, {id(p) for p in held}, transforms)("", model)
+    _Describer(found, {id(p) for p in held}, transforms)("", model)
     return found
 
 
@@ -68,7 +75,7 @@ def warn_of_unknown_parts(path: str | os.PathLike[str], header: Mapping[str, Any
     )
 
 
-class _Walk:
+class _Describer:
     """Recursion over a model that describes its modules and attributes."""
 
     def __init__(self, found: dict[str, str], held: set[int], transforms: bool):
@@ -128,7 +135,7 @@ class _Walk:
             own = f"{path}.layers[{i}]"
             self._found[own] = type(layer).__name__
             for key, item in sorted(_configuration(layer).items()):
-                if not key.endswith(_OF_FITS) and key not in _NAMES:
+                if not key.endswith(_TRAINING_SETTINGS) and key not in _NAMES:
                     self._found[f"{own}.{key}"] = _plain_text(item, names)
         for own, items in inside:
             for i, item in enumerate(items):
