@@ -76,8 +76,8 @@ class BayesianAutoencoder(Autoencoder):
         :param encoder: one of :mod:`gpflow_bae.encoders`, or a built Keras model
             ``[rows, 2 P] -> [rows, L]``, observations and noise concatenated.
         :param whitened_codes: sample the standard normal residuals of the codes given the inducing
-            outputs instead of the codes. The posterior is the same, and the chain mixes where the
-            code noise is small, which couples codes and inducing outputs strongly. Needs a
+            outputs instead of the codes. The posterior is the same; with small code noise, which
+            couples codes and inducing outputs strongly, chains only mix this way. Needs a
             :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or a
             :class:`~gpflow_bae.latent_priors.DeepSparseGP`, whose target it changes.
         :raises TypeError: for a latent prior without a density of codes.

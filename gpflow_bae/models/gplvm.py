@@ -197,7 +197,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
             raise ValueError("num_draws=None needs a table, not triplets: fit with num_draws=1.")
         q = self.guide.posterior(self.latent_prior, batch)
         mean, square = self.decoder.expected_moments(q.mean[0], q.variance[0], columns)
-        # A Gaussian likelihood's expectation depends on the mean and variance of f alone.
+        # A Gaussian likelihood's expectation is linear in E[f] and E[f^2], so this is exact.
         variance = square - tf.square(mean)
         expected = self.expected_log_density(mean[None], variance[None], batch)
         return mean[None], expected, q.divergence

@@ -291,7 +291,7 @@ class Posterior(FunctionPredictions):
         num_codes: int | None = None,
         seed: int = 0,
     ) -> Prediction:
-        """Predict observations [T, N, P], with noise and epistemic variances apart.
+        """Predict observations [T, N, P], with separate noise and epistemic variances.
 
         ``predict()`` predicts the rows of the data, including missing cells of partly observed
         rows, by each row's own code. ``predict(Xnew)`` predicts new rows, whose code is the latent

@@ -10,7 +10,7 @@ __all__ = ["LatentSamples", "Prediction"]
 
 
 class Prediction(NamedTuple):
-    """Predicted observations, with noise and epistemic variance apart."""
+    """Predicted observations, with separate noise and epistemic variances."""
 
     mean: np.ndarray  # [T, N, P]
     noise_variance: np.ndarray  # [T, N, P], of the likelihood, averaged over samples and codes

@@ -96,7 +96,7 @@ class ServedFit(ServedModel):
         self.generation = "svgp" if has_inputs else None
         self.why_no_generation = "the codes of a GPLVM have a prior without inputs"
         self.input_dim = int(model.inducing_variable.Z.shape[-1]) if has_inputs else 0
-        self.bank = _ConstantBank(model)  # type: ignore[assignment]  # what is asked of a bank
+        self.bank = _ConstantBank(model)  # type: ignore[assignment]  # has a bank's interface
         self._compiled = Hidden(
             {name: tf.function(getattr(self, name), autograph=False) for name in SIGNATURES}
         )
