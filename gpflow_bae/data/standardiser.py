@@ -19,7 +19,7 @@ __all__ = ["Standardiser"]
 
 @dataclasses.dataclass(frozen=True)
 class Standardiser:
-    """Scales each output to mean 0 and population variance 1 over its observed cells.
+    """Scaling of each output to mean 0 and population variance 1 over its observed cells.
 
     * mean [P], std [P]: in the units of the outputs, or of the transformed outputs.
     * log_outputs: whether logarithms of the outputs are standardised, for positive, skewed outputs

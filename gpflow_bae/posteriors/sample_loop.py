@@ -68,7 +68,7 @@ def chain_after_chain(values: np.ndarray, dtype: Any = None) -> np.ndarray | Cha
 
 
 class SampleLoop:
-    """Evaluates ``function(*sample, *shared, **options)`` for each posterior sample.
+    """A compiled loop of ``function(*sample, *shared, **options)`` over posterior samples.
 
     :meth:`map` stacks the results on the host, :meth:`sum` and :meth:`log_sum_exp` reduce them on
     the device. Each is compiled once per shape; samples are split into chunks of equal length to
