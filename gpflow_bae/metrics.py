@@ -2,12 +2,12 @@
 
 ``rmse``, ``mae``, ``smse``, the two ``nll`` and the three coverages treat the last axis as columns
 (outputs) and every other axis as points: they score each column over its points, then average over
-columns, as the experiments of Ashman et al. (2020) report them. Entries where the truth is NaN are
-missing and are skipped; a column of which every entry is missing is an error. ``rmse`` and ``mae``
-are in the unit of the truth, ``nll`` is in nats per observed entry, the others have no unit.
+columns, as in the experiments of Ashman et al. (2020). Entries where the truth is NaN are missing
+and are skipped; a column with only missing entries is an error. ``rmse`` and ``mae`` are in the
+unit of the truth, ``nll`` is in nats per observed entry, the others have no unit.
 
-Trajectories are scored up to an affine map, as latent coordinates have no scale or axes of their
-own: see :func:`aligned_trajectory_rmse`.
+Trajectories are scored up to an affine map, because latent coordinates are only identified up to
+one: see :func:`aligned_trajectory_rmse`.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ __all__ = [
 
 @check_shapes("truth: [points..., P]", "prediction: [points..., P]", "return: []")
 def rmse(truth: np.ndarray, prediction: np.ndarray) -> float:
-    """Root mean squared error of each column, averaged over columns.
+    """Return the root mean squared error of each column, averaged over columns.
 
     :param truth: Observations; NaN = missing.
     :param prediction: Predicted values; finite wherever the truth is observed.
@@ -49,7 +49,7 @@ def rmse(truth: np.ndarray, prediction: np.ndarray) -> float:
 
 @check_shapes("truth: [points..., P]", "prediction: [points..., P]", "return: []")
 def mae(truth: np.ndarray, prediction: np.ndarray) -> float:
-    """Mean absolute error of each column, averaged over columns; else as :func:`rmse`."""
+    """Return the mean absolute error of each column, averaged over columns; see :func:`rmse`."""
     truth = _columns(truth)
     error = np.abs(truth - _predicted("prediction", prediction, truth))
     return float(np.mean(np.nanmean(error, axis=0)))
@@ -57,18 +57,18 @@ def mae(truth: np.ndarray, prediction: np.ndarray) -> float:
 
 @check_shapes("truth: [points..., P]", "prediction: [points..., P]", "return: []")
 def smse(truth: np.ndarray, prediction: np.ndarray) -> float:
-    """Standardised mean squared error: MSE / MSE of predicting the column's own mean.
+    """Return the standardised mean squared error: MSE over MSE of predicting the column's mean.
 
-    Each column is divided by its own (population) variance over the observed entries of ``truth``,
-    then columns are averaged. The constant predictor at the mean of the test column scores 1.
+    The MSE of each column is divided by the column's (population) variance over the observed
+    entries of ``truth``, then columns are averaged. The constant predictor at the mean of the test
+    column scores 1.
 
-    :return: Without unit; arguments are those of :func:`rmse`.
+    :return: Without unit; arguments as in :func:`rmse`.
     :raises ValueError: As :func:`rmse`, or if a column is constant.
     """
     error = _mean_squared_error(truth, prediction)
     values = _columns(truth)
-    # Equality of the extremes, not a zero variance: rounding in the mean of equal numbers can
-    # leave a tiny one.
+    # Tested by the extremes, because the variance of equal numbers may not be 0 after rounding.
     constant = np.flatnonzero(np.nanmin(values, axis=0) == np.nanmax(values, axis=0))
     if constant.size:
         raise ValueError(
@@ -83,7 +83,7 @@ def smse(truth: np.ndarray, prediction: np.ndarray) -> float:
     "truth: [points..., P]", "mean: [points..., P]", "variance: [points..., P]", "return: []"
 )
 def nll(truth: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> float:
-    """Negative log density of a Gaussian prediction, per observed entry, averaged over columns.
+    """Return the negative log density of Gaussian predictions per entry, averaged over columns.
 
     :param truth: Observations; NaN = missing.
     :param mean: Predictive mean; finite wherever the truth is observed.
@@ -101,12 +101,13 @@ def nll(truth: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> float:
 
 @check_shapes("truth: [points..., P]", "log_density: [points..., P]", "return: []")
 def nll_from_log_density(truth: np.ndarray, log_density: np.ndarray) -> float:
-    """Negative log density of any prediction, per observed entry, averaged over columns.
+    """Return the negative log density of any prediction per entry, averaged over columns.
 
-    :func:`nll` is that of a Gaussian one.
+    :func:`nll` is that of a Gaussian prediction.
 
     :param truth: Observations; NaN = missing.
-    :param log_density: Of each observed entry under its prediction, in nats; finite there.
+    :param log_density: Log density of each observed entry under its prediction, in nats; finite
+        wherever the truth is observed.
     :raises ValueError: If a column has no observed entry, or a log density is not finite.
     """
     entries = _predicted("log_density", log_density, _columns(truth))
@@ -141,7 +142,7 @@ def crps(truth: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> float:
 def coverage(
     truth: np.ndarray, mean: np.ndarray, variance: np.ndarray, level: float = 0.9
 ) -> float:
-    """Fraction of the truth inside the central interval of a Gaussian prediction.
+    """Return the fraction of the truth inside the central interval of a Gaussian prediction.
 
     :param truth, mean, variance: As for :func:`nll`.
     :param level: Probability of the interval, in (0, 1).
@@ -162,7 +163,7 @@ def coverage(
     "truth: [points..., P]", "lower: [points..., P]", "upper: [points..., P]", "return: []"
 )
 def coverage_from_intervals(truth: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> float:
-    """Fraction of the truth inside intervals, their ends included.
+    """Return the fraction of the truth inside intervals, ends included.
 
     :param truth: Observations; NaN = missing.
     :param lower: Lower end of each entry's interval, such as a quantile of its prediction; finite
@@ -178,13 +179,13 @@ def coverage_from_intervals(truth: np.ndarray, lower: np.ndarray, upper: np.ndar
 @check_arguments()
 @check_shapes("truth: [points..., P]", "samples: [S, points..., P]", "return: []")
 def coverage_from_samples(truth: np.ndarray, samples: np.ndarray, level: float = 0.9) -> float:
-    """Fraction of the truth between the (1 -+ level) / 2 quantiles of predictive samples.
+    """Return the fraction of the truth between the (1 -+ level) / 2 quantiles of samples.
 
     With few samples the quantiles are interpolated and the interval is too short on average; 100
     or more are enough for level 0.9.
 
     :param truth: Observations; NaN = missing.
-    :param samples: Predictive draws, S of them; finite wherever the truth is observed.
+    :param samples: S predictive draws; finite wherever the truth is observed.
     :param level: Probability of the interval, in (0, 1).
     :return: In [0, 1]; a calibrated prediction gives ``level``.
     :raises ValueError: If ``level`` is out of range, there are fewer than two samples, a column
@@ -205,7 +206,7 @@ def coverage_from_samples(truth: np.ndarray, samples: np.ndarray, level: float =
 
 @dataclasses.dataclass(frozen=True)
 class Affine:
-    """The map source -> source @ weights + offset, and what its fit left over.
+    """The affine map source -> source @ weights + offset, and its residual variance.
 
     weights [L, Q], offset [Q], residual_variance [Q]: mean squared residual of each target column
     over the points of the fit, in squared units of the target.
@@ -217,16 +218,16 @@ class Affine:
 
     @check_shapes("source: [batch..., L]", "return: [batch..., Q]")
     def __call__(self, source: np.ndarray) -> np.ndarray:
-        """Maps points: [..., L] -> [..., Q]."""
+        """Map points [..., L] -> [..., Q]."""
         return np.asarray(source, dtype=np.float64) @ self.weights + self.offset
 
     @check_shapes("variance: [batch..., L]", "return: [batch..., Q]")
     def map_variance(self, variance: np.ndarray, include_residual: bool = False) -> np.ndarray:
-        """Marginal variances of a mapped point with independent coordinates: [..., L] -> [..., Q].
+        """Map variances of independent coordinates to marginal variances: [..., L] -> [..., Q].
 
         :param variance: Variance of each coordinate of the source.
-        :param include_residual: Also add ``residual_variance``, which gives the variance of a
-            target drawn around the map.
+        :param include_residual: Also add ``residual_variance``, for the variance of a target drawn
+            around the map.
         """
         mapped = np.asarray(variance, dtype=np.float64) @ self.weights**2
         return mapped + self.residual_variance if include_residual else mapped
@@ -234,13 +235,13 @@ class Affine:
 
 @check_shapes("source: [points..., L]", "target: [points..., Q]")
 def fit_affine(source: np.ndarray, target: np.ndarray) -> Affine:
-    """Least-squares affine map from ``source`` to ``target``, over all points together.
+    """Fit the least-squares affine map from ``source`` to ``target`` over all points.
 
-    Where coordinates of the source are constant or collinear, the map with the smallest weights
-    (in standardised coordinates) is taken; constant coordinates get weight 0.
+    If coordinates of the source are constant or collinear, the map has the smallest weights (in
+    standardised coordinates); constant coordinates get weight 0.
 
     :param source: Points to map, such as latent codes; finite.
-    :param target: What they should become, such as true trajectories; finite.
+    :param target: Target points, such as true trajectories; finite.
     :return: The map, with the mean squared residual of each target column.
     :raises ValueError: If there is no point, or an entry is NaN or infinite.
     """
@@ -251,7 +252,7 @@ def fit_affine(source: np.ndarray, target: np.ndarray) -> Affine:
     target_mean = np.mean(target, axis=0)
     centred = source - source_mean
     spread = np.sqrt(np.mean(centred**2, axis=0))
-    # Centring a constant column leaves its rounding errors, which least squares would fit.
+    # Centring a constant column leaves rounding errors, which least squares would fit.
     rounding = 1e-12 * np.max(np.abs(source), axis=0)
     moves = spread > rounding
     scales = np.where(moves, spread, 1.0)
@@ -267,15 +268,15 @@ def fit_affine(source: np.ndarray, target: np.ndarray) -> Affine:
 def aligned_trajectory_rmse(
     latents: np.ndarray, truth: np.ndarray, affine: Affine | None = None
 ) -> float:
-    """Error of recovered trajectories after an affine map: sqrt(SSE / (T * N * Q)).
+    """Return the error of recovered trajectories after an affine map: sqrt(SSE / (T * N * Q)).
 
-    One map serves all videos. A map fitted on the training videos gives the metric ``rmse`` of the
+    All videos share one map. A map fitted on the training videos gives the metric ``rmse`` of the
     moving ball (Q = 2), None gives ``rmse_test_aligned``, the published one (Jazbec et al., 2021).
     In contrast to :func:`rmse`, squared errors are pooled over columns.
 
     :param latents: Recovered codes of T videos with N frames; finite.
     :param truth: True trajectories; finite.
-    :param affine: Map from codes to trajectories; None fits one on these very pairs.
+    :param affine: Map from codes to trajectories; None fits one to these pairs.
     :return: In the unit of ``truth``.
     :raises ValueError: If an entry is NaN or infinite, or ``affine`` does not map L to Q columns.
     """
@@ -298,7 +299,7 @@ def _mean_squared_error(truth: np.ndarray, prediction: np.ndarray) -> np.ndarray
 
 
 def _columns(truth: np.ndarray) -> np.ndarray:
-    """Flattens to [points, P]."""
+    """Check and flatten to [points, P]."""
     truth = as_numbers(truth, "truth")
     if truth.ndim < 2:
         raise ValueError(
@@ -320,7 +321,7 @@ def _columns(truth: np.ndarray) -> np.ndarray:
 
 
 def _predicted(name: str, prediction: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Flattens to the shape of ``truth``; NaN where that is missing."""
+    """Check and reshape to the shape of ``truth``; NaN where that is missing."""
     prediction = as_numbers(prediction, name)
     if prediction.size != truth.size:
         raise ValueError(
@@ -340,7 +341,7 @@ def _predicted(name: str, prediction: np.ndarray, truth: np.ndarray) -> np.ndarr
 
 
 def _predicted_variance(variance: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """As ``_predicted``, positive where observed."""
+    """Check as ``_predicted``, and that variances are positive where observed."""
     variance = _predicted("variance", variance, truth)
     if np.any(variance <= 0.0):
         raise ValueError(
@@ -352,7 +353,7 @@ def _predicted_variance(variance: np.ndarray, truth: np.ndarray) -> np.ndarray:
 
 
 def _share(inside: np.ndarray, truth: np.ndarray) -> float:
-    """Share of the observed entries that are inside, averaged over columns."""
+    """Return the fraction of observed entries that are inside, averaged over columns."""
     return float(np.mean(np.nanmean(np.where(np.isnan(truth), np.nan, inside), axis=0)))
 
 

@@ -1,4 +1,4 @@
-"""GPflow's optimiser for models whose networks have another precision than their kernels."""
+"""GPflow's SciPy optimiser for models with float32 networks and float64 kernels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["Scipy"]
 class Scipy(gpflow.optimizers.Scipy):
     """``gpflow.optimizers.Scipy`` for variables of several float types.
 
-    Networks are float32 and kernels float64, which GPflow's own cannot put into one vector; with
-    networks in float64 (``keras.config.set_floatx("float64")`` before they are built) that one
+    Networks are float32 and kernels float64, which GPflow's own optimiser cannot concatenate. With
+    networks in float64 (``keras.config.set_floatx("float64")`` before they are built) GPflow's
     works too. Use it in the same way:
 
     >>> weight, lengthscale = tf.Variable(3.0), tf.Variable(2.0, dtype=tf.float64)
@@ -27,5 +27,5 @@ class Scipy(gpflow.optimizers.Scipy):
 
     @staticmethod
     def pack_tensors(tensors: Sequence[tf.Tensor | tf.Variable]) -> tf.Tensor:
-        """All of them as one vector in ``default_float()``."""
+        """Concatenate tensors to one vector in ``default_float()``."""
         return functional.flatten(tensors)

@@ -1,9 +1,9 @@
-"""Figures of the experiments, drawn from arrays.
+"""Figures of the experiments, plotted from arrays.
 
-Every function returns a new ``matplotlib.figure.Figure`` and leaves pyplot's state alone, so it
-works without a display and in threads: ``plot_training_curve(...).savefig("curve.png")``. Colours
-are those of Okabe and Ito, which differ for colour-blind readers too; line styles and markers tell
-curves apart in grey.
+Every function returns a new ``matplotlib.figure.Figure`` and does not use pyplot, so it works
+without a display and in threads: ``plot_training_curve(...).savefig("curve.png")``. Colours are
+those of Okabe and Ito, which colour-blind readers can distinguish; line styles and markers
+distinguish curves in grey.
 """
 
 import itertools
@@ -45,7 +45,7 @@ _LINE_STYLES = ("--", ":", "-.")
     "std: [T, N, 2]",
 )
 def plot_trajectories(truth: np.ndarray, mean: np.ndarray, std: np.ndarray) -> Figure:
-    """True and recovered paths of the first four videos, one row each.
+    """Plot true and recovered paths of the first four videos, one row each.
 
     Left and middle: each coordinate over time, with the central 90 % interval of a Gaussian with
     the given standard deviation. Right: the path in the plane.
@@ -101,7 +101,7 @@ def plot_trajectories(truth: np.ndarray, mean: np.ndarray, std: np.ndarray) -> F
 def plot_rmse_against_inducing(
     curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], lines: Mapping[str, float]
 ) -> Figure:
-    """RMSE against the number of inducing points, with reference models as horizontal lines.
+    """Plot RMSE against the number of inducing points, with reference models as lines.
 
     :param curves: For each label: numbers of inducing points, and mean RMSE over seeds.
     :param lines: RMSE of the models without inducing points, by label.
@@ -113,7 +113,7 @@ def plot_rmse_against_inducing(
         order = np.argsort(num_inducing)
         points = (np.asarray(values)[order] for values in (num_inducing, mean))
         axis.plot(*points, color=color, marker=marker, label=label)
-    # Lines continue the colour cycle, so that none repeats a curve's colour.
+    # Lines continue the colour cycle of the curves.
     colors = itertools.islice(itertools.cycle(CYCLE), len(curves), None)
     for (label, value), color, style in zip(
         lines.items(), colors, itertools.cycle(_LINE_STYLES), strict=False
@@ -132,15 +132,15 @@ def plot_lengthscale_posteriors(
     true_value: float | None = None,
     prior: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Figure:
-    """Posterior density of the codes' lengthscale for several numbers of inducing points.
+    """Plot the posterior density of the codes' lengthscale for several numbers of inducing points.
 
-    The axis begins at zero and holds the prior, so that the width of a posterior is seen against
-    what was known before; the legend has the central 95 % of each.
+    The axis begins at zero and shows the prior, to compare its width with the posterior's; the
+    legend has the central 95 % interval of each.
 
     :param samples: For each M, the posterior samples of the lengthscale, any shape (channels are
         pooled).
-    :param true_value: Lengthscale of the kernel that the true path was drawn from, a vertical
-        line. Codes are a bent and scaled copy of the path, so theirs is near it and not equal.
+    :param true_value: Lengthscale of the kernel that the true path was drawn from, shown as a
+        vertical line. Codes are a nonlinear map of the path, so their lengthscale differs slightly.
     :param prior: Density of the prior at an array of lengthscales.
     :raises ValueError: If there are no samples, or one is not finite.
     """
@@ -194,17 +194,17 @@ def plot_chain(
     prior_level: float | None = None,
     is_warm: bool = False,
 ) -> Figure:
-    """Both parts of the log density of a chain, or several, along its steps, burn-in shaded.
+    """Plot log likelihood and log prior of one or several chains, with burn-in shaded.
 
-    A chain is not an optimiser: from a mode, where a warm start ends, the prior density falls until
-    the parameters are where a posterior has its mass. What to look for is that both level off.
+    From a mode, where a warm start ends, the prior density of a chain falls until the parameters
+    reach the typical set of the posterior. Check that both curves level off.
 
     :param steps: Sampler steps at the end of each round.
-    :param log_likelihood: Of codes and observations, in nats per point.
-    :param log_prior: Of the parameters, in nats per parameter.
-    :param num_burnin: Steps of burn-in.
-    :param prior_level: Mean of ``log_prior`` over draws of the prior, a dashed line.
-    :param is_warm: Whether the chain starts from a fit, which the title then explains.
+    :param log_likelihood: Log density of codes and observations, in nats per point.
+    :param log_prior: Log prior of the parameters, in nats per parameter.
+    :param num_burnin: Number of steps of burn-in.
+    :param prior_level: Mean of ``log_prior`` over draws of the prior, shown as a dashed line.
+    :param is_warm: Whether the chain starts from a fit, which adds an explanation to the title.
     :raises ValueError: If there are no records.
     """
     if len(steps) == 0:
@@ -251,10 +251,10 @@ def plot_chain(
 
 @check_shapes("samples: [S, M]")
 def plot_inducing_posterior(samples: np.ndarray, x_range: tuple[float, float]) -> Figure:
-    """Where the inducing inputs lie: their pooled density, and each one's interval.
+    """Plot the pooled density of inducing inputs, and the interval of each.
 
-    Inducing inputs are shown from bottom to top by posterior median; thick bars hold the central
-    50 % of the samples, thin ones 95 %.
+    Inducing inputs are ordered from bottom to top by posterior median; thick bars are central 50 %
+    intervals of the samples, thin ones 95 %.
 
     :param samples: Posterior samples of M one-dimensional inducing inputs.
     :param x_range: First and last input of the data, shaded.
@@ -278,7 +278,7 @@ def plot_inducing_posterior(samples: np.ndarray, x_range: tuple[float, float]) -
     density.set_title("where the inducing inputs lie: posterior", fontsize="medium")
     intervals.hlines(rows, low, high, color=BLUE, linewidth=2, label="95 %")
     intervals.hlines(rows, lower_quartile, upper_quartile, color=BLUE, linewidth=6, label="50 %")
-    # A tick, which hides no interval, however narrow.
+    # A tick, which does not hide narrow intervals.
     tick = {"marker": "|", "markersize": 10, "linestyle": "none"}
     intervals.plot(median, rows, color=VERMILION, label="median", **tick)
     intervals.set_ylabel("inducing input, by median")
@@ -296,24 +296,24 @@ def plot_training_curve(
     ylabel: str,
     xlabel: str = "step",
 ) -> Figure:
-    """A recorded quantity against the step of training or sampling.
+    """Plot a recorded quantity against the step of training or sampling.
 
     :param steps: Step of each record.
     :param values: The quantity; NaN leaves a gap.
-    :param ylabel: Its name and unit.
-    :param xlabel: What ``steps`` counts.
+    :param ylabel: Name and unit of the quantity.
+    :param xlabel: Name and unit of ``steps``.
     :raises ValueError: If there are no records.
     """
     if len(steps) == 0:
         raise ValueError("steps is empty; pass at least one record.")
     figure, axis = single_axis(xlabel, ylabel)
-    # A marker keeps a single record visible.
+    # Markers make a single record visible.
     axis.plot(steps, values, color=BLUE, marker="." if len(steps) < 50 else None)
     return figure
 
 
 def single_axis(xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
-    """A figure of one panel with a faint grid."""
+    """Create a figure with one panel and a faint grid."""
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axis = figure.subplots()
     axis.grid(alpha=0.25)

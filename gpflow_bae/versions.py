@@ -1,3 +1,3 @@
-"""The version of the package, in one place: `setup.py` reads this file without importing it."""
+"""The version of the package. `setup.py` reads this file without importing it."""
 
 __version__ = "0.1.0"

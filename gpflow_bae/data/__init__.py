@@ -1,4 +1,4 @@
-"""What models are given: observations with holes, tables of them, and minibatches."""
+"""Data of models: observations with missing entries, tables, streams and minibatches."""
 
 from .compressed_rows import CompressedRows, dense_rows
 from .minibatches import draw_indices

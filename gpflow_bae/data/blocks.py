@@ -1,4 +1,4 @@
-"""Which cells are seen together: blocks of neighbouring rows, with what lies around them."""
+"""Blocks of neighbouring rows of a table, with observed cells around them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from check_shapes import check_shapes
 
 __all__ = ["Block", "BlockSizes", "Place", "block_at", "block_of", "leaves", "places_of_blocks"]
 
-_GROWTH = 1.6  # cells beyond a block's neighbours are taken at distances that grow by this factor
+_GROWTH = 1.6  # growth factor of the distances between cells beyond a block's neighbours
 
 
 class Block(NamedTuple):
     """Observed cells, and cells to predict, of the same rows of a task."""
 
     X: np.ndarray  # [n, D]
-    row: np.ndarray  # [C], of X
+    row: np.ndarray  # [C], row of X of each cell
     column: np.ndarray  # [C]
     value: np.ndarray  # [C]
     target_row: np.ndarray  # [K]
@@ -26,7 +26,7 @@ class Block(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BlockSizes:
-    """Rows of a block, rows next to it, and cells of each column beyond those, on each side."""
+    """Numbers of rows of a block, of rows next to it, and of cells per column farther away."""
 
     rows: int
     near: int
@@ -34,26 +34,26 @@ class BlockSizes:
 
     @classmethod
     def of_cells(cls, cells: int, per_row: float, num_columns: int) -> BlockSizes:
-        """For about so many observed cells, of which ``per_row`` are in a row.
+        """Return sizes for about ``cells`` observed cells, with ``per_row`` of them in a row.
 
-        Nearly half of them are the block's own, a third are next to it, the others far away: where
-        a column has a long gap its nearest observations are among those.
+        Nearly half of them are in the block, a third are next to it, and the others are far away,
+        which include the nearest observations of a column with a long gap.
         """
         near = max(2, round(0.35 * cells / per_row))
         return cls(max(2, round(0.45 * cells / per_row)), near, max(1, cells // (10 * num_columns)))
 
 
 class Place(NamedTuple):
-    """Where a block is: its task, the rows of its leaf, and what it sees around them."""
+    """Location of a block: its task, the rows of its leaf, and its sizes."""
 
     task: int
-    leaf: np.ndarray  # [rows]
+    leaf: np.ndarray  # [rows], indices
     sizes: BlockSizes
 
 
 @check_shapes("X: [N, D]")
 def leaves(X: np.ndarray, rows: int) -> list[np.ndarray]:
-    """Indices of the rows, in boxes of at most so many neighbours: halves of the widest side."""
+    """Split rows into boxes of at most ``rows`` neighbours, by halving the widest side."""
 
     def split(index: np.ndarray) -> list[np.ndarray]:
         if len(index) <= rows:
@@ -72,10 +72,10 @@ def leaves(X: np.ndarray, rows: int) -> list[np.ndarray]:
 def block_of(
     X: np.ndarray, Y: np.ndarray, leaf: np.ndarray, sizes: BlockSizes, targets: np.ndarray
 ) -> Block:
-    """The observed cells around a leaf, and those to predict.
+    """Return the observed cells in and around a leaf, and the cells to predict.
 
     :param Y: values, NaN where missing.
-    :param targets: row and column of each, all in the leaf.
+    :param targets: row and column of each cell to predict, all in the leaf.
     """
     observed = ~np.isnan(Y)
     low, high = X[leaf].min(0), X[leaf].max(0)
@@ -110,7 +110,7 @@ def block_of(
 
 
 def _sizes(cells: int, observed: np.ndarray) -> BlockSizes:
-    """Of the blocks of a task: one of all its rows if there are hardly more cells than that."""
+    """Return the sizes of a task's blocks: one block of all rows if it has few cells."""
     total, rows = int(np.count_nonzero(observed)), len(observed)
     if total <= 1.3 * cells:
         return BlockSizes(rows, 0, 1)
@@ -121,11 +121,11 @@ def _sizes(cells: int, observed: np.ndarray) -> BlockSizes:
 def places_of_blocks(
     X: np.ndarray, Y: np.ndarray, lengths: np.ndarray, cells: int, *, of_empty: bool = False
 ) -> list[Place]:
-    """The blocks of tasks, of about so many observed cells each.
+    """Return the locations of all blocks, with about ``cells`` observed cells each.
 
     :param Y: values, NaN where missing.
-    :param lengths: rows of each task.
-    :param of_empty: whether tasks without any observed cell have a block too.
+    :param lengths: number of rows of each task.
+    :param of_empty: whether tasks without observed cells have a block too.
     """
     found = []
     for t, length in enumerate(lengths):
@@ -141,11 +141,11 @@ def places_of_blocks(
 def block_at(
     X: np.ndarray, Y: np.ndarray, lengths: np.ndarray, place: Place, mask: np.ndarray | None = None
 ) -> tuple[Block, np.ndarray]:
-    """The block at a place, and the rows and columns of its targets [K, 2].
+    """Return the block at a location, and rows and columns of its targets [K, 2].
 
-    Other arguments as of :func:`places_of_blocks`.
+    Other arguments as in :func:`places_of_blocks`.
 
-    :param mask: cells to predict [T, N, P]; none if None.
+    :param mask: cells to predict [T, N, P]; None for none.
     """
     t, leaf, sizes = place
     inside = np.argwhere(mask[t, leaf]) if mask is not None else np.zeros((0, 2), dtype=int)

@@ -1,4 +1,4 @@
-"""A table most entries of which are equal, by its other entries, row after row."""
+"""Sparse observations and masks in compressed rows, for tables that are mostly zeros."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = [
 
 
 class CompressedRows(tf.experimental.ExtensionType):
-    """[1, N, P] of a single task: zeros, or True of a mask, but for the entries that are kept.
+    """Compressed sparse rows [1, N, P] of the observations of a task, or of their mask.
 
-    It stands where observations or their mask do, and gives some rows of them as a tensor: those of
-    a minibatch (:meth:`take`), or one block after another (``rows[..., start:stop, :]``). Memory is
-    that of the entries.
+    Entries that are not stored are zero, or True in a mask. It replaces a tensor of observations or
+    mask, and returns dense rows: those of a minibatch (:meth:`take`), or consecutive ones
+    (``rows[..., start:stop, :]``).
     """
 
-    starts: tf.Tensor  # [N + 1], places where rows begin among the entries
-    # Columns and bits of the values [K, 2]: what is together is fetched at once.
+    starts: tf.Tensor  # [N + 1], index of the first entry of each row
+    # Columns and bits of the values [K, 2], interleaved to read both from one cache line.
     entries: tf.Tensor
     num_rows: int
     num_columns: int
@@ -36,8 +36,9 @@ class CompressedRows(tf.experimental.ExtensionType):
 
     @classmethod
     def of(cls, table: Any, is_mask: bool = False) -> CompressedRows:
-        """
-        :param table: a matrix of SciPy's [N, P]; of a mask, that of the entries that are False.
+        """Convert a SciPy sparse matrix.
+
+        :param table: SciPy matrix [N, P]; for a mask, one that stores the entries that are False.
         """
         rows = scipy.sparse.csr_matrix(table)
         bits = np.zeros(rows.nnz, np.int32) if is_mask else np.float32(rows.data).view(np.int32)
@@ -50,23 +51,23 @@ class CompressedRows(tf.experimental.ExtensionType):
 
     @property
     def shape(self) -> tf.TensorShape:
-        """[1, N, P]."""
+        """Shape [1, N, P]."""
         return tf.TensorShape([1, self.num_rows, self.num_columns])
 
     @property
     def dtype(self) -> tf.DType:
-        """float32, or bool of a mask."""
+        """float32, or bool for a mask."""
         return tf.bool if self.is_mask else tf.float32
 
     @check_shapes("indices: [B]", "return: [1, B, P]")
     def take(self, indices: tf.Tensor) -> tf.Tensor:
-        """Rows of these numbers."""
+        """Return the dense rows with these indices."""
         rows = tf.RaggedTensor.from_row_splits(self.entries, self.starts, validate=False)
         found = tf.gather(rows, indices)
         return self._dense(found.value_rowids(), found.flat_values, indices)
 
     def __getitem__(self, key: Any) -> tf.Tensor:
-        """``[..., start:stop, :]``: rows that follow each other, as many as there are."""
+        """Return dense rows for ``[..., start:stop, :]``, clipped to the existing rows."""
         dots, rows, columns = key
         if dots is not Ellipsis or columns != slice(None) or rows.step is not None:
             raise TypeError("CompressedRows has blocks of complete rows: rows[..., start:stop, :].")
@@ -78,9 +79,10 @@ class CompressedRows(tf.experimental.ExtensionType):
         return self._dense(tf.repeat(numbers, ends[1:] - ends[:-1]), entries, numbers)
 
     def _dense(self, rows: tf.Tensor, entries: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-        """[1, B, P] of entries in rows that are numbered from 0.
+        """Scatter entries to a dense tensor [1, B, P].
 
-        :param like: [B].
+        :param rows: row of each entry, from 0.
+        :param like: tensor [B] that gives the number of rows.
         """
         columns, bits = tf.unstack(entries, axis=1)
         values = tf.zeros_like(bits, tf.bool) if self.is_mask else tf.bitcast(bits, tf.float32)
@@ -92,14 +94,14 @@ class CompressedRows(tf.experimental.ExtensionType):
         return found
 
     def table(self) -> scipy.sparse.csr_matrix:
-        """The entries that are kept."""
+        """Return the stored entries as a SciPy matrix [N, P]."""
         columns, bits = np.ascontiguousarray(self.entries.numpy().T)
         values = np.ones(len(bits), bool) if self.is_mask else bits.view(np.float32)
         return scipy.sparse.csr_matrix((values, columns, self.starts.numpy()), self.shape[1:])
 
 
 def rows_seen(mask: tf.Tensor | CompressedRows) -> tf.Tensor:
-    """Whether anything is observed in a row [T, N, 1].
+    """Return whether each row has an observation [T, N, 1].
 
     :param mask: [T, N, P], True where observed.
     """
@@ -110,16 +112,16 @@ def rows_seen(mask: tf.Tensor | CompressedRows) -> tf.Tensor:
 
 
 def dense_rows(values: Any) -> Any:
-    """All rows as a tensor; None and tensors stay what they are."""
+    """Convert compressed rows to a dense tensor; return other values unchanged."""
     return values[..., :, :] if isinstance(values, CompressedRows) else values
 
 
 def split_missing(Y: Any) -> tuple[CompressedRows, CompressedRows | None, np.ndarray]:
-    """Observations of a sparse matrix, their mask, and how many of each column are not missing.
+    """Return observations of a sparse matrix, their mask, and counts of observations per column.
 
-    :param Y: [N, P] of SciPy's; entries that are stored as NaN are missing, others that are not
-        stored are zero.
-    :return: both compressed, None for the mask where nothing is missing, and the number [1, P].
+    :param Y: SciPy matrix [N, P]; entries that are stored as NaN are missing, and entries that are
+        not stored are zero.
+    :return: both compressed, with None for the mask if nothing is missing, and counts [1, P].
     :raises ValueError: for infinities.
     """
     rows = scipy.sparse.csr_matrix(Y, dtype=np.float32, copy=True)
@@ -128,7 +130,7 @@ def split_missing(Y: Any) -> tuple[CompressedRows, CompressedRows | None, np.nda
         raise ValueError("Y holds infinity; missing observations are stored as NaN.")
     is_missing = np.isnan(rows.data)
     parts = (is_missing, rows.indices, rows.indptr)
-    holes = scipy.sparse.csr_matrix(parts, rows.shape, copy=True)  # its zeros are taken out, too
+    holes = scipy.sparse.csr_matrix(parts, rows.shape, copy=True)  # eliminate_zeros is in place
     holes.eliminate_zeros()
     rows.data[is_missing] = 0.0
     rows.eliminate_zeros()
@@ -137,9 +139,9 @@ def split_missing(Y: Any) -> tuple[CompressedRows, CompressedRows | None, np.nda
 
 
 def to_arrays(name: str, values: Any) -> dict[str, np.ndarray]:
-    """What a file holds of a tensor or of compressed rows, by names that begin with ``name``.
+    """Convert a tensor or compressed rows to arrays for a file, named with the prefix ``name``.
 
-    Nothing of None; compressed rows as their three parts.
+    None gives no array, compressed rows give three.
     """
     if not isinstance(values, CompressedRows):
         return {} if values is None else {name: np.asarray(values)}
@@ -152,7 +154,7 @@ def to_arrays(name: str, values: Any) -> dict[str, np.ndarray]:
 
 
 def from_arrays(name: str, arrays: dict[str, np.ndarray]) -> tf.Tensor | CompressedRows | None:
-    """The inverse of :func:`to_arrays`."""
+    """Invert :func:`to_arrays`."""
     if name in arrays:
         return tf.constant(arrays[name])
     if f"{name}.starts" not in arrays:

@@ -1,4 +1,4 @@
-"""What would not fit into memory is said before it is begun."""
+"""Checks that results fit into memory before they are computed."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 def total_memory() -> float:
-    """Bytes that this process may use: the machine's, or the limit of its container."""
+    """Return the bytes of memory of the machine, or the limit of the container."""
     try:
         found = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):  # not a POSIX system
         return float("inf")
     try:
-        return min(found, float(_CGROUP.read_text()))  # "max" where there is no limit
+        return min(found, float(_CGROUP.read_text()))  # "max", without a limit, is a ValueError
     except (OSError, ValueError):
         return found
 
 
 def check_bytes(needed: float, what: str, advice: str) -> None:
-    """Refuse what no memory of this machine could hold, before it is begun.
+    """Check that a computation fits into the memory of this machine.
 
-    :param needed: bytes, at least.
-    :param what: a sentence's beginning, that needs them.
-    :param advice: what to do instead, a sentence.
-    :raises ValueError: where they are too many.
+    :param needed: lower bound of the bytes it needs.
+    :param what: beginning of the error message, with subject and verb.
+    :param advice: sentence on what to do instead.
+    :raises ValueError: if it needs more than there is.
     """
     available = total_memory()
     if needed > available:
@@ -41,12 +41,12 @@ def check_bytes(needed: float, what: str, advice: str) -> None:
 
 
 def check_full_cov(*sizes: int | None, num_points: int | None) -> None:
-    """Refuse covariances between points that no memory of this machine could hold.
+    """Check that covariances between points fit into the memory of this machine.
 
-    :param sizes: of the other axes, such as tasks, channels and draws; None where they are not
-        known.
-    :param num_points: N', each with each of which has a number, in the result and in the prior.
-    :raises ValueError: where they are too many.
+    :param sizes: sizes of the other axes, such as tasks, channels and draws; None if unknown.
+    :param num_points: N', for covariances [N', N'] in the result and in the prior; None if
+        unknown.
+    :raises ValueError: if they need more than there is.
     """
     if num_points is None:
         return
@@ -58,12 +58,12 @@ def check_full_cov(*sizes: int | None, num_points: int | None) -> None:
 
 
 def check_memory(prior: Any, num_tasks: int, num_points: int) -> None:
-    """Refuse matrices that no memory of this machine could hold.
+    """Check that the matrices of a latent prior fit into the memory of this machine.
 
-    :param prior: one that says by ``num_matrix_entries`` how many numbers it cannot do without.
-    :param num_tasks: in a batch.
-    :param num_points: of a task, in a batch.
-    :raises ValueError: where they are too many.
+    :param prior: latent prior, whose ``num_matrix_entries`` returns the size of its matrices.
+    :param num_tasks: number of tasks in a batch.
+    :param num_points: number of points of a task in a batch.
+    :raises ValueError: if they need more than there is.
     """
     check_bytes(
         8.0 * num_tasks * prior.num_matrix_entries(num_points),

@@ -1,4 +1,4 @@
-"""Which items a step sees: random subsets, drawn inside a compiled function."""
+"""Random minibatches of items, drawn inside a compiled function."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import tensorflow as tf
 
 __all__ = ["draw_indices"]
 
-# Above so many items a fresh permutation would take longer than the step that it is for.
+# With more items than this a permutation in every step would take longer than the step itself.
 _MANY = 8192
 
 
 def _draw_progression(num_items: int, batch_size: int, seed: tf.Tensor) -> tf.Tensor:
-    """``batch_size`` distinct items in a time that does not depend on how many there are.
+    """Draw ``batch_size`` distinct items in a time that does not depend on the number of items.
 
-    An arithmetic progression modulo N, from a random start, by a stride drawn from primes that do
-    not divide N: every item is as likely, which is all that an unbiased sum needs.
+    They are an arithmetic progression modulo N, from a random start, with a stride drawn from
+    primes that do not divide N. Every item is equally likely, so sums are unbiased.
     """
     strides = np.array([p for p in _primes(num_items // 3, 1000) if num_items % p])
     draws = tf.random.stateless_uniform(
@@ -25,11 +25,11 @@ def _draw_progression(num_items: int, batch_size: int, seed: tf.Tensor) -> tf.Te
     stride = tf.gather(tf.constant(strides, tf.int64), draws[1] % len(strides))
     steps = tf.range(batch_size, dtype=tf.int64)
     items = tf.cast((draws[0] % num_items + steps * stride) % num_items, tf.int32)
-    return tf.sort(items)  # rows of a table too large for caches are found faster in their order
+    return tf.sort(items)  # ordered rows of a table larger than the caches are gathered faster
 
 
 def _primes(least: int, count: int) -> list[int]:
-    """The first ``count`` primes from ``least`` on."""
+    """Return the first ``count`` primes that are at least ``least``."""
     stop = 2 * least + 40 * count
     sieve = np.ones(stop, dtype=bool)
     sieve[:2] = False
@@ -41,7 +41,7 @@ def _primes(least: int, count: int) -> list[int]:
 
 
 def draw_indices(num_items: int, batch_size: int | None, seed: tf.Tensor) -> tf.Tensor | None:
-    """A random subset of items without replacement, or None for all of them."""
+    """Draw a random subset of items without replacement; None for all of them."""
     if batch_size is None or batch_size == num_items:
         return None
     if num_items > _MANY:
@@ -50,5 +50,5 @@ def draw_indices(num_items: int, batch_size: int | None, seed: tf.Tensor) -> tf.
     keys = tf.random.stateless_uniform(
         [num_items], seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
     )
-    # The smallest keys in order, of equal ones the first: a part of what a whole sort would find.
+    # The smallest keys in order, the first of equal ones, as a stable sort would return them.
     return tf.math.top_k(-keys, batch_size).indices

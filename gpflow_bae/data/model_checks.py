@@ -1,4 +1,4 @@
-"""What a model's parts refuse of data: asked of models of any kind, with those parts or without."""
+"""Checks of data by the kernels and the likelihood of a model, if it has them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SPLITTING_ADVICE = (
 
 
 def check_inputs(model: Any, X: np.ndarray, name: str = "X") -> None:
-    """Refuse inputs [..., D] that a model's kernels cannot read, or not with their digits.
+    """Check that a model's kernels can read inputs [..., D], with enough float precision.
 
-    :param name: what the error calls them.
+    :param name: name of the inputs in error messages.
     :raises ValueError: naming the column.
     """
     check = getattr(model, "check_inputs", None)
@@ -28,11 +28,11 @@ def check_inputs(model: Any, X: np.ndarray, name: str = "X") -> None:
 def check_support(
     model: Any, Y: np.ndarray, mask: np.ndarray | None = None, name: str = "Y"
 ) -> None:
-    """Refuse observations [..., P] that a model's likelihood has no density of.
+    """Check that observations [..., P] are in the support of a model's likelihood.
 
     :param mask: True where observed; None for all but NaN.
-    :param name: what the error calls them.
-    :raises ValueError: naming the first.
+    :param name: name of the observations in error messages.
+    :raises ValueError: naming the first that is not.
     """
     check = getattr(getattr(model, "observation_likelihood", None), "check_support", None)
     if check is not None:

@@ -1,4 +1,4 @@
-"""Training data on the device, with a mask in the place of NaN, gathered in a graph."""
+"""Training data on the device, with a mask instead of NaN, gathered in a graph."""
 
 from __future__ import annotations
 
@@ -31,63 +31,63 @@ __all__ = [
 Rows: TypeAlias = tf.Tensor | CompressedRows
 
 
-_BLOCK = 4096  # rows that are digested at a time
+_BLOCK = 4096  # number of rows that are digested at a time
 
 
 class Observations(NamedTuple):
     """Tasks with inputs and observations, and the axis along which minibatches are taken.
 
     With several tasks a minibatch is a subset of the tasks; with one task it is a subset of its
-    points, which needs a prior whose density splits over points. Of a table that is mostly zeros,
-    ``Y`` and ``mask`` may be compressed; batches of them are not.
+    points, which needs a prior whose density splits over points. ``Y`` and ``mask`` of a table that
+    is mostly zeros may be compressed; its batches are dense.
     """
 
-    X: tf.Tensor | None  # [T or 1, N, D], 1 where all tasks share their inputs
+    X: tf.Tensor | None  # [T or 1, N, D], 1 if all tasks share their inputs
     Y: Rows  # [T, N, P], zeros where missing
-    mask: Rows | None  # [T, N, P]; None where nothing is missing, which saves work
-    has_tasks: bool = True  # False where they came as [N, P], and predictions go as they came
-    neighbours: tf.Tensor | None = None  # [N, m], points that minibatches bring with them; -1: none
+    mask: Rows | None  # [T, N, P]; None if nothing is missing, which is cheaper
+    has_tasks: bool = True  # False if data were [N, P]; predictions then have no task axis either
+    neighbours: tf.Tensor | None = None  # [N, m], points that each is conditioned on; -1: none
 
     @property
     def axis(self) -> int:
-        """0 where tasks are drawn, 1 where the points of a single task are."""
+        """0 if minibatches are of tasks, 1 if they are of points of a single task."""
         return 0 if self.Y.shape[0] > 1 else 1
 
     @property
     def num_items(self) -> int:
-        """How many tasks, or points of the single task, there are to draw from."""
+        """Number of tasks, or of points of the single task."""
         return int(self.Y.shape[self.axis])
 
     @property
     def num_points(self) -> int:
-        """Points of all tasks together, padding included."""
+        """Total number of points of all tasks, padding included."""
         return int(self.Y.shape[0] * self.Y.shape[1])
 
     @property
     def num_outputs(self) -> int:
-        """Columns of the observations, P."""
+        """Number of columns of the observations P."""
         return int(self.Y.shape[2])
 
     @property
     def is_compressed(self) -> bool:
-        """Whether there is no tensor of all observations."""
+        """Whether observations are compressed rows instead of a tensor."""
         return isinstance(self.Y, CompressedRows)
 
     @property
     def num_observed(self) -> int:
-        """Entries of ``Y`` that are not missing."""
+        """Number of entries of ``Y`` that are not missing."""
         if isinstance(self.mask, CompressedRows):
             return int(self.Y.shape.num_elements() - len(self.mask.entries))
         return int(self.Y.shape.num_elements() if self.mask is None else np.sum(self.mask))
 
     def describe(self) -> dict[str, Any]:
-        """Shape, and a digest of inputs, observations and mask: a resumed run knows its data by it.
+        """Return the shape and a digest of inputs, observations and mask, to check resumed runs.
 
-        Rows or columns in another order, and inputs in other units, are other data.
+        Another order of rows or columns, or other units of inputs, change the digest.
         """
         found = [digest(self.X)]
         for values in (self.Y, self.mask):
-            if values is not None:  # of a table that is compressed as of one that is not
+            if values is not None:  # by blocks, so that compressed and dense rows agree
                 starts = range(0, self.Y.shape[1], _BLOCK)
                 found += [digest(values[..., i : i + _BLOCK, :]) for i in starts]
         return {"shape": list(self.Y.shape), "digest": digest(np.array(found))}
@@ -98,9 +98,9 @@ class Observations(NamedTuple):
         columns: tf.Tensor | None = None,
         seed: tf.Tensor | None = None,
     ) -> Batch:
-        """The batch of items ``indices [B]``, and of outputs ``columns [E]``; None for all.
+        """Return the batch of items ``indices [B]`` and outputs ``columns [E]``; None for all.
 
-        :param seed: not needed here; :class:`~gpflow_bae.data.SparseTable` draws entries.
+        :param seed: ignored; :class:`~gpflow_bae.data.SparseTable` draws entries with it.
         """
         if columns is not None:
             batch = self.gather(indices)
@@ -115,47 +115,47 @@ class Observations(NamedTuple):
         X = self.X
         if X is not None and (self.axis == 1 or X.shape[0] > 1):
             X = tf.gather(X, indices, axis=self.axis)
-        Y, mask = (_taken(values, indices, self.axis) for values in (self.Y, self.mask))
+        Y, mask = (_gather(values, indices, self.axis) for values in (self.Y, self.mask))
         scale = self.num_items / indices.shape[0]
         near = self._neighbours(indices)
         return Batch(X, Y, mask, scale, scale if self.axis == 1 else 1.0, indices, neighbours=near)
 
     def _neighbours(self, indices: tf.Tensor) -> Neighbours | None:
-        """What points ``indices [B]`` are conditioned on."""
+        """Return the data of the points that points ``indices [B]`` are conditioned on."""
         if self.neighbours is None or self.X is None:
             return None
         rows = tf.gather(self.neighbours, indices)
         flat = tf.reshape(tf.maximum(rows, 0), [-1])
-        X, Y, mask = (_taken(values, flat, 1) for values in (self.X, self.Y, self.mask))
+        X, Y, mask = (_gather(values, flat, 1) for values in (self.X, self.Y, self.mask))
         return Neighbours(X, Y, mask, flat, rows >= 0)
 
     def to_numpy(self) -> tuple[np.ndarray | None, np.ndarray]:
-        """``(X, Y)`` as they came in, NaN where missing."""
+        """Return ``(X, Y)`` as arrays, with a task axis and NaN where missing."""
         Y = dense_rows(self.Y).numpy()
         if self.mask is not None:
             Y = np.where(dense_rows(self.mask).numpy(), Y, np.nan)
         return None if self.X is None else self.X.numpy(), Y
 
 
-def _taken(values: Any, indices: tf.Tensor, axis: int) -> Any:
-    """Items of a tensor or of compressed rows; None stays None."""
+def _gather(values: Any, indices: tf.Tensor, axis: int) -> Any:
+    """Gather items of a tensor or of compressed rows; None for None."""
     if isinstance(values, CompressedRows):
         return values.take(indices)
     return None if values is None else tf.gather(values, indices, axis=axis)
 
 
 def checked_inputs(X: Any, shape: tuple[int, ...], inputs: Any) -> np.ndarray:
-    """Inputs [T or 1, N, D] that go with observations.
+    """Check inputs against observations and return them as [T or 1, N, D].
 
-    :param shape: of the observations [T, N, P].
-    :param inputs: an :class:`~gpflow_bae.inputs.InputModel`, of models that have one.
-    :raises ValueError: for another number of dimensions, tasks or points, and what is not finite.
+    :param shape: shape of the observations [T, N, P].
+    :param inputs: the model's :class:`~gpflow_bae.inputs.InputModel`, or None.
+    :raises ValueError: for another number of dimensions, tasks or points, and non-finite values.
     """
     X = as_numbers(X, "X", gpflow.default_float())
     if X.ndim == 2:
         X = X[None]
     if X.ndim != 3:
-        advice = _columns(X.shape)
+        advice = _column_advice(X.shape)
         raise ValueError(f"X must have shape [N, D] or [T, N, D], got {X.shape}.{advice}")
     check_same_points(X.shape, shape)
     wrong = ~np.isfinite(X) if inputs is None else np.isinf(X)
@@ -173,15 +173,15 @@ def checked_inputs(X: Any, shape: tuple[int, ...], inputs: Any) -> np.ndarray:
     return X[:1] if (X == X[:1]).all() else X
 
 
-def _columns(shape: Sequence[int | None]) -> str:
-    """What to do with inputs that are a list of numbers."""
+def _column_advice(shape: Sequence[int | None]) -> str:
+    """Return advice for inputs of rank 1."""
     return " One number for each point is a column: X[:, None]." if len(shape) == 1 else ""
 
 
 def check_same_points(X_shape: Sequence[int | None], Y_shape: Sequence[int | None]) -> None:
-    """Refuse inputs [T or 1, N, D] and observations [T, N, P] of other points.
+    """Check that shapes [T or 1, N, D] and [T, N, P] have the same tasks and points.
 
-    :raises ValueError: with both shapes.
+    :raises ValueError: naming both shapes.
     """
     (tasks, points, _), (all_tasks, all_points, _) = X_shape, Y_shape
     same_points = points == all_points or None in (points, all_points)
@@ -196,15 +196,14 @@ def check_same_points(X_shape: Sequence[int | None], Y_shape: Sequence[int | Non
 def as_observations(
     Y: Any, name: str = "Y", dtype: DTypeLike | None = None
 ) -> tuple[tf.Tensor, tf.Tensor | None]:
-    """Observations with zeros where they are missing, and which are seen.
+    """Return observations with zeros where missing, and their mask.
 
-    NaN is missing, and so is what is masked, or NA in a frame. A tensor without
-    values yet, in a function that is traced, has a mask in any case.
+    NaN, masked entries and NA of a data frame are missing. A symbolic tensor always has a mask.
 
-    :param Y: numbers, of whatever holds some.
-    :param name: what the error calls them.
-    :param dtype: of the result; None for that of ``Y`` where it is a float type.
-    :return: the same with zeros, and a mask, or None where nothing is missing.
+    :param Y: numbers as an array, a tensor, a data frame or a masked array.
+    :param name: name of the observations in error messages.
+    :param dtype: type of the result; None for that of ``Y`` if it is a float type.
+    :return: observations, and a mask, or None if nothing is missing.
     :raises ValueError: for infinities.
     """
     values = tf.get_static_value(Y) if tf.is_tensor(Y) else as_array(Y, name)
@@ -217,16 +216,16 @@ def as_observations(
     if np.isinf(values).any():
         raise ValueError(f"{name} holds infinity; missing observations are NaN.")
     seen = ~np.isnan(values)
-    with tf.init_scope():  # a function that is traced keeps no copy in its graph
+    with tf.init_scope():  # keeps the values out of the graph of a traced function
         if seen.all():
             return tf.constant(values), None
         return tf.constant(np.where(seen, values, np.zeros_like(values))), tf.constant(seen)
 
 
 def as_pair(data: Any, name: str = "data") -> tuple[Any, Any]:
-    """``(X, Y)``, whatever these are.
+    """Unpack a pair ``(X, Y)``.
 
-    :raises TypeError: for anything that is no pair.
+    :raises TypeError: for anything but a pair.
     """
     if isinstance(data, tuple | list) and len(data) == 2:
         return data[0], data[1]
@@ -239,13 +238,14 @@ def as_pair(data: Any, name: str = "data") -> tuple[Any, Any]:
 def as_inputs(
     X: TensorType, like: tf.Tensor | None = None, name: str = "X", inputs: Any = None
 ) -> tf.Tensor:
-    """Inputs [T or 1, N, D] from those or from [N, D].
+    """Convert inputs [N, D] or [T or 1, N, D] to a tensor [T or 1, N, D].
 
     :param like: the training inputs, of the same width.
-    :param name: what the error calls them.
-    :param inputs: the model's :class:`~gpflow_bae.inputs.InputModel`, if it has one; then ``like``
-        and the result are as it prepares them.
-    :raises ValueError: for another number of dimensions, another width, or NumPy's NaN or infinity.
+    :param name: name of the inputs in error messages.
+    :param inputs: the model's :class:`~gpflow_bae.inputs.InputModel`, or None; then ``like`` and
+        the result are prepared by it.
+    :raises ValueError: for another number of dimensions, another width, and NaN or infinity in
+        values that are not symbolic.
     """
     if not isinstance(X, tf.Tensor | tf.Variable | gpflow.Parameter):
         X = as_numbers(X, name, gpflow.default_float())
@@ -265,18 +265,18 @@ def as_inputs(
         wide = "" if width is None else f" with D = {width} as in training"
         raise ValueError(
             f"{name} must have shape [N, D] or [T, N, D]{wide}, got {tuple(X.shape)}."
-            + _columns(X.shape)
+            + _column_advice(X.shape)
         )
     return X[None] if X.shape.rank == 2 else X
 
 
 def mask_missing(Y: np.ndarray, name: str = "Y") -> tuple[np.ndarray, np.ndarray]:
-    """What a model is given of observations that are NaN where missing.
+    """Replace NaN in observations by zeros and a mask.
 
-    :param Y: observations [T, N, P].
-    :param name: what the error calls them.
-    :return: the same with zeros where missing (float32), and the mask, True where observed.
-    :raises ValueError: for infinities.
+    :param Y: observations [T, N, P], NaN where missing.
+    :param name: name of the observations in error messages.
+    :return: observations with zeros where missing (float32), and the mask, True where observed.
+    :raises ValueError: for infinities, or another number of dimensions.
     """
     Y = as_numbers(Y, name, np.float32)
     if Y.ndim != 3:
@@ -294,10 +294,11 @@ def mask_missing(Y: np.ndarray, name: str = "Y") -> tuple[np.ndarray, np.ndarray
 def in_memory(
     data: Observations | StreamedObservations, num_points: int = 10_000, seed: int = 0
 ) -> Observations:
-    """Of a stream or of compressed rows some points, drawn at random, for what needs all of its
-    data at once.
+    """Draw random points of a stream or of compressed rows, as dense observations in memory.
 
-    :param num_points: as many, or all where there are fewer.
+    Dense observations are returned unchanged.
+
+    :param num_points: number of points, or all if there are fewer.
     """
     if isinstance(data, Observations):
         if not data.is_compressed:

@@ -1,4 +1,4 @@
-"""Shards in columns, as data frames are stored: Parquet, read by pyarrow."""
+"""Shards in Parquet files, read by pyarrow."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .shards import Shards, files_of
 
 __all__ = ["ParquetShards"]
 
-# A chunk costs a call of Python, which the training loop would otherwise have, so it is larger.
+# Chunks are larger here, because each needs a Python call that delays the training loop.
 _ROWS = 8192
 
 
 class ParquetShards(Shards):
-    """Files with a column for each input and each output; nulls are missing observations."""
+    """Parquet files with a column for each input and output; nulls are missing observations."""
 
     def __init__(self, paths: Any, inputs: Sequence[str], outputs: Sequence[str]):
         """
         :raises ImportError: without pyarrow.
-        :raises FileNotFoundError: for a pattern without files, or a file that is not there.
-        :raises ValueError: for a file that is no Parquet, or a column that is missing, or holds no
-            numbers.
+        :raises FileNotFoundError: for a pattern without files, or a missing file.
+        :raises ValueError: for a file that is not Parquet, or a column that is missing or not
+            numeric.
         """
         for name, columns in (("inputs", inputs), ("outputs", outputs)):
             if isinstance(columns, str):

@@ -1,4 +1,4 @@
-"""What a model is fitted to: checked once, and put on the device."""
+"""Checks of training data against a model, and their transfer to the device."""
 
 from __future__ import annotations
 
@@ -47,17 +47,15 @@ def prepare_data(
 
     :param data: inputs ``X [N, D]`` or ``[T, N, D]`` (None for models without inputs) and
         observations ``Y [N, P]`` or ``[T, N, P]``, NaN where missing. A ``Y`` that is mostly zeros
-        may be a sparse matrix of SciPy's, for variational models with an encoder: it stays sparse,
-        and minibatches of it are made dense. Or a :class:`~gpflow_bae.data.SparseTable`, for models
-        that take one; or a :class:`~gpflow_bae.data.StreamedObservations`. Data that were prepared
-        are returned.
-    :param batch_size: how many tasks (or points, of a single task) a minibatch will have.
-    :raises ValueError: for shapes that disagree, inputs that are not finite, infinite
-        observations and those that the likelihood has no density of, inputs that the prior's
-        kernels cannot read or that are so far from zero that distances have no digits, a task or
-        column without any observation, an impossible batch size, matrices that no memory of this
-        machine could hold, and a sparse matrix for a model that needs all of its observations at
-        once.
+        may be a SciPy sparse matrix, for variational models with an encoder: it stays sparse, and
+        its minibatches are dense. Or a :class:`~gpflow_bae.data.SparseTable`, for models that take
+        one; or a :class:`~gpflow_bae.data.StreamedObservations`. Prepared data are returned.
+    :param batch_size: number of tasks (or of points of a single task) in a minibatch.
+    :raises ValueError: for shapes that disagree, inputs that are not finite, observations that are
+        infinite or outside of the likelihood's support, inputs that the prior's kernels cannot
+        read or that are so far from zero that distances lose float precision, a task or column
+        without observations, a batch size out of range, matrices that do not fit memory, and a
+        sparse matrix for a model that needs all observations at once.
     """
     if isinstance(data, SparseTable | StreamedObservations):
         data.check(model, batch_size)
@@ -117,7 +115,7 @@ def prepare_data(
 
 
 def _check_takes_sparse(model: Any) -> None:
-    """Refuse a sparse matrix for a model that needs more than rows of some points."""
+    """Check that a model takes rows of a sparse matrix: variational, with an encoder."""
     of_rows = isinstance(model, VariationalModel) and model.is_amortized and model.inputs is None
     if not of_rows or model.row_variables:
         raise ValueError(
@@ -128,7 +126,7 @@ def _check_takes_sparse(model: Any) -> None:
 
 
 def _check_memory(model: Any, data: Observations, batch_size: int | None) -> None:
-    """Of the prior's matrices for a batch; models without a prior have none."""
+    """Check that the matrices of the latent prior, if any, fit memory for a batch."""
     prior = getattr(model, "latent_prior", None)
     if prior is not None and data.X is not None:
         items = data.num_items if batch_size is None else batch_size
@@ -137,7 +135,7 @@ def _check_memory(model: Any, data: Observations, batch_size: int | None) -> Non
 
 
 def _with_neighbours(model: Any, data: Observations) -> Observations:
-    """The same, whose minibatches bring the points with them that this model's prior asks for."""
+    """Return the data with the neighbours that the model's prior conditions points on."""
     neighbours = None
     if data.X is not None and data.axis == 1 and model.needs_inputs:
         neighbours = model.neighbours_of(data.X)
@@ -161,10 +159,10 @@ def _check_batch_size(model: Any, data: Observations, batch_size: int | None) ->
 
 
 def check_columns(model: Any, data: Any, num_columns: int | None) -> None:
-    """Refuse minibatches of outputs that cannot be.
+    """Check that a model and data allow minibatches of ``num_columns`` outputs.
 
     :raises ValueError: for a number out of range, a model whose bound does not split over
-        outputs, or a sparse table, which takes entries.
+        outputs, a stream, or a sparse table, which draws entries instead.
     """
     if num_columns is None:
         return

@@ -1,4 +1,4 @@
-"""Files that hold the rows of a table, or a pipeline in their place: what a stream reads."""
+"""Shards that a stream reads: files with rows of a table, or a ``tf.data`` pipeline."""
 
 from __future__ import annotations
 
@@ -29,55 +29,55 @@ __all__ = [
 ]
 
 CHUNK = 512
-"""Rows that are read, and interleaved with those of other shards, at a time."""
+"""Number of rows that are read at a time, and interleaved with those of other shards."""
 
 Chunk: TypeAlias = tuple[tf.Tensor, ...]
-"""Inputs [n, D] (left out where there are none) and observations [n, P], NaN where missing."""
+"""Inputs [n, D] (omitted if there are none) and observations [n, P], NaN where missing."""
 
 
 class Shards(ABC):
-    """Rows in parts that are read one by one; each part gives the same rows in the same order."""
+    """Rows in shards, each of which always yields the same rows in the same order."""
 
     names: tuple[str, ...]
-    """What errors call the parts."""
+    """Names of the shards in error messages."""
     input_dim: int | None
-    """D; None where there are no inputs."""
+    """Number of inputs D; None without inputs."""
     num_outputs: int
-    """P."""
+    """Number of outputs P."""
 
     @abstractmethod
     def chunks(self, number: tf.Tensor) -> tf.data.Dataset:
-        """The rows of a part, some at a time, each a :data:`Chunk`.
+        """Return the rows of a shard as a dataset of :data:`Chunk`.
 
-        :param number: of the part, int64; a symbolic tensor in a pipeline.
+        :param number: index of the shard, int64; a symbolic tensor in a pipeline.
         """
 
     @property
     def signature(self) -> tuple[tf.TensorSpec, ...]:
-        """Of a chunk."""
+        """Element spec of a chunk."""
         outputs = tf.TensorSpec([None, self.num_outputs], tf.float32)
         if self.input_dim is None:
             return (outputs,)
         return tf.TensorSpec([None, self.input_dim], gpflow.default_float()), outputs
 
     def expected(self) -> str:
-        """What every row is, in words."""
+        """Describe the contents of every row, for error messages."""
         inputs = "no inputs" if self.input_dim is None else f"{self.input_dim} inputs"
         return f"{inputs} and {self.num_outputs} observations in every row"
 
 
 class Survey(NamedTuple):
-    """What one pass over all rows has found."""
+    """Statistics of one pass over all rows."""
 
-    counts: np.ndarray  # [S], rows of each part
-    observed: np.ndarray  # [P], observations of each column
+    counts: np.ndarray  # [S], number of rows of each shard
+    observed: np.ndarray  # [P], number of observations of each column
     digest: str  # of all rows
-    values: np.ndarray  # their lowest and highest, and one that is not whole, if any is
-    inputs: np.ndarray | None  # [3, D], of each the same, NaN where all are whole
+    values: np.ndarray  # [3], minimum, maximum and a non-integer (or NaN) of the observations
+    inputs: np.ndarray | None  # [3, D], the same for each input
 
     @property
     def num_points(self) -> int:
-        """Rows of all parts."""
+        """Total number of rows."""
         return int(self.counts.sum())
 
     @property
@@ -87,9 +87,9 @@ class Survey(NamedTuple):
 
 
 def arrays_of(shards: Shards) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
-    """The chunks of all parts, checked, each with the number of its part.
+    """Yield the checked chunks of all shards, each with the index of its shard.
 
-    :raises ValueError: for a part that cannot be read, rows of another shape or type, inputs that
+    :raises ValueError: for a shard that cannot be read, rows of another shape or type, inputs that
         are not finite, and infinite observations.
     """
     number, row = 0, 0
@@ -106,9 +106,9 @@ def arrays_of(shards: Shards) -> Iterator[tuple[int, tuple[np.ndarray, ...]]]:
         raise
 
 
-@tf.autograph.experimental.do_not_convert  # which takes longer than reading
+@tf.autograph.experimental.do_not_convert  # conversion takes longer than reading
 def _all_chunks(shards: Shards) -> tf.data.Dataset:
-    """Of all parts in one pipeline, because making one takes longer than reading a small file."""
+    """Return one pipeline of all shards; building one per shard is slow for small files."""
 
     def chunks(number: tf.Tensor) -> tf.data.Dataset:
         return shards.chunks(number).map(lambda *chunk: (number, chunk))
@@ -117,10 +117,10 @@ def _all_chunks(shards: Shards) -> tf.data.Dataset:
 
 
 def check_finite(chunk: tuple[np.ndarray, ...], name: str, first: int = 0) -> None:
-    """Refuse inputs [n, D] that are not finite, and observations [n, P] that are infinite.
+    """Check that inputs [n, D] are finite and observations [n, P] are not infinite.
 
-    :param name: what the error calls where they are.
-    :param first: number of the chunk's first row.
+    :param name: name of the shard in error messages.
+    :param first: index of the chunk's first row.
     :raises ValueError: naming row and column.
     """
     for what, values in zip(("outputs", "inputs"), chunk[::-1], strict=False):
@@ -152,10 +152,10 @@ def _check_readable(shards: Shards, number: int) -> None:
 
 
 def survey(shards: Shards) -> Survey:
-    """Read all rows once, and count.
+    """Read all rows once and return their statistics.
 
-    :raises ValueError: as :func:`arrays_of`, and for a part without rows, or a column without any
-        observation.
+    :raises ValueError: as :func:`arrays_of`, and for a shard without rows, or a column without
+        observations.
     """
     counts = np.zeros(len(shards.names), np.int64)
     corners: np.ndarray | None = None
@@ -182,10 +182,10 @@ def survey(shards: Shards) -> Survey:
 
 
 def extremes(values: np.ndarray) -> np.ndarray:
-    """Rows that checks of values can be asked of in the place of all: [3, D] of ``[n, D]``.
+    """Return rows [3, D] that represent values [n, D] in checks.
 
-    Of each column the lowest, the highest, and the first that is no whole number, NaN without one.
-    NaN is left out.
+    They are the minimum, the maximum and the first non-integer (NaN if there is none) of each
+    column, ignoring NaN.
     """
     if not len(values):
         return values
@@ -198,9 +198,9 @@ def extremes(values: np.ndarray) -> np.ndarray:
 
 
 def outer_digest(shards: Shards) -> str:
-    """Of what is read in no time: sizes of files, and the first chunks of the first and last part.
+    """Return a cheap digest: of file sizes, and the first chunks of the first and last shard.
 
-    :raises ValueError: for a part that cannot be read.
+    :raises ValueError: for a shard that cannot be read.
     """
     sizes = [os.path.getsize(name) if os.path.isfile(name) else 0 for name in shards.names]
     digests = []
@@ -215,7 +215,7 @@ def outer_digest(shards: Shards) -> str:
 
 
 def _reason(error: tf.errors.OpError) -> str:
-    """TensorFlow's, without the names of its nodes."""
+    """Return TensorFlow's error message without node names."""
     lines = [line.split("}} ")[-1].strip() for line in str(error.message).splitlines()]
     words = [line for line in lines if line and not line.startswith(("[[", "Traceback", "File "))]
     text = words[-1] if "Traceback" in str(error.message) and words else " ".join(words[:1])
@@ -223,9 +223,9 @@ def _reason(error: tf.errors.OpError) -> str:
 
 
 def files_of(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """Files by a pattern (``"rows-*.tfrecord"``), in the order of their names, or by their paths.
+    """Return the files of a pattern (``"rows-*.tfrecord"``), sorted by name, or of a list of paths.
 
-    :raises FileNotFoundError: where there are none, or one of them is missing.
+    :raises FileNotFoundError: if there are none, or one of them is missing.
     """
     if isinstance(paths, str | os.PathLike):
         pattern = os.fspath(paths)
@@ -242,12 +242,12 @@ def files_of(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
 
 
 class DatasetShards(Shards):
-    """A pipeline of the user's, whose elements are the points; one part."""
+    """A user's ``tf.data`` pipeline with single points as elements, as one shard."""
 
     def __init__(self, dataset: tf.data.Dataset):
         """
-        :raises TypeError: for something else than a ``tf.data.Dataset``.
-        :raises ValueError: for elements that are no points, or a pipeline without an end.
+        :raises TypeError: for anything but a ``tf.data.Dataset``.
+        :raises ValueError: for elements that are not points, or an infinite pipeline.
         """
         if not isinstance(dataset, tf.data.Dataset):
             raise TypeError(f"dataset must be a tf.data.Dataset, got {type(dataset).__name__}.")

@@ -1,4 +1,4 @@
-"""Observations as triplets (row, column, value): a table that is mostly holes."""
+"""Observations as triplets (row, column, value), for tables with mostly missing entries."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _ENTRIES = 0xE7
 
 
 class SparseTable:
-    """Rows of a table by their observed entries alone; it takes the place of ``(X, Y)``.
+    """A table stored by its observed entries, used instead of ``(X, Y)``.
 
-    A minibatch is a set of rows with up to ``max_entries`` observed entries of each. Where a row
-    has more, a random stretch of them (in an order shuffled once) stands for all of them, with the
-    weight that makes the sum unbiased. Memory and time are those of the entries.
+    A minibatch is a set of rows with up to ``max_entries`` observed entries each. If a row has
+    more, a random contiguous part of them (in an order shuffled once) represents all of them, with
+    a weight that makes the sum unbiased. Memory and time are proportional to the entries.
     """
 
     X = None
     neighbours = None
-    axis = 1  # points of a single task, as the engine calls rows
+    axis = 1  # rows are points of a single task
 
     @check_arguments()
     def __init__(
@@ -46,9 +46,9 @@ class SparseTable:
         :param rows, columns: integers [K], from 0.
         :param values: [K], finite.
         :param num_rows, num_columns: N and P; by default one more than the largest index.
-        :param max_entries: E, observed entries of a row that a step sees at most.
-        :param seed: of the order of a row's entries.
-        :param allow_empty_columns: for rows that a model was not fitted to: it knows the columns.
+        :param max_entries: E, maximal number of observed entries of a row in a minibatch.
+        :param seed: seed of the order of a row's entries.
+        :param allow_empty_columns: allow columns without entries, for new rows of a fitted model.
         :raises ValueError: for lengths that differ, an index out of range, values that are not
             finite, a pair (row, column) that occurs twice, or a row or column without entries.
         """
@@ -95,7 +95,7 @@ class SparseTable:
         order = np.random.default_rng(seed).permutation(len(values))
         order = order[np.argsort(rows[order], kind="stable")]
         lengths = np.bincount(rows, minlength=self.num_items)
-        # What is together is fetched at once: a large table is not in the processor's cache.
+        # Interleaved, because a large table exceeds the caches and each gather is a cache miss.
         starts = np.cumsum(lengths) - lengths
         self._rows = tf.constant(np.stack([starts, lengths], 1), tf.int32)
         bits = values[order].view(np.int32)
@@ -103,27 +103,27 @@ class SparseTable:
 
     @property
     def num_points(self) -> int:
-        """Rows, N."""
+        """Number of rows N."""
         return self.num_items
 
     def triplets(self) -> dict[str, np.ndarray]:
-        """``rows``, ``columns`` and ``values`` of all entries [K], row after row."""
+        """Return ``rows``, ``columns`` and ``values`` [K] of all entries, row after row."""
         rows = np.repeat(np.arange(self.num_items), self._rows[:, 1].numpy())
         columns, bits = np.ascontiguousarray(self._entries.numpy().T)
         return {"rows": rows, "columns": columns, "values": bits.view(np.float32)}
 
     def describe(self) -> dict[str, Any]:
-        """Sizes, and a digest of the entries in their order, by which a resumed run knows its data.
+        """Return sizes and a digest of the entries in their order, to check resumed runs.
 
-        Entries that came in another order are other data: a step may see other ones of a row.
+        Another order of entries changes the digest, because steps may draw other entries of a row.
         """
         shape = [self.num_items, self.num_outputs, len(self._entries), self.max_entries]
         return {"shape": shape, "digest": digest(self._rows, self._entries)}
 
     def check(self, model: Any, batch_size: int | None) -> None:
-        """Refuse a model that has other columns or looks at complete rows.
+        """Check that a model has the same columns and does not need complete rows.
 
-        :raises ValueError: for those, or a batch size out of range.
+        :raises ValueError: if it does not, or for a batch size out of range.
         """
         sees_cells = isinstance(model, VariationalModel) and model.splits_over_outputs
         if not sees_cells or model.is_amortized:
@@ -148,17 +148,16 @@ class SparseTable:
         columns: tf.Tensor | None = None,
         seed: tf.Tensor | None = None,
     ) -> Batch:
-        """Rows ``indices [B]`` (None for all) as Y [1, B, E], each with columns of its own.
+        """Return entries Y [1, B, E] of rows ``indices [B]`` (None for all), and their columns.
 
-        :param seed: of the entries that are taken where a row has more than E; None takes the
-            first ones.
+        :param seed: seed for drawing entries of rows with more than E; None takes the first E.
         """
         E, num_rows = self.max_entries, self.num_items
         rows = tf.range(num_rows) if indices is None else indices
         starts, lengths = tf.unstack(tf.gather(self._rows, rows), axis=1)
         offsets = tf.zeros_like(lengths)
         if seed is not None:
-            # Not the step's own seed: entries that knew the noise of the codes would bias the sum.
+            # A separate seed: entries correlated with the noise of the codes would bias the sum.
             own_seed = tf.random.fold_in(seed, _ENTRIES, alg="philox")
             draws = tf.random.stateless_uniform(
                 tf.shape(rows), own_seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"

@@ -1,4 +1,4 @@
-"""Outputs in units of their own mean and standard deviation, and predictions back in theirs."""
+"""Standardisation of outputs, and transformation of predictions back to their units."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Standardiser"]
 
 @dataclasses.dataclass(frozen=True)
 class Standardiser:
-    """Mean 0 and variance 1 for each output, by what is observed of it (population variance).
+    """Scaling of each output to mean 0 and population variance 1 over its observed cells.
 
-    * mean [P], std [P]: in the units of the outputs, or of what transforms make of them.
-    * log_outputs: whether the outputs' logarithms are standardised; for positive, skewed outputs
-      such as concentrations. A Gaussian prediction is then a lognormal one.
-    * transforms: of each output, before it is standardised; as ``log_outputs`` says if empty.
+    * mean [P], std [P]: in the units of the outputs, or of the transformed outputs.
+    * log_outputs: whether logarithms of the outputs are standardised, for positive, skewed outputs
+      such as concentrations. A Gaussian prediction is then lognormal in the outputs' units.
+    * transforms: of each output, applied first; if empty, ``log_outputs`` determines them.
     """
 
     mean: np.ndarray
@@ -53,15 +53,14 @@ class Standardiser:
         log_outputs: bool = False,
         transforms: Sequence[OutputTransform] = (),
     ) -> Standardiser:
-        """Takes mean and standard deviation of each column of ``Y`` over its observed cells.
+        """Compute mean and standard deviation of each column of ``Y`` over its observed cells.
 
-        :param Y: Outputs, NaN where missing.
-        :param output_names: Of the columns, for errors.
-        :param log_outputs: Whether to take logarithms first.
+        :param Y: outputs, NaN where missing.
+        :param output_names: names of the columns in error messages.
+        :param log_outputs: whether to take logarithms first.
         :param transforms: P functions of :mod:`gpflow_bae.core.output_transforms` to apply first.
-        :raises ValueError: If a column is never observed, constant or infinite, or a transform
-            meets outputs that it has no place for, as ``log_outputs`` does those that are not
-            positive.
+        :raises ValueError: if a column is never observed, constant or infinite, or outputs are
+            outside of the domain of their transform, such as nonpositive ones with ``log_outputs``.
         """
         Y = as_numbers(Y, "Y", rank=1)
         if not Y.size:
@@ -101,7 +100,7 @@ class Standardiser:
 
     @check_shapes("Y: [batch..., P]", "return: [batch..., P]")
     def transform(self, Y: np.ndarray) -> np.ndarray:
-        """Standardised outputs; NaN stays NaN."""
+        """Standardise outputs; NaN stays NaN."""
         Y = as_numbers(Y, "Y")
         moved = [t.forward(Y[..., p]) for p, t in enumerate(self.transforms)]
         return (np.stack(moved, axis=-1) - self.mean) / self.std
@@ -115,7 +114,7 @@ class Standardiser:
     def inverse_moments(
         self, mean: np.ndarray, variance: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of outputs in their own units, from those of standardised ones."""
+        """Convert means and variances of standardised outputs to those in the outputs' units."""
         mean, variance = self._unscaled(mean, variance)
         moments = [t.moments(mean[..., p], variance[..., p]) for p, t in enumerate(self.transforms)]
         return np.stack([m for m, _ in moments], axis=-1), np.stack([v for _, v in moments], -1)
@@ -124,9 +123,9 @@ class Standardiser:
     def inverse_quantile(
         self, mean: np.ndarray, variance: np.ndarray, probability: float
     ) -> np.ndarray:
-        """Outputs in their own units that are not exceeded with a probability.
+        """Return quantiles of outputs in their own units.
 
-        :param mean, variance: of standardised outputs, which are taken as Gaussian.
+        :param mean, variance: of standardised outputs, which are assumed Gaussian.
         :param probability: in (0, 1).
         """
         mean, variance = self._unscaled(mean, variance)
@@ -140,14 +139,14 @@ class Standardiser:
         "return: [batch..., P]",
     )
     def log_density(self, Y: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """Log density of outputs in their own units, in nats; NaN where they are.
+        """Return the log density of outputs in their own units, in nats; NaN where they are.
 
-        The densities of all standardisers and of other methods are comparable: the Jacobians of
-        transform and scale are in it.
+        It includes the Jacobians of transform and scale, so it is comparable between
+        standardisers and methods.
 
         :param Y: outputs in their own units.
-        :param mean: of standardised outputs, which are taken as Gaussian.
-        :param variance: of those.
+        :param mean: means of standardised outputs, which are assumed Gaussian.
+        :param variance: variances of standardised outputs.
         """
         Y = as_numbers(Y, "Y")
         gaussian = -0.5 * (
@@ -157,9 +156,9 @@ class Standardiser:
 
     @check_shapes("Y: [batch..., P]", "return: [batch..., P]")
     def log_jacobian(self, Y: np.ndarray) -> np.ndarray:
-        """Logarithm of the derivative of :meth:`transform`, in nats; NaN where ``Y`` is.
+        """Return the log derivative of :meth:`transform`, in nats; NaN where ``Y`` is.
 
-        Added to a log density of standardised outputs, it makes one of outputs in their own units.
+        Added to a log density of standardised outputs it gives that in the outputs' own units.
 
         :param Y: outputs in their own units.
         """

@@ -1,4 +1,4 @@
-"""In which order the rows of shards come: a function of the seed and the epoch, from any row on."""
+"""Order of the rows of shards: a function of seed and epoch, which can start at any row."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from .shards import Chunk, Shards
 __all__ = ["Order"]
 
 _SHARDS_AT_ONCE = 16
-_OF_SHARDS, _OF_ROWS = 0x5A, 0x5B  # folded into the seed
+_SHARDS_STREAM, _ROWS_STREAM = 0x5A, 0x5B  # folded into the seed
 
 
 class Order(NamedTuple):
-    """Epochs of all rows, one after the other, each in an order of its own.
+    """Consecutive epochs of all rows, each in a new random order.
 
-    Shards come in random order, sixteen at a time, a chunk of each in turn; rows are shuffled
-    within every ``shuffle`` that follow each other so, which are held in memory. Every row comes
-    once in an epoch. Without shuffling rows come as they are stored.
+    Shards are read in random order, sixteen at a time, by a chunk of each in turn; rows are then
+    shuffled within windows of ``shuffle`` consecutive rows, which are held in memory. An epoch has
+    every row once. Without shuffling rows come in the order of the files.
     """
 
     shards: Shards
     num_points: int
-    shuffle: int  # rows; 0 for none
-    counts: np.ndarray | None  # [S], rows of each shard; None where nobody has looked
+    shuffle: int  # rows that are shuffled together; 0 for no shuffling
+    counts: np.ndarray | None  # [S], number of rows of each shard; None if unknown
 
     @property
     def window(self) -> int:
-        """Rows that are held at a time."""
+        """Number of rows of a window."""
         return min(self.shuffle or 4096, self.num_points)
 
     @property
     def num_windows(self) -> int:
-        """Of an epoch; the last one may be smaller."""
+        """Number of windows of an epoch; the last one may be smaller."""
         return -(-self.num_points // self.window)
 
     def rows_from(self, seed: tf.Tensor, row: int) -> tf.data.Dataset:
-        """Windows of rows, without end, from the ``row``-th row of the first epoch on.
+        """Return an infinite dataset of windows, starting at row ``row`` of the first epoch.
 
         :param seed: [2].
         """
@@ -52,7 +52,7 @@ class Order(NamedTuple):
         return self._rest(seed, epoch, offset).concatenate(following)
 
     def _rest(self, seed: tf.Tensor, epoch: int, offset: int) -> tf.data.Dataset:
-        """An epoch from a row inside it on; shards before that are not read if sizes are known."""
+        """Return the rest of an epoch from a row; earlier shards are skipped if sizes are known."""
         numbers = self._order_of_shards(seed, tf.constant(epoch, tf.int64)).numpy()
         window = offset // self.window
         left, skipped = window * self.window, 0
@@ -62,9 +62,9 @@ class Order(NamedTuple):
             if rows > left or skipped + size >= len(numbers):
                 break
             left, skipped = left - rows, skipped + size
-        chunks = _without_first(self._chunks(tf.constant(numbers[skipped:])), left)
+        chunks = _drop_rows(self._chunks(tf.constant(numbers[skipped:])), left)
         windows = self._windows(chunks, seed, tf.constant(epoch, tf.int64), window)
-        return _without_first(windows, offset - window * self.window)
+        return _drop_rows(windows, offset - window * self.window)
 
     def _epoch(self, seed: tf.Tensor, epoch: tf.Tensor) -> tf.data.Dataset:
         return self._windows(self._chunks(self._order_of_shards(seed, epoch)), seed, epoch, 0)
@@ -73,10 +73,10 @@ class Order(NamedTuple):
         count = len(self.shards.names)
         if not self.shuffle:
             return tf.range(count, dtype=tf.int64)
-        return tf.cast(_permutation(count, _fold(seed, _OF_SHARDS, epoch)), tf.int64)
+        return tf.cast(_permutation(count, _fold(seed, _SHARDS_STREAM, epoch)), tf.int64)
 
     def _chunks(self, numbers: tf.Tensor) -> tf.data.Dataset:
-        """The rows of shards, a chunk of each of a group in turn."""
+        """Return the chunks of shards, interleaved within groups of shards."""
         numbers = tf.data.Dataset.from_tensor_slices(numbers)
         if not self.shuffle:
             return numbers.flat_map(self.shards.chunks)
@@ -89,7 +89,7 @@ class Order(NamedTuple):
     def _windows(
         self, chunks: tf.data.Dataset, seed: tf.Tensor, epoch: tf.Tensor, first: int
     ) -> tf.data.Dataset:
-        """Windows of the rows, shuffled each, from number ``first`` of the epoch on."""
+        """Return shuffled windows of the rows, numbered from ``first`` in the epoch."""
 
         def window(number: tf.Tensor, rows: Chunk) -> Chunk:
             size = tf.minimum(self.num_points - number * self.window, self.window)
@@ -102,7 +102,7 @@ class Order(NamedTuple):
             with tf.control_dependencies(checks):
                 if not self.shuffle:
                     return tuple(tf.identity(v) for v in rows)
-                row_seed = _fold(_fold(seed, _OF_ROWS, epoch), 0, number)
+                row_seed = _fold(_fold(seed, _ROWS_STREAM, epoch), 0, number)
                 order = _permutation(tf.shape(rows[-1])[0], row_seed)
             return tuple(tf.gather(v, order) for v in rows)
 
@@ -111,21 +111,21 @@ class Order(NamedTuple):
 
 
 def _fold(seed: tf.Tensor, what: int, number: tf.Tensor) -> tf.Tensor:
-    """A seed of its own for something with a number."""
+    """Fold a constant and a number into a seed."""
     seed = tf.random.fold_in(seed, what, alg="philox")
     return tf.random.fold_in(seed, tf.cast(number, tf.int32), alg="philox")
 
 
 def _permutation(count: int | tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Of 0, 1, ..., ``count`` - 1; equal keys do not matter, for the sort is stable."""
+    """Draw a permutation of 0, ..., ``count`` - 1; the sort is stable for equal keys."""
     keys = tf.random.stateless_uniform(
         tf.reshape(count, [1]), seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
     )
     return tf.argsort(keys, stable=True)
 
 
-def _without_first(chunks: tf.data.Dataset, count: int) -> tf.data.Dataset:
-    """Chunks less the first ``count`` rows of all."""
+def _drop_rows(chunks: tf.data.Dataset, count: int) -> tf.data.Dataset:
+    """Drop the first ``count`` rows of a dataset of chunks."""
     if count == 0:
         return chunks
 

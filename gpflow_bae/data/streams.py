@@ -1,4 +1,4 @@
-"""Observations that are read from files, minibatch by minibatch: more than memory holds."""
+"""Observations that are read from files in minibatches, for data that do not fit memory."""
 
 from __future__ import annotations
 
@@ -34,19 +34,18 @@ _BUFFER = 16 * 2**20  # bytes
 
 
 class StreamedObservations:
-    """The points of one long task in files; it takes the place of ``(X, Y)``.
+    """The points of one long task in files, used instead of ``(X, Y)``.
 
-    Engines that see fresh minibatches take it, with a ``batch_size``: ``fit_variational``, ``fit``,
-    and ``sample_amortized`` (with ``codes="encoder"`` where codes are sampled). Each epoch has
-    every point once, in an order drawn from the run's seed: shards in random order, sixteen at a
-    time, a few hundred rows of each in turn, and rows shuffled within ``shuffle_buffer`` that
-    follow each other. A batch that begins in one epoch ends in the next. So minibatches of an
-    epoch are drawn without replacement, and those that follow each other closely come of the same
-    few shards: the sum over a minibatch times N/B is right on average over an epoch, and for each
-    minibatch only if what a shard holds is itself random. Data that come sorted want many shards.
+    Engines that draw new minibatches take it, with a ``batch_size``: ``fit_variational``, ``fit``,
+    and ``sample_amortized`` (with ``codes="encoder"`` if codes are sampled). Each epoch has every
+    point once, in an order drawn from the run's seed: shards in random order, sixteen at a time, a
+    few hundred rows of each in turn, and rows shuffled within ``shuffle_buffer`` consecutive ones.
+    A batch may begin in one epoch and end in the next. So minibatches of an epoch are drawn
+    without replacement, and consecutive ones are from the same few shards: N/B times the sum over
+    a minibatch is unbiased on average over an epoch, and for each minibatch only if the rows of a
+    shard are in random order. Use many shards for sorted data.
 
-    Once, when the object is made, all rows are read, counted and checked (``num_points`` leaves
-    that out).
+    The constructor reads, counts and checks all rows, unless ``num_points`` is given.
     """
 
     axis = 1  # points of a single task
@@ -57,12 +56,12 @@ class StreamedObservations:
         self, shards: Shards, num_points: int | None = None, shuffle_buffer: int | None = None
     ):
         """
-        :param shards: what is read; :meth:`from_tfrecords` and its kin make it.
-        :param num_points: how many rows there are, where that is known: files are then not read
-            first, and what is wrong with them is said when it is met.
-        :param shuffle_buffer: rows that are shuffled together, about five times as many are in
-            memory; None for as many as 16 MB hold, 0 for rows in the order of the files.
-        :raises ValueError: for settings out of range, and whatever is wrong with a file.
+        :param shards: the shards to read, from a constructor such as :meth:`from_tfrecords`.
+        :param num_points: number of rows, if it is known: files are then not read first, and
+            errors in them are raised when they are reached.
+        :param shuffle_buffer: number of rows that are shuffled together; about five times as many
+            are in memory. None for 16 MB of rows, 0 for the order of the files.
+        :raises ValueError: for settings out of range, and files with errors.
         """
         for name, value, least in (
             ("num_points", num_points, 1),
@@ -91,15 +90,15 @@ class StreamedObservations:
     def from_tfrecords(
         cls, paths: Paths, *, inputs: str = "X", outputs: str = "Y", **settings: Any
     ) -> StreamedObservations:
-        """Shards in TensorFlow's format, as :func:`~gpflow_bae.data.write_tfrecords` writes them.
+        """Read TFRecord files, such as :func:`~gpflow_bae.data.write_tfrecords` writes.
 
         :param paths: a pattern, such as ``"rows/*.tfrecord"``, or a list of files.
         :param inputs, outputs: features of each ``tf.train.Example``: the numbers of one point, or
             a matrix of several points as ``tf.io.serialize_tensor`` writes it, which is read much
-            faster. Records without the feature of inputs are of data without inputs.
+            faster. Data have no inputs if records have no feature of that name.
         :param settings: ``num_points`` and ``shuffle_buffer``, see the class.
-        :raises FileNotFoundError: where there is no such file.
-        :raises ValueError: for files that are damaged, or records that are not alike.
+        :raises FileNotFoundError: if there is no such file.
+        :raises ValueError: for damaged files, or records with different layouts.
         """
         return cls(TFRecordShards(paths, inputs, outputs), **settings)
 
@@ -107,66 +106,65 @@ class StreamedObservations:
     def from_parquet(
         cls, paths: Paths, *, inputs: Sequence[str], outputs: Sequence[str], **settings: Any
     ) -> StreamedObservations:
-        """Shards of columns in Parquet; needs pyarrow (``pip install 'gpflow-bae[tables]'``).
+        """Read Parquet files; needs pyarrow (``pip install 'gpflow-bae[tables]'``).
 
         :param paths: a pattern, such as ``"rows/*.parquet"``, or a list of files.
         :param inputs: columns of the inputs; may be empty.
         :param outputs: columns of the observations, null or NaN where missing.
         :param settings: ``num_points`` and ``shuffle_buffer``, see the class.
-        :raises FileNotFoundError: where there is no such file.
-        :raises ValueError: for files that are damaged, and columns that are missing or hold no
-            numbers.
+        :raises FileNotFoundError: if there is no such file.
+        :raises ValueError: for damaged files, and columns that are missing or not numeric.
         """
         return cls(ParquetShards(paths, inputs, outputs), **settings)
 
     @classmethod
     def from_dataset(cls, dataset: tf.data.Dataset, **settings: Any) -> StreamedObservations:
-        """A pipeline of your own, whose elements are points: (X [D], Y [P]), or Y [P] alone.
+        """Read your own pipeline with points as elements: (X [D], Y [P]), or Y [P] alone.
 
-        It must have an end, and yield the same points in the same order each time that it is
-        iterated, or a run cannot be resumed. It is one shard: only the buffer shuffles it.
+        It must be finite, and yield the same points in the same order in every iteration, or a run
+        cannot be resumed. It is one shard, so only the buffer shuffles it.
 
         :param settings: ``num_points`` and ``shuffle_buffer``, see the class.
-        :raises TypeError: for something else than a ``tf.data.Dataset``.
-        :raises ValueError: for other elements, or a pipeline without an end.
+        :raises TypeError: for anything but a ``tf.data.Dataset``.
+        :raises ValueError: for other elements, or an infinite pipeline.
         """
         return cls(DatasetShards(dataset), **settings)
 
     @property
     def num_points(self) -> int:
-        """N."""
+        """Number of points N."""
         return self.num_items
 
     @property
     def num_outputs(self) -> int:
-        """P."""
+        """Number of outputs P."""
         return self._shards.num_outputs
 
     @property
     def input_dim(self) -> int | None:
-        """D; None where there are no inputs."""
+        """Number of inputs D; None without inputs."""
         return self._shards.input_dim
 
     @property
     def X(self) -> NoReturn:
-        """Not there: all inputs."""
-        self._refuse()
+        """Not available: all inputs."""
+        self._raise_not_available()
 
     @property
     def Y(self) -> NoReturn:
-        """Not there: all observations."""
-        self._refuse()
+        """Not available: all observations."""
+        self._raise_not_available()
 
     @property
     def mask(self) -> NoReturn:
-        """Not there: where observations are missing."""
-        self._refuse()
+        """Not available: the mask of all observations."""
+        self._raise_not_available()
 
     def gather(self, indices: Any, columns: Any = None, seed: Any = None) -> NoReturn:
-        """Not there: items by their numbers, or all of them."""
-        self._refuse()
+        """Not available: items by index, or all of them."""
+        self._raise_not_available()
 
-    def _refuse(self) -> NoReturn:
+    def _raise_not_available(self) -> NoReturn:
         raise ValueError(
             f"This needs all {self.num_items} points at once, or chosen ones, and a stream has "
             "them minibatch by minibatch. Pass data that fit into memory, such as "
@@ -175,11 +173,11 @@ class StreamedObservations:
         )
 
     def describe(self) -> dict[str, Any]:
-        """Sizes, order and a digest, by which a resumed run knows its data.
+        """Return sizes, order and a digest, to check resumed runs.
 
-        The digest is of all rows, inputs and observations; where ``num_points`` was given, so that
-        nobody has read them all, of the sizes of files and the first rows of the first and the last
-        part: then a change elsewhere is not seen.
+        The digest is of all inputs and observations. If ``num_points`` was given, it is only of
+        the sizes of files and the first rows of the first and the last shard, and changes elsewhere
+        are not detected.
         """
         if self._digest is None:
             self._digest = outer_digest(self._shards)
@@ -191,10 +189,10 @@ class StreamedObservations:
         }
 
     def check(self, model: Any, batch_size: int | None) -> None:
-        """Refuse a model that does not fit the rows, or needs more than minibatches of them.
+        """Check that a model matches the rows and can be fitted by minibatches of them.
 
-        :param batch_size: None where none is wanted.
-        :raises ValueError: saying what, and what to do.
+        :param batch_size: None to leave it unchecked.
+        :raises ValueError: if not, with advice.
         """
         name = type(model).__name__
         width = model.decoder.output_dim
@@ -221,20 +219,20 @@ class StreamedObservations:
                 "an encoder network."
             )
         if isinstance(model, VariationalModel):
-            model.snapshot(self)  # raises where it needs all points
+            model.snapshot(self)  # raises if it needs all points
         if self._values is not None:
             self._check_values(model, self._corners, self._values)
         if batch_size is not None:
             self.check_batch_size(batch_size)
 
     def _check_values(self, model: Any, X: np.ndarray | None, values: np.ndarray) -> None:
-        """Refuse inputs [n, D] that a model cannot read, and observations without a density."""
+        """Check that a model can read inputs [n, D], and the support of its likelihood."""
         check_support(model, values, name="The stream")
         if X is not None:
             check_inputs(model, X, "X of the stream")
 
     def _check_block(self, model: Any, block: Chunk) -> None:
-        """The same of rows that nobody has read before, [K, B, D] and [K, B, P]."""
+        """Check a block [K, B, D] and [K, B, P] of rows that were not read before."""
         rows = tuple(v.numpy().reshape(-1, v.shape[-1]) for v in block)
         check_finite(rows, "A minibatch of the stream")
         *X, Y = rows
@@ -242,8 +240,9 @@ class StreamedObservations:
         self._check_values(model, extremes(X[0]) if X else None, values)
 
     def check_batch_size(self, batch_size: int | None) -> None:
-        """
-        :raises ValueError: for none, or one out of range.
+        """Check the batch size.
+
+        :raises ValueError: if it is None or out of range.
         """
         if batch_size is None:
             raise ValueError(
@@ -258,11 +257,11 @@ class StreamedObservations:
     def reader(
         self, batch_size: int | None, batches: int, seed: Sequence[int], model: Any = None
     ) -> BatchReader:
-        """Minibatches for a run, some at a time.
+        """Return a reader of the minibatches of a run.
 
-        :param batches: how many at a time.
-        :param seed: two integers, of the order.
-        :param model: what is fitted, which rows are checked by where :meth:`check` knows none.
+        :param batches: number of minibatches that are read at a time.
+        :param seed: two integers, the seed of the order.
+        :param model: model that rows are checked against if the constructor did not read them.
         """
         self.check_batch_size(batch_size)
         assert batch_size is not None
@@ -272,7 +271,7 @@ class StreamedObservations:
         return BatchReader(self._shards, self._order, batch_size, batches, seed, check)
 
     def batch(self, block: Chunk, number: tf.Tensor) -> Batch:
-        """A minibatch among those that :meth:`BatchReader.read` returned, in a graph or not."""
+        """Return minibatch ``number`` of a block from :meth:`BatchReader.read`; works in graphs."""
         *X, Y = (values[number][tf.newaxis] for values in block)
         mask = None
         if self.has_missing:
@@ -282,15 +281,15 @@ class StreamedObservations:
         return Batch(X[0] if X else None, Y, mask, scale, scale)
 
     def sample(self, num_points: int, seed: int = 0) -> tuple[np.ndarray | None, np.ndarray]:
-        """Points drawn at random from all, without replacement, as ``(X, Y)``; reads all files.
+        """Draw points ``(X, Y)`` without replacement; reads all files.
 
-        :param num_points: as many, or all where there are fewer.
+        :param num_points: number of points, or all if there are fewer.
         """
         if num_points < 1:
             raise ValueError(f"num_points must be at least 1, got {num_points}.")
         key = num_points, seed
         if key not in self._samples:
-            self._samples = {key: self._sample(*key)}  # the last one, for starts and predictions
+            self._samples = {key: self._sample(*key)}  # cached for initialisation and predictions
         return self._samples[key]
 
     def _sample(self, num_points: int, seed: int) -> tuple[np.ndarray | None, np.ndarray]:
@@ -298,7 +297,7 @@ class StreamedObservations:
         kept: list[np.ndarray] = []
         keys = np.zeros(0)
         for _, chunk in arrays_of(self._shards):
-            # Those with the smallest of independent keys are a random subset.
+            # The rows with the smallest of independent keys are a random subset.
             own = rng.random(len(chunk[-1]))
             near = own < (np.inf if len(keys) < num_points else keys.max())
             if not near.any():
@@ -314,11 +313,11 @@ class StreamedObservations:
 
 
 class BatchReader:
-    """The minibatches of one run, in blocks; which they are depends on the seed and their number.
+    """Reader of the minibatches of a run in blocks, a function of the seed and their number.
 
-    The next blocks are read while the program computes on one. Asked for another block than the
-    next one, as a run does that is resumed, it goes there: earlier epochs are not read, and of the
-    epoch itself only shards that are not yet done, where their sizes are known.
+    The next block is read while the program computes on one. A resumed run may start at any block:
+    earlier epochs are not read, and neither are the finished shards of its epoch if their sizes are
+    known.
     """
 
     def __init__(
@@ -331,8 +330,8 @@ class BatchReader:
         check: Callable[[Chunk], None] | None = None,
     ):
         """
-        :param batches: of a block.
-        :param check: raises for a block that may not be used.
+        :param batches: number of minibatches of a block.
+        :param check: raises an error for an invalid block.
         """
         self._check = check
         self._shards, self._order, self._seed = shards, order, tf.constant(seed, tf.int32)
@@ -341,10 +340,10 @@ class BatchReader:
         self._blocks: Any = None
 
     def read(self, first: int) -> Chunk:
-        """Inputs [K, B, D] (left out where there are none) and observations [K, B, P].
+        """Read inputs [K, B, D] (omitted if there are none) and observations [K, B, P].
 
         :param first: number of the first of the K minibatches in the run.
-        :raises ValueError: where a file is damaged, or is not what it was.
+        :raises ValueError: if a file is damaged or has changed.
         """
         try:
             if first != self._next:
@@ -353,7 +352,7 @@ class BatchReader:
         except (tf.errors.OpError, StopIteration) as error:
             self._next = -1
             for _ in arrays_of(self._shards):
-                pass  # raises for what is wrong with a file
+                pass  # raises an error that names the file
             raise ValueError(
                 f"The rows of the stream are not the {self._order.num_points} that were expected. "
                 "Files must stay as they are during a run, and num_points, where it is given, must "
@@ -364,7 +363,7 @@ class BatchReader:
         self._next = first + self._batches
         return block
 
-    @tf.autograph.experimental.do_not_convert  # which takes longer than reading
+    @tf.autograph.experimental.do_not_convert  # conversion takes longer than reading
     def _pipeline(self, row: int) -> tf.data.Dataset:
         count, size = self._batches, self._batch_size
 
@@ -374,5 +373,5 @@ class BatchReader:
         windows = self._order.rows_from(self._seed, row)
         blocks = windows.rebatch(count * size, drop_remainder=True).map(block).prefetch(1)
         options = tf.data.Options()
-        options.threading.private_threadpool_size = 2  # or reading waits for the steps' threads
+        options.threading.private_threadpool_size = 2  # else reading waits for threads of the steps
         return blocks.with_options(options)

@@ -1,8 +1,8 @@
-"""Tables of several outputs with missing cells, and cells that are hidden to be predicted.
+"""Tables of several outputs with missing cells, and held-out cells for scoring.
 
 A table holds T independent tasks (recordings, weeks), each with N rows of D inputs and P outputs.
-Some outputs were never measured, and some are hidden to be predicted. A model sees ``X`` and ``Y``
-alone; the scores see ``test_truth``.
+Some outputs were never measured, and some are held out. Models use ``X`` and ``Y`` only; scores use
+``test_truth``.
 """
 
 from __future__ import annotations
@@ -20,31 +20,30 @@ __all__ = ["MultiOutputTable", "column_names", "hold_out", "pad_tasks"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MultiOutputTable:
-    """Inputs, outputs with missing cells, and which of the missing ones are predicted and scored.
+    """Inputs, outputs with missing cells, and a mask of the held-out cells that are scored.
 
     * X [T, N, D]: inputs, float64, finite. Tasks with fewer rows than N are padded, see
       :func:`pad_tasks`.
-    * Y [T, N, P]: outputs, float64; NaN where never measured, hidden, or padding. A row without any
-      output is allowed: it says nothing, and predictions there follow from the other rows.
-    * truth [T, N, P]: outputs as far as they are known, the hidden ones included; NaN where
-      unknown. Y itself if None.
-    * test_mask [T, N, P]: True where a prediction is scored: cells whose truth is known and that Y
-      does not show. Nowhere if None.
-    * output_names, input_names: of the P and D columns; ``y0, y1, ...`` and ``x0, x1, ...`` if
-      empty.
-    * lengths [T]: number of rows of each task, the first of its N; N for all tasks if None.
+    * Y [T, N, P]: outputs, float64; NaN if never measured, held out, or padding. A row without
+      outputs is allowed: it is uninformative, and predicted from the other rows.
+    * truth [T, N, P]: all known outputs, held-out ones included; NaN where unknown. None for Y.
+    * test_mask [T, N, P]: True where a prediction is scored: cells with known truth that are NaN
+      in Y. None for no cells.
+    * output_names, input_names: names of the P and D columns; ``y0, y1, ...`` and ``x0, x1, ...``
+      if empty.
+    * lengths [T]: number of rows of each task, before padding; None for N rows in all tasks.
 
     Arrays are copied and read-only.
 
-    :raises ValueError: For shapes that disagree, inputs that are not finite, infinite outputs, two
-        rows of a task with equal inputs, outputs in padding rows, or test cells that are shown in
-        Y or unknown. A column without any observation is allowed here (a single week may have no
+    :raises ValueError: for shapes that disagree, inputs that are not finite, infinite outputs, two
+        rows of a task with equal inputs, outputs in padding rows, or test cells that are observed
+        in Y or unknown. A column without observations is allowed here (a single week may have no
         snow depth), but not in :meth:`Standardiser.fit`.
     """
 
     X: np.ndarray
     Y: np.ndarray
-    # None until __post_init__ puts what it stands for, so that readers need not ask.
+    # __post_init__ replaces None by the default, so that attributes are never None.
     truth: np.ndarray = None  # type: ignore[assignment]
     test_mask: np.ndarray = None  # type: ignore[assignment]
     output_names: tuple[str, ...] = ()
@@ -108,31 +107,31 @@ class MultiOutputTable:
 
     @property
     def num_tasks(self) -> int:
-        """T."""
+        """Number of tasks T."""
         return len(self.Y)
 
     @property
     def num_outputs(self) -> int:
-        """P."""
+        """Number of outputs P."""
         return self.Y.shape[-1]
 
     @property
     def observed(self) -> np.ndarray:
-        """Cells that a model sees: Booleans [T, N, P]."""
+        """Mask of observed cells [T, N, P]."""
         return ~np.isnan(self.Y)
 
     @property
     def rows(self) -> np.ndarray:
-        """Rows that are no padding: Booleans [T, N]."""
+        """Mask of rows that are not padding [T, N]."""
         return np.arange(self.Y.shape[1]) < self.lengths[:, None]
 
     @property
     def test_truth(self) -> np.ndarray:
-        """The truth of the test cells [T, N, P], NaN elsewhere: what metrics take."""
+        """True outputs of the test cells [T, N, P], NaN elsewhere, for metrics."""
         return np.where(self.test_mask, self.truth, np.nan)
 
     def select(self, tasks: Sequence[int] | np.ndarray) -> MultiOutputTable:
-        """The table of some tasks only: indices, or Booleans [T]."""
+        """Return the table of some tasks, given by indices or a mask [T]."""
         index = np.arange(self.num_tasks)[np.asarray(tasks)]
         return dataclasses.replace(
             self,
@@ -153,17 +152,17 @@ def hold_out(
     outputs: Sequence[str] | None = None,
     block: int = 1,
 ) -> MultiOutputTable:
-    """Hides a share of what is observed, to choose settings by: no test cell is ever seen.
+    """Hold out some of the observed cells for validation; test cells are not used.
 
-    :param table: Whose test cells are forgotten: their truth is NaN in the result.
-    :param fraction: Share of the observed cells of each output that is hidden, in (0, 1); rounded,
+    :param table: its test cells become unknown: their truth is NaN in the result.
+    :param fraction: fraction of the observed cells of each output to hold out, in (0, 1); rounded,
         and at least one cell.
-    :param seed: Integer >= 0.
-    :param outputs: Names of the outputs to hide cells of; all if None.
-    :param block: Cells are hidden in runs of up to that many consecutive rows of a task, because
-        a lone missing cell in a series is easier to guess than a gap.
-    :return: The same table with more cells missing, whose ``test_mask`` shows these.
-    :raises ValueError: If an argument is out of range, an output is unknown, or an output would
+    :param seed: integer >= 0.
+    :param outputs: names of the outputs to hold out cells of; None for all.
+    :param block: cells are held out in runs of up to this many consecutive rows of a task, because
+        a single missing cell in a series is easier to predict than a gap.
+    :return: the table with more cells missing, which are its ``test_mask``.
+    :raises ValueError: if an argument is out of range, an output is unknown, or an output would
         have no observation left.
     """
     if not isinstance(fraction, numbers.Real) or not 0.0 < fraction < 1.0:
@@ -203,15 +202,15 @@ def hold_out(
 
 @check_arguments()
 def pad_tasks(arrays: Sequence[np.ndarray], *, is_input: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Stacks tasks of unequal length.
+    """Stack tasks of unequal length.
 
-    Padding rows of inputs repeat the task's last row, because models want finite inputs; those of
-    outputs are NaN, so no likelihood counts them.
+    Padding rows of inputs repeat the task's last row, because models need finite inputs; those of
+    outputs are NaN, so likelihoods ignore them.
 
-    :param arrays: One array [N_t, columns] per task, none of them empty.
-    :param is_input: Whether they are inputs.
-    :return: The stack [T, max N_t, columns] and the lengths [T].
-    :raises ValueError: If there is no task, a task is empty, or numbers of columns disagree.
+    :param arrays: one array [N_t, columns] per task, none of them empty.
+    :param is_input: whether they are inputs.
+    :return: the stack [T, max N_t, columns] and the lengths [T].
+    :raises ValueError: if there is no task, a task is empty, or numbers of columns disagree.
     """
     arrays = [as_numbers(a, f"arrays[{i}]") for i, a in enumerate(arrays)]
     shapes = [array.shape for array in arrays]
@@ -229,7 +228,7 @@ def pad_tasks(arrays: Sequence[np.ndarray], *, is_input: bool) -> tuple[np.ndarr
 
 
 def column_names(what: str, names: tuple[str, ...], letter: str, number: int) -> tuple[str, ...]:
-    """``names``, or ``letter`` with the columns' numbers where they are empty; all different."""
+    """Return ``names``, checked to be unique; if empty, ``letter`` with column numbers."""
     names = tuple(names) or tuple(f"{letter}{i}" for i in range(number))
     if len(names) != number or len(set(names)) != number:
         raise ValueError(f"{what} is {names}; expected {number} different names, one per column.")
@@ -237,7 +236,7 @@ def column_names(what: str, names: tuple[str, ...], letter: str, number: int) ->
 
 
 def _first(wrong: np.ndarray, outputs: tuple[str, ...]) -> str:
-    """The first cell of a mask [T, N, P], in words."""
+    """Describe the first True cell of a mask [T, N, P]."""
     task, row, column = np.argwhere(wrong)[0]
     return f"task {task}, row {row}, output {outputs[column]!r}"
 

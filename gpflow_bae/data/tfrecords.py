@@ -1,4 +1,4 @@
-"""Shards in TensorFlow's own format of records."""
+"""Shards in TFRecord files."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ _ADVICE = "gpflow_bae.data.write_tfrecords writes such files"
 
 
 class TFRecordShards(Shards):
-    """Files of ``tf.train.Example`` with features of the inputs and of the observations.
+    """TFRecord files of ``tf.train.Example`` with features for inputs and observations.
 
-    A feature holds the numbers of one point (a list of floats or integers), or a matrix of several,
-    a point in each row, as ``tf.io.serialize_tensor`` writes it, which is read some ten times
-    faster.
+    A feature holds the numbers of one point (a list of floats or integers), or a matrix with a
+    point in each row as ``tf.io.serialize_tensor`` writes it, which is read about ten times faster.
     """
 
     def __init__(self, paths: Any, inputs: str = "X", outputs: str = "Y"):
         """
-        :raises FileNotFoundError: for a pattern without files, or a file that is not there.
-        :raises ValueError: for a first record that is not what is expected.
+        :raises FileNotFoundError: for a pattern without files, or a missing file.
+        :raises ValueError: if the first record does not have these features.
         """
         self.names = files_of(paths)
         features = self._first_record()
@@ -52,7 +51,7 @@ class TFRecordShards(Shards):
                 f"In the records of {self.names[0]} one of {inputs!r} and {outputs!r} is a "
                 f"serialised matrix, the other a list; they must be alike. {_ADVICE}."
             )
-        self._of_matrices = kinds.pop()
+        self._has_matrices = kinds.pop()
         self._widths = dict(zip(self._features, widths, strict=True))
         self.num_outputs = widths[-1]
         self.input_dim = widths[0] if inputs in features else None
@@ -61,7 +60,7 @@ class TFRecordShards(Shards):
         try:
             for record in tf.data.TFRecordDataset(self.names[0]).take(1).as_numpy_iterator():
                 return tf.train.Example.FromString(record).features.feature
-        except Exception as error:  # of the C++ reader, or of the protocol buffers
+        except Exception as error:  # from the C++ reader, or from protocol buffers
             raise ValueError(
                 f"{self.names[0]} is damaged, or no file of TFRecords with tf.train.Example; "
                 f"{_ADVICE}."
@@ -69,7 +68,7 @@ class TFRecordShards(Shards):
         raise ValueError(f"{self.names[0]} holds no records; leave it out.")
 
     def _layout(self, name: str, feature: Any) -> tuple[tf.DType, int]:
-        """Type and width of a feature."""
+        """Return dtype and width of a feature."""
         kind = feature.WhichOneof("kind")
         if kind in ("float_list", "int64_list"):
             width = len(getattr(feature, kind).value)
@@ -80,7 +79,7 @@ class TFRecordShards(Shards):
                 proto = TensorProto.FromString(feature.bytes_list.value[0])
                 shape = tuple(d.size for d in proto.tensor_shape.dim)
                 dtype = tf.as_dtype(proto.dtype)
-            except Exception:  # other bytes
+            except Exception:  # not a serialised tensor
                 shape, dtype = (), tf.string
             if len(shape) == 2 and shape[1] and (dtype.is_floating or dtype.is_integer):
                 return dtype, shape[1]
@@ -94,7 +93,7 @@ class TFRecordShards(Shards):
         records = tf.data.TFRecordDataset(
             tf.gather(tf.constant(self.names), number), buffer_size=1 << 20
         )
-        if self._of_matrices:
+        if self._has_matrices:
             return records.map(self._matrices)
         return records.batch(CHUNK).map(self._rows)
 
@@ -124,16 +123,16 @@ def write_tfrecords(
 ) -> list[Path]:
     """Write points to files that :meth:`StreamedObservations.from_tfrecords` reads.
 
-    Points stay in their order, the first ones in the first file. A stream reads shards in random
-    order, sixteen at a time: so points that come sorted want many shards.
+    Points keep their order, the first ones in the first file. A stream reads shards in random
+    order, sixteen at a time, so use many shards for sorted points.
 
-    :param folder: made where it is not there; the files are ``points-00000.tfrecord`` and so on.
+    :param folder: created if needed; the files are ``points-00000.tfrecord`` and so on.
     :param data: inputs [N, D] (or None) and observations [N, P], NaN where missing; or an iterable
         of such pairs, for more than fits into memory.
-    :param points_per_shard: in a file; the last one may hold fewer.
-    :return: the files.
+    :param points_per_shard: number of points in a file; the last one may have fewer.
+    :return: the paths of the files.
     :raises ValueError: for shapes that disagree, inputs that are not finite, infinite observations,
-        nothing to write, or a folder that holds such files.
+        empty data, or a folder that already has such files.
     """
     folder = as_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -190,7 +189,7 @@ def _checked(pairs: Iterable[tuple[Any, Any]]) -> Iterator[tuple[np.ndarray | No
 def _pieces(
     pairs: Iterable[tuple[np.ndarray | None, np.ndarray]], points_per_shard: int
 ) -> Iterator[tuple[np.ndarray | None, np.ndarray]]:
-    """Records of at most so many rows as are read at a time, none across the end of a shard."""
+    """Split data into records of at most ``CHUNK`` rows, none across the end of a shard."""
     room = points_per_shard
     for X, Y in pairs:
         start = 0

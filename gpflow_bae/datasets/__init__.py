@@ -1,4 +1,4 @@
-"""Data sets of the published experiments, one module each: generate or read, check, split."""
+"""Data sets of the published experiments: one module for each generates or reads and splits it."""
 
 from . import (
     bouncing_ball,

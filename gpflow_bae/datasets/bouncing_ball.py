@@ -1,15 +1,15 @@
-"""Bouncing balls seen by a column of pixels, generated.
+"""Generated sequences of bouncing balls in a column of pixels.
 
 One ball: the moving dot of Johnson et al. (2016), "Composing graphical models with neural
-networks", in the size that Lin et al. (2018) and Ashman et al. (2020), "Sparse Gaussian process
-variational autoencoders", use: 12 pixels, 80 sequences of 50 frames, to predict later frames. Two
+networks", with the sizes of Lin et al. (2018) and Ashman et al. (2020), "Sparse Gaussian process
+variational autoencoders": 12 pixels, 80 sequences of 50 frames, to predict later frames. Two
 balls (Ashman et al., 2020): 100 pixels, 80 sequences of 500 frames, one ball at constant speed and
 one under gravity, 25 % of the pixels missing.
 
 The papers give sizes only. Speed, width and noise of the single dot are those of Johnson et al.'s
 released generator (speed 0.75 in steps of 0.1, that is, there and back in 80/3 frames; width 0.15
 and noise 0.1 with the column from -1 to 1). For two balls the periods, the width and the noise are
-ours. All sequences share the periods, as one periodic kernel for all asks for, and differ in phase.
+our choices. All sequences share the periods, to suit one periodic kernel, and differ in phase.
 """
 
 import dataclasses
@@ -36,18 +36,18 @@ __all__ = [
 ]
 
 
-#: Standard deviation of the single ball's bump, as a share of the column.
+#: Standard deviation of the single ball's bump, as a fraction of the column.
 ONE_WIDTH = 0.075
-#: The same of each of two balls.
+#: Standard deviation of the bump of each of two balls.
 TWO_WIDTH = 0.03
 
 
 class BouncingBalls(NamedTuple):
-    """Sequences of images, and where the balls really were.
+    """Sequences of images, and the true positions of the balls.
 
     - table: one task per sequence; X [T, N, 1] frame numbers, Y [T, N, P] brightness of P pixels,
       about 1 at a ball and 0 elsewhere, plus noise.
-    - heights [T, N, balls]: from 0 (first pixel) to 1 (last pixel).
+    - heights [T, N, balls]: positions from 0 (first pixel) to 1 (last pixel).
     """
 
     table: MultiOutputTable
@@ -57,7 +57,7 @@ class BouncingBalls(NamedTuple):
 def load_one(
     seed: int = 0, num_train: int = 80, num_test: int = 20
 ) -> tuple[BouncingBalls, BouncingBalls]:
-    """Training and test sequences of one ball, from separate streams of the seed.
+    """Generate training and test sequences of one ball, from separate streams of the seed.
 
     :param seed: Integer >= 0.
     :param num_train: Number of training sequences; 80 as published.
@@ -70,7 +70,7 @@ def load_one(
 def load_two(
     seed: int = 0, num_train: int = 80, num_test: int = 20
 ) -> tuple[BouncingBalls, BouncingBalls]:
-    """Training and test sequences of two balls, with missing pixels in both.
+    """Generate training and test sequences of two balls, with missing pixels in both.
 
     :param seed: Integer >= 0.
     :param num_train: Number of training sequences; 80 as published.
@@ -91,14 +91,14 @@ def one_ball(
     width: float = ONE_WIDTH,
     noise: float = 0.1,
 ) -> BouncingBalls:
-    """A ball at constant speed between the ends of the column.
+    """Generate sequences of a ball at constant speed between the ends of the column.
 
-    :param seed: Of the phases and the noise.
+    :param seed: Seed of the phases and the noise.
     :param num_sequences: T.
     :param num_frames: N.
     :param num_pixels: P.
-    :param period: Frames there and back.
-    :param width: Of the ball (standard deviation of its bump), as a share of the column.
+    :param period: Number of frames there and back.
+    :param width: Standard deviation of the ball's bump, as a fraction of the column.
     :param noise: Standard deviation of the brightness of each pixel.
     :return: Complete sequences; hide frames with :func:`hide_future`.
     :raises ValueError: If an argument is out of range.
@@ -123,15 +123,16 @@ def two_balls(
     noise: float = 0.1,
     missing: float = 0.25,
 ) -> BouncingBalls:
-    """A ball at constant speed and one under gravity, in the same column, with pixels missing.
+    """Generate sequences of a ball at constant speed and one under gravity, with pixels missing.
 
-    The balls do not meet: where they overlap their brightness adds up.
+    The balls do not collide: their brightness adds up where they overlap.
 
-    Arguments are those of :func:`one_ball`; the seed is of the missing pixels too.
+    Other arguments as in :func:`one_ball`; the seed also determines the missing pixels.
 
-    :param periods: Frames there and back of the first ball, and between two bounces of the second.
-    :param missing: Share of the pixels that is removed, at random over frames and sequences; these
-        are the test cells.
+    :param periods: Number of frames there and back of the first ball, and between two bounces of
+        the second.
+    :param missing: Fraction of the pixels that is removed, at random over frames and sequences;
+        these are the test cells.
     :return: Sequences with their missing pixels.
     :raises ValueError: If an argument is out of range.
     """
@@ -153,24 +154,26 @@ def two_balls(
 
 @check_shapes("times: [batch...]", "return: [batch...]")
 def linear_height(times: np.ndarray, period: float) -> np.ndarray:
-    """Height at constant speed: 0 at time 0, 1 after half a period, 0 again after a whole one."""
+    """Return the height at constant speed: 0 at time 0, 1 after half a period, 0 after a whole."""
     return 1.0 - np.abs(1.0 - 2.0 * np.mod(np.asarray(times) / period, 1.0))
 
 
 @check_shapes("times: [batch...]", "return: [batch...]")
 def gravity_height(times: np.ndarray, period: float) -> np.ndarray:
-    """Height of a throw that bounces without loss: 0 at each bounce, 1 in the middle between."""
+    """Return the height under gravity without loss: 0 at each bounce, 1 halfway between."""
     share = np.mod(np.asarray(times) / period, 1.0)
     return 4.0 * share * (1.0 - share)
 
 
 @check_shapes("heights: [batch..., balls]", "return: [batch..., P]")
 def render(heights: np.ndarray, num_pixels: int, width: float) -> np.ndarray:
-    """Brightness of pixels at 0, 1 / (P - 1), ..., 1: the sum of exp(-(pixel - h)^2 / (2 w^2)).
+    """Return the brightness of pixels at 0, 1 / (P - 1), ..., 1.
 
-    :param heights: Of the balls.
+    It is the sum of exp(-(pixel - h)^2 / (2 w^2)) over balls.
+
+    :param heights: Heights h of the balls.
     :param num_pixels: P, at least 2.
-    :param width: w, as a share of the column.
+    :param width: w, as a fraction of the column.
     """
     pixels = np.linspace(0.0, 1.0, num_pixels)
     distance = (pixels - np.asarray(heights)[..., None]) / width
@@ -178,12 +181,12 @@ def render(heights: np.ndarray, num_pixels: int, width: float) -> np.ndarray:
 
 
 def hide_future(table: MultiOutputTable, num_context: int) -> MultiOutputTable:
-    """Hides all frames from the ``num_context``-th on; they become the test cells.
+    """Hold out all frames from the ``num_context``-th on as test cells.
 
     The error of predicting tau frames ahead is the one at frame ``num_context + tau - 1``.
 
     :param table: Complete sequences.
-    :param num_context: Number of frames that stay, at least 1 and fewer than there are.
+    :param num_context: Number of frames to keep, at least 1 and fewer than there are.
     :raises ValueError: If ``num_context`` is out of range.
     """
     num_frames = table.Y.shape[1]

@@ -1,9 +1,9 @@
-"""EEG of the UCI EEG database (Begleiter; doi 10.24432/C5TS3D), in microvolt, 256 samples a second.
+"""EEG of the UCI EEG database (Begleiter; doi 10.24432/C5TS3D), in microvolt, at 256 Hz.
 
 The small table is one trial of seven electrodes, three of which stop early (Requeima et al., 2019;
-Ashman et al., 2020; Tran et al., 2023). The large one is 30 recordings to train on and 30 to test
-on, of all 64 electrodes, with simulated drop-outs (Ashman et al., 2020, who name neither the
-recordings nor the random numbers: both are our choices here).
+Ashman et al., 2020; Tran et al., 2023). The large one has 30 training and 30 test recordings of all
+64 electrodes, with simulated drop-outs (Ashman et al., 2020, who name neither the recordings nor
+the random numbers: both are our choices here).
 """
 
 import dataclasses
@@ -31,18 +31,18 @@ _SAMPLES_PER_SECOND = 256
 _ELECTRODES = ("F3", "F4", "F5", "F6", "FZ", "F1", "F2")
 _HIDDEN_ELECTRODES, _NUM_HIDDEN = ("FZ", "F1", "F2"), 100
 
-# Length, in samples, of a blackout of one electrode, and of one of all electrodes.
+# Length, in samples, of a blackout of one electrode, and of all electrodes.
 _SINGLE, _ALL = 16, 4
 
-#: Share of the cells that drop out of the training and of the test recordings.
+#: Fraction of cells that drop out of the training and of the test recordings.
 REGIMES = {"50/50": (0.5, 0.5), "10/50": (0.1, 0.5)}
 
 
 class LargeEEG(NamedTuple):
-    """Recordings to train on and to test on, as tables of one task per recording.
+    """Training and test recordings, as tables with one task per recording.
 
-    Both are observed in part, and both tables' ``test_mask`` shows what dropped out: a model is
-    fitted to the first and fills the gaps of the second.
+    Both are partly observed, and ``test_mask`` of both is True for cells that dropped out: a model
+    is fitted to the first and fills the gaps of the second.
     train_trials, test_trials: trial numbers of the tasks, in their order.
     """
 
@@ -54,7 +54,7 @@ class LargeEEG(NamedTuple):
 
 @check_shapes("return.X: [1, N, 1]", "return.Y: [1, N, 7]")
 def load_small(data_dir: str | os.PathLike[str]) -> MultiOutputTable:
-    """Trial 0 of subject 337: one task, 256 rows, inputs in seconds.
+    """Read trial 0 of subject 337: one task, 256 rows, inputs in seconds.
 
     Outputs are F3, F4, F5, F6, FZ, F1, F2; the last 100 samples of the last three are the test.
 
@@ -86,16 +86,16 @@ def load_large(
     *,
     drop_duplicates: bool = True,
 ) -> LargeEEG:
-    """All recordings of subject 337 in the database's own partitions, with drop-outs.
+    """Read all recordings of subject 337 in the database's own partitions, with drop-outs.
 
-    Five trials are in both partitions. They are left out of the test recordings, which are then
-    25, because a model has been fitted to them; ``drop_duplicates=False`` keeps the published
-    30 and 30. The 64 columns include the eye channels X and Y and the reference nd.
+    Five trials are in both partitions. They are left out of the test recordings, of which 25
+    remain, because they are training data; ``drop_duplicates=False`` keeps the published 30 and
+    30. The 64 columns include the eye channels X and Y and the reference nd.
 
     :param data_dir: Folder that holds ``eeg`` with ``eeg_subject337_60trials.npz``.
-    :param regime: ``"50/50"`` or ``"10/50"``: per cent that drop out for training and for test.
-    :param seed: Of the drop-outs, see :func:`drop_out`; an integer >= 0. Those of a recording
-        depend on its trial, partition and regime alone, not on which others are there.
+    :param regime: ``"50/50"`` or ``"10/50"``: percentages that drop out in training and test.
+    :param seed: Seed of the drop-outs, see :func:`drop_out`; an integer >= 0. Those of a recording
+        depend only on its trial, partition and regime, not on other recordings.
     :raises FileNotFoundError: If the file is missing.
     :raises ValueError: If the file is not the published one, or an argument is out of range.
     """
@@ -131,18 +131,19 @@ def drop_out(
     *,
     share_of_all: float = 0.5,
 ) -> MultiOutputTable:
-    """Simulates electrodes that fail, each recording by itself.
+    """Simulate failures of electrodes, independently for each recording.
 
-    Of the cells to hide, ``share_of_all`` fall to blackouts of all electrodes at once (4 samples
-    each, apart from one another), the others to blackouts of single electrodes (16 samples each,
-    which may overlap) at uniformly random places. The last one stops where the share is reached,
-    so the number of hidden cells is exact. Ashman et al. (2020) give the two lengths and the share
-    but not how often either kind happens.
+    A fraction ``share_of_all`` of the hidden cells is from blackouts of all electrodes (4 samples
+    each, without overlap), the others are from blackouts of single electrodes (16 samples each,
+    which may overlap) at uniformly random times. The last one is cut when the share is reached, so
+    the number of hidden cells is exact. Ashman et al. (2020) give both lengths and the share, but
+    not the frequency of either kind.
 
-    :param table: Complete recordings, one per task; the same length for all.
-    :param share: Of the cells of a recording that are hidden, in (0, 1).
+    :param table: Complete recordings, one per task, of equal length.
+    :param share: Fraction of the cells of a recording to hide, in (0, 1).
     :param seeds: One per task.
-    :param share_of_all: Of the hidden cells, in [0, 1]; rounded to whole blackouts.
+    :param share_of_all: Fraction of the hidden cells that blackouts of all electrodes hide, in
+        [0, 1]; rounded to whole blackouts.
     :return: The table with hidden cells as its test cells.
     :raises ValueError: If an argument is out of range, or recordings are not complete.
     """
@@ -161,7 +162,7 @@ def drop_out(
     for task, seed in enumerate(seeds):
         rng = np.random.default_rng(seed)
         num_blackouts = math.floor(share * share_of_all * num_samples / _ALL + 0.5)
-        # Gaps between blackouts: a uniformly random choice of places that do not overlap.
+        # A uniformly random choice of blackouts that do not overlap.
         places = num_samples - num_blackouts * (_ALL - 1)
         starts = np.sort(rng.choice(places, num_blackouts, replace=False))
         starts = starts + (_ALL - 1) * np.arange(num_blackouts)
@@ -169,7 +170,7 @@ def drop_out(
         left = round(share * hidden[task].size) - np.count_nonzero(hidden[task])
         while left > 0:
             electrode = rng.integers(num_electrodes)
-            start = rng.integers(1 - _SINGLE, num_samples)  # a blackout may begin before
+            start = rng.integers(1 - _SINGLE, num_samples)  # may begin before the recording
             window = slice(max(start, 0), start + _SINGLE)
             new = np.flatnonzero(~hidden[task, window, electrode])[:left]
             hidden[task, window.start + new, electrode] = True

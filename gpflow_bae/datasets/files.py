@@ -1,4 +1,4 @@
-"""Files of data sets that cannot be generated: found, or asked for in one clear error."""
+"""Location of the files of data sets that cannot be generated."""
 
 import hashlib
 import os
@@ -14,10 +14,11 @@ def find_files(
     names: Sequence[str] | Mapping[str, str],
     origin: str,
 ) -> list[pathlib.Path]:
-    """Paths of ``names`` in ``data_dir / folder``.
+    """Return the paths of ``names`` in ``data_dir / folder``.
 
-    :param names: with the SHA-256 of each (hexadecimal), where figures belong to these very files.
-    :param origin: where the data come from, for the errors.
+    :param names: names of files, or a mapping from them to hexadecimal SHA-256 digests, if
+        results depend on these exact files.
+    :param origin: source of the data, for error messages.
     :raises FileNotFoundError: naming every file that is missing and what to do about it.
     :raises ValueError: if a file has another digest.
     """

@@ -1,10 +1,10 @@
-"""Daily weather of Japanese stations: GHCN-Daily of NOAA, a task per week.
+"""Daily weather of Japanese stations from NOAA's GHCN-Daily, with one task per week.
 
 Ashman et al. (2020), "Sparse Gaussian process variational autoencoders": 156 stations in 1980 and
 1981, 105 weeks of up to 7 * 156 station-days; the mean temperature of the middle five days of each
 week is predicted from its first and last day and the other outputs. Their table is not published;
-this module reads the stations' files as NOAA gives them, and takes every Japanese station that
-reported in these years. Values with a quality flag are dropped.
+this module reads NOAA's station files, of every Japanese station that reported in these years.
+Values with a quality flag are dropped.
 """
 
 import csv
@@ -31,8 +31,8 @@ _ORIGIN = (
 )
 _FOLDER, _STATIONS = "japan_weather", "ghcnd-stations.txt"
 _SUFFIXES = (".dly", ".csv", ".csv.gz")
-# Outputs, and what divides the files' numbers: tenths of degrees Celsius and of millimetres, but
-# whole millimetres of snow depth.
+# Outputs, and divisors of the files' numbers, which are tenths of degrees Celsius and of
+# millimetres, but whole millimetres for snow depth.
 _UNITS = {"TMAX": 10.0, "TMIN": 10.0, "TAVG": 10.0, "PRCP": 10.0, "SNWD": 1.0}
 _MISSING, _MISSING_ELEVATION = -9999, -999.9
 _CSV_HEADER = ["ID", "DATE", "ELEMENT"]
@@ -41,7 +41,7 @@ _DAYS, _TEST_DAYS, _TEST_OUTPUT = 7, (1, 2, 3, 4, 5), "TAVG"
 
 
 class Station(NamedTuple):
-    """Where a station is: degrees north, degrees east, metres above the sea."""
+    """A station and its position: degrees north, degrees east, metres above sea level."""
 
     identifier: str
     latitude: float
@@ -51,7 +51,7 @@ class Station(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One output of one station on one day, in degrees Celsius or millimetres."""
+    """A value of one output of one station on one day, in degrees Celsius or millimetres."""
 
     identifier: str
     date: datetime.date
@@ -60,13 +60,13 @@ class Reading(NamedTuple):
 
 
 class JapanWeather(NamedTuple):
-    """A table of weeks, and what its rows and tasks are.
+    """A table of weeks, with the stations of its rows and the days of its tasks.
 
     - table: inputs day of the week (0 to 6), latitude and longitude in degrees, elevation in
-      metres; outputs TMAX, TMIN, TAVG in degrees Celsius, PRCP and SNWD in millimetres. Rows go
-      through the stations day by day; a station-day without any report is a row without outputs.
-    - stations: of the rows, in their order.
-    - first_days [T]: of the weeks, datetime64[D].
+      metres; outputs TMAX, TMIN, TAVG in degrees Celsius, PRCP and SNWD in millimetres. Rows are
+      ordered by day, then by station; a station-day without reports is a row without outputs.
+    - stations: stations of the rows of each day, in their order.
+    - first_days [T]: first days of the weeks, datetime64[D].
     """
 
     table: MultiOutputTable
@@ -74,9 +74,9 @@ class JapanWeather(NamedTuple):
     first_days: np.ndarray
 
     def of_year(self, year: int) -> MultiOutputTable:
-        """The weeks that begin in ``year``: the published split trains on 1980 and tests on 1981.
+        """Return the weeks that begin in ``year``; published are training on 1980, test on 1981.
 
-        :raises ValueError: If there is none.
+        :raises ValueError: If there are none.
         """
         chosen = self.first_days.astype("datetime64[Y]") == np.datetime64(str(year), "Y")
         if not chosen.any():
@@ -94,15 +94,15 @@ def load(
     last_day: str = "1981-12-31",
     country: str = "JA",
 ) -> JapanWeather:
-    """Weeks of all stations of the country that reported anything between the two days.
+    """Read weeks of all stations of a country that reported anything between two days.
 
     Weeks are counted from ``first_day``; the last one may be shorter, and is padded.
 
     :param data_dir: Folder that holds ``japan_weather`` with ``ghcnd-stations.txt`` and a file per
         station: ``.dly``, or by-station ``.csv`` or ``.csv.gz``.
     :param first_day: First day of the first week, as YYYY-MM-DD.
-    :param last_day: Last day that is read.
-    :param country: First letters of the stations' identifiers.
+    :param last_day: Last day to read.
+    :param country: Prefix of the stations' identifiers.
     :raises FileNotFoundError: If files are missing.
     :raises ValueError: If a file is not in its format, a reading occurs twice, a station has no
         entry in ``ghcnd-stations.txt``, stations share a position, or nothing was reported.
@@ -148,7 +148,7 @@ def load(
 
 
 def read_stations(path: str | os.PathLike[str]) -> dict[str, Station]:
-    """The stations of a ``ghcnd-stations.txt`` by identifier; an unknown elevation is NaN.
+    """Read the stations of a ``ghcnd-stations.txt`` by identifier; an unknown elevation is NaN.
 
     :raises ValueError: If a line is not in the format.
     """
@@ -172,9 +172,9 @@ def read_stations(path: str | os.PathLike[str]) -> dict[str, Station]:
 
 
 def read_dly(path: str | os.PathLike[str]) -> Iterator[Reading]:
-    """The readings of a fixed-width ``.dly`` file: a line per station, month and element.
+    """Yield the readings of a fixed-width ``.dly`` file: a line per station, month and element.
 
-    Of each line, the outputs of this module only, without missing and flagged values.
+    Other elements than this module's outputs, missing and flagged values are skipped.
 
     :raises ValueError: If a line is not in the format.
     """
@@ -200,7 +200,7 @@ def read_dly(path: str | os.PathLike[str]) -> Iterator[Reading]:
 
 
 def read_csv(path: str | os.PathLike[str]) -> Iterator[Reading]:
-    """The readings of a by-station ``.csv`` or ``.csv.gz``: a line per station, day and element.
+    """Yield readings of a by-station ``.csv`` or ``.csv.gz``: a line per station, day and element.
 
     Lines are identifier, YYYYMMDD, element, value, measurement flag, quality flag, source flag,
     time; a header is skipped. Missing and flagged values are dropped.
@@ -250,7 +250,7 @@ def _bad_csv(path: pathlib.Path, number: int, row: list[str]) -> ValueError:
 
 
 def _locate(identifiers: list[str], path: pathlib.Path) -> tuple[Station, ...]:
-    """The stations that can be used, in the order of their identifiers."""
+    """Return the stations with a known elevation, in the order of their identifiers."""
     known = read_stations(path)
     unknown = sorted(set(identifiers) - set(known))
     if unknown:
@@ -276,7 +276,7 @@ def _locate(identifiers: list[str], path: pathlib.Path) -> tuple[Station, ...]:
 def _weeks(
     values: np.ndarray, stations: tuple[Station, ...], first_day: np.datetime64
 ) -> JapanWeather:
-    """Cuts ``values [days, stations, outputs]`` into weeks."""
+    """Split ``values [days, stations, outputs]`` into weeks."""
     places = np.array([station[1:4] for station in stations])
     inputs, outputs, masks = [], [], []
     for start in range(0, len(values), _DAYS):

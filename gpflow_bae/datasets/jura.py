@@ -1,7 +1,7 @@
 """Jura: concentrations of metals in the topsoil of the Swiss Jura (Goovaerts, 1997).
 
 Nickel and zinc are known at all 359 sites, cadmium at 259 of them; it is predicted at the other
-100. The split of Goovaerts, which Ashman et al. (2020), "Sparse Gaussian process variational
+100. This is Goovaerts's split, which Ashman et al. (2020), "Sparse Gaussian process variational
 autoencoders", and Tran et al. (2023) use.
 """
 
@@ -27,7 +27,7 @@ _INPUTS, _OUTPUTS = ("Xloc", "Yloc"), ("Ni", "Zn", "Cd")
 
 @check_shapes("return.X: [1, N, 2]", "return.Y: [1, N, 3]")
 def load(data_dir: str | os.PathLike[str]) -> MultiOutputTable:
-    """The table of 359 sites: one task, inputs in kilometres, outputs Ni, Zn, Cd in ppm.
+    """Read the table of 359 sites: one task, inputs in kilometres, outputs Ni, Zn, Cd in ppm.
 
     The 259 prediction sites come first, then the 100 validation sites, whose Cd is the test.
     Inputs are as published, not standardised.

@@ -12,7 +12,7 @@ __all__ = ["MissingImages", "load"]
 
 @dataclasses.dataclass(frozen=True)
 class MissingImages:
-    """``Y [N, 196]`` in [0, 1], NaN where missing; ``truth`` without holes; ``labels [N]``."""
+    """Images ``Y [N, 196]`` in [0, 1], NaN where missing; complete ``truth``; ``labels [N]``."""
 
     Y: np.ndarray
     truth: np.ndarray
@@ -31,11 +31,11 @@ def load(
     missing: float = 0.4,
     seed: int = 0,
 ) -> MissingImages:
-    """Training digits, averaged over 2 x 2 pixels, with a share of the pixels hidden.
+    """Read training digits, averaged over 2 x 2 pixels, and hide some of the pixels.
 
-    :param num_images: drawn at random from the 60 000.
-    :param missing: share of all pixels, each hidden independently.
-    :param seed: of the images and the holes.
+    :param num_images: number of images, drawn at random from the 60 000.
+    :param missing: fraction of pixels, each hidden independently.
+    :param seed: seed of the images and the hidden pixels.
     :raises ValueError: If an argument is out of range, or a pixel is hidden in every image.
     """
     images, labels = mnist.load_train(data_dir)

@@ -1,4 +1,4 @@
-"""MNIST's training images, read from the idx files and checked against the published content."""
+"""MNIST's training images, read from idx files and checked against the published digests."""
 
 import gzip
 import hashlib
@@ -16,9 +16,9 @@ __all__ = ["load_train", "read_idx"]
 _ORIGIN = "http://yann.lecun.com/exdb/mnist (data/README.md names copies)"
 _IMAGES, _LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"
 
-# MD5 of the uncompressed files, checked against the digest that data/README.md gives (images).
-# Compressed copies differ from one another in the time stamp that gzip writes. README.md has the
-# labels' digest of the compressed original only; this is the digest of what that original holds.
+# MD5 of the uncompressed files, because compressed copies differ in gzip's time stamp.
+# data/README.md has the digest of the uncompressed images, but of the labels only that of the
+# compressed original; this is the digest of its content.
 _MD5 = {
     _IMAGES: "6bbc9ace898e44ae57da46a324031adb",
     _LABELS: "a25bea736e30d166cdddb491f175f624",
@@ -27,7 +27,7 @@ _MD5 = {
 
 @check_shapes("return[0]: [N, 28, 28]", "return[1]: [N]")
 def load_train(data_dir: str | os.PathLike[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The 60000 training images and their labels, in the order of the files.
+    """Read the 60000 training images and their labels, in the order of the files.
 
     :param data_dir: Folder that holds ``mnist`` with the two gzipped idx files.
     :return: Grey values 0 to 255 [60000, 28, 28] and labels 0 to 9 [60000], both uint8.
@@ -40,13 +40,13 @@ def load_train(data_dir: str | os.PathLike[str]) -> tuple[np.ndarray, np.ndarray
 
 
 def read_idx(path: str | os.PathLike[str], md5: str | None = None) -> np.ndarray:
-    """The array of one gzipped idx file of unsigned bytes, of the shape that its header gives.
+    """Read a gzipped idx file of unsigned bytes, with the shape in its header.
 
-    :param path: Of the file.
-    :param md5: Hexadecimal digest that the uncompressed file must have; None checks nothing.
+    :param path: Path of the file.
+    :param md5: Hexadecimal digest of the uncompressed file; None to leave it unchecked.
     :return: The array, uint8, read-only.
-    :raises ValueError: If the file is not gzipped idx data of bytes, is shorter or longer than
-        its header says, or has another digest.
+    :raises ValueError: If the file is not gzipped idx data of bytes, its length does not match its
+        header, or it has another digest.
     """
     try:
         with gzip.open(path, "rb") as file:
@@ -56,8 +56,8 @@ def read_idx(path: str | os.PathLike[str], md5: str | None = None) -> np.ndarray
             f"{path} cannot be uncompressed ({error}); it must be a whole gzip file. Fetch it "
             "again."
         ) from error
-    # Two zero bytes, the type (8: unsigned byte), the number of dimensions, then each of them as
-    # four bytes, the most significant one first.
+    # Two zero bytes, the type (8: unsigned byte), the number of dimensions, then each dimension as
+    # four big-endian bytes.
     if len(content) < 4 or content[:3] != b"\x00\x00\x08" or len(content) < 4 + 4 * content[3]:
         raise ValueError(
             f"{path} starts with the bytes {content[:4]!r}; an idx file of unsigned bytes starts "

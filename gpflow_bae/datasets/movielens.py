@@ -18,7 +18,7 @@ _ORIGIN = "https://grouplens.org/datasets/movielens/100k/ (u.data of ml-100k.zip
 
 @dataclasses.dataclass(frozen=True)
 class Ratings:
-    """Triplets: ``users [K]`` and ``films [K]`` count from 0, ``values [K]`` are stars 1 to 5."""
+    """Ratings: ``users [K]`` and ``films [K]`` from 0, and ``values [K]``, stars 1 to 5."""
 
     users: np.ndarray
     films: np.ndarray
@@ -27,14 +27,14 @@ class Ratings:
     num_films: int
 
     def select(self, chosen: np.ndarray) -> "Ratings":
-        """Some of the triplets, of the same users and films."""
+        """Return some of the triplets; numbers of users and films are kept."""
         return dataclasses.replace(
             self, users=self.users[chosen], films=self.films[chosen], values=self.values[chosen]
         )
 
 
 def load(data_dir: str | os.PathLike[str]) -> Ratings:
-    """All ratings of ``ml-100k/u.data``: tab-separated user, film, stars, time stamp.
+    """Read all ratings of ``ml-100k/u.data``: tab-separated user, film, stars, time stamp.
 
     :raises FileNotFoundError: If the file is missing.
     :raises ValueError: If a line is not four numbers, or stars are not 1 to 5.
@@ -60,14 +60,14 @@ def load(data_dir: str | os.PathLike[str]) -> Ratings:
 def make(
     num_users: int = 943, num_films: int = 1682, num_ratings: int = 100_000, seed: int = 0
 ) -> Ratings:
-    """Made ratings of the size of MovieLens 100K, for whoever has not the files.
+    """Simulate ratings of the size of MovieLens 100K, to use without the files.
 
-    A rating is the level, from 1 to 5, of a user's bias, a film's bias, what a smooth function of
-    two tastes of the user says of the film, and noise; standard deviations 0.45, 0.6, 0.5 and 0.8.
-    Edges between levels give the shares of MovieLens: 6, 11, 27, 34 and 21 per cent. Some users
-    rate much and some films are rated much, and who rates what does not depend on taste.
+    A rating is the level, from 1 to 5, of the sum of a user's bias, a film's bias, a smooth
+    function for each film of two latent features of the user, and noise, with standard deviations
+    0.45, 0.6, 0.5 and 0.8. Thresholds give the proportions of MovieLens: 6, 11, 27, 34 and 21 per
+    cent. Users and films differ in their numbers of ratings, and cells are missing at random.
 
-    :param num_ratings: of different cells.
+    :param num_ratings: number of ratings, all of different cells.
     :raises ValueError: for more ratings than half of the cells.
     """
     if not 0 < num_ratings <= num_users * num_films // 2:
@@ -77,7 +77,7 @@ def make(
         )
     rng = np.random.default_rng(seed)
     often = 0.9 * rng.standard_normal(num_users)[:, None] + 1.3 * rng.standard_normal(num_films)
-    # Without replacement: the largest of log weights with Gumbel noise.
+    # Sampling without replacement: the largest log weights plus Gumbel noise.
     chances = (often + rng.gumbel(size=often.shape)).ravel()
     cells = np.sort(np.argpartition(-chances, num_ratings)[:num_ratings])
     users, films = cells // num_films, cells % num_films
@@ -94,7 +94,7 @@ def make(
     )
     edges = np.quantile(said, [0.06, 0.17, 0.44, 0.78])
     values = 1.0 + np.digitize(said, edges)
-    # As in the files, a number that no rating has is nobody's.
+    # Renumbered, so that every user and film has a rating, as in the files.
     users, films = (np.unique(index, return_inverse=True)[1] for index in (users, films))
     return Ratings(users, films, values, int(users.max()) + 1, int(films.max()) + 1)
 
@@ -102,13 +102,14 @@ def make(
 def split(
     ratings: Ratings, num_test_users: int, hidden_fraction: float, seed: int
 ) -> tuple[Ratings, Ratings, Ratings]:
-    """Training users; what is seen of test users; what is hidden of them.
+    """Split into ratings of training users, and observed and hidden ratings of test users.
 
-    Films that no training user has rated leave all three, and users are numbered anew, the test
-    users from 0 again. The paper's reconstruction error is that on what is seen.
+    Films that no training user has rated are dropped, and users are renumbered, test users from 0
+    again. The paper's reconstruction error is that of the observed ratings of test users.
 
-    :param num_test_users: drawn at random (100 in the GPLVF paper).
-    :param hidden_fraction: share of each test user's ratings that is hidden, at least one seen.
+    :param num_test_users: number of users, drawn at random (100 in the GPLVF paper).
+    :param hidden_fraction: fraction of each test user's ratings that is hidden; at least one is
+        observed.
     :raises ValueError: If the numbers leave no training user.
     """
     if not 0 < num_test_users < ratings.num_users:
@@ -137,7 +138,7 @@ def split(
         (True, kept & in_test & ~hidden),
         (True, kept & in_test & hidden),
     ):
-        # Test users whose films nobody else has rated are gone.
+        # Test users with only films that no training user has rated are dropped.
         users = np.flatnonzero(tested == of_test)
         users = users[np.isin(users, ratings.users[kept])]
         number = np.full(ratings.num_users, -1)

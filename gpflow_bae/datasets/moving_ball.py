@@ -1,7 +1,7 @@
 """The moving ball: videos of a disc whose centre follows two independent Gaussian processes.
 
 The data set of Pearce (2019), "The Gaussian process prior VAE for interpretable latent dynamics
-from pixels", as Jazbec et al. (2021) and Tran et al. (2023) use it: the true trajectory is known,
+from pixels", as used by Jazbec et al. (2021) and Tran et al. (2023): the true trajectory is known,
 so a model of the pixels can be scored on the latent path that it recovers.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["MovingBall", "generate", "load", "render", "sample_trajectories"]
 
 
 class MovingBall(NamedTuple):
-    """Videos of one ball, and the path it really took.
+    """Videos of one ball, and its true trajectories.
 
     - X [T, N, 1]: frame times 0, 1, ..., N - 1, float64; the same for each of the T videos.
     - Y [T, N, H * W]: pixels, 0 or 1, float32, rows of the image one after the other.
@@ -30,10 +30,10 @@ class MovingBall(NamedTuple):
 
 
 def load(seed: int = 0, num_train: int = 35, num_test: int = 35) -> tuple[MovingBall, MovingBall]:
-    """Training and test videos with the published settings, fixed by ``seed``.
+    """Generate training and test videos with the published settings.
 
-    The two sets come from separate streams of the seed, video by video: the test videos do not
-    depend on ``num_train``, and a larger set starts with the videos of a smaller one.
+    The two sets use separate streams of the seed, video by video: the test videos do not depend on
+    ``num_train``, and a larger set starts with the videos of a smaller one.
 
     :param seed: Any integer >= 0.
     :param num_train: Number of training videos.
@@ -62,15 +62,15 @@ def generate(
     scale: float = 6.4,
     radius: float = 3.0,
 ) -> MovingBall:
-    """Draws trajectories from the GP prior and renders them.
+    """Draw trajectories from the GP prior and render them.
 
-    :param seed: Of the trajectories; an integer >= 0 or a NumPy SeedSequence.
+    :param seed: Seed of the trajectories; an integer >= 0 or a NumPy SeedSequence.
     :param num_videos: T.
     :param num_frames: N.
-    :param lengthscale: l, of the RBF kernel, in frames.
+    :param lengthscale: Lengthscale l of the RBF kernel, in frames.
     :param image_size: H = W, in pixels.
     :param scale: Pixels per unit of a trajectory.
-    :param radius: Of the ball, in pixels.
+    :param radius: Radius of the ball, in pixels.
     :return: The videos with their trajectories.
     :raises ValueError: If an argument is out of range.
     """
@@ -88,9 +88,9 @@ def sample_trajectories(
     num_frames: int = 30,
     lengthscale: float = 2.0,
 ) -> np.ndarray:
-    """Paths whose two coordinates are independent draws of GP(0, exp(-(t - t')^2 / (2 l^2))).
+    """Draw paths with two independent coordinates from GP(0, exp(-(t - t')^2 / (2 l^2))).
 
-    Arguments are those of :func:`generate`; frames are one unit of time apart, from 0.
+    Arguments as in :func:`generate`; frames are at times 0, 1, 2, ...
 
     :raises ValueError: If an argument is out of range.
     """
@@ -102,8 +102,8 @@ def sample_trajectories(
 
     times = np.arange(num_frames, dtype=np.float64)
     covariance = np.exp(-0.5 * ((times[:, None] - times) / float(lengthscale)) ** 2)
-    # The symmetric root needs no jitter where the matrix is singular to working precision, and
-    # is unique, so the data do not depend on the signs that a LAPACK chose for eigenvectors.
+    # The symmetric root needs no jitter if the matrix is numerically singular, and is unique, so
+    # the data do not depend on the signs of LAPACK's eigenvectors.
     eigenvalues, eigenvectors = np.linalg.eigh(covariance)
     root = (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0))) @ eigenvectors.T
 
@@ -119,16 +119,16 @@ def sample_trajectories(
 def render(
     trajectories: np.ndarray, image_size: int = 32, scale: float = 6.4, radius: float = 3.0
 ) -> np.ndarray:
-    """Binary frames of a ball centred at ``image_size / 2 + scale * trajectory``.
+    """Render binary frames of a ball centred at ``image_size / 2 + scale * trajectory``.
 
     Pixel (i, j) is the point with vertical coordinate i and horizontal coordinate j, that is, its
     integer indices (not the middle of a cell, i + 1/2); it is on iff its squared distance to the
     ball's centre is strictly below ``radius ** 2``. The first coordinate of a trajectory is
-    horizontal (j), the second vertical (i, downwards). The ball may leave the frame, which then
-    is partly or wholly off.
+    horizontal (j), the second vertical (i, downwards). The ball may leave the frame partly or
+    entirely.
 
-    :param trajectories: Paths in units of the GP prior's standard deviation; finite. The others
-        are arguments of :func:`generate`.
+    :param trajectories: Paths in units of the GP prior's standard deviation; finite. Other
+        arguments as in :func:`generate`.
     :return: Pixels, float32, rows one after the other: P = image_size ** 2, and pixel (i, j) is
         entry i * image_size + j.
     :raises ValueError: If an argument is out of range, or a trajectory is not finite.

@@ -9,8 +9,8 @@ from .files import find_files
 
 __all__ = ["REGIMES", "load"]
 
-#: How oil, water and gas lie in the pipe, in the order of the labels (the data's own description;
-#: the measurements of label 0 are linear in the fractions, as only a mixture's are).
+#: Flow regimes of oil, water and gas in the pipe, in the order of the labels (from the data's own
+#: description; the measurements of label 0 are linear in the fractions, as only a mixture's are).
 REGIMES = ("homogeneous", "annular", "stratified")
 
 _ORIGIN = "https://github.com/renero/class_notebooks, folder data (DataTrn.txt and its kin)"
@@ -19,7 +19,7 @@ _FILE = {"oil_flow.npz": "ee205f198cee1d31df8b97fac72f911a6efcf7b17f2aed2cb23f0e
 
 @check_shapes("return[0]: [N, 12]", "return[1]: [N]")
 def load(data_dir: str | os.PathLike[str]) -> tuple[np.ndarray, np.ndarray]:
-    """The 1000 training points, standardised per column, and their regimes, as in :data:`REGIMES`.
+    """Read the 1000 training points, standardised per column, and their regimes (:data:`REGIMES`).
 
     :param data_dir: Folder that holds ``oil_flow`` with ``oil_flow.npz``.
     :raises FileNotFoundError: If the file is missing.

@@ -1,10 +1,11 @@
-"""Rotated MNIST: each of some handwritten digits seen at 16 angles, one angle held out.
+"""Rotated MNIST: images of handwritten digits at 16 angles, with one angle held out.
 
 The data set of Casale et al. (2018), "Gaussian process prior variational autoencoders", in the
 split of Jazbec et al. (2021), "Scalable Gaussian process variational autoencoders", which Tran et
-al. (2023) use. It comes from Python's generator seeded with 0, and the same draws are made here:
-for the digit 3 the split is the published one, image by image. For other digits no files were
-published; theirs is what the released generator draws, which is a little younger than the files.
+al. (2023) use. The split is drawn by Python's generator seeded with 0, and this module makes the
+same draws: for the digit 3 the split is the published one, image by image. For other digits no
+files were published; their split is that of the released generator, which is slightly newer than
+the files.
 """
 
 import numbers
@@ -39,15 +40,15 @@ _FILE = "rotated_mnist3.npz"
 # Checked against the digest that data/README.md gives (in SHA256SUMS beside it).
 _SHA256 = "b78ddb87ecb597583a7893842bb5124cfd3d7c2ba73511ba13f46d62e8d13274"
 _DEGREES = 22.5 * np.arange(16)
-_SHARE = 0.75  # of the images at the training angles, and of those at the test angle
+_SHARE = 0.75  # fraction of the images that is kept at the training angles, and at the test angle
 
 
 class Images(NamedTuple):
-    """Images, and which object each shows from which angle.
+    """Images, and the object and angle of each.
 
     - X [N, 2]: object id (an integer from 0), angle in radians; float64.
-    - Y [N, 784]: pixels, float32, rows of the image one after the other; 0 to 1 but for the
-      overshoot of the spline that rotates (about -0.3 to 1.3).
+    - Y [N, 784]: pixels, float32, rows of the image one after the other; from 0 to 1, apart from
+      the overshoot of the spline interpolation (about -0.3 to 1.3).
     """
 
     X: np.ndarray
@@ -55,14 +56,14 @@ class Images(NamedTuple):
 
 
 class RotatedMNIST(NamedTuple):
-    """Images to fit, to choose settings by, and to score, of objects that are numbered through.
+    """Training, validation and test images of numbered objects.
 
-    - train, validation, test: :class:`Images`. The test images show training objects at an angle at
-      which no training image is. The validation images are of objects of their own, at all angles:
-      no training image has their ids.
-    - object_vectors [num_objects, H]: PCA coordinates of the upright images of all objects, the
-      start of the learnt object vectors; float64. Row i is object i.
-    - angles [16]: radians, float64; a view is an index of it.
+    - train, validation, test: :class:`Images`. The test images show training objects at an angle
+      without training images. The validation images show other objects than the training images,
+      at all angles.
+    - object_vectors [num_objects, H]: PCA coordinates of the upright images of all objects, to
+      initialise learnt object vectors; float64. Row i is object i.
+    - angles [16]: radians, float64; a view is an index into it.
     - upright [num_objects, 784]: each object's image before rotation, in [0, 1], float32.
     """
 
@@ -91,17 +92,17 @@ def load(
     num_components: int = 8,
     source: Literal["auto", "mnist", "published"] = "auto",
 ) -> RotatedMNIST:
-    """The published split; for one digit 4050 training, 640 validation and 270 test images.
+    """Load the published split: per digit 4050 training, 640 validation and 270 test images.
 
-    The two sources agree but for the object vectors, whose published values came from a randomised
+    Both sources agree except in the object vectors, whose published values are from a randomised
     PCA: they differ from the exact ones by about 0.01, and columns may have the other sign.
 
     :param data_dir: Folder that holds ``rotated_mnist`` or ``mnist``.
-    :param digits: Which digits, each at most once; the order matters.
+    :param digits: Different digits; their order matters.
     :param num_components: H, the length of an object vector.
     :param source: "mnist" rebuilds the split from MNIST's idx files; "published" reads the file
-        for the digit 3 and at most 8 components; "auto" prefers "published" where it will do.
-    :return: The three sets of images and the objects that they show.
+        for the digit 3 and at most 8 components; "auto" uses "published" if possible.
+    :return: The three sets of images and their objects.
     :raises FileNotFoundError: If the files of the source are missing.
     :raises ValueError: If an argument is out of range, or a file is not the published one.
     """
@@ -121,8 +122,8 @@ def load(
     if source == "published":
         return _checked(_read_published(data_dir, num_components))
     images, labels = mnist.load_train(data_dir)
-    # The files for the digit 3 are older than this step of the released generator: with it their
-    # test angle would be 225 degrees, not 157.5.
+    # The files for the digit 3 were made before the released generator had this step: with it
+    # their test angle would be 225 degrees, not 157.5.
     shuffle = digits != (3,)
     return build(images, labels, digits, num_components=num_components, shuffle_validation=shuffle)
 
@@ -137,16 +138,16 @@ def build(
     num_per_digit: int = 400,
     shuffle_validation: bool = True,
 ) -> RotatedMNIST:
-    """Draws objects, rotates them and splits the images, as the published procedure does.
+    """Draw objects, rotate them and split the images by the published procedure.
 
     :param images: Grey values 0 to 255 [N, height, width].
     :param labels: The digit on each image [N].
-    :param digits: Which digits, each at most once; the order matters.
+    :param digits: Different digits; their order matters.
     :param num_components: H, the length of an object vector.
     :param num_per_digit: Number of objects of each digit, at least 10; a tenth is for validation.
-    :param shuffle_validation: Whether to shuffle the validation images. Those are the same either
-        way, but the draw comes before the others and so changes the test angle and the rest.
-    :return: The three sets of images and the objects that they show; P = height * width.
+    :param shuffle_validation: Whether to shuffle the validation images. They are the same either
+        way, but the draw precedes the others and so changes the test angle and the rest.
+    :return: The three sets of images and their objects; P = height * width.
     :raises ValueError: If an argument is out of range, a digit has too few images, an image is
         not finite, or an object at the test angle has no training image (unlikely, for 15 draws).
     """
@@ -159,7 +160,7 @@ def build(
             f"images holds NaN or infinite pixels in {len(wrong)} images, first in image "
             f"{wrong[0]}; every pixel must be finite. Remove or repair those images."
         )
-    # The draws and their order are the published ones: any other would give another split.
+    # The draws and their order are the published ones and determine the split.
     rng = random.Random(0)
     chosen = []
     for digit in digits:
@@ -173,7 +174,7 @@ def build(
     upright = images[np.concatenate(chosen)] / 255.0
     flat = upright.reshape(len(upright), -1)
 
-    # Object by object, angle by angle.
+    # Ordered by object, then by angle.
     views = [ndimage.rotate(upright, degrees, axes=(2, 1), reshape=False) for degrees in _DEGREES]
     Y = np.stack(views, 1).reshape(-1, flat.shape[1]).astype(np.float32)
     objects, view = np.divmod(np.arange(len(Y)), len(_DEGREES))
@@ -198,17 +199,18 @@ def build(
 def hold_out_view(
     data: RotatedMNIST, view: int, share: float = 0.75, seed: int = 0
 ) -> RotatedMNIST:
-    """The task once more with training images alone, so that settings can be chosen by it.
+    """Split the training images into new training and test images, to select settings.
 
-    The training images at one angle become the test images, for a random share of the objects
-    that have one; all others remain for training. With ``share=1`` no training image is left at
-    that angle, as none is at the angle of the real test images. Those are not in what is returned.
+    Training images at one angle become the test images, for a random fraction of the objects that
+    have one; all others remain for training. With ``share=1`` no training image is left at that
+    angle, as in the original split. The original test images are not in the result.
 
-    :param data: The task whose training images to split; its other fields are handed on.
+    :param data: The task whose training images to split; its other fields are unchanged.
     :param view: Index into ``data.angles`` of the angle to hold out.
-    :param share: Of the objects with a training image at that angle, rounded down; in (0, 1].
-    :param seed: Of the choice of objects; any integer >= 0.
-    :return: The same with other ``train`` and ``test``. Rows keep their order.
+    :param share: Fraction of the objects with a training image at that angle, rounded down; in
+        (0, 1].
+    :param seed: Seed of the choice of objects; any integer >= 0.
+    :return: The task with other ``train`` and ``test``. Rows keep their order.
     :raises ValueError: If an argument is out of range, the view is that of the test images, or
         an object would be left without any training image.
     """
@@ -238,14 +240,15 @@ def hold_out_view(
 
 @check_shapes(*_SHAPES)
 def keep_share(data: RotatedMNIST, share: float, seed: int = 0) -> RotatedMNIST:
-    """The task with fewer training images, and the same test images: what more data are worth.
+    """Keep some of the training images, to measure the effect of more data.
 
     Every object keeps at least one training image, drawn at random; the others are drawn from all.
 
-    :param data: The task; its other fields are handed on.
-    :param share: Of the training images, rounded down; in (0, 1].
-    :param seed: Of the choice; any integer >= 0. A larger share keeps all that a smaller one does.
-    :return: The same with other ``train``. Rows keep their order.
+    :param data: The task; its other fields are unchanged.
+    :param share: Fraction of the training images, rounded down; in (0, 1].
+    :param seed: Seed of the choice; any integer >= 0. A larger share includes the images of a
+        smaller one.
+    :return: The task with other ``train``. Rows keep their order.
     :raises ValueError: If an argument is out of range, or the share is less than an image for each
         object.
     """
@@ -268,7 +271,7 @@ def keep_share(data: RotatedMNIST, share: float, seed: int = 0) -> RotatedMNIST:
 
 @check_shapes("train.X: [Ntrain, 2]", "test.X: [Ntest, 2]")
 def check_objects_known(train: Images, test: Images) -> None:
-    """Refuses test images of objects without training images: their vectors would be guesses.
+    """Check that all objects of the test images have training images to learn vectors from.
 
     :param train: Images that object vectors are learnt from.
     :param test: Images to predict.
@@ -299,7 +302,7 @@ def _flat(images: np.ndarray) -> np.ndarray:
 
 
 def _principal_coordinates(rows: np.ndarray, num_components: int) -> np.ndarray:
-    """[N, H] coordinates along the H directions in which ``rows`` vary most, first the largest."""
+    """Return PCA coordinates [N, H] of ``rows``, by decreasing variance."""
     if num_components > min(rows.shape):
         raise ValueError(
             f"num_components is {num_components}; {rows.shape[0]} objects of {rows.shape[1]} "
@@ -307,7 +310,7 @@ def _principal_coordinates(rows: np.ndarray, num_components: int) -> np.ndarray:
         )
     centred = rows - rows.mean(0)
     directions = np.linalg.svd(centred, full_matrices=False)[2][:num_components]
-    # The sign of a direction depends on the LAPACK: let its largest entry be positive.
+    # The sign of a direction depends on LAPACK, so its largest entry is made positive.
     largest = np.abs(directions).argmax(1)[:, None]
     return centred @ (directions * np.sign(np.take_along_axis(directions, largest, 1))).T
 

@@ -1,13 +1,13 @@
-"""Sprites: 1296 characters of pixel art, each of which walks, casts a spell and slashes.
+"""Sprites: 1296 characters of pixel art that walk, cast a spell and slash.
 
-Li and Mandt (2018), "Disentangled sequential autoencoder", compose the characters of sheets of
+Li and Mandt (2018), "Disentangled sequential autoencoder", compose the characters from sheets of
 clothes and hair; Jazbec et al. (2021), "Scalable Gaussian process variational autoencoders",
-generate poses of a character of which they see others. The composition, and which characters are
-for testing, are the published ones. Which poses are drawn is not: no seed was published.
+generate poses of a character given others. The composition and the test characters are the
+published ones; the poses are not, because no seed was published.
 
-The sheets are art of the Liberated Pixel Cup, CC BY-SA 3.0 / GPL 3.0, taken from the public
-repository YingzhenLi/Sprites. They are no part of this package, and whoever shows them, or images
-made of them, must credit them.
+The sheets are art of the Liberated Pixel Cup, CC BY-SA 3.0 / GPL 3.0, from the public repository
+YingzhenLi/Sprites. They are not part of this package, and must be credited wherever they, or images
+made from them, are shown.
 """
 
 import io
@@ -78,12 +78,12 @@ _SHEETS = {
         "1.png": "d56a561616a20a12030d2d40a52eeec63e6d048871bf3b6994221869362151f1",
     },
 }
-#: What a character is composed of: the first lies lowest.
+#: Layers of a character, from the lowest.
 LAYERS = tuple(_SHEETS)
 
-_ROWS, _COLUMNS, _SIDE = 21, 13, 64  # of a sheet: tiles, and pixels of a tile
-# Of each action, the tiles where it starts (seen from the front, left, right), and how far from
-# there its frames lie. Frames are shown twice where an action has fewer than eight tiles.
+_ROWS, _COLUMNS, _SIDE = 21, 13, 64  # rows and columns of tiles in a sheet, and pixels of a tile
+# First tiles of each action (from the front, left, right), and offsets of its frames from them.
+# Actions with fewer than eight tiles repeat some.
 _ACTIONS = {
     "walk": ((130, 117, 143), (8, 1, 2, 3, 4, 5, 6, 7)),
     "spellcard": ((26, 13, 39), (0, 1, 2, 3, 4, 5, 4, 6)),
@@ -93,17 +93,17 @@ _TILES = np.array(
     [start + step for starts, steps in _ACTIONS.values() for start in starts for step in steps]
 )
 NUM_POSES, _NUM_TEST_POSES = 72, 36
-NUM_PIXELS = 64 * 64 * 3  # numbers of an image of the sheets, all colours counted
+NUM_PIXELS = 64 * 64 * 3  # values of an image, for all three colours
 #: Names of the sequences: pose ``8 * i + t`` is frame t of ``SEQUENCES[i]``.
 SEQUENCES = tuple(f"{action} {side}" for action in _ACTIONS for side in ("front", "left", "right"))
 
 
 class Frames(NamedTuple):
-    """Images, and who is seen in which pose; by character, then by pose.
+    """Images with the character and pose of each, ordered by character, then by pose.
 
     - X [N, 2]: character id, pose id; float64.
     - Y [N, P]: red, green and blue of each pixel, 0 to 255, rows of the image one after the other;
-      uint8, for as floats they take four times the memory. P is 64 * 64 * 3.
+      uint8, because floats would take four times the memory. P is 64 * 64 * 3.
     """
 
     X: np.ndarray
@@ -111,12 +111,12 @@ class Frames(NamedTuple):
 
 
 class Sprites(NamedTuple):
-    """Characters to train on, and others to see some poses of and to generate the rest.
+    """Training characters, and test characters with poses given as context and to generate.
 
-    - train, context, test: :class:`Frames`. Those of ``context`` and ``test`` are of the same
-      characters, none of which is in ``train``, in poses that differ.
-    - order [num_characters]: the character with id i is ``order[i]`` of :func:`compose`. The first
-      ids are those of the training characters.
+    - train, context, test: :class:`Frames`. ``context`` and ``test`` show the same characters, none
+      of which is in ``train``, in different poses.
+    - order [num_characters]: the character with id i is number ``order[i]`` of :func:`compose`. The
+      first ids are those of the training characters.
     - sequences: :data:`SEQUENCES`.
     """
 
@@ -142,23 +142,23 @@ def load(
     num_context: int = 36,
     seed: int = 0,
 ) -> Sprites:
-    """The published characters: ids 0 to 999 are for training, 1000 to 1295 for testing.
+    """Load the published characters: ids 0 to 999 for training, 1000 to 1295 for testing.
 
-    By default 50000 images to train on, and 10656 each of context and to generate: 0.9 GB.
+    By default 50000 training images, and 10656 each of context and to generate: 0.9 GB.
 
     :param data_dir: Folder that holds ``sprites`` with the sheets.
     :param num_train_poses, num_context, seed: As in :func:`build`.
-    :return: The three sets of images, and the characters that they show.
+    :return: The three sets of images and their characters.
     :raises FileNotFoundError: If sheets are missing.
     :raises ValueError: If an argument is out of range, or a sheet is not the published one.
     """
     _check_draws(num_train_poses, num_context, seed)
     names = [f"{layer}/{name}" for layer, sheets in _SHEETS.items() for name in sheets]
-    find_files(data_dir, "sprites", names, _ORIGIN)  # of all layers: one error names all
+    find_files(data_dir, "sprites", names, _ORIGIN)  # all layers, so that one error names all files
     sheets = {}
     for layer, digests in _SHEETS.items():
         folder = pathlib.Path(data_dir, "sprites", layer)
-        # Digests come after: what a file is, if it is no sheet at all, says more.
+        # Digests are checked last, because errors about a file's format are more informative.
         sheets[layer] = np.stack([read_sheet(folder / name) for name in digests])
         find_files(data_dir, f"sprites/{layer}", digests, _ORIGIN)
     return build(sheets, num_train_poses=num_train_poses, num_context=num_context, seed=seed)
@@ -173,23 +173,24 @@ def build(
     num_context: int = 36,
     seed: int = 0,
 ) -> Sprites:
-    """Orders the characters as published, draws poses, and composes the images of those alone.
+    """Order the characters as published, draw poses, and compose their images.
 
-    :param sheets: Of each of :data:`LAYERS` its variants, as in :func:`compose`. A character is a
+    :param sheets: The variants of each of :data:`LAYERS`, as in :func:`compose`. A character is a
         choice of one variant of each layer.
     :param num_train: Number of training characters; all others are for testing.
-    :param num_train_poses: Poses of each training character, 1 to 72, drawn at random. More poses
-        hold all that fewer do.
-    :param num_context: Poses that are seen of each test character, 1 to 36. More hold all that
-        fewer do, and those to generate are the same 36 whatever this is, so that scores compare.
-    :param seed: Of the poses; any integer >= 0. The order of characters does not depend on it.
-    :return: The three sets of images, and the characters that they show.
-    :raises ValueError: If an argument is out of range, or the sheets do not go together.
+    :param num_train_poses: Number of poses of each training character, 1 to 72, drawn at random. A
+        larger number includes the poses of a smaller one.
+    :param num_context: Number of context poses of each test character, 1 to 36. A larger number
+        includes the poses of a smaller one, and the 36 poses to generate do not depend on it, so
+        that scores are comparable.
+    :param seed: Seed of the poses; any integer >= 0. The order of characters does not depend on it.
+    :return: The three sets of images and their characters.
+    :raises ValueError: If an argument is out of range, or the sheets are inconsistent.
     """
     num_characters = int(np.prod(_check_sheets(sheets)))
     check_integer("num_train", num_train, 1, num_characters - 1)
     _check_draws(num_train_poses, num_context, seed)
-    # NumPy's old generator, whose draw the published order is.
+    # The published order was drawn by NumPy's legacy generator.
     order = np.random.RandomState(423).permutation(num_characters)
     streams = np.random.SeedSequence(int(seed)).spawn(2)
     train, test = (
@@ -215,19 +216,19 @@ def build(
 def compose(
     sheets: Mapping[str, np.ndarray], characters: np.ndarray, poses: np.ndarray
 ) -> np.ndarray:
-    """Images of characters in poses: their layers over each other, and all over black.
+    """Compose images of characters in poses: their layers over each other, on black.
 
     The 72 poses are 63 tiles: frames 4 and 6 of a spell or a slash are the same image, and so are
-    0 and 7 of a slash. So an eighth of the images to generate are among 36 of context as well, as
+    0 and 7 of a slash. So an eighth of the images to generate are also among 36 of context, as
     another pose.
 
-    :param sheets: Of each of :data:`LAYERS` its variants [variants, 21 * height, 13 * width, 4]:
+    :param sheets: The variants of each of :data:`LAYERS` [variants, 21 * height, 13 * width, 4]:
         red, green, blue and opacity, uint8, in tiles of the size of an image.
     :param characters: Numbers whose digits are the variants, those of ``body`` first. For the
         published sheets, 0 to 1295 in base 6; ``Sprites.order`` has them by character id.
     :param poses: Pose ids, 0 to 71.
     :return: uint8, as in :class:`Frames`; P is height * width * 3.
-    :raises ValueError: If the sheets do not go together, or there is no such character or pose.
+    :raises ValueError: If the sheets are inconsistent, or a character or pose does not exist.
     """
     counts = _check_sheets(sheets)
     for name, values, number in (
@@ -243,7 +244,7 @@ def compose(
         blocks = sheets[layer].reshape(count, _ROWS, height, _COLUMNS, width, 4)
         row, column = np.divmod(_TILES, _COLUMNS)
         tiles = blocks[:, row, :, column].reshape(NUM_POSES * count, height * width, 4)
-        # All images that show a tile at once, and only the pixels that it covers, which are few.
+        # All images with the same tile at once, and only the few pixels that it covers.
         shown = count * poses + variant
         images = np.argsort(shown, kind="stable")
         starts = np.searchsorted(shown[images], np.arange(1, len(tiles)))
@@ -251,25 +252,25 @@ def compose(
             opacity = tile[:, 3]
             opaque = np.flatnonzero(opacity == 255)
             Y[np.ix_(which, opaque)] = tile[opaque, :3]
-            # The others take five times as long, and hardly a tile has any.
+            # Blending takes five times as long, and few tiles need it.
             sheer = np.flatnonzero((opacity > 0) & (opacity < 255))
             if len(sheer):
                 over, alpha = np.split(tile[sheer].astype(np.uint16), [3], axis=1)
                 at = np.ix_(which, sheer)
-                # To the nearest; the sum is at most 255 * 255 + 127, which 16 bits hold.
+                # Rounded to nearest; the sum is at most 255 * 255 + 127, which fits 16 bits.
                 Y[at] = (alpha * over + (255 - alpha) * Y[at] + 127) // 255
     return Y.reshape(len(Y), height * width * 3)
 
 
 @check_shapes("Y: [batch..., P]", "return: [batch..., P]")
 def as_float(Y: np.ndarray) -> np.ndarray:
-    """Colours as float32 in [0, 1): divided by 256, not 255, as in the published data.
+    """Convert colours to float32 in [0, 1), divided by 256, not 255, as in the published data.
 
-    The division is exact, and the brightest colour is 255 / 256. Takes four times the memory of
-    ``Y``: 2.5 GB for the default training images.
+    The division is exact, and the brightest colour is 255 / 256. The result takes four times the
+    memory of ``Y``: 2.5 GB for the default training images.
 
     :param Y: Colours 0 to 255, uint8.
-    :raises ValueError: If ``Y`` is of another type: it may have been divided already.
+    :raises ValueError: If ``Y`` is of another type, because it may have been divided already.
     """
     if Y.dtype != np.uint8:
         raise ValueError(f"Y is of type {Y.dtype}; it must be uint8, colours from 0 to 255.")
@@ -278,11 +279,11 @@ def as_float(Y: np.ndarray) -> np.ndarray:
 
 @check_shapes("return: [height, width, 4]")
 def read_sheet(path: str | os.PathLike[str]) -> np.ndarray:
-    """A sheet of 21 x 13 tiles of 64 x 64 pixels: red, green, blue and opacity, 0 to 255.
+    """Read a sheet of 21 x 13 tiles of 64 x 64 pixels: red, green, blue and opacity, 0 to 255.
 
-    :param path: Of a PNG file.
+    :param path: Path of a PNG file.
     :return: uint8 [1344, 832, 4].
-    :raises ValueError: If the file is no PNG, has no opacity or is of another size.
+    :raises ValueError: If the file is not a PNG, has no opacity or is of another size.
     """
     content = pathlib.Path(path).read_bytes()
     try:
@@ -304,15 +305,15 @@ def read_sheet(path: str | os.PathLike[str]) -> np.ndarray:
 def write_shards(
     frames: Frames, folder: str | os.PathLike[str], num_shards: int, seed: int = 0
 ) -> list[pathlib.Path]:
-    """Files for :meth:`~gpflow_bae.data.StreamedObservations.from_tfrecords`; see :func:`as_float`.
+    """Write TFRecord files for ``StreamedObservations.from_tfrecords``; see :func:`as_float`.
 
-    Images come in random order: sorted by character, the minibatches of a stream would be of few.
+    Images are in random order: if they were sorted, minibatches would have few characters.
 
-    :param folder: Made where it is not there. The default training images take 2.5 GB.
-    :param num_shards: Number of files, less a few where it does not divide the number of images.
-    :param seed: Of the order; any integer >= 0.
-    :return: The files.
-    :raises ValueError: If an argument is out of range, or ``folder`` holds such files.
+    :param folder: Created if needed. The default training images take 2.5 GB.
+    :param num_shards: Number of files; may be fewer if it does not divide the number of images.
+    :param seed: Seed of the order; any integer >= 0.
+    :return: The paths of the files.
+    :raises ValueError: If an argument is out of range, or ``folder`` already has such files.
     """
     check_integer("num_shards", num_shards, 1, len(frames.Y))
     check_integer("seed", seed, 0)
@@ -329,7 +330,7 @@ def _check_draws(num_train_poses: int, num_context: int, seed: int) -> None:
 
 
 def _check_sheets(sheets: Mapping[str, np.ndarray]) -> tuple[int, ...]:
-    """Number of variants of each layer."""
+    """Check the sheets and return the number of variants of each layer."""
     if set(sheets) != set(LAYERS):
         raise ValueError(f"sheets has {sorted(sheets)}; it must have {', '.join(LAYERS)}.")
     first = sheets[LAYERS[0]].shape

@@ -1,8 +1,8 @@
 """Tables of Chandra et al. (2022): Swiss roll, Madelon and Coil 2000, scaled to [0, 1].
 
 The published code scales training and test rows each by their own minimum and maximum. Here both
-are scaled by the training rows', so that a test row is treated as a new one would be; test values
-may then lie a little outside of [0, 1].
+are scaled by those of the training rows, so that test rows are treated like new ones; test values
+may then lie slightly outside of [0, 1].
 """
 
 import gzip
@@ -24,7 +24,7 @@ class Table(NamedTuple):
     """Rows to reconstruct, and labelled rows to classify from their codes.
 
     - train [N, P], test [Ntest, P]: float32, scaled by the training rows.
-    - labelled [Nlabelled, P]: rows whose labels are known and that no network was fitted to.
+    - labelled [Nlabelled, P]: labelled rows that are not training rows.
     - train_labels [N], labels [Nlabelled]: integers; or, for the Swiss roll, the position along the
       roll, float64.
     """
@@ -38,7 +38,7 @@ class Table(NamedTuple):
 
 @check_shapes("train: [N, P]", "others[all]: [., P]", "return[0]: [N, P]")
 def scale_to_unit(train: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
-    """Every table scaled by the minimum and maximum of each column of ``train``, float32.
+    """Scale tables by the minimum and maximum of each column of ``train``, to float32.
 
     A column that is constant in ``train`` is only shifted.
     """
@@ -48,9 +48,9 @@ def scale_to_unit(train: np.ndarray, *others: np.ndarray) -> list[np.ndarray]:
 
 
 def swiss_roll(seed: int = 0, num_rows: int = 2000, test_share: float = 0.25) -> Table:
-    """A plane rolled up in three dimensions: (t cos t, h, t sin t), t in [1.5 pi, 4.5 pi].
+    """Generate a Swiss roll: (t cos t, h, t sin t) with t in [1.5 pi, 4.5 pi].
 
-    (Marsland 2014, chapter 10; heights h are uniform on [0, 21].) Labels are t.
+    See Marsland (2014), chapter 10. Heights h are uniform on [0, 21], and labels are t.
     """
     rng = np.random.default_rng(seed)
     t = 1.5 * np.pi * (1.0 + 2.0 * rng.random(num_rows))
@@ -61,7 +61,7 @@ def swiss_roll(seed: int = 0, num_rows: int = 2000, test_share: float = 0.25) ->
 
 
 def madelon(data_dir: str | os.PathLike[str]) -> Table:
-    """UCI Madelon: 2000 rows of 500 columns to train on, 1800 to test, 600 with known labels."""
+    """Read UCI Madelon: 2000 training rows of 500 columns, 1800 test rows, 600 labelled rows."""
     names = [
         "madelon_train.data.gz",
         "madelon_test.data.gz",
@@ -80,9 +80,11 @@ def madelon(data_dir: str | os.PathLike[str]) -> Table:
 
 
 def coil2000(data_dir: str | os.PathLike[str], seed: int = 0, test_share: float = 0.25) -> Table:
-    """UCI Insurance Company Benchmark: 5822 rows of 85 columns split at random, 4000 labelled.
+    """Read UCI Coil 2000: 5822 rows of 85 columns, split at random, and 4000 labelled rows.
 
-    :param seed: of the split into training and test rows; the published code's has none.
+    It is the Insurance Company Benchmark.
+
+    :param seed: seed of the split into training and test rows; the published code has none.
     """
     names = ["ticdata2000.txt", "ticeval2000.txt", "tictgts2000.txt"]
     paths = find_files(data_dir, "coil2000", names, _COIL)

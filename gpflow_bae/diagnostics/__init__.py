@@ -1,4 +1,4 @@
-"""Samples in ArviZ's form, convergence in function and weight space, stacking, and plots."""
+"""Conversion to ArviZ, convergence in function and weight space, stacking, and plots."""
 
 from .convergence import (
     ConvergenceDiagnostics,

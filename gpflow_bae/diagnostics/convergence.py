@@ -1,22 +1,22 @@
-"""Have the chains converged? R-hat and effective sample sizes, through ArviZ.
+"""Convergence diagnostics of chains: R-hat and effective sample sizes, by ArviZ.
 
-Rank-normalised split R-hat compares chains that started apart, effective sample sizes say how many
-independent draws the chains are worth; Vehtari et al. call chains fit for use with R-hat below 1.01
-and bulk and tail ESS above 100 per chain.
+Rank-normalised split R-hat compares chains with dispersed starts, and the effective sample size
+(ESS) is the number of independent draws with the same precision. Vehtari et al. recommend R-hat
+below 1.01, and bulk and tail ESS above 100 per chain.
 
-Which scalars to look at matters more than the threshold. Permuting the hidden units of a layer
-leaves the network's function as it was (so does flipping the signs of a tanh unit's weights), and
-so every mode of the posterior over weights has at least prod_layers (width!) copies. Chains that
-started apart stay in different copies: R-hat over weights is large although every chain samples the
-same functions, and no prediction is the worse for it. What has to converge is what is used: the
-network's outputs on data. So :func:`function_space_diagnostics` is the verdict and
-:func:`weight_space_diagnostics` describes how the chains move, as in section 5 of Izmailov et al.
-Code space has symmetries too (rotations of channels that share a kernel): diagnose reconstructions
-and predictions rather than codes.
+The choice of scalars matters more than the threshold. Permuting the hidden units of a layer does
+not change the network's function (nor does flipping the signs of a tanh unit's weights), so every
+mode of the posterior over weights has at least prod_layers (width!) copies. Chains with dispersed
+starts stay in different copies: R-hat over weights is large although all chains sample the same
+functions and predict equally well. The quantities of interest have to converge, which are the
+network's outputs on data. So use :func:`function_space_diagnostics` to assess convergence;
+:func:`weight_space_diagnostics` describes how chains move, as in section 5 of Izmailov et al. The
+latent space has symmetries too (rotations of channels that share a kernel): diagnose
+reconstructions and predictions instead of codes.
 
-ArviZ works through outputs one by one: about 1 ms each for R-hat and 0.7 ms for either ESS, with 4
-chains of 250 draws, and twice that with 1000 draws. The two summaries therefore look at
-``max_outputs`` of the outputs, chosen at random: the default 2000 take about ten seconds.
+ArviZ processes outputs one by one: about 1 ms each for R-hat and 0.7 ms for either ESS, with 4
+chains of 250 draws, and twice that with 1000 draws. The two summaries therefore use
+``max_outputs`` random outputs: the default 2000 take about ten seconds.
 
 References:
 
@@ -47,17 +47,18 @@ __all__ = [
     "weight_space_diagnostics",
 ]
 
-_MIN_DRAWS = 4  # ArviZ has NaN below: two halves of two draws
+_MIN_DRAWS = 4  # two halves of two draws; ArviZ returns NaN for fewer
 
 
 @check_shapes("values: [C, S, event...]", "return: [event...]")
 def rank_normalised_rhat(values: np.ndarray) -> np.ndarray:
-    """Rank-normalised split R-hat: the larger of bulk and folded (Vehtari et al. 2021, section 4).
+    """Return rank-normalised split R-hat (Vehtari et al. 2021, section 4).
 
-    1 when the chains agree in location and in scale, without bound when each is stuck elsewhere.
+    It is the larger of bulk and folded R-hat: 1 if chains agree in location and scale, and
+    unbounded for chains that are stuck apart.
 
     :param values: scalars of every draw of every chain.
-    :return: R-hat; NaN where a scalar never changes in any chain, for which it is not defined.
+    :return: R-hat; NaN, because undefined, for a scalar that is constant in all chains.
     :raises ImportError: without the extra ``diagnostics``.
     :raises ValueError: with fewer than 2 chains or 4 draws, or if a value is not finite.
     """
@@ -69,12 +70,13 @@ def rank_normalised_rhat(values: np.ndarray) -> np.ndarray:
 def effective_sample_size(
     values: np.ndarray, method: Literal["bulk", "tail"] = "bulk"
 ) -> np.ndarray:
-    """Number of independent draws that all chains together are worth (Vehtari et al. 2021).
+    """Return the effective sample size of all chains together (Vehtari et al. 2021).
 
     :param values: scalars of every draw of every chain.
-    :param method: ``"bulk"`` of the rank-normalised values, for means and medians; ``"tail"`` the
+    :param method: ``"bulk"``, of rank-normalised values, for means and medians; ``"tail"``, the
         smaller one of the 5 and 95 per cent quantiles, for intervals.
-    :return: ESS, above C * S for antithetic chains; NaN where a scalar never changes in any chain.
+    :return: ESS, above C * S for antithetic chains; NaN for a scalar that is constant in all
+        chains.
     :raises ImportError: without the extra ``diagnostics``.
     :raises ValueError: with fewer than 4 draws, if a value is not finite, or for another method.
     """
@@ -83,26 +85,26 @@ def effective_sample_size(
     return _per_output("effective_sample_size", values, "ess", method, min_chains=1)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)  # arrays have no truth value to compare by
+@dataclasses.dataclass(frozen=True, eq=False)  # == of arrays is not a bool
 class ConvergenceDiagnostics:
-    """R-hat and effective sample sizes of K scalars, and what they say in summary.
+    """R-hat and effective sample sizes of K scalars, and summaries of them.
 
-    Constant scalars (a pixel that is always 0) are NaN in the arrays and left out of the summary,
-    which is NaN if all are constant. 95 per cent of the scalars are no worse than ``rhat_q95``,
+    Constant scalars (a pixel that is always 0) are NaN in the arrays and excluded from summaries,
+    which are NaN if all are constant. 95 per cent of the scalars are no worse than ``rhat_q95``,
     ``ess_bulk_q05`` and ``ess_tail_q05``.
     """
 
     rhat: np.ndarray  # [K]
     ess_bulk: np.ndarray  # [K]
     ess_tail: np.ndarray  # [K]
-    indices: np.ndarray  # [K], increasing: which of the flattened outputs these are
-    num_outputs: int  # of which K were looked at
+    indices: np.ndarray  # [K], increasing indices of the flattened outputs
+    num_outputs: int  # total, of which K were diagnosed
     num_chains: int
     num_draws: int
 
     @property
     def num_constant(self) -> int:
-        """How many of the K scalars never change, in any chain."""
+        """Number of the K scalars that are constant in all chains."""
         return int(np.isnan(self.rhat).sum())
 
     @property
@@ -112,7 +114,7 @@ class ConvergenceDiagnostics:
 
     @property
     def rhat_q95(self) -> float:
-        """95th percentile of R-hat: its bad end."""
+        """95th percentile of R-hat."""
         return _quantile(self.rhat, 0.95)
 
     @property
@@ -122,7 +124,7 @@ class ConvergenceDiagnostics:
 
     @property
     def ess_bulk_q05(self) -> float:
-        """5th percentile of the bulk ESS, which 95 per cent of the scalars reach."""
+        """5th percentile of bulk ESS."""
         return _quantile(self.ess_bulk, 0.05)
 
     @property
@@ -132,7 +134,7 @@ class ConvergenceDiagnostics:
 
     @property
     def ess_tail_q05(self) -> float:
-        """5th percentile of the tail ESS, which 95 per cent of the scalars reach."""
+        """5th percentile of tail ESS."""
         return _quantile(self.ess_tail, 0.05)
 
     def __str__(self) -> str:
@@ -154,17 +156,17 @@ class ConvergenceDiagnostics:
 def function_space_diagnostics(
     predictions: np.ndarray, max_outputs: int | None = 2000, seed: int = 0
 ) -> ConvergenceDiagnostics:
-    """Diagnostics of the network's outputs on data: the verdict on the chains.
+    """Diagnose convergence of the network's outputs on data.
 
     :param predictions: outputs of every posterior sample, such as decoded means at test points.
-        They must be functions of the sample alone: fresh noise in every prediction (of the
-        observations, or of few codes drawn anew) would make chains that never met look mixed.
-    :param max_outputs: how many outputs to look at, drawn without replacement if there are more;
+        They must be deterministic functions of the sample: new noise in every prediction (of
+        observations, or of a few codes) would hide that chains have not mixed.
+    :param max_outputs: number of outputs to diagnose, drawn without replacement if there are more;
         None for all of them.
-    :param seed: of that choice.
+    :param seed: seed of that choice.
     :raises ImportError: without the extra ``diagnostics``.
     :raises ValueError: with fewer than 2 chains or 4 draws, without outputs, or if one of the
-        outputs looked at is not finite.
+        chosen outputs is not finite.
     """
     return _diagnose(
         "predictions", [as_numbers(predictions, "predictions", rank=2)], max_outputs, seed
@@ -175,15 +177,15 @@ def function_space_diagnostics(
 def weight_space_diagnostics(
     samples: Mapping[str, np.ndarray], max_outputs: int | None = 2000, seed: int = 0
 ) -> ConvergenceDiagnostics:
-    """Diagnostics of the weights themselves, all parameters together, in the mapping's order.
+    """Diagnose convergence of the weights, all parameters together in the mapping's order.
 
-    A large R-hat here beside a small one of :func:`function_space_diagnostics` is what chains in
-    different copies of one mode look like (see the module's docstring), and no fault.
+    A large R-hat with a small one of :func:`function_space_diagnostics` means that chains are in
+    equivalent copies of one mode (see the module's docstring), which is harmless.
 
     :param samples: [C, S, ...] by parameter path. For one parameter: ``{path: samples[path]}``.
-    :param max_outputs: how many weights to look at, drawn without replacement if there are more;
+    :param max_outputs: number of weights to diagnose, drawn without replacement if there are more;
         None for all of them.
-    :param seed: of that choice.
+    :param seed: seed of that choice.
     :raises ImportError: without the extra ``diagnostics``.
     :raises ValueError: as :func:`function_space_diagnostics`, or if parameters differ in [C, S].
     """
@@ -195,7 +197,7 @@ def weight_space_diagnostics(
 def _per_output(
     caller: str, values: np.ndarray, statistic: str, method: str, min_chains: int
 ) -> np.ndarray:
-    """A statistic of ArviZ for every scalar [C, S, ...] -> [...], NaN for constant ones."""
+    """Return an ArviZ statistic [...] of values [C, S, ...], NaN for constant scalars."""
     arviz = arviz_for(caller)
     values = as_numbers(values, "values", rank=2)
     num_chains, num_draws, *event_shape = values.shape
@@ -212,14 +214,14 @@ def _per_output(
             f"{caller} was given NaN or infinity in chains {np.flatnonzero(~finite).tolist()}; "
             "leave these chains out, or find out where they diverged."
         )
-    # R-hat compares halves of chains, and an odd draw in the middle belongs to neither.
+    # R-hat compares halves of chains, without the middle one of an odd number of draws.
     half = num_draws // 2
     halves = np.concatenate([flat[:, :half], flat[:, num_draws - half :]])
     varying = halves.max((0, 1)) > halves.min((0, 1))
     result = np.full(shape[-1], np.nan)
     if varying.any():
         dataset = arviz.convert_to_dataset({"values": flat[..., varying]})
-        # Stuck chains have no variance within: dividing by it says what there is to say.
+        # The variance within chains is zero for stuck ones, and R-hat is rightly infinite.
         with np.errstate(divide="ignore", invalid="ignore"):
             result[varying] = getattr(arviz, statistic)(dataset, method=method)["values"].values
     return result.reshape(event_shape)
@@ -228,7 +230,7 @@ def _per_output(
 def _diagnose(
     argument: str, arrays: Sequence[np.ndarray], max_outputs: int | None, seed: int
 ) -> ConvergenceDiagnostics:
-    """Diagnostics of at most ``max_outputs`` scalars of arrays [C, S, ...] laid side by side."""
+    """Diagnose at most ``max_outputs`` scalars of concatenated arrays [C, S, ...]."""
     num_chains, num_draws = arrays[0].shape[:2]
     flat = [a.reshape(num_chains, num_draws, math.prod(a.shape[2:])) for a in arrays]
     num_outputs = sum(a.shape[-1] for a in flat)
@@ -241,7 +243,7 @@ def _diagnose(
         rng = np.random.default_rng(seed)
         indices = np.sort(rng.choice(num_outputs, max_outputs, replace=False))
     columns, start = [], 0
-    for values in flat:  # chosen before they are laid side by side: together they may be large
+    for values in flat:  # selected before concatenation, because all of them may be large
         stop = start + values.shape[-1]
         columns.append(values[..., indices[(start <= indices) & (indices < stop)] - start])
         start = stop
@@ -258,9 +260,9 @@ def _diagnose(
 
 
 def _quantile(values: np.ndarray, level: float) -> float:
-    """Quantile of what is not NaN, itself one of the values.
+    """Return a quantile of the values that are not NaN, without interpolation.
 
-    Interpolating towards an infinite R-hat would give NaN, so the worse neighbour stands for it.
+    Interpolation with an infinite R-hat would give NaN; the worse neighbour is returned instead.
     """
     values = values[~np.isnan(values)]
     if values.size == 0:

@@ -1,4 +1,4 @@
-"""Posterior samples in the form that ArviZ reads."""
+"""Conversion of posterior samples to ArviZ ``InferenceData``."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ def to_inference_data(
     step_stats: Mapping[str, np.ndarray] | None = None,
     round_stats: Mapping[str, np.ndarray] | None = None,
 ) -> Any:
-    """ArviZ ``InferenceData`` of one chain or of several.
+    """Convert samples of one or several chains to ArviZ ``InferenceData``.
 
     :param samples: constrained samples by parameter path: [S, ...] of one chain, [C, S, ...] with
         ``chains``, or a list of C mappings to [S, ...].
     :param history: log prior, log likelihood and encoder loss of every round, [rounds, 3] of one
-        chain, [C, rounds, 3] of several; they become the group ``round_stats``, because rounds are
+        chain, [C, rounds, 3] of several; they go into a group ``round_stats``, because rounds are
         not samples.
     :param temperature: recorded as an attribute.
     :param chains: whether the arrays of a mapping have a leading axis of chains.
-    :param sample_stats: what the sampler said of every draw [C, S, ...], one chain being C = 1.
-        ArviZ's plots read ``lp`` (the log density, up to a constant), ``energy``,
+    :param sample_stats: the sampler's statistics of every draw [C, S, ...], with C = 1 for one
+        chain. ArviZ's plots read ``lp`` (the log density, up to a constant), ``energy``,
         ``acceptance_rate``, ``step_size`` and ``diverging``; ``log_prob``,
         ``acceptance_probability`` and ``diverged`` are renamed to these. Other names
-        (``accepted``, ``swap_rate``, ``temperature``, ...) are kept as they are.
-    :param step_stats: the same of every step [C, steps, ...], burn-in and thinned draws included;
-        they become a group of this name, for they outnumber the samples.
+        (``accepted``, ``swap_rate``, ``temperature``, ...) are kept.
+    :param step_stats: statistics of every step [C, steps, ...], burn-in and thinned draws included;
+        they go into a group ``step_stats``, because there are more of them than samples.
     :param round_stats: further statistics of every round [C, rounds, ...], beside ``history``.
     :raises ImportError: without the extra ``diagnostics``.
-    :raises ValueError: if variables, chains or statistics do not fit together.
+    :raises ValueError: if variables, chains or statistics are inconsistent.
     """
     arviz = arviz_for("to_inference_data")
     several = chains or not isinstance(samples, Mapping)
@@ -88,7 +88,7 @@ def to_inference_data(
 def _stack_chains(
     samples: Mapping[str, np.ndarray] | Sequence[Mapping[str, np.ndarray]], chains: bool
 ) -> dict[str, np.ndarray]:
-    """Arrays [C, S, ...] of any of the forms that ``to_inference_data`` takes."""
+    """Convert any form of samples that ``to_inference_data`` takes to arrays [C, S, ...]."""
     if isinstance(samples, Mapping):
         arrays = {name: np.asarray(values) for name, values in samples.items()}
         return arrays if chains else {name: values[None] for name, values in arrays.items()}

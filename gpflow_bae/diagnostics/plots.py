@@ -1,4 +1,4 @@
-"""Traces and ranks of a few scalars over chains, drawn by ArviZ."""
+"""Trace and rank plots of a few scalars over chains, by ArviZ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_PLOTTED = 20  # rcParams["plot.max_subplots"] of ArviZ, at two axes each
 
 
 def trace_plot(samples: Mapping[str, np.ndarray]) -> Figure:
-    """Density and trace of every chain, one row for each scalar, drawn by ArviZ.
+    """Plot density and trace of every chain, with one row for each scalar, by ArviZ.
 
     :param samples: [C, S] by name, at most 20 names.
     :raises ImportError: without the extra ``diagnostics``.
@@ -32,24 +32,24 @@ def trace_plot(samples: Mapping[str, np.ndarray]) -> Figure:
     arviz.plot_trace(
         scalars,
         var_names=list(scalars),  # in this order, not alphabetical
-        # Without axes of ours ArviZ would make a figure of pyplot's.
+        # Without given axes ArviZ would create a pyplot figure.
         axes=figure.subplots(len(scalars), 2, squeeze=False),
         chain_prop={"color": colors},
         compact=False,
         divergences=False,
         show=False,
     )
-    # ArviZ's own legend stands in the first trace, and hides it where there are many chains.
+    # ArviZ's own legend is inside the first trace, and hides it if there are many chains.
     handles = [Line2D([], [], color=color, label=str(c)) for c, color in enumerate(colors)]
     figure.legend(handles=handles, title="chain", loc="outside right upper", frameon=False)
     return figure
 
 
 def rank_plot(samples: Mapping[str, np.ndarray]) -> Figure:
-    """Histograms of the ranks that each chain holds among the draws of all, drawn by ArviZ.
+    """Plot histograms of the ranks of each chain's draws among those of all chains, by ArviZ.
 
-    Chains that have mixed are uniform, up to the noise of ESS draws; they show where chains differ
-    more plainly than traces do (Vehtari et al. 2021).
+    For mixed chains they are uniform, up to the noise of ESS draws; they show differences between
+    chains more clearly than traces do (Vehtari et al. 2021).
 
     :param samples: [C, S] by name, at most 20 names.
     :raises ImportError: without the extra ``diagnostics``.
@@ -71,7 +71,7 @@ def rank_plot(samples: Mapping[str, np.ndarray]) -> Figure:
 
 
 def _scalars(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays [C, S] that can be drawn."""
+    """Check scalars and return them as arrays [C, S]."""
     if len(samples) > _MAX_PLOTTED:
         raise ValueError(
             f"samples holds {len(samples)} scalars; a figure shows at most {_MAX_PLOTTED}."

@@ -1,4 +1,4 @@
-"""What the diagnostics share: ArviZ, and the shape of samples of several chains."""
+"""Helpers of the diagnostics: import of ArviZ, and shapes of samples of several chains."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["arviz_for", "num_chains_and_draws"]
 
 
 def arviz_for(caller: str) -> Any:
-    """ArviZ, or an ImportError that says which extra ``caller`` needs."""
+    """Import ArviZ, with an ImportError that names the extra which ``caller`` needs."""
     try:
         import arviz
     except ImportError as error:
@@ -22,7 +22,7 @@ def arviz_for(caller: str) -> Any:
 
 
 def num_chains_and_draws(argument: str, arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
-    """The two leading dimensions, which all arrays must share."""
+    """Return the two leading dimensions, which all arrays must share."""
     if not arrays:
         raise ValueError(f"{argument} is empty; pass at least one array.")
     for name, values in arrays.items():

@@ -1,4 +1,4 @@
-"""Weights of chains, or of models, by what each predicts of data that none has seen."""
+"""Stacking weights of chains or models from predictions of held-out data."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ __all__ = ["stacking_weights"]
 def stacking_weights(
     log_density: np.ndarray, tolerance: float = 1e-8, max_iterations: int = 100_000
 ) -> np.ndarray:
-    r"""Weights w of K predictive densities, of sum 1, for which their mixture is best.
+    r"""Return weights w [K], with sum 1, that maximise the density of a mixture of predictions.
 
     .. math:: \max_w \sum_n \log \sum_k w_k p_k(y_n)
 
-    (Yao et al. 2018, section 3.1). Chains that stand in different basins of a network's posterior
-    are not to be pooled as they are: how many chains found a basin says nothing of its mass, and
-    one bad basin among four would have a quarter of the say. Stacking asks data instead. It is no
-    posterior: say so where results are from it.
+    (Yao et al. 2018, section 3.1). Chains in different modes of a network's posterior should not
+    be pooled with equal weights: the number of chains in a mode does not estimate its mass, and
+    one bad mode of four would get a quarter of the weight. Stacking weights them by held-out data
+    instead. The result is not a posterior; say so when you report it.
 
-    The maximum is of a concave function. It is found by expectation maximisation, each step of
-    which increases it, and left where no weight could still gain more than ``tolerance`` nats a
-    point. Where members predict alike there is no single maximum; the one that is found from equal
-    weights is returned.
+    The objective is concave. It is maximised by expectation maximisation, which increases it in
+    each step and stops when no weight could gain more than ``tolerance`` nats per point. If
+    members predict alike the maximum is not unique, and the one reached from equal weights is
+    returned.
 
     >>> stacking_weights(np.log([[0.9, 0.8], [0.1, 0.2]])).round(3)
     array([1., 0.])
 
-    :param log_density: in nats, of N held-out points (not of those of training) under each of K
-        members: of chains, what ``predict_cell_log_density`` of each one's samples says.
+    :param log_density: log density in nats of N held-out points (not training points) under each
+        of K members: for chains, ``predict_cell_log_density`` with the samples of each.
     :param tolerance: in nats, of the mean over points.
-    :param max_iterations: after which the weights are returned as they are.
-    :raises ValueError: if a density is NaN or infinite, or a point has none under all members.
+    :param max_iterations: number of iterations after which the present weights are returned.
+    :raises ValueError: if a log density is NaN or +infinity, or a point has -infinity under all
+        members.
     """
     log_density = as_numbers(log_density, "log_density")
     if log_density.ndim != 2 or not log_density.size:
@@ -55,8 +56,8 @@ def stacking_weights(
     for _ in range(max_iterations):
         with np.errstate(divide="ignore"):
             joint = log_density + np.log(weights)[:, None]
-        # By how much the objective, a mean over points, grows with each weight: 1 at the maximum
-        # where a weight is positive, and no more than that elsewhere.
+        # Gradient of the objective, a mean over points. At the maximum it is 1 for positive
+        # weights, and at most 1 for others.
         slope = np.exp(log_density - logsumexp(joint, axis=0)).mean(1)
         if slope.max() - 1.0 <= tolerance:
             break

@@ -1,4 +1,4 @@
-"""The named combinations of prior, decoder, likelihood and guide."""
+"""Published models: named combinations of latent prior, decoder, likelihood and guide."""
 
 from .autoencoder import Autoencoder, set_default_kernel_priors
 from .bayesian import BayesianAutoencoder, State

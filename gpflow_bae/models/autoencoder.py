@@ -1,4 +1,4 @@
-"""The composition that every autoencoder is: latent prior, decoder, likelihood, and a guide."""
+"""Base class of all autoencoders: a latent prior, a decoder, a likelihood and a guide."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 
 tfd = tfp.distributions
 
-_POSITIVE = ("variance", "scale", "shape", "sigma")  # of GPflow's likelihoods
+_POSITIVE = ("variance", "scale", "shape", "sigma")  # parameters of GPflow's likelihoods
 _INPUTS = 0x1AB  # folded into a seed for draws of inputs
 
 Network: TypeAlias = keras.Model | tf.Module
@@ -51,7 +51,7 @@ AutoencoderT = TypeVar("AutoencoderT", bound="Autoencoder")
 
 
 def as_decoder(decoder: Network) -> Any:
-    """A Keras model as a decoder with N(0, 1) weights; a module stays as it is."""
+    """Wrap a Keras model in a decoder with N(0, 1) weights; return a decoder unchanged."""
     if not isinstance(decoder, gpflow.Module):
         return KerasDecoder(decoder)
     if not hasattr(decoder, "latent_dim") or not hasattr(decoder, "output_dim"):
@@ -63,9 +63,10 @@ def as_decoder(decoder: Network) -> Any:
 
 
 def with_mask(Y: TensorType, mask: TensorType | None) -> tuple[TensorType, TensorType | None]:
-    """Observations with zeros where missing, and their mask: as given, or of NaN and masked ones.
+    """Return observations with zeros where missing, and their mask.
 
-    Tensors whose values are not known yet miss nothing that is not given.
+    Without a ``mask``, NaN and masked entries are missing. Symbolic tensors are returned as they
+    are, with the given mask.
     """
     if mask is not None or isinstance(Y, CompressedRows):
         return Y, mask
@@ -77,11 +78,11 @@ def with_mask(Y: TensorType, mask: TensorType | None) -> tuple[TensorType, Tenso
 def set_default_kernel_priors(
     kernel: gpflow.kernels.Kernel, lengthscale: float = 1.0, variance: float = 0.05
 ) -> None:
-    """Give a kernel's parameters the log-normal priors of Tran et al. (2023), where they have none.
+    """Set the log-normal priors of Tran et al. (2023) on kernel parameters without a prior.
 
     Lengthscales get LogNormal(log lengthscale, 1), variances LogNormal(log variance, 1). Existing
-    priors, and parameters that are not trainable, stay as they are. Models that are sampled do this
-    with a copy of your kernel; variational models are fitted without priors unless there are some.
+    priors, and parameters that are not trainable, are unchanged. Sampled models do this with a
+    copy of your kernel; variational models use only the priors that you set.
 
     :raises ValueError: for a trainable parameter of any other name without a prior.
     """
@@ -101,18 +102,19 @@ def set_default_kernel_priors(
 
 
 def inducing_layers(latent_prior: LatentProcess) -> list[InducingLatentPrior]:
-    """The parts of a prior that have inducing points, itself included."""
+    """Return the submodules of a prior that have inducing points, the prior itself included."""
     modules = (latent_prior, *latent_prior.submodules)
     return [module for module in modules if isinstance(module, InducingLatentPrior)]
 
 
 def set_default_priors(latent_prior: LatentProcess) -> None:
-    """Give a fitted prior's kernels and inducing points priors, where they have none, to sample.
+    """Set default priors on the kernels and inducing inputs of a fitted latent prior.
 
-    Kernels get those of :func:`set_default_kernel_priors`. Inducing points stay where they are and
-    get a normal prior around the mean of each column, of twice its standard deviation.
+    Parameters that have a prior keep it. Kernels get the priors of
+    :func:`set_default_kernel_priors`; inducing inputs keep their values and get, in each column, a
+    normal prior with the column's mean and twice its standard deviation.
 
-    :raises ValueError: for inducing points of which a kernel reads some columns as ids.
+    :raises ValueError: for trainable inducing inputs with columns that a kernel reads as ids.
     """
     for kernel in latent_prior.kernels:
         set_default_kernel_priors(kernel)
@@ -132,7 +134,7 @@ def set_default_priors(latent_prior: LatentProcess) -> None:
 
 
 def _check_encoder_family(guide: Guide, num_outputs: int) -> None:
-    """Refuse the encoder network of a sampled model in a variational one, and the reverse."""
+    """Raise an error if a variational model gets a sampled model's encoder, or the reverse."""
     encoder = guide.encoder
     if isinstance(guide, ConditionalGuide) or getattr(encoder, "takes_mask", False):
         return
@@ -152,12 +154,12 @@ def _check_encoder_family(guide: Guide, num_outputs: int) -> None:
 
 
 def set_default_likelihood_priors(likelihood: gpflow.Module) -> None:
-    """Give a likelihood's positive parameters log-normal priors, where they have none.
+    """Set log-normal priors on positive parameters of a likelihood without a prior.
 
-    LogNormal(log(present value), 1), as :class:`~gpflow_bae.likelihoods.Gaussian` has for its
-    noise: of the variance, scale, shape and sigma of GPflow's likelihoods. Other priors, other
-    parameters and those that are not trainable stay as they are. Models that are sampled do this
-    with a copy of your likelihood.
+    The variance, scale, shape and sigma of GPflow's likelihoods get LogNormal(log(value), 1), as
+    the noise of :class:`~gpflow_bae.likelihoods.Gaussian` has. Existing priors, other parameters
+    and those that are not trainable are unchanged. Sampled models do this with a copy of your
+    likelihood.
     """
     for path, parameter in gpflow.utilities.parameter_dict(likelihood).items():
         positive = path.rsplit(".", 1)[-1] in _POSITIVE
@@ -167,9 +169,9 @@ def set_default_likelihood_priors(likelihood: gpflow.Module) -> None:
 
 
 def check_priors(model: Any) -> None:
-    """Refuse a model to be sampled that has parameters without a prior.
+    """Check that every sampled parameter of a model has a prior.
 
-    :raises ValueError: naming the first by its path in the model.
+    :raises ValueError: naming the first parameter without one by its path in the model.
     """
     sampled = model.sampled
     for path, parameter in zip(sampled.paths, sampled.parameters, strict=True):
@@ -183,14 +185,14 @@ def check_priors(model: Any) -> None:
 
 
 class Autoencoder(gpflow.Module):
-    """log p(parameters) + log p(latents | X) + log p(Y | latents), and how codes are inferred.
+    """An autoencoder: log p(parameters) + log p(latents | X) + log p(Y | latents), and a guide.
 
-    The model owns no algorithm. Its own parameters (decoder weights, kernel hyperparameters,
+    It holds no inference algorithm. Its own parameters (decoder weights, kernel hyperparameters,
     inducing inputs, noise) have priors; the guide's have none and are optimised.
     """
 
-    condition_dim = 0  # features of the inputs that the decoder sees beside the codes
-    whitened_codes = False  # whether residuals of the codes are sampled in their place
+    condition_dim = 0  # number of input features that the decoder takes beside the codes
+    whitened_codes = False  # whether whitened residuals are sampled instead of the codes
 
     def __init__(
         self,
@@ -230,7 +232,7 @@ class Autoencoder(gpflow.Module):
 
     @property
     def encoder(self) -> Encoder:
-        """The guide's."""
+        """The encoder of the guide."""
         return self.guide.encoder
 
     @property
@@ -240,7 +242,7 @@ class Autoencoder(gpflow.Module):
 
     @property
     def kernel(self) -> gpflow.kernels.Kernel | list[gpflow.kernels.Kernel]:
-        """The kernel of the latent prior; a list where channels or layers have their own.
+        """The kernel of the latent prior; a list if channels or layers have separate ones.
 
         :raises AttributeError: for a prior without kernels.
         """
@@ -251,7 +253,7 @@ class Autoencoder(gpflow.Module):
 
     @property
     def inducing_variable(self) -> InducingPoints | list[InducingPoints]:
-        """The inducing points of the latent prior; a list where layers or parts have their own.
+        """The inducing points of the latent prior; a list if layers or parts have separate ones.
 
         :raises AttributeError: for a prior without inducing points.
         """
@@ -261,32 +263,32 @@ class Autoencoder(gpflow.Module):
         return points[0] if len(points) == 1 else points
 
     def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
-        """Refuse inputs [..., D] that the latent prior cannot read, or not with their digits.
+        """Check that the latent prior can read inputs [..., D], with enough float precision.
 
-        :param name: what the error calls them.
+        :param name: name of the inputs in error messages.
         :raises ValueError: naming the column.
         """
         self.latent_prior.check_inputs(X, name)
 
     @property
     def needs_inputs(self) -> bool:
-        """Whether the prior over codes is one given inputs X, or the decoder sees some of them."""
+        """Whether the prior over codes or the decoder depends on inputs X."""
         return self.latent_prior.needs_inputs or self.decoder_needs_inputs
 
     @property
     def decoder_needs_inputs(self) -> bool:
-        """Whether codes alone do not say what is decoded of them."""
+        """Whether the decoder takes inputs X beside the codes."""
         return bool(self.condition_dim) or getattr(self.decoder, "needs_inputs", False)
 
     @property
     def inputs(self) -> InputModel | None:
-        """What completes the inputs of the latent prior, where they are not known."""
+        """The model of unknown inputs of the latent prior; None if all inputs are known."""
         return self.latent_prior.inputs
 
     def prior_for(self, batch: Batch, seed: TensorType | None = None) -> LatentProcess:
-        """The prior over codes, for a batch from which inputs may be completed.
+        """Return the prior over codes, with unknown inputs completed from a batch.
 
-        :param seed: of draws of inputs that have distributions; None for their means.
+        :param seed: seed for drawing inputs that have distributions; None uses their means.
         """
         prior = self.latent_prior
         if self.inputs is None:
@@ -301,23 +303,27 @@ class Autoencoder(gpflow.Module):
         return self.latent_prior.splits_over_points
 
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
-        """Which points minibatches bring with them, see the latent prior's."""
+        """Return indices of the points each point is conditioned on (the latent prior's), or None.
+
+        None for a prior that does not condition on neighbours.
+        """
         conditionals = self.latent_prior.by_neighbours
         return None if conditionals is None else conditionals.neighbours_of(X)
 
     @property
     def latent_prior_name(self) -> str:
-        """What errors call the prior over codes."""
+        """Name of the prior over codes in error messages."""
         return type(self.latent_prior).__name__
 
     @property
     def observation_likelihood(self) -> MaskedLikelihood:
-        """The likelihood of observations given what the decoder returns."""
+        """The likelihood of observations given the decoder's output."""
         return self.likelihood
 
     def decode(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        """Likelihood parameters [batch..., N, P] at ``latents``, and at ``X`` if the decoder sees
-        features of the inputs.
+        """Decode ``latents`` to likelihood parameters [batch..., N, P].
+
+        :param X: inputs, used only if the decoder takes them.
         """
         if getattr(self.decoder, "needs_inputs", False):
             return self.decoder(latents, X)
@@ -326,10 +332,10 @@ class Autoencoder(gpflow.Module):
     def log_prob_of_draws(
         self, X: TensorType | None, latents: TensorType, Y: TensorType, mask: TensorType | None
     ) -> tf.Tensor:
-        """log p(Y_n | latents_n) of each row under each draw [draws, batch..., N], in nats.
+        """Return log p(Y_n | latents_n) [draws, batch..., N] of each row and draw, in nats.
 
         :param latents: [draws, batch..., N, L].
-        :param Y, mask: [batch..., N, P], as the likelihood takes them.
+        :param Y, mask: [batch..., N, P], as for the likelihood.
         """
         F = self.decode(X, latents)
         Y = tf.broadcast_to(Y, tf.shape(F))
@@ -340,10 +346,10 @@ class Autoencoder(gpflow.Module):
     def log_prob_of_cells(
         self, X: TensorType | None, latents: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """log p(Y_np | latents_n) of each output of each row apart [draws, batch..., N, P].
+        """Return log p(Y_np | latents_n) [draws, batch..., N, P] of each cell and draw, in nats.
 
         :param latents: [draws, batch..., N, L].
-        :param Y: [batch..., N, P], finite where it is missing too.
+        :param Y: [batch..., N, P], finite also where missing.
         """
         F = self.decode(X, latents)
         cells = self.likelihood.log_prob_of_cells(F, tf.broadcast_to(Y, tf.shape(F)))
@@ -351,21 +357,21 @@ class Autoencoder(gpflow.Module):
 
     @property
     def sampled(self) -> ParameterSet:
-        """The parameters that have a posterior: trainable, and not the guide's own.
+        """Parameters with a posterior: all that are trainable and do not belong to the guide.
 
-        One that modules share is there once, under its first path.
+        A parameter that modules share appears once, under its first path.
         """
-        amortized = self._of_guide_alone()
+        amortized = self._guide_parameter_ids()
         return ParameterSet(self, lambda p: p.trainable and id(p) not in amortized)
 
     @property
     def amortized(self) -> ParameterSet:
-        """The guide's own trainable parameters, which are optimised."""
-        amortized = self._of_guide_alone()
+        """The guide's trainable parameters, which are optimised."""
+        amortized = self._guide_parameter_ids()
         return ParameterSet(self, lambda p: p.trainable and id(p) in amortized)
 
-    def _of_guide_alone(self) -> set[int]:
-        """Identities of the guide's parameters, but a noise variance that is the likelihood's."""
+    def _guide_parameter_ids(self) -> set[int]:
+        """Return ids of the guide's parameters, without those shared with the likelihood."""
         return {id(p) for p in self.guide.parameters} - {id(p) for p in self.likelihood.parameters}
 
     def bind(
@@ -374,9 +380,12 @@ class Autoencoder(gpflow.Module):
         encoder_values: Sequence[TensorType] | None = None,
         seed: TensorType | None = None,
     ) -> AutoencoderT:
-        """This model at other (unconstrained) ``values``, and maybe with another encoder.
+        """Return a copy of this model with other parameter values.
 
-        :param seed: of the draws of a prior over codes that makes some; None for its own.
+        :param values: unconstrained, in the order of ``self.sampled.paths``.
+        :param encoder_values: unconstrained, in the order of ``self.amortized.paths``; None keeps
+            the present ones.
+        :param seed: seed of a latent prior that draws; None keeps its own.
         """
         replaced = self.sampled.constrained(values)
         if encoder_values is not None:
@@ -394,9 +403,9 @@ class Autoencoder(gpflow.Module):
         num_draws: int = 16,
         mask: TensorType | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """What the guide makes of ``Y`` alone: Gaussian pseudo-observations of the codes.
+        """Return the guide's Gaussian pseudo-observations of the codes given ``Y``.
 
-        :param mask: True where ``Y`` is observed; None where nothing is missing.
+        :param mask: True where ``Y`` is observed; None if nothing is missing.
         :return: mean and variance [batch..., N, L], for ``latent_prior.condition``.
         """
         batch = Batch(X, *with_mask(Y, mask))
@@ -405,8 +414,8 @@ class Autoencoder(gpflow.Module):
     def codes_of_rows(
         self, rows: Batch, noise: Noise, num_draws: int, prior_variance: tf.Tensor | None = None
     ) -> RowCodes:
-        """Codes of each row ``Y [rows, P]`` by itself, as serving needs them.
+        """Encode each row ``Y [rows, P]`` separately, for serving.
 
-        :param prior_variance: of a code [L], for guides with ``uses_prior_variance``.
+        :param prior_variance: variance of a code [L], for guides with ``uses_prior_variance``.
         """
         return self.guide.codes_of_rows(rows, noise, num_draws, prior_variance)

@@ -1,4 +1,4 @@
-"""Autoencoders whose codes are sampled with everything else."""
+"""Autoencoders whose codes and parameters are sampled jointly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .autoencoder import (
 
 __all__ = ["BayesianAutoencoder", "State"]
 
-_VERBS_OF_BOUNDS = {
+_METHODS_OF_BOUNDS = {
     "elbo",
     "encode",
     "log_posterior_density",
@@ -47,19 +47,19 @@ class State(NamedTuple):
     """A point of the joint posterior."""
 
     parameters: tuple[tf.Tensor, ...]  # unconstrained, in the order of model.sampled.paths
-    latents: tf.Tensor  # [T, N, L]; their whitened residuals where the model samples those
+    latents: tf.Tensor  # [T, N, L]; whitened residuals of the codes with whitened_codes
 
 
 class BayesianAutoencoder(Autoencoder):
-    """log p(parameters) + log p(latents | X) + log p(Y | latents), for an engine to explore.
+    """Joint density log p(parameters) + log p(latents | X) + log p(Y | latents) for samplers.
 
     Everything with a prior is sampled (decoder weights, kernel hyperparameters, inducing inputs,
     noise); the encoder has no prior and is optimised. Inducing points without a prior get the
-    :func:`~gpflow_bae.inducing_variables.uniform` one; ids among their columns are never sampled.
+    :func:`~gpflow_bae.inducing_variables.uniform` one; id columns are never sampled.
 
-    Missing observations drop out of the likelihood. The code of a point without any (padding of a
-    short task) is sampled all the same, from the prior given the other codes, and so is integrated
-    out: it changes no posterior, but costs its share of the work.
+    Missing observations drop out of the likelihood. The code of a point without observations
+    (padding of a short task) is still sampled, from the prior given the other codes, and so is
+    integrated out: it does not change the posterior, but costs its share of the computation.
     """
 
     @check_arguments()
@@ -76,14 +76,14 @@ class BayesianAutoencoder(Autoencoder):
         :param encoder: one of :mod:`gpflow_bae.encoders`, or a built Keras model
             ``[rows, 2 P] -> [rows, L]``, observations and noise concatenated.
         :param whitened_codes: sample the standard normal residuals of the codes given the inducing
-            outputs instead of the codes. The posterior is the same; where the code noise is small
-            codes and inducing outputs are tied to each other, and only this way do they move. For
-            a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or a
+            outputs instead of the codes. The posterior is the same; with small code noise, which
+            couples codes and inducing outputs strongly, chains only mix this way. Needs a
+            :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or a
             :class:`~gpflow_bae.latent_priors.DeepSparseGP`, whose target it changes.
         :raises TypeError: for a latent prior without a density of codes.
-        :raises ValueError: for inputs that a network pools or that have Gaussians, which a chain
-            cannot sample, ``whitened_codes`` without sampled inducing outputs, and a parameter that
-            is sampled, has no prior and gets none by default.
+        :raises ValueError: for inputs from a pooling network or with Gaussian posteriors, which a
+            chain cannot sample; ``whitened_codes`` without sampled inducing outputs; and a sampled
+            parameter without a prior or a default one.
         """
         if not isinstance(latent_prior, GaussianLatentPrior):
             raise TypeError(
@@ -116,8 +116,8 @@ class BayesianAutoencoder(Autoencoder):
         check_priors(self)
 
     def __getattr__(self, name: str) -> Any:
-        """Says of the verbs of GPflow's models, which need a bound, what to call in their place."""
-        if name in _VERBS_OF_BOUNDS:
+        """Raise an error that names the replacement of GPflow methods that need a bound."""
+        if name in _METHODS_OF_BOUNDS:
             raise AttributeError(
                 f"{type(self).__name__} has no {name}: its codes are sampled, and it has no bound "
                 "to train. Sample it, posterior = gpflow_bae.inference.fit(model, (X, Y)), and ask "
@@ -126,14 +126,14 @@ class BayesianAutoencoder(Autoencoder):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def from_whitened(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        """Codes [batch..., N, L] of what is sampled in their place; itself unless whitened."""
+        """Return codes [batch..., N, L] of whitened residuals; ``latents`` if not whitened."""
         if not self.whitened_codes:
             return latents
         mean, variance = self.latent_prior.given_inducing_outputs(X)
         return mean + tf.sqrt(variance) * latents
 
     def to_whitened(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        """The inverse of :meth:`from_whitened`."""
+        """Invert :meth:`from_whitened`."""
         if not self.whitened_codes:
             return latents
         mean, variance = self.latent_prior.given_inducing_outputs(X)
@@ -143,26 +143,27 @@ class BayesianAutoencoder(Autoencoder):
     def splits_over_points(self) -> bool:
         """Whether the points of a single task may be taken in minibatches.
 
-        Also where these bring the codes of other points with them (``Batch.conditionals``).
+        Also true for priors by neighbours, with the neighbours' codes in ``Batch.conditionals``.
         """
         prior = self.latent_prior
         return prior.splits_over_points or prior.by_neighbours is not None
 
     def log_prior(self, state: State) -> tf.Tensor:
-        """Log prior of the sampled parameters in unconstrained space, Jacobians included."""
+        """Return the log prior of the sampled parameters in unconstrained space, with Jacobians."""
         return self.sampled.log_prior(state.parameters)
 
     def log_likelihood(
         self, state: State, batch: Batch, seed: TensorType | None = None
     ) -> tf.Tensor:
-        """log p(latents | X) + log p(Y | latents), summed over the batch and not rescaled.
+        """Return log p(latents | X) + log p(Y | latents), summed over the batch and not rescaled.
 
-        The engine scales it by N/B, in one place.
+        The engine scales it by N/B.
 
-        Of a batch with ``conditionals`` its points' own conditionals are summed. The gradient by
-        codes is also that of the others, which have a value of zero here, and none by parameters.
+        For a batch with ``conditionals`` the value sums the conditionals of the batch's points.
+        Conditionals of other points given the batch's codes add to the gradient with respect to
+        codes, but neither to the value nor to the gradient with respect to parameters.
 
-        :param seed: of draws that the prior over codes makes, if any; None for its own.
+        :param seed: seed of a latent prior that draws; None keeps its own.
         """
         bound = self.bind(state.parameters, seed=seed)
         latents = bound.from_whitened(batch.X, state.latents)
@@ -179,8 +180,9 @@ class BayesianAutoencoder(Autoencoder):
     def _log_conditionals(
         self, state: State, bound: BayesianAutoencoder, near: Conditionals
     ) -> tf.Tensor:
-        """log p(latents of a batch | neighbours), and the gradient of what else holds them."""
-        # Of the children codes are told, and parameters are not: N/B of the batch stands for all.
+        """Return log p(codes of a batch | neighbours), with gradients of other conditionals."""
+        # Gradients of the children's conditionals reach the codes but not the parameters, whose
+        # gradient is estimated by N/B times that of the batch.
         still = self.bind(tuple(tf.stop_gradient(v) for v in state.parameters))
         moved, held = bound.latent_prior.by_neighbours, still.latent_prior.by_neighbours
         assert moved is not None and held is not None
@@ -190,12 +192,12 @@ class BayesianAutoencoder(Autoencoder):
         codes = tf.where(inside, moving, near.codes)
         own = moved.log_conditionals(near.X[:, :number], codes[:, :number], near.present[:number])
         others = held.log_conditionals(near.X[:, number:], codes[:, number:], near.present[number:])
-        told = tf.reduce_sum(near.weights[number:] * others)
-        return tf.reduce_sum(own) + told - tf.stop_gradient(told)
+        children = tf.reduce_sum(near.weights[number:] * others)
+        return tf.reduce_sum(own) + children - tf.stop_gradient(children)
 
 
 def _with_kernel_priors(prior: GaussianLatentPrior) -> GaussianLatentPrior:
-    """The prior itself, or a copy in which every kernel parameter that is sampled has a prior."""
+    """Return the prior, or a copy with default priors on kernel parameters that lack one."""
     parameters = [p for kernel in prior.kernels for p in kernel.trainable_parameters]
     if all(p.prior is not None for p in parameters):
         return prior
@@ -206,7 +208,7 @@ def _with_kernel_priors(prior: GaussianLatentPrior) -> GaussianLatentPrior:
 
 
 def _with_likelihood_priors(likelihood: LikelihoodLike) -> LikelihoodLike:
-    """The likelihood itself, or a copy in which the usual parameters have priors."""
+    """Return the likelihood, or a copy with default priors on parameters that lack one."""
     if all(p.prior is not None for p in likelihood.trainable_parameters):
         return likelihood
     likelihood = gpflow.utilities.deepcopy(likelihood)

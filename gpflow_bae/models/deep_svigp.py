@@ -1,4 +1,4 @@
-"""A sparse variational GP with free inducing outputs under a decoder: no encoder at all."""
+"""A sparse variational GP prior with free q(u) under a decoder, without an encoder."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ __all__ = ["DeepSVIGP"]
 class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
     """``gpflow.models.SVGP`` whose likelihood is a decoder (Jazbec et al. 2021, section 3.2).
 
-    q(u) is free, [L, M, M] for L latent GPs that share a kernel, whitened; the codes of a point are
-    its marginals. It is what SVGP-VAE becomes where nothing amortises q(u) (Proposition B.2).
-    Everything of GPflow's SVGP works: ``elbo((X, Y))``, ``predict_f``, ``predict_y``,
-    natural gradients on ``(q_mu, q_sqrt)``.
+    q(u) is free and whitened, with covariances [L, M, M] of L latent GPs that share a kernel; the
+    codes of a point follow q(f) there. It is SVGP-VAE without amortisation of q(u) (Proposition
+    B.2). All of GPflow's SVGP works: ``elbo((X, Y))``, ``predict_f``, ``predict_y``, natural
+    gradients on ``(q_mu, q_sqrt)``.
     """
 
     needs_inputs = True
@@ -50,8 +50,8 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
         :param inducing_variable: GPflow inducing variables, or an array [M, D].
         :param decoder: built Keras model ``[rows, L] -> [rows, P]``, or a decoder.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
-        :param num_data: number of points N, for GPflow's own ``elbo`` of minibatches.
-        :param num_draws: draws of the codes in GPflow's own expectations over them.
+        :param num_data: number of points N, for ``elbo`` of minibatches.
+        :param num_draws: draws of the codes in Monte Carlo expectations of the likelihood.
         :raises ValueError: if the decoder does not take ``latent_dim`` codes.
         """
         decoder = as_decoder(decoder)
@@ -73,14 +73,14 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
     def from_svgp_vae(
         cls, model: SVGPVAE, data: tuple[TensorType, TensorType], num_draws: int = 10
     ) -> DeepSVIGP:
-        """What a fitted SVGP-VAE becomes without its encoder: the same bound, from then on free.
+        """Initialise from a fitted SVGP-VAE: the same bound at the start, with q(u) free.
 
-        q(u) is the one that the encoder gives all of the data, which is where to start from: a
-        q(u) that starts at random meets a decoder that has not learnt to listen to it. Kernel,
-        inducing variable, decoder and likelihood are those of ``model``, not copies.
+        q(u) starts at the one that the encoder gives for all data; a decoder that starts together
+        with a random q(u) has not learnt to use it. Kernel, inducing variable, decoder and
+        likelihood are shared with ``model``, not copied.
 
         :param model: fitted, with one kernel for all channels and no mean function.
-        :param data: its inputs X [N, D] and observations Y [N, P], of a single task; missing = NaN.
+        :param data: its inputs X [N, D] and observations Y [N, P] of a single task, NaN if missing.
         :param num_draws: see :class:`DeepSVIGP`.
         :raises TypeError: if it is not an SVGP-VAE.
         :raises ValueError: for several tasks, a kernel for each channel, or a mean function.
@@ -114,7 +114,7 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
             num_data=observations.num_points,
             num_draws=num_draws,
         )
-        # GPflow wants a root of the covariance, and q holds one of the precision.
+        # GPflow takes a Cholesky factor of the covariance; q holds one of the precision.
         eye = tf.eye(prior.num_inducing, batch_shape=[prior.latent_dim], dtype=q.mean.dtype)
         deep.q_mu.assign(tf.transpose(q.mean[0]))
         deep.q_sqrt.assign(tf.linalg.cholesky(tf.linalg.cholesky_solve(q.factor[0], eye)))
@@ -122,19 +122,19 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
 
     @property
     def decoder(self) -> tf.Module:
-        """The decoder, which belongs to the likelihood."""
+        """The decoder, which is part of the likelihood."""
         return self.likelihood.decoder
 
     @property
     def observation_likelihood(self) -> MaskedLikelihood:
-        """The likelihood of observations given what the decoder returns."""
+        """The likelihood of observations given the decoder's output."""
         return self.likelihood.observation
 
     def log_prior_density(self) -> tf.Tensor:
-        """Log density of the parameters that have a prior, as :meth:`training_loss` adds it.
+        """Return the log prior density of all parameters with a prior, as in :meth:`training_loss`.
 
-        In unconstrained space, Jacobians included, in ``default_float()``: weights of networks are
-        float32.
+        In unconstrained space, Jacobians included. Summed in ``default_float()``, because network
+        weights are float32.
         """
         parameters = self.prior_parameters
         values = functional.unconstrained_values(parameters)
@@ -142,7 +142,7 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
 
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:
-        """Trainable parameters that have a prior: all but q(u), and inducing inputs without one."""
+        """Trainable parameters that have a prior; q(u) has none."""
         return tuple(p for p in self.trainable_parameters if p.prior is not None)
 
     @property
@@ -152,19 +152,19 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
 
     @property
     def natural_parameters(self) -> list[tuple[Parameter, Parameter]]:
-        """Mean and root of q(u), for :class:`gpflow.optimizers.NaturalGradient`."""
+        """``(q_mu, q_sqrt)`` of q(u), for :class:`gpflow.optimizers.NaturalGradient`."""
         return [(self.q_mu, self.q_sqrt)]
 
     def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
-        """Refuse inputs [..., D] that the kernel cannot read, or not with their digits."""
+        """Check that the kernel can read inputs [..., D], with enough float precision."""
         kernels = [self.kernel]
         check_columns_are_there(kernels, X.shape[-1])
         check_categories(kernels, X, name)
         check_distances(kernels, X, name)
 
     def elbo(self, data: tuple[TensorType, TensorType]) -> tf.Tensor:
-        """GPflow's bound of ``(X, Y)``, Y NaN or masked where missing."""
-        return super().elbo(self._as_gpflow_has_them(data))
+        """Return GPflow's evidence lower bound of ``(X, Y)``, with Y NaN or masked if missing."""
+        return super().elbo(self._as_gpflow_data(data))
 
     def predict_log_density(
         self,
@@ -172,14 +172,14 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
         full_cov: bool = False,
         full_output_cov: bool = False,
     ) -> tf.Tensor:
-        """GPflow's log density of each row of ``(Xnew, Ynew)``, of what is observed of it."""
-        data = self._as_gpflow_has_them(data, "Xnew", "Ynew")
+        """Return the log density of the observed entries of each row of ``(Xnew, Ynew)``."""
+        data = self._as_gpflow_data(data, "Xnew", "Ynew")
         return super().predict_log_density(data, full_cov, full_output_cov)
 
-    def _as_gpflow_has_them(
+    def _as_gpflow_data(
         self, data: tuple[TensorType, TensorType], name: str = "X", of_y: str = "Y"
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tensors of points in ``default_float()``, checked; missing observations are NaN."""
+        """Return checked tensors of points in ``default_float()``; missing entries are NaN."""
         X, Y = as_pair(data)
         X = as_inputs(X, name=name)[0]
         Y, seen = as_observations(Y, of_y, gpflow.default_float())
@@ -202,7 +202,7 @@ class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
     def terms(
         self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
     ) -> VariationalTerms:
-        """The bound's two terms for points of a single task, with one draw of the codes."""
+        """Return the terms of the bound for points of a single task, with one draw of the codes."""
         mean, variance = self.predict_f(tf.convert_to_tensor(batch.X)[0])
         noise = item_noise(tf.shape(mean), seed, mean.dtype)
         F = self.decoder((mean + tf.sqrt(variance) * noise)[None])

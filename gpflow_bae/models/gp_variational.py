@@ -1,4 +1,4 @@
-"""Variational autoencoders with a Gaussian-process latent: a choice of prior each."""
+"""Variational autoencoders with Gaussian process priors over the codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["GPPVAE", "GPVAE", "SGPVAE", "SVGPVAE"]
 
 
 class GPVAE(VariationalAutoencoder):
-    """GP-VAE with the exact posterior of the encoder's pseudo-observations (Pearce 2019)."""
+    """GP-VAE with the exact GP posterior given the encoder's pseudo-observations (Pearce 2019)."""
 
     @check_arguments()
     def __init__(
@@ -37,7 +37,7 @@ class GPVAE(VariationalAutoencoder):
             standard deviations), or a :class:`~gpflow_bae.encoders.GaussianEncoder`.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood.
         :param num_data: see :class:`VariationalAutoencoder`.
-        :param mean_function: of the codes; a GPflow mean function.
+        :param mean_function: GPflow mean function of the codes.
         """
         prior = GP(kernel, latent_dim, None, mean_function)
         super().__init__(prior, decoder, encoder, likelihood, num_data)
@@ -46,9 +46,9 @@ class GPVAE(VariationalAutoencoder):
 class SVGPVAE(VariationalAutoencoder):
     """Sparse GP-VAE (Jazbec et al. 2021): minibatches of points, or of whole tasks.
 
-    The bound of a minibatch is eq. 10 with the posterior of the inducing outputs of eq. 9; of all
-    points of a task together it is Titsias's (appendix B.4), which the published code calls
-    ``SVGPVAE_Titsias``.
+    The bound of a minibatch is eq. 10 with the posterior of the inducing outputs in eq. 9. For all
+    points of a task together it is Titsias's bound (appendix B.4), ``SVGPVAE_Titsias`` in the
+    published code.
     """
 
     @check_arguments()
@@ -71,32 +71,32 @@ class SVGPVAE(VariationalAutoencoder):
 class SGPVAE(SVGPVAE):
     r"""Sparse GP-VAE for partly observed tasks of any length (Ashman et al. 2020).
 
-    Each task has a structured posterior of its own inducing outputs (their eq. 4), the prior times
+    Each task has a structured posterior over its own inducing outputs (eq. 4), the prior times
     the approximate likelihoods that the encoder emits for each point,
 
     .. math:: q(u) \propto p(u) \prod_n N(\mu_n | k(x_n, Z) K_{ZZ}^{-1} u, s_n^2),
 
     and :math:`q(f) = \int p(f | u) q(u) du`, with the bound
-    :math:`\sum_n E_q[\log p(y_n | f_n)] - KL[q(u) \| p(u)]`. That q(u) is Titsias's optimal one
-    for pseudo-observations :math:`(\mu_n, s_n^2)`, which is what
-    :class:`~gpflow_bae.latent_priors.TitsiasGP` conditions on; and as his collapsed evidence is
-    :math:`\sum_n E_q[\log N(\mu_n | f_n, s_n^2)] - KL[q(u) \| p(u)]`, the bound of
-    :class:`VariationalAutoencoder`, in which those expectations are taken off again, is theirs. Of
-    whole tasks it is :class:`SVGPVAE`'s as well; the new parts are the encoders for missing data
-    (:func:`~gpflow_bae.encoders.partial_encoder`).
+    :math:`\sum_n E_q[\log p(y_n | f_n)] - KL[q(u) \| p(u)]`. This q(u) is Titsias's optimal one
+    for the pseudo-observations :math:`(\mu_n, s_n^2)`, on which
+    :class:`~gpflow_bae.latent_priors.TitsiasGP` conditions. His collapsed bound is
+    :math:`\sum_n E_q[\log N(\mu_n | f_n, s_n^2)] - KL[q(u) \| p(u)]`, and the bound of
+    :class:`VariationalAutoencoder` subtracts those expectations again, so it equals theirs. For
+    whole tasks it also equals that of :class:`SVGPVAE`; the new parts are the encoders for missing
+    data (:func:`~gpflow_bae.encoders.partial_encoder`).
 
     Arguments are those of :class:`SVGPVAE`; ``encoder`` is any Gaussian encoder, such as a partial
     inference network (``partial_encoder("factornet", P, L)``) or a
-    :class:`~gpflow_bae.encoders.FreeFormEncoder`, or a Keras model, which then sees zeros where
-    data are missing.
+    :class:`~gpflow_bae.encoders.FreeFormEncoder`, or a Keras model, which gets zeros where data
+    are missing.
 
-    Tasks of unequal length are padded: repeat an input of the task, and make the outputs NaN. A
-    point without any observation changes neither posterior nor bound. Minibatches are of tasks.
+    Pad tasks of unequal length: repeat an input of the task and set the outputs to NaN. A point
+    without observations changes neither posterior nor bound. Minibatches contain whole tasks.
     """
 
     @property
     def splits_over_points(self) -> bool:
-        """False: q(u) of a task is that given all of its points, never an estimate of it."""
+        """False: q(u) of a task is computed from all of its points, not from a minibatch."""
         return False
 
 
@@ -117,9 +117,9 @@ class GPPVAE(VariationalAutoencoder):
         """Arguments as in :class:`GPVAE`.
 
         :param inducing_variable: points whose features span the kernel, e.g. every view with a
-            basis of object vectors; the covariance of the codes is then exact, of low rank plus
-            noise, and costs N M^2.
-        :param code_noise_variance: alpha of the paper, the codes' noise around the GP.
+            basis of object vectors. The covariance of the codes is then exact, low rank plus
+            noise, at cost N M^2.
+        :param code_noise_variance: alpha in the paper, the variance of code noise around the GP.
         """
         prior = SparseGP(kernel, inducing_variable, latent_dim, code_noise_variance)
         guide = MeanFieldGuide(as_gaussian_encoder(encoder))

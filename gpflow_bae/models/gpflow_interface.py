@@ -1,4 +1,4 @@
-"""What GPflow's users expect of a model: losses of their own data, and predictions."""
+"""GPflow's interface of models with external data: bounds, training losses and predictions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SEED = (0, 0xE1B0)
 
 
 def full_output_covariance(variance: tf.Tensor, full_cov: bool) -> tf.Tensor:
-    """GPflow's layout of covariances between channels, which are independent.
+    """Return covariances between independent channels in GPflow's layout.
 
     :param variance: [..., N, L], or with ``full_cov`` [..., L, N, N].
     :return: [..., N, L, L], or [..., N, L, N, L].
@@ -45,10 +45,10 @@ def full_output_covariance(variance: tf.Tensor, full_cov: bool) -> tf.Tensor:
 def gaussian_draws(
     mean: tf.Tensor, variance: tf.Tensor, num_draws: int, full_cov: bool, seed: Any
 ) -> tf.Tensor:
-    """Draws [num_draws, ..., N, L] of Gaussians.
+    """Draw [num_draws, ..., N, L] from Gaussians.
 
     :param mean: [..., N, L].
-    :param variance: [..., N, L]; with ``full_cov`` covariances of points [..., L, N, N].
+    :param variance: [..., N, L]; with ``full_cov`` covariances between points [..., L, N, N].
     """
     shape = tf.concat([[num_draws], tf.shape(mean)], 0)
     noise = standard_noise(shape, tf.convert_to_tensor(seed, tf.int32), mean.dtype)
@@ -64,7 +64,7 @@ def gaussian_draws(
 class ExternalDataModel(
     Autoencoder, gpflow.models.BayesianModel, gpflow.models.ExternalDataTrainingLossMixin
 ):
-    """A variational autoencoder as ``gpflow.models.SVGP`` is one of GPflow's models.
+    """A variational autoencoder with the interface of ``gpflow.models.SVGP``.
 
     ``data`` is ``(X, Y)``, inputs ``[N, D]`` and observations ``[N, P]`` of one task, or
     ``[T, N, D]`` and ``[T, N, P]`` of several; ``Y`` is NaN where missing, and ``X`` None for
@@ -72,30 +72,30 @@ class ExternalDataModel(
     """
 
     num_data: int | None = None
-    """How many points (tasks, where data have an axis of tasks) there are in all, for minibatches;
-    None where ``data`` are always all of them."""
+    """Total number of points (of tasks, if data have a task axis), for minibatches; None if
+    ``data`` are always complete."""
 
     def elbo(self, data: Data, *, num_draws: int = 8) -> tf.Tensor:
-        """The evidence lower bound of all data, in nats, estimated from ``data``.
+        """Return the evidence lower bound of all data, in nats, estimated from ``data``.
 
         The expectation over codes is an average over draws. They are the same in every call, so
-        that the bound is a function of the parameters alone, as ``gpflow.optimizers.Scipy`` needs
-        it; half of the draws mirror the others, which leaves no error that is linear in the noise.
+        the bound is a deterministic function of the parameters, as ``gpflow.optimizers.Scipy``
+        needs. Draws are antithetic pairs, which cancel the error that is linear in the noise.
 
         :param num_draws: an even number.
-        :raises ValueError: for shapes that do not fit the model, minibatches that the prior cannot
-            be taken in, or an odd number of draws.
+        :raises ValueError: for shapes that do not fit the model, minibatches of points under a
+            prior that needs all of them, or an odd number of draws.
         """
         if num_draws < 2 or num_draws % 2:
             raise ValueError(f"num_draws must be an even number from 2 on, got {num_draws}.")
         return self._estimate(self._batch(data), tf.constant(_SEED, tf.int32), num_draws)
 
     def maximum_log_likelihood_objective(self, data: Data) -> tf.Tensor:
-        """:meth:`elbo`."""
+        """Return :meth:`elbo`."""
         return self.elbo(data)
 
     def log_prior_density(self) -> tf.Tensor:
-        """Log density of the parameters that have a prior: decoder weights, and what you gave one.
+        """Return the log prior density of all trainable parameters with a prior.
 
         In unconstrained space, Jacobians included, as in GPflow.
         """
@@ -104,23 +104,22 @@ class ExternalDataModel(
         return functional.log_prior_density(parameters, values)
 
     def training_loss(self, data: Data) -> tf.Tensor:
-        """Negative bound less the log prior of the parameters (MAP), in nats."""
+        """Return minus the bound and the log prior of the parameters (MAP), in nats."""
         return self._training_loss(data)
 
     def training_loss_closure(self, data: Any, *, compile: bool = True) -> Callable[[], tf.Tensor]:
-        """A function without arguments that optimisers minimise, as GPflow's models have it.
+        """Return a function without arguments for optimisers to minimise, as in GPflow.
 
-        :param data: ``(X, Y)``: then the loss is deterministic, see :meth:`elbo`. Or an iterator
-            over batches of those (of Y alone, for models without inputs), such as
-            ``iter(dataset.shuffle(n).batch(64).repeat())`` of a ``tf.data.Dataset``: then each
-            call takes the next batch, and one fresh draw of the codes (``tf.random.set_seed``
-            seeds it).
+        :param data: ``(X, Y)``, for which the loss is deterministic, see :meth:`elbo`. Or an
+            iterator over batches of those (of Y alone, for models without inputs), such as
+            ``iter(dataset.shuffle(n).batch(64).repeat())`` of a ``tf.data.Dataset``: each call
+            takes the next batch and one new draw of the codes (seeded by ``tf.random.set_seed``).
         :param compile: whether to compile it.
-        :raises ValueError: for an iterator where ``num_data`` is None, because a batch does not say
-            how many points it stands for.
+        :raises ValueError: for an iterator if ``num_data`` is None, because the scale of a batch
+            is then unknown.
         """
         if isinstance(data, tuple | list):
-            self._batch((data[0], data[1]))  # refuses them at once, and not where they are compiled
+            self._batch((data[0], data[1]))  # raises errors now, instead of in the compiled call
 
             def loss() -> tf.Tensor:
                 return self.training_loss((data[0], data[1]))
@@ -146,7 +145,7 @@ class ExternalDataModel(
         def next_loss() -> tf.Tensor:
             batch = next(data)
             batch = batch if isinstance(batch, tuple) else (batch,)
-            self._observations(batch[-1])  # refuses them while their values are known
+            self._observations(batch[-1])  # checks values, which are symbolic in the compiled call
             return loss_of(*batch)
 
         return next_loss
@@ -159,17 +158,17 @@ class ExternalDataModel(
         *,
         given: Data | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of the latent function given what the encoder says of ``given``.
+        """Return the mean and variance of the latent function given the encoded ``given``.
 
         :param Xnew: inputs ``[N', D]`` or ``[T or 1, N', D]``; None for the codes of ``given``.
         :param given: ``(X, Y)`` to condition on, usually the training data.
-        :param full_cov: covariances between points.
-        :param full_output_cov: covariances between channels, which are diagonal.
+        :param full_cov: return covariances between points.
+        :param full_output_cov: return covariances between channels, which are diagonal.
         :return: mean ``[N', L]`` and variance ``[N', L]``, or covariance ``[L, N', N']`` between
-            points, ``[N', L, L]`` between channels, ``[N', L, N', L]`` of both; with an axis of
-            tasks in front where the arguments have one.
+            points, ``[N', L, L]`` between channels, ``[N', L, N', L]`` of both; with a leading
+            task axis if the arguments have one.
         :raises ValueError: without ``given``, for inputs of another width, and with ``full_cov``
-            for a prior without inputs, and for more points than memory has room for.
+            for a prior without inputs or covariances that do not fit memory.
         """
         batch, Xnew, single = self._prediction_arguments(Xnew, given)
         prior = self.prior_for(batch)
@@ -201,9 +200,9 @@ class ExternalDataModel(
         given: Data | None = None,
         seed: int = 0,
     ) -> tf.Tensor:
-        """Draws of the latent function ``[num_samples, N', L]``; ``[N', L]`` without a number.
+        """Draw the latent function ``[num_samples, N', L]``; ``[N', L]`` without ``num_samples``.
 
-        :param full_cov: whether a draw is a function, or independent at each point.
+        :param full_cov: whether points are drawn jointly, or independently.
         """
         mean, variance = self.predict_f(Xnew, full_cov, given=given)
         if full_cov:
@@ -216,10 +215,11 @@ class ExternalDataModel(
     def predict_y(
         self, Xnew: TensorType | None, *, given: Data | None = None, num_draws: int = 64
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of observations at ``Xnew``, ``[N', P]``; arguments as in
-        :meth:`predict_f`.
+        """Return the mean and variance ``[N', P]`` of observations at ``Xnew``.
 
-        :param num_draws: of the codes, over which decoder and likelihood are averaged.
+        Arguments as in :meth:`predict_f`.
+
+        :param num_draws: draws of the codes that decoder and likelihood are averaged over.
         """
         F = self.decode(*self._latent_draws(Xnew, given, num_draws))
         mean, noise = (tf.cast(v, gpflow.default_float()) for v in self.likelihood.moments(F))
@@ -229,7 +229,7 @@ class ExternalDataModel(
     def predict_log_density(
         self, data: Data, *, given: Data | None = None, num_draws: int = 64
     ) -> tf.Tensor:
-        """Log density ``[N']`` of each row of ``Ynew``, in nats, of what is observed of it.
+        """Return the log density ``[N']`` of the observed entries of each row, in nats.
 
         :param data: ``(Xnew, Ynew)``, Ynew NaN where missing.
         :param given, num_draws: as in :meth:`predict_y`.
@@ -242,14 +242,14 @@ class ExternalDataModel(
         return tf.reduce_logsumexp(rows, 0) - np.log(num_draws)
 
     def _codes(self, Xnew: TensorType | None, given: Data | None) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of the codes, noise around the latent function included."""
+        """Return means and variances of the codes, code noise included."""
         mean, variance = self.predict_f(Xnew, given=given)
         return mean, variance if Xnew is None else variance + self.latent_prior.code_noise
 
     def _latent_draws(
         self, Xnew: TensorType | None, given: Data | None, num_draws: int
     ) -> tuple[tf.Tensor | None, tf.Tensor]:
-        """Inputs, and draws of the codes there [num_draws, ..., N', L]; half mirror the others."""
+        """Return inputs and antithetic draws of the codes there [num_draws, ..., N', L]."""
         mean, variance = self._codes(Xnew, given)
         draws = gaussian_draws(mean, variance, (num_draws + 1) // 2, False, _SEED)
         latents = tf.concat([draws, 2.0 * mean - draws], 0)[:num_draws]
@@ -259,7 +259,7 @@ class ExternalDataModel(
     def _prediction_arguments(
         self, Xnew: TensorType | None, given: Data | None
     ) -> tuple[Batch, tf.Tensor | None, bool]:
-        """Observations, new inputs with an axis of tasks, and whether results go without one."""
+        """Return observations, new inputs with a task axis, and whether results drop that axis."""
         if given is None:
             raise ValueError(
                 "given is missing: codes are predicted from observations, so pass "
@@ -280,7 +280,7 @@ class ExternalDataModel(
         return batch, new, single
 
     def _estimate(self, batch: Batch, seed: TensorType, num_draws: int) -> tf.Tensor:
-        """The bound of all data from a batch; draws beyond the first are mirrored."""
+        """Estimate the bound of all data from a batch; several draws are antithetic pairs."""
         q = self.approximate_posterior(batch, seed=seed)
         pairs = (num_draws + 1) // 2
         noise = standard_noise(tf.concat([[pairs], tf.shape(q.mean)], 0), seed, q.mean.dtype)
@@ -292,7 +292,7 @@ class ExternalDataModel(
         return tf.cast(batch.scale, observed.dtype) * (observed - q.divergence)
 
     def _batch(self, data: Data) -> Batch:
-        """``(X, Y)`` as a part of all data, which stands for ``num_data`` items."""
+        """Convert ``(X, Y)`` to a batch that is scaled to ``num_data`` items."""
         batch = self._observed(data)
         if self.num_data is None:
             return batch
@@ -310,7 +310,7 @@ class ExternalDataModel(
         return batch._replace(scale=scale, point_scale=scale if single else tf.ones_like(scale))
 
     def _observed(self, data: Data) -> Batch:
-        """``(X, Y)`` as the model's own methods take them."""
+        """Check ``(X, Y)`` and convert them to a batch with a task axis."""
         if not isinstance(data, tuple | list) or len(data) != 2:
             count = f"{len(data)}" if isinstance(data, tuple | list) else kind_of(data)
             raise ValueError(f"data must be (X, Y), two arrays, got {count}.")
@@ -339,7 +339,7 @@ class ExternalDataModel(
         return Batch(X, Y, seen)
 
     def _observations(self, Y: TensorType, name: str = "Y") -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Observations with zeros where missing, and which are seen; None where all are."""
+        """Return observations with zeros where missing, and their mask; None if complete."""
         Y, seen = as_observations(Y, name, tf.float32)
         known = tf.get_static_value(Y)
         if known is not None:

@@ -1,4 +1,4 @@
-"""Gaussian process latent variable models in minibatches, with holes, under any likelihood."""
+"""Gaussian process latent variable models with minibatches, missing data and any likelihood."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ __all__ = ["FlowGPLVM", "StochasticGPLVM"]
 
 
 class StochasticGPLVM(gpflow.Module, VariationalModel):
-    r"""GPLVM with uncollapsed bound (Lalchand et al. 2022, after Hensman et al. 2013).
+    r"""GPLVM with the uncollapsed bound (Lalchand et al. 2022, after Hensman et al. 2013).
 
     .. math::
         \sum_{n, p \text{ observed}} E_{q(x_n)} E_{q(f_p | x_n)}[\log p(y_{np} | f_p(x_n))]
         - \sum_n KL[q(x_n) || p(x_n)] - \sum_p KL[q(v_p) || p(v_p)] .
 
-    The expectation over f is the likelihood's own (closed for a Gaussian, quadrature else), that
-    over x is Monte Carlo, or with ``num_draws=None`` closed too. A sum over observed entries:
-    missing ones cost nothing, and minibatches of rows, of columns, or of both estimate it
-    (``VariationalSettings.batch_size``, ``num_columns``); :class:`gpflow_bae.data.SparseTable`
-    takes triplets. GPflow's ``BayesianGPLVM`` is the full-batch, Gaussian, complete-data case with
-    optimal q(v).
+    The expectation over f is the likelihood's (closed form for a Gaussian, else quadrature); that
+    over x is Monte Carlo, or in closed form with ``num_draws=None``. The bound is a sum over
+    observed entries: missing ones cost nothing, and minibatches of rows, of columns, or of both
+    estimate it (``VariationalSettings.batch_size``, ``num_columns``);
+    :class:`gpflow_bae.data.SparseTable` holds triplets. GPflow's ``BayesianGPLVM`` is the
+    full-batch, Gaussian, complete-data case with optimal q(v).
 
     Fit with :func:`gpflow_bae.inference.fit_variational`, with ``(None, Y)`` as data.
     """
@@ -57,23 +57,23 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         mean_function: gpflow.functions.MeanFunction | None = None,
     ):
         """
-        :param guide: how codes are inferred; an encoder stands for the Gaussian that it emits.
+        :param guide: how codes are inferred; an encoder is used with a mean-field guide.
         :param kernel: any GPflow kernel over L inputs.
         :param inducing_variable: GPflow inducing variables in the latent space, or [M, L].
         :param likelihood: any scalar GPflow likelihood, shared by the outputs.
-        :param output_dim: P, the columns of the data.
-        :param num_draws: draws of each code in an estimate of the bound; None for the expectation
-            itself, for Gaussian codes, a Gaussian likelihood of one variance, a zero mean function
-            and kernels whose expectations GPflow has in closed form (squared exponential, linear,
-            and sums and products over separate dimensions of them). Its steps are free of the
-            draws' noise, and a minibatch costs B M^2 (L + P).
+        :param output_dim: P, the number of columns of the data.
+        :param num_draws: draws of each code in an estimate of the bound. None uses the exact
+            expectation, for Gaussian codes, a Gaussian likelihood of one variance, a zero mean
+            function and kernels whose expectations GPflow has in closed form (squared exponential,
+            linear, and their sums and products over separate dimensions). Gradients then have no
+            Monte Carlo noise from the codes, and a minibatch costs B M^2 (L + P).
         :param q_diag: whether q(v_p) has diagonal covariances, for thousands of columns.
-        :param mean_function: of the functions; :class:`gpflow_bae.decoders.Biases` gives every
-            column and every row a level of its own.
-        :raises ValueError: for more latent dimensions than columns, no draw, and ``num_draws=None``
-            where expectations are not known in closed form.
+        :param mean_function: mean of the functions; :class:`gpflow_bae.decoders.Biases` adds a
+            bias for every column and every row.
+        :raises ValueError: for more latent dimensions than columns, ``num_draws`` below 1, and
+            ``num_draws=None`` where expectations have no closed form.
         :raises TypeError: for a likelihood that does not factorise over outputs, and a ``guide``
-            that is none.
+            that is neither a guide nor a Gaussian encoder.
         """
         super().__init__()
         if isinstance(guide, BaseGaussianEncoder):
@@ -96,7 +96,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
                 "likelihood must be a scalar GPflow likelihood (one that factorises over outputs), "
                 f"got {kind_of(likelihood)}."
             )
-        masked(likelihood)  # refuses those that read more than one column
+        masked(likelihood)  # raises for likelihoods that read more than one column
         self.guide = guide
         self.latent_prior = StandardNormal(guide.latent_dim)
         self.decoder = GPDecoder(kernel, inducing_variable, output_dim, q_diag, mean_function)
@@ -104,41 +104,41 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         self.latent_dim = guide.latent_dim
         self.num_draws = None if num_draws is None else int(num_draws)
         if num_draws is None:
-            self._check_expectations_are_known()
+            self._check_closed_form()
 
-    # What the variational engine asks of a model.
+    # Interface of the variational engine.
 
     @property
     def observation_likelihood(self) -> Any:
-        """The likelihood as objectives such as GECO take it."""
+        """The likelihood with masks, for objectives such as GECO."""
         return masked(self.likelihood)
 
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:
-        """Trainable parameters that the user gave a prior."""
+        """Trainable parameters that have a prior."""
         return tuple(p for p in self.trainable_parameters if p.prior is not None)
 
     @property
     def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
-        """Kernel and inducing inputs, which may have a learning rate of their own."""
+        """Variables of the kernel and inducing inputs, which may have a separate learning rate."""
         of_inducing = self.decoder.inducing_variable.trainable_variables
         return (*self.decoder.kernel.trainable_variables, *of_inducing)
 
     @property
     def row_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables that belong to single points; a minibatch moves those of its own points."""
+        """Variables with one row per point; a minibatch updates only the rows of its points."""
         return self.guide.row_variables
 
     @property
     def is_amortized(self) -> bool:
-        """Whether codes are made from complete rows."""
+        """Whether an encoder computes codes from complete rows."""
         return self.guide.is_amortized
 
     @property
     def natural_parameters(self) -> list[tuple[Parameter, Parameter]]:
-        """q(v), for natural gradients.
+        """``(q_mu, q_sqrt)`` of q(v), for natural gradients.
 
-        :raises ValueError: with ``q_diag``, which GPflow's natural gradients do not know.
+        :raises ValueError: with ``q_diag``, which GPflow's natural gradients do not support.
         """
         if self.decoder.q_diag:
             raise ValueError("Natural gradients need full covariances: build with q_diag=False.")
@@ -148,13 +148,13 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
     def terms(
         self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
     ) -> VariationalTerms:
-        """The bound's two terms for some rows and columns, in nats.
+        """Return the terms of the bound for some rows and columns, in nats.
 
-        The first is scaled to all columns, the second is these rows' share.
+        The first is scaled to all columns, the second is the share of these rows.
         """
         columns = None if batch.cells is None else batch.cells.columns
         if self.num_draws is None:
-            mean, expected, divergence = self._known_terms(batch, columns)
+            mean, expected, divergence = self._exact_terms(batch, columns)
         else:
             draws = self.guide.draw(self.latent_prior, batch, self.num_draws, seed)
             mean, variance = self.decoder.moments(draws.latents[:, 0], columns)
@@ -168,9 +168,9 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         F = tf.reduce_mean(mean, 0, keepdims=True)
         return VariationalTerms(expected, divergence, F)
 
-    def _check_expectations_are_known(self) -> None:
+    def _check_closed_form(self) -> None:
         """
-        :raises ValueError: where :meth:`_known_terms` is not the bound.
+        :raises ValueError: if :meth:`_exact_terms` has no closed form.
         """
         words = {
             "guide, a MeanFieldGuide or an encoder": isinstance(self.guide, MeanFieldGuide),
@@ -180,7 +180,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
             and self.likelihood.variance is not None,
             "mean_function, None": self.decoder.mean_function is None,
             "kernel, SquaredExponential or Linear, or a sum or product of these over separate "
-            "dimensions": _has_known_expectations(self.decoder.kernel),
+            "dimensions": _has_closed_form(self.decoder.kernel),
         }
         wrong = [what for what, known in words.items() if not known]
         if wrong:
@@ -189,25 +189,25 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
                 "known in closed form there. Draw codes, with num_draws=1 or more."
             )
 
-    def _known_terms(
+    def _exact_terms(
         self, batch: Batch, columns: tf.Tensor | None
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """E[f] [1, N, P], the expected log likelihood and the codes' divergence, without draws."""
+        """Return E[f] [1, N, P], the expected log likelihood and the KL of the codes, exactly."""
         if columns is not None and columns.shape.rank != 1:
             raise ValueError("num_draws=None needs a table, not triplets: fit with num_draws=1.")
         q = self.guide.posterior(self.latent_prior, batch)
         mean, square = self.decoder.expected_moments(q.mean[0], q.variance[0], columns)
-        # The likelihood's expectation sees f's mean and variance, and the squared distance of both.
+        # A Gaussian likelihood's expectation is linear in E[f] and E[f^2], so this is exact.
         variance = square - tf.square(mean)
         expected = self.expected_log_density(mean[None], variance[None], batch)
         return mean[None], expected, q.divergence
 
     def expected_log_density(self, mean: tf.Tensor, variance: tf.Tensor, batch: Batch) -> tf.Tensor:
-        """E[log p(y | f)] summed over observed entries, averaged over draws of the codes."""
+        """Return E[log p(y | f)] summed over observed entries, averaged over draws of the codes."""
         return tf.reduce_sum(tf.reduce_mean(self.expected_entries(mean, variance, batch), 0))
 
     def expected_entries(self, mean: tf.Tensor, variance: tf.Tensor, batch: Batch) -> tf.Tensor:
-        """E[log p(y | f)] of each entry [S, N, P or E] with its weight; 0 where missing."""
+        """Return weighted E[log p(y | f)] of each entry [S, N, P or E]; 0 where missing."""
         Y = tf.cast(batch.Y, mean.dtype)
         entries = entrywise(self.likelihood.variational_expectations, mean, variance, Y)
         if batch.cells is not None:
@@ -216,20 +216,20 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
             entries = tf.where(batch.mask, entries, tf.zeros_like(entries))
         return entries
 
-    # What a user asks.
+    # Predictions and ARD.
 
     @check_shapes("latents: [batch..., L]")
     def predict_f(self, latents: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance [batch..., P] of the functions at given codes."""
+        """Return the mean and variance [batch..., P] of the functions at given codes."""
         latents = tf.convert_to_tensor(latents, gpflow.default_float())
         mean, variance = self.decoder.moments(tf.reshape(latents, [1, -1, self.latent_dim]))
         shape = tf.concat([tf.shape(latents)[:-1], [self.decoder.output_dim]], 0)
         return tf.reshape(mean, shape), tf.reshape(variance, shape)
 
     def relevance(self) -> np.ndarray:
-        """How much each latent dimension matters, [L], summing to one: 1 / lengthscale^2.
+        """Return the relevance [L] of latent dimensions, 1 / lengthscale^2 normalised to sum 1.
 
-        Those that the kernel does not see (``active_dims``) have none.
+        Dimensions outside of the kernel's ``active_dims`` have relevance 0.
 
         :raises ValueError: for a kernel without lengthscales.
         """
@@ -245,7 +245,7 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         return inverse / inverse.sum()
 
     def pruning_report(self, threshold: float = 0.01) -> str:
-        """Which dimensions ARD keeps: those with at least ``threshold`` of the relevance."""
+        """Describe the latent dimensions; ARD keeps those with relevance >= ``threshold``."""
         relevance = self.relevance()
         lines = [
             f"dimension {i}: relevance {share:.3f}{'' if share >= threshold else ' (pruned)'}"
@@ -255,16 +255,17 @@ class StochasticGPLVM(gpflow.Module, VariationalModel):
         return "\n".join([*lines, f"{kept} of {self.latent_dim} dimensions are used."])
 
 
-def _has_known_expectations(kernel: gpflow.kernels.Kernel) -> bool:
-    """Whether GPflow has its expectations in closed form; of others it makes quadratures."""
+def _has_closed_form(kernel: gpflow.kernels.Kernel) -> bool:
+    """Whether GPflow has the kernel's expectations in closed form, without quadrature."""
     if isinstance(kernel, gpflow.kernels.Combination):
-        return kernel.on_separate_dims and all(map(_has_known_expectations, kernel.kernels))
+        return kernel.on_separate_dims and all(map(_has_closed_form, kernel.kernels))
     return isinstance(kernel, gpflow.kernels.SquaredExponential | gpflow.kernels.Linear)
 
 
 class FlowGPLVM(StochasticGPLVM):
-    """GPLVM with flow posteriors (GPLVF, Lalchand, Ravuri and Lawrence): a Gaussian per point,
-    pushed through one flow that all points share.
+    """GPLVM with flow posteriors (GPLVF, Lalchand, Ravuri and Lawrence).
+
+    q of each point is a Gaussian transformed by one flow that all points share.
     """
 
     def __init__(
@@ -278,7 +279,7 @@ class FlowGPLVM(StochasticGPLVM):
         **options: Any,
     ):
         """
-        :param encoder: the Gaussian base of each point, a free one as published.
+        :param encoder: the Gaussian base distribution of each point, free-form as published.
         :param flow: by default twenty planar maps; see :mod:`gpflow_bae.bijectors`.
         :param options: ``num_draws``, ``q_diag`` and ``mean_function``, as in
             :class:`StochasticGPLVM`.

@@ -1,4 +1,4 @@
-"""The linear model of coregionalisation, of outputs with missing cells."""
+"""The linear model of coregionalisation for outputs with missing cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..kernels.reading import check_categories, check_columns_are_there, check_d
 
 __all__ = ["LinearCoregionalisation", "principal_directions"]
 
-NOISE_FLOOR = 1e-4  # variance, of standardised outputs: keeps covariances of hundreds of cells sane
+NOISE_FLOOR = 1e-4  # variance of standardised outputs: keeps covariances of cells well conditioned
 
 _tfd = tfp.distributions
 
@@ -25,10 +25,10 @@ _tfd = tfp.distributions
 @check_arguments(latent_dim=1)
 @check_shapes("Y: [batch..., P]", "return: [P, L]")
 def principal_directions(Y: np.ndarray, latent_dim: int) -> np.ndarray:
-    """Principal directions of outputs, times the root of their variances: a start of a decoder.
+    """Return principal directions of outputs times their standard deviations, to initialise W.
 
-    They are of the covariance by all rows in which two outputs are observed together; two that
-    hardly met are taken as unrelated.
+    The covariance of two outputs uses all rows in which both are observed, and shrinks to zero if
+    there are few.
 
     :param Y: outputs, about standardised; NaN where missing.
     :param latent_dim: L, at most P.
@@ -60,19 +60,18 @@ class LinearCoregionalisation(
     .. math:: y_{np} = \sum_l W_{pl} z_l(x_n) + e_{np}, \quad
         z_l = \sum_q s_{ql} f_{ql}(x_n) + s_{0l} c_{nl}
 
-    with :math:`f_{ql} \sim GP(0, k_q)`, code noise :math:`c_{nl} \sim N(0, 1)`, which is what the
-    outputs of a row share at that row alone, and noise :math:`e_{np} \sim N(0, \sigma_p^2)`. Each
-    code has a GP prior with a mixture of the kernels, so that outputs may go together otherwise
-    over days than over an hour; where that is not enough, ``deviations`` add to
-    :math:`W_{pl} s_{ql}` a :math:`D_{qpl}` of small prior variance. This is the linear model of
-    coregionalisation (Goovaerts 1997; Alvarez et al. 2012, section 4). Outputs have mean zero, and
-    are about standardised (:class:`~gpflow_bae.data.Standardiser`).
+    with :math:`f_{ql} \sim GP(0, k_q)`, code noise :math:`c_{nl} \sim N(0, 1)`, which the outputs
+    of one row share, and noise :math:`e_{np} \sim N(0, \sigma_p^2)`. Each code has a GP prior with
+    a weighted sum of the kernels, so correlations of outputs may differ between timescales; for
+    more freedom, ``deviations`` add a :math:`D_{qpl}` of small prior variance to
+    :math:`W_{pl} s_{ql}`. This is the linear model of coregionalisation (Goovaerts 1997; Alvarez
+    et al. 2012, section 4). Outputs have mean zero and are about standardised
+    (:class:`~gpflow_bae.data.Standardiser`).
 
-    Of C observed cells all is exact, at cost C^3: :meth:`maximum_log_likelihood_objective`,
-    ``training_loss`` and :meth:`predict_y` take all cells of a task at once.
-    :func:`~gpflow_bae.inference.fit_coregionalisation` takes them in blocks of neighbouring rows,
-    and so does the posterior that it returns. Cells are named by the row of ``X`` and the column of
-    the output.
+    Inference is exact, at cost C^3 for C observed cells: :meth:`maximum_log_likelihood_objective`,
+    ``training_loss`` and :meth:`predict_y` use all cells of a task at once.
+    :func:`~gpflow_bae.inference.fit_coregionalisation` and the posterior that it returns use
+    blocks of neighbouring rows. Cells are indexed by row of ``X`` and column of the outputs.
     """
 
     @check_arguments(deviation=0.0)
@@ -86,19 +85,19 @@ class LinearCoregionalisation(
         noise_floor: TensorType | float = NOISE_FLOOR,
     ):
         """
-        :param kernels: Q of them. Fix their variances, which the scales have
+        :param kernels: Q kernels. Fix their variances, which are redundant with the scales
             (``gpflow.set_trainable(kernel.variance, False)``).
-        :param decoder: W at the start [P, L], such as :func:`principal_directions` of the outputs;
-            equal columns would stay alike.
-        :param scales: s at the start [Q + 1, L], those of the code noise last; equal shares of the
-            variance if None.
-        :param noise_variance: at the start, of all outputs or of each [P].
-        :param deviation: prior standard deviation of D; 0 for none.
-        :param noise_floor: below every noise variance, of all outputs or of each [P]. The default
-            suits outputs of unit variance whose neighbouring rows differ by more than a hundredth;
-            a smaller one lets smoother outputs be followed, as far as rounding allows.
-        :raises TypeError: for what is no kernel.
-        :raises ValueError: for no kernel, arrays of other shapes, and values out of their range.
+        :param decoder: initial W [P, L], such as :func:`principal_directions` of the outputs;
+            equal columns would stay equal.
+        :param scales: initial s [Q + 1, L], those of the code noise last; None for equal shares of
+            the variance.
+        :param noise_variance: initial value, for all outputs or for each [P].
+        :param deviation: prior standard deviation of D; 0 for no deviations.
+        :param noise_floor: lower bound of the noise variance, for all outputs or for each [P]. The
+            default suits outputs of unit variance whose neighbouring rows differ by more than 0.01;
+            a smaller one fits smoother outputs, as far as rounding allows.
+        :raises TypeError: for a kernel that is not a ``gpflow.kernels.Kernel``.
+        :raises ValueError: for no kernels, arrays of other shapes, and values out of their range.
         """
         super().__init__()
         self.kernels = list(kernels)
@@ -117,8 +116,8 @@ class LinearCoregionalisation(
                 f"scales has shape {scales.shape}; expected {shape}: a row for each kernel and one "
                 "for the code noise, by channels."
             )
-        noise_variance = _of_outputs(noise_variance, "noise_variance", len(decoder))
-        noise_floor = _of_outputs(noise_floor, "noise_floor", len(decoder))
+        noise_variance = _per_output(noise_variance, "noise_variance", len(decoder))
+        noise_floor = _per_output(noise_floor, "noise_floor", len(decoder))
         for name, values, low in (
             ("decoder", decoder, -np.inf),
             ("scales", scales, 0.0),
@@ -138,15 +137,15 @@ class LinearCoregionalisation(
         )
         self.deviation = float(deviation)
         self.deviations = None
-        if deviation > 0.0:  # in units of their prior, so that optimisers see one scale
+        if deviation > 0.0:  # in units of the prior, so that all parameters have a similar scale
             self.deviations = Parameter(
                 np.zeros((shape[0], *decoder.shape)), prior=_tfd.Normal(zero, one)
             )
 
     def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
-        """Refuse inputs [N, D] that the kernels cannot read, or between which digits are lost.
+        """Check that the kernels can read inputs [N, D], with enough float precision.
 
-        :param name: what the error calls them.
+        :param name: name of the inputs in error messages.
         :raises ValueError: naming the column.
         """
         check_columns_are_there(self.kernels, X.shape[-1])
@@ -155,12 +154,12 @@ class LinearCoregionalisation(
 
     @property
     def num_outputs(self) -> int:
-        """P."""
+        """Number of outputs P."""
         return int(self.decoder.shape[0])
 
     @property
     def mixing(self) -> list[tf.Tensor]:
-        """What turns the functions of each kernel, and code noise, into outputs: [P, L] each."""
+        """Mixing matrices [P, L] of each kernel's functions, and of the code noise last."""
         found = tf.convert_to_tensor(self.scales)[:, None, :] * self.decoder
         if self.deviations is not None:
             found += self.deviation * tf.convert_to_tensor(self.deviations)
@@ -168,13 +167,13 @@ class LinearCoregionalisation(
 
     @check_shapes("X: [n, D]", "row: [C]", "column: [C]", "return: [C, C]")
     def covariance(self, X: TensorType, row: TensorType, column: TensorType) -> tf.Tensor:
-        """Of observed cells, noise included."""
+        """Return the covariance of observed cells, noise included."""
         noise = tf.gather(tf.convert_to_tensor(self.noise_variance), column)
-        return self._between(X, row, column, row, column) + tf.linalg.diag(noise)
+        return self._cross_covariance(X, row, column, row, column) + tf.linalg.diag(noise)
 
     @inherit_check_shapes
     def maximum_log_likelihood_objective(self, data: tuple[TensorType, TensorType]) -> tf.Tensor:
-        """Log marginal likelihood of the observed cells, in nats.
+        """Return the log marginal likelihood of the observed cells, in nats.
 
         :param data: ``(X, Y)``: inputs [N, D] and outputs [N, P], NaN where missing.
         """
@@ -185,10 +184,10 @@ class LinearCoregionalisation(
     def predict_y(
         self, Xnew: TensorType | None, *, given: tuple[TensorType, TensorType]
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances of observations [N', P], noise included.
+        """Return means and variances of observations [N', P], noise included.
 
-        :param Xnew: inputs of other rows [N', D]; None for the rows of ``given`` themselves, whose
-            missing cells are told of by the observed ones beside them too.
+        :param Xnew: inputs of other rows [N', D]; None for the rows of ``given``, whose observed
+            cells also inform the missing ones of the same row.
         :param given: ``(X, Y)`` to condition on, usually the training data.
         """
         X, Y = self._checked(given)
@@ -208,7 +207,7 @@ class LinearCoregionalisation(
     def log_marginal(
         self, X: TensorType, row: TensorType, column: TensorType, value: TensorType
     ) -> tf.Tensor:
-        """Log density of observed cells, in nats."""
+        """Return the log density of observed cells, in nats."""
         return -_negative_log_density(self.covariance(X, row, column), value)
 
     @check_shapes(
@@ -230,8 +229,8 @@ class LinearCoregionalisation(
         target_row: TensorType,
         target_column: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances of cells given observed ones; noise is included."""
-        cross = self._between(X, row, column, target_row, target_column)
+        """Return means and variances of target cells given observed ones, noise included."""
+        cross = self._cross_covariance(X, row, column, target_row, target_column)
         mean, explained = _condition(self.covariance(X, row, column), cross, value)
         prior = tf.gather(tf.convert_to_tensor(self.noise_variance), target_column)
         *smooth, of_rows = (tf.reduce_sum(tf.square(A), -1) for A in self.mixing)
@@ -242,7 +241,7 @@ class LinearCoregionalisation(
         return mean, prior - explained
 
     def _checked(self, data: tuple[TensorType, TensorType]) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs and outputs of one task as arrays.
+        """Return inputs and outputs of one task as arrays.
 
         :raises ValueError: for other shapes, and inputs that the kernels cannot read.
         """
@@ -255,10 +254,10 @@ class LinearCoregionalisation(
         self.check_inputs(X)
         return X, Y
 
-    def _between(
+    def _cross_covariance(
         self, X: tf.Tensor, row: tf.Tensor, column: tf.Tensor, other: tf.Tensor, at: tf.Tensor
     ) -> tf.Tensor:
-        """Covariance of the decoded codes of cells: [C, K]."""
+        """Return the covariance [C, K] of cells without observation noise."""
         same = tf.cast(row[:, None] == other, gpflow.default_float())
         of_rows = [tf.gather(tf.gather(k(X), row), other, axis=1) for k in self.kernels]
         parts = [
@@ -268,8 +267,8 @@ class LinearCoregionalisation(
         return tf.add_n(parts)
 
 
-def _of_outputs(value: Any, name: str, num_outputs: int) -> np.ndarray:
-    """A number for each output [P], of one for all or of P."""
+def _per_output(value: Any, name: str, num_outputs: int) -> np.ndarray:
+    """Return a value for each output [P], from one for all or from P of them."""
     found = as_numbers(value, name)
     if found.shape not in ((), (num_outputs,)):
         raise ValueError(
@@ -280,14 +279,14 @@ def _of_outputs(value: Any, name: str, num_outputs: int) -> np.ndarray:
 
 
 def _cells(mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of what is True in a mask [N, P]."""
+    """Return rows and columns of the True entries of a mask [N, P]."""
     row, column = np.nonzero(mask)
     return row.astype(np.int32), column.astype(np.int32)
 
 
 @tf.custom_gradient
 def _negative_log_density(covariance: tf.Tensor, value: tf.Tensor) -> tuple[tf.Tensor, object]:
-    """-log N(value; 0, covariance); its gradient in closed form costs half of the Cholesky's."""
+    """Return -log N(value; 0, covariance), with a gradient at half the cost of the Cholesky's."""
     L = tf.linalg.cholesky(covariance)
     solved = tf.linalg.cholesky_solve(L, value[:, None])
     count = tf.cast(tf.shape(value)[0], value.dtype)
@@ -306,10 +305,10 @@ def _negative_log_density(covariance: tf.Tensor, value: tf.Tensor) -> tuple[tf.T
 def _condition(
     covariance: tf.Tensor, cross: tf.Tensor, value: tf.Tensor
 ) -> tuple[tuple[tf.Tensor, tf.Tensor], object]:
-    """Conditional means, and how much smaller variances become, of targets given values [C].
+    """Return conditional means of targets given values [C], and the reduction of their variances.
 
-    With A = K^-1 k and a = K^-1 y they are k^T a and the diagonal of k^T A; the gradient needs no
-    more than these, where that of a Cholesky factor would cost several factorisations.
+    With A = K^-1 k and a = K^-1 y they are k^T a and the diagonal of k^T A. The gradient only
+    needs these, where that of a Cholesky factor would cost several factorisations.
 
     :param covariance: K [C, C].
     :param cross: k [C, K].

@@ -1,4 +1,4 @@
-"""Variational inference for the parameters too: an independent Gaussian for every one."""
+"""Mean-field variational inference for the parameters of a variational autoencoder."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ __all__ = ["MeanFieldParameters"]
 
 
 class MeanFieldParameters(gpflow.Module, VariationalModel):
-    r"""q(parameters) = prod_i N(m_i, s_i^2) in unconstrained space, around a variational model.
+    r"""A variational model with q(parameters) = prod_i N(m_i, s_i^2) in unconstrained space.
 
     .. math:: ELBO = E_q[ELBO_{model}(parameters)] - KL[q(parameters) || p(parameters)],
 
     with one draw of the parameters for each batch ("Bayes by backprop", Blundell et al. 2015;
-    BVAE-VI in appendix F of Tran et al. 2023). The engine fits it as it fits the model itself.
+    BVAE-VI in appendix F of Tran et al. 2023). ``fit_variational`` fits it like the model itself.
     """
 
     @check_arguments()
     def __init__(self, model: VariationalAutoencoder, num_items: int, initial_scale: float = 1e-2):
         """
-        :param model: its present values are the initial means. Kernel parameters without a prior
-            get the default ones, as every parameter here needs a prior.
-        :param num_items: tasks of the data (or points of a single task), of which a batch holds
-            some: its share of the KL follows from it.
-        :param initial_scale: every s_i at the start.
-        :raises ValueError: for a scale or a number that is not positive.
+        :param model: its present values are the initial means. Parameters without a prior get the
+            default one, if there is one, because every parameter needs a prior here.
+        :param num_items: number of tasks of the data (or of points of a single task), which
+            determines a batch's share of the KL.
+        :param initial_scale: initial value of every s_i.
+        :raises ValueError: if ``initial_scale`` or ``num_items`` is not positive.
         """
         super().__init__(name=None)
         if initial_scale <= 0 or num_items <= 0:
@@ -58,18 +58,18 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
 
     @property
     def trainable_variables(self) -> tuple[tf.Variable, ...]:
-        """Means, scales and the encoder; the model's own parameters are drawn."""
+        """Variables of means, scales and the encoder; the model's own parameters are drawn."""
         own = [p.unconstrained_variable for p in [*self.means, *self.scales]]
         return (*own, *self.model.amortized.variables)
 
     @property
     def needs_inputs(self) -> bool:
-        """Whether the prior over codes is one given inputs X."""
+        """Whether the model depends on inputs X."""
         return self.model.needs_inputs
 
     @property
     def inputs(self) -> Any:
-        """The model's."""
+        """The model of unknown inputs."""
         return self.model.inputs
 
     @property
@@ -78,31 +78,31 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
         return self.model.splits_over_points
 
     def neighbours_of(self, X: tf.Tensor) -> tf.Tensor | None:
-        """The model's."""
+        """Return the neighbours of points, as the model does."""
         return self.model.neighbours_of(X)
 
     @property
     def latent_prior_name(self) -> str:
-        """What errors call the prior over codes."""
+        """Name of the prior over codes in error messages."""
         return self.model.latent_prior_name
 
     @property
     def decoder(self) -> Any:
-        """The model's."""
+        """The decoder of the model."""
         return self.model.decoder
 
     @property
     def observation_likelihood(self) -> Any:
-        """The model's, at the values it had when q was made."""
+        """The model's likelihood, at its values when q was constructed."""
         return self.model.observation_likelihood
 
     def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
-        """The model's."""
+        """Check inputs as the model does."""
         self.model.check_inputs(X, name)
 
     @property
     def latent_prior_variables(self) -> tuple[tf.Variable, ...]:
-        """The means of the latent prior's parameters."""
+        """Variables of the means of the latent prior's parameters."""
         of_prior = {id(p) for p in self.model.latent_prior.parameters}
         return tuple(
             mean.unconstrained_variable
@@ -111,11 +111,11 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
         )
 
     def snapshot(self, data: Any) -> Snapshot | None:
-        """The model's."""
+        """Return the model's snapshot of the codes."""
         return self.model.snapshot(data)
 
     def divergence(self, values: list[tf.Tensor]) -> tf.Tensor:
-        """-H[q] - log p(values): its mean over draws of q is KL[q || p], in nats."""
+        """Return -H[q] - log p(values), whose expectation under q is KL[q || p], in nats."""
         entropy = tf.add_n(
             [
                 tf.reduce_sum(tf.cast(tf.math.log(scale) + 0.5 * (1.0 + LOG_2PI), tf.float64))
@@ -126,7 +126,7 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
         return -entropy - tf.cast(log_prior, tf.float64)
 
     def draw(self, seed: TensorType) -> list[tf.Tensor]:
-        """One draw of the unconstrained parameters, in the order of ``model.sampled.paths``."""
+        """Draw the unconstrained parameters once, in the order of ``model.sampled.paths``."""
         draws = []
         for i, (mean, scale) in enumerate(zip(self.means, self.scales, strict=True)):
             mean, scale = tf.convert_to_tensor(mean), tf.convert_to_tensor(scale)
@@ -135,7 +135,7 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
         return draws
 
     def draws(self, num_samples: int, seed: int) -> list[np.ndarray]:
-        """Draws [S, ...] of the unconstrained parameters, as a posterior bank holds them."""
+        """Draw the unconstrained parameters [S, ...], in the layout of a posterior bank."""
         base = tf.constant([seed, 0x4D1], tf.int32)
         found = [self.draw(tf.random.fold_in(base, s, alg="philox")) for s in range(num_samples)]
         return [np.stack([v.numpy() for v in values]) for values in zip(*found, strict=True)]
@@ -143,11 +143,11 @@ class MeanFieldParameters(gpflow.Module, VariationalModel):
     def terms(
         self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
     ) -> VariationalTerms:
-        """The bound's two terms for a batch, with one draw of parameters and codes."""
+        """Return the terms of the bound for a batch, with one draw of parameters and codes."""
         seeds = tf.unstack(tf.random.split(seed, alg="philox"))
         values = self.draw(seeds[0])
         terms = self.model.bind(values).terms(batch, seeds[1], snapshot)
-        items = self.num_items / batch.scale  # of a stream, whose points have no numbers
+        items = self.num_items / batch.scale  # for streams, whose points have no indices
         if batch.indices is not None:
             items = batch.indices.shape[0]
         divergence = self.divergence(values) * (items / self.num_items)

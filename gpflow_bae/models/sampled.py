@@ -1,4 +1,4 @@
-"""The published sampled models: a choice of prior each, and nothing else."""
+"""The published sampled models, which differ in the prior over codes."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ class SGPBAE(BayesianAutoencoder):
     ):
         """
         :param kernel: GPflow kernel over the inputs, or one per latent channel. Parameters
-            without a prior get the paper's log-normal ones, in a copy: yours stays as it is, and
-            the model's is :attr:`kernel`.
+            without a prior get the paper's log-normal ones in a copy, :attr:`kernel`; yours is
+            unchanged.
         :param inducing_variable: inducing inputs [M, D] or GPflow ``InducingPoints``.
         :param decoder: built Keras model ``[rows, L] -> [rows, P]`` (weights get N(0, 1) priors),
             or a :class:`~gpflow_bae.decoders.KerasDecoder` with priors of your own.
         :param encoder: built Keras model ``[rows, 2 P] -> [rows, L]``, observations and noise
             concatenated, or one of :mod:`gpflow_bae.encoders`.
         :param likelihood: one of :mod:`gpflow_bae.likelihoods`, or a scalar GPflow likelihood. Its
-            variance, scale, shape or sigma gets LogNormal(log(value), 1) without a prior, in a
+            variance, scale, shape or sigma, if it has no prior, gets LogNormal(log(value), 1) in a
             copy.
         :param code_noise_variance: see :class:`~gpflow_bae.latent_priors.SparseGP`.
-        :param inducing_outputs: "integrated" for many tasks with inducing outputs of their own,
-            "sampled" for one long task taken in minibatches of points.
+        :param inducing_outputs: "integrated" for many tasks, each with its own inducing outputs;
+            "sampled" for minibatches of points of one long task.
         :param whitened_codes: see :class:`~gpflow_bae.models.BayesianAutoencoder`.
-        :param mean_function: of the codes; a GPflow mean function, whose trainable parameters need
+        :param mean_function: GPflow mean function of the codes; its trainable parameters need
             priors.
         """
         prior = SparseGP(
@@ -67,7 +67,7 @@ class SGPBAE(BayesianAutoencoder):
 
 
 class DSGPBAE(BayesianAutoencoder):
-    """Fully Bayesian autoencoder with a deep sparse GP latent (Tran et al. 2023): one long task."""
+    """Fully Bayesian autoencoder with a deep sparse GP latent, for one task (Tran et al. 2023)."""
 
     @check_arguments()
     def __init__(
@@ -86,14 +86,14 @@ class DSGPBAE(BayesianAutoencoder):
         """Other arguments as in :class:`SGPBAE`.
 
         :param kernels, inducing_variables: one for each layer, as in
-            :class:`~gpflow_bae.latent_priors.DeepSparseGP`, which says what is sampled. A hidden
-            kernel's variance says how far inputs are moved, in their units squared: GPflow's 1 is
-            much for inputs in [0, 1]. It should not exceed the squared lengthscale of the layer
-            above by much.
-        :param hidden_dims: widths of the hidden layers; None for that of the inputs.
+            :class:`~gpflow_bae.latent_priors.DeepSparseGP`, which describes what is sampled. A
+            hidden kernel's variance is the scale, in squared units of the inputs, of its warping
+            of them: GPflow's default of 1 is large for inputs in [0, 1]. It should not exceed the
+            squared lengthscale of the layer above by much.
+        :param hidden_dims: widths of the hidden layers; None for the width of the inputs.
         :param num_draws: draws of the hidden layers in each evaluation.
-        :raises ValueError: for layers that do not fit each other, or ``num_draws`` with whitened
-            codes, which take one draw.
+        :raises ValueError: for widths of layers that do not match, or ``num_draws`` other than 1
+            with ``whitened_codes``.
         """
         if whitened_codes and num_draws != 1:
             raise ValueError(
@@ -106,7 +106,7 @@ class DSGPBAE(BayesianAutoencoder):
 
 
 class GPBAE(BayesianAutoencoder):
-    """Bayesian autoencoder with an exact GP latent (Tran et al. 2023): N^3 per task."""
+    """Bayesian autoencoder with an exact GP latent (Tran et al. 2023), at cost N^3 per task."""
 
     @check_arguments()
     def __init__(

@@ -1,4 +1,4 @@
-"""Bayesian autoencoders whose every weight is sampled by tempered MCMC (Chandra et al. 2022)."""
+"""Bayesian autoencoders with all weights sampled by tempered MCMC (Chandra et al. 2022)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["TemperedBAE"]
 
 tfd = tfp.distributions
 
-# Above this many weights one replica keeps the cores busy, and its activations the caches full.
+# With more weights than this, one replica already uses all cores and fills the caches.
 _VECTORISE_UP_TO = 100_000
 
 
@@ -34,12 +34,12 @@ class TemperedBAE(gpflow.Module):
     .. math:: y_n \sim N(g(f(y_n; w_e); w_d), \tau^2), \quad w \sim N(0, 25), \quad
               \tau^2 \sim InverseGamma
 
-    (Chandra et al. 2022, eq. 6-9). Codes f(y) have no prior and no noise of their own: their
-    uncertainty is that of the encoder's weights. Missing entries (NaN) enter the encoder as zeros
-    and drop out of the likelihood.
+    (Chandra et al. 2022, eq. 6-9). Codes f(y) have neither prior nor noise: their uncertainty is
+    that of the encoder's weights. Missing entries (NaN) enter the encoder as zeros and drop out of
+    the likelihood.
 
-    A density for :func:`gpflow_bae.inference.sample_tempered`, or in minibatches for
-    :func:`gpflow_bae.inference.sample_amortized`. The estimator for scikit-learn is
+    Sample it with :func:`gpflow_bae.inference.sample_tempered`, or in minibatches with
+    :func:`gpflow_bae.inference.sample_amortized`. The scikit-learn estimator is
     :class:`gpflow_bae.estimators.TemperedAutoencoder`.
     """
 
@@ -94,42 +94,42 @@ class TemperedBAE(gpflow.Module):
 
     @property
     def sampled(self) -> ParameterSet:
-        """The parameters that are sampled: all that are trainable."""
+        """The sampled parameters: all that are trainable."""
         return ParameterSet(self, lambda p: p.trainable)
 
     @property
     def amortized(self) -> ParameterSet:
-        """None: the encoder is sampled too."""
+        """An empty set, because the encoder is sampled too."""
         return ParameterSet(self, lambda _: False)
 
     def bind(self, values: Sequence[TensorType]) -> TemperedBAE:
-        """This model at other (unconstrained) ``values``."""
+        """Return a copy of this model with other unconstrained ``values``."""
         return functional.functional_copy(self, self.sampled.constrained(values))
 
     def decode(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        """Means of rows ``[..., N, P]`` at codes; there are no inputs."""
+        """Return the means of rows ``[..., N, P]`` at codes; ``X`` is ignored."""
         return self.decoder(latents)
 
     def codes_of_rows(
         self, rows: Batch, noise: Any, num_draws: int, prior_variance: tf.Tensor | None = None
     ) -> RowCodes:
-        """Codes of each row, as serving needs them: all draws are the same."""
+        """Encode each row, for serving; all draws are equal."""
         mean = tf.cast(self.encode(rows.Y), gpflow.default_float())
         return RowCodes(mean, tf.zeros_like(mean), tf.repeat(mean[None], num_draws, 0))
 
     def encode(self, Y: TensorType) -> tf.Tensor:
-        """Codes ``[..., N, L]`` of complete rows ``Y [..., N, P]``."""
+        """Return codes ``[..., N, L]`` of complete rows ``Y [..., N, P]``."""
         return self.encoder.apply_to_rows(Y)
 
     def reconstruct(self, Y: TensorType) -> tf.Tensor:
-        """Mean of the rows that complete ``Y [..., N, P]`` decode to, a tensor like it."""
+        """Return reconstructed means [..., N, P] of complete rows ``Y [..., N, P]``."""
         return self.decoder(self.encode(Y))
 
     def map_samples(self, function: Any, values: Sequence[TensorType]) -> tf.Tensor:
-        """``function(model at values[:, r])`` for every r along the first axis of ``values``.
+        """Map ``function(model)`` over parameter values along their first axis, and stack results.
 
-        Vectorised for small dense networks. Convolutions cannot be (TensorFlow wants one filter
-        for all), and large networks are as fast one by one.
+        Vectorised for small dense networks. Convolutions cannot be vectorised (TensorFlow takes
+        one filter for all), and large networks are as fast one by one.
         """
 
         def one(values: tuple[tf.Tensor, ...]) -> tf.Tensor:
@@ -143,16 +143,16 @@ class TemperedBAE(gpflow.Module):
         return tf.stack(results)
 
     def log_prior(self, values: Sequence[TensorType]) -> tf.Tensor:
-        """Log prior [R] of unconstrained ``values``, [R, ...] each, Jacobians included."""
+        """Return the log prior [R] of unconstrained ``values`` [R, ...], Jacobians included."""
         return self.sampled.log_prior(values, chain_ndims=1)
 
     def data_log_likelihood(self, batch: Batch) -> tf.Tensor:
-        """log p(Y | parameters) at their present values, summed over the batch."""
+        """Return log p(Y | parameters) at their present values, summed over the batch."""
         F = self.reconstruct(batch.Y)
         rows = self.likelihood.masked_log_prob(F, batch.Y, batch.mask)
-        # A million float32 terms leave a tenth of a nat of rounding in an acceptance ratio.
+        # Summing a million float32 terms would add 0.1 nats of rounding to acceptance ratios.
         return tf.reduce_sum(tf.cast(rows, gpflow.default_float()))
 
     def log_likelihood(self, values: Sequence[TensorType], batch: Batch) -> tf.Tensor:
-        """log p(Y | values), summed over the batch: [R]."""
+        """Return log p(Y | values) [R], summed over the batch."""
         return self.map_samples(lambda bound: bound.data_log_likelihood(batch), values)

@@ -1,4 +1,4 @@
-"""Autoencoders whose codes have a bound: a guide with a density beside prior and decoder."""
+"""Autoencoders with a variational posterior over codes and an evidence lower bound."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ __all__ = ["CVAE", "VAE", "VariationalAutoencoder"]
 
 
 def as_gaussian_encoder(encoder: Network) -> Any:
-    """A Keras model with 2 L outputs as a Gaussian encoder; a module stays as it is."""
+    """Wrap a Keras model with 2 L outputs in a Gaussian encoder; return a module unchanged."""
     return encoder if isinstance(encoder, gpflow.Module) else GaussianEncoder(encoder)
 
 
 def _default_guide(latent_prior: LatentProcess) -> type[GaussianGuide]:
-    """The guide of a variational model that is given an encoder alone.
+    """Return the guide class of a variational model that gets an encoder instead of a guide.
 
-    Codes are independent given Y where any part of the prior is by neighbours: conditioning is then
-    approximate, and dearer than the density.
+    It is mean field if any part of the prior is by neighbours, for which conditioning is
+    approximate and more expensive than the density.
     """
     parts = (latent_prior, *latent_prior.submodules)
     near = any(isinstance(p, LatentProcess) and p.by_neighbours is not None for p in parts)
@@ -39,9 +39,9 @@ def _default_guide(latent_prior: LatentProcess) -> type[GaussianGuide]:
 
 
 def input_divergence(prior: LatentProcess, batch: Batch) -> tf.Tensor:
-    """The batch's share of KL[q || prior] of unknown inputs, in nats; 0 where there are none.
+    """Return the batch's share of KL[q || prior] of unknown inputs, in nats; 0 without any.
 
-    :param prior: with the seed whose draws of the inputs the codes are given.
+    :param prior: latent prior, with the seed of the input draws that the codes depend on.
     """
     if prior.inputs is None:
         return tf.zeros([], gpflow.default_float())
@@ -49,7 +49,7 @@ def input_divergence(prior: LatentProcess, batch: Batch) -> tf.Tensor:
 
 
 class VariationalAutoencoder(ExternalDataModel, VariationalModel):
-    r"""An autoencoder with the bound of its guide's q(latents),
+    r"""An autoencoder with an evidence lower bound for the guide's q(latents).
 
     .. math:: ELBO = E_q[\log p(Y | latents)] - KL[q(latents) || p(latents | X)] .
 
@@ -57,8 +57,8 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     (:class:`~gpflow_bae.guides.GaussianGuide`); for the standard normal prior this is the plain
     VAE. Under :class:`~gpflow_bae.latent_priors.NearestNeighbourGP` it is the encoder's own
     Gaussian (:class:`~gpflow_bae.guides.MeanFieldGuide`).
-    Decoder weights and hyperparameters have point estimates; their priors join the bound where the
-    settings of the fit say so.
+    Decoder weights and hyperparameters have point estimates; their log priors are added to the
+    bound if the settings of the fit request it.
     """
 
     guide: GaussianGuide
@@ -74,11 +74,11 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     ):
         """Other arguments as in :class:`Autoencoder`.
 
-        :param num_data: how many points (tasks, where data have an axis of tasks) there are in all;
-            needed for minibatches in a training loop of your own, as in GPflow's ``SVGP``.
+        :param num_data: total number of points (of tasks, if data have a task axis); needed for
+            minibatches in your own training loop, as in GPflow's ``SVGP``.
         :param encoder: a Gaussian encoder, a built Keras model ``[rows, P] -> [rows, 2 L]`` (means,
-            and logarithms of standard deviations), or a :class:`~gpflow_bae.guides.GaussianGuide`,
-            which stays as it is. An encoder gets the guide that suits the prior.
+            and logarithms of standard deviations), or a :class:`~gpflow_bae.guides.GaussianGuide`.
+            An encoder gets the default guide of the prior.
         """
         guide = encoder
         if not isinstance(guide, GaussianGuide):
@@ -93,7 +93,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
 
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:
-        """Parameters whose log prior density may join the bound: those that have a prior."""
+        """Sampled parameters that have a prior, whose log density may be added to the bound."""
         return tuple(p for p in self.sampled.parameters if p.prior is not None)
 
     @property
@@ -109,7 +109,7 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         mask: TensorType | None = None,
         indices: TensorType | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances [batch..., N, L] that the guide gives ``Y`` before the prior.
+        """Return the encoder's means and variances [batch..., N, L], before the prior.
 
         :param Y: NaN (or masked) where missing, or zeros there with a ``mask``.
         """
@@ -124,10 +124,11 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
         mask: TensorType | None = None,
         **of_gpflow: Any,
     ) -> LatentPosterior:
-        """Codes given the guide's pseudo-observations, of ``Y`` as in :meth:`encode`.
+        """Return the posterior of the codes given the guide's pseudo-observations.
 
-        :raises TypeError: without ``Y``, or for other arguments (``precompute_cache``): GPflow's
-            method of that name returns another thing.
+        :param Y: as in :meth:`encode`.
+        :raises TypeError: without ``Y``, or for arguments of GPflow's method of the same name
+            (``precompute_cache``), which returns something else.
         """
         if Y is None or of_gpflow:
             raise TypeError(
@@ -141,23 +142,24 @@ class VariationalAutoencoder(ExternalDataModel, VariationalModel):
     def approximate_posterior(
         self, batch: Batch, snapshot: Snapshot | None = None, seed: TensorType | None = None
     ) -> CodePosterior:
-        """Moments of q(latents) of a batch, and its share of KL[q || prior].
+        """Return moments of q(latents) for a batch, and its share of KL[q || prior].
 
-        :param seed: of draws of inputs that have distributions, whose divergence is in it too;
-            without one their means take the place of draws.
+        The KL includes that of unknown inputs with distributions.
+
+        :param seed: seed for drawing those inputs; None uses their means.
         """
         prior = self.prior_for(batch, seed)
         q = self.guide.posterior(prior, batch, snapshot)
         return q._replace(divergence=q.divergence + input_divergence(prior, batch))
 
     def snapshot(self, data: Any) -> Snapshot | None:
-        """The guide's."""
+        """Return the guide's snapshot of the codes."""
         return self.guide.snapshot(data)
 
     def terms(
         self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
     ) -> VariationalTerms:
-        """The bound's two terms for a batch of tasks or points, with one draw of the codes."""
+        """Return the terms of the bound for a batch, with one draw of the codes."""
         prior = self.prior_for(batch, seed)
         latents, divergence = self.guide.draw(prior, batch, 1, seed, snapshot)
         divergence += input_divergence(prior, batch)
@@ -178,14 +180,14 @@ class VAE(VariationalAutoencoder):
         latent_dim: int,
         num_data: int | None = None,
     ):
-        """Keras models are wrapped: the encoder has ``2 latent_dim`` outputs."""
+        """Arguments as in :class:`VariationalAutoencoder`; the encoder has 2 L outputs."""
         super().__init__(StandardNormal(latent_dim), decoder, encoder, likelihood, num_data)
 
 
 class CVAE(VariationalAutoencoder):
-    """Conditional VAE (Sohn et al. 2015): encoder and decoder see features of the inputs.
+    """Conditional VAE (Sohn et al. 2015), with input features for encoder and decoder.
 
-    The codes have a standard normal prior, whatever the inputs.
+    The codes have a standard normal prior, independent of the inputs.
     """
 
     needs_inputs = True
@@ -202,13 +204,13 @@ class CVAE(VariationalAutoencoder):
     ):
         """
         :param decoder: Keras model ``[rows, latent_dim + condition_dim] -> [rows, P]``, codes
-            first; it may treat the features as it likes, e.g. as constant planes of an image.
+            first; features may become constant planes of an image, for example.
         :param encoder: Keras model ``[rows, P + condition_dim] -> [rows, 2 latent_dim]``,
             observations first.
-        :param condition: features ``[..., N, condition_dim]`` of the inputs ``X [..., N, D]``; by
-            default the inputs themselves.
-        :param condition_dim: their number.
-        :raises ValueError: if the networks' widths are not those.
+        :param condition: maps inputs ``X [..., N, D]`` to features ``[..., N, condition_dim]``; by
+            default the identity.
+        :param condition_dim: number of features.
+        :raises ValueError: if the widths of the networks do not match these.
         """
         self.condition_dim = int(condition_dim)
         self._condition = Condition(condition, condition_dim)
@@ -216,5 +218,5 @@ class CVAE(VariationalAutoencoder):
         super().__init__(StandardNormal(latent_dim), decoder, guide, likelihood)
 
     def decode(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        """Likelihood parameters at codes and features of the inputs."""
+        """Return likelihood parameters at codes and input features."""
         return self.decoder(self._condition.join(latents, X))

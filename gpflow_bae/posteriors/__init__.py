@@ -1,4 +1,4 @@
-"""Banks of posterior samples, and the predictions that average over them."""
+"""Banks of posterior samples, and predictions that average over them."""
 
 from .amortized import Posterior
 from .completed_inputs import completed_inputs

@@ -1,4 +1,4 @@
-"""A bank of posterior samples, and the predictions that average over it."""
+"""Posterior of an autoencoder: predictions that average over a bank of samples."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ from .stored.lists import HISTORY, bank_of_lists
 
 __all__ = ["Posterior"]
 
-_EQUAL_SAMPLES = 16  # of a fit with inputs that are drawn: their share of variances within a third
+_EQUAL_SAMPLES = 16  # for a fit with drawn inputs: estimates their part of variances within a third
 
 
 class Posterior(FunctionPredictions):
-    """Posterior samples of decoder, prior and encoder: each sample is consistent in itself.
+    """Joint posterior samples of decoder, latent prior and encoder, and their predictions.
 
-    Predictions average over all samples of all chains, [C S] of them, chain after chain. Code space
-    has symmetries (rotations, for channels that share a kernel), and chains may differ by one: then
-    averaged codes mean nothing, so chains are compared through predicted observations.
+    Predictions average over all C S samples, ordered chain after chain. The latent space has
+    symmetries (rotations, for channels that share a kernel) by which chains may differ; averages of
+    codes over chains are then meaningless, so compare chains by predicted observations.
     """
 
     def __init__(self, model: Autoencoder, bank: Bank, data: Any):
         """
         :param bank: the samples, a :class:`~gpflow_bae.posteriors.Bank`.
-        :param data: training data, which predictions condition on unless told otherwise:
-            :class:`~gpflow_bae.data.Observations`, or ``(X, Y)`` with NaN where missing; of
-            a :class:`~gpflow_bae.data.StreamedObservations` ten thousand points drawn at random.
+        :param data: training data, which predictions condition on by default:
+            :class:`~gpflow_bae.data.Observations`, or ``(X, Y)`` with NaN where missing. Ten
+            thousand random points are kept of a :class:`~gpflow_bae.data.StreamedObservations`.
         :raises ValueError: if ``bank`` holds samples of another model, or codes of other data.
         """
         super().__init__(model, bank)
         data = prepare_data(model, data)
-        self.num_points = data.num_points  # that the model was fitted to
+        self.num_points = data.num_points  # number of points of the fit
         self.data = data if isinstance(data, Observations) else in_memory(data)
         points = tuple(self.data.Y.shape[:2])
         if bank.latents is not None and bank.latents.shape[2:4] != points:
@@ -78,12 +78,12 @@ class Posterior(FunctionPredictions):
         latents: np.ndarray | None = None,
         **kwargs: Any,
     ) -> Posterior:
-        """One chain, from plain arrays.
+        """Build the posterior of one chain from arrays.
 
         :param parameters: unconstrained values [S, ...] in the order of ``model.sampled.paths``.
         :param encoder: encoder weights [S, ...] in the order of ``model.amortized.paths``.
-        :param latents: the codes that were sampled with the parameters [S, T, N, L]; None for a
-            variational model, whose codes come from the encoder.
+        :param latents: sampled codes [S, T, N, L]; None for a variational model, whose codes come
+            from the encoder.
         :param kwargs: ``temperature``; ``history``, log prior, log likelihood and encoder loss of
             each round [rounds, 3]; ``seconds`` by phase; ``warm_start_losses`` [steps].
         """
@@ -98,16 +98,16 @@ class Posterior(FunctionPredictions):
         num_samples: int | None = None,
         **kwargs: Any,
     ) -> Posterior:
-        """The model as it stands, for example after variational training: a bank of one sample.
+        """Build a posterior of one sample from a model's present values, e.g. a variational fit.
 
-        Where inputs have distributions (``model.inputs.draws``), of several equal ones, each of
-        which predictions give its own draw of the inputs.
+        If inputs have distributions (``model.inputs.draws``) there are several equal samples, and
+        predictions draw inputs for each.
 
-        :param data: ``(X, Y)`` with NaN where missing, or what
-            :func:`~gpflow_bae.data.prepare_data` makes of it.
+        :param data: ``(X, Y)`` with NaN where missing, or the result of
+            :func:`~gpflow_bae.data.prepare_data`.
         :param draws: unconstrained parameters [S, ...] drawn from an approximate posterior, in the
-            order of ``model.sampled.paths``, instead; the encoder is one for all.
-        :param num_samples: of equal ones, without ``draws``. Default: 16 where inputs have
+            order of ``model.sampled.paths``, used instead; all share the encoder.
+        :param num_samples: number of equal samples without ``draws``; by default 16 if inputs have
             distributions, else 1.
         :param kwargs: as in :meth:`from_arrays`.
         """
@@ -133,7 +133,7 @@ class Posterior(FunctionPredictions):
 
     @property
     def latents(self) -> np.ndarray | None:
-        """The codes that were sampled with the parameters [C S, T, N, L], if they were."""
+        """Sampled codes [C S, T, N, L]; None if codes come from the encoder."""
         return None if self.bank.latents is None else _flat(self.bank.latents)
 
     @property
@@ -148,13 +148,14 @@ class Posterior(FunctionPredictions):
 
     @property
     def mask(self) -> TensorType | None:
-        """Where ``Y`` is observed [T, N, P]; None where nothing is missing."""
+        """Where ``Y`` is observed [T, N, P]; None if nothing is missing."""
         return self.data.mask
 
     @property
     def history(self) -> np.ndarray | None:
-        """Log prior, log likelihood and encoder loss of each round: [rounds, 3], of several
-        chains [C, rounds, 3]; None where the bank has no trace of them.
+        """Log prior, log likelihood and encoder loss of each round [rounds, 3].
+
+        [C, rounds, 3] for several chains; None if the bank has no trace of them.
         """
         if not set(HISTORY) <= set(self.bank.trace):
             return None
@@ -162,7 +163,7 @@ class Posterior(FunctionPredictions):
 
     @property
     def warm_start_losses(self) -> np.ndarray | None:
-        """Losses of the warm start [steps], of several chains [C, steps]; None without one."""
+        """Losses of the warm start [steps], or [C, steps] for several chains; None without one."""
         found = self.bank.trace.get("warm_start_loss")
         return None if found is None else self._of_chains(found)
 
@@ -170,13 +171,16 @@ class Posterior(FunctionPredictions):
         return values[0] if len(values) == 1 else values
 
     def select(self, samples: Sequence[int] | slice) -> Posterior:
-        """The posterior of some of the [C S] samples, by their numbers; without the run's trace."""
-        chosen = copy.copy(self)  # shares what was compiled
+        """Return the posterior of some of the C S samples by index, without the run's trace."""
+        chosen = copy.copy(self)  # shares compiled functions
         chosen.bank = dataclasses.replace(self.bank.as_one_chain(samples), trace={})
         return chosen
 
     def hyperparameters(self, include_decoder: bool = False) -> dict[str, np.ndarray]:
-        """Constrained samples [C S, ...] by parameter path; network weights only when asked."""
+        """Return constrained samples [C S, ...] by parameter path.
+
+        :param include_decoder: whether to include the weights of decoder and encoder.
+        """
         return {path: _flat(v) for path, v in self.chains(include_decoder).items()}
 
     @check_arguments(num_draws=1)
@@ -188,21 +192,21 @@ class Posterior(FunctionPredictions):
         num_draws: int = 16,
         seed: int = 0,
     ) -> LatentSamples:
-        """The latent function at ``Xnew``, for each posterior sample apart: [S, T, N, L].
+        """Return the latent function at ``Xnew`` for each posterior sample, [S, T, N, L].
 
-        As everywhere here, the axis T is left out where neither the data (``given``, else those of
-        training) nor ``Xnew`` have one.
+        As in all methods, the axis T is dropped if neither the data (``given``, or the training
+        data) nor ``Xnew`` have one.
 
-        The prior is conditioned on codes. Those of the training data were sampled with the
-        parameters and are taken as they are, but for rows without an observation, whose codes are
-        those of new rows given the others. Of other data there are only the encoder's draws,
-        which make Gaussian pseudo-observations of the codes; docs/inference.md has what that costs.
+        The prior is conditioned on codes. Sampled codes of the training data are used as they are,
+        except for rows without observations, whose codes are predicted like those of new rows. For
+        other data the encoder's draws give Gaussian pseudo-observations of the codes;
+        docs/inference.md describes the error of this approximation.
 
-        :param Xnew: inputs [T or 1, N, D] (or [N, D]); None for the codes of ``given`` themselves.
+        :param Xnew: inputs [T or 1, N, D] (or [N, D]); None for the codes of ``given``.
         :param given: ``(X, Y)`` to encode and condition on, Y with NaN where missing; None for the
-            training data, without the encoder where their codes are known.
+            training data, without the encoder if their codes were sampled.
         :param num_draws: draws of a stochastic encoder for each point.
-        :param seed: of those draws.
+        :param seed: seed of those draws.
         """
         found = self._latent_samples(Xnew, given, num_draws, seed, ALL)
         if self._single(Xnew, given):
@@ -212,7 +216,7 @@ class Posterior(FunctionPredictions):
     def _latent_samples(
         self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int, rows: slice
     ) -> LatentSamples:
-        """Of the samples of these numbers, with the axis of tasks, always."""
+        """Return conditionals of the samples ``rows``, always with the task axis."""
         data = self._given(given)
         X, Y, mask = data
         if Xnew is not None:
@@ -234,8 +238,8 @@ class Posterior(FunctionPredictions):
         return LatentSamples(*found)
 
     def _sampled_codes(self, parameters: Any, codes: Any, seeds: np.ndarray) -> LatentSamples:
-        """Of the training data: as they were sampled, but of rows without an observation their
-        moments given the codes of the others.
+        """Return sampled codes of the training data; those of rows without observations are
+        replaced by their moments given the other codes.
         """
         latents = np.asarray(codes[np.arange(len(codes))])
         seen = np.ones((1, 1, 1), bool) if self.mask is None else rows_seen(self.mask).numpy()
@@ -258,7 +262,7 @@ class Posterior(FunctionPredictions):
         return LatentSamples(latents, spread)
 
     def _latent_bytes(self, Xnew: TensorType | None, Y: TensorType) -> int:
-        """Of the conditionals under one sample."""
+        """Return the bytes of the conditionals of one sample."""
         points = Y.shape[-2] if Xnew is None else np.shape(Xnew)[-2]
         return 16 * int(Y.shape[0]) * int(points) * self.model.latent_dim
 
@@ -271,7 +275,7 @@ class Posterior(FunctionPredictions):
         num_draws: int = 16,
         seed: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the latent function, [T, N, L].
+        """Return the posterior mean and variance of the latent function, [T, N, L].
 
         Arguments as in :meth:`latent_samples`.
         """
@@ -287,18 +291,18 @@ class Posterior(FunctionPredictions):
         num_codes: int | None = None,
         seed: int = 0,
     ) -> Prediction:
-        """Predicted observations [T, N, P]: decoder noise and spread over samples and codes, apart.
+        """Predict observations [T, N, P], with separate noise and epistemic variances.
 
-        ``predict()`` is of the rows of the data themselves: cells that are missing in a row of
-        which others are observed, by the row's own code. ``predict(Xnew)`` is of new rows: the code
-        is the latent function there (:meth:`predict_latent`) plus code noise, as in the model's
-        joint density; at an input of the data, of another row there. Rows of the data of which
-        nothing is observed are new ones in both, so there both agree.
+        ``predict()`` predicts the rows of the data, including missing cells of partly observed
+        rows, by each row's own code. ``predict(Xnew)`` predicts new rows, whose code is the latent
+        function there (:meth:`predict_latent`) plus code noise, as in the model's joint density; at
+        an input of the data it predicts another row. Rows of the data without observations are
+        treated as new, so both agree there.
 
         :param Xnew: inputs [T or 1, N, D] (or [N, D]) of new rows; None for the rows of ``given``,
             or of the data.
-        :param num_codes: draws of the codes from each sample's conditional, in pairs that mirror
-            each other; by default four, or as many as make 128 of all samples.
+        :param num_codes: draws of the codes from each sample's conditional, in antithetic pairs;
+            by default four, or enough for 128 over all samples.
         """
         num_codes = self._num_codes(num_codes, 4, 128)
         single = self._single(Xnew, given)
@@ -330,18 +334,21 @@ class Posterior(FunctionPredictions):
         given: Given = None,
         **kwargs: Any,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Predictive mean and variance of the observations, [T, N, P]; see :meth:`predict`."""
+        """Return the predictive mean and variance [T, N, P] of observations; see :meth:`predict`.
+
+        The variance includes noise.
+        """
         prediction = self.predict(Xnew, given, **kwargs)
         return prediction.mean, prediction.variance
 
     def reconstruct(self, Y: TensorType, X: TensorType | None = None, **kwargs: Any) -> Prediction:
-        """Encode ``Y`` (NaN where missing), condition the prior on it, and decode."""
+        """Encode ``Y`` (NaN where missing), condition the prior on its codes, and decode."""
         return self.predict(None, (X, Y), **kwargs)
 
     def impute(
         self, Y: TensorType, X: TensorType | None = None, **kwargs: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """``Y`` with its NaN filled by predictive means, and standard deviations (0 elsewhere)."""
+        """Return ``Y`` with NaN filled by predictive means, and standard deviations (else 0)."""
         Y = as_numbers(Y, "Y")
         prediction = self.reconstruct(Y, X, **kwargs)
         missing = np.isnan(Y)
@@ -350,7 +357,7 @@ class Posterior(FunctionPredictions):
 
     @check_arguments(num_draws=1)
     def encode(self, Y: TensorType, *, num_draws: int = 16, seed: int = 0) -> np.ndarray:
-        """Codes drawn by the encoders alone, without the prior: [S, num_draws, T, N, L]."""
+        """Draw codes [S, num_draws, T, N, L] from the encoders, without the prior."""
         single = np.ndim(Y) == 2
         _, Y, mask = self._given((self.X, Y), needs_inputs=False)
         count = num_draws * int(np.prod(Y.shape[:-1])) * self.model.latent_dim
@@ -366,7 +373,7 @@ class Posterior(FunctionPredictions):
         return draws[:, :, 0] if single else draws
 
     def to_inference_data(self, include_decoder: bool = False) -> Any:
-        """ArviZ ``InferenceData`` with chains as chains, so that R-hat and ESS come out of it.
+        """Convert to ArviZ ``InferenceData``, with a chain axis, for R-hat and ESS.
 
         See :func:`gpflow_bae.diagnostics.to_inference_data`.
         """
@@ -378,14 +385,14 @@ class Posterior(FunctionPredictions):
         return self._inference_data(include_decoder, history=history, round_stats=rounds)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        # Neighbours are the prior's, which finds them again.
+        # The latent prior computes neighbours again.
         held = self.data._replace(neighbours=None)._asdict().items()
         return {k: v for name, values in held for k, v in to_arrays(name, values).items()}
 
     @classmethod
     def _restored(cls, model: Autoencoder, bank: Bank, arrays: dict[str, np.ndarray]) -> Posterior:
         X, Y, mask = (from_arrays(k, arrays) for k in ("X", "Y", "mask"))
-        # Files of before has_tasks was there have none.
+        # Old files have no has_tasks.
         data = Observations(X, Y, mask, bool(arrays.get("has_tasks", True)))
         return cls(model, bank, data)
 
@@ -401,12 +408,12 @@ class Posterior(FunctionPredictions):
         return parameters, encoder, known, self._seeds(seed, rows)
 
     def _seeds(self, seed: int, rows: slice) -> np.ndarray:
-        """A seed for each of these samples, [S, 2]."""
+        """Return a seed for each of the samples ``rows``, [S, 2]."""
         numbers = np.arange(self.num_samples, dtype=np.int32)[rows]
         return np.stack([np.full_like(numbers, seed), numbers], -1)
 
     def _single(self, Xnew: TensorType | None, given: Given) -> bool:
-        """Whether neither data nor ``Xnew`` have an axis of tasks."""
+        """Whether neither data nor ``Xnew`` have a task axis."""
         has_tasks = (
             self.data.has_tasks if given is None else np.ndim(as_pair(given, "given")[1]) == 3
         )
@@ -415,7 +422,7 @@ class Posterior(FunctionPredictions):
     def _given(
         self, given: Given, needs_inputs: bool = True
     ) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
-        """Inputs, observations with zeros where missing, and the mask (None where none are)."""
+        """Return inputs, observations with zeros where missing, and the mask (None if complete)."""
         X, Y, mask = self.data.X, self.data.Y, self.data.mask
         training = X, Y if self.data.is_compressed else tf.convert_to_tensor(Y), mask
         if given is None:
@@ -424,5 +431,5 @@ class Posterior(FunctionPredictions):
 
 
 def _flat(values: np.ndarray) -> np.ndarray:
-    """All chains' samples [C S, ...] of [C, S, ...]."""
+    """Flatten samples [C, S, ...] to [C S, ...]."""
     return values.reshape(-1, *values.shape[2:])

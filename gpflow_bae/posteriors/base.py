@@ -1,4 +1,4 @@
-"""What posteriors that stand on a bank of samples share."""
+"""Base class of posteriors that hold a bank of samples."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PosteriorT = TypeVar("PosteriorT", bound="BankPosterior")
 
 
 class BankPosterior:
-    """A model, the bank of its samples, and what goes with them into a file and to ArviZ.
+    """A model and the bank of its posterior samples, with files and export to ArviZ.
 
-    It can be copied and pickled with its model, and predicts the same to the bit afterwards. Keras
-    layers of a user's own have to be importable where it is loaded. A pickle is for other
-    processes and for as long as the installed versions stay; :meth:`save` writes a file to keep.
+    It can be copied and pickled with its model; predictions are then bit-identical. Custom Keras
+    layers must be importable where it is loaded. A pickle is for other processes with the same
+    installed versions; :meth:`save` writes a file to keep.
     """
 
     def __init__(self, model: Any, bank: Bank):
@@ -37,32 +37,32 @@ class BankPosterior:
 
     @property
     def num_samples(self) -> int:
-        """Number of posterior samples of all chains together."""
+        """Total number of posterior samples of all chains."""
         return self.bank.num_chains * self.bank.num_samples
 
     @property
     def seconds(self) -> dict[str, float]:
-        """What the run took, by phase."""
+        """Wall-clock seconds of the run, by phase."""
         return dict(self.bank.seconds)
 
     @property
     def temperature(self) -> float:
-        """Of the chains; 1 is the posterior."""
+        """Temperature of the chains; 1 is the posterior."""
         return self.bank.temperature
 
     @property
     def kinetic_temperatures(self) -> dict[str, np.ndarray]:
-        """Mean kinetic temperature after burn-in of each block of the chains: [C] by path.
+        """Mean kinetic temperature [C] of each block after burn-in, by path.
 
-        A block is a parameter of ``model.sampled.paths``, or the codes, ``"codes"``. It is what the
-        momenta say of the temperature that is sampled at: 1 for the posterior, more where noise of
-        minibatches heats a block. Empty where the sampler has no momenta, or the bank no trace.
+        A block is a parameter of ``model.sampled.paths``, or the codes, ``"codes"``. It estimates
+        from the momenta the temperature that is sampled: 1 for the posterior, more where minibatch
+        noise heats a block. Empty if the sampler has no momenta, or the bank no trace of them.
         """
         return {name: v.mean(1) for name, v in self.kinetic_temperature_rounds.items()}
 
     @property
     def kinetic_temperature_rounds(self) -> dict[str, np.ndarray]:
-        """The same of every round after burn-in, a mean over its steps: [C, rounds] by path."""
+        """Kinetic temperature [C, rounds] of each block after burn-in, averaged over the steps."""
         found = self.bank.trace.get("kinetic_temperature")
         if found is None:
             return {}
@@ -75,7 +75,10 @@ class BankPosterior:
         return dict(zip(names, by_block, strict=False))  # codes are not always sampled
 
     def chains(self, include_weights: bool = False) -> dict[str, np.ndarray]:
-        """Constrained samples [C, S, ...] by parameter path; network weights only when asked."""
+        """Return constrained samples [C, S, ...] by parameter path.
+
+        :param include_weights: whether to include those of decoder and encoder.
+        """
         result = {}
         sampled = self.model.sampled
         weights = {
@@ -88,10 +91,10 @@ class BankPosterior:
         return result
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the bank and what predictions need beside it to one file, in one step.
+        """Write the bank and the data that predictions need to one file, atomically.
 
-        The model is not in it: build it again for :meth:`load`, which compares what of it is not
-        sampled (classes, settings, fixed parameters, frozen layers) with what it is now.
+        The model is not in it: build it again for :meth:`load`, which compares its parts that are
+        not sampled (classes, settings, fixed parameters, frozen layers) with those of the file.
         """
         bank = dataclasses.replace(self.bank, parts=self.bank.parts_of(self.model))
         header, arrays = bank.contents()
@@ -100,14 +103,14 @@ class BankPosterior:
 
     @classmethod
     def load(cls: type[PosteriorT], path: str | os.PathLike[str], model: Any) -> PosteriorT:
-        """The posterior that :meth:`save` wrote; it predicts what that one did.
+        """Read a posterior that :meth:`save` wrote; its predictions are the same.
 
         :param model: built as it was for sampling; the values of its parameters do not matter.
         :raises FileNotFoundError: if there is no such file.
-        :raises ValueError: for a file that is cut short, damaged, of another kind or version, of
+        :raises ValueError: for a file that is truncated, damaged, of another kind or version, of
             samples of another model, or of one with other parts that are not sampled: a kernel,
             an activation, a frozen or adapted layer, a fixed parameter. It names the first.
-        :warns UserWarning: for a file from before such parts were kept, which says nothing of them.
+        :warns UserWarning: for an old file without such parts, which cannot be compared.
         """
         header, arrays = read_archive(path)
         if header["kind"] != cls.__name__:
@@ -122,14 +125,14 @@ class BankPosterior:
         return cls._restored(model, Bank.from_contents(header, arrays), others)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """What goes into the file beside the bank."""
+        """Return the arrays that are saved in addition to the bank."""
         raise NotImplementedError
 
     @classmethod
     def _restored(
         cls: type[PosteriorT], model: Any, bank: Bank, arrays: dict[str, np.ndarray]
     ) -> PosteriorT:
-        """From a bank and the arrays of :meth:`_arrays`."""
+        """Return the posterior of a bank and the arrays of :meth:`_arrays`."""
         raise NotImplementedError
 
     def _inference_data(self, include_weights: bool, **groups: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a posterior says of inputs that were not known."""
+"""Posterior samples of unknown inputs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["completed_inputs"]
 @check_arguments(num_draws=1, seed=0)
 @check_shapes("return: [R, batch..., N, E]")
 def completed_inputs(posterior: Posterior, *, num_draws: int = 1, seed: int = 0) -> np.ndarray:
-    """The training inputs, completed by each posterior sample.
+    """Return the training inputs, completed with draws from the posterior.
 
-    Entries that are known are the same in all of them. Of a point estimate with a distribution for
-    each missing input (``q="gaussian"``) there are draws; of values (``q="point"``) copies.
+    Known entries are equal in all draws. A variational fit gives draws of missing inputs with
+    distributions (``q="gaussian"``), and copies of point estimates (``q="point"``).
 
-    :param num_draws: of all samples together, and at least one of each: 1 for chains, some hundred
+    :param num_draws: total number over all samples, at least one of each: 1 for chains, about 100
         for a fit whose inputs have distributions.
-    :param seed: of draws.
-    :return: [R, N, E], or [R, T, N, E] where data have an axis of tasks, with R the larger of
-        ``num_draws`` and the number of samples; E is the number of columns, ids replaced by
+    :param seed: seed of the draws.
+    :return: [R, N, E], or [R, T, N, E] if data have a task axis, with R the larger of
+        ``num_draws`` and the number of samples; E is the number of columns, with ids replaced by
         vectors.
-    :raises TypeError: for a model whose inputs are known.
+    :raises TypeError: for a model without unknown inputs.
     """
     model, data = posterior.model, posterior.data
     if model.inputs is None:

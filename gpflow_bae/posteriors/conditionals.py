@@ -1,7 +1,7 @@
-"""What a model says at one posterior sample: codes given observations, and these given codes.
+"""Conditionals of one posterior sample: codes given observations, and observations given codes.
 
 Every function takes the model, the sample (unconstrained values, encoder weights or an empty list
-for the model's own, a seed), and then what all samples share.
+for the model's own, a seed), and then the arguments that all samples share.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 
 
 _Sums: TypeAlias = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
-_Pseudo: TypeAlias = tuple[tf.Tensor, ...]  # what LatentProcess.condition takes
+_Pseudo: TypeAlias = tuple[tf.Tensor, ...]  # pseudo-observations for LatentProcess.condition
 
 
 @check_shapes("return[0]: [batch..., N, L]")
@@ -52,7 +52,7 @@ def latent_given_pseudo(
     Xnew: tf.Tensor | None,
     num_draws: int,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Moments of the latent function at ``Xnew`` (None: of the codes) given what is encoded.
+    """Return moments of the latent function at ``Xnew`` (None: of the codes) given encoded data.
 
     :param given: X, Y and mask.
     """
@@ -79,18 +79,19 @@ def latent_given_codes(
     mask: tf.Tensor | None,
     Xnew: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Moments of the latent function at ``Xnew`` given codes [T, N, L] that were sampled."""
+    """Return moments of the latent function at ``Xnew`` given sampled codes [T, N, L]."""
     prior = model.bind(values, seed=seed).latent_prior
     return _moments(prior, Xnew, X, given_codes(prior, codes, mask))
 
 
 def given_codes(prior: LatentProcess, codes: tf.Tensor, mask: Any) -> tuple[tf.Tensor, tf.Tensor]:
-    """What sampled codes [T, N, L] say of others: pseudo-observations without noise.
+    """Return noiseless pseudo-observations of sampled codes [T, N, L], to predict other codes.
 
-    Those of rows without an observation say nothing, for a chain drew them from the prior given
-    the others, in steps of its own. Where only neighbours are looked at, they stand between.
+    Those of rows without observations are uninformative, because the chain drew them from the
+    prior given the others. They are kept under priors by neighbours, which reach other rows only
+    through them.
 
-    :param mask: where the rows were observed; None for everywhere.
+    :param mask: where rows are observed; None for everywhere.
     """
     known = tf.zeros_like(codes)
     if mask is None or prior.by_neighbours is not None:
@@ -107,9 +108,9 @@ def hidden_codes(
     mask: tf.Tensor,
     points: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Moments of the codes of ``points [H]`` as if they were new: given those of observed rows.
+    """Return moments of the codes of ``points [H]`` given the codes of observed rows.
 
-    As :func:`latent_given_codes` at their inputs, with the noise that a code has.
+    As :func:`latent_given_codes` at their inputs, with code noise.
     """
     prior = model.bind(values, seed=seed).latent_prior
     pseudo = given_codes(prior, codes, mask)
@@ -129,25 +130,28 @@ def _conditioned(
     given: tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None],
     num_draws: int,
 ) -> tuple[LatentProcess, _Pseudo]:
-    """A sample's prior, and what it is given: codes that are known (one), or what is encoded."""
+    """Return a sample's prior and its pseudo-observations, of sampled codes or of the encoder.
+
+    :param codes: a list of the sampled codes, or an empty list.
+    """
     X, Y, mask = given
     bound = model.bind(values, encoder_values or None, tf.random.fold_in(seed, 0x9D, alg="philox"))
     if codes:
         return bound.latent_prior, given_codes(bound.latent_prior, codes[0], mask)
-    in_blocks = are_many(Y) and _rows_are_apart(bound, X, Y)
+    in_blocks = are_many(Y) and _rows_are_independent(bound, X, Y)
     if not in_blocks:
         Y, mask = dense_rows(Y), dense_rows(mask)
     prior = bound.prior_for(Batch(X, Y, mask))
     if not in_blocks:
         return prior, bound.pseudo_observations(X, Y, seed, num_draws, mask)
-    # Networks of all rows at once would hold layers of them.
+    # Blocks of rows bound the memory of the network's activations.
     return prior, over_blocks(
         lambda X, Y, mask: bound.pseudo_observations(X, Y, seed, num_draws, mask), (X, Y, mask)
     )
 
 
-def _rows_are_apart(model: Autoencoder, X: tf.Tensor | None, Y: tf.Tensor) -> bool:
-    """Whether pseudo-observations of a row are a function of this row alone."""
+def _rows_are_independent(model: Autoencoder, X: tf.Tensor | None, Y: tf.Tensor) -> bool:
+    """Whether the pseudo-observation of a row depends on this row only."""
     same = X is None or X.shape[0] == Y.shape[0]
     return same and model.inputs is None and isinstance(model.guide.encoder, GaussianEncoder)
 
@@ -162,7 +166,7 @@ def code_draws(
     num_draws: int,
     num_codes: int,
 ) -> tf.Tensor:
-    """Draws of the codes [num_codes, batch..., n, L] of what is encoded; ``rows [n]`` of it."""
+    """Draw codes [num_codes, batch..., n, L] given encoded data, at ``rows [n]`` of it."""
     prior, (mean, variance) = _conditioned(
         model, values, encoder_values, [], seed, given, num_draws
     )
@@ -170,7 +174,7 @@ def code_draws(
     return prior.draw_codes(given[0], mean, variance, own_seed, num_codes, rows)
 
 
-def _function_given(
+def _function_moments(
     model: Autoencoder,
     values: list[tf.Tensor],
     encoder_values: list[tf.Tensor],
@@ -182,7 +186,7 @@ def _function_given(
     num_draws: int,
     full_cov: bool,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The latent function at ``Xnew``; arguments as of :func:`_conditioned`."""
+    """Return moments of the latent function at ``Xnew``; arguments as in :func:`_conditioned`."""
     sample = (model, values, encoder_values, codes, seed, given, num_draws)
     prior, pseudo = _conditioned(*sample)
     if full_cov:
@@ -193,14 +197,14 @@ def _function_given(
 def function_second_moments(
     model: Autoencoder, *arguments: Any, num_draws: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean [T, N', L] of the latent function, and mean of its products [T, L, N', N']."""
-    mean, covariance = _function_given(model, *arguments, num_draws=num_draws, full_cov=True)
+    """Return the mean [T, N', L] and second moments [T, L, N', N'] of the latent function."""
+    mean, covariance = _function_moments(model, *arguments, num_draws=num_draws, full_cov=True)
     return mean, covariance + tf.einsum("tnl,tml->tlnm", mean, mean)
 
 
 def function_draw(model: Autoencoder, *arguments: Any, num_draws: int, full_cov: bool) -> tf.Tensor:
-    """One draw of the latent function [T, N', L]; arguments as of :func:`_function_given`."""
-    moments = _function_given(model, *arguments, num_draws=num_draws, full_cov=full_cov)
+    """Draw the latent function once [T, N', L]; arguments as in :func:`_function_moments`."""
+    moments = _function_moments(model, *arguments, num_draws=num_draws, full_cov=full_cov)
     seed = tf.random.fold_in(arguments[3], 0xF, alg="philox")
     return gaussian_draws(*moments, 1, full_cov, seed)[0]
 
@@ -218,30 +222,30 @@ def log_density_of(
     add_code_noise: bool,
     of_cells: bool,
 ) -> tf.Tensor:
-    """log p(Y_n) [T, N'] of each row, its density averaged over draws of the codes.
+    """Return log p(Y_n) [T, N'] of each row, with densities averaged over draws of the codes.
 
-    :param moments: of the codes: means and variances.
-    :param of_cells: whether outputs are taken apart: log p(Y_np) [T, N', P], whatever the mask.
+    :param moments: means and variances of the codes.
+    :param of_cells: return log p(Y_np) [T, N', P] of each cell instead, ignoring the mask.
     """
     bound = model.bind(values, encoder_values or None)
-    draws = gaussian_draws(*_of_codes(bound, moments, add_code_noise), num_codes, False, seed)
+    draws = gaussian_draws(*_code_moments(bound, moments, add_code_noise), num_codes, False, seed)
 
     def of_draw(codes: tf.Tensor) -> tf.Tensor:
         if of_cells:
             return bound.log_prob_of_cells(X, codes[None], Y)[0]
         return bound.log_prob_of_draws(X, codes[None], Y, mask)[0]
 
-    # One after another: what a decoder holds of all draws at once may be more than memory.
+    # Sequential, because activations of the decoder for all draws may exceed memory.
     found = tf.map_fn(
         of_draw, draws, fn_output_signature=gpflow.default_float(), parallel_iterations=1
     )
     return tf.reduce_logsumexp(found, 0) - np.log(num_codes)
 
 
-def _of_codes(
+def _code_moments(
     bound: Autoencoder, moments: tuple[tf.Tensor, tf.Tensor], add_code_noise: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Means and variances of codes, given those of the latent function where noise is added."""
+    """Return means and variances of the codes, with code noise if ``add_code_noise``."""
     mean, variance = moments
     return mean, variance + bound.latent_prior.code_noise if add_code_noise else variance
 
@@ -256,15 +260,15 @@ def decode_draws(
     num_codes: int,
     add_code_noise: bool,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Moments of y over draws of the codes: mean, mean square of means, noise variance.
+    """Return moments of y over draws of the codes: mean, mean square of means, noise variance.
 
-    Draws come in pairs that mirror each other, so of a decoder that is linear the mean is exact; an
-    odd number has one that is not mirrored.
+    Draws are antithetic pairs, so the mean is exact for a linear decoder; with an odd number the
+    last draw is unpaired.
 
-    :param moments: of the codes: means and variances.
+    :param moments: means and variances of the codes.
     """
     bound = model.bind(values, encoder_values or None)
-    mean, variance = _of_codes(bound, moments, add_code_noise)
+    mean, variance = _code_moments(bound, moments, add_code_noise)
     scale, dtype = tf.sqrt(variance), gpflow.default_float()
     static = mean.shape[:-1].concatenate(model.decoder.output_dim)
 
@@ -285,7 +289,7 @@ def decode_draws(
     zeros = tf.zeros(tf.concat([tf.shape(mean)[:-1], [model.decoder.output_dim]], 0), dtype)
     zeros = tf.ensure_shape(zeros, static)
     sums = (zeros, zeros, zeros)
-    if num_pairs:  # one pair after another: what a decoder holds of all may be more than memory
+    if num_pairs:  # sequential, because activations for all pairs may exceed memory
         loop: Any = (tf.constant(0), sums)
         sums = tf.while_loop(lambda i, _: i < num_pairs, add_pair, loop, parallel_iterations=1)[1]
     if num_codes % 2:
@@ -303,7 +307,7 @@ def encoder_draws(
     mask: tf.Tensor | None,
     num_draws: int,
 ) -> tf.Tensor:
-    """Codes [num_draws, T, N, L] drawn by the encoder."""
+    """Draw codes [num_draws, T, N, L] from the encoder."""
     bound = model.bind(values, encoder_values or None)
     seeds = tf.unstack(tf.random.split(seed, num_draws, alg="philox"))
     side = bound.encoder.side_inputs(mask)

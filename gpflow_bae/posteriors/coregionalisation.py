@@ -26,7 +26,7 @@ __all__ = ["SIGNATURE", "CoregionalisationPosterior", "as_table"]
 
 KIND = "coregionalisation"
 
-#: Of a :class:`~gpflow_bae.data.blocks.Block`: numbers of rows and cells differ between blocks.
+#: Signature of a :class:`~gpflow_bae.data.blocks.Block` with any number of rows and cells.
 SIGNATURE = (
     tf.TensorSpec([None, None], tf.float64),
     tf.TensorSpec([None], tf.int32),
@@ -38,10 +38,10 @@ SIGNATURE = (
 
 
 def as_table(data: Any, num_outputs: int) -> MultiOutputTable:
-    """Inputs and outputs as a table: one task where they have no axis of tasks.
+    """Convert inputs and outputs to a table, of one task if they have no task axis.
 
     :param data: ``(X, Y)``, or a table.
-    :param num_outputs: that the outputs must have.
+    :param num_outputs: number of outputs P of the model.
     :raises ValueError: for other shapes.
     """
     if not isinstance(data, MultiOutputTable):
@@ -54,15 +54,15 @@ def as_table(data: Any, num_outputs: int) -> MultiOutputTable:
 
 @dataclasses.dataclass(eq=False)
 class CoregionalisationPosterior:
-    """Fitted models, and the data that they were fitted to.
+    """Posterior of fitted linear models of coregionalisation, and the data of the fit.
 
-    Of several models the prediction is their equal mixture: where they disagree, what is asked for
-    is taken as uncertain.
+    Predictions of several models are their equally weighted mixture, whose variance includes their
+    disagreement.
 
     * models: at least one.
-    * cells_per_block: observed cells that a prediction is given; it is exact where a task has no
-      more of them than that.
-    * table: the data; None where only other rows are predicted.
+    * cells_per_block: number of observed cells that a prediction conditions on; it is exact if a
+      task has no more than that.
+    * table: the data; None if predictions always get ``given``.
     """
 
     models: tuple[LinearCoregionalisation, ...]
@@ -72,12 +72,12 @@ class CoregionalisationPosterior:
     def predict_y(
         self, Xnew: TensorType | None = None, *, given: tuple[TensorType, TensorType] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of observations at other rows, noise included.
+        """Return means and variances of observations, noise included.
 
-        :param Xnew: inputs [N', D] or [T or 1, N', D]; None for all cells of the rows of the data
-            themselves, which the other cells of their row tell of too.
+        :param Xnew: inputs [N', D] or [T or 1, N', D] of new rows; None for all cells of the rows
+            of the data, which other cells of the same row also inform.
         :param given: ``(X, Y)`` to condition on instead of the data of the fit.
-        :return: [N', P] each; [T, N', P] where the data have an axis of tasks.
+        :return: [N', P] each; [T, N', P] if the data have a task axis.
         :raises ValueError: for inputs of another width, or without data.
         """
         table = self._given(given)
@@ -96,7 +96,7 @@ class CoregionalisationPosterior:
                 f"task or of {len(X)}."
             )
         self.models[0].check_inputs(new.reshape(-1, new.shape[2]), "Xnew")
-        # New rows come first: those of a task may be followed by padding.
+        # New rows come first, because padding may follow the rows of a task.
         new = np.broadcast_to(new, (len(X), *new.shape[1:]))
         count = new.shape[1]
         X = np.concatenate([new, X], axis=1)
@@ -109,7 +109,7 @@ class CoregionalisationPosterior:
     def impute(
         self, *, given: tuple[TensorType, TensorType] | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The outputs with their missing cells filled by their means, and variances of these.
+        """Return outputs with missing cells filled by predictive means, and predictive variances.
 
         :param given: ``(X, Y)`` to fill instead of the data of the fit.
         :return: [N, P] or [T, N, P] each; variances are zero where ``Y`` was observed.
@@ -125,11 +125,13 @@ class CoregionalisationPosterior:
     def predict_cells(
         self, X: np.ndarray, Y: np.ndarray, lengths: np.ndarray, where: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances [T, N, P] of the cells in ``where``, noise included; NaN elsewhere.
+        """Return means and variances [T, N, P] of the cells in ``where``, noise included.
+
+        Other cells are NaN.
 
         :param X, Y: inputs and outputs of tasks, NaN where missing.
-        :param lengths: rows of each task; others are padding.
-        :param where: cells to predict, observed ones too.
+        :param lengths: number of rows of each task; later ones are padding.
+        :param where: True for cells to predict, which may be observed ones.
         """
         places = places_of_blocks(X, Y, lengths, self.cells_per_block, of_empty=True)
         found = [_moments(model, X, Y, lengths, where, places) for model in self.models]
@@ -137,7 +139,7 @@ class CoregionalisationPosterior:
         return means.mean(0), variances.mean(0) + means.var(0)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write models and data to one file."""
+        """Write models and data to one file, atomically."""
         arrays = self.to_arrays()
         if self.table is not None:
             arrays |= {name: getattr(self.table, name) for name in ("X", "Y", "lengths")}
@@ -148,11 +150,11 @@ class CoregionalisationPosterior:
     def load(
         cls, path: str | os.PathLike[str], model: LinearCoregionalisation
     ) -> CoregionalisationPosterior:
-        """Read what :meth:`save` wrote.
+        """Read a posterior that :meth:`save` wrote.
 
-        :param model: built as the one of the fit was; it is left as it is.
-        :raises ValueError: for a damaged file, or one of another model: other kernels, columns
-            that they read, or numbers of outputs and channels.
+        :param model: built as for the fit; it is not changed.
+        :raises ValueError: for a damaged file, or one of another model: other kernels, other
+            columns that they read, or other numbers of outputs and channels.
         """
         arrays, header = read_arrays(path)
         check_parts(model, header["parts"], _parts_of(model))
@@ -164,7 +166,7 @@ class CoregionalisationPosterior:
         return cls(models, cells, table)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The parameters of all models by name."""
+        """Return the constrained parameters of all models by name."""
         return {
             f"models[{i}]{name}": np.asarray(parameter.numpy())
             for i, model in enumerate(self.models)
@@ -182,12 +184,12 @@ class CoregionalisationPosterior:
 
 
 def _parts_of(model: LinearCoregionalisation) -> dict[str, str]:
-    """What of a model its parameters' values do not say."""
+    """Describe the parts of a model other than parameter values."""
     return parts_of(model, model.parameters, transforms=False)
 
 
 def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Arrays and header of the file of a fit.
+    """Read arrays and header of the file of a fit.
 
     :raises ValueError: for a damaged file, or one of another kind.
     """
@@ -201,9 +203,9 @@ def models_of(
     arrays: Mapping[str, np.ndarray],
     build: Callable[[Mapping[str, np.ndarray]], LinearCoregionalisation],
 ) -> tuple[LinearCoregionalisation, ...]:
-    """The models of :meth:`CoregionalisationPosterior.to_arrays`.
+    """Build the models from the arrays of :meth:`CoregionalisationPosterior.to_arrays`.
 
-    :param build: a model, of the values of its parameters, which are written into it.
+    :param build: returns a model for parameter values by name, which are then assigned to it.
     :raises ValueError: for values of another model.
     """
     found: list[LinearCoregionalisation] = []
@@ -231,7 +233,7 @@ def _moments(
     where: np.ndarray,
     places: list[Place],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of one model, block by block."""
+    """Return the predictive moments of one model, computed block by block."""
     mean, variance = np.full(Y.shape, np.nan), np.full(Y.shape, np.nan)
     predict = compiled(model.predict, input_signature=SIGNATURE)
 

@@ -1,4 +1,4 @@
-"""Fitted models without samples: the values of their parameters, kept in one file."""
+"""Fitted models without posterior samples, saved by their parameter values."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ FittedT = TypeVar("FittedT", bound="FittedModel")
 
 
 class FittedModel:
-    """A model at the end of its fit, such as a :class:`~gpflow_bae.models.DeepSVIGP`.
+    """A fitted model without sampled parameters, such as a :class:`~gpflow_bae.models.DeepSVIGP`.
 
-    Nothing of it is sampled and no encoder goes with it, so there is no bank: its file holds what
-    every parameter is, fixed ones included.
+    There is no bank: its file holds the value of every parameter, fixed ones included.
     """
 
     def __init__(self, model: Any):
@@ -32,7 +31,7 @@ class FittedModel:
         self.model = model
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the values of all parameters to one file, in one step; the model is not in it."""
+        """Write all parameter values to one file, atomically; the model is not in it."""
         parameters = gpflow.utilities.parameter_dict(self.model)
         values = {f"parameters/{path}": np.asarray(p.numpy()) for path, p in parameters.items()}
         others = {f"posterior/{name}": v for name, v in self._arrays().items()}
@@ -46,14 +45,14 @@ class FittedModel:
 
     @classmethod
     def load(cls: type[FittedT], path: str | os.PathLike[str], model: Any) -> FittedT:
-        """What :meth:`save` wrote.
+        """Read a fitted model that :meth:`save` wrote.
 
-        :param model: built as it was for the fit; its parameters get the values of the file.
+        :param model: built as for the fit; its parameters get the values of the file.
         :raises FileNotFoundError: if there is no such file.
-        :raises ValueError: for a file that is cut short, damaged, of another kind or version, or
+        :raises ValueError: for a file that is truncated, damaged, of another kind or version, or
             of a model of another type, with other parameters, or with other parts (a kernel, an
-            activation, a frozen layer): it names the first.
-        :warns UserWarning: for a file from before such parts were kept, which says nothing of them.
+            activation, a frozen layer); it names the first difference.
+        :warns UserWarning: for an old file without such parts, which cannot be compared.
         """
         header, arrays = read_archive(path)
         if header["kind"] != cls.__name__:
@@ -79,19 +78,19 @@ class FittedModel:
         return parts_of(model, parameters, transforms=False)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """What goes into the file beside the parameters."""
+        """Return the arrays that are saved in addition to the parameters."""
         return {}
 
     @classmethod
     def _restored(cls: type[FittedT], model: Any, arrays: dict[str, np.ndarray]) -> FittedT:
-        """From a model with its values and the arrays of :meth:`_arrays`."""
+        """Return the fitted model from a model with assigned values and :meth:`_arrays`."""
         return cls(model)
 
 
 def assign(model: Any, values: Mapping[str, np.ndarray]) -> None:
-    """Make a model's parameters hold constrained ``values`` by path.
+    """Assign constrained ``values`` to a model's parameters by path.
 
-    :raises ValueError: if paths or shapes are not those of the model.
+    :raises ValueError: if paths or shapes differ from those of the model.
     """
     parameters = gpflow.utilities.parameter_dict(model)
     advice = "Build the model with the settings that it was fitted with."

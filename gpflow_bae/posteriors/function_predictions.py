@@ -1,4 +1,4 @@
-"""GPflow's predictions of a function, for posteriors that average over samples."""
+"""Predictions of the latent function with GPflow's names, averaged over posterior samples."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ Given: TypeAlias = tuple[TensorType | None, TensorType] | None
 class FunctionPredictions(BankPosterior):
     """``predict_f``, ``predict_f_samples`` and ``predict_log_density``, as in GPflow's models.
 
-    Beside them ``predict_cell_log_density``, by which held-out cells are scored.
-
-    f is the latent function of each code channel, whose inputs are X. Results have no axis of tasks
-    where neither the data nor ``Xnew`` have one.
+    In addition, ``predict_cell_log_density`` scores held-out cells. f is the latent function of
+    each code channel, a function of X. Results have no task axis if neither the data nor ``Xnew``
+    have one.
     """
 
     model: Autoencoder
@@ -42,25 +41,25 @@ class FunctionPredictions(BankPosterior):
 
     @abstractmethod
     def _given(self, given: Given) -> tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]:
-        """What is conditioned on: inputs, observations with zeros where missing, and the mask."""
+        """Return the conditioning data: inputs, observations with zeros if missing, and mask."""
 
     @abstractmethod
     def _single(self, Xnew: TensorType | None, given: Given) -> bool:
-        """Whether neither data nor ``Xnew`` have an axis of tasks."""
+        """Whether neither data nor ``Xnew`` have a task axis."""
 
     @abstractmethod
     def _latent_samples(
         self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int, rows: slice
     ) -> LatentSamples:
-        """Conditionals of the codes for each of these samples, with the axis of tasks."""
+        """Return conditionals of the codes for the samples ``rows``, with the task axis."""
 
     @abstractmethod
     def _latent_bytes(self, Xnew: TensorType | None, Y: TensorType) -> int:
-        """Of the conditionals under one sample."""
+        """Return the bytes of the conditionals of one sample."""
 
     @abstractmethod
     def _samples(self, given: Given, seed: int, rows: slice) -> tuple[Any, Any, Any, np.ndarray]:
-        """Parameters, encoders, known codes (an empty list if none) and seeds of these samples.
+        """Return parameters, encoders, sampled codes (or an empty list) and seeds of samples.
 
         Each is [S, ...], chain after chain.
         """
@@ -76,18 +75,18 @@ class FunctionPredictions(BankPosterior):
         num_draws: int = 16,
         seed: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Posterior mean and variance of the latent function at ``Xnew``.
+        """Return the posterior mean and variance of the latent function at ``Xnew``.
 
         :param Xnew: inputs [N', D] or [T or 1, N', D]; None for those of ``given``.
-        :param full_cov: covariances between points.
-        :param full_output_cov: and between channels, whose conditionals are independent; their
-            means are not, over the samples, and that part is left out.
+        :param full_cov: return covariances between points.
+        :param full_output_cov: return covariances between channels. Conditionals of channels are
+            independent; the covariance of their means over samples is left out.
         :param given: ``(X, Y)`` to condition on instead of the training data.
         :param num_draws: draws of a stochastic encoder for each point.
         :return: mean [T, N', L] and variance [T, N', L], or covariance [T, L, N', N'] between
             points, [T, N', L, L] between channels, [T, N', L, N', L] of both.
-        :raises ValueError: for inputs of another width than in training, and more points with
-            ``full_cov`` than memory has room for.
+        :raises ValueError: for inputs of another width than in training, and for ``full_cov`` of
+            more points than fit memory.
         :raises NotImplementedError: for ``full_cov`` of a prior without covariances.
         """
         if full_cov:
@@ -101,7 +100,7 @@ class FunctionPredictions(BankPosterior):
         return (mean[0], variance[0]) if self._single(Xnew, given) else (mean, variance)
 
     def _inputs(self, Xnew: TensorType | None, data: Any) -> tf.Tensor:
-        """Where a function is asked for: new inputs, or those of what is conditioned on."""
+        """Return the inputs to predict at: ``Xnew``, or those of the conditioning data."""
         if Xnew is not None:
             return check_new_inputs(self.model, Xnew, self.data.X, data)
         if data[0] is None:
@@ -114,8 +113,9 @@ class FunctionPredictions(BankPosterior):
     def _full_cov(
         self, Xnew: TensorType | None, given: Given, num_draws: int, seed: int, channels: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """
-        :param channels: with which each has a covariance.
+        """Return the mean and the covariance between points of the latent function.
+
+        :param channels: L with ``full_output_cov``, else 1; for the estimate of memory.
         """
         data = self._given(given)
         at = self._inputs(Xnew, data)
@@ -142,11 +142,11 @@ class FunctionPredictions(BankPosterior):
         num_draws: int = 16,
         seed: int = 0,
     ) -> np.ndarray:
-        """Draws of the latent function, [num_samples, T, N', L]; without a number one, [T, N', L].
+        """Draw the latent function [num_samples, T, N', L]; [T, N', L] without ``num_samples``.
 
-        Each is a draw under one posterior sample, taken in turn. Arguments as in :meth:`predict_f`.
+        Draws cycle through the posterior samples. Arguments as in :meth:`predict_f`.
 
-        :param full_cov: whether a draw is a function, or independent at each point.
+        :param full_cov: whether points are drawn jointly, or independently.
         """
         count = 1 if num_samples is None else int(num_samples)
         data = self._given(given)
@@ -180,16 +180,16 @@ class FunctionPredictions(BankPosterior):
         num_draws: int = 16,
         seed: int = 0,
     ) -> np.ndarray:
-        """Draws of the codes of the training data, [S, num_codes, T, n, L], for each sample apart.
+        """Draw codes [S, num_codes, T, n, L] of the training data for each posterior sample.
 
-        Codes that were sampled with the parameters are repeated as they are. Else draws are those
-        of :meth:`~gpflow_bae.latent_priors.LatentProcess.draw_codes`: of a
-        :class:`~gpflow_bae.latent_priors.TitsiasGP` jointly over points, which averages over
-        points want; of most priors from the marginals.
+        Sampled codes are repeated. Otherwise draws are those of
+        :meth:`~gpflow_bae.latent_priors.LatentProcess.draw_codes`: joint over points for a
+        :class:`~gpflow_bae.latent_priors.TitsiasGP`, as averages over points need them; from the
+        marginals for most priors.
 
-        :param rows: which points [n]; None for all.
-        :param num_codes: draws for each posterior sample.
-        :param num_draws: of a stochastic encoder for each point.
+        :param rows: indices of points [n]; None for all.
+        :param num_codes: number of draws for each posterior sample.
+        :param num_draws: draws of a stochastic encoder for each point.
         """
         data = self._given(None)
         parameters, encoder, known, seeds = self._samples(None, seed, ALL)
@@ -222,16 +222,15 @@ class FunctionPredictions(BankPosterior):
         num_codes: int | None = None,
         seed: int = 0,
     ) -> np.ndarray:
-        """Log predictive density of each row of new observations, in nats: [T, N'].
+        """Return the log predictive density [T, N'] of each row of new observations, in nats.
 
-        The outputs of a row are taken together, rows apart; averaged over samples and codes.
+        The density is joint over the outputs of a row, averaged over posterior samples and codes.
 
-        :param data: ``(Xnew, Ynew)`` of new rows, as ``predict(Xnew)`` has them; or
-            ``(None, Ynew)`` of the rows of the data themselves, as ``predict()`` has them: for
-            cells of them that were hidden from the fit. Ynew [T, N', P] or [N', P] is NaN where
-            missing.
-        :param num_codes: draws of the codes for each posterior sample; by default 16, or as many
-            as make 256 of all samples.
+        :param data: ``(Xnew, Ynew)`` of new rows, as in ``predict(Xnew)``; or ``(None, Ynew)``
+            with held-out cells of the rows of the data, as in ``predict()``. Ynew [T, N', P] or
+            [N', P] is NaN where missing.
+        :param num_codes: draws of the codes for each posterior sample; by default 16, or enough
+            for 256 over all samples.
         :raises ValueError: for shapes that do not fit the model or each other.
         """
         density, _ = self._log_density(data, given, num_draws, num_codes, seed, of_cells=False)
@@ -247,23 +246,22 @@ class FunctionPredictions(BankPosterior):
         num_codes: int | None = None,
         seed: int = 0,
     ) -> np.ndarray:
-        """Log predictive density of each cell of new observations, in nats: [T, N', P].
+        """Return the log predictive density [T, N', P] of each cell of observations, in nats.
 
-        Of each output of each row apart, log of the mean over posterior samples and draws of the
-        codes of p(y | f): the density of the mixture that the prediction is, not of a Gaussian with
-        its moments. To score cells that were hidden in the data pass ``(None, Yhidden)`` with NaN
-        at the others; ``(X, Yhidden)`` scores the prediction of other rows at their inputs.
-        Arguments as in :meth:`predict_log_density`.
+        The log of p(y | f) averaged over posterior samples and draws of the codes: the density of
+        the predictive mixture, not of a Gaussian with its moments. To score held-out cells of the
+        data pass ``(None, Yhidden)`` with NaN elsewhere; ``(X, Yhidden)`` scores predictions of
+        other rows at their inputs. Arguments as in :meth:`predict_log_density`.
 
-        :return: NaN where Ynew is missing. An estimate of a logarithm, so below the truth on
-            average, by less with more draws.
+        :return: NaN where Ynew is missing. It is biased downwards, as the log of a Monte Carlo
+            average; the bias shrinks with more draws.
         :raises ValueError: for shapes that do not fit the model or each other.
         """
         density, seen = self._log_density(data, given, num_draws, num_codes, seed, of_cells=True)
         return np.where(seen, density, np.nan)
 
     def _num_codes(self, asked: int | None, least: int, in_all: int) -> int:
-        """Draws of the codes for each sample: those that were asked for, or enough of all samples.
+        """Return the number of code draws per sample: the given one, or a default.
 
         :raises ValueError: for fewer than one.
         """
@@ -282,7 +280,7 @@ class FunctionPredictions(BankPosterior):
         seed: int,
         of_cells: bool,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Of rows or of cells, and which cells were observed."""
+        """Return log densities of rows or cells, and the mask of observed cells."""
         num_codes = self._num_codes(num_codes, 16, 256)
         Xnew, Ynew = as_pair(data)
         Ynew = as_numbers(Ynew, "Ynew", np.float32)

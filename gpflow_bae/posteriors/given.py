@@ -1,4 +1,4 @@
-"""Observations that a user gives a posterior to condition on, checked before anything runs."""
+"""Checks of the observations and inputs that a user passes to a posterior's predictions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..models import Autoencoder
 
 __all__ = ["check_given", "check_new_inputs"]
 
-# Inputs, observations with zeros where missing, and the mask (None where none are).
+# Inputs, observations with zeros where missing, and the mask (None if nothing is missing).
 _Data: TypeAlias = tuple[tf.Tensor | None, tf.Tensor, tf.Tensor | None]
 
 
@@ -25,14 +25,14 @@ def check_given(
     given: tuple[TensorType | None, TensorType],
     needs_inputs: bool = True,
 ) -> _Data:
-    """``given`` as the model takes it.
+    """Check ``given`` and convert it to tensors.
 
-    :param training: what the model was fitted to.
+    :param training: the data of the fit.
     :param given: inputs [T or 1, N, D] (or [N, D], or None) and observations [T, N, P] (or [N, P])
         with NaN where missing.
-    :param needs_inputs: whether inputs have to be there, and to fit the observations.
+    :param needs_inputs: whether inputs are required, with as many points as the observations.
     :raises ValueError: for infinities, another width than in training, inputs that are missing or
-        of another number of points, or an encoder that knows the training data only.
+        of another number of points, or an encoder that has codes of the training data only.
     """
     X, Y = as_pair(given, "given")
     Y = as_numbers(Y, "Y", np.float32)
@@ -75,10 +75,10 @@ def check_new_inputs(
     like: tf.Tensor | None,
     given: _Data,
 ) -> tf.Tensor:
-    """Inputs [T or 1, N, D] to predict at.
+    """Check and convert inputs [T or 1, N, D] to predict at.
 
     :param like: the training inputs.
-    :param given: what is conditioned on.
+    :param given: the conditioning data.
     :raises ValueError: for another width than in training, NaN, or another number of tasks.
     """
     Xnew = as_inputs(Xnew, like, "Xnew", model.inputs)
@@ -95,7 +95,7 @@ def check_new_inputs(
 
 
 def _is_training_data(training: _Data, values: np.ndarray, seen: np.ndarray) -> bool:
-    """Whether these are what the model was fitted to."""
+    """Whether observations and mask equal those of the fit."""
     _, train, mask = training
     same_holes = seen.all() if mask is None else np.array_equal(mask, seen)
     return bool(same_holes) and np.array_equal(train, values)

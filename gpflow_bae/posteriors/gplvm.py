@@ -1,4 +1,4 @@
-"""Codes of the rows of a table under a GPLVM, and what they say of its cells."""
+"""Codes of the rows of a table under a GPLVM, and predictions of its cells."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from .fitted import FittedModel
 
 __all__ = ["GPLVMPosterior"]
 
-_CHUNK = 4096  # cells, whose predictions are made in one call
+_CHUNK = 4096  # number of cells that one call predicts
 
 
 class GPLVMPosterior(FittedModel):
-    """A fitted GPLVM with the codes of some rows: those of the fit, or new ones.
+    """A fitted GPLVM with codes of the rows of the fit, or of new rows.
 
-    ``gpflow_bae.inference.latents_for_new(model, Ynew)`` makes one of new rows.
+    ``gpflow_bae.inference.latents_for_new(model, Ynew)`` returns one for new rows.
     """
 
     def __init__(self, model: Any, data: Any, guide: BoundGuide | None = None):
         """
         :param model: a fitted :class:`~gpflow_bae.models.StochasticGPLVM`.
-        :param data: the rows, as :func:`gpflow_bae.data.prepare_data` makes them.
-        :param guide: of these rows' codes; by default the model's own.
+        :param data: the rows, as returned by :func:`gpflow_bae.data.prepare_data`.
+        :param guide: q of the codes of these rows; by default the model's guide.
         """
         super().__init__(model)
         self.data = data
@@ -42,7 +42,7 @@ class GPLVMPosterior(FittedModel):
         self._moments = compiled(self._cell_moments)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is compiled stays behind."""
+        """Return the state without compiled functions, which cannot be pickled."""
         return {name: value for name, value in vars(self).items() if name != "_moments"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ class GPLVMPosterior(FittedModel):
 
     @property
     def num_rows(self) -> int:
-        """N."""
+        """Number of rows N."""
         return int(self.data.num_items)
 
     def _draw(self, rows: tf.Tensor | None, num_draws: int, seed: TensorType) -> tf.Tensor:
@@ -59,11 +59,11 @@ class GPLVMPosterior(FittedModel):
         return self.guide.draw(self.model.latent_prior, batch, num_draws, seed).latents[:, 0]
 
     def sample(self, num_draws: int = 1, seed: int = 0) -> np.ndarray:
-        """Draws [S, N, L] of the codes of all rows."""
+        """Draw the codes of all rows [S, N, L]."""
         return self._draw(None, num_draws, tf.constant([seed, 0x6B], tf.int32)).numpy()
 
     def moments(self, num_draws: int = 100, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances [N, L] of the codes, from draws."""
+        """Return means and variances [N, L] of the codes, estimated from draws."""
         draws = self.sample(num_draws, seed)
         return draws.mean(0), draws.var(0)
 
@@ -75,8 +75,8 @@ class GPLVMPosterior(FittedModel):
         num_draws: int,
         seed: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances [S, K] of f at the cells (rows[row_of], columns)."""
-        # Once for each row: cells of a row share its draws, and features cost more than the rest.
+        """Return means and variances [S, K] of f at the cells (rows[row_of], columns)."""
+        # Once for each row: its cells share draws, and features are the most expensive part.
         decoder, latents = self.model.decoder, self._draw(rows, num_draws, seed)
         of_cells = (tf.gather(v, row_of, axis=1) for v in (latents, *decoder.features(latents)))
         mean, variance = decoder.moments_of_features(*of_cells, columns[:, None])
@@ -108,9 +108,9 @@ class GPLVMPosterior(FittedModel):
     def predict_y(
         self, rows: TensorType, columns: TensorType, num_draws: int = 20, seed: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Predictive means and variances of the cells (row, column), noise included.
+        """Return predictive means and variances [K] of cells (row, column), noise included.
 
-        Moments of the mixture over draws of the codes.
+        They are moments of the mixture over draws of the codes.
 
         :raises ValueError: for an index out of range.
         """
@@ -133,9 +133,9 @@ class GPLVMPosterior(FittedModel):
         num_draws: int = 20,
         seed: int = 0,
     ) -> np.ndarray:
-        r"""log of the average over x ~ q of p(y | x), for held-out cells (GPLVF, appendix A.6).
+        r"""Return log E_{x ~ q}[p(y | x)] [K] of held-out cells, in nats (GPLVF, appendix A.6).
 
-        An estimate of a logarithm, so below the truth on average, by less with more draws.
+        The log of a Monte Carlo average is biased downwards; the bias shrinks with more draws.
 
         :raises ValueError: for an index out of range.
         """
@@ -149,9 +149,9 @@ class GPLVMPosterior(FittedModel):
         return result
 
     def impute(self, num_draws: int = 20, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """The table [N, P] with holes filled, and standard deviations, 0 where it was observed.
+        """Return the table [N, P] with missing cells filled, and standard deviations (else 0).
 
-        :raises ValueError: for triplets, whose table would be dense; predict its cells instead.
+        :raises ValueError: for triplets, whose table would be dense; predict cells instead.
         """
         if not hasattr(self.data, "to_numpy"):
             raise ValueError(
@@ -165,7 +165,7 @@ class GPLVMPosterior(FittedModel):
         return Y, deviations
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """The rows, as a table or as triplets."""
+        """Return the rows as a table or as triplets."""
         if self.guide is not self.model.guide:
             raise ValueError(
                 "save keeps a fitted model with the rows of its fit; codes of other rows are made "

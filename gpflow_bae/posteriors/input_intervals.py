@@ -1,4 +1,4 @@
-"""Intervals of inputs that were not known, as wide as hidden ones that are known ask for."""
+"""Credible intervals of missing inputs, calibrated on hidden ones with known values."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["InputIntervals", "calibrated", "input_intervals"]
 
 
 class InputIntervals(NamedTuple):
-    """Of the missing entries of a column.
+    """Intervals of the M missing entries of a column.
 
     - places: task and point [M, 2] of each.
-    - estimate: the mean of its draws [M], of a column that comes round again their mean direction.
-    - lower, upper: ends of the interval [M], on the estimate's turn of a circle.
-    - scale: by how much intervals are wider than those of the draws.
-    - period: of a column that comes round again, else None.
+    - estimate: mean of the draws [M]; their circular mean for a periodic column.
+    - lower, upper: ends of the interval [M]; within half a period of the estimate.
+    - scale: factor between the intervals and those of the draws.
+    - period: period of the column, or None.
     """
 
     places: np.ndarray
@@ -33,8 +33,8 @@ class InputIntervals(NamedTuple):
     period: float | None
 
     def holds(self, values: np.ndarray) -> np.ndarray:
-        """Whether intervals hold values [M], wherever a circle was cut."""
-        away = _away(np.asarray(values) - self.estimate, self.period)
+        """Whether intervals contain values [M], modulo the period if there is one."""
+        away = _wrapped(np.asarray(values) - self.estimate, self.period)
         held: np.ndarray = (self.lower - self.estimate <= away) & (
             away <= self.upper - self.estimate
         )
@@ -51,22 +51,22 @@ def input_intervals(
     num_draws: int = 200,
     seed: int = 0,
 ) -> InputIntervals:
-    """Central intervals of what :class:`~gpflow_bae.inputs.MissingInputs` infers of a column.
+    """Return central intervals of missing entries of a column (``MissingInputs``).
 
-    Those of draws are as right as the model is, and a model whose noise is independent where its
-    errors are not is too sure. So hide some inputs that are known, and give their values: all
-    intervals are then scaled alike, such that those of hidden ones hold them (split conformal
-    prediction, Lei et al. 2018, with errors in units of the interval's own halves). Of others that
-    are missing for no reason of their own they hold ``level``, whatever the model.
+    Intervals of draws are only calibrated if the model is, and one with independent noise but
+    dependent errors is overconfident. To calibrate them, hide some known inputs from the fit and
+    pass their values: all intervals are then scaled by one factor so that those of hidden entries
+    contain them (split conformal prediction, Lei et al. 2018, with errors in units of the halves
+    of each interval). Entries missing at random then have coverage ``level`` under any model.
 
-    :param column: of X.
+    :param column: column of X.
     :param level: probability of the intervals.
     :param known: X [N, D] or [T, N, D] with the values of entries that were hidden from the model,
-        NaN where nothing is known. None for the intervals of the draws.
-    :param num_draws: of inputs that have distributions, of all samples together and at least one of
-        each; a chain has one of each sample.
-    :param seed: of draws.
-    :raises TypeError: for a model whose inputs are known, or not entries of X.
+        NaN where unknown. None for the uncalibrated intervals of the draws.
+    :param num_draws: total number of draws of inputs with distributions, at least one of each
+        sample; a chain has one of each sample.
+    :param seed: seed of the draws.
+    :raises TypeError: for a model without :class:`~gpflow_bae.inputs.MissingInputs`.
     :raises ValueError: for a column without missing entries, a ``level`` that is not between 0 and
         1, ``known`` of another shape or with too few values for that level, and point estimates,
         which have no width.
@@ -106,19 +106,19 @@ def input_intervals(
 def calibrated(
     draws: np.ndarray, values: np.ndarray | None, level: float, period: float | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Estimates, lower and upper ends [M], and the scale; see :func:`input_intervals`.
+    """Return estimates, lower and upper ends [M], and the scale; see :func:`input_intervals`.
 
     :param draws: [S, M].
-    :param values: that are known [M], NaN of others; None for a scale of 1.
+    :param values: known values [M], NaN for others; None for a scale of 1.
     :raises ValueError: as :func:`input_intervals`.
     """
     estimate = draws.mean(0)
     if period is not None:
         turn = 2.0 * np.pi / period
         estimate = np.angle(np.exp(1j * turn * draws).mean(0)) / turn
-    away = _away(draws - estimate, period)
+    away = _wrapped(draws - estimate, period)
     ends = np.quantile(away, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
-    # A skew posterior may have its mean at an end of what is central, or outside.
+    # The mean of a skewed posterior may lie at an end of the central interval, or outside.
     least = 1e-3 * (ends[1] - ends[0])
     below, above = np.minimum(ends[0], -least), np.maximum(ends[1], least)
     if not (least > 0.0).all():
@@ -128,16 +128,16 @@ def calibrated(
         )
     scale = 1.0
     if values is not None:
-        scale = _scale(_away(values - estimate, period), below, above, level)
+        scale = _scale(_wrapped(values - estimate, period), below, above, level)
     lower, upper = estimate + scale * below, estimate + scale * above
-    if period is not None:  # no interval is more than the circle
+    if period is not None:  # an interval covers at most one period
         lower = np.maximum(lower, estimate - 0.5 * period)
         upper = np.minimum(upper, estimate + 0.5 * period)
     return estimate, lower, upper, scale
 
 
 def _scale(errors: np.ndarray, below: np.ndarray, above: np.ndarray, level: float) -> float:
-    """Such that ``level`` of others' errors are within, from those that are known (not NaN)."""
+    """Return the conformal scale with coverage ``level``, from known errors (others NaN)."""
     seen = np.isfinite(errors)
     number = int(seen.sum())
     rank = int(np.ceil(level * (number + 1)))  # the smallest error with at least that many below it
@@ -151,8 +151,8 @@ def _scale(errors: np.ndarray, below: np.ndarray, above: np.ndarray, level: floa
     return float(np.sort(ratio)[rank - 1])
 
 
-def _away(difference: Any, period: float | None) -> np.ndarray:
-    """The same difference; on a circle by the shorter way round."""
+def _wrapped(difference: Any, period: float | None) -> np.ndarray:
+    """Return a difference, modulo the period to its smallest magnitude if there is one."""
     difference = np.asarray(difference, float)
     if period is None:
         return difference

@@ -1,4 +1,4 @@
-"""What predictions are made of."""
+"""Return types of predictions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["LatentSamples", "Prediction"]
 
 
 class Prediction(NamedTuple):
-    """Predicted observations, with the two sources of their variance apart."""
+    """Predicted observations, with separate noise and epistemic variances."""
 
     mean: np.ndarray  # [T, N, P]
-    noise_variance: np.ndarray  # [T, N, P], of the likelihood, averaged over samples
-    epistemic_variance: np.ndarray  # [T, N, P], spread of the mean over samples and codes
+    noise_variance: np.ndarray  # [T, N, P], of the likelihood, averaged over samples and codes
+    epistemic_variance: np.ndarray  # [T, N, P], variance of the mean over samples and codes
 
     @property
     def variance(self) -> np.ndarray:
@@ -29,5 +29,5 @@ class LatentSamples(NamedTuple):
     variance: np.ndarray  # [S, T, N, L]
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance over the posterior [T, N, L], by the law of total variance."""
+        """Return the posterior mean and variance [T, N, L], by the law of total variance."""
         return self.mean.mean(0), self.variance.mean(0) + self.mean.var(0)

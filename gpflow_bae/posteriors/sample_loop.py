@@ -1,4 +1,4 @@
-"""One compiled call for many posterior samples: a loop in the graph, in chunks that fit memory."""
+"""Compiled loops over posterior samples, in chunks that fit memory."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ..data.memory import check_bytes
 
 __all__ = ["ALL", "MEMORY_PER_CALL", "ChainAfterChain", "SampleLoop", "blocks", "chain_after_chain"]
 
-# Bytes of samples and results that one compiled call holds on the device. The intermediates of one
-# sample come on top, whatever the number of samples: the loop evaluates them one after another.
+# Bytes of samples and results that one compiled call holds on the device. Intermediates of one
+# sample come on top; the loop is sequential, so they do not grow with the number of samples.
 MEMORY_PER_CALL = 2**28
 
 
 ALL = slice(None)
-"""Rows: those of all samples."""
+"""Selects all samples."""
 
 
 class ChainAfterChain:
-    """Samples [C S, ...] of an array [C, S, ...], chain after chain, read when they are asked for.
+    """Lazy view [C S, ...], chain after chain, of samples [C, S, ...].
 
-    An array that is a view of a file may be larger than memory, and a copy of it in this order too.
+    A memory-mapped array may be larger than memory, so it is not copied to this order.
     """
 
     def __init__(self, values: np.ndarray, dtype: Any = None, numbers: range | None = None):
         """
-        :param dtype: what samples are converted to when they are read; None for their own.
-        :param numbers: of the samples among the C S; None for all.
+        :param dtype: type that samples are converted to when read; None for their own.
+        :param numbers: indices of samples among the C S; None for all.
         """
         self._values = values
         self._numbers = range(values.shape[0] * values.shape[1]) if numbers is None else numbers
@@ -48,7 +48,7 @@ class ChainAfterChain:
     def __getitem__(self, rows: int | Sequence[int] | np.ndarray) -> np.ndarray: ...
 
     def __getitem__(self, rows: Any) -> Any:
-        """Of a slice still unread; of numbers the samples themselves."""
+        """Return a lazy view for a slice, an array for indices."""
         if isinstance(rows, slice):
             return ChainAfterChain(self._values, self.dtype, self._numbers[rows])
         numbers = np.asarray(self._numbers)[rows]
@@ -57,9 +57,9 @@ class ChainAfterChain:
 
 
 def chain_after_chain(values: np.ndarray, dtype: Any = None) -> np.ndarray | ChainAfterChain:
-    """All chains' samples [C S, ...] of [C, S, ...]; of a view of a file they stay there.
+    """Flatten samples [C, S, ...] to [C S, ...], lazily if they are memory-mapped.
 
-    :param dtype: what they are converted to; None for their own.
+    :param dtype: type that they are converted to; None for their own.
     """
     if isinstance(values, np.memmap):
         return ChainAfterChain(values, dtype)
@@ -68,20 +68,20 @@ def chain_after_chain(values: np.ndarray, dtype: Any = None) -> np.ndarray | Cha
 
 
 class SampleLoop:
-    """``function(*sample, *shared, **options)`` at one posterior sample after another.
+    """A compiled loop of ``function(*sample, *shared, **options)`` over posterior samples.
 
-    :meth:`map` stacks the results on the host, :meth:`sum` and :meth:`log_sum_exp` add them up on
-    the device. Each is compiled once for samples of some shape, and samples are cut into chunks of
-    equal length, so that the last one is not another shape. A chunk has as many samples as keep
-    their values and results within :data:`MEMORY_PER_CALL`.
+    :meth:`map` stacks the results on the host, :meth:`sum` and :meth:`log_sum_exp` reduce them on
+    the device. Each is compiled once per shape; samples are split into chunks of equal length to
+    avoid retracing for the last one. The values and results of a chunk fit into
+    :data:`MEMORY_PER_CALL` bytes.
 
-    It can be pickled if the function can; what was compiled stays behind and is compiled anew.
+    It can be pickled if the function can; compiled functions are dropped and compiled again.
     """
 
     def __init__(self, function: Callable[..., Any]):
         """
-        :param function: of the values of one sample, of what all samples share, and of options
-            that are Python values; it returns a tensor, or a tuple of them.
+        :param function: takes the values of one sample, shared arguments, and options that are
+            Python values; it returns a tensor, or a tuple of tensors.
         """
         self.__setstate__({"_function": function})
 
@@ -96,11 +96,11 @@ class SampleLoop:
     def map(
         self, samples: Any, *shared: Any, dtypes: Any, result_bytes: int = 0, **options: Any
     ) -> Any:
-        """Results [S, ...] as arrays, in the structure that the function returns.
+        """Return stacked results [S, ...] as arrays, in the structure that the function returns.
 
-        :param samples: nested arrays [S, ...], one row for each sample, or what
-            :func:`chain_after_chain` returns.
-        :param dtypes: of the results, in their structure.
+        :param samples: nested arrays [S, ...], one row for each sample, or results of
+            :func:`chain_after_chain`.
+        :param dtypes: types of the results, in their structure.
         :param result_bytes: size of the result of one sample.
         """
         total = len(tf.nest.flatten(samples)[0])
@@ -116,20 +116,20 @@ class SampleLoop:
         return tf.nest.map_structure(lambda *v: v[0] if len(v) == 1 else np.concatenate(v), *parts)
 
     def sum(self, samples: Any, *shared: Any, zeros: Any, **options: Any) -> Any:
-        """Sum of the results over samples, as arrays.
+        """Return the sum of the results over samples, as arrays.
 
         :param samples: as in :meth:`map`.
-        :param zeros: arrays of the results' shapes and types, where the sum starts: zeros, or the
-            sum over the samples before.
+        :param zeros: initial values with the shapes and types of the results: zeros, or the sum
+            over earlier samples.
         """
         return self._fold(tf.add, zeros, samples, shared, options)
 
     def log_sum_exp(self, samples: Any, *shared: Any, start: Any, **options: Any) -> Any:
-        """Logarithm of the sum of the results' exponentials over samples, as arrays.
+        """Return the log-sum-exp of the results over samples, as arrays.
 
         :param samples: as in :meth:`map`.
-        :param start: arrays of the results' shapes and types, logarithms of what is there before:
-            minus infinity for nothing.
+        :param start: initial values with the shapes and types of the results: minus infinity, or
+            the log-sum-exp over earlier samples.
         """
         return self._fold(_log_add_exp, start, samples, shared, options)
 
@@ -171,19 +171,19 @@ def _log_add_exp(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
 
 
 def blocks(count: int, bytes_of_each: int) -> Iterator[slice]:
-    """Of ``count`` samples as many at a time as hold no more than :data:`MEMORY_PER_CALL`."""
+    """Yield slices of ``count`` samples that each fit into :data:`MEMORY_PER_CALL` bytes."""
     length = _length(count, bytes_of_each)
     for start in range(0, count, length):
         yield slice(start, min(start + length, count))
 
 
 def _length(count: int, bytes_of_each: int) -> int:
-    """Of as few parts as :data:`MEMORY_PER_CALL` allows, which are of equal length."""
+    """Return the length of the fewest equal parts that :data:`MEMORY_PER_CALL` allows."""
     return math.ceil(count / math.ceil(count / max(1, MEMORY_PER_CALL // max(1, bytes_of_each))))
 
 
 def _chunks(samples: Any, result_bytes: int = 0) -> Iterator[tuple[np.ndarray, int]]:
-    """Numbers of the samples of each chunk, the last repeated to its length, and how many count."""
+    """Yield sample indices of each chunk, padded with the last one, and the unpadded length."""
     leaves = tf.nest.flatten(samples)
     total = len(leaves[0])
     length = _length(total, result_bytes + sum(int(leaf[0].nbytes) for leaf in leaves))

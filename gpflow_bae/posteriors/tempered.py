@@ -1,4 +1,4 @@
-"""Posterior samples of a :class:`~gpflow_bae.models.TemperedBAE`, replica by replica."""
+"""Posterior of a :class:`~gpflow_bae.models.TemperedBAE`, with a chain for each replica."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["TemperedPosterior"]
 
 
 class TemperedPosterior(BankPosterior):
-    """Samples at temperature 1 of all replicas: R chains of the same posterior.
+    """Samples of all R replicas at temperature 1, which are chains of the same posterior.
 
-    Predictions treat all R S samples alike and return them replica after replica, so that a
-    reshape to [R, S, ...] gives the chains.
+    Predictions use all R S samples and are ordered replica after replica; reshape them to
+    [R, S, ...] to get the chains.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class TemperedPosterior(BankPosterior):
         swap_rate: np.ndarray,
     ):
         """
-        :param bank: its chains are the replicas, its trace has statistics of every step (see
-            :class:`~gpflow_bae.inference.TemperedTrace`), or of every round, by
+        :param bank: its chains are the replicas; its trace has statistics of every step (see
+            :class:`~gpflow_bae.inference.TemperedTrace`), or of every round from
             ``sample_amortized``.
-        :param swap_rate: share of swaps accepted between neighbouring rungs [R - 1], while their
-            temperatures differed; NaN where there were no swaps.
+        :param swap_rate: acceptance rate [R - 1] of swaps between neighbouring temperatures while
+            they differed; NaN if there were no swaps.
         :raises ValueError: if the bank holds samples of another model.
         """
         super().__init__(model, bank)
@@ -58,7 +58,7 @@ class TemperedPosterior(BankPosterior):
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
-        """Statistics of every step, or round, [steps, R], by name."""
+        """Statistics [steps, R] of every step or round, by name."""
         return {name: np.moveaxis(values, 0, 1) for name, values in self.bank.trace.items()}
 
     @property
@@ -67,17 +67,20 @@ class TemperedPosterior(BankPosterior):
         return self.bank.num_chains
 
     def hyperparameters(self, include_weights: bool = False) -> dict[str, np.ndarray]:
-        """Constrained samples [R, S, ...] by parameter path; weights only when asked."""
+        """Return constrained samples [R, S, ...] by parameter path.
+
+        :param include_weights: whether to include those of decoder and encoder.
+        """
         return self.chains(include_weights)
 
     def encode(self, Y: TensorType) -> np.ndarray:
-        """Codes [R * S, N, L] of rows ``Y [N, P]``, NaN where missing."""
+        """Encode rows ``Y [N, P]``, NaN where missing, to codes [R * S, N, L]."""
         rows, _ = self._rows(Y)
         size = 4 * len(rows) * self.model.latent_dim
         return self._encode.map((self._values,), rows, dtypes=tf.float32, result_bytes=size)
 
     def decode(self, codes: TensorType) -> np.ndarray:
-        """Rows [R * S, N, P] of codes ``[N, L]``, or of each sample's own ``[R * S, N, L]``."""
+        """Decode codes ``[N, L]``, or ``[R * S, N, L]`` for each sample, to rows [R * S, N, P]."""
         codes = as_numbers(codes, "codes", np.float32, rank=2)
         if codes.shape[-1] != self.model.latent_dim or codes.ndim not in (2, 3):
             raise ValueError(
@@ -95,13 +98,13 @@ class TemperedPosterior(BankPosterior):
         return self._decode.map((self._values, own), dtypes=tf.float32, result_bytes=size)
 
     def reconstructions(self, Y: TensorType) -> np.ndarray:
-        """Reconstructed means [R * S, N, P] of rows ``Y [N, P]``, NaN where missing."""
+        """Return reconstructed means [R * S, N, P] of rows ``Y [N, P]``, NaN where missing."""
         rows, _ = self._rows(Y)
         kind, size = gpflow.default_float(), 8 * int(tf.size(rows))
         return self._means.map((self._values,), rows, dtypes=kind, result_bytes=size)
 
     def reconstruct(self, Y: TensorType) -> Prediction:
-        """Predicted rows [N, P]: mean, noise variance and spread over samples, apart."""
+        """Predict rows [N, P]: mean, noise variance and variance over samples."""
         rows, _ = self._rows(Y)
         zeros = tuple(np.zeros(rows.shape, gpflow.default_float()) for _ in range(3))
         sums = self._moments.sum((self._values,), rows, zeros=zeros)
@@ -109,7 +112,7 @@ class TemperedPosterior(BankPosterior):
         return Prediction(mean, noise, np.maximum(mean_square - np.square(mean), 0.0))
 
     def squared_errors(self, Y: TensorType) -> np.ndarray:
-        """Mean squared reconstruction error of each sample over the observed entries: [R, S]."""
+        """Return the mean squared reconstruction error [R, S] of observed entries per sample."""
         rows, mask = self._rows(Y)
         errors = self._errors.map((self._values,), rows, mask, dtypes=gpflow.default_float())
         return errors.reshape(self.num_replicas, -1)
@@ -117,13 +120,13 @@ class TemperedPosterior(BankPosterior):
     def function_space_diagnostics(
         self, Y: TensorType, **kwargs: Any
     ) -> diagnostics.ConvergenceDiagnostics:
-        """R-hat and effective sample sizes of reconstructions of ``Y`` over replicas."""
+        """Return R-hat and effective sample sizes of reconstructions of ``Y`` over replicas."""
         predictions = self.reconstructions(Y)
         shaped = predictions.reshape(self.num_replicas, -1, *predictions.shape[1:])
         return diagnostics.function_space_diagnostics(shaped, **kwargs)
 
     def to_inference_data(self, include_weights: bool = False) -> Any:
-        """ArviZ ``InferenceData`` with replicas as chains, and statistics of steps or rounds."""
+        """Convert to ArviZ ``InferenceData`` with replicas as chains, and the trace."""
         return self._inference_data(include_weights, step_stats=self.bank.trace)
 
     def _arrays(self) -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Posterior samples as the variables of an exported graph, and the model at any one of them."""
+"""Posterior samples as variables of an exported graph, and the model at any sample."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ STORAGE_TYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 def evenly_spaced(available: int, wanted: int | None) -> list[int]:
-    """Numbers of ``wanted`` of the ``available`` samples, as far apart in the chain as can be.
+    """Return indices of ``wanted`` evenly spaced samples of ``available`` ones.
 
-    :param wanted: None for all of them.
+    :param wanted: number of samples; None for all of them.
     :raises ValueError: unless ``wanted`` lies between 1 and ``available``.
     """
     if wanted is None:
@@ -34,10 +34,10 @@ def evenly_spaced(available: int, wanted: int | None) -> list[int]:
 
 
 class SampleBank(tf.Module):
-    """Samples [S, ...] of everything that differs between them, one row of a variable for each.
+    """Posterior samples [S, ...] of a model as rows of variables.
 
-    Nothing else of the model is stored but what is fixed in all samples, so that the size on disk
-    is that of the samples. A request gathers the samples it needs, one at a time.
+    Parameters that are equal in all samples are stored once, so the size on disk is that of the
+    samples. A request gathers the samples it needs, one at a time.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class SampleBank(tf.Module):
     ):
         """
         :param bank: samples of ``model``.
-        :param samples: numbers of those to take, of all chains one after another.
-        :param dtype: one of :data:`STORAGE_TYPES`. Networks are stored in it and computed with in
-            their own type; what a Gaussian process is made of never has less than float32,
-            because a kernel of rounded inducing inputs and lengthscales is another kernel.
-        :param constants: further numbers [S, ...] of each sample, by name, kept as they are.
-        :param with_encoder: whether the encoder's weights are taken, where the bank has any.
+        :param samples: indices of the samples to store, of all chains one after another.
+        :param dtype: one of :data:`STORAGE_TYPES`. Network weights are stored in it, and cast to
+            their own type in computations. Parameters of a Gaussian process have at least float32,
+            because rounding inducing inputs and lengthscales further would change the kernel.
+        :param constants: further arrays [S, ...] of each sample by name, stored in their own type.
+        :param with_encoder: whether the encoder's weights are stored, if the bank has any.
         :raises ValueError: for another ``dtype``, or samples that are not finite.
         """
         super().__init__()
@@ -69,8 +69,8 @@ class SampleBank(tf.Module):
         self.num_samples = chosen.num_samples
         self._takes_encoder = with_encoder and bool(bank.encoder)
         arrays = {**chosen.parameters, **(chosen.encoder if self._takes_encoder else {})}
-        # One variable for each storage type: twenty of them would be arguments of every function
-        # and loop of the graph, which takes more space than small networks do.
+        # One variable per storage type. One per parameter would add arguments to every function
+        # and loop of the graph, which take more space than small networks do.
         groups: dict[str, list[tf.Tensor]] = {}
         places = []
         for path, (array,) in arrays.items():
@@ -88,7 +88,7 @@ class SampleBank(tf.Module):
             name: tf.Variable(value, trainable=False, name=name)
             for name, value in (constants or {}).items()
         }
-        # What is the same in all samples becomes a constant of the graph.
+        # Parameters that are equal in all samples become constants of the graph.
         parameters_of = gpflow.utilities.parameter_dict(model)
         sampled = {id(parameters_of[path]) for path in arrays}
         amortized = model.amortized.paths
@@ -99,7 +99,7 @@ class SampleBank(tf.Module):
                 if id(parameter) not in sampled and (with_encoder or path not in amortized)
             }
         )
-        # Frozen layers and moving averages are variables of Keras, captured as they are.
+        # Frozen layers and moving averages are Keras variables, which the graph captures.
         self.network_state = [
             variable.value
             for network in (model.decoder, model.encoder)
@@ -108,24 +108,24 @@ class SampleBank(tf.Module):
 
     @property
     def model(self) -> Any:
-        """The model that the samples belong to, at whatever values it has."""
+        """The model of the samples, with its present values."""
         return self._model.held
 
     @property
     def num_parameters(self) -> int:
-        """How many scalars a sample has."""
+        """Number of scalars of a sample."""
         return sum(sum(sizes) for sizes in self._sizes.held.values())
 
     def bind(self, index: tf.Tensor, without: Sequence[str] = ()) -> Any:
-        """The model at sample ``index``, a scalar that may be known only in the graph.
+        """Return the model at sample ``index``, a scalar that may be symbolic.
 
-        :param without: parts of the model, such as ".guide", that are not going to be used: they
-            stay as they are, and out of the graph.
+        :param without: path prefixes of unused parts of the model, such as ".guide": their
+            parameters are not replaced, and stay out of the graph.
         """
         return functional.functional_copy(self.model, self.values(index, without))
 
     def values(self, index: tf.Tensor, without: Sequence[str] = ()) -> dict[str, tf.Tensor]:
-        """The constrained value of every parameter at sample ``index``, by path; as in bind."""
+        """Return constrained parameters at sample ``index`` by path; arguments as in bind."""
         pieces = {
             kind: tf.split(tf.gather(variable, index), self._sizes.held[kind])
             for kind, variable in self.stored.items()
@@ -144,24 +144,24 @@ class SampleBank(tf.Module):
         return replaced
 
     def constant(self, name: str, index: tf.Tensor) -> tf.Tensor:
-        """Sample ``index`` of a constant, in ``default_float()``."""
+        """Return a constant at sample ``index``, in ``default_float()``."""
         variable = self.constants[name]
         value = tf.ensure_shape(tf.gather(variable, index), variable.shape[1:])
         return tf.cast(value, gpflow.default_float())
 
 
 class Hidden:
-    """Keeps what it holds out of tf.Module's sight, so that it is not saved."""
+    """Wrapper that hides an object from ``tf.Module``, so that it is not saved."""
 
     def __init__(self, held: Any):
         self.held = held
 
 
 class _Place(NamedTuple):
-    """Where a tensor of a sample is stored, and what it is in the model."""
+    """Location of a parameter in the stored variables, and its shape and type in the model."""
 
-    kind: str  # the variable
-    position: int  # in that variable's row
+    kind: str  # storage type, the key of the variable
+    position: int  # index among the parameters in that variable's row
     shape: tuple[int, ...]
     dtype: str
 
@@ -175,7 +175,7 @@ def _stored(array: np.ndarray, dtype: str, path: str) -> tf.Tensor:
     if array.dtype == np.float64 and wanted.size < 4:
         wanted = tf.float32
     elif wanted.size > array.dtype.itemsize:
-        wanted = tf.as_dtype(array.dtype)  # more digits than there are would only cost space
+        wanted = tf.as_dtype(array.dtype)  # a wider type would only take space
     stored = tf.cast(tf.constant(array), wanted)
     if not bool(tf.reduce_all(tf.math.is_finite(stored))):
         raise ValueError(

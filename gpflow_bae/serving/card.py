@@ -1,4 +1,4 @@
-"""The model card beside an export: what is in it, how it was made, and what its answers mean."""
+"""The model card of an export: its contents, settings and the meaning of its outputs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def model_card(
     size_bytes: int,
     warmed_up: Sequence[str],
 ) -> dict[str, Any]:
-    """Everything a client or an operator may ask about an export, as JSON values.
+    """Return the description of an export for clients and operators, as JSON values.
 
     :param signatures: concrete functions by name.
     """

@@ -1,4 +1,4 @@
-"""Codes of rows at one posterior sample: what its encoder says, and what its prior makes of x."""
+"""Codes at one posterior sample: of rows by the encoder, and at new inputs by the prior."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def encode_rows(
     seed: tf.Tensor,
     num_draws: int,
 ) -> RowCodes:
-    """What the encoder of sample ``index`` says of each row by itself.
+    """Encode each row separately with the encoder of sample ``index``.
 
-    All rows share their noise, so that the answer for a row depends on the row and the seed, and
-    not on which other rows a server puts into the same batch.
+    All rows share their noise, so that the result of a row depends only on the row and the seed,
+    not on other rows that a server puts into the same batch.
 
     A variational encoder emits a pseudo-observation of the code, not its posterior. The prior is
-    put in with its variance averaged over the training inputs, which is exact for a standard
-    normal prior, and for one row alone under a stationary kernel.
+    included with its variance averaged over the training inputs, which is exact for a standard
+    normal prior, and for a single row under a stationary kernel.
 
     :param model: the bank's model at that sample.
     :param rows: ``y [rows, P]``, zeros where missing, and ``x`` for a conditional model.
-    :param mask: [rows, P], True where observed; None where nothing is missing.
+    :param mask: [rows, P], True where observed; None if nothing is missing.
     """
     prior_variance = None
     if isinstance(model, Autoencoder) and model.guide.uses_prior_variance:
@@ -67,7 +67,7 @@ def encode_rows(
 
 
 def _noise(shape: tuple[int, ...], seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Standard normals; of a seed that is known while a graph is traced, a constant of it."""
+    """Draw standard normals; a graph constant if the seed is known when it is traced."""
     if tf.is_symbolic_tensor(seed):
         return standard_noise(shape, seed, dtype)
     with tf.init_scope():
@@ -76,7 +76,7 @@ def _noise(shape: tuple[int, ...], seed: tf.Tensor, dtype: tf.DType) -> tf.Tenso
 
 
 def prior_variances(posterior: Any, samples: list[int]) -> np.ndarray:
-    """Prior variance of a code, averaged over training inputs, for each sample: [S, L]."""
+    """Return the prior variance of codes, averaged over training inputs, per sample: [S, L]."""
     X = posterior.X
     if X is not None:
         X = tf.reshape(X, [-1, X.shape[-1]])[:_ROWS_FOR_PRIOR_VARIANCE]
@@ -92,7 +92,7 @@ def prior_variances(posterior: Any, samples: list[int]) -> np.ndarray:
 
 
 def generation_kind(posterior: Any) -> tuple[str | None, str]:
-    """How codes at new inputs are made, or None and why they cannot be."""
+    """Return how codes at new inputs are computed, or None and the reason that they cannot be."""
     model = posterior.model
     name = model.latent_prior_name
     if not model.needs_inputs:
@@ -101,7 +101,7 @@ def generation_kind(posterior: Any) -> tuple[str | None, str]:
     if model.inputs is not None and model.inputs.needs_observations:
         return None, "vectors of objects are made of observations of them, which x does not hold"
     if not prior.needs_inputs:
-        return "standard", ""  # a conditional autoencoder: its networks see the inputs
+        return "standard", ""  # a conditional autoencoder, whose networks take the inputs
     if isinstance(prior, DeepSparseGP):
         return "deep", ""
     if not isinstance(prior, InducingLatentPrior):
@@ -118,10 +118,10 @@ def generation_kind(posterior: Any) -> tuple[str | None, str]:
 
 
 def conditioned_constants(posterior: Any, samples: list[int]) -> dict[str, np.ndarray]:
-    """Inducing outputs given the training data, for each sample: mean [S, L, M] and factor.
+    """Return inducing outputs given the training data, per sample: mean [S, L, M] and factor.
 
-    The prior of a single task whose inducing outputs are integrated out is conditioned here, once,
-    so that the training data need not be exported.
+    For a single task with integrated inducing outputs. The prior is conditioned once here, so that
+    the training data need not be exported.
     """
     model, X, mask = posterior.model, posterior.X, posterior.mask
     Y = tf.convert_to_tensor(posterior.Y)
@@ -150,7 +150,7 @@ def conditioned_constants(posterior: Any, samples: list[int]) -> dict[str, np.nd
 def prior_codes(
     bank: SampleBank, model: Any, index: tf.Tensor, kind: str, x: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Mean and variance [rows, L] of the codes at ``x [rows, D]``, code noise included."""
+    """Return mean and variance [rows, L] of codes at ``x [rows, D]``, code noise included."""
     prior = model.latent_prior
     x = tf.cast(x, gpflow.default_float())
     if model.inputs is not None:

@@ -1,4 +1,4 @@
-"""Write a posterior as a SavedModel in the layout of TF Serving; TensorFlow alone loads it."""
+"""Export of a posterior as a SavedModel for TF Serving, which needs only TensorFlow to load."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CARD_FILE = "model_card.json"
 
 
 class Export(NamedTuple):
-    """What :func:`export` wrote."""
+    """Result of :func:`export`."""
 
-    path: pathlib.Path  # of the version: path/<version>
+    path: pathlib.Path  # folder of the version: path/<version>
     signatures: tuple[str, ...]
-    size_bytes: int  # of the version's folder
+    size_bytes: int  # size of that folder
     served: ServedModel  # the same computations in Python
 
 
@@ -55,42 +55,43 @@ def export(
     notes: Mapping[str, Any] | None = None,
     verbose: bool = True,
 ) -> Export:
-    """Write ``path/<version>/`` for TF Serving, and ``path/model_card.json`` beside it.
+    """Write ``path/<version>/`` for TF Serving, and ``path/model_card.json``.
 
-    Signatures, each with rows in and rows out; the number of rows is free:
+    The signatures take and return any number of rows:
 
     - ``encode`` (also ``serving_default``): ``y [rows, P]`` to ``mean`` and ``standard_deviation``
       [rows, L] of the codes, and ``draws`` [rows, K, L];
     - ``decode``: ``latents [rows, L]`` to ``mean``, ``noise_std``, ``epistemic_std`` [rows, P];
     - ``reconstruct``: ``y`` to the same three;
-    - ``generate``: ``x [rows, D]`` to the same three, where the prior has inputs;
+    - ``generate``: ``x [rows, D]`` to the same three, if the prior has inputs;
     - ``impute``: ``y`` with NaN to ``filled`` and ``standard_deviation`` [rows, P].
 
-    Rows are encoded by themselves, by the amortised encoder: the Gaussian process over several
-    rows is in :class:`~gpflow_bae.posteriors.Posterior`, and here only in ``generate``. Each has a
-    twin, such as ``encode_seeded``, with a further input ``seed`` (int64 [rows], or [1]).
+    The encoder encodes each row separately: only :class:`~gpflow_bae.posteriors.Posterior`
+    conditions the Gaussian process on several rows, and here only ``generate`` uses it. Each
+    signature has a variant, such as ``encode_seeded``, with an input ``seed`` (int64 [rows], or
+    [1]).
 
-    :param posterior: of any model of the package; a GPLVM's, and a
-        :class:`~gpflow_bae.posteriors.FittedModel` of a deep SVIGP, decode (and generate) alone.
+    :param posterior: of any model of the package; that of a GPLVM, and a
+        :class:`~gpflow_bae.posteriors.FittedModel` of a deep SVIGP, only decode (and generate).
     :param path: folder of the model; TF Serving's ``base_path``.
-    :param version: a positive integer; the server takes the highest.
-    :param signatures: those to export; None for all that the model can serve.
-    :param name: of the model in warm-up requests and card; by default that of the folder.
-    :param num_samples: posterior samples to bake in, evenly spaced; None for all.
-    :param dtype: that network weights are stored in: float32, float16, bfloat16 or float64.
-    :param samples_per_request: posterior samples that an answer averages over; the seed decides
-        which of those baked in.
-    :param encoders_per_request: samples whose encoders an ``encode`` asks.
-    :param num_draws: draws of each row's code, at least, over all samples of a request.
-    :param max_rows: longest request; longer ones are refused with a message.
-    :param seed: that requests without one have.
+    :param version: a positive integer; the server loads the highest.
+    :param signatures: names of signatures to export; None for all that the model can serve.
+    :param name: name of the model in warm-up requests and card; by default that of the folder.
+    :param num_samples: number of posterior samples to store, evenly spaced; None for all.
+    :param dtype: type to store network weights in: float32, float16, bfloat16 or float64.
+    :param samples_per_request: number of posterior samples that a request averages over; the seed
+        determines which of the stored ones.
+    :param encoders_per_request: number of samples whose encoders ``encode`` uses.
+    :param num_draws: least number of draws of each row's code, over all samples of a request.
+    :param max_rows: maximal number of rows of a request; others get an error.
+    :param seed: seed of requests without one.
     :param examples: rows for the warm-up requests, by input name ("y", "x", "latents"); by
         default a row of zeros for observations and codes and the mean of the training inputs, so
         that no training data are published.
     :param notes: further JSON values for the card, such as the units of ``y``.
-    :param verbose: print where the export is, and its size.
+    :param verbose: print the path and size of the export.
     :raises ValueError: for arguments out of range, a signature that the model cannot serve, or
-        example rows that do not fit.
+        example rows of other shapes.
     :raises FileExistsError: if that version exists.
     """
     folder = as_path(path)
@@ -115,7 +116,7 @@ def export(
     requests = _requests(served, names, posterior, examples or {}, seed)
     functions = build_signatures(served, names, seed)
     folder.mkdir(parents=True, exist_ok=True)
-    # A server looks for new versions all the time, and must never see half of one.
+    # Renamed when complete, because a server polls for new versions.
     temporary = pathlib.Path(tempfile.mkdtemp(prefix=f".{version}-", dir=folder))
     try:
         tf.saved_model.save(served, str(temporary), signatures=functions)
@@ -154,7 +155,7 @@ def _requests(
     examples: Mapping[str, np.ndarray],
     seed: int,
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Warm-up requests by signature, of example rows or of plain ones."""
+    """Return warm-up requests by signature, with example or default rows."""
     widths = {key: w for name in names for key, w in served.inputs(name).items()}
     unknown = sorted(set(examples) - set(widths))
     if unknown:
@@ -164,12 +165,12 @@ def _requests(
         kind = gpflow.default_float() if key == "x" else np.float32
         value = np.zeros((1, width), kind)
         if key == "x":
-            # Of a fitted model the inducing inputs lie where the training inputs did.
+            # A fitted model has inducing inputs near the training inputs.
             if isinstance(posterior, Posterior):
                 near = posterior.X
             else:
                 near = posterior.model.inducing_variable.Z
-            near = np.asarray(near)  # with a column more, where some are missing
+            near = np.asarray(near)  # has one more column if some inputs are missing
             value += np.reshape(near, [-1, near.shape[-1]])[:, :width].mean(0)
         if key in examples:
             value = np.asarray(examples[key], kind)

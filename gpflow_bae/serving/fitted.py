@@ -1,4 +1,4 @@
-"""The computations of an export of a fitted model without samples: a GPLVM, a deep SVIGP."""
+"""Computations of an exported model without posterior samples: a GPLVM or a deep SVIGP."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from .served import SIGNATURES, Rows, ServedModel
 
 __all__ = ["ServedFit", "serve"]
 
-_OF_A_GPLVM = ("decoder", "likelihood")
+_GPLVM_PARTS = ("decoder", "likelihood")
 
 
 def serve(posterior: Any, **options: Any) -> ServedModel:
-    """What an export of ``posterior`` computes; arguments as in :func:`serving.export`."""
+    """Return the served model of ``posterior``; arguments as in :func:`serving.export`."""
     if isinstance(posterior, FittedModel):
         return ServedFit(posterior, **options)
     return ServedModel(posterior, **options)
 
 
-class _Fit:
-    """A fitted model in the place of a bank of samples: one, whose numbers are constants."""
+class _ConstantBank:
+    """A bank of one sample, whose parameters are constants."""
 
     dtype = "float64"
     num_samples = 1
 
     def __init__(self, model: Any):
         self.model = model
-        # Of a GPLVM not the guide, which has the codes of the training rows.
+        # The guide of a GPLVM is left out, because it has the codes of the training rows.
         is_whole = isinstance(model, DeepSVIGP)
-        self._parts = {"": model} if is_whole else {n: getattr(model, n) for n in _OF_A_GPLVM}
+        self._parts = {"": model} if is_whole else {n: getattr(model, n) for n in _GPLVM_PARTS}
         self._values = {
             name: {k: p.numpy() for k, p in gpflow.utilities.parameter_dict(part).items()}
             for name, part in self._parts.items()
@@ -49,7 +49,7 @@ class _Fit:
         self.num_parameters = sum(int(np.size(v)) for v in arrays)
 
     def bind(self, index: tf.Tensor, without: Any = ()) -> Any:
-        """The model with constants for its parameters, so that an export needs no variables."""
+        """Return the model with constants for its parameters, so that no variables are saved."""
         copies = {
             name: functional.functional_copy(part, self._values[name])
             for name, part in self._parts.items()
@@ -58,10 +58,10 @@ class _Fit:
 
 
 class ServedFit(ServedModel):
-    """``decode``, and ``generate`` at new inputs where the model has inputs.
+    """Served model without samples: ``decode``, and ``generate`` if the model has inputs.
 
-    Codes of these models belong to the rows of the fit, so nothing encodes other rows. Of a GPLVM
-    ``epistemic_std`` is that of the functions given a code, which its decoder knows in closed form.
+    Codes of these models belong to the rows of the fit, so other rows cannot be encoded. For a
+    GPLVM ``epistemic_std`` is that of the functions given a code, in closed form.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class ServedFit(ServedModel):
         max_rows: int = 8192,
         **ignored: Any,
     ):
-        """Arguments as in :func:`gpflow_bae.serving.export`; samples and their type do not apply.
+        """Arguments as in :func:`gpflow_bae.serving.export`; those about samples are ignored.
 
-        :raises ValueError: for another number of samples than one, or another model.
+        :raises ValueError: for a ``num_samples`` other than one, or another model.
         """
         tf.Module.__init__(self)
         model = fitted.model
@@ -96,7 +96,7 @@ class ServedFit(ServedModel):
         self.generation = "svgp" if has_inputs else None
         self.why_no_generation = "the codes of a GPLVM have a prior without inputs"
         self.input_dim = int(model.inducing_variable.Z.shape[-1]) if has_inputs else 0
-        self.bank = _Fit(model)  # type: ignore[assignment]  # what is asked of a bank
+        self.bank = _ConstantBank(model)  # type: ignore[assignment]  # has a bank's interface
         self._compiled = Hidden(
             {name: tf.function(getattr(self, name), autograph=False) for name in SIGNATURES}
         )
@@ -108,11 +108,11 @@ class ServedFit(ServedModel):
 
     @property
     def is_conditional(self) -> bool:
-        """No network of these models sees inputs."""
+        """False: no network of these models takes inputs."""
         return False
 
     def refusal(self, signature: str) -> str | None:
-        """Why a signature cannot be served for this model; None where it can."""
+        """Return why a signature cannot be served for this model; None if it can."""
         if signature == "decode" or (signature == "generate" and self.generation):
             return None
         if signature == "generate":
@@ -122,7 +122,7 @@ class ServedFit(ServedModel):
         return "codes of other rows are fitted (gpflow_bae.inference.latents_for_new), not encoded"
 
     def decode(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """``mean``, ``noise_std`` and ``epistemic_std`` [rows, P] of what codes decode to."""
+        """Decode codes to ``mean``, ``noise_std`` and ``epistemic_std`` [rows, P]."""
         model = self.bank.bind(tf.constant(0))
         latents = tf.cast(rows["latents"], gpflow.default_float())
         if self.generation:
@@ -136,10 +136,10 @@ class ServedFit(ServedModel):
         return _deviations(mean, noise, spread)
 
     def generate(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Observations at inputs ``x``, averaged over draws of the codes; outputs as in decode."""
+        """Predict observations at ``x``, averaged over draws of codes; outputs as in decode."""
         model = self.bank.bind(tf.constant(0))
         mean, variance = model.predict_f(tf.cast(rows["x"], gpflow.default_float()))
-        # The same draws for every row: its answer does not depend on those beside it.
+        # The same draws for every row, so that results do not depend on other rows.
         shape = (self.num_draws, 1, self.latent_dim)
         noise = standard_noise(shape, noise_seed(seed, 0), mean.dtype)
         F = model.decoder(mean + tf.sqrt(variance) * noise)  # [K, rows, P]
@@ -149,6 +149,6 @@ class ServedFit(ServedModel):
 
 
 def _deviations(mean: tf.Tensor, noise: tf.Tensor, spread: tf.Tensor) -> dict[str, tf.Tensor]:
-    """As signatures return them, in float32; the width is known, as clients want it."""
+    """Return the outputs of signatures in float32, variances as standard deviations."""
     values = {"mean": mean, "noise_std": tf.sqrt(noise), "epistemic_std": tf.sqrt(spread)}
     return {name: tf.cast(value, tf.float32) for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Encoders and decoders as ONNX files, where tf2onnx is installed."""
+"""Export of encoders and decoders to ONNX files; needs tf2onnx."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def export_onnx(
     seed: int = 0,
     opset: int = 17,
 ) -> None:
-    """Write one signature as an ONNX model, with the number of rows free.
+    """Write one signature as an ONNX model that takes any number of rows.
 
-    Outputs are those of :func:`~gpflow_bae.serving.export`, and equal to its where that takes the
-    same samples and the same seed, which is fixed here: ONNX has no random numbers that TensorFlow
-    could reproduce, so the noise is a constant of the file. Rows are not checked.
+    Outputs are those of :func:`~gpflow_bae.serving.export`, and equal to them for the same samples
+    and seed. The seed is fixed: ONNX cannot reproduce TensorFlow's random numbers, so the noise is
+    a constant of the file. Rows are not checked.
 
-    :param path: of the file, such as "encode.onnx".
+    :param path: path of the file, such as "encode.onnx".
     :param what: "encode" (``y`` to ``mean``, ``standard_deviation`` and ``draws``), or "decode"
         (``latents`` to ``mean``, ``noise_std`` and ``epistemic_std``).
-    :param num_samples: posterior samples, all of which every answer averages over; each is a copy
-        of the network in the file.
+    :param num_samples: number of posterior samples that every output averages over; the file has a
+        copy of the network for each.
     :raises ImportError: without tf2onnx (``pip install 'gpflow-bae[onnx]'``).
-    :raises ValueError: for another ``what``, a model whose networks take x, or whose operations do
-        not all convert; then the message names those operations.
+    :raises ValueError: for another ``what``, a model whose networks take x, or operations that
+        cannot be converted, which the message names.
     """
     if what not in ONNX_PARTS:
         raise ValueError(f"what must be one of {list(ONNX_PARTS)}, got {what!r}.")
@@ -86,7 +86,7 @@ def export_onnx(
 
 
 def _encode(served: ServedModel, y: tf.Tensor, seed: int) -> dict[str, tf.Tensor]:
-    """:meth:`ServedModel.encode`, unrolled, with noise that is a constant."""
+    """Compute :meth:`ServedModel.encode`, unrolled, with constant noise."""
     count = served.bank.num_samples
     each = math.ceil(served.num_draws / count)
     codes = []
@@ -103,7 +103,7 @@ def _encode(served: ServedModel, y: tf.Tensor, seed: int) -> dict[str, tf.Tensor
 
 
 def _decode(served: ServedModel, latents: tf.Tensor, seed: int) -> dict[str, tf.Tensor]:
-    """:meth:`ServedModel.decode`, unrolled."""
+    """Compute :meth:`ServedModel.decode`, unrolled."""
     latents = tf.cast(latents, gpflow.default_float())
     means, noises = [], []
     for i in range(served.bank.num_samples):
@@ -117,7 +117,7 @@ def _decode(served: ServedModel, latents: tf.Tensor, seed: int) -> dict[str, tf.
 
 
 def _constant_model(bank: SampleBank, index: int, without: Sequence[str]) -> Any:
-    """The model at a sample, of constants: eager tensors would become inputs of the file."""
+    """Return the model at a sample with constants; eager tensors would become inputs."""
     with tf.init_scope():
         values = {k: np.asarray(v) for k, v in bank.values(tf.constant(index), without).items()}
     return functional.functional_copy(bank.model, values)
@@ -133,7 +133,7 @@ def _float32(outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
 
 
 def _check_operations(converted: Any) -> None:
-    """tf2onnx leaves what it cannot convert in the graph, under its TensorFlow name."""
+    """Raise an error for TensorFlow operations, which tf2onnx leaves in the graph."""
     standard = {"", "ai.onnx", "ai.onnx.ml"}
     left = sorted({node.op_type for node in converted.graph.node if node.domain not in standard})
     if left:

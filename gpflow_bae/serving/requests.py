@@ -1,4 +1,4 @@
-"""What a request may hold: checks in the graph, with messages that a client can act on."""
+"""Checks of requests in the graph, with messages for clients, and their seeds."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def check_rows(
     *,
     allow_missing: bool = False,
 ) -> tf.Tensor:
-    """``values [rows, width]``, or an ``InvalidArgumentError`` that names ``name``.
+    """Return ``values [rows, width]``, or raise ``InvalidArgumentError`` with ``name``.
 
-    The tensor's shape is not trusted: a client over the wire, and C++, can send any. So the checks
-    are made when the graph runs, on a copy of the tensor whose static shape is unknown.
+    Clients may send any shape, so it is checked when the graph runs, on a copy of the tensor whose
+    static shape is unknown.
 
-    :param allow_missing: whether NaN may stand for a missing value; then each row needs a value.
+    :param allow_missing: whether NaN is allowed for missing values; each row still needs a value.
     """
-    # TensorFlow takes the shape of a signature for granted, and would drop checks against it.
+    # TensorFlow would optimise away checks of the signature's static shape.
     values = tf.compat.v1.placeholder_with_default(values, shape=None)
     shape = tf.shape(values)
     fits = tf.logical_and(tf.equal(tf.size(shape), 2), tf.reduce_all(tf.equal(shape[-1:], [width])))
@@ -62,7 +62,7 @@ def _assert_no_row(bad: tf.Tensor, message: str) -> tf.Operation:
 
 
 def noise_seed(seed: tf.Tensor, index: tf.Tensor | int) -> tf.Tensor:
-    """The two integers of stream ``index`` of a client's ``seed``, a scalar of int64."""
+    """Return the seed [2] of stream ``index`` of a client's ``seed``, an int64 scalar."""
     start = tf.stack([seed, tf.constant(_SEED_STREAM, tf.int64)])
     return tf.random.fold_in(start, index, alg="philox")
 
@@ -73,13 +73,13 @@ def per_seed(
     seeds: tf.Tensor,
     outputs: Mapping[str, tf.TensorSpec],
 ) -> dict[str, tf.Tensor]:
-    """``function(**rows, seed=seed)`` on the rows of each distinct seed, put back into order.
+    """Call ``function(**rows, seed=seed)`` on the rows of each distinct seed, keeping their order.
 
-    A server merges requests of several clients into one batch, each with its own seed.
+    A server merges requests of several clients, each with its own seed, into one batch.
 
-    :param inputs: tensors [rows, ...], checked already.
+    :param inputs: tensors [rows, ...], already checked.
     :param seeds: [rows], or [1] for all of them.
-    :param outputs: shapes [None, ...] and types of what ``function`` returns.
+    :param outputs: shapes [None, ...] and types of the outputs of ``function``.
     """
     rows = tf.shape(next(iter(inputs.values())))[0]
     seeds = tf.compat.v1.placeholder_with_default(seeds, shape=None)

@@ -1,4 +1,4 @@
-"""The computations of an export: every signature as a function of rows and a seed."""
+"""Computations of an exported model: each signature as a function of rows and a seed."""
 
 from __future__ import annotations
 
@@ -32,12 +32,11 @@ Rows = dict[str, tf.Tensor]
 
 
 class ServedModel(tf.Module):
-    """What an exported model computes, in Python: equal to the export, for tests and batch jobs.
+    """The computations of an exported model in Python, for tests and batch jobs.
 
-    Every answer averages over posterior samples, evenly spaced along the chain, and depends on the
-    row and the seed alone: not on the other rows of its batch. The seed moves the noise, and which
-    samples are taken where a request takes fewer than there are; a client that wants more of them
-    averages over seeds.
+    Every output averages over posterior samples, evenly spaced along the chain, and depends only on
+    the row and the seed, not on other rows of the batch. The seed determines the noise, and the
+    samples if a request uses fewer than there are; clients can average over seeds to use more.
     """
 
     @check_arguments()
@@ -101,12 +100,12 @@ class ServedModel(tf.Module):
         )
 
     def answer(self, signature: str, seed: int = 0, **rows: Any) -> dict[str, np.ndarray]:
-        """The answer of a signature in Python, compiled at the first call.
+        """Evaluate a signature in Python; it is compiled in the first call.
 
         :param rows: input tensors by name, as in :meth:`inputs`.
         :raises ValueError: for a signature or inputs that this model does not have, or rows that
-            are no numbers.
-        :raises tf.errors.InvalidArgumentError: for rows that the export would refuse.
+            are not numeric.
+        :raises tf.errors.InvalidArgumentError: for rows that are an error in the export too.
         """
         reason = "it is unknown" if signature not in SIGNATURES else self.refusal(signature)
         if reason is not None:
@@ -144,13 +143,13 @@ class ServedModel(tf.Module):
 
     @property
     def is_conditional(self) -> bool:
-        """Whether networks see features of the inputs (CVAE, ConditionalDecoder), so that all
-        requests need x.
+        """Whether networks take input features (CVAE, ConditionalDecoder), so that all requests
+        need x.
         """
         return bool(self.model.decoder_needs_inputs)
 
     def refusal(self, signature: str) -> str | None:
-        """Why a signature cannot be served for this model; None where it can."""
+        """Return why a signature cannot be served for this model; None if it can."""
         if signature == "generate":
             return None if self.generation else self.why_no_generation
         if signature != "decode" and self.takes_codes_only:
@@ -158,14 +157,14 @@ class ServedModel(tf.Module):
         return None
 
     def inputs(self, signature: str) -> dict[str, int]:
-        """Width of each input tensor of a signature, seed left out."""
+        """Return the width of each input tensor of a signature, without the seed."""
         if signature == "generate":
             return {"x": self.input_dim}
         first = {"latents": self.latent_dim} if signature == "decode" else {"y": self.output_dim}
         return first | ({"x": self.input_dim} if self.is_conditional else {})
 
     def check(self, signature: str, rows: Rows) -> Rows:
-        """The rows of a request, or an error that says what is wrong with them."""
+        """Check the rows of a request; errors are raised when the graph runs."""
         checked = {
             name: check_rows(
                 rows[name],
@@ -185,7 +184,7 @@ class ServedModel(tf.Module):
         return checked
 
     def encode(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """``mean`` and ``standard_deviation`` [rows, L] of codes, and ``draws`` [rows, K, L]."""
+        """Encode rows to ``mean``, ``standard_deviation`` [rows, L] and ``draws`` [rows, K, L]."""
         count = self.encoders_per_request
         each = math.ceil(self.num_draws / count)
         kinds = ("mean", "variance", "draws")
@@ -214,7 +213,7 @@ class ServedModel(tf.Module):
         }
 
     def decode(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """``mean``, ``noise_std`` and ``epistemic_std`` [rows, P] of what codes decode to."""
+        """Decode codes to ``mean``, ``noise_std`` and ``epistemic_std`` [rows, P]."""
         latents = tf.cast(rows["latents"], gpflow.default_float())
         return self._average(
             rows,
@@ -225,14 +224,14 @@ class ServedModel(tf.Module):
         )
 
     def reconstruct(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Rows encoded and decoded again; outputs as in :meth:`decode`."""
+        """Encode and decode rows; outputs as in :meth:`decode`."""
         mask = tf.ones_like(rows["y"], tf.bool)
         return self._reconstruct.held(rows, mask, seed)
 
     def _reconstruct_masked(
         self, rows: Rows, mask: tf.Tensor, seed: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """:meth:`reconstruct`, with zeros in ``y`` where ``mask`` is False."""
+        """Compute :meth:`reconstruct`, with zeros in ``y`` where ``mask`` is False."""
 
         def codes(model: Any, index: tf.Tensor, own_seed: tf.Tensor) -> tf.Tensor:
             return encode_rows(self.bank, model, index, rows, mask, own_seed, 1).draws[0]
@@ -240,7 +239,7 @@ class ServedModel(tf.Module):
         return self._average(rows, seed, codes, without=(".latent_prior",))
 
     def generate(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Observations at inputs ``x``, from the prior at each sample; outputs as in decode."""
+        """Predict observations at ``x`` from the prior at each sample; outputs as in decode."""
 
         def codes(model: Any, index: tf.Tensor, own_seed: tf.Tensor) -> tf.Tensor:
             assert self.generation is not None
@@ -251,7 +250,7 @@ class ServedModel(tf.Module):
         return self._average(rows, seed, codes, without=(".guide", ".encoder"))
 
     def impute(self, rows: Rows, seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """``filled``: y with means where it was NaN, and its ``standard_deviation`` there."""
+        """Return ``filled``, y with means for NaN, and ``standard_deviation``, else 0."""
         missing = tf.math.is_nan(rows["y"])
         zeros = tf.zeros_like(rows["y"])
         known = rows | {"y": tf.where(missing, zeros, rows["y"])}
@@ -263,7 +262,7 @@ class ServedModel(tf.Module):
         }
 
     def _index(self, i: tf.Tensor, count: int, seed: tf.Tensor) -> tf.Tensor:
-        """The i-th of ``count`` samples, evenly spaced from a start that the seed decides."""
+        """Return the i-th of ``count`` evenly spaced samples; the seed determines the first."""
         available = self.bank.num_samples
         if count == available:
             return i
@@ -280,10 +279,10 @@ class ServedModel(tf.Module):
         draws: int | None = None,
         without: Sequence[str] = (),
     ) -> dict[str, tf.Tensor]:
-        """Moments of y over posterior samples and draws of the codes, one of them at a time.
+        """Return moments of y over posterior samples and draws of the codes, sequentially.
 
-        :param codes: of the model at a sample, the sample's number, and a seed: [rows, L].
-        :param draws: of the codes for each sample; by default as many as make ``num_draws``.
+        :param codes: maps the model at a sample, the sample's index and a seed to codes [rows, L].
+        :param draws: number of code draws per sample; by default enough for ``num_draws`` in all.
         :param without: parts of the model that this signature does not use.
         """
         count = self.samples_per_request
@@ -297,7 +296,7 @@ class ServedModel(tf.Module):
             y_mean, y_noise = self._moments(
                 model, rows, codes(model, index, noise_seed(seed, 2 * i + 2))
             )
-            # Welford's update: a difference of large sums would lose a small spread in float32.
+            # Welford's update, because a difference of sums loses small variances in float32.
             share = 1.0 / tf.cast(i + 1, tf.float32)
             change = y_mean - mean
             mean += share * change

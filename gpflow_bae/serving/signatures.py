@@ -1,4 +1,4 @@
-"""The signatures of a served model: names, input tensors, and a variant of each with a seed."""
+"""Signatures of a served model: names, inputs, and a variant of each with a seed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ SEEDED = "_seeded"
 
 
 def choose_signatures(served: ServedModel, wanted: Sequence[str] | None) -> tuple[str, ...]:
-    """The signatures to export, in their usual order.
+    """Return the names of signatures to export, in the order of :data:`SIGNATURES`.
 
-    :param wanted: names out of :data:`SIGNATURES`; None for all that the model can serve.
-    :raises ValueError: for an unknown name, none at all, or one that this model cannot serve.
+    :param wanted: names from :data:`SIGNATURES`; None for all that the model can serve.
+    :raises ValueError: for an unknown name, an empty list, or one that this model cannot serve.
     """
     if wanted is None:
         return tuple(s for s in SIGNATURES if served.refusal(s) is None)
@@ -43,11 +43,11 @@ def choose_signatures(served: ServedModel, wanted: Sequence[str] | None) -> tupl
 def build_signatures(
     served: ServedModel, names: Sequence[str], seed: int
 ) -> dict[str, tf.types.experimental.ConcreteFunction]:
-    """Concrete functions by signature name, for ``tf.saved_model.save``.
+    """Return concrete functions by signature name, for ``tf.saved_model.save``.
 
-    A signature cannot have an optional input, so there are two of each: ``encode`` takes ``y`` and
-    uses the export's seed, ``encode_seeded`` takes ``y`` and ``seed`` (int64, one for each row or
-    one for all). ``serving_default`` is ``encode``, or the first one where that is not exported.
+    Signatures have no optional inputs, so there are two of each: ``encode`` takes ``y`` and uses
+    the export's seed, ``encode_seeded`` takes ``y`` and ``seed`` (int64, one for each row or one
+    for all). ``serving_default`` is ``encode``, or the first one if that is not exported.
     """
     signatures: dict[str, Any] = {}
     for name in names:
@@ -58,7 +58,7 @@ def build_signatures(
 
 
 def _core(served: ServedModel, name: str) -> Any:
-    """The computation on checked rows; the two variants share it in the graph."""
+    """Return the computation on checked rows, which both variants share in the graph."""
     method = getattr(served, name)
 
     @tf.function(autograph=False, reduce_retracing=True)
@@ -69,7 +69,7 @@ def _core(served: ServedModel, name: str) -> Any:
 
 
 def _variants(served: ServedModel, name: str, core: Any, seed: int) -> tuple[Any, Any]:
-    # Inputs of a Gaussian process keep their digits: times may be large numbers.
+    # Inputs of a Gaussian process keep their precision, because times may be large numbers.
     specs = {
         key: tf.TensorSpec([None, width], gpflow.default_float() if key == "x" else tf.float32, key)
         for key, width in served.inputs(name).items()

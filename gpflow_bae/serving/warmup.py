@@ -1,8 +1,9 @@
-"""Warm-up requests for TF Serving: it replays them when it loads a version, before any client.
+"""Warm-up requests, which TF Serving replays when it loads a version, before any client's.
 
 TF Serving reads ``assets.extra/tf_serving_warmup_requests``, a TFRecord file of ``PredictionLog``
-messages of the package tensorflow-serving-api. Six of their fields are needed, so they are encoded
-here, and the export does not depend on that package; a test compares with it where it is there.
+messages of the package tensorflow-serving-api. Only a few of their fields are needed, which are
+encoded here, so that exports do not depend on that package; a test compares both if it is
+installed.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ def _varint(number: int) -> bytes:
 
 
 def _field(number: int, content: bytes | str) -> bytes:
-    """A field of wire type 2: strings, bytes and messages."""
+    """Encode a field of wire type 2: a string, bytes or a message."""
     content = content.encode() if isinstance(content, str) else content
     return _varint(number << 3 | 2) + _varint(len(content)) + content
 
 
 def prediction_log(model: str, signature: str, inputs: Mapping[str, np.ndarray]) -> bytes:
-    """A serialised ``PredictionLog`` of one ``PredictRequest``."""
+    """Return a serialised ``PredictionLog`` of one ``PredictRequest``."""
     spec = _field(_SPEC_NAME, model) + _field(_SPEC_SIGNATURE, signature)
     request = _field(_REQUEST_MODEL_SPEC, spec)
     for name, value in inputs.items():
@@ -59,7 +60,7 @@ def write_warmup_requests(
 ) -> None:
     """Write one request for each signature into a version's folder.
 
-    :param requests: input tensors by name, by signature.
+    :param requests: for each signature, input tensors by name.
     """
     path = as_path(version_folder) / WARMUP_FILE
     path.parent.mkdir(parents=True, exist_ok=True)

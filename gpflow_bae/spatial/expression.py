@@ -1,4 +1,4 @@
-"""What draws of expected counts say of genes: between groups of cells, and over space."""
+"""Posterior draws of gene expression: differences between groups, and variance over space."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ from ..posteriors import Posterior
 
 __all__ = ["between_groups", "false_discoveries", "over_space", "some_rows"]
 
-_BYTES = 64 * 2**20  # of expected counts that are in memory together
-_MOST_CELLS = 2000  # of a group; more would say nothing else
+_BYTES = 64 * 2**20  # bytes of expected counts in memory at a time
+_MOST_CELLS = 2000  # cells of a group; more would hardly change the result
 
 
 def some_rows(rows: np.ndarray, seed: int) -> np.ndarray:
-    """Of many rows some, drawn at random, in their order."""
+    """Draw at most ``_MOST_CELLS`` of the rows at random, in their order."""
     if len(rows) <= _MOST_CELLS:
         return rows
     rng = np.random.default_rng([seed, 0xDE])
     return np.sort(rng.choice(rows, _MOST_CELLS, replace=False))
 
 
-def _bound_calls(
-    posterior: Posterior, function: Any, codes: np.ndarray, size: int
-) -> Iterator[Any]:
-    """``function(model at a sample, codes [d, n, L], number)`` of some draws at a time.
+def _map_draws(posterior: Posterior, function: Any, codes: np.ndarray, size: int) -> Iterator[Any]:
+    """Yield ``function(model at a sample, codes [d, n, L], number)`` for chunks of draws.
 
-    :param codes: of each posterior sample [S, D, n, L].
+    :param codes: code draws of each posterior sample [S, D, n, L].
     :param size: bytes of a result for one draw.
     """
     call = compiled(lambda values, *rest: function(posterior.model.bind(values), *rest))
@@ -45,8 +43,8 @@ def _bound_calls(
             number += 1
 
 
-def _repeated(values: np.ndarray, codes: tf.Tensor) -> tf.Tensor:
-    """[d, n, ...] of values [n, ...]."""
+def _broadcast(values: np.ndarray, codes: tf.Tensor) -> tf.Tensor:
+    """Broadcast values [n, ...] to [d, n, ...]."""
     values = tf.constant(values)
     return tf.broadcast_to(values, tf.concat([tf.shape(codes)[:1], tf.shape(values)], 0))
 
@@ -57,15 +55,15 @@ def between_groups(
     num_draws: int,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws [S D, P] of two groups' mean rates, for cells of median size in the first slice.
+    """Draw mean rates [S D, P] of two groups, for cells of median size in the first slice.
 
-    A cell's rate is drawn given its codes and its count: what of it codes do not explain is not
-    lost. Means are over cells with random weights (the Bayesian bootstrap of Rubin 1981), as the
-    groups' cells stand for all such cells. So differences do not count as sure that are of these
-    few cells alone.
+    A cell's rate is drawn given its codes and its count, so it includes variation that the codes do
+    not explain. Cells are averaged with random weights (the Bayesian bootstrap of Rubin 1981),
+    because the groups are samples of larger populations; so draws include the uncertainty due to
+    the finite number of cells.
 
-    :param groups: rows of the cells of each.
-    :param num_draws: of all posterior samples together, at least one of each.
+    :param groups: rows of the cells of each group.
+    :param num_draws: total over all posterior samples, at least one of each.
     """
     model, rows = posterior.model, np.concatenate(groups)
     assert isinstance(model.likelihood, CountLikelihood)
@@ -76,16 +74,16 @@ def between_groups(
     reference = _reference(X)
 
     def rates(bound: Any, codes: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
-        F = bound.decode(_repeated(X, codes), codes)
-        at_reference = bound.decode(_repeated(reference, codes), codes)
+        F = bound.decode(_broadcast(X, codes), codes)
+        at_reference = bound.decode(_broadcast(reference, codes), codes)
         own = tf.random.fold_in(tf.constant([seed, 0xDE]), number, alg="philox")
-        found = bound.likelihood.draw_rates(F, _repeated(Y, codes), _repeated(seen, codes), own)
+        found = bound.likelihood.draw_rates(F, _broadcast(Y, codes), _broadcast(seen, codes), own)
         return found * tf.exp(at_reference - F)
 
     rng = np.random.default_rng([seed, 0xB0])
     means: list[list[np.ndarray]] = [[], []]
     places = np.split(np.arange(len(rows)), [len(groups[0])])
-    for found in _bound_calls(posterior, rates, codes, 4 * Y.size):
+    for found in _map_draws(posterior, rates, codes, 4 * Y.size):
         for mean, place in zip(means, places, strict=True):
             weights = rng.dirichlet(np.ones(len(place)), len(found))
             mean.extend(np.einsum("dn,dnp->dp", weights, found[:, place]))
@@ -93,16 +91,16 @@ def between_groups(
 
 
 def _reference(X: np.ndarray) -> np.ndarray:
-    """The same places with cells of median size, in the first slice as decoders see it."""
+    """Return inputs at the same places for cells of median size in the first slice."""
     X = X.copy()
     X[:, -2], X[:, -1] = 1.0, 0.0
     return X
 
 
 def false_discoveries(probability: np.ndarray) -> np.ndarray:
-    """Expected share of false ones among each gene and all that are likelier to differ [P].
+    """Return the expected false discovery rate [P] among each gene and all more probable ones.
 
-    The mean of what their probabilities leave (Newton et al. 2004).
+    It is the mean of one minus their probabilities (Newton et al. 2004).
     """
     order = np.argsort(-probability, kind="stable")
     share = np.cumsum(1.0 - probability[order]) / np.arange(1, len(order) + 1)
@@ -114,32 +112,33 @@ def false_discoveries(probability: np.ndarray) -> np.ndarray:
 def over_space(
     posterior: Posterior, rows: np.ndarray, num_spatial: int, num_draws: int, seed: int
 ) -> dict[str, np.ndarray]:
-    """Variances over cells that channels of space explain, of each draw [S D, P].
+    """Return the variance over cells that spatial channels explain, for each draw [S D, P].
 
-    That part is what varies between cells with their own places, and with channels of cells at
-    their mean; of a decoder without a hidden layer the two parts of the logarithm add up.
+    The spatial part varies with the spatial channels while cell channels are at their mean, and
+    reversely for the cell part; for a decoder without a hidden layer both parts of the log rate
+    add up.
 
-    - ``count_share``: of the variance of counts of cells of median size.
-    - ``rate_share``: of that of the logarithm of the rate.
-    - ``spatial_sd``: root of that part of the logarithm's variance.
-    - ``mean``: of the counts.
+    - ``count_share``: spatial fraction of the variance of counts of cells of median size.
+    - ``rate_share``: spatial fraction of the variance of the log rate.
+    - ``spatial_sd``: standard deviation of the spatial part of the log rate.
+    - ``mean``: mean count.
 
-    :param rows: of the cells.
-    :param num_spatial: channels of space, which come first.
+    :param rows: rows of the cells.
+    :param num_spatial: number of spatial channels, which come first.
     :param num_draws: as in :func:`between_groups`.
     """
     codes = posterior.code_samples(rows, -(-num_draws // posterior.num_samples), seed=seed)
     reference = _reference(posterior.data.X[0].numpy()[rows])
 
     def parts(bound: Any, codes: tf.Tensor, number: tf.Tensor) -> Any:
-        X = _repeated(reference, codes)
+        X = _broadcast(reference, codes)
         centre = tf.broadcast_to(tf.reduce_mean(codes, 1, keepdims=True), tf.shape(codes))
         space = tf.concat([codes[..., :num_spatial], centre[..., num_spatial:]], -1)
         cells = tf.concat([centre[..., :num_spatial], codes[..., num_spatial:]], -1)
         of_space, of_cells = (bound.decode(X, part) for part in (space, cells))
         mean, variance = bound.likelihood.moments(bound.decode(X, codes))
         log_space, log_cells = (tf.math.reduce_variance(f, 1) for f in (of_space, of_cells))
-        # exp(a + b) of independent a and b varies with a as exp(a) times the mean of exp(b).
+        # For independent a and b, the part of exp(a + b) that varies with a is exp(a) E[exp(b)].
         smooth = tf.exp(of_space - tf.reduce_logsumexp(of_space, 1, keepdims=True))
         number = tf.cast(tf.shape(codes)[1], smooth.dtype)
         in_all = tf.reduce_mean(mean, 1)
@@ -153,5 +152,5 @@ def over_space(
         }
 
     size = 4 * len(rows) * posterior.model.decoder.output_dim
-    found = list(_bound_calls(posterior, parts, codes, size))
+    found = list(_map_draws(posterior, parts, codes, size))
     return {name: np.concatenate([part[name] for part in found]) for name in found[0]}

@@ -1,4 +1,4 @@
-"""What a spatial estimator knows after its fit: how new cells are read, and its files."""
+"""State of a fitted spatial estimator: conversion of new cells to inputs, and its files."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .tissue import Tissue, read_tissue
 
 __all__ = ["FittedCells", "inputs_of"]
 
-_FURTHEST = 1e9  # extents of a slice, beyond which a place is a mistake
+_FURTHEST = 1e9  # in units of a slice's extent; a place beyond this is an error
 
 FittedT = TypeVar("FittedT", bound="FittedCells")
 
 
 class FittedCells:
-    """Cells that a model was fitted to, and others that are read as those were."""
+    """Base class of the estimator for the cells of the fit and new cells."""
 
-    # Fields of the dataclass that this is a part of.
+    # Fields of the dataclass that inherits from this.
     num_spatial: int
     num_cell: int
     layer: str | None
@@ -59,7 +59,7 @@ class FittedCells:
         )
 
     def _known_tissue(self, adata: Any, hidden: bool = True) -> Tissue:
-        """Cells of the fit's genes and slices."""
+        """Read cells with the genes and slices of the fit."""
         self._posterior()
         fitted = self._fitted
         tissue, _ = self._read(adata, fitted.slices, hidden)
@@ -78,9 +78,9 @@ class FittedCells:
         return inputs_of(places, sizes, tissue.slices)
 
     def _rows_of_fit(self, adata: Any) -> np.ndarray:
-        """Which rows of the fit those of ``adata`` are [N].
+        """Return the row of the fit of each row of ``adata`` [N].
 
-        :raises ValueError: for other cells, told by their counts, sizes, slices and places.
+        :raises ValueError: for other cells, compared by counts, sizes, slices and places.
         """
         tissue = self._known_tissue(adata)
         X, order = self._inputs_of(tissue), tissue.order()
@@ -94,7 +94,7 @@ class FittedCells:
         return np.argsort(order)
 
     def _columns(self, genes: Any) -> np.ndarray:
-        """Numbers of genes by their names."""
+        """Return the column indices of genes by name."""
         names = [genes] if isinstance(genes, str) else list(np.ravel(np.asarray(genes, object)))
         unknown = [name for name in names if name not in self.genes_]
         if unknown or not names:
@@ -146,9 +146,9 @@ class FittedCells:
     # Files
 
     def save(self, folder: str | pathlib.Path) -> None:
-        """Writes the fit: ``spatial.json`` and ``posterior.npz``, which holds the counts, too.
+        """Write the fit: ``spatial.json``, and ``posterior.npz``, which includes the counts.
 
-        Over an earlier one it is written whole, or that one is left.
+        An earlier fit is replaced atomically.
 
         :raises RuntimeError: before ``fit``.
         """
@@ -160,7 +160,7 @@ class FittedCells:
 
     @classmethod
     def load(cls: type[FittedT], folder: str | pathlib.Path) -> FittedT:
-        """What :meth:`save` wrote.
+        """Read a fit that :meth:`save` wrote.
 
         :raises FileNotFoundError: if the folder holds no fit.
         :raises ValueError: for a damaged fit, and for files of different saves.
@@ -173,5 +173,5 @@ class FittedCells:
 
 
 def inputs_of(places: np.ndarray, sizes: np.ndarray, slices: np.ndarray) -> np.ndarray:
-    """[N, D + 2]: places, size and slice."""
+    """Concatenate places, size and slice to inputs [N, D + 2]."""
     return np.concatenate([places, sizes[:, None], slices[:, None]], 1)

@@ -1,4 +1,4 @@
-"""Cells at places that a fit does not see, and when it has found what it can of them."""
+"""Early stopping by the predictive density of held-out cells."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ..posteriors.conditionals import latent_given_pseudo, log_density_of
 
 __all__ = ["HeldOut", "held_back"]
 
-_MOST_GIVEN, _MOST_ASKED = 20_000, 1000  # cells by which held-out ones are predicted, and of those
+_MOST_GIVEN, _MOST_PREDICTED = 20_000, 1000  # most cells to condition on, and most cells to predict
 _CODES = 32
 
 
 class HeldOut:
-    """Density of cells at places that a fit does not see, and its best values so far."""
+    """Predictive density of held-out cells, and the parameters with the best one so far."""
 
     def __init__(
         self,
@@ -34,16 +34,16 @@ class HeldOut:
         patience: int,
     ):
         """
-        :param fitted: what is fitted, the model or Gaussians of its parameters.
-        :param values: the model's unconstrained parameters, at present.
-        :param data: X [N, D + 2] and counts [N, P] that are fitted to.
-        :param held: the same of the others.
-        :param patience: calls without a better density after which it is enough.
+        :param fitted: the fitted module: the model, or Gaussians of its parameters.
+        :param values: returns the model's present unconstrained parameters.
+        :param data: X [N, D + 2] and counts [N, P] of the fitted cells.
+        :param held: X and counts of the held-out cells.
+        :param patience: number of calls without a better density after which to stop.
         """
         self._fitted, self._patience = fitted, patience
         self.begin()
-        given = prepare_data(model, tuple(_some(v, _MOST_GIVEN) for v in data))
-        X, Y = (_some(v, _MOST_ASKED) for v in held)
+        given = prepare_data(model, tuple(_evenly_spaced(v, _MOST_GIVEN) for v in data))
+        X, Y = (_evenly_spaced(v, _MOST_PREDICTED) for v in held)
         counts, seen = mask_missing((Y.toarray() if scipy.sparse.issparse(Y) else Y)[None])
         at = tf.constant(X[None])
 
@@ -63,7 +63,7 @@ class HeldOut:
         self._density = compiled(density)
 
     def begin(self) -> None:
-        """Without scores, from the values at present."""
+        """Reset the scores and the best parameters to the present ones."""
         self.scores: list[float] = []
         self._best, self._best_values = -math.inf, self._values()
 
@@ -71,7 +71,7 @@ class HeldOut:
         return [v.numpy() for v in self._fitted.variables]
 
     def enough(self, number: int, loss: float) -> bool:
-        """After each call of a fit: whether its last ones were no better."""
+        """Update the score after each call of the fit; return whether to stop."""
         self.scores.append(float(self._density()))
         if self.scores[-1] > self._best:
             self._best, self._best_values = self.scores[-1], self._values()
@@ -79,18 +79,18 @@ class HeldOut:
         return since >= self._patience
 
     def restore(self) -> None:
-        """The best values, into the model."""
+        """Assign the best parameters to the model."""
         for variable, value in zip(self._fitted.variables, self._best_values, strict=True):
             variable.assign(value)
 
 
-def _some(values: Any, most: int) -> Any:
-    """Rows at equal distances, of all places as rows are in their order."""
+def _evenly_spaced(values: Any, most: int) -> Any:
+    """Take at most ``most`` evenly spaced rows; rows are ordered by place."""
     return values[:: -(-values.shape[0] // most)]
 
 
 def held_back(number: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that are fitted to, and others, at least one of either."""
+    """Split rows at random into fitted and held-out ones, at least one of each."""
     order = np.random.default_rng([seed, 0x4E1D]).permutation(number)
     count = min(max(1, round(fraction * number)), number - 1)
     return np.sort(order[count:]), np.sort(order[:count])

@@ -1,4 +1,4 @@
-"""Networks over counts: logarithms of counts per size in, logarithms of rates out."""
+"""Encoder and decoder networks for counts."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ _CELLS = "cells"  # name of a layer
 
 @keras.saving.register_keras_serializable("gpflow_bae")
 class LogCounts(keras.layers.Layer):
-    """log(1 + count / size), standardised by gene, zero where missing; then the features.
+    """Layer that computes log(1 + count / size), standardised per gene, zero where missing.
 
-    Inputs are counts, features of which the first is the logarithm of the size, and as many masks.
+    Inputs are counts, features (the first of them log size), and masks of both; outputs are the
+    standardised logarithms and the features.
     """
 
     def __init__(self, mean: list[float], spread: list[float], **kwargs: object):
         """
-        :param mean, spread: of each gene's logarithms [P].
+        :param mean, spread: mean and standard deviation of each gene's logarithms [P].
         """
         super().__init__(**kwargs)
         self.mean, self.spread = list(map(float, mean)), list(map(float, spread))
 
     def call(self, values: tf.Tensor) -> tf.Tensor:
-        """[rows, 2 (P + F)] to [rows, P + F]."""
+        """Map [rows, 2 (P + F)] to [rows, P + F]."""
         number = len(self.mean)
         both, mask = tf.split(values, 2, axis=-1)
         counts, features = both[:, :number], both[:, number:]
@@ -38,18 +39,18 @@ class LogCounts(keras.layers.Layer):
         return tf.concat([standard * mask[:, :number], features], -1)
 
     def compute_output_shape(self, shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        """Half as wide."""
+        """Return half the width."""
         return (*shape[:-1], None if shape[-1] is None else shape[-1] // 2)
 
     def get_config(self) -> dict[str, object]:
-        """The arguments."""
+        """Return the constructor's arguments."""
         return super().get_config() | {"mean": self.mean, "spread": self.spread}
 
 
 def count_encoder(
     mean: np.ndarray, spread: np.ndarray, num_features: int, latent_dim: int, units: int
 ) -> keras.Model:
-    """Two dense layers, to means and log standard deviations of pseudo-observations.
+    """Build an encoder to means and log standard deviations, with two hidden layers.
 
     :param mean, spread: as in :class:`LogCounts`.
     """
@@ -68,17 +69,18 @@ def rate_decoder(
     units: int | None,
     all_hidden: bool = False,
 ) -> keras.Model:
-    """From codes and features to logarithms of rates, which start at ``rates`` [P].
+    """Build a decoder from codes and features to log rates, initialised at log ``rates`` [P].
 
-    Channels of space and features go through a hidden layer, as regions are of few kinds whose
-    rates are no straight line in them. Those of cells have one loading for each gene, in a layer of
-    their own (:func:`cell_loadings`): under a prior by the number of inputs
+    Spatial channels and features have a hidden layer, because log rates of regions are not linear
+    in few channels. Cell channels have one loading per gene, in a separate layer
+    (:func:`cell_loadings`): under a prior by fan-in
     (:func:`~gpflow_bae.decoders.fan_in_prior`) loadings of few channels may be larger than those of
     many hidden units.
 
-    :param num_spatial, num_cell: channels of space, which come first, and of cells.
-    :param units: of the hidden layer; None for none, so that each channel is one loading per gene.
-    :param all_hidden: whether channels of cells go through it, too.
+    :param num_spatial, num_cell: number of spatial channels, which come first, and cell channels.
+    :param units: units of the hidden layer; None for no hidden layer, so that each channel has one
+        loading per gene.
+    :param all_hidden: whether cell channels use the hidden layer too.
     """
     inputs = keras.Input((num_spatial + num_cell + num_features,))
     parts = inputs
@@ -89,7 +91,7 @@ def rate_decoder(
         )
     if units is not None and (num_spatial or all_hidden):
         bent = keras.layers.Dense(units, activation="elu")(parts)
-        # Levels of genes follow features in a straight line, too.
+        # Features also have a linear effect.
         parts = keras.ops.concatenate([inputs[:, num_spatial + num_cell :], bent], -1)
     last = keras.layers.Dense(len(rates))
     outputs = last(parts)
@@ -103,8 +105,9 @@ def rate_decoder(
 
 
 def cell_loadings(decoder: Any) -> Parameter | None:
-    """Of channels of cells [num_cell, P], in a decoder around :func:`rate_decoder`; None for one
-    in which they have no layer of their own.
+    """Return the loadings [num_cell, P] of cell channels in a decoder of :func:`rate_decoder`.
+
+    None if they have no separate layer.
     """
     network = decoder.decoder
     pairs = zip(network.weights, network.model.trainable_variables, strict=True)

@@ -1,4 +1,4 @@
-"""How places differ: an embedding of what is expected there, by what one cell's counts can tell."""
+"""Embedding of places by their expected counts, in standard deviations of one cell's counts."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from ..posteriors import Posterior
 
 __all__ = ["places_embedded", "stabilised"]
 
-_BYTES = 128 * 2**20  # of places that are in memory together
+_BYTES = 128 * 2**20  # bytes of expected counts in memory at a time
 _COMPONENTS = 16
-_EXACT_GENES = 2048  # whose covariance is decomposed as it is
-_SKETCH = 64  # directions among which the principal ones of more genes are looked for
-_FURTHEST, _STEPS = 8.0, 128  # of the grid of logarithms, to either side
+_EXACT_GENES = 2048  # up to this many genes the covariance is decomposed exactly
+_SKETCH = 64  # dimension of the random subspace for more genes
+_FURTHEST, _STEPS = 8.0, 128  # half-width of the grid of log counts, and steps on either side
 
 
 def stabilised(likelihood: CountLikelihood, logs: tf.Tensor, centre: tf.Tensor) -> tf.Tensor:
-    """Expected counts on a scale on which their counts' standard deviation is 1 everywhere.
+    """Transform expected counts so that the standard deviation of counts is 1 everywhere.
 
-    The integral of d mean / sd(mean), from ``centre``: 2 sqrt(mean) of Poisson counts, bent as a
-    logarithm is where they are more dispersed (Bartlett 1947).
+    It is the integral of d mean / sd(mean) from ``centre``: 2 sqrt(mean) for Poisson counts, and
+    closer to a logarithm for more dispersed ones (Bartlett 1947).
 
     :param logs: parameters of the likelihood, logarithms of expected counts [N, P].
-    :param centre: the same of zero [P]; what is more than eight nats from it is as eight are.
+    :param centre: log expected counts that map to zero [P]; differences are clipped at eight nats.
     """
     offsets = tf.linspace(-_FURTHEST, _FURTHEST, 2 * _STEPS + 1)
     offsets = tf.cast(offsets, logs.dtype)
     mean, variance = likelihood.moments(centre + offsets[:, None])
-    slope = mean * tf.math.rsqrt(variance)  # by the logarithm
+    slope = mean * tf.math.rsqrt(variance)  # derivative with respect to the log count
     steps = 0.5 * (slope[1:] + slope[:-1]) * (_FURTHEST / _STEPS)
     scale = tf.concat([tf.zeros_like(steps[:1]), tf.cumsum(steps)], 0)
     furthest = _FURTHEST * tf.ones_like(centre)
@@ -45,15 +45,15 @@ def stabilised(likelihood: CountLikelihood, logs: tf.Tensor, centre: tf.Tensor) 
 
 
 def places_embedded(posterior: Posterior, means: np.ndarray, num_spatial: int) -> np.ndarray:
-    """How expected counts differ between places: [N, at most 16].
+    """Embed places by their expected counts: [N, at most 16].
 
-    Principal components of :func:`stabilised` expected counts, averaged over posterior samples,
-    with channels of cells at zero, of cells of median size with the first slice's levels. Distances
-    are in standard deviations of a single cell's counts, whatever the scales of channels: genes of
-    which few counts are expected, or whose counts scatter much, hardly make places differ.
+    The embedding is the principal components of :func:`stabilised` expected counts, averaged over
+    posterior samples, with cell channels at zero, for cells of median size in the first slice.
+    Distances are in standard deviations of a single cell's counts, whatever the scales of channels:
+    genes with low or highly dispersed counts contribute little.
 
-    :param means: of the codes [S, N, L].
-    :param num_spatial: channels of space, which come first.
+    :param means: means of the codes [S, N, L].
+    :param num_spatial: number of spatial channels, which come first.
     """
     model = posterior.model
     reference = posterior.data.X[0, :1].numpy()
@@ -84,10 +84,12 @@ def places_embedded(posterior: Posterior, means: np.ndarray, num_spatial: int) -
 def _principal_components(
     blocks: Callable[[], Iterator[tuple[slice, np.ndarray]]], N: int, P: int
 ) -> np.ndarray:
-    """Of rows [N, P] that come in blocks, as often as they are asked for: [N, at most 16].
+    """Return principal components [N, at most 16] of rows [N, P].
 
-    Of many columns those within a random subspace that the covariance has been applied to (Halko et
-    al. 2011): their rows are decoded from few channels, so they have few directions.
+    For many columns by a randomised range finder (Halko et al. 2011), which suits rows that are
+    decoded from few channels and so have low rank.
+
+    :param blocks: iterates over blocks of rows; it is called several times.
     """
     centre = sum(values.sum(0) for _, values in blocks()) / N
     basis = np.eye(P)

@@ -1,4 +1,4 @@
-"""Readers of what measuring platforms write: 10x Visium and Visium HD, and Slide-seq."""
+"""Readers of files of measuring platforms: 10x Visium, Visium HD and Slide-seq."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..core.files import as_path
 __all__ = ["read_slide_seq", "read_visium"]
 
 _MATRIX = "filtered_feature_bc_matrix.h5"
-# Space Ranger's, of Visium HD, of version 2 on, and before; lists have no header.
+# Space Ranger's files for Visium HD, from version 2, and before; lists have no header.
 _POSITIONS = (
     "tissue_positions.parquet",
     "tissue_positions.csv",
@@ -25,26 +25,26 @@ _POSITIONS = (
 _COLUMNS = (
     "barcode", "in_tissue", "array_row", "array_col", "pxl_row_in_fullres", "pxl_col_in_fullres",
 )  # fmt: skip
-_GENES = "Gene Expression"  # a type of features
+_GENES = "Gene Expression"  # feature type of genes
 _GENES_AT_ONCE = 500
 
 
 def read_visium(folder: str | os.PathLike[str]) -> Any:
-    """Spots or bins of a folder that Space Ranger wrote, as an AnnData object of raw counts.
+    """Read spots or bins of a Space Ranger folder as an AnnData object of raw counts.
 
-    Of Visium HD give the folder of one size of bins, such as ``binned_outputs/square_008um``, whose
+    For Visium HD give the folder of one bin size, such as ``binned_outputs/square_008um``, whose
     positions need pyarrow (``pip install 'gpflow-bae[tables]'``). The folder holds
-    ``filtered_feature_bc_matrix.h5``, and the positions in itself or in ``spatial``. Names may
-    begin with that of the sample, as those of the published dorsolateral prefrontal cortex do.
-    Features that are no genes, such as antibodies, are left out, and a warning says how many.
+    ``filtered_feature_bc_matrix.h5``, and the positions, also in ``spatial``. File names may have
+    the sample's name as a prefix, as in the published dorsolateral prefrontal cortex data. Features
+    other than genes, such as antibodies, are dropped, with a warning that counts them.
 
     :return: counts [N, P] as a sparse matrix; ``obsm["spatial"]``, columns and rows of pixels of
         the full image [N, 2]; ``obs`` with ``array_row`` and ``array_col``; ``var`` with
-        ``gene_ids``. Genes that share a name are numbered.
-    :raises FileNotFoundError: naming what is not there.
+        ``gene_ids``. Genes with equal names are numbered.
+    :raises FileNotFoundError: naming the missing file.
     :raises ValueError: for a matrix of another kind, one without genes, and spots without a
         position or with several.
-    :raises ImportError: without anndata, or pyarrow where it is needed.
+    :raises ImportError: without anndata, or without pyarrow if it is needed.
     """
     anndata, pandas = _anndata(), _pandas()
     import h5py
@@ -59,7 +59,7 @@ def read_visium(folder: str | os.PathLike[str]) -> Any:
             )
         matrix = file["matrix"]
         parts = tuple(matrix[name][:] for name in ("data", "indices", "indptr"))
-        number = tuple(matrix["shape"][:])[::-1]  # written as genes by spots, column after column
+        number = tuple(matrix["shape"][:])[::-1]  # written as genes by spots, in columns
         barcodes, names, ids = (
             np.char.decode(matrix[name][:].astype(bytes))
             for name in ("barcodes", "features/name", "features/id")
@@ -68,7 +68,7 @@ def read_visium(folder: str | os.PathLike[str]) -> Any:
         if "feature_type" in matrix["features"]:  # Space Ranger writes it, others may not
             kinds = np.char.decode(matrix["features/feature_type"][:].astype(bytes))
     are_genes = kinds == _GENES
-    others = _numbers_of(kinds[~are_genes])
+    others = _describe_kinds(kinds[~are_genes])
     if not are_genes.any():
         raise ValueError(f"{file_name} has no features of type {_GENES!r}, only {others}.")
     if others:
@@ -99,22 +99,22 @@ def read_visium(folder: str | os.PathLike[str]) -> Any:
     adata.obs_names, adata.var_names = barcodes, names
     adata.var["gene_ids"] = ids
     adata.obsm["spatial"] = table[["pxl_col_in_fullres", "pxl_row_in_fullres"]].to_numpy(float)
-    return _finished(adata[table["in_tissue"].to_numpy() > 0].copy())
+    return _drop_empty(adata[table["in_tissue"].to_numpy() > 0].copy())
 
 
 def read_slide_seq(counts: str | os.PathLike[str], places: str | os.PathLike[str]) -> Any:
-    """Beads of Slide-seq as an AnnData object of raw counts.
+    """Read beads of Slide-seq as an AnnData object of raw counts.
 
     :param counts: the table of genes (rows) and beads (columns), whose first column names genes,
-        such as ``Puck_200115_08.digital_expression.txt.gz``; separated by commas in a ``.csv``, by
-        tabs otherwise. It is read some genes at a time.
-    :param places: the table of beads, with columns ``xcoord`` and ``ycoord`` and the barcode in
-        the first, such as ``Puck_200115_08_bead_locations.csv``.
-    :return: counts [N, P] as a sparse matrix, of the beads that both files have, and
+        such as ``Puck_200115_08.digital_expression.txt.gz``; comma-separated if ``.csv``, else
+        tab-separated. It is read in chunks of genes.
+    :param places: the table of beads, with barcodes in the first column and columns ``xcoord`` and
+        ``ycoord``, such as ``Puck_200115_08_bead_locations.csv``.
+    :return: counts [N, P] as a sparse matrix, of the beads in both files, and
         ``obsm["spatial"]`` [N, 2].
-    :raises FileNotFoundError: for a file that is not there.
-    :raises ValueError: for tables without those columns, or without a bead in common; for a bead
-        that is there twice, and one that misses a count.
+    :raises FileNotFoundError: for a missing file.
+    :raises ValueError: for tables without those columns, without a common bead, with a duplicate
+        bead, or with a missing count.
     :raises ImportError: without anndata.
     """
     anndata, pandas = _anndata(), _pandas()
@@ -152,23 +152,23 @@ def read_slide_seq(counts: str | os.PathLike[str], places: str | os.PathLike[str
     adata = anndata.AnnData(found)
     adata.obs_names, adata.var_names = barcodes[known], genes
     adata.obsm["spatial"] = table.loc[adata.obs_names, ["xcoord", "ycoord"]].to_numpy(float)
-    return _finished(adata)
+    return _drop_empty(adata)
 
 
-def _finished(adata: Any) -> Any:
-    """With names of genes that occur once, and without the observations that have no count."""
+def _drop_empty(adata: Any) -> Any:
+    """Make gene names unique and drop observations without counts."""
     adata.var_names_make_unique()
     return adata[np.asarray(adata.X.sum(1))[:, 0] > 0].copy()
 
 
-def _numbers_of(kinds: np.ndarray) -> str:
-    """How many there are of each, in words; empty where there are none."""
+def _describe_kinds(kinds: np.ndarray) -> str:
+    """Describe the number of each kind; an empty string if there are none."""
     found = zip(*np.unique(kinds, return_counts=True), strict=True)
     return ", ".join(f"{number} of {str(kind)!r}" for kind, number in found)
 
 
 def _check_once(barcodes: Any, path: pathlib.Path) -> None:
-    """Refuses barcodes that are there twice, of which one would be taken for the other."""
+    """Raise an error for duplicate barcodes."""
     found, numbers = np.unique(np.asarray(barcodes, str), return_counts=True)
     twice = found[numbers > 1]
     if len(twice):
@@ -179,7 +179,7 @@ def _check_once(barcodes: Any, path: pathlib.Path) -> None:
 
 
 def _file(folder: pathlib.Path, names: tuple[str, ...]) -> pathlib.Path:
-    """The first of these in the folder or its ``spatial``, maybe behind a sample's name."""
+    """Return the first of ``names`` in the folder or its ``spatial``, with or without a prefix."""
     for name in names:
         for place in (folder, folder / "spatial"):
             found = sorted(place.glob(name)) or sorted(place.glob(f"*_{name}"))
@@ -204,6 +204,6 @@ def _anndata() -> Any:
 
 
 def _pandas() -> Any:
-    import pandas  # which anndata brings
+    import pandas  # a dependency of anndata
 
     return pandas

@@ -1,4 +1,4 @@
-"""Counts and rates under a Gaussian posterior of the codes, by draws."""
+"""Monte Carlo predictions of counts and rates under a Gaussian posterior of the codes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 DRAWS = 100
-"""Of codes and parameters, by default."""
-_BYTES = 128 * 2**20  # of draws that are in memory together
+"""Default number of draws of codes and parameters."""
+_BYTES = 128 * 2**20  # bytes of draws in memory at a time
 _MOST_COUNT = 2.0**63
-_LEAST_RATE = 1e-30  # whose logarithm is finite
+_LEAST_RATE = 1e-30  # lower bound, for a finite logarithm
 
 
 class SpatialPrediction(NamedTuple):
-    """Of each gene of each cell [N, P]: expected counts, and an interval."""
+    """Expected counts of each gene and cell [N, P], and an interval."""
 
     mean: np.ndarray
     lower: np.ndarray
@@ -40,7 +40,10 @@ class SpatialPrediction(NamedTuple):
 
 
 def check_level(level: float) -> None:
-    """:raises ValueError: for what is no probability of an interval."""
+    """Check that a level is between 0 and 1.
+
+    :raises ValueError: if it is not.
+    """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must be between 0 and 1, got {level}.")
 
@@ -56,20 +59,21 @@ def rates_at(
     into: np.ndarray | None = None,
     columns: np.ndarray | None = None,
 ) -> SpatialPrediction:
-    """Expected counts, and central intervals of them.
+    """Return expected counts, and central intervals of them.
 
-    Intervals have the mean and the standard deviation that the logarithm has over draws of codes
-    and parameters, of which it is about linear. So few draws do, and none is kept.
+    Intervals are lognormal, with the mean and standard deviation of log expected counts over draws
+    of codes and parameters, in which they are about linear. So few draws are enough, and they are
+    not stored.
 
     :param X: inputs [N, D + 2].
-    :param codes: of each posterior sample, means and variances [S, N, L].
-    :param num_draws: of all samples together, at least one of each.
-    :param into: which row of the result each row is [N]; None for the same.
-    :param columns: numbers of the genes that are wanted [p]; None for all.
+    :param codes: means and variances of each posterior sample [S, N, L].
+    :param num_draws: total over all samples, at least one of each.
+    :param into: row of the result for each row [N]; None for the same order.
+    :param columns: column indices of genes [p]; None for all.
     """
     into = np.arange(len(X)) if into is None else into
     width = posterior.model.decoder.output_dim if columns is None else len(columns)
-    found = _nothing_yet(len(X), width)
+    found = _empty_prediction(len(X), width)
 
     def moments(likelihood: CountLikelihood, F: tf.Tensor, seed: tf.Tensor) -> tuple[Any, ...]:
         expected = likelihood.moments(F)[0]
@@ -80,7 +84,7 @@ def rates_at(
         return tf.reduce_mean(expected, 0), mean, variance
 
     spreads = stats.norm.ppf(0.5 + 0.5 * level)
-    for rows, parts in _passes(posterior, X, codes, moments, num_draws, seed):
+    for rows, parts in _chunks_of_draws(posterior, X, codes, moments, num_draws, seed):
         expected, means, variances = (np.stack(v) for v in zip(*parts, strict=True))
         spread = np.sqrt(variances.mean(0) + means.var(0))
         centre = means.mean(0)
@@ -100,21 +104,22 @@ def counts_at(
     num_draws: int,
     seed: int,
 ) -> SpatialPrediction:
-    """Expected counts, and central intervals of the counts by draws; arguments as of
-    :func:`rates_at`.
+    """Return expected counts, and central intervals of counts from draws.
+
+    Arguments as in :func:`rates_at`.
     """
     ends = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    found = _nothing_yet(len(X), posterior.model.decoder.output_dim)
-    for rows, parts in _passes(posterior, X, codes, _mean_and_draws, num_draws, seed):
+    found = _empty_prediction(len(X), posterior.model.decoder.output_dim)
+    for rows, parts in _chunks_of_draws(posterior, X, codes, _mean_and_draws, num_draws, seed):
         means, draws = zip(*parts, strict=True)
         found.mean[rows] = np.mean(means, 0)
-        # The smallest count with at least that probability.
+        # The inverted CDF returns counts without interpolation.
         counts = np.concatenate(draws)
         found.lower[rows], found.upper[rows] = np.quantile(counts, ends, 0, method="inverted_cdf")
     return found
 
 
-def _nothing_yet(*shape: int) -> SpatialPrediction:
+def _empty_prediction(*shape: int) -> SpatialPrediction:
     return SpatialPrediction(*(np.zeros(shape, np.float32) for _ in range(3)))
 
 
@@ -125,14 +130,14 @@ def _mean_and_draws(
 
 
 def with_channels_alike(codes: Any, num_spatial: int) -> LatentSamples:
-    """Codes of each sample with their channels of cells turned towards those of the first.
+    """Rotate the cell channels of each sample to match those of the first (Procrustes).
 
-    The prior of these is the same in all directions, so a chain may turn them with the decoder, and
-    means over samples would be of different channels. Channels of space have lengthscales of their
-    own. For what is read of codes, not for what is decoded.
+    Their prior is isotropic, so a chain may rotate them together with the decoder, and means over
+    samples would mix channels. Spatial channels have different lengthscales. Use the result to
+    interpret codes, not to decode them.
 
     :param codes: means and variances [S, N, L].
-    :param num_spatial: channels that stay as they are, which come first.
+    :param num_spatial: number of channels that are not rotated, which come first.
     """
     means, variances = codes.mean.copy(), codes.variance.copy()
     reference = means[0, :, num_spatial:]
@@ -151,12 +156,12 @@ def count_draws(
     num_draws: int,
     seed: int,
 ) -> np.ndarray:
-    """Counts [num_draws, N, P], int64; arguments as of :func:`rates_at`.
+    """Draw counts [num_draws, N, P], int64; arguments as in :func:`rates_at`.
 
-    :raises ValueError: for sizes at which counts are more than that type can hold.
+    :raises ValueError: for sizes at which counts exceed int64.
     """
     found = []
-    for _, parts in _passes(posterior, X, codes, _mean_and_draws, num_draws, seed):
+    for _, parts in _chunks_of_draws(posterior, X, codes, _mean_and_draws, num_draws, seed):
         draws = np.concatenate([draws for _, draws in parts])
         if not (draws < _MOST_COUNT).all():
             raise ValueError(
@@ -167,7 +172,7 @@ def count_draws(
     return np.concatenate(found, 1)
 
 
-def _passes(
+def _chunks_of_draws(
     posterior: Posterior,
     X: np.ndarray,
     codes: LatentSamples,
@@ -175,9 +180,9 @@ def _passes(
     num_draws: int,
     seed: int,
 ) -> Iterator[tuple[slice, list[tuple[np.ndarray, ...]]]]:
-    """Some rows at a time: these, and of each sample what ``reduced`` makes of its draws.
+    """Yield chunks of rows with the results of ``reduced`` for each sample.
 
-    :param reduced: of a likelihood, its parameters F [draws, rows, P], and a seed.
+    :param reduced: function of a likelihood, draws of its parameters F [draws, rows, P] and a seed.
     """
     model = posterior.model
     assert isinstance(model.likelihood, CountLikelihood)

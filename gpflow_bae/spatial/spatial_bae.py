@@ -1,4 +1,4 @@
-"""An estimator for counts in tissue."""
+"""An estimator for gene counts in tissue."""
 
 from __future__ import annotations
 
@@ -28,49 +28,50 @@ __all__ = ["SpatialBAE"]
 
 @dataclasses.dataclass(eq=False)
 class SpatialBAE(FittedCells):
-    """A Gaussian-process autoencoder of the cells of a tissue, whose counts it denoises.
+    """A Gaussian process autoencoder of the cells of a tissue, which denoises their counts.
 
-    Some of its channels are smooth functions of the place (a GP of each, with a lengthscale of its
-    own), the others belong to each cell alone. Counts are negative binomial around rates that
-    codes, the cell's size and its slice make, with more zeros, and a power of the mean in the
-    variance, of each gene (:class:`~gpflow_bae.likelihoods.ZeroInflatedNegativeBinomial`). The
-    model is an SVGP-VAE (Jazbec et al. 2021) with such channels. A channel of cells has one loading
-    for each gene, so it can be read like a factor; those of space go through a layer together.
+    Some of its latent channels are smooth functions of the place (each with a GP with its own
+    lengthscale), the others are independent between cells. Counts are zero-inflated negative
+    binomial, with rates that depend on codes, the cell's size and its slice, and for each gene a
+    zero probability and a power of the mean in the variance
+    (:class:`~gpflow_bae.likelihoods.ZeroInflatedNegativeBinomial`). The model is an SVGP-VAE
+    (Jazbec et al. 2021) with such channels. A cell channel has one loading per gene, so it can be
+    interpreted like a factor; spatial channels share a hidden layer.
 
-    ``SpatialBAE().fit(adata)`` is the whole program: afterwards ``adata`` has
+    ``SpatialBAE().fit(adata)`` writes to ``adata``:
 
-    - ``obsm["X_gpbae"]`` [N, L], means of the codes, channels of space first, and
+    - ``obsm["X_gpbae"]`` [N, L], means of the codes, spatial channels first, and
       ``obsm["X_gpbae_sd"]``, their standard deviations, both of the first of several fits
-      (:attr:`SpatialPlan.num_restarts`), as others have channels of their own;
-    - ``obsm["X_gpbae_space"]`` [N, up to 16], how expected counts differ between places, channels
-      of cells left out: principal components, in standard deviations of one cell's counts
+      (:attr:`SpatialPlan.num_restarts`), because channels differ between fits;
+    - ``obsm["X_gpbae_space"]`` [N, up to 16], an embedding of places by expected counts, without
+      cell channels: principal components, in standard deviations of one cell's counts
       (:func:`~gpflow_bae.spatial.places.places_embedded`). Its clusters are regions;
     - ``layers["gpbae_mean"]``, the expected counts of a cell of median size, and a 90 % interval of
       them, ``layers["gpbae_lower"]`` and ``layers["gpbae_upper"]``;
-    - ``uns["gpbae"]``, settings, versions, and of the first fit lengthscales, losses, and
-      ``channel_information``: of each channel the share of the prior's variance that the counts
-      took away, near 0 where they say nothing of it.
+    - ``uns["gpbae"]``, settings, versions, and for the first fit lengthscales, losses, and
+      ``channel_information``: the fraction of each channel's prior variance that the counts
+      explain, near 0 for uninformed channels.
 
-    :param num_spatial: channels that vary over space.
-    :param num_cell: channels that vary from cell to cell.
-    :param layer: of ``adata``, that holds counts; None for ``adata.X``. Nothing is normalised.
-    :param spatial_key: of ``adata.obsm``, places [N, 2 or 3].
-    :param slice_key: column of ``adata.obs`` that names slices, which have functions of their own
-        and everything else together, but for a level of each gene; None for one slice.
-    :param hidden_layer: of ``adata``, True where counts are not to be looked at; None for none.
+    :param num_spatial: number of channels that vary over space.
+    :param num_cell: number of channels that vary from cell to cell.
+    :param layer: layer of ``adata`` with counts; None for ``adata.X``. Counts are not normalised.
+    :param spatial_key: key of ``adata.obsm`` with places [N, 2 or 3].
+    :param slice_key: column of ``adata.obs`` with names of slices, which have separate spatial
+        functions and a level of each gene, and share everything else; None for one slice.
+    :param hidden_layer: layer of ``adata`` that is True for counts to ignore; None for none.
     :param method: ``"variational"``, Gaussians of parameters and codes (:class:`SpatialPlan`); or
-        ``"sampled"``, a chain of the parameters from there, under the bound.
-    :param num_steps: of Adam; None for 800, and 1500 of more than 2000 cells.
-    :param early_stopping: hold a tenth of the places back, stop where the density of their counts
-        no longer rises, and keep the best parameters.
-    :param seed: of everything random.
-    :param plan: further settings; None for :class:`SpatialPlan`'s own.
+        ``"sampled"``, a chain of the parameters under the bound, started from these.
+    :param num_steps: number of steps of Adam; None for 800, or 1500 for more than 2000 cells.
+    :param early_stopping: hold out a tenth of the places, stop when the density of their counts
+        no longer increases, and keep the best parameters.
+    :param seed: seed of all random numbers.
+    :param plan: further settings; None for the defaults of :class:`SpatialPlan`.
     :param progress: whether ``fit`` shows a progress bar.
     :param denoise: whether ``fit`` writes the layers, each as large as a dense ``adata.X`` of
-        float32; :meth:`denoised` has those of some genes.
+        float32; :meth:`denoised` returns those of some genes.
 
-    After ``fit``: ``posterior_``, of inputs [scaled places, size, slice] and cells in their order;
-    ``genes_``; ``slices_``.
+    After ``fit``: ``posterior_``, with inputs [scaled places, size, slice] and cells in the fit's
+    order; ``genes_``; ``slices_``.
     """
 
     num_spatial: int = 6
@@ -98,18 +99,18 @@ class SpatialBAE(FittedCells):
     def fit(
         self, adata: Any, *, out_dir: str | os.PathLike[str] | None = None, resume: bool = False
     ) -> SpatialBAE:
-        """Fits the model to all cells, and writes what it found to ``adata``.
+        """Fit the model to all cells, and write the results to ``adata``.
 
-        ``adata`` changes at the end alone, so an error leaves it as it was. The order of its rows
-        changes nothing.
+        ``adata`` is only changed at the end, so an error leaves it unchanged. The result does not
+        depend on the order of its rows.
 
-        :param out_dir: folder for checkpoints; None keeps none.
-        :param resume: go on in ``out_dir`` where a fit was interrupted, bit by bit as if it had not
-            been.
+        :param out_dir: folder for checkpoints; None for no checkpoints.
+        :param resume: continue an interrupted fit in ``out_dir``, bit-identical to an uninterrupted
+            one.
         :raises TypeError: for anything but AnnData.
-        :raises ValueError: for values that are no counts, cells without counts, missing or equal
-            places, and layers or columns that are not there; for ``out_dir`` with early stopping,
-            whose record is in no checkpoint.
+        :raises ValueError: for values that are not counts, cells without counts, missing or equal
+            places, and missing layers or columns; for ``out_dir`` with early stopping, whose state
+            is not in checkpoints.
         """
         if out_dir is not None and self.early_stopping:
             raise ValueError(
@@ -157,7 +158,7 @@ class SpatialBAE(FittedCells):
             out_dir=out_dir,
             resume=resume,
         )
-        del data, tissue  # the posterior has counts of its own
+        del data, tissue  # the posterior has its own copy of the counts
         self._keep(
             found.posterior,
             Fitted(plan, outline, coordinates, shares, median, genes, slices, counts),
@@ -181,17 +182,17 @@ class SpatialBAE(FittedCells):
     def denoised(
         self, adata: Any, genes: Sequence[str] | None = None, *, level: float = 0.9
     ) -> SpatialPrediction:
-        """Expected counts of the fit's cells, if they were of median size, and intervals of them.
+        """Return expected counts of the fit's cells, scaled to median size, and intervals of them.
 
-        What ``fit`` writes to ``adata.layers``, of some genes.
+        These are the layers that ``fit`` writes, for some genes.
 
-        :param adata: of the fit, in any order.
+        :param adata: the cells of the fit, in any order.
         :param genes: names [p]; None for all.
         :param level: probability of the intervals.
         :return: mean, lower and upper end [N, p].
         :raises RuntimeError: before ``fit``.
-        :raises ValueError: for other cells than the fit's, a gene that it does not know, and a
-            level that is not between 0 and 1.
+        :raises ValueError: for other cells than the fit's, an unknown gene, and a level that is not
+            between 0 and 1.
         """
         check_level(level)
         rows = self._rows_of_fit(adata)
@@ -212,16 +213,16 @@ class SpatialBAE(FittedCells):
         level: float = 0.9,
         num_draws: int = DRAWS,
     ) -> SpatialPrediction:
-        """Expected counts at places, such as spots that are missing, and intervals of the counts.
+        """Predict expected counts at places, such as missing spots, and intervals of the counts.
 
         :param places: [N, 2 or 3], in the slice's units.
-        :param sizes: of cells there, 1 for the median one; a number or [N].
-        :param slices: names, or one for all; None where there is one slice.
+        :param sizes: sizes of the cells, 1 for the median; a number or [N].
+        :param slices: names [N], or one for all; None if there is one slice.
         :param level: probability of the intervals.
-        :param num_draws: of codes and counts.
+        :param num_draws: number of draws of codes and counts.
         :raises RuntimeError: before ``fit``.
-        :raises ValueError: for places of another dimension, sizes that are not above 0, a slice
-            that is not known, and a level that is not between 0 and 1.
+        :raises ValueError: for places of another dimension, sizes that are not above 0, an unknown
+            slice, and a level that is not between 0 and 1.
         """
         check_level(level)
         X = self._new_inputs(places, sizes, slices)
@@ -233,9 +234,9 @@ class SpatialBAE(FittedCells):
     def sample(
         self, places: Any, sizes: Any = 1.0, slices: Any = None, *, num_samples: int = DRAWS
     ) -> np.ndarray:
-        """Draws of the counts of cells at places [num_samples, N, P], int64.
+        """Draw counts of cells at places [num_samples, N, P], int64.
 
-        Those of the genes of a cell belong together. Arguments and errors as in :meth:`predict`.
+        Counts of the genes of a cell are drawn jointly. Arguments and errors as in :meth:`predict`.
         """
         X = self._new_inputs(places, sizes, slices)
         posterior = self._posterior()
@@ -243,14 +244,16 @@ class SpatialBAE(FittedCells):
 
     @check_arguments(num_draws=1)
     def log_density(self, adata: Any, *, hidden: bool = True, num_draws: int = 256) -> np.ndarray:
-        """Log predictive density [N, P], in nats, of each count of new cells, from their places
-        and sizes alone.
+        """Return the log predictive density [N, P] of counts of new cells, in nats.
 
-        :param adata: of the same genes, and slices that the fit knows.
-        :param hidden: whether what ``hidden_layer`` hides is NaN, and not looked at for sizes.
-        :param num_draws: of the codes.
+        Predictions are from the cells' places and sizes alone.
+
+        :param adata: new cells, with the genes and slices of the fit.
+        :param hidden: whether counts in ``hidden_layer`` are NaN in the result, and ignored in the
+            sizes.
+        :param num_draws: number of draws of the codes.
         :raises RuntimeError: before ``fit``.
-        :raises ValueError: as :meth:`fit`; for other genes, or slices that are not known.
+        :raises ValueError: as :meth:`fit`; for other genes, or unknown slices.
         """
         tissue = self._known_tissue(adata, hidden)
         cells = (self._inputs_of(tissue), tissue.rows(slice(None)))
@@ -258,12 +261,12 @@ class SpatialBAE(FittedCells):
 
     @check_arguments(num_draws=1)
     def log_density_of_fit(self, adata: Any, *, num_draws: int = 256) -> np.ndarray:
-        """The same of the cells of the fit [N, P], given their counts that were not hidden.
+        """Return the log density [N, P] of counts of the fit's cells given those not hidden.
 
-        Of counts that ``hidden_layer`` hides it is a prediction.
+        For counts in ``hidden_layer`` it is a predictive density.
 
         :raises RuntimeError: before ``fit``.
-        :raises ValueError: for other cells than those.
+        :raises ValueError: for other cells than those of the fit.
         """
         rows = self._rows_of_fit(adata)
         counts = self._known_tissue(adata, hidden=False).rows(np.argsort(rows))
@@ -271,8 +274,9 @@ class SpatialBAE(FittedCells):
         return found[rows]
 
     def sizes(self, adata: Any, *, hidden: bool = True) -> np.ndarray:
-        """Of cells [N]: their total counts over the median of the fit's; arguments and errors as in
-        :meth:`log_density`.
+        """Return the sizes of cells [N]: their total counts over the median of the fit's cells.
+
+        Arguments and errors as in :meth:`log_density`.
         """
         return self._inputs_of(self._known_tissue(adata, hidden))[:, -2]
 
@@ -290,26 +294,27 @@ class SpatialBAE(FittedCells):
         fdr: float = 0.05,
         num_draws: int = 200,
     ) -> Any:
-        """How genes' expected counts differ between two groups of the fit's cells.
+        """Test for differential expression between two groups of the fit's cells.
 
-        Of each draw of codes and parameters the expected counts of cells of median size are
-        averaged over each group, and the base 2 logarithm of their ratio is compared with
-        ``delta``. A cell's own count says of its rate what codes do not; and groups stand for all
-        such cells, so few of them are sure of little. Slices have one level here.
+        For each draw of codes and parameters the expected counts of cells of median size are
+        averaged over each group, and the log2 of their ratio is compared with ``delta``. The rate
+        of a cell is drawn given its own count too, and cells are resampled because they are a
+        sample of a population, so small groups have large uncertainty. All cells have the gene
+        levels of the first slice here.
 
-        :param adata: of the fit, in any order.
+        :param adata: the cells of the fit, in any order.
         :param groupby: column of ``adata.obs``.
         :param group1, group2: names in it; None for all other cells.
-        :param delta: differences of at most it do not count, in base 2 logarithms.
-        :param fdr: expected share of false ones among the genes that are called different.
-        :param num_draws: of all posterior samples together.
-        :return: a data frame of genes, the likeliest first: ``proba_de``, the probability that the
-            difference is larger than ``delta``; ``lfc_mean``, ``lfc_sd`` and a 90 % interval,
-            ``lfc_lower`` and ``lfc_upper``; ``mean1`` and ``mean2``, expected counts; and
-            ``is_de``, whether it is one of as many as ``fdr`` allows.
+        :param delta: log2 fold changes up to this are not counted as differences.
+        :param fdr: expected false discovery rate among the genes that are called different.
+        :param num_draws: total number over all posterior samples.
+        :return: a data frame of genes, the most probable first: ``proba_de``, the probability that
+            the change is larger than ``delta``; ``lfc_mean``, ``lfc_sd`` and a 90 % interval,
+            ``lfc_lower`` and ``lfc_upper``, of the log2 fold change; ``mean1`` and ``mean2``,
+            expected counts; and ``is_de``, whether the gene is called different at ``fdr``.
         :raises RuntimeError: before ``fit``.
-        :raises ValueError: for other cells than the fit's, a column or a group that is not there,
-            the same group twice, ``delta`` not above 0, and ``fdr`` not between 0 and 1.
+        :raises ValueError: for other cells than the fit's, a missing column or group, the same
+            group twice, ``delta`` not above 0, and ``fdr`` not between 0 and 1.
         """
         if not delta > 0.0 or not 0.0 < fdr < 1.0:
             raise ValueError(
@@ -323,14 +328,14 @@ class SpatialBAE(FittedCells):
 
     @check_arguments(num_draws=2)
     def spatial_genes(self, *, num_draws: int = 100) -> Any:
-        """How much of each gene's variance over cells the channels of space explain.
+        """Return the fraction of each gene's variance over cells that spatial channels explain.
 
-        :param num_draws: of codes and parameters.
-        :return: a data frame of genes, that with the largest share first: ``share`` of the variance
-            of counts of cells of median size, the scatter of counting included, with a 90 %
-            interval, ``share_lower`` and ``share_upper``; ``rate_share``, the same of the logarithm
-            of the rate, which has no scatter; ``spatial_sd``, the standard deviation of that part,
-            in natural logarithms: 0.1 is a tenth up and down; and ``mean``, expected counts.
+        :param num_draws: number of draws of codes and parameters.
+        :return: a data frame of genes, sorted by decreasing ``share``: the fraction of the variance
+            of counts of cells of median size, counting noise included, with a 90 % interval,
+            ``share_lower`` and ``share_upper``; ``rate_share``, the fraction of the variance of the
+            log rate, without counting noise; ``spatial_sd``, the standard deviation of the spatial
+            part of the log rate (0.1 is about 10 % up and down); and ``mean``, expected counts.
         :raises RuntimeError: before ``fit``.
         :raises ValueError: without channels of space.
         """

@@ -1,4 +1,4 @@
-"""Data frames of genes."""
+"""Data frames with results for genes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INTERVAL = [0.05, 0.95]
 def table_of_groups(
     genes: list[str], first: np.ndarray, second: np.ndarray, delta: float, fdr: float
 ) -> Any:
-    """What :meth:`~gpflow_bae.spatial.SpatialBAE.differential_expression` returns.
+    """Return the table of :meth:`~gpflow_bae.spatial.SpatialBAE.differential_expression`.
 
     :param first, second: draws of expected counts [S, P].
     """
@@ -43,9 +43,9 @@ def table_of_groups(
 
 
 def table_of_space(genes: list[str], draws: dict[str, np.ndarray]) -> Any:
-    """What :meth:`~gpflow_bae.spatial.SpatialBAE.spatial_genes` returns.
+    """Return the table of :meth:`~gpflow_bae.spatial.SpatialBAE.spatial_genes`.
 
-    :param draws: as :func:`~gpflow_bae.spatial.expression.over_space` has them, each [S, P].
+    :param draws: results of :func:`~gpflow_bae.spatial.expression.over_space`, each [S, P].
     """
     import pandas
 

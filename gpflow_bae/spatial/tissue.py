@@ -1,4 +1,4 @@
-"""Counts at places, as AnnData objects have them: read, checked, and made inputs of a model."""
+"""Counts at places from AnnData objects: read, checked and converted to inputs of a model."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..core.files import digest
 __all__ = ["Coordinates", "Tissue", "groups_of", "read_tissue"]
 
 _MOST_NAMED = 5
-_MOST = 2**31  # molecules that a cell could have of a gene; float32 holds more, roughly
-_MOST_DENSE = 2**27  # counts, above which they stay sparse: 512 MB
+_MOST = 2**31  # upper bound of a count, within the range of float32
+_MOST_DENSE = 2**27  # larger tables of counts stay sparse: 512 MB
 
 
 @dataclasses.dataclass(frozen=True)
 class Tissue:
     """Cells of one or more slices.
 
-    - counts: [N, P], as they were counted, of sorted columns.
-    - hidden: [N, P], True where a count is not to be looked at; None where all are.
-    - places: [N, 2 or 3], in the slice's own units, float64 or float32 as they came.
-    - slices: [N], number of the slice.
-    - names: [N], of the cells.
+    - counts: [N, P], raw counts, with sorted column indices.
+    - hidden: [N, P], True for counts to ignore; None for none.
+    - places: [N, 2 or 3], in the slice's units, float64 or float32 as given.
+    - slices: [N], index of the slice.
+    - names: [N], names of the cells.
     """
 
     counts: scipy.sparse.csr_matrix
@@ -37,21 +37,21 @@ class Tissue:
 
     @property
     def num_cells(self) -> int:
-        """N."""
+        """Number of cells N."""
         return int(self.counts.shape[0])
 
     def rows(self, chosen: np.ndarray | slice) -> np.ndarray:
-        """Counts [n, P] of some cells, float32, NaN where hidden."""
+        """Return counts [n, P] of some cells, float32, NaN where hidden."""
         found = np.asarray(self.counts[chosen].todense(), np.float32)
         if self.hidden is not None:
             found[np.asarray(self.hidden[chosen].todense())] = np.nan
         return found
 
     def observations(self) -> np.ndarray | scipy.sparse.csr_matrix:
-        """All counts [N, P], NaN where hidden; as a sparse matrix where they are many."""
+        """Return all counts [N, P], NaN where hidden; as a sparse matrix if they are many."""
         if self.counts.shape[0] * self.counts.shape[1] <= _MOST_DENSE:
             return self.rows(slice(None))
-        found = scipy.sparse.csr_matrix(self._seen, dtype=np.float32)
+        found = scipy.sparse.csr_matrix(self._observed, dtype=np.float32)
         if self.hidden is None:
             return found
         holes = scipy.sparse.csr_matrix(self.hidden, dtype=np.float32, copy=True)
@@ -60,12 +60,12 @@ class Tissue:
         return found + holes
 
     def order(self) -> np.ndarray:
-        """Of the cells [N], whatever rows they came as: by slice, place, and number of counts that
-        are not hidden; of those alike in these by a digest of their counts, and then by name.
+        """Return an order of the cells [N] that does not depend on their rows.
 
-        A fit takes them in this order, so that it does not depend on that of the rows.
+        Cells are sorted by slice, place, and the sum of counts that are not hidden; ties by a
+        digest of their counts, and then by name. A fit uses this order.
         """
-        seen = self._seen
+        seen = self._observed
         keys = (_row_sums(seen), *self.places.T[::-1], self.slices)
         order = np.lexsort(keys)
         alike = np.all([key[order[1:]] == key[order[:-1]] for key in keys], 0)
@@ -77,34 +77,34 @@ class Tissue:
         return np.lexsort((self.names, contents, *keys))
 
     def digest_of_counts(self) -> str:
-        """Equal where the same counts, in the same order of cells, are seen and hidden."""
-        return _digest(self._seen, self.hidden)
+        """Return a digest of observed counts and of which are hidden, in the order of the cells."""
+        return _digest(self._observed, self.hidden)
 
     def taken(self, rows: np.ndarray) -> Tissue:
-        """Some cells [n], in that order."""
+        """Return some cells [n], in the order of ``rows``."""
         hidden = None if self.hidden is None else self.hidden[rows]
         return Tissue(
             self.counts[rows], hidden, self.places[rows], self.slices[rows], self.names[rows]
         )
 
     @property
-    def _seen(self) -> scipy.sparse.csr_matrix:
+    def _observed(self) -> scipy.sparse.csr_matrix:
         if self.hidden is None:
             return self.counts
         return scipy.sparse.csr_matrix(self.counts - self.counts.multiply(self.hidden))
 
     def shares(self) -> np.ndarray:
-        """Of each gene in all counts that are not hidden [P]; they sum to 1."""
-        seen = self._seen
+        """Return each gene's fraction of all counts that are not hidden [P]; they sum to 1."""
+        seen = self._observed
         found = np.ones(seen.shape[0]) @ seen  # in float64: scipy sums float32 in float32
         return np.asarray(found / max(found.sum(), 1.0))
 
     def totals(self, shares: np.ndarray) -> np.ndarray:
-        """Counts of each cell [N] that are not hidden, over the share of all that those have.
+        """Return total counts of cells [N], corrected for hidden genes by their shares.
 
-        :param shares: of each gene [P], as :meth:`shares` has them.
+        :param shares: shares of the genes [P], from :meth:`shares`.
         """
-        found = _row_sums(self._seen)
+        found = _row_sums(self._observed)
         if self.hidden is None:
             return found
         return found / np.maximum(1.0 - np.asarray(self.hidden @ shares), 1e-6)
@@ -112,10 +112,10 @@ class Tissue:
 
 @dataclasses.dataclass(frozen=True)
 class Coordinates:
-    """From places to the first columns of X: from each slice's centre, in units of their extent.
+    """Map from places to the first columns of X: centred per slice, in units of their extent.
 
-    - centres: [S, D] of the slices.
-    - unit: one for all, the root mean square distance from the centre.
+    - centres: [S, D], centres of the slices.
+    - unit: root mean square distance from the centre, for all slices.
     """
 
     centres: np.ndarray
@@ -123,14 +123,14 @@ class Coordinates:
 
     @classmethod
     def of(cls, tissue: Tissue) -> Coordinates:
-        """Those of the cells that a model is fitted to."""
+        """Compute centres and unit from the cells of a fit."""
         number = int(tissue.slices.max()) + 1
         centres = np.stack(
             [tissue.places[tissue.slices == s].mean(0, float) for s in range(number)]
         )
         away = tissue.places - centres[tissue.slices]
         unit = float(np.sqrt(np.mean(np.sum(np.square(away), 1))))
-        # Of equal places it is what rounding leaves, as in arguments.spread.
+        # For equal places the unit is a rounding error, as in arguments.spread.
         if not unit > 8 * np.finfo(tissue.places.dtype).eps * np.abs(tissue.places).max():
             raise ValueError(
                 f"All {tissue.num_cells} cells are at the same place, up to rounding, so nothing "
@@ -139,17 +139,17 @@ class Coordinates:
         return cls(centres, unit)
 
     def inputs(self, places: np.ndarray, slices: np.ndarray) -> np.ndarray:
-        """[N, D]."""
+        """Return scaled places [N, D]."""
         return np.asarray((places - self.centres[slices]) / self.unit)
 
 
 def _row_sums(counts: scipy.sparse.csr_matrix) -> np.ndarray:
-    """[N], float64."""
+    """Return row sums [N] in float64."""
     return np.asarray(counts @ np.ones(counts.shape[1]))
 
 
 def _digest(seen: scipy.sparse.csr_matrix, hidden: scipy.sparse.csr_matrix | None) -> str:
-    """Of counts as models have them, in whatever type they came, and of which are hidden."""
+    """Return a digest of counts, whatever their type, and of which are hidden."""
     places = [m for m in (seen, hidden) if m is not None]
     indices = [v.astype(np.int64) for m in places for v in (m.indptr, m.indices)]
     return digest(*indices, seen.data.astype(np.float32))
@@ -170,16 +170,16 @@ def read_tissue(
     hidden_layer: str | None = None,
     slices: list[str] | None = None,
 ) -> tuple[Tissue, list[str]]:
-    """What a model needs of an AnnData object, which stays as it is.
+    """Read and check the data of an AnnData object, which is not changed.
 
-    :param layer: that holds counts; None for ``adata.X``.
-    :param spatial_key: of ``adata.obsm``, places [N, 2 or 3].
-    :param slice_key: column of ``adata.obs`` that names the slice of each cell; None for one.
-    :param hidden_layer: a layer that is True where a count is not to be looked at; None for none.
-    :param slices: names that are known; None for those that are there.
-    :return: the tissue, and the slices' names in the order of their numbers.
+    :param layer: layer with counts; None for ``adata.X``.
+    :param spatial_key: key of ``adata.obsm`` with places [N, 2 or 3].
+    :param slice_key: column of ``adata.obs`` with the slice of each cell; None for one slice.
+    :param hidden_layer: layer that is True for counts to ignore; None for none.
+    :param slices: allowed names of slices; None for those in ``adata``.
+    :return: the tissue, and the names of slices in the order of their indices.
     :raises TypeError: for anything but AnnData.
-    :raises ValueError: saying what is missing, or is no count or place.
+    :raises ValueError: naming missing or invalid counts, places, layers and columns.
     """
     if not all(hasattr(adata, name) for name in ("obs", "var", "obsm", "layers", "X")):
         raise TypeError(f"adata must be an anndata.AnnData, got {type(adata).__name__}.")
@@ -215,7 +215,7 @@ def read_tissue(
 
 
 def _check_names(adata: Any) -> None:
-    """Refuses genes of one name, which nobody could ask for."""
+    """Raise an error for duplicate gene names."""
     twice = adata.var_names[adata.var_names.duplicated()].unique()
     if len(twice):
         raise ValueError(
@@ -225,7 +225,7 @@ def _check_names(adata: Any) -> None:
 
 
 def _check_counted(tissue: Tissue, where: str, hidden_layer: str | None) -> None:
-    """Refuses cells without counts, of which nobody knows how much of them was counted."""
+    """Raise an error for cells without observed counts, whose size is unknown."""
     empty = _row_sums(tissue.counts) == 0
     if empty.any():
         raise ValueError(
@@ -234,7 +234,7 @@ def _check_counted(tissue: Tissue, where: str, hidden_layer: str | None) -> None
             "them was counted is unknown, so leave them out (scanpy.pp.filter_cells(adata, "
             "min_counts=1))."
         )
-    unseen = _row_sums(tissue._seen) == 0
+    unseen = _row_sums(tissue._observed) == 0
     if unseen.any():
         raise ValueError(
             f"All counts of {int(unseen.sum())} cells ({_named(tissue.names[unseen])}) are hidden "
@@ -255,12 +255,13 @@ def _layer(adata: Any, name: str | None, argument: str) -> Any:
 
 
 def _matrix(values: Any, where: str) -> scipy.sparse.csr_matrix:
-    """Numbers as AnnData has them, in memory or in a file, sparse or not; without those that are 0,
-    in order. The caller's are left as they are.
+    """Convert a matrix of AnnData, dense, sparse or backed, to canonical CSR without stored zeros.
+
+    The input is not changed.
     """
     if values is None:
         raise ValueError(f"{where} is empty; set layer to where the counts are.")
-    if hasattr(values, "to_memory"):  # sparse, in the file of a backed object
+    if hasattr(values, "to_memory"):  # a sparse matrix of a backed object
         values = values.to_memory()
     if not scipy.sparse.issparse(values):
         values = as_array(values, where)
@@ -333,11 +334,11 @@ def _slices(adata: Any, key: str | None, known: list[str] | None) -> tuple[np.nd
 def groups_of(
     adata: Any, groupby: str, group1: str | int, group2: str | int | None
 ) -> list[np.ndarray]:
-    """Which cells are of each of two groups, the second of all others for None.
+    """Return the indices of the cells of two groups; None is the group of all others.
 
     Cells without a name (NaN) are in neither.
 
-    :raises ValueError: for a column or a group that is not there, and the same group twice.
+    :raises ValueError: for a missing column or group, and the same group twice.
     """
     if groupby not in adata.obs:
         raise ValueError(

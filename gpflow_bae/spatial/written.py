@@ -1,4 +1,4 @@
-"""What a fit writes to an AnnData object, in the order of its rows."""
+"""Results that a fit writes to an AnnData object, in the order of its rows."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .predictions import DRAWS, SpatialPrediction, rates_at, with_channels_alike
 __all__ = ["KEY", "Written", "denoised_counts", "written_of"]
 
 KEY = "gpbae"
-"""What names begin with, and the key of the record in ``adata.uns``."""
+"""Prefix of names, and key of the record in ``adata.uns``."""
 
 
 class Written(NamedTuple):
-    """Arrays of cells by name, tables of cells and genes by name, and the record of the fit."""
+    """Results by name: arrays of cells, layers of cells and genes, and the record of the fit."""
 
     obsm: dict[str, np.ndarray]
     layers: dict[str, np.ndarray]
@@ -37,11 +37,11 @@ def denoised_counts(
     seed: int,
     columns: np.ndarray | None = None,
 ) -> SpatialPrediction:
-    """Expected counts of the fit's cells, if they were of median size, and intervals.
+    """Return expected counts of the fit's cells, scaled to median size, and intervals.
 
-    :param codes: of each sample, as they are decoded.
-    :param into: which row of the result each row of the fit is [N].
-    :param columns: numbers of genes [p]; None for all.
+    :param codes: codes of each sample, to decode.
+    :param into: row of the result for each row of the fit [N].
+    :param columns: column indices of genes [p]; None for all.
     """
     X = np.array(posterior.data.X[0])
     X[:, -2] = 1.0
@@ -60,14 +60,15 @@ def written_of(
     seed: int,
     denoise: bool,
 ) -> Written:
-    """
-    :param order: which rows of ``adata`` those of the fit are [N].
-    :param channels: of space, and of cells.
-    :param denoise: whether there are layers.
+    """Return the results of a fit.
+
+    :param order: row of ``adata`` for each row of the fit [N].
+    :param channels: numbers of spatial and cell channels.
+    :param denoise: whether to compute layers.
     """
     posterior, rows, (num_spatial, num_cell) = found.posterior, np.argsort(order), channels
     codes = posterior.latent_samples()
-    of_first = posterior.bank.num_samples  # other chains have channels of their own
+    of_first = posterior.bank.num_samples  # channels differ between chains
     first = type(codes)(*(v[:of_first] for v in codes))
     mean, variance = with_channels_alike(first, num_spatial).moments()
     obsm = {f"X_{KEY}": mean[rows], f"X_{KEY}_sd": np.sqrt(variance)[rows]}
@@ -75,7 +76,7 @@ def written_of(
         obsm[f"X_{KEY}_space"] = places_embedded(posterior, codes.mean, num_spatial)[rows]
     layers = {}
     if denoise:
-        # In the order of adata's rows, as there may be no room for these twice.
+        # In the order of adata's rows, because a second copy may not fit memory.
         rates = denoised_counts(posterior, codes, order, 0.9, seed)
         layers = {f"{KEY}_{name}": values for name, values in rates._asdict().items()}
     lengths = [

@@ -1,1 +1,1 @@
-"""Samples of chains and what belongs to them, in memory and in one file."""
+"""Banks of posterior samples, in memory and in files."""

@@ -1,4 +1,4 @@
-"""One file of named arrays and a header: npz without pickle, whole or refused."""
+"""Files of named arrays and a header: npz without pickle, checked when read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["read_archive", "write_archive"]
 
 FORMAT, VERSION = "gpflow_bae posterior samples", 1
 
-# What NumPy and zipfile raise for a file that is cut, damaged, or something else.
+# Exceptions of NumPy and zipfile for a file that is truncated, damaged, or of another kind.
 _BROKEN = (
     EOFError,
     KeyError,
@@ -34,9 +34,9 @@ _BROKEN = (
 def write_archive(
     path: str | os.PathLike[str], header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
 ) -> None:
-    """Write ``arrays`` by name and a ``header`` of plain values to ``path``, in one step.
+    """Write ``arrays`` by name and a ``header`` of plain values to ``path``, atomically.
 
-    Types that NumPy's format does not know (bfloat16) are stored by their bits.
+    Types that NumPy's format does not support (bfloat16) are stored as their bits.
     """
     types = {name: array.dtype.name for name, array in arrays.items()}
     known = {"format": FORMAT, "version": VERSION, "arrays": types, **header}
@@ -49,10 +49,10 @@ def write_archive(
 
 
 def read_archive(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of a file that :func:`write_archive` wrote, to the bit.
+    """Read header and arrays, bit-identical, of a file that :func:`write_archive` wrote.
 
     :raises FileNotFoundError: if there is no such file.
-    :raises ValueError: for a file that is cut short, damaged, of another kind, or of another
+    :raises ValueError: for a file that is truncated, damaged, of another kind, or of another
         version of the format.
     """
     path = as_path(path)

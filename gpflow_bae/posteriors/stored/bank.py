@@ -1,4 +1,4 @@
-"""Posterior samples of several chains, checked, thinned, pooled, and kept in one file."""
+"""Posterior samples of several chains: checked, thinned, pooled and saved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Bank", "installed_versions"]
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of this package and of those that its numbers depend on."""
+    """Return versions of this package and of those that its results depend on."""
     return {
         "gpflow_bae": __version__,
         "tensorflow": tf.__version__,
@@ -36,26 +36,26 @@ def installed_versions() -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bank:
-    """What chains drew: C of them with S samples each, every array [C, S, ...].
+    """Posterior samples of C chains with S samples each, in arrays [C, S, ...].
 
-    It knows of its model the type and the parameters' paths; :meth:`check` says whether a model is
-    one that it can be samples of.
+    It stores the type of its model and the paths of the parameters; :meth:`check` compares them
+    with a model.
 
     :param parameters: unconstrained values [C, S, ...] by path, in the order of
         ``model.sampled.paths``.
     :param encoder: encoder weights [C, S, ...] by path, in the order of ``model.amortized.paths``;
-        empty where the model has no encoder, or none that goes with each sample.
+        empty if the model has no encoder, or none for each sample.
     :param latents: the codes that were sampled with the parameters [C, S, T, N, L], or None.
-    :param model: the name of the model's type.
-    :param temperature: of the chains; 1 is the posterior.
+    :param model: name of the model's type.
+    :param temperature: temperature of the chains; 1 is the posterior.
     :param trace: statistics of every round or step [C, rounds], by name.
-    :param settings: of the run, as plain values (what JSON cannot hold becomes text).
-    :param versions: of the packages that drew the samples; by default those installed.
-    :param seconds: what the run took, by phase.
-    :param parts: what of the model is not sampled (:mod:`gpflow_bae.posteriors.stored.parts`), as
-        ``Posterior.save`` keeps it; empty where nobody wrote it down.
-    :raises ValueError: if arrays disagree about C or S, there is no sample, or an array does not
-        hold numbers.
+    :param settings: settings of the run, as plain values (text if JSON cannot represent them).
+    :param versions: versions of the packages that drew the samples; by default those installed.
+    :param seconds: wall-clock seconds of the run, by phase.
+    :param parts: description of the parts of the model that are not sampled
+        (:mod:`gpflow_bae.posteriors.stored.parts`), set by ``Posterior.save``; empty if unknown.
+    :raises ValueError: if arrays disagree about C or S, there are no samples, or an array is not
+        numeric.
     """
 
     parameters: Mapping[str, np.ndarray]
@@ -73,7 +73,7 @@ class Bank:
         check_fields(self, temperature=0)
 
         def keep(name: str, value: Any) -> None:
-            object.__setattr__(self, name, value)  # frozen for everyone else
+            object.__setattr__(self, name, value)  # the dataclass is frozen
 
         for name in ("parameters", "encoder", "trace"):
             arrays = getattr(self, name).items()
@@ -89,7 +89,7 @@ class Bank:
         self._check_arrays()
 
     def _leaves(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Every array of samples, under the name that it has in a file and in errors."""
+        """Yield every array of samples with its name in files and errors."""
         yield from ((f"parameters/{path}", v) for path, v in self.parameters.items())
         yield from ((f"encoder/{path}", v) for path, v in self.encoder.items())
         if self.latents is not None:
@@ -141,16 +141,16 @@ class Bank:
         )
 
     def select(self, samples: Sequence[int] | slice) -> Bank:
-        """The samples of these numbers, of every chain; the trace is of the run and stays.
+        """Return some samples of every chain by index; the trace of the run is kept.
 
-        :raises IndexError: for a number that is not below S.
-        :raises ValueError: if none is left.
+        :raises IndexError: for an index that is not below S.
+        :raises ValueError: if no sample is left.
         """
         numbers = _numbers(samples)
         return self._with_samples(lambda v: v[:, numbers])
 
     def thin(self, every: int) -> Bank:
-        """The samples 0, every, 2 every, ... of every chain.
+        """Return the samples 0, every, 2 every, ... of every chain.
 
         :raises ValueError: unless ``every`` is a positive integer.
         """
@@ -159,14 +159,14 @@ class Bank:
         return self.select(slice(None, None, int(every)))
 
     def as_one_chain(self, samples: Sequence[int] | slice | None = None) -> Bank:
-        """All samples as those of one chain [1, C S, ...], chain after chain.
+        """Return all samples as one chain [1, C S, ...], chain after chain.
 
-        The trace stays where there was one chain already; that of several has no place in one.
+        The trace is kept if there is one chain, and dropped if there are several.
 
-        :param samples: numbers of those to take, among the C S; None for all. Of a bank that is a
-            view of a file no others are read.
-        :raises IndexError: for a number that is not below C S.
-        :raises ValueError: if none is left.
+        :param samples: indices of samples among the C S; None for all. No others are read of a
+            memory-mapped bank.
+        :raises IndexError: for an index that is not below C S.
+        :raises ValueError: if no sample is left.
         """
         trace = self.trace if self.num_chains == 1 else {}
         if samples is None:
@@ -177,10 +177,10 @@ class Bank:
 
     @classmethod
     def pool(cls, *banks: Bank) -> Bank:
-        """The chains of all ``banks`` in one, in their order.
+        """Concatenate the chains of ``banks``, in their order.
 
-        Seconds add up. A setting or version that is not the same in all becomes the list of theirs.
-        A trace that is not in all of them with as many rounds is left out.
+        Seconds are summed. A setting or version that differs becomes a list of its values. A trace
+        that is not in all banks with the same number of rounds is dropped.
 
         :raises ValueError: unless all are of one model, with arrays of equal shapes, equal numbers
             of samples and one temperature.
@@ -223,10 +223,10 @@ class Bank:
         )
 
     def check(self, model: Any) -> None:
-        """Refuse a model that these cannot be samples of.
+        """Check that these can be samples of a model.
 
-        :raises ValueError: names the first difference: the model's type, a path, a shape, a type
-            of numbers, or, where the bank holds :attr:`parts`, a part that is not sampled.
+        :raises ValueError: naming the first difference: the model's type, a path, a shape, a
+            dtype, or, if the bank holds :attr:`parts`, a part that is not sampled.
         """
         if type(model).__name__ != self.model:
             raise ValueError(
@@ -243,7 +243,7 @@ class Bank:
             check_parts(model, self.parts, self.parts_of(model))
 
     def parts_of(self, model: Any) -> dict[str, str]:
-        """What of a model these samples do not hold, as text by path."""
+        """Describe the parts of a model that these samples do not hold, as text by path."""
         encoder = model.amortized.parameters if self.encoder else ()
         return parts_of(model, (*model.sampled.parameters, *encoder))
 
@@ -272,7 +272,7 @@ class Bank:
                 )
 
     def contents(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Header of plain values, and arrays by name: what a file holds of a bank."""
+        """Return the contents of a file: a header of plain values, and arrays by name."""
         header = {
             name: getattr(self, name)
             for name in ("model", "temperature", "settings", "versions", "seconds", "parts")
@@ -288,12 +288,12 @@ class Bank:
         traces: Mapping[str, np.ndarray] | None = None,
         **of_run: Any,
     ) -> Bank:
-        """A run's records, one mapping for each sample: arrays [C, ...] under the names of a file.
+        """Build a bank from the records of a run: a mapping of names to arrays [C, ...] per sample.
 
-        Of a file of :class:`~gpflow_bae.core.records.Records` that is large, the arrays are views:
-        the bank reads from it what is used, so the file has to stay where it is.
+        Arrays of a large :class:`~gpflow_bae.core.records.Records` file are memory-mapped, so the
+        file must not be moved or deleted.
 
-        :param of_run: what the bank says of the run, such as its settings.
+        :param of_run: entries of the header about the run, such as its settings.
         """
         if isinstance(samples, Records):
             arrays = {name: np.moveaxis(v, 1, 0) for name, v in samples.stacked().items()}
@@ -305,7 +305,7 @@ class Bank:
 
     @classmethod
     def from_contents(cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Bank:
-        """The inverse of :meth:`contents`; further entries of both are ignored."""
+        """Invert :meth:`contents`; other entries of header and arrays are ignored."""
 
         def part(prefix: str) -> dict[str, np.ndarray]:
             return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
@@ -324,41 +324,41 @@ class Bank:
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one file (npz, whatever the name ends with), replacing it in one step."""
+        """Write one file (npz, with any suffix) atomically, replacing an existing one."""
         header, arrays = self.contents()
         write_archive(path, {"kind": type(self).__name__, **header}, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Bank:
-        """The bank of a file that :meth:`save`, or the ``save`` of a posterior, wrote; to the bit.
+        """Read a bank, bit-identical, that :meth:`save` or the ``save`` of a posterior wrote.
 
         :raises FileNotFoundError: if there is no such file.
-        :raises ValueError: for a file that is cut short, damaged, of another kind or version.
+        :raises ValueError: for a file that is truncated, damaged, of another kind or version.
         """
         return cls.from_contents(*read_archive(path))
 
 
 def _array(values: Any, name: str) -> np.ndarray:
-    """In order of its indices, except for a view of a file, which stays there."""
+    """Convert to a C-ordered array; leave a memory-mapped one unchanged."""
     if isinstance(values, np.memmap):
         return values
     return np.asarray(as_array(values, name), order="C")
 
 
 def _numbers(samples: Sequence[int] | slice) -> np.ndarray | slice:
-    """As an index."""
+    """Convert sample indices or a slice to an index of arrays."""
     if isinstance(samples, slice):
         return samples
     return np.atleast_1d(np.asarray(samples, None if np.size(samples) else int))
 
 
 def _plain(value: Any) -> Any:
-    """Values that JSON does not know: NumPy's become Python's, others text."""
+    """Convert NumPy values to Python's, and other values to text, for JSON."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else str(value)
 
 
 def _difference(first: Bank, other: Bank) -> str | None:
-    """What keeps the chains of two banks apart, in words; None if nothing does."""
+    """Describe the first difference that prevents pooling of two banks; None if there is none."""
     for name in ("model", "temperature", "num_samples"):
         mine, its = getattr(first, name), getattr(other, name)
         if mine != its:

@@ -1,4 +1,4 @@
-"""A bank from what a run of one chain has: lists of arrays in the order of the model's paths."""
+"""A bank of one chain from lists of arrays in the order of the model's paths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bank_of_lists(
     seconds: Mapping[str, float] | None = None,
     warm_start_losses: np.ndarray | None = None,
 ) -> Bank:
-    """A bank of one chain, of lists in the order of the model's paths."""
+    """Build a bank of one chain from lists of arrays in the order of the model's paths."""
 
     def named(part: str, paths: Sequence[str], arrays: Sequence[np.ndarray]) -> dict:
         if len(paths) != len(arrays):

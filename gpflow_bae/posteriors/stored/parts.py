@@ -1,4 +1,4 @@
-"""What of a model its samples do not hold: classes, configurations and fixed values, by path."""
+"""Descriptions of the unsampled parts of a model: classes, configurations and fixed values."""
 
 from __future__ import annotations
 
@@ -20,30 +20,37 @@ from ...core.keras_module import KerasModule, inner_layers
 
 __all__ = ["check_parts", "parts_of", "warn_of_unknown_parts"]
 
-_DIGITS = 9  # that are compared, fewer than those in which machines differ
-_FEW = 8  # numbers that are kept as they are; of more a digest is
-# Names of a tf.Module, of its bookkeeping, and of what says nothing of predictions.
+_DIGITS = 9  # significant digits that are compared; later ones may differ between machines
+_FEW = 8  # arrays up to this size are stored as text, larger ones as a digest
+# Attributes of tf.Module's bookkeeping, and others that do not affect predictions.
 _IGNORED = ("_name", "_scope_name", "_obj_reference_counts_dict", "num_data", "seed")
-_OF_FITS = ("initializer", "regularizer", "constraint", "seed", "trainable", "quantization_config")
-# Of Keras configurations, but for what layers of layers hold.
+_TRAINING_SETTINGS = (
+    "initializer",
+    "regularizer",
+    "constraint",
+    "seed",
+    "trainable",
+    "quantization_config",
+)
+# Entries of Keras configurations that are names, or layers, which are described separately.
 _NAMES = ("name", "module", "registered_name", "layers", "input_layers", "output_layers")
 
 
 def parts_of(
     model: tf.Module, held: Collection[Parameter], *, transforms: bool = True
 ) -> dict[str, str]:
-    """Describe a model but for its parameters' values: text by path, in a fixed order.
+    """Describe a model apart from ``held`` values: text by path, in a fixed order.
 
-    :param held: parameters whose values are kept elsewhere; of all others the values are here.
-    :param transforms: whether these are kept on the real line, so that transforms count.
+    :param held: parameters whose values are stored elsewhere; values of others are included.
+    :param transforms: whether those are stored unconstrained, so that transforms are included.
     """
     found: dict[str, str] = {}
-    _Walk(found, {id(p) for p in held}, transforms)("", model)
+    _Describer(found, {id(p) for p in held}, transforms)("", model)
     return found
 
 
 def check_parts(model: tf.Module, saved: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Refuse a model with other parts than those that were saved.
+    """Compare the parts of a model with those that were saved.
 
     :raises ValueError: naming the first difference.
     """
@@ -58,7 +65,7 @@ def check_parts(model: tf.Module, saved: Mapping[str, str], now: Mapping[str, st
 
 
 def warn_of_unknown_parts(path: str | os.PathLike[str], header: Mapping[str, Any]) -> None:
-    """Say that a file was written before parts were kept, so that they cannot be compared."""
+    """Warn that a file has no parts, so that they cannot be compared."""
     version = header.get("versions", {}).get("gpflow_bae", "unknown")
     warn_caller(
         f"path {os.fspath(path)} was written (by gpflow_bae {version}) before files kept what of a "
@@ -68,18 +75,18 @@ def warn_of_unknown_parts(path: str | os.PathLike[str], header: Mapping[str, Any
     )
 
 
-class _Walk:
-    """Goes through a model and writes down what it meets."""
+class _Describer:
+    """Recursion over a model that describes its modules and attributes."""
 
     def __init__(self, found: dict[str, str], held: set[int], transforms: bool):
         self._found, self._held, self._transforms = found, held, transforms
-        self._paths: dict[int, str] = {}  # of modules that were met
+        self._paths: dict[int, str] = {}  # paths of visited modules
 
     def __call__(self, path: str, value: Any) -> None:
         if isinstance(value, Parameter):
             self._parameter(path, value)
         elif isinstance(value, tfp.distributions.Distribution):
-            return  # priors are of fits, not of predictions
+            return  # priors of parameters do not affect predictions
         elif isinstance(value, tfp.bijectors.Bijector):
             self._found[path] = _transform(value)
         elif isinstance(value, tf.Module):
@@ -113,7 +120,7 @@ class _Walk:
 
     def _network(self, path: str, network: keras.Model) -> None:
         layers = list(inner_layers(network))
-        # Functions of tensors are operations without a layer, which count names on, too.
+        # Functions of tensors are operations without a layer, and have numbered names too.
         inside = [
             (f"{path}{'' if i < 0 else f'.layers[{i}]'}", _configuration(found).get("layers", ()))
             for i, found in enumerate((network, *layers), -1)
@@ -128,7 +135,7 @@ class _Walk:
             own = f"{path}.layers[{i}]"
             self._found[own] = type(layer).__name__
             for key, item in sorted(_configuration(layer).items()):
-                if not key.endswith(_OF_FITS) and key not in _NAMES:
+                if not key.endswith(_TRAINING_SETTINGS) and key not in _NAMES:
                     self._found[f"{own}.{key}"] = _plain_text(item, names)
         for own, items in inside:
             for i, item in enumerate(items):
@@ -140,9 +147,9 @@ class _Walk:
 
 
 def _configuration(layer: keras.Layer) -> dict[str, Any]:
-    """Of a layer; nothing of one that was written without."""
+    """Return the configuration of a layer; an empty one if it has no ``get_config``."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of lambdas, which are not written
+        warnings.simplefilter("ignore")  # Keras warns of lambdas, which cannot be serialised
         try:
             return layer.get_config()
         except NotImplementedError:
@@ -150,7 +157,7 @@ def _configuration(layer: keras.Layer) -> dict[str, Any]:
 
 
 def _plain_text(value: Any, names: Mapping[str, str]) -> str:
-    """A piece of a Keras configuration, with the places of layers for their names."""
+    """Convert part of a Keras configuration to text, with layer names replaced by positions."""
 
     def plain(item: Any) -> Any:
         if isinstance(item, Mapping):
@@ -168,7 +175,7 @@ def _plain_text(value: Any, names: Mapping[str, str]) -> str:
 
 
 def _transform(transform: Any) -> str:
-    """A bijector by its class and arguments."""
+    """Describe a bijector by its class and arguments."""
     if transform is None:
         return "no transform"
 
@@ -186,7 +193,7 @@ def _transform(transform: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value that is no module: plain ones as they are, arrays rounded, of others the class."""
+    """Convert a value to text: plain values, rounded arrays, and the class of other objects."""
     if value is None or isinstance(value, bool | str | int | slice):
         return repr(value)
     if callable(value):
@@ -204,9 +211,9 @@ def _text(value: Any) -> str:
 
 
 def _rounded(array: np.ndarray) -> np.ndarray:
-    """To so many significant digits."""
+    """Round to ``_DIGITS`` significant digits."""
     finite = np.isfinite(array) & (array != 0.0)
     size = np.where(finite, np.abs(array), 1.0)
     scale = 10.0 ** (_DIGITS - 1 - np.floor(np.log10(size)))
-    usual = finite & np.isfinite(scale)  # not the smallest of all numbers
+    usual = finite & np.isfinite(scale)  # excludes subnormal numbers
     return np.where(usual, np.round(np.where(usual, array, 0.0) * scale) / scale, array)
