@@ -28,7 +28,7 @@ from gpflow_bae.data import prepare_data
 from gpflow_bae.datasets import moving_ball
 from gpflow_bae.posteriors import Posterior
 
-LATENT_DIM, WIDTH = 2, 500  # two hidden layers of 500 tanh units each (Tran et al. 2023, table 5)
+LATENT_DIM, WIDTH = 2, 500  # two hidden layers of 500 tanh units each (Tran et al. 2023, table 6)
 
 
 def _network(plan: Plan, num_inputs: int, num_outputs: int) -> keras.Model:

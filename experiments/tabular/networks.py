@@ -7,7 +7,7 @@ import numpy as np
 
 __all__ = ["SIZES", "build", "draw_weights"]
 
-# Widths from the data to the code; decoders mirror them (Chandra et al. 2022, table 1).
+# Widths from the data to the code; decoders mirror them (Chandra et al. 2022, table 2).
 SIZES = {
     "swiss_roll": (3, 10, 5, 2),
     "madelon": (500, 450, 400, 300),

@@ -23,7 +23,7 @@ __all__ = ["DeepSVIGP"]
 
 
 class DeepSVIGP(gpflow.models.SVGP, VariationalModel):
-    """``gpflow.models.SVGP`` whose likelihood is a decoder (Jazbec et al. 2021, section 3.2).
+    """``gpflow.models.SVGP`` whose likelihood is a decoder (Jazbec et al. 2021, appendix C.5).
 
     q(u) is free and whitened, with covariances [L, M, M] of L latent GPs that share a kernel; the
     codes of a point follow q(f) there. It is SVGP-VAE without amortisation of q(u) (Proposition

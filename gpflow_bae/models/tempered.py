@@ -34,7 +34,7 @@ class TemperedBAE(gpflow.Module):
     .. math:: y_n \sim N(g(f(y_n; w_e); w_d), \tau^2), \quad w \sim N(0, 25), \quad
               \tau^2 \sim InverseGamma
 
-    (Chandra et al. 2022, eq. 6-9). Codes f(y) have neither prior nor noise: their uncertainty is
+    (Chandra et al. 2022, eq. 3-4). Codes f(y) have neither prior nor noise: their uncertainty is
     that of the encoder's weights. Missing entries (NaN) enter the encoder as zeros and drop out of
     the likelihood.
 
