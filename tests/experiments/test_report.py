@@ -1,6 +1,7 @@
 import json
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -243,6 +244,46 @@ def test_pages_of_the_project_are_what_their_runs_render() -> None:
             (folder / "runs" / path.name, report.render_runs),
         ):
             assert render(path.stem, folder) == file.read_text(encoding="utf-8"), command
+
+
+#: Decimals of the first tables that no run has: of rivals run outside, and of the problem.
+OF_NO_RUN = {
+    "certificates": {"0.864"},  # the expected share
+    "priors": {"0.726"},  # the noise
+    "spatial_omics": {"0.125", "0.329"},  # neighbours without pseudo-cells
+}
+
+
+def stored(name: str) -> list[float]:
+    """Scores of all runs, and their means and deviations over seeds."""
+    runs = results.read_collected(ROOT / "docs" / "results" / f"{name}.json")
+    groups: dict[tuple[Any, ...], list[dict[str, float]]] = {}
+    for run in runs:
+        groups.setdefault(results.run_key(run)[:-1], []).append(run["metrics"])
+    found = []
+    for members in groups.values():
+        for metric in members[0]:
+            values = [m[metric] for m in members if metric in m]
+            found += [*values, statistics.fmean(values)]
+            found += [statistics.stdev(values)] if len(values) > 1 else []
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(studies.ABOUT))
+def test_the_first_table_of_a_page_has_scores_of_its_runs(name: str) -> None:
+    """Rounded to what the page says. Published figures are in columns that say so."""
+    notes = (ROOT / "docs" / "results" / f"{name}.notes.md").read_text(encoding="utf-8")
+    lines = [row for row in notes.partition("## Details")[0].splitlines() if row.startswith("|")]
+    table = [row[1:-1].split("|") for row in lines]
+    own = [i for i, head in enumerate(table[0]) if not re.search("et al|published|spaVAE", head)]
+    known = stored(name)
+    for row in table[2:]:
+        if "et al" in row[0]:
+            continue
+        for number in re.findall(r"\d+\.\d+", " ".join(row[i] for i in own)):
+            half = 0.5 * 10.0 ** -len(number.partition(".")[2])
+            near = any(abs(abs(v) - float(number)) <= half * (1 + 1e-9) for v in known)
+            assert near or number in OF_NO_RUN.get(name, ()), (number, row)
 
 
 def test_stored_log_densities_say_what_they_are_of() -> None:
