@@ -4,13 +4,15 @@
     python -m experiments.report --experiment=moving_ball  # render
     python -m experiments.report --experiment=index        # the page above them, with pictures
 
-``docs/results/<experiment>.md`` is made of ``<experiment>.json``, of the prose in
-``<experiment>.notes.md`` if there is any, and of ``figures/<experiment>_*`` (PNG and GIF) with the
-captions of ``<experiment>.captions.json``. The same files always give the same page.
+``docs/results/<experiment>.md`` is the question, the prose of ``<experiment>.notes.md`` and the
+figures that the prose does not show: ``figures/<experiment>_*`` (PNG and GIF) with the captions of
+``<experiment>.captions.json``. ``runs/<experiment>.md`` has the tables of all runs of
+``<experiment>.json`` and their commands. The same files always give the same pages.
 """
 
 import json
 import pathlib
+import shlex
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,7 +21,7 @@ from absl import app, flags
 
 from experiments.common import results, studies, terminal
 
-__all__ = ["collect", "render", "write_page"]
+__all__ = ["collect", "render", "render_runs", "write_pages"]
 
 FLAGS = flags.FLAGS
 
@@ -118,111 +120,158 @@ def collect(run_dirs: Iterable[results.PathLike], results_dir: results.PathLike)
     return sorted(touched)
 
 
-def write_page(experiment: str, results_dir: results.PathLike) -> pathlib.Path:
-    """Renders ``<experiment>.md`` beside its data.
+def write_pages(experiment: str, results_dir: results.PathLike) -> list[pathlib.Path]:
+    """Renders ``<experiment>.md`` and ``runs/<experiment>.md`` beside their data.
 
-    :return: The page.
+    :return: The pages; for ``index`` the one that lists the others.
     :raises ValueError: If there are no collected runs of the experiment.
     """
-    page = pathlib.Path(results_dir) / f"{experiment}.md"
-    text = (
-        studies.render_index(results_dir)
-        if experiment == "index"
-        else render(experiment, results_dir)
-    )
-    page.write_text(text, encoding="utf-8")
-    return page
+    folder = pathlib.Path(results_dir)
+    if experiment == "index":
+        texts = {folder / "index.md": studies.render_index(folder)}
+    else:
+        texts = {
+            folder / f"{experiment}.md": render(experiment, folder),
+            folder / "runs" / f"{experiment}.md": render_runs(experiment, folder),
+        }
+    for page, text in texts.items():
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(text, encoding="utf-8")
+    return list(texts)
 
 
 def render(experiment: str, results_dir: results.PathLike) -> str:
-    """The page as Markdown.
+    """The page of a study as Markdown: its question, its notes and its figures.
 
     :param experiment: Name of the driver.
     :param results_dir: Folder with ``<experiment>.json``.
     :raises ValueError: If there are no collected runs of the experiment.
     """
     folder = pathlib.Path(results_dir)
+    runs = _collected(experiment, folder)
+    about = _about(experiment)
+    path = folder / f"{experiment}.notes.md"
+    notes = path.read_text(encoding="utf-8").strip("\n") if path.exists() else ""
+    parts = [
+        _comment(experiment, f": prose belongs in `{experiment}.notes.md`"),
+        f"# {about.title}",
+        about.sentence,
+        *([notes] if notes else []),
+        *_figures(experiment, folder, runs, notes),
+        f"Scores and commands of all runs have [a page of their own](runs/{experiment}.md).",
+        f"```{{toctree}}\n:hidden:\n\nruns/{experiment}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def render_runs(experiment: str, results_dir: results.PathLike) -> str:
+    """The page of a study's runs as Markdown: a row for runs that differ in nothing but the seed.
+
+    :param experiment: Name of the driver.
+    :param results_dir: Folder with ``<experiment>.json``.
+    :raises ValueError: If there are no collected runs of the experiment.
+    """
+    runs = _collected(experiment, pathlib.Path(results_dir))
+    tables: dict[tuple[Any, ...], list[Result]] = {}
+    for run in runs:
+        problem = run["model"].rpartition("/")[0]
+        held_out = "validation" in run.get("variant", "")  # scored on other cells than the test's
+        tables.setdefault((_preset_rank(run["preset"]), problem, held_out), []).append(run)
+    parts = [
+        _comment(experiment, ""),
+        f"# Runs: {_about(experiment).title}",
+        f"All runs behind [the page of results](../{experiment}.md). Scores are means over seeds"
+        " ± their sample standard deviation, and seconds are means over seeds. Where a temperature"
+        " is said not to be the one that was set, a block of parameters was a tenth or more away"
+        " from it, and the blocks' range is given. A row's flags take the place of the dots in the"
+        f" command of its table. `docs/results/{experiment}.json` has the runs of single seeds,"
+        " with all scores, settings, whole commands, commits and versions.",
+    ]
+    for (_, problem, held_out), members in sorted(tables.items()):
+        head = f"## Preset `{members[0]['preset']}`"
+        head += f", `{problem}`" if problem else ""
+        command, flags_of = _commands(members)
+        parts += [head + (": validation" if held_out else ""), command]
+        parts.append(_run_table(members, flags_of))
+    return "\n\n".join([*parts, "## Versions", _version_table(runs)]) + "\n"
+
+
+def _collected(experiment: str, folder: pathlib.Path) -> list[Result]:
     runs = results.read_collected(folder / f"{experiment}.json")
     if not runs:
         raise ValueError(
             f"{experiment}.json holds no runs. Collect some with"
             " python -m experiments.report --collect RUN_DIR..."
         )
-    runs = sorted(runs, key=results.run_key)
+    return sorted(runs, key=results.run_key)
+
+
+def _about(experiment: str) -> studies.About:
     words = experiment.replace("_", " ")
-    about = studies.ABOUT.get(
-        experiment, studies.About(words.capitalize(), f"Runs of {words}.", "")
-    )
-    parts = [
+    default = studies.About(words.capitalize(), f"Runs of {words}.", "")
+    return studies.ABOUT.get(experiment, default)
+
+
+def _comment(experiment: str, where: str) -> str:
+    return (
         f"<!-- Rendered from `{experiment}.json` by `python -m experiments.report"
-        f" --experiment={experiment}`. Do not edit: prose belongs in `{experiment}.notes.md`. -->",
-        f"# {about.title}",
-        f"{about.sentence} The tables and figures below were written by runs, and the table of"
-        " every run has its command. What is said to have been asked is what this project set out"
-        " to reach; **missed** means that it has not.",
-    ]
-    notes = folder / f"{experiment}.notes.md"
-    if notes.exists():
-        parts += ["## Notes", notes.read_text(encoding="utf-8").strip("\n")]
-    for preset in sorted({run["preset"] for run in runs}, key=_preset_rank):
-        of_preset = [run for run in runs if run["preset"] == preset]
-        chosen = [run for run in of_preset if "validation" not in run.get("variant", "")]
-        if chosen:
-            parts += [f"## Preset `{preset}`", _summary_table(chosen)]
-        held_out = [run for run in of_preset if run not in chosen]
-        if held_out:  # not beside the test scores: they are of other cells
-            parts += [f"## Preset `{preset}`: validation", _summary_table(held_out)]
-    parts.append(
-        "Mean ± standard deviation over seeds (sample standard deviation; none for one seed)."
+        f" --experiment={experiment}`. Do not edit{where}. -->"
     )
-    parts += _figures(experiment, folder, runs)
-    parts += ["## Every run", _run_table(runs), "## Versions", _version_table(runs)]
-    return "\n\n".join(parts) + "\n"
 
 
-def _summary_table(runs: Sequence[Result]) -> str:
-    groups: dict[tuple[Any, ...], list[Result]] = {}
-    for run in runs:
-        groups.setdefault(results.run_key(run)[:-1], []).append(run)
-    # What the field compares; the rest is in the table of every run.
+def _commands(runs: Sequence[Result]) -> tuple[str, list[str]]:
+    """What the commands of a table's runs share, as Markdown, and what each run's adds to it."""
+    words = [shlex.split(run.get("command", "")) for run in runs]
+    each = list(zip(runs, words, strict=True))
+    flags_of = [[w for w in line[3:] if not _is_known(w, run)] for run, line in each]
+    shared = [w for w in flags_of[0] if all(w in flags for flags in flags_of)]
+    modules = {" ".join(line[:3]) for line in words}
+    models = ["--model=MODEL"] if any(_model(run) in line for run, line in each) else []
+    own = [f"--preset={runs[0]['preset']}", *models, "--seed=SEED", "--out_dir=OUT_DIR"]
+    command = " ".join([*sorted(modules - {""}), *own, *map(shlex.quote, shared), "..."])
+    return f"`{command}`", [shlex.join(w for w in flags if w not in shared) for flags in flags_of]
+
+
+def _is_known(word: str, run: Result) -> bool:
+    """Whether a word of a run's command is in its row, or names the row or its files alone."""
+    name = word.partition("=")[0].lstrip("-")
+    of_row = (_model(run), f"--preset={run['preset']}")
+    return word in of_row or name in ("seed", "variant", "out_dir", "resume")
+
+
+def _model(run: Result) -> str:
+    return f"--model={run['model'].rpartition('/')[2]}"
+
+
+def _run_table(runs: Sequence[Result], flags_of: Sequence[str]) -> str:
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for index, run in enumerate(runs):
+        groups.setdefault(results.run_key(run)[:-1], []).append(index)
+    # What the field compares; the rest is in the file.
     names = _metric_names(runs)
     metrics = [name for name in names if name in _METRIC_ORDER] or names
     rows = []
-    for members in groups.values():
-        first = members[0]
+    for indices in groups.values():
+        members = [runs[i] for i in indices]
+        flags_here = "; ".join(dict.fromkeys(flags_of[i] for i in indices if flags_of[i]))
         rows.append(
             [
-                f"`{first['model']}`",
-                _label(first, runs),
+                f"`{members[0]['model'].rpartition('/')[2]}`",
+                _label(members[0], runs),
                 _temperature(members),
                 ", ".join(str(run["seed"]) for run in members),
                 *(_mean_and_std(members, name) for name in metrics),
+                f"{statistics.fmean(_seconds(run) for run in members):.0f}",
+                f"`{flags_here}`" if flags_here else _NONE,
             ]
         )
-    return _table(["model", "variant", "temperature", "seeds", *metrics], rows)
-
-
-def _run_table(runs: Sequence[Result]) -> str:
-    metrics = _metric_names(runs)
-    rows = []
-    for run in sorted(runs, key=lambda run: _preset_rank(run["preset"])):
-        same_preset = [other for other in runs if other["preset"] == run["preset"]]
-        rows.append(
-            [
-                run["preset"],
-                f"`{run['model']}`",
-                _label(run, same_preset),
-                _temperature([run]),
-                str(run["seed"]),
-                *(_number(run["metrics"].get(name)) for name in metrics),
-                str(run["num_parameters"]),
-                _seconds(run["seconds"]),
-                f"`{_short_commit(run['git_commit'])}`",
-                f"`{run['command']}`" if run.get("command") else _NONE,
-            ]
-        )
-    header = ["preset", "model", "variant", "temperature", "seed", *metrics]
-    return _table([*header, "parameters", "seconds", "commit", "command"], rows)
+    header = ["model", "variant", "temperature", "seeds", *metrics, "seconds", "flags"]
+    kept = [
+        column
+        for column in zip(header, *rows, strict=True)
+        if column[0] not in ("variant", "temperature", "flags") or set(column[1:]) != {_NONE}
+    ]
+    return _table([column[0] for column in kept], zip(*(c[1:] for c in kept), strict=True))
 
 
 def _version_table(runs: Sequence[Result]) -> str:
@@ -239,7 +288,10 @@ def _version_table(runs: Sequence[Result]) -> str:
     return _table([*names, "runs"], rows)
 
 
-def _figures(experiment: str, folder: pathlib.Path, runs: Sequence[Result]) -> list[str]:
+def _figures(
+    experiment: str, folder: pathlib.Path, runs: Sequence[Result], notes: str
+) -> list[str]:
+    """The figures that the notes do not show, with their captions."""
     captions = {name: text for run in runs for name, text in run.get("captions", {}).items()}
     own = folder / f"{experiment}.captions.json"
     if own.exists():
@@ -249,13 +301,16 @@ def _figures(experiment: str, folder: pathlib.Path, runs: Sequence[Result]) -> l
     paths = [
         path
         for path in sorted((folder / "figures").glob(f"{experiment}_*"))
-        if path.suffix in (".png", ".gif") and not path.name.startswith(tuple(longer))
+        if path.suffix in (".png", ".gif")
+        and not path.name.startswith(tuple(longer))
+        and f"(figures/{path.name})" not in notes
     ]
     parts = ["## Figures"] if paths else []
     for path in paths:
-        words = path.stem.removeprefix(f"{experiment}_").replace("_", " ")
-        caption = captions.get(path.name, captions.get(path.stem, words[:1].upper() + words[1:]))
-        parts.append(f"![{caption}](figures/{path.name})\n\n*{caption}*")
+        words = path.stem.removeprefix(f"{experiment}_").replace("_", " ").capitalize()
+        caption = captions.get(path.name, captions.get(path.stem))
+        parts.append(f"![{words}](figures/{path.name})")
+        parts += [f"*{caption}*"] if caption else []
     return parts
 
 
@@ -321,18 +376,9 @@ def _temperature(runs: Sequence[Result]) -> str:
     return f"not {asked:g}: {low:.2g} to {high:.2g}"
 
 
-def _seconds(seconds: dict[str, float]) -> str:
-    phases = {name: value for name, value in seconds.items() if name != "total"}
-    total = seconds.get("total", sum(phases.values()))
-    text = f"{total:.1f}"
-    if phases:
-        text += f" ({', '.join(f'{name} {phases[name]:.1f}' for name in sorted(phases))})"
-    return text
-
-
-def _short_commit(commit: str) -> str:
-    digits, dash, suffix = commit.partition("-")
-    return digits[:12] + dash + suffix
+def _seconds(run: Result) -> float:
+    seconds = run["seconds"]
+    return seconds.get("total", sum(seconds.values()))
 
 
 def _preset_rank(preset: str) -> tuple[int, str]:
@@ -361,7 +407,7 @@ def main(argv: Sequence[str]) -> None:
             collect(run_dirs, _RESULTS_DIR.value) if _COLLECT.value else [_EXPERIMENT.value]
         )
         for experiment in experiments:
-            print(write_page(experiment, _RESULTS_DIR.value))
+            print(*write_pages(experiment, _RESULTS_DIR.value), sep="\n")
     except ValueError as error:
         raise app.UsageError(str(error)) from error
 

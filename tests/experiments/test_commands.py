@@ -19,7 +19,8 @@ from tests.experiments.commands import parsed
 
 FOLDER = pathlib.Path(experiments.__file__).parent
 ROOT = FOLDER.parent
-PAGES = ("README.md", "Makefile", "docs/*.md", "docs/guides/*.md", "docs/results/*.md")
+FOLDERS = ("docs", "docs/guides", "docs/results", "docs/results/runs")
+PAGES = ("README.md", "Makefile", *(f"{folder}/*.md" for folder in FOLDERS))
 #: Every command there is; of those that are no study, the flags that the pages name.
 STUDIES = {
     *TABLES,
