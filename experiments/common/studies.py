@@ -86,8 +86,8 @@ def render_index(results_dir: PathLike) -> str:
     parts = [
         "<!-- Written by `python -m experiments.report --experiment=index`; edits are lost. -->",
         "# Results",
-        "What the studies of this project found. Tables, figures and the commands that made them"
-        " are on each page, and a miss is reported as a miss.",
+        "What the studies of this project found, beside what was published. Each page has its"
+        " tables, figures and the command; the pages of runs have every row.",
     ]
     for experiment, about in ABOUT.items():
         if not (folder / f"{experiment}.json").exists():
