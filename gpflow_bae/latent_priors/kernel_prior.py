@@ -37,7 +37,7 @@ tfd = tfp.distributions
 
 KernelLike: TypeAlias = gpflow.kernels.Kernel | Sequence[gpflow.kernels.Kernel]
 
-_LEAST_NOISE = 1e-6
+_MIN_NOISE = 1e-6
 
 
 def as_kernels(kernel: KernelLike) -> list[gpflow.kernels.Kernel]:
@@ -107,14 +107,14 @@ class KernelLatentPrior(LatentProcess):
         self.code_noise_variance = None
         if code_noise_variance is None:
             return
-        if not _LEAST_NOISE < code_noise_variance < np.inf:
+        if not _MIN_NOISE < code_noise_variance < np.inf:
             raise ValueError(
-                f"code_noise_variance must be above {_LEAST_NOISE}, below which covariances cannot "
+                f"code_noise_variance must be above {_MIN_NOISE}, below which covariances cannot "
                 f"be factorised, or None for none; got {code_noise_variance}."
             )
         self.code_noise_variance = Parameter(
             code_noise_variance,
-            transform=positive(lower=_LEAST_NOISE),
+            transform=positive(lower=_MIN_NOISE),
             prior=tfd.LogNormal(
                 gpflow.utilities.to_default_float(np.log(float(code_noise_variance))),
                 gpflow.utilities.to_default_float(1.0),
