@@ -137,10 +137,7 @@ def masked_autoregressive_flow(
     hidden_widths: Sequence[int] = _WIDTHS,
     seed: int = 0,
 ) -> tfb.Bijector:
-    """Return autoregressive affine maps: fast densities, D passes per draw.
-
-    Papamakarios et al. (2017).
-    """
+    """Return affine autoregressive maps (Papamakarios et al. 2017), with D passes per draw."""
     layers = _autoregressive_layers(event_dim, num_layers, hidden_widths, seed)
     return _with_reversals(layers, event_dim)
 
@@ -152,10 +149,7 @@ def inverse_autoregressive_flow(
     hidden_widths: Sequence[int] = _WIDTHS,
     seed: int = 0,
 ) -> tfb.Bijector:
-    """Return inverse autoregressive maps: draws, and densities of draws, in one pass.
-
-    Kingma et al. (2016).
-    """
+    """Return inverses of those (Kingma et al. 2016): draws and their densities in one pass."""
     layers = _autoregressive_layers(event_dim, num_layers, hidden_widths, seed)
     return _with_reversals([tfb.Invert(layer) for layer in layers], event_dim)
 
@@ -200,9 +194,7 @@ def neural_spline_flow(
     hidden_widths: Sequence[int] = _WIDTHS,
     seed: int = 0,
 ) -> tfb.Bijector:
-    """Return rational-quadratic coupling splines, for at least two components.
-
-    Durkan et al. (2019).
+    """Return rational-quadratic coupling splines (Durkan et al. 2019), at least two components.
 
     :param num_bins: number of bins of each spline on [-bound, bound]; outside it is the identity.
     """

@@ -31,7 +31,7 @@ __all__ = [
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-_MAX_INTEGER = 2_000_000_000  # TensorFlow's shapes, loops and seeds have 32 bits
+_INT_MAX = 2_000_000_000  # TensorFlow's shapes, loops and seeds have 32 bits
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
@@ -60,7 +60,7 @@ def check_integer(name: str, value: Any, low: float, high: float = np.inf) -> No
     :raises ValueError: if not, with the argument's name.
     """
     valid = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not valid or not low <= value <= min(high, _MAX_INTEGER):
+    if not valid or not low <= value <= min(high, _INT_MAX):
         expected = f"of at least {low}" if high == np.inf else f"from {low} to {high}"
         expected = "" if low == -np.inf and high == np.inf else f" {expected}"
         raise ValueError(f"{name} is {value!r}; it must be an integer{expected}.")
@@ -345,9 +345,7 @@ def _fits(value: Any, kind: Any, low: float) -> bool:
     if isinstance(value, bool | np.bool_):
         return kind is bool
     if kind is int:
-        return (
-            isinstance(value, numbers.Integral) and max(low, -_MAX_INTEGER) <= value <= _MAX_INTEGER
-        )  # type: ignore[operator]
+        return isinstance(value, numbers.Integral) and max(low, -_INT_MAX) <= value <= _INT_MAX  # type: ignore[operator]
     if kind is float:
         if getattr(value, "ndim", None) == 0 and hasattr(value, "__array__"):
             value = np.asarray(value).item()
@@ -369,8 +367,8 @@ def _described(kind: Any, low: float, value: Any) -> str:
     if outer in _SEQUENCES:
         kinds = " or ".join(_described(k, low, None) for k in inner if _is_checked(k))
         return f"a sequence, each entry {kinds}" if kinds else "a sequence"
-    if kind is int and isinstance(value, numbers.Integral) and abs(value) > _MAX_INTEGER:  # type: ignore[operator]
-        return f"an integer from {max(low, -_MAX_INTEGER):.0f} to {_MAX_INTEGER}"
+    if kind is int and isinstance(value, numbers.Integral) and abs(value) > _INT_MAX:  # type: ignore[operator]
+        return f"an integer from {max(low, -_INT_MAX):.0f} to {_INT_MAX}"
     if kind in (int, float) and low > -np.inf:
         return f"{_WORDS[kind]} of at least {low:g}"
     return _WORDS.get(outer, f"a {outer.__module__.split('.')[0]} {outer.__qualname__}")

@@ -1,7 +1,4 @@
-"""Linear algebra with errors and efficient gradients.
-
-TensorFlow's Cholesky decomposition returns NaN on a CPU if it fails; here it raises an error.
-"""
+"""Linear algebra with errors where TensorFlow returns NaN, and with efficient gradients."""
 
 from __future__ import annotations
 

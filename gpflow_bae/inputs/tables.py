@@ -171,9 +171,7 @@ class InputTable(gpflow.Module):
 def check_prior(prior: Any) -> None:
     """Check that a prior is a scalar distribution on the whole line.
 
-    Gradients and random walks would leave a bounded support.
-
-    :raises ValueError: if it is not scalar, or has a bounded support.
+    :raises ValueError: if it is not scalar, or has a bounded support, which chains would leave.
     :raises TypeError: if it is not a distribution.
     """
     if not isinstance(prior, tfd.Distribution):

@@ -49,10 +49,7 @@ class LatentProcess(gpflow.Module, ABC):
     def condition(
         self, X: TensorType | None, mean: TensorType, variance: TensorType
     ) -> LatentPosterior:
-        """Return the marginal posterior of the codes given pseudo-observations, and the evidence.
-
-        The evidence is the log marginal likelihood of the pseudo-observations.
-        """
+        """Return the marginal posterior of codes given pseudo-observations, and log evidence."""
 
     def condition_batch(
         self, X: TensorType | None, mean: TensorType, variance: TensorType, point_scale: float
@@ -113,10 +110,7 @@ class LatentProcess(gpflow.Module, ABC):
         return None
 
     def num_matrix_entries(self, num_points: int) -> int:
-        """Return the number of matrix entries that a density over ``num_points`` points stores.
-
-        0 if they are few.
-        """
+        """Return the number of matrix entries that a density over the points needs, 0 if few."""
         return 0
 
     @property
@@ -161,10 +155,7 @@ class LatentProcess(gpflow.Module, ABC):
         mean: TensorType,
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Predict the noise-free latent function at ``Xnew`` given pseudo-observations at ``X``.
-
-        :return: means and variances [batch..., Nnew, L].
-        """
+        """Predict the noise-free latent function at ``Xnew`` given pseudo-observations at ``X``."""
 
     def predict_full_cov(
         self,

@@ -18,9 +18,8 @@ __all__ = ["GP"]
 class GP(KernelLatentPrior, GaussianLatentPrior):
     """An exact GP prior: latents_l ~ N(0, K_l + (sigma^2 + jitter) I) for each channel and task.
 
-    Channels and tasks are independent (Casale et al. 2018, Pearce 2019). ``sigma^2`` is
-    ``code_noise_variance``; the jitter is part of the prior covariance in every term, mean,
-    variance and evidence alike.
+    Casale et al. (2018), Pearce (2019). ``sigma^2`` is ``code_noise_variance``; the jitter is
+    part of the prior covariance in every term: mean, variance and evidence.
     """
 
     def num_matrix_entries(self, num_points: int) -> int:
@@ -58,10 +57,7 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
 
     @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
     def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
-        """Return the log density of the codes; one factorisation for channels that share a kernel.
-
-        Tasks that share inputs share it too.
-        """
+        """Return the log density of the codes; one factorisation if channels and tasks share it."""
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
         covariance = self.code_covariance(X)
         L = cholesky(covariance, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")

@@ -165,8 +165,7 @@ class KernelLatentPrior(LatentProcess):
     def _with_inputs(self, inputs: InputModel) -> KernelLatentPrior:
         """Return a copy whose kernels complete inputs by another input model."""
         found = copy.copy(self)
-        # This bypasses TensorFlow's attribute tracking, whose records the copy and the original
-        # share.
+        # This bypasses TensorFlow's attribute tracking, whose records the copy shares.
         found.__dict__["kernels"] = kernels = [copy.copy(kernel) for kernel in self.kernels]
         for kernel in kernels:
             kernel.__dict__["inputs"] = inputs

@@ -105,8 +105,7 @@ class ProductProcess(LatentProcess):
         if all(new is old for new, old in zip(parts, self.parts, strict=True)):
             return self
         found = copy.copy(self)
-        # This bypasses TensorFlow's attribute tracking, whose records the copy and the original
-        # share.
+        # This bypasses TensorFlow's attribute tracking, whose records the copy shares.
         found.__dict__["parts"] = parts
         return found
 

@@ -113,10 +113,7 @@ class SamplingAlgorithm(NamedTuple):
 
 
 def check_sampler(sampler: Any) -> None:
-    """Check that ``sampler`` is a :class:`SamplingAlgorithm`.
-
-    :raises TypeError: if not.
-    """
+    """Raise a TypeError if ``sampler`` is not a :class:`SamplingAlgorithm`."""
     if not isinstance(sampler, SamplingAlgorithm):
         raise TypeError(
             "sampler must be a SamplingAlgorithm, which a sampler's build makes, such as "
@@ -125,10 +122,7 @@ def check_sampler(sampler: Any) -> None:
 
 
 def check_setting(name: str, value: Setting | None) -> None:
-    """Check that a setting is None, a number, a scalar tensor or a schedule.
-
-    :raises TypeError: if not.
-    """
+    """Raise a TypeError if a setting is not None, a number, a scalar tensor or a schedule."""
     if value is None or callable(value) or tf.is_tensor(value):
         return
     if isinstance(value, bool) or as_numbers(value, name).ndim:

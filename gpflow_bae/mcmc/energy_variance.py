@@ -55,8 +55,7 @@ def from_energy_variance(
 
     It is adapted during burn-in and then fixed. The step size of ``sampler`` is the initial value;
     the distance over which the direction decorrelates does not change with the step size.
-    ``sampler.info`` gains ``step_size`` and ``energy_variance``, the expected variance at this step
-    size.
+    ``sampler.info`` gains ``step_size`` and ``energy_variance``, its expected variance.
 
     :param sampler: returned by :func:`gpflow_bae.mcmc.mclmc.build`, with a numeric step size.
     :param desired: variance of the energy error of a step, divided by the dimension.
@@ -148,8 +147,7 @@ def energy_error(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the energy error of a step of ``mclmc`` in nats, and its dimension d, both float64.
 
-    :param before: state before the step.
-    :param after: state after the step.
+    :param before, after: states before and after the step.
     :param target: a target with ``gradient`` and ``evaluate``.
     """
     gradient, evaluate = target.gradient, target.evaluate

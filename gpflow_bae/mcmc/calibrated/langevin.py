@@ -108,7 +108,7 @@ def propose_and_accept(
     inverse_temperature: TensorType | float = 1.0,
     gradient_probability: TensorType | float = 1.0,
 ) -> State:
-    """Take one step with any ``drift(evaluation) -> displacement``."""
+    """Take one step with any ``drift(evaluation) -> displacement`` that depends on the state."""
     noise_seed, kind_seed, accept_seed = tf.unstack(split(seed, 3))
     chains = tf.zeros_like(state.evaluation.tempered)
     sigma = cast_scalar(noise_scale, chains.dtype) + chains
