@@ -99,7 +99,7 @@ class LatentPosterior(NamedTuple):
 
 
 class VariationalModel(ABC):
-    """Interface of models with an evidence lower bound; implementations are ``tf.Module``s.
+    """Interface of models with an evidence lower bound, to be implemented by a ``tf.Module``.
 
     Implement :meth:`terms`, ``decoder`` (with ``output_dim``) and :attr:`observation_likelihood`;
     the other members declare optional features.

@@ -1,4 +1,4 @@
-"""Functional calls of GPflow modules: with tensors in the place of their parameters.
+"""Functional calls of GPflow modules, with tensors in the place of their parameters.
 
 A sampler holds its parameters as plain tensors in unconstrained space. These functions return a
 module that computes with such tensors, without assignment to variables, so that chains

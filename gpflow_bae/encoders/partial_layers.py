@@ -53,7 +53,7 @@ def output_network_size(hidden: Sequence[int], width: int) -> int:
 
 @register
 class ObservedValues(keras.layers.Layer):
-    """Split ``[y, mask, noise] [rows, 2 P + E]`` into values (zeros where missing), mask, noise."""
+    """Split of ``[y, mask, noise] [rows, 2 P + E]``: values (zeros where missing), mask, noise."""
 
     def __init__(self, num_outputs: int, **kwargs: Any):
         super().__init__(**kwargs)
@@ -122,7 +122,7 @@ class _OutputNetworks(_Networks):
 
 @register
 class SumOfOutputNetworks(_OutputNetworks):
-    """Sum network_p(y_p) over observed p: ``[values, mask]`` to [rows, units]."""
+    """The sum of network_p(y_p) over observed p: ``[values, mask]`` to [rows, units]."""
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
@@ -139,7 +139,7 @@ class SumOfOutputNetworks(_OutputNetworks):
 
 @register
 class ProductOfFactors(_OutputNetworks):
-    """Multiply Gaussian factors of ``units`` code channels over the observed outputs.
+    """The product of Gaussian factors of ``units`` code channels over the observed outputs.
 
     It maps ``[values, mask]`` to means and log standard deviations [rows, 2 units].
     """
@@ -183,7 +183,7 @@ class ProductOfFactors(_OutputNetworks):
 
 @register
 class SumOfPoints(_Networks):
-    """Sum one network of (one-hot p, y_p) over observed p: ``[values, mask]`` to [rows, units]."""
+    """The sum of network(one-hot p, y_p) over observed p: ``[values, mask]`` to [rows, units]."""
 
     def build(self, input_shape: Any) -> None:
         num_outputs = input_shape[0][-1]

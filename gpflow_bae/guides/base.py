@@ -44,7 +44,7 @@ def uninformative_where_empty(
 
 
 class Guide(gpflow.Module, ABC):
-    """Base class of inference of codes by an encoder; every call receives the prior."""
+    """Base class of guides, which infer codes by an encoder; every call receives the prior."""
 
     def __init__(self, encoder: Encoder):
         """

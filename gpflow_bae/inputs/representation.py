@@ -1,4 +1,4 @@
-"""Vectors of objects that inputs contain by an id, computed by a network from observations."""
+"""Vectors of objects whose ids are in the inputs, computed by a network from observations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learnt vectors of objects that inputs contain by an id."""
+"""Learnt vectors of objects whose ids are in the inputs."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def gaussian_log_density(residual: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
 
 
 class LatentProcess(gpflow.Module, ABC):
-    """A process over inputs whose values, the codes, have Gaussian pseudo-observations."""
+    """Base class of processes over codes, conditioned on Gaussian pseudo-observations."""
 
     needs_inputs = True
     draws = False

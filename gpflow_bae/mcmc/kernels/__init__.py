@@ -7,7 +7,7 @@ kernel = gpflow_bae.mcmc.SGHMC(target_log_prob_fn, step_size=0.1, momentum_decay
 draws, _, final = tfp.mcmc.sample_chain(
     num_results=1000, current_state=tf.zeros([8, 2]), kernel=kernel, trace_fn=...,
     return_final_kernel_results=True, seed=[0, 1])
-more, _ = tfp.mcmc.sample_chain(  # goes on where the first call ended, momentum included
+more, _ = tfp.mcmc.sample_chain(  # continues the first call, with its momentum
     num_results=1000, current_state=draws[-1], kernel=kernel, previous_kernel_results=final,
     trace_fn=..., seed=[0, 2])
 ```
