@@ -1,6 +1,6 @@
-"""Types that the rooms of the package share.
+"""Data and model types that are shared by the package.
 
-Letters, as in GPflow: ``X [batch..., N, D]`` inputs, ``Y [batch..., N, P]`` observations,
+Notation, as in GPflow: ``X [batch..., N, D]`` inputs, ``Y [batch..., N, P]`` observations,
 ``latents [batch..., N, L]`` codes, ``M`` inducing points, ``S`` posterior samples. Leading batch
 dimensions are independent tasks (videos, weeks, patients) that share every parameter.
 """
@@ -27,56 +27,56 @@ __all__ = [
 
 
 class Cells(NamedTuple):
-    """Which outputs a batch holds, where it does not hold all."""
+    """The subset of outputs in a batch."""
 
-    columns: tf.Tensor  # [E], or [B, E] for each point's own: the outputs in Y
-    weights: tf.Tensor  # how many entries each of Y stands for, broadcasts to it
+    columns: tf.Tensor  # output indices in Y: [E], or [B, E] if they differ between points
+    weights: tf.Tensor  # number of entries that each entry of Y represents, broadcasts to Y
 
 
 class Neighbours(NamedTuple):
-    """The points that those of a batch are conditioned on, m for each of B, one after the other."""
+    """The m neighbours of each of the B points of a batch, concatenated."""
 
     X: tf.Tensor  # [1, B m, D]
     Y: tf.Tensor  # [1, B m, P], zeros where missing
     mask: tf.Tensor | None  # [1, B m, P]
-    indices: tf.Tensor  # [B m], which points of the data these are
+    indices: tf.Tensor  # [B m], their indices in the data
     present: tf.Tensor  # [B, m], False where a point has fewer than m
 
 
 class Conditionals(NamedTuple):
-    """All conditionals of a prior by neighbours, p(latent | m others), that hold codes of a batch.
+    """All conditionals p(latent | m neighbours) of a Vecchia prior that contain codes of a batch.
 
-    Of its B points, in their order, and of each other point that has some of them as neighbours,
-    once: F conditionals, of a point (last) given its neighbours.
+    These are F conditionals, each of a point (last) given its neighbours: those of the batch's B
+    points, in their order, then those of all other points with a neighbour in the batch.
     """
 
     X: tf.Tensor  # [1, F, m + 1, D]
-    codes: tf.Tensor  # [1, F, m + 1, L], those of points outside of the batch
-    places: tf.Tensor  # [F, m + 1], which of the batch's points these are, -1 for none
-    present: tf.Tensor  # [F, m + 1], False where a point has fewer neighbours than m
-    weights: tf.Tensor  # [F], 1; 0 of rows that only fill up a fixed shape
+    codes: tf.Tensor  # [1, F, m + 1, L], used for points outside of the batch
+    places: tf.Tensor  # [F, m + 1], their indices in the batch, -1 for points outside
+    present: tf.Tensor  # [F, m + 1], False where a point has fewer than m neighbours
+    weights: tf.Tensor  # [F], 1, or 0 for padding rows
 
 
 class Batch(NamedTuple):
-    """What a model sees of the data in one evaluation.
+    """The data of one evaluation of a model.
 
-    ``X`` may have a leading dimension of 1 where all tasks share their inputs, and is None for
-    models without inputs. ``Y`` holds zeros, never NaN, where ``mask`` is False.
+    ``X`` may have a leading dimension of 1 if all tasks share their inputs, and is None for
+    models without inputs. ``Y`` is zero, never NaN, where ``mask`` is False.
     """
 
     X: tf.Tensor | None  # [T or 1, N, D]
     Y: tf.Tensor  # [T, N, P]
-    mask: tf.Tensor | None  # [T, N, P], True where observed; None where nothing is missing
-    scale: float = 1.0  # N/B, how many items each of the batch stands for: a sum over it times that
-    point_scale: float = 1.0  # the same where the items are points of a single task, else 1
-    indices: tf.Tensor | None = None  # [B], which items of the data these are; None for all
-    cells: Cells | None = None  # None where all outputs are there
-    neighbours: Neighbours | None = None  # where the prior asks for them, of some points
-    conditionals: Conditionals | None = None  # the same where codes of all points are carried
+    mask: tf.Tensor | None  # [T, N, P], True where observed; None if nothing is missing
+    scale: float = 1.0  # N/B, the factor by which sums over the batch estimate those over the data
+    point_scale: float = 1.0  # the same if the items are points of a single task, else 1
+    indices: tf.Tensor | None = None  # [B], their indices in the data; None for all
+    cells: Cells | None = None  # None for all outputs
+    neighbours: Neighbours | None = None  # for minibatches of variational models, Vecchia priors
+    conditionals: Conditionals | None = None  # for minibatches of sampled codes, Vecchia priors
 
 
 class Snapshot(NamedTuple):
-    """The codes that all points of a single task had a few steps ago."""
+    """The codes of all points of a single task, a few steps old."""
 
     X: tf.Tensor  # [1, N, D]
     codes: tf.Tensor  # [1, N, L]
@@ -87,11 +87,11 @@ class VariationalTerms(NamedTuple):
 
     expected_log_likelihood: tf.Tensor  # E_q[log p(Y | latents)], one draw of the codes
     divergence: tf.Tensor  # the batch's share of KL[q || prior]: N/B of it estimates the whole
-    F: tf.Tensor  # [T, N, P], what the decoder made of the codes
+    F: tf.Tensor  # [T, N, P], the decoder's outputs
 
 
 class LatentPosterior(NamedTuple):
-    """Codes given Gaussian pseudo-observations of them: marginal moments and evidence."""
+    """Marginal moments of codes given Gaussian pseudo-observations, and the log evidence."""
 
     mean: tf.Tensor  # [batch..., N, L]
     variance: tf.Tensor  # [batch..., N, L]
@@ -99,10 +99,10 @@ class LatentPosterior(NamedTuple):
 
 
 class VariationalModel(ABC):
-    """What the variational engine fits: a ``tf.Module`` with a bound.
+    """Interface of models with an evidence lower bound, to be implemented by a ``tf.Module``.
 
-    A model of your own has :meth:`terms`, ``decoder`` (with ``output_dim``) and
-    :attr:`observation_likelihood`; the other members say what it offers beyond that.
+    Implement :meth:`terms`, ``decoder`` (with ``output_dim``) and :attr:`observation_likelihood`;
+    the other members declare optional features.
     """
 
     decoder: Any
@@ -111,15 +111,15 @@ class VariationalModel(ABC):
     def terms(
         self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
     ) -> VariationalTerms:
-        """The terms of the evidence lower bound of a batch.
+        """Return the terms of the evidence lower bound of a batch.
 
-        :param snapshot: what :meth:`snapshot` returned a few steps ago.
+        :param snapshot: a recent result of :meth:`snapshot`.
         """
 
     def batch_elbo(
         self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
     ) -> tf.Tensor:
-        """Evidence lower bound of a batch, one estimate, in nats; the engine scales it by N/B."""
+        """Return an estimate of a batch's evidence lower bound, in nats, not scaled by N/B."""
         terms = self.terms(batch, seed, snapshot)
         return terms.expected_log_likelihood - terms.divergence
 
@@ -131,16 +131,16 @@ class VariationalModel(ABC):
     @property
     @abstractmethod
     def trainable_variables(self) -> Any:
-        """What is fitted."""
+        """Variables to fit."""
 
     @property
     def needs_inputs(self) -> bool:
-        """Whether the prior over codes is one given inputs X."""
+        """Whether the prior over codes depends on inputs X."""
         return False
 
     @property
     def inputs(self) -> Any:
-        """What completes inputs that are not known (:mod:`gpflow_bae.inputs`); None for nothing."""
+        """The model of unknown inputs (:mod:`gpflow_bae.inputs`); None if all are known."""
         return None
 
     @property
@@ -150,30 +150,30 @@ class VariationalModel(ABC):
 
     @property
     def splits_over_outputs(self) -> bool:
-        """Whether the bound is a sum over outputs too, so that minibatches may take some."""
+        """Whether the bound is also a sum over outputs, which may be taken in minibatches."""
         return False
 
     @property
     def is_amortized(self) -> bool:
-        """Whether codes are made from complete rows, so that triplets will not do."""
+        """Whether codes are inferred from complete rows, so that triplets cannot be minibatches."""
         return True
 
     @property
     def latent_prior_name(self) -> str:
-        """What errors call the prior over codes."""
+        """Name of the prior over codes in error messages."""
         return type(self).__name__
 
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
-        """Which points [N, m] those of a single task are conditioned on, -1 for none.
+        """Return the indices [N, m] of each point's neighbours in a single task, -1 for none.
 
         :param X: all inputs [1, N, D].
-        :return: None where minibatches need not bring other points with them.
+        :return: None if minibatches do not need neighbours.
         """
         return None
 
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:
-        """Parameters whose log prior density joins the bound (MAP), where the engine is told to."""
+        """Parameters whose log prior density is added to the bound (MAP), if requested."""
         return ()
 
     @property
@@ -183,7 +183,7 @@ class VariationalModel(ABC):
 
     @property
     def row_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables that belong to single items; a minibatch moves those of its own items."""
+        """Variables with a row for each item; a minibatch updates only the rows of its items."""
         return ()
 
     @property
@@ -192,5 +192,5 @@ class VariationalModel(ABC):
         return []
 
     def snapshot(self, data: Any) -> Snapshot | None:
-        """What :meth:`terms` must know of points outside of the batch, if anything."""
+        """Return the codes of all points that :meth:`terms` needs for minibatches, if any."""
         return None

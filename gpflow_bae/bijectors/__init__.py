@@ -1,4 +1,4 @@
-"""Maps with tractable Jacobians: the flows behind latent posteriors. All are TFP bijectors."""
+"""TFP bijectors with tractable Jacobians: normalising flows for latent posteriors."""
 
 from .flows import (
     NEAR_IDENTITY,

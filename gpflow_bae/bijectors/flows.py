@@ -1,4 +1,4 @@
-"""Normalising flows: chains of maps R^D -> R^D with parameters that GPflow sees."""
+"""Normalising flows: chains of maps R^D -> R^D with GPflow parameters."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = [
 ]
 
 _WIDTHS = (32, 32)
-#: Standard deviation of the push of a planar map at the start. Fifty maps of 0.1 each would be far
-#: from the identity together, and codes that start well would start anywhere.
+#: Initial standard deviation of the translation of a planar map. With 0.1, a chain of fifty maps
+#: would be far from the identity, and would spoil good initial codes.
 NEAR_IDENTITY = 0.01
 
 
@@ -41,20 +41,20 @@ def _generator(event_dim: int, num_layers: int, seed: int, least_dim: int = 1) -
 
 
 def _chain(layers: Sequence[tfb.Bijector]) -> tfb.Bijector:
-    """The first layer acts first; ``tfb.Chain`` wants it last."""
+    """Return the composition of layers, the first applied first (``tfb.Chain`` has it last)."""
     return tfb.Chain(list(reversed(layers)))
 
 
 @check_arguments(event_dim=1, num_layers=1, seed=0)
 def planar_flow(event_dim: int, num_layers: int = 20, seed: int = 0) -> tfb.Bijector:
-    """Planar maps one after another, as in the GPLVF paper (20, 30 or 50 of them)."""
+    """Return a composition of planar maps, as in the GPLVF paper (20, 30 or 50 of them)."""
     rng = _generator(event_dim, num_layers, seed)
     return _chain([Planar.random(event_dim, rng, NEAR_IDENTITY) for _ in range(num_layers)])
 
 
 @check_arguments(event_dim=1, num_layers=1, seed=0)
 def radial_flow(event_dim: int, num_layers: int = 20, seed: int = 0) -> tfb.Bijector:
-    """Radial maps one after another."""
+    """Return a composition of radial maps."""
     rng = _generator(event_dim, num_layers, seed)
     return _chain([Radial.random(event_dim, rng, NEAR_IDENTITY) for _ in range(num_layers)])
 
@@ -63,11 +63,11 @@ def _reversal(event_dim: int) -> tfb.Bijector:
     return tfb.Permute(np.arange(event_dim)[::-1].astype(np.int32))
 
 
-def _alternate(layers: Sequence[tfb.Bijector], event_dim: int) -> tfb.Bijector:
-    """Layers with the order of the components reversed in between, and as it was in the end.
+def _with_reversals(layers: Sequence[tfb.Bijector], event_dim: int) -> tfb.Bijector:
+    """Compose layers with reversals of the components between them, and the original order last.
 
-    A flow that ended in the other order would start out far from the identity, however little its
-    layers do, and take apart what was fitted without it.
+    A flow that ended in reversed order would not start near the identity, and would undo a fit
+    made without it.
     """
     chain: list[tfb.Bijector] = []
     for i, layer in enumerate(layers):
@@ -78,7 +78,7 @@ def _alternate(layers: Sequence[tfb.Bijector], event_dim: int) -> tfb.Bijector:
 
 
 class _ShiftAndLogScale(gpflow.Module):
-    """A network's numbers as shift and log scale, the latter within (-limit, limit)."""
+    """A network whose outputs are shift and log scale, the latter within (-limit, limit)."""
 
     def __init__(self, network: gpflow.Module, limit: float = 5.0):
         super().__init__()
@@ -93,7 +93,7 @@ class _ShiftAndLogScale(gpflow.Module):
 
 
 class _Coupling(_ShiftAndLogScale):
-    """The same for the second part of the components, given the first."""
+    """Shift and log scale of the second part of the components, given the first."""
 
     def __call__(self, x: tf.Tensor, output_units: int, **kwargs: Any) -> Any:
         values = self.network(x)
@@ -108,14 +108,14 @@ def real_nvp_flow(
     hidden_widths: Sequence[int] = _WIDTHS,
     seed: int = 0,
 ) -> tfb.Bijector:
-    """Affine coupling layers (Dinh et al. 2017); at least two components."""
+    """Return affine coupling layers (Dinh et al. 2017), for at least two components."""
     rng = _generator(event_dim, num_layers, seed, 2)
     kept = event_dim // 2
     layers = []
     for _ in range(num_layers):
         network = DenseNetwork(kept, hidden_widths, 2 * (event_dim - kept), rng)
         layers.append(tfb.RealNVP(num_masked=kept, shift_and_log_scale_fn=_Coupling(network)))
-    return _alternate(layers, event_dim)
+    return _with_reversals(layers, event_dim)
 
 
 def _autoregressive_layers(
@@ -137,9 +137,9 @@ def masked_autoregressive_flow(
     hidden_widths: Sequence[int] = _WIDTHS,
     seed: int = 0,
 ) -> tfb.Bijector:
-    """Autoregressive affine maps (Papamakarios et al. 2017): fast densities, D passes per draw."""
+    """Return affine autoregressive maps (Papamakarios et al. 2017), with D passes per draw."""
     layers = _autoregressive_layers(event_dim, num_layers, hidden_widths, seed)
-    return _alternate(layers, event_dim)
+    return _with_reversals(layers, event_dim)
 
 
 @check_arguments(event_dim=1, num_layers=1, seed=0, hidden_widths=1)
@@ -149,9 +149,9 @@ def inverse_autoregressive_flow(
     hidden_widths: Sequence[int] = _WIDTHS,
     seed: int = 0,
 ) -> tfb.Bijector:
-    """The inverse of those (Kingma et al. 2016): draws, and densities of draws, in one pass."""
+    """Return inverses of those (Kingma et al. 2016): draws and their densities in one pass."""
     layers = _autoregressive_layers(event_dim, num_layers, hidden_widths, seed)
-    return _alternate([tfb.Invert(layer) for layer in layers], event_dim)
+    return _with_reversals([tfb.Invert(layer) for layer in layers], event_dim)
 
 
 class _Spline(gpflow.Module):
@@ -171,13 +171,13 @@ class _Spline(gpflow.Module):
         return tfb.RationalQuadraticSpline(
             bin_widths=self._bins(widths),
             bin_heights=self._bins(heights),
-            # Slope 1 where the network says 0, and never below 1e-3.
+            # Slope 1 for a network output of 0, and never below 1e-3.
             knot_slopes=tf.nn.softplus(slopes + _SLOPE_OF_ONE) + 1e-3,
             range_min=-self.bound,
         )
 
     def _bins(self, values: tf.Tensor) -> tf.Tensor:
-        """Sizes that add up to the width of the box, none below a thousandth of it."""
+        """Return bin sizes that sum to the width of the box, none below a thousandth of it."""
         share = tf.nn.softmax(values, -1) * (1.0 - 1e-3 * self.num_bins) + 1e-3
         return share * (2.0 * self.bound)
 
@@ -194,9 +194,9 @@ def neural_spline_flow(
     hidden_widths: Sequence[int] = _WIDTHS,
     seed: int = 0,
 ) -> tfb.Bijector:
-    """Rational-quadratic coupling splines (Durkan et al. 2019); at least two components.
+    """Return rational-quadratic coupling splines (Durkan et al. 2019), at least two components.
 
-    :param num_bins: of each spline on [-bound, bound]; outside it is the identity.
+    :param num_bins: number of bins of each spline on [-bound, bound]; outside it is the identity.
     """
     rng = _generator(event_dim, num_layers, seed, 2)
     kept = event_dim // 2
@@ -207,14 +207,14 @@ def neural_spline_flow(
         layers.append(
             tfb.RealNVP(num_masked=kept, bijector_fn=_Spline(network, num_bins, float(bound)))
         )
-    return _alternate(layers, event_dim)
+    return _with_reversals(layers, event_dim)
 
 
 def check_flow(flow: Any, event_dim: int) -> None:
-    """Refuse what cannot be the flow of ``event_dim`` latent dimensions.
+    """Check that ``flow`` is a trainable flow of ``event_dim`` latent dimensions.
 
-    :raises TypeError: if it is no TFP bijector, or has a Keras network inside, whose weights
-        GPflow does not see: nothing would train them.
+    :raises TypeError: if it is not a TFP bijector, or contains a Keras network, whose weights
+        GPflow would not train.
     :raises ValueError: if it does not map R^event_dim to itself.
     """
     if not isinstance(flow, tfb.Bijector):
@@ -247,7 +247,7 @@ def check_flow(flow: Any, event_dim: int) -> None:
 
 
 def _arguments(bijector: tfb.Bijector) -> list[Any]:
-    """What this bijector and those in it were made of."""
+    """Return the constructor arguments of a bijector and of those in it."""
     values = []
     for part in [bijector, *bijector.submodules]:
         if isinstance(part, tfb.Bijector):

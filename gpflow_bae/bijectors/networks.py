@@ -1,4 +1,4 @@
-"""Small dense networks of ``gpflow.Parameter`` s, for the flows that need one."""
+"""Small dense networks of ``gpflow.Parameter`` s, for flows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["AutoregressiveNetwork", "DenseNetwork"]
 
 
 class DenseNetwork(gpflow.Module):
-    """A multilayer perceptron with tanh units; its output starts out near zero."""
+    """A multilayer perceptron with tanh units, whose initial output is near zero."""
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class DenseNetwork(gpflow.Module):
     ):
         """
         :param output_scale: standard deviation of the last layer's weights times the root of its
-            number of inputs; small, so that a flow starts out near the identity.
-        :param masks: [inputs, outputs] of each layer, where weights may differ from zero.
+            number of inputs; small, so that a flow starts near the identity.
+        :param masks: 0/1 arrays [inputs, outputs], one per layer, that multiply the weights.
         """
         super().__init__()
         widths = [input_dim, *hidden_widths, output_dim]
@@ -42,7 +42,7 @@ class DenseNetwork(gpflow.Module):
             self.biases.append(Parameter(np.zeros(fan_out), dtype=float_type))
 
     def __call__(self, x: TensorType) -> tf.Tensor:
-        """[batch..., input_dim] to [batch..., output_dim]."""
+        """Map [batch..., input_dim] to [batch..., output_dim]."""
         x = tf.convert_to_tensor(x)
         for i, (weight, bias, mask) in enumerate(
             zip(self.weights, self.biases, self._masks, strict=True)
@@ -58,9 +58,9 @@ class DenseNetwork(gpflow.Module):
 
 
 class AutoregressiveNetwork(gpflow.Module):
-    """MADE (Germain et al. 2015): outputs for component d see components before d only.
+    """A masked autoencoder (MADE): outputs for component d depend on earlier components only.
 
-    Takes the place of ``tfb.AutoregressiveNetwork``, which is a tf_keras layer.
+    Germain et al. (2015). It replaces ``tfb.AutoregressiveNetwork``, which is a tf_keras layer.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class AutoregressiveNetwork(gpflow.Module):
         rng: np.random.Generator,
     ):
         """
-        :param params: numbers per component.
+        :param params: number of outputs per component.
         """
         super().__init__()
         self.event_dim, self.params = event_dim, params
         degrees = [np.arange(1, event_dim + 1)]
         for width in hidden_widths:
-            # With one component nothing precedes: hidden units see nothing, outputs are biases.
+            # With one component hidden units have no inputs, and outputs are biases.
             degrees.append(np.arange(width) % max(event_dim - 1, 1) + (event_dim > 1))
         masks = [
             (after[None, :] >= before[:, None]).astype(gpflow.default_float())
@@ -88,6 +88,6 @@ class AutoregressiveNetwork(gpflow.Module):
         self.network = DenseNetwork(event_dim, hidden_widths, event_dim * params, rng, masks=masks)
 
     def __call__(self, x: TensorType) -> tf.Tensor:
-        """[batch..., D] to [batch..., D, params]."""
+        """Map [batch..., D] to [batch..., D, params]."""
         values = self.network(x)
         return tf.reshape(values, [*tf.unstack(tf.shape(values)[:-1]), self.event_dim, self.params])

@@ -1,4 +1,4 @@
-"""Planar maps (Rezende and Mohamed 2015), invertible whatever their parameters are."""
+"""Planar maps (Rezende and Mohamed 2015), invertible for all parameters."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from tensorflow_probability import bijectors as tfb
 
 __all__ = ["Planar"]
 
-# The slope along w stays above this, so that rounding cannot fold space over.
+# Least slope along w, so that the map is invertible in spite of rounding.
 _MIN_SLOPE = 1e-3
 _LOG_E_MINUS_1 = float(np.log(np.expm1(1.0)))
-# Bisections of a bracket whose width is at most twice the slope's range: to the last bit of
-# float64, and a fixed number of them suits a compiled graph.
+# Bisections of a bracket of width 2 |slope|, exact to the last bit of float64; their number is
+# fixed for compiled graphs.
 _NUM_BISECTIONS = 60
 
 
 class Planar(tfb.Bijector):
-    r"""Rezende and Mohamed (2015), eq. 10, with their appendix A.1's constraint:
+    r"""A planar map (Rezende and Mohamed 2015, eq. 10, constrained as in appendix A.1):
 
     .. math:: f(x) = x + \hat u \tanh(w^T x + b), \qquad w^T \hat u > -1,
         \qquad \log \det f'(x) = \log(1 + w^T \hat u (1 - \tanh^2(w^T x + b))) .
 
-    :math:`\hat u = u + (m(w^T u) - w^T u) w / w^T w`, where m maps the reals above -1. Ours is
-    m(a) = softplus(a + log(e - 1)) - 1, which has m(0) = 0: theirs has not, and their
+    Here :math:`\hat u = u + (m(w^T u) - w^T u) w / w^T w` with
+    m(a) = softplus(a + log(e - 1)) - 1 > -1 and m(0) = 0. The paper's m is not 0 at 0, so that its
     :math:`\hat u` grows without bound as w goes to zero.
 
-    The inverse is a scalar equation along w, which is monotone and is solved by bisection; its
-    gradient is the implicit one.
+    The inverse solves a monotone scalar equation along w by bisection, with the implicit gradient.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class Planar(tfb.Bijector):
         name: str = "planar",
     ):
         """
-        :param u, w: [batch..., D], unconstrained; :class:`gpflow.Parameter` s where trained.
+        :param u, w: [batch..., D], unconstrained; :class:`gpflow.Parameter` s if trainable.
         :param b: [batch...].
         :raises ValueError: if the last dimensions of u and w differ.
         """
@@ -65,10 +64,10 @@ class Planar(tfb.Bijector):
 
     @classmethod
     def random(cls, event_dim: int, rng: np.random.Generator, scale: float = 0.1) -> Planar:
-        """Trainable parameters near the identity map of R^event_dim.
+        """Return a trainable map near the identity of R^event_dim.
 
-        :param scale: standard deviation of u; w has unit variance, so that maps start out with
-            directions of their own.
+        :param scale: standard deviation of u; w has unit variance, so that maps start with
+            different directions.
         """
         float_type = gpflow.default_float()
         return cls(
@@ -87,12 +86,12 @@ class Planar(tfb.Bijector):
         }
 
     def _constrained(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """w, b, u hat [batch..., D] and w^T u hat [batch...]."""
+        """Return w, b, u hat [batch..., D] and w^T u hat [batch...]."""
         u, w, b = (tf.convert_to_tensor(v) for v in (self.u, self.w, self.b))
         along = tf.reduce_sum(w * u, -1)
         slope = tf.nn.softplus(along + _LOG_E_MINUS_1) - 1.0
         slope = tf.maximum(slope, _MIN_SLOPE - 1.0)
-        # As w goes to zero, slope - along does so as fast as w: the ratio is bounded, and 0 at 0.
+        # As w goes to zero, slope - along does so as fast as w: ratio * w is bounded, and 0 at 0.
         ratio = tf.math.divide_no_nan(slope - along, tf.reduce_sum(tf.square(w), -1))
         return w, b, u + ratio[..., None] * w, slope
 
@@ -123,7 +122,7 @@ class Planar(tfb.Bijector):
 
 
 def _solve(target: tf.Tensor, b: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
-    """The a with a + slope tanh(a + b) = target, elementwise, differentiable once."""
+    """Solve a + slope tanh(a + b) = target for a, elementwise; differentiable once."""
 
     def excess(a: tf.Tensor, target: tf.Tensor, b: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
         return a + slope * tf.tanh(a + b) - target
@@ -144,6 +143,6 @@ def _solve(target: tf.Tensor, b: tf.Tensor, slope: tf.Tensor) -> tf.Tensor:
         maximum_iterations=_NUM_BISECTIONS,
     )
     a = tf.stop_gradient(0.5 * (low + high))
-    # One Newton step from the solution leaves it where it is, and carries the implicit gradient.
+    # A Newton step from the solution does not change it, and has the implicit gradient.
     derivative = 1.0 + fixed[2] * (1.0 - tf.square(tf.tanh(a + b_fixed)))
     return a - excess(a, target, b, slope) / derivative

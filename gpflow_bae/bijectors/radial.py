@@ -1,4 +1,4 @@
-"""Radial maps (Rezende and Mohamed 2015), invertible whatever their parameters are."""
+"""Radial maps (Rezende and Mohamed 2015), invertible for all parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Radial"]
 
 
 class Radial(tfb.Bijector):
-    r"""Rezende and Mohamed (2015), eq. 14:
+    r"""A radial map (Rezende and Mohamed 2015, eq. 14):
 
     .. math:: f(x) = x + \beta (x - c) / (\alpha + |x - c|), \qquad \beta > -\alpha .
 
@@ -51,7 +51,7 @@ class Radial(tfb.Bijector):
 
     @classmethod
     def random(cls, event_dim: int, rng: np.random.Generator, scale: float = 0.1) -> Radial:
-        """Trainable parameters near the identity map of R^event_dim, with a centre ~ N(0, 1).
+        """Return a trainable map near the identity of R^event_dim, with a centre ~ N(0, I).
 
         :param scale: standard deviation of the two scalars around those of the identity.
         """
@@ -78,7 +78,7 @@ class Radial(tfb.Bijector):
         return tf.convert_to_tensor(self.centre), alpha, beta
 
     def _offset(self, x: tf.Tensor, centre: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """x - c and its length, whose gradient at c is zero instead of NaN."""
+        """Return x - c and its length, whose gradient at c is zero instead of NaN."""
         if x.shape[-1] != self.centre.shape[-1]:
             raise ValueError(
                 f"This radial map acts on vectors of {self.centre.shape[-1]} components, got "
@@ -105,7 +105,7 @@ class Radial(tfb.Bijector):
     def _inverse(self, y: tf.Tensor) -> tf.Tensor:
         centre, alpha, beta = self._constrained()
         offset, length = self._offset(y, centre)
-        # r + beta r / (alpha + r) = length; the root of the sign that cancels nothing.
+        # Solve r + beta r / (alpha + r) = length, in the form without cancellation.
         half = 0.5 * (length - alpha - beta)
         root = tf.sqrt(tf.square(half) + alpha * length)
         r = tf.where(half >= 0.0, half + root, alpha * length / (root + tf.abs(half)))

@@ -1,1 +1,1 @@
-"""What every room uses: arguments, files, functional calls, linear algebra, tracing, networks."""
+"""Shared utilities: arguments, files, functional calls, linear algebra, tracing, networks."""

@@ -1,4 +1,4 @@
-"""Arguments of public functions, checked before anything is computed with them."""
+"""Validation and conversion of arguments of public functions."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ __all__ = [
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-_INTEGERS = 2_000_000_000  # TensorFlow's shapes, loops and seeds have 32 bits
+_INT_MAX = 2_000_000_000  # TensorFlow's shapes, loops and seeds have 32 bits
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn of what a call led to, as of the line outside of this package that made it."""
+    """Issue a warning located at the innermost caller outside of this package."""
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and _is_ours(frame):
         level, frame = level + 1, frame.f_back
@@ -43,32 +43,33 @@ def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def _is_ours(frame: types.FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith("gpflow_bae.")  # exec'd code has none
+    # Code run by exec may have no __name__.
+    return str(frame.f_globals.get("__name__")).startswith("gpflow_bae.")
 
 
 def kind_of(value: Any) -> str:
-    """What an error calls a value of a wrong type: its class, or the class itself that it is."""
+    """Describe the type of a value for an error message; a class is described as a class."""
     if isinstance(value, type):
         return f"the class {value.__name__} itself, which makes one when it is called"
     return type(value).__name__
 
 
 def check_integer(name: str, value: Any, low: float, high: float = np.inf) -> None:
-    """Refuses what is no integer from ``low`` to ``high``, truth values included.
+    """Check that a value is an integer from ``low`` to ``high``, and not a Boolean.
 
-    :raises ValueError: Naming the argument.
+    :raises ValueError: if not, with the argument's name.
     """
     valid = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not valid or not low <= value <= min(high, _INTEGERS):
+    if not valid or not low <= value <= min(high, _INT_MAX):
         expected = f"of at least {low}" if high == np.inf else f"from {low} to {high}"
         expected = "" if low == -np.inf and high == np.inf else f" {expected}"
         raise ValueError(f"{name} is {value!r}; it must be an integer{expected}.")
 
 
 def check_positive(may_be_zero: bool = False, **values: Any) -> None:
-    """Refuses what is no finite number above 0, or none of at least 0, by name.
+    """Check that values are finite numbers above 0, or of at least 0 if ``may_be_zero``.
 
-    :raises ValueError: Naming the argument.
+    :raises ValueError: if not, with the argument's name.
     """
     expected = "finite number of at least 0" if may_be_zero else "positive finite number"
     for name, value in values.items():
@@ -78,9 +79,9 @@ def check_positive(may_be_zero: bool = False, **values: Any) -> None:
 
 
 def as_array(values: Any, name: str) -> np.ndarray:
-    """An array of whatever looks like one. What is masked, or missing in a frame, is NaN.
+    """Convert array-like values to an array, with NaN for masked and missing entries.
 
-    :param name: what the error calls it.
+    :param name: name of the values in the error message.
     :raises ValueError: for rows of unequal lengths.
     """
     if isinstance(values, list | tuple) and any(isinstance(v, np.ma.MaskedArray) for v in values):
@@ -100,15 +101,15 @@ def as_array(values: Any, name: str) -> np.ndarray:
 
 
 def as_numbers(values: Any, name: str, dtype: DTypeLike = np.float64, rank: int = 0) -> np.ndarray:
-    """An array of numbers, of whatever holds some: lists, tensors, masked arrays, frames.
+    """Convert lists, tensors, masked arrays or frames to an array of a float type.
 
-    As :func:`as_array` has them, in one float type.
+    Masked and missing entries are NaN, as in :func:`as_array`.
 
-    :param name: what the error calls them.
+    :param name: name of the values in error messages.
     :param dtype: a float type.
-    :param rank: how many axes there have to be, at least.
-    :raises ValueError: for text, dates, complex numbers, rows of unequal lengths, and numbers that
-        the type cannot hold.
+    :param rank: least number of axes.
+    :raises ValueError: for text, dates, complex numbers, rows of unequal lengths, too few axes, and
+        numbers that overflow the type.
     """
     array = as_array(values, name)
     try:
@@ -138,9 +139,9 @@ def as_numbers(values: Any, name: str, dtype: DTypeLike = np.float64, rank: int 
 def spread(values: np.ndarray, axis: int | tuple[int, ...] = 0) -> np.ndarray:
     """Compute the standard deviation along ``axis``, or 1 where values are equal up to rounding.
 
-    The deviation of a constant is not zero but a rounding error (3.6e-14 for rows of 48.85), and
-    dividing by it makes an infinite step of the next value. Missing entries (NaN) are left out;
-    where nothing is observed the answer is 1.
+    The computed deviation of a constant is not zero but a rounding error (3.6e-14 for rows of
+    48.85), and division by it would blow up the next value. Missing entries (NaN) are left out;
+    the result is 1 if nothing is observed.
 
     :param values: numbers of a float or integer type. Values count as equal if they lie within
         eight units in the last place of the largest.
@@ -155,7 +156,7 @@ def spread(values: np.ndarray, axis: int | tuple[int, ...] = 0) -> np.ndarray:
 
 
 def varies(values: np.ndarray, axis: int | tuple[int, ...] = 0) -> np.ndarray:
-    """Tell where finite values differ along ``axis`` by more than rounding: Booleans.
+    """Return whether finite values differ along ``axis`` by more than rounding: Booleans.
 
     :param values: as in :func:`spread`, which is 1 where this is False.
     """
@@ -167,20 +168,19 @@ def varies(values: np.ndarray, axis: int | tuple[int, ...] = 0) -> np.ndarray:
     high = np.where(seen, values, -np.inf).max(axis, initial=-np.inf)
     low, high = np.where(empty, 0, low), np.where(empty, 0, high)
     rounding = 8 * np.finfo(values.dtype).eps * np.maximum(np.abs(low), np.abs(high))
-    with np.errstate(invalid="ignore", over="ignore"):  # infinities are for others to refuse
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities are rejected elsewhere
         return np.asarray(high - low > rounding)
 
 
 def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:
-    """A function whose arguments are checked against the types that they are annotated with.
+    """Return a decorator that checks arguments against their type annotations.
 
-    An ``int`` is no truth value and fits 32 bits, as TensorFlow wants seeds, shapes and loops, and
-    a ``float`` is no NaN; NumPy's become Python's. Where there should be an object of some class,
-    only numbers, arrays and None are refused here: of other objects the function knows more. An
-    annotation that takes tensors takes everything.
+    An ``int`` must not be a Boolean and must fit 32 bits, as TensorFlow requires of seeds, shapes
+    and loops; a ``float`` must not be NaN; NumPy numbers become Python numbers. If a class is
+    expected, only numbers, arrays, None and other plain values are rejected here; the function
+    checks other objects itself. An annotation that includes tensors accepts everything.
 
-    :param least: the smallest value of a number, by the argument's name; of a sequence, that of
-        each of its entries.
+    :param least: the smallest value of a number, or of each entry of a sequence, by argument name.
     """
 
     def decorate(function: FunctionT) -> FunctionT:
@@ -195,7 +195,7 @@ def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError:
-                return function(*args, **kwargs)  # Python says what is missing
+                return function(*args, **kwargs)  # raises Python's own error
             given = bound.arguments
             check_types(given, annotations, function.__globals__, least)
             given.update(_python_numbers(given, annotations, function.__globals__))
@@ -207,24 +207,24 @@ def check_arguments(**least: float) -> Callable[[FunctionT], FunctionT]:
 
 
 def check_fields(settings: Any, **least: float) -> None:
-    """The same of the fields of a dataclass, in its ``__post_init__``."""
+    """Check a dataclass's fields as :func:`check_arguments` does; call it in ``__post_init__``."""
     kind = type(settings)
     annotations = {field.name: field.type for field in dataclasses.fields(kind)}
     names = vars(sys.modules[kind.__module__])
     check_types(vars(settings), annotations, names, least)
     for name, value in _python_numbers(vars(settings), annotations, names).items():
-        object.__setattr__(settings, name, value)  # frozen for everyone else
+        object.__setattr__(settings, name, value)  # the dataclass may be frozen
 
 
 def _python_numbers(
     values: Mapping[str, Any], annotations: Mapping[str, Any], names: dict[str, Any]
 ) -> dict[str, Any]:
-    """Those values that are numbers of NumPy's where Python's are expected, as Python's."""
+    """Return those NumPy numbers for which Python numbers are expected, as Python numbers."""
     return {
         name: value.item()
         for name, value in values.items()
         if isinstance(value, np.generic)
-        and {bool, int, float} & set(_kinds(annotations.get(name), names))
+        and {bool, int, float} & set(_types_of(annotations.get(name), names))
     }
 
 
@@ -234,33 +234,34 @@ def check_types(
     names: dict[str, Any],
     least: Mapping[str, float],
 ) -> None:
-    """Refuses what is not of the type that it is annotated with.
+    """Check values against their annotations.
 
-    :param annotations: text, by argument, as ``from __future__ import annotations`` leaves it.
-    :param names: that the text may use.
+    :param annotations: annotations by argument; ``from __future__ import annotations`` makes them
+        strings.
+    :param names: namespace in which strings are evaluated.
     :param least: as in :func:`check_arguments`.
-    :raises ValueError: for a number out of range.
-    :raises TypeError: for another type. Both name the argument, what it was, and what was expected.
+    :raises ValueError: for a value out of range, with the argument's name and the expected type.
+    :raises TypeError: for another type, with the same.
     """
     for name, value in values.items():
-        kinds = _kinds(annotations.get(name), names)
+        kinds = _types_of(annotations.get(name), names)
         if not kinds:
             continue
         low = least.get(name, -np.inf)
         of_classes = [kind for kind in kinds if _is_class(kind)]
         if isinstance(value, type) and of_classes and not any(map(_takes_classes, kinds)):
-            words = " or ".join(_in_words(kind, low, value) for kind in kinds)
+            words = " or ".join(_described(kind, low, value) for kind in kinds)
             raise TypeError(f"{name} must be {words}, got {kind_of(value)}.")
         if of_classes and not _is_plain(value):
             continue
         if not any(_fits(value, kind, low) for kind in kinds):
-            if _is_near(value, kinds) and isinstance(value, numbers.Real) and value < low:
+            if _is_out_of_range(value, kinds) and isinstance(value, numbers.Real) and value < low:
                 raise ValueError(f"{name} must be at least {low:g}, got {value}.")
             if isinstance(value, float) and np.isnan(value) and float in kinds:
                 raise ValueError(f"{name} must be finite, got nan.")
-            words = " or ".join(_in_words(kind, low, value) for kind in kinds)
-            raise (ValueError if _is_near(value, kinds) else TypeError)(
-                f"{name} must be {words}, got {_shown(value)}."
+            words = " or ".join(_described(kind, low, value) for kind in kinds)
+            raise (ValueError if _is_out_of_range(value, kinds) else TypeError)(
+                f"{name} must be {words}, got {_short_repr(value)}."
             )
 
 
@@ -272,21 +273,21 @@ def _is_class(kind: Any) -> bool:
 
 
 def _takes_classes(kind: Any) -> bool:
-    """Whether a class itself may be of this type, or be called as one."""
+    """Return whether a class, rather than an instance, is valid for this annotation."""
     outer = get_origin(kind) or kind
     return outer is type or outer is Callable or not _is_class(kind) and outer in (Any, object)
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is of no class that a library could have made up."""
+    """Return whether a value is a plain number, text, container, array or tensor, or None."""
     kinds = (types.NoneType, numbers.Number, bytes, Mapping, np.ndarray)
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return all(map(_is_plain, value))
     return isinstance(value, kinds) or type(value).__module__.startswith("tensorflow.python.framew")
 
 
-def _is_near(value: Any, kinds: Sequence[Any]) -> bool:
-    """Whether a value is of a right type, but out of range."""
+def _is_out_of_range(value: Any, kinds: Sequence[Any]) -> bool:
+    """Return whether a value has one of the types, but is out of range."""
     literals = {type(v) for kind in kinds if get_origin(kind) is Literal for v in get_args(kind)}
     if type(value) in literals or (isinstance(value, float) and np.isnan(value)):
         return True
@@ -296,26 +297,26 @@ def _is_near(value: Any, kinds: Sequence[Any]) -> bool:
     return is_integer or any(_fits(value, kind, -np.inf) for kind in kinds)
 
 
-def _shown(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     shown = " ".join(repr(value).split())
     return shown if len(shown) < 80 else f"{shown[:77]}..."
 
 
-_found: dict[tuple[str, int], tuple[Any, ...]] = {}
+_cached_types: dict[tuple[str, int], tuple[Any, ...]] = {}
 
 
-def _kinds(annotation: Any, names: dict[str, Any]) -> tuple[Any, ...]:
-    """The types that an annotation is a union of; none if it takes what cannot be checked."""
+def _types_of(annotation: Any, names: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the members of an annotated union; none if one of them cannot be checked."""
     key = (str(annotation), id(names))
-    if key not in _found:
+    if key not in _cached_types:
         try:
             kind = eval(annotation, names) if isinstance(annotation, str) else annotation
         except NameError:  # imported for type checkers only
             kind = Any
         union = get_origin(kind) in (Union, types.UnionType)
         kinds = get_args(kind) if union else (kind,)
-        _found[key] = kinds if all(map(_is_checked, kinds)) else ()
-    return _found[key]
+        _cached_types[key] = kinds if all(map(_is_checked, kinds)) else ()
+    return _cached_types[key]
 
 
 def _is_checked(kind: Any) -> bool:
@@ -326,7 +327,7 @@ def _is_checked(kind: Any) -> bool:
         return False
     if getattr(outer, "_is_protocol", False):
         return False
-    if hasattr(outer, "_fields"):  # a named tuple: its makers say what makes one
+    if hasattr(outer, "_fields"):  # a named tuple
         return False
     is_array = issubclass(outer, np.ndarray) or outer.__module__.startswith("tensorflow.")
     return not (is_array and hasattr(outer, "shape")) and outer is not object
@@ -344,7 +345,7 @@ def _fits(value: Any, kind: Any, low: float) -> bool:
     if isinstance(value, bool | np.bool_):
         return kind is bool
     if kind is int:
-        return isinstance(value, numbers.Integral) and max(low, -_INTEGERS) <= value <= _INTEGERS  # type: ignore[operator]
+        return isinstance(value, numbers.Integral) and max(low, -_INT_MAX) <= value <= _INT_MAX  # type: ignore[operator]
     if kind is float:
         if getattr(value, "ndim", None) == 0 and hasattr(value, "__array__"):
             value = np.asarray(value).item()
@@ -357,17 +358,17 @@ def _fits(value: Any, kind: Any, low: float) -> bool:
     return isinstance(value, outer) if outer is not Callable else callable(value)
 
 
-def _in_words(kind: Any, low: float, value: Any) -> str:
+def _described(kind: Any, low: float, value: Any) -> str:
     outer, inner = get_origin(kind) or kind, get_args(kind)
     if outer is Literal:
         return f"one of {', '.join(map(repr, inner))}"
     if kind is None or kind is types.NoneType:
         return "None"
     if outer in _SEQUENCES:
-        kinds = " or ".join(_in_words(k, low, None) for k in inner if _is_checked(k))
+        kinds = " or ".join(_described(k, low, None) for k in inner if _is_checked(k))
         return f"a sequence, each entry {kinds}" if kinds else "a sequence"
-    if kind is int and isinstance(value, numbers.Integral) and abs(value) > _INTEGERS:  # type: ignore[operator]
-        return f"an integer from {max(low, -_INTEGERS):.0f} to {_INTEGERS}"
+    if kind is int and isinstance(value, numbers.Integral) and abs(value) > _INT_MAX:  # type: ignore[operator]
+        return f"an integer from {max(low, -_INT_MAX):.0f} to {_INT_MAX}"
     if kind in (int, float) and low > -np.inf:
         return f"{_WORDS[kind]} of at least {low:g}"
     return _WORDS.get(outer, f"a {outer.__module__.split('.')[0]} {outer.__qualname__}")

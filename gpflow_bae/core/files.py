@@ -1,4 +1,4 @@
-"""Files written whole or not at all, folders held by one process, JSON, and digests of arrays."""
+"""Atomic writes of files, locks on folders, JSON, and digests of arrays."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _LOCK = ".lock"
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """The path that a user names, with ``~`` for their home."""
+    """Return a user's path with ``~`` expanded to their home."""
     return Path(path).expanduser()
 
 
 @contextlib.contextmanager
 def locked(folder: Path, name: str) -> Iterator[None]:
-    """Keep other processes, and other calls of this one, out of a folder inside this block.
+    """Lock a folder against other processes, and other calls in this one, inside this block.
 
-    The lock is the kernel's, on a file ``.lock`` that stays there: it ends with the process,
-    however that ends. Where there are no such locks, as on some network file systems, nothing is
-    kept out.
+    The lock is an operating system lock on a file ``.lock``, which is not removed. It is released
+    when the process ends, also by a crash. Without support for such locks, as on some network file
+    systems, nothing is locked.
 
-    :param name: of the argument that the folder came from.
-    :raises ValueError: if the folder is held, saying by which process.
+    :param name: name of the argument with the folder, for the error message.
+    :raises ValueError: if the folder is locked, with the process that holds it.
     """
     with contextlib.ExitStack() as held:
         try:
@@ -57,7 +57,7 @@ def locked(folder: Path, name: str) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             process, _, host = file.read().partition(" ")
-            # Where it says nothing, somebody is about to write who they are.
+            # The file is empty while its holder has not written its process id yet.
             who = f"process {process} on {host}" if process else "another process"
             if (process, host) == (str(os.getpid()), socket.gethostname()):
                 who = "another call in this process"
@@ -65,16 +65,16 @@ def locked(folder: Path, name: str) -> Iterator[None]:
                 f"{name} {folder} is in use by {who}, whose run has not ended: wait for it, or "
                 f"choose another {name}."
             ) from None
-        except OSError:  # no such locks there; who cannot write will be told when they do
+        except OSError:  # locks are not supported; an unwritable folder raises at the first write
             pass
         yield
 
 
 def to_json(value: Any, **options: Any) -> str:
-    """Write a value as JSON text, with NumPy's numbers and arrays and tensors as Python's.
+    """Convert a value to JSON text; NumPy numbers, arrays and tensors become numbers and lists.
 
-    :param options: of ``json.dumps``, such as ``indent`` and ``sort_keys``.
-    :raises TypeError: for what is neither plain nor an array, naming it.
+    :param options: options of ``json.dumps``, such as ``indent`` and ``sort_keys``.
+    :raises TypeError: for other objects, with their representation.
     """
 
     def plain(item: Any) -> Any:
@@ -93,12 +93,12 @@ def to_json(value: Any, **options: Any) -> str:
 
 
 def digest(*arrays: Any) -> str:
-    """Compute a SHA-256 digest of the content of arrays: their shapes, types and every entry.
+    """Compute a SHA-256 digest of the shapes, types and entries of arrays.
 
-    Equal arrays have equal digests, whatever their layout in memory, the sign of a zero or the bits
-    of a NaN; arrays with two rows exchanged have different ones.
+    The digest does not depend on the layout in memory, the sign of a zero or the bits of a NaN. It
+    depends on the order of the arrays and of their rows.
 
-    :param arrays: arrays, tensors or None, in an order that counts. Text is compared as text.
+    :param arrays: arrays, tensors or None. Text is compared as text.
     """
     found = hashlib.sha256()
     for value in arrays:
@@ -117,10 +117,10 @@ def digest(*arrays: Any) -> str:
 
 
 def write_atomically(path: Path, write: Any, previous: Path | None = None) -> None:
-    """Call ``write(file)`` on a temporary neighbour of ``path``, then rename it into place.
+    """Call ``write(file)`` on a temporary file beside ``path``, then rename it to ``path``.
 
-    :param previous: what the file that is there is renamed to; None replaces it. Who dies between
-        the two leaves this one alone.
+    :param previous: new name of an existing file; None replaces the file. A process that dies
+        between the two renames leaves only ``previous``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
@@ -138,8 +138,10 @@ def write_atomically(path: Path, write: Any, previous: Path | None = None) -> No
 
 
 def save_arrays(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
-    """What ``numpy.savez`` writes; where the disk is full it leaves no half-closed archive behind,
-    of which Python would complain once more when it is collected.
+    """Write arrays in the format of ``numpy.savez``.
+
+    On a full disk this closes the archive, which ``numpy.savez`` leaves open, so that Python does
+    not report the error a second time when the archive is garbage collected.
     """
     with zipfile.ZipFile(file, "w") as archive:
         for name, value in arrays.items():

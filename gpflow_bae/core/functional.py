@@ -1,7 +1,7 @@
-"""Call GPflow modules with values other than their own, inside one traced function.
+"""Functional calls of GPflow modules, with tensors in the place of their parameters.
 
-A sampler holds its parameters as plain tensors in unconstrained space. These functions turn such
-tensors into a module that computes with them, without assigning to any variable, so that chains
+A sampler holds its parameters as plain tensors in unconstrained space. These functions return a
+module that computes with such tensors, without assignment to variables, so that chains
 can be batched and the whole round can be compiled.
 """
 
@@ -32,11 +32,11 @@ ModuleT = TypeVar("ModuleT", bound=tf.Module)
 
 
 def functional_copy(module: ModuleT, values: Mapping[str, TensorType]) -> ModuleT:
-    """A copy of ``module`` whose parameters are tensors instead of variables.
+    """Return a copy of ``module`` with some parameters replaced by tensors.
 
-    The copy shares everything that ``values`` does not name, and may be made inside a
-    ``tf.function``: like ``gpflow.utilities.freeze`` it is a deep copy with a memo, and runs only
-    while tracing.
+    The copy shares all other parameters with ``module``. It can be made inside a
+    ``tf.function``: like ``gpflow.utilities.freeze`` this is a deep copy with a memo, and runs only
+    during tracing.
 
     :param values: parameter path, as in ``gpflow.utilities.parameter_dict(module)``, to the
         **constrained** value that replaces it.
@@ -79,16 +79,16 @@ def functional_call(
 
 
 def unconstrained_values(parameters: Sequence[Parameter]) -> tuple[tf.Tensor, ...]:
-    """The current unconstrained value of each parameter, as plain tensors."""
+    """Return the current unconstrained value of each parameter as a plain tensor."""
     return tuple(tf.identity(p.unconstrained_variable) for p in parameters)
 
 
 def constrain(
     parameters: Sequence[Parameter], values: Sequence[TensorType]
 ) -> tuple[tf.Tensor, ...]:
-    """Push unconstrained ``values`` through each parameter's transform."""
+    """Transform unconstrained ``values`` by each parameter's transform."""
     # TFP's bijectors cache by tensor. Without a copy, a second gradient tape over the same eager
-    # tensors is handed the first one's results, as constants.
+    # tensors would receive the first one's results, as constants.
     return tuple(
         tf.convert_to_tensor(v) if p.transform is None else p.transform.forward(tf.identity(v))
         for p, v in zip(parameters, values, strict=True)
@@ -98,14 +98,14 @@ def constrain(
 def log_prior_density(
     parameters: Sequence[Parameter], values: Sequence[TensorType], *, chain_ndims: int = 0
 ) -> tf.Tensor:
-    """Log prior density of unconstrained ``values``, Jacobians of the transforms included.
+    """Return the log prior density of unconstrained ``values``, including log-Jacobians.
 
     Each term is summed in its parameter's own precision and then cast to ``default_float()``,
     because network weights are float32 and hyperparameters are not.
 
     :param values: one tensor per parameter, of the parameter's unconstrained shape, with
         ``chain_ndims`` leading chain dimensions.
-    :return: the density, of the chain shape, in ``default_float()``.
+    :return: the log density, of the chain shape, in ``default_float()``.
     :raises ValueError: if a parameter has no prior.
     """
     total: tf.Tensor | float = 0.0
@@ -121,13 +121,13 @@ def log_prior_density(
         transform = parameter.transform
         on_unconstrained = parameter.prior_on == gpflow.base.PriorOn.UNCONSTRAINED
         point = value if transform is None or on_unconstrained else transform.forward(value)
-        point = tf.cast(point, prior.dtype)  # a network may be in double precision
+        point = tf.cast(point, prior.dtype)  # a network may be in double precision, its priors not
         identity = transform is None or isinstance(transform, tfp.bijectors.Identity)
         if identity and _is_scalar_normal(prior):
             log_prob = _scalar_normal_sum(prior, point, chain_ndims)
             total += tf.cast(log_prob, gpflow.default_float())
             continue
-        # tfd broadcasts a scalar prior over the parameter, and a joint one has summed already.
+        # A scalar prior broadcasts over the parameter; a joint prior returns the sum.
         log_prob = prior.log_prob(point)
         log_prob = tf.reduce_sum(log_prob, list(range(chain_ndims, log_prob.shape.rank)))
         if transform is not None and not on_unconstrained:
@@ -138,10 +138,10 @@ def log_prior_density(
 
 
 def log_prior_of_mode(parameters: Sequence[Parameter]) -> tf.Tensor:
-    """Log prior density that a fit to a mode climbs: without uniform priors, which have none.
+    """Return the log prior density for a MAP fit, which omits uniform priors.
 
-    Of those nothing but the Jacobian of their bounds would be left, which draws values to the
-    middle. Other priors as in :func:`log_prior_density`, at the parameters' present values.
+    A uniform prior would contribute only the log-Jacobian of its bounds, which pulls values towards
+    the middle. Other priors are as in :func:`log_prior_density`, at the current values.
     """
     kept = [p for p in parameters if not isinstance(p.prior, tfp.distributions.Uniform)]
     return log_prior_density(kept, [p.unconstrained_variable for p in kept])
@@ -154,7 +154,7 @@ def _is_scalar_normal(prior: Any) -> bool:
 def _scalar_normal_sum(
     prior: tfp.distributions.Normal, point: tf.Tensor, chain_ndims: int
 ) -> tf.Tensor:
-    """Log density of big weight tensors: a sum of squares, with a one-pass gradient."""
+    """Return the log density as one sum of squares, with a cheap gradient for large tensors."""
     standardised = (point - prior.loc) / prior.scale
     constant = 0.5 * np.log(2.0 * np.pi) + tf.math.log(prior.scale)
     if chain_ndims == 0:
@@ -173,7 +173,7 @@ def flatten(values: Sequence[TensorType], dtype: tf.DType | None = None) -> tf.T
 
 
 def unflatten(vector: TensorType, like: Sequence[TensorType]) -> tuple[tf.Tensor, ...]:
-    """The inverse of :func:`flatten`: pieces with the shapes and types of ``like``."""
+    """Split a vector into tensors of shapes and types of ``like``; inverse of :func:`flatten`."""
     sizes = [int(np.prod(v.shape)) for v in like]
     pieces = tf.split(vector, sizes)
     return tuple(

@@ -21,8 +21,8 @@ from .arguments import kind_of
 
 __all__ = ["KerasModule", "WeightPrior", "check_keras_model", "inner_layers"]
 
-# (shape of one weight tensor) -> its prior distribution, in float32, broadcast over the tensor; or
-# such functions, one for each layer that has weights.
+# A function of the shape of a weight tensor that returns its prior in float32, broadcast over the
+# tensor; or a list of such functions, one for each layer with weights.
 WeightPrior = Callable[[tuple[int, ...]], Any] | Sequence[Callable[[tuple[int, ...]], Any]]
 
 
@@ -31,7 +31,7 @@ _WRAPPED = ("layer", "forward_layer", "backward_layer")  # of Keras's wrappers
 
 
 class _Template:
-    """Holds the Keras model out of tf.Module's sight, and shares it between copies."""
+    """Wrapper that hides the Keras model from tf.Module and shares it between copies."""
 
     def __init__(self, model: keras.Model):
         self.model = model
@@ -41,12 +41,12 @@ class _Template:
 
 
 def check_keras_model(model: Any, argument: str) -> keras.Model:
-    """Refuse anything but a built Keras 3 model.
+    """Check that ``model`` is a built Keras 3 model, and return it.
 
     :param argument: the caller's name for ``model``, used in errors.
     :raises TypeError: for a tf_keras (Keras 2) model, or for no Keras model at all.
-    :raises ValueError: for a model that is not built yet, that does not know its shapes, or whose
-        weights are kept in half precision.
+    :raises ValueError: for a model that is not built, is subclassed without known shapes, or has
+        trainable weights in half precision.
     """
     if isinstance(model, keras.Model):
         if not model.built or not model.weights:
@@ -87,7 +87,7 @@ def _size(shape: tuple[int | None, ...], what: str) -> int:
 
 
 def inner_layers(layer: keras.Layer) -> Iterator[keras.Layer]:
-    """The layers inside of a network, and those inside of these and of wrappers."""
+    """Yield all layers of a network, including those in nested networks and wrappers."""
     wrapped = (getattr(layer, name, None) for name in _WRAPPED)
     for inner in (*getattr(layer, "layers", ()), *wrapped):
         if isinstance(inner, keras.Layer):
@@ -96,11 +96,11 @@ def inner_layers(layer: keras.Layer) -> Iterator[keras.Layer]:
 
 
 def _check_deterministic(model: keras.Model, argument: str) -> None:
-    """Refuse layers that do something in training alone, which no fit or chain here lets them do.
+    """Check for layers that act in training only: fits and chains run networks in inference mode.
 
-    A layer that does nothing (a rate of zero), and frozen batch normalisation, pass.
+    Layers without an effect (a rate of zero) and frozen batch normalisation are accepted.
 
-    :raises ValueError: naming the first.
+    :raises ValueError: with the name of the first such layer.
     """
     for layer in inner_layers(model):
         kind = type(layer).__name__
@@ -112,7 +112,7 @@ def _check_deterministic(model: keras.Model, argument: str) -> None:
                 "scale the data; of a network that was trained before, freeze it "
                 "(layer.trainable = False)."
             )
-        if _draws(layer):
+        if _is_random(layer):
             raise ValueError(
                 f"{who} draws random numbers in training alone, and here networks are functions of "
                 "their weights: it would be left out without a word. Leave it out; what is not "
@@ -120,8 +120,8 @@ def _check_deterministic(model: keras.Model, argument: str) -> None:
             )
 
 
-def _draws(layer: keras.Layer) -> bool:
-    """Whether a layer of Keras's draws random numbers while it is trained."""
+def _is_random(layer: keras.Layer) -> bool:
+    """Return whether a Keras layer draws random numbers in training."""
     kinds = (
         keras.layers.Dropout,
         keras.layers.AlphaDropout,
@@ -140,7 +140,7 @@ def _draws(layer: keras.Layer) -> bool:
 
 
 def _initializers(layer: keras.Layer) -> dict[int, Any]:
-    """The initializer of each weight that a layer, or a layer inside of it, keeps one for."""
+    """Return the known initializers of a layer's weights, nested layers included, by id."""
     found: dict[int, Any] = {}
     for inner in getattr(layer, "layers", ()):
         found |= _initializers(inner)
@@ -153,7 +153,7 @@ def _initializers(layer: keras.Layer) -> dict[int, Any]:
 
 
 def _reseeded(initializer: Any, seed: list[int]) -> Any | None:
-    """The same initializer with another seed; None for one that is not random, or has a seed."""
+    """Return the initializer with another seed; None if it is not random, or has a fixed seed."""
     config = {} if initializer is None else initializer.get_config()
     if config.get("seed", 0) is not None:
         return None
@@ -162,7 +162,7 @@ def _reseeded(initializer: Any, seed: list[int]) -> Any | None:
 
 
 def _layers_with_weights(layer: keras.Layer) -> Iterator[keras.Layer]:
-    """The innermost layers that have trainable weights, in their order."""
+    """Yield the innermost layers with trainable weights, in order."""
     inner = [found for part in getattr(layer, "layers", ()) for found in _layers_with_weights(part)]
     if inner:
         yield from inner
@@ -171,7 +171,7 @@ def _layers_with_weights(layer: keras.Layer) -> Iterator[keras.Layer]:
 
 
 def _priors(model: keras.Model, prior: WeightPrior | None, argument: str) -> list[Any]:
-    """The prior of each trainable weight tensor, None for those of a network without."""
+    """Return the prior of each trainable weight tensor, or None for each without priors."""
     variables = model.trainable_variables
     if prior is None:
         return [None] * len(variables)
@@ -208,9 +208,8 @@ class KerasModule(gpflow.Module):
             only optimised.
         :param argument: the caller's name for ``model`` in errors.
         :raises TypeError: for priors that are not functions of a shape.
-        :raises ValueError: for a list of priors that is not as long as there are layers, and for
-            layers that do something in training alone, such as dropout, noise and batch
-            normalisation.
+        :raises ValueError: if the number of priors is not that of layers with weights, and for
+            layers that act in training only, such as dropout, noise and batch normalisation.
         """
         super().__init__(name=None)
         model = check_keras_model(model, argument)
@@ -225,7 +224,7 @@ class KerasModule(gpflow.Module):
 
     @property
     def model(self) -> keras.Model:
-        """The template; its own variables hold the values it was built with."""
+        """The template; its variables keep the values that it was built with."""
         return self._template.model
 
     @property
@@ -240,30 +239,30 @@ class KerasModule(gpflow.Module):
 
     @property
     def num_inputs(self) -> int:
-        """How many numbers one input has."""
+        """Number of scalars in one input."""
         return _size(self.input_shape, "input")
 
     @property
     def num_outputs(self) -> int:
-        """How many numbers one output has."""
+        """Number of scalars in one output."""
         return _size(self.output_shape, "output")
 
     @property
     def num_weights(self) -> int:
-        """How many scalars the network has."""
+        """Number of scalars in all trainable weights."""
         return int(sum(np.prod(w.shape) for w in self.weights))
 
     @property
     def has_half_precision(self) -> bool:
-        """Whether a layer computes in half precision: outputs are then good to two digits."""
+        """Whether a layer computes in half precision; outputs then have about two digits."""
         return any(tf.as_dtype(layer.compute_dtype) in _HALF for layer in inner_layers(self.model))
 
     def apply(self, inputs: TensorType, training: bool = False) -> tf.Tensor:
         """Run the network on ``inputs [rows, *input_shape]`` with the module's weights.
 
-        The one place where data change precision: inputs are cast to the network's type. A network
-        may compute in half precision, as Keras has it (``dtype="mixed_bfloat16"`` of its layers);
-        what it returns is float32 then, so that densities are not summed in half precision.
+        Inputs are cast to the network's type; data change precision nowhere else. Layers can
+        compute in half precision (``dtype="mixed_bfloat16"`` in Keras); outputs are then cast to
+        float32, so that densities are not summed in half precision.
         """
         inputs = tf.cast(inputs, self.model.inputs[0].dtype if self.model.inputs else tf.float32)
         weights = [tf.convert_to_tensor(w) for w in self.weights]
@@ -272,9 +271,9 @@ class KerasModule(gpflow.Module):
         return tf.cast(outputs, tf.float32) if outputs.dtype in _HALF else outputs
 
     def apply_to_rows(self, inputs: TensorType) -> tf.Tensor:
-        """Run the network on ``[..., features]`` flattened to rows: ``[..., outputs]``.
+        """Run the network on each row of ``[..., features]``, and return ``[..., outputs]``.
 
-        Rows are reshaped to the network's own input shape (images), outputs are flattened.
+        Rows are reshaped to the network's input shape (e.g. images), outputs are flattened.
         """
         inputs = tf.convert_to_tensor(inputs)
         lead = tf.shape(inputs)[:-1]
@@ -284,13 +283,13 @@ class KerasModule(gpflow.Module):
         return tf.ensure_shape(result, inputs.shape[:-1].concatenate([width]))
 
     def redraw(self, seed: int) -> int:
-        """Draw the weights anew, from ``seed``, that still are what Keras drew at random.
+        """Redraw from ``seed`` all weights that still have their random initial values.
 
-        Keras seeds its initializers from Python's ``random``, so a script that seeds nothing has
-        other networks in every run. Weights that were trained, loaded or assigned stay as they are,
-        and so do those of initializers with a seed of their own.
+        Keras seeds its initializers from Python's ``random``, so a script without seeds has other
+        initial weights in every run. Weights that were trained, loaded or assigned stay unchanged,
+        and so do those of initializers with a fixed seed.
 
-        :return: how many weight tensors were drawn.
+        :return: the number of redrawn weight tensors.
         """
         drawn = 0
         initializers = _initializers(self.model)
@@ -306,7 +305,7 @@ class KerasModule(gpflow.Module):
         return drawn
 
     def to_keras(self) -> keras.Model:
-        """A clone of the template that holds the module's present weights."""
+        """Return a clone of the template with the module's current weights."""
         clone = keras.models.clone_model(self.model)
         for variable, weight in zip(clone.trainable_variables, self.weights, strict=True):
             variable.assign(weight)

@@ -1,7 +1,7 @@
-"""Outputs on the real line, where a Gaussian model may see them, and predictions back in theirs.
+"""Transforms of outputs to the real line for Gaussian models, and of predictions back.
 
-Each transform is an increasing function of one output, of NumPy alone: quantiles pass through it,
-moments are those of the transformed Gaussian, and densities take its Jacobian along.
+Each transform is an increasing function of one output, in NumPy: quantiles are transformed by it,
+moments are those of the transformed Gaussian, and densities include its Jacobian.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ class OutputTransform(abc.ABC):
 
     @property
     def lower(self) -> float:
-        """The least value that ``inverse`` gives, or its limit."""
+        """Infimum of ``inverse``."""
         return -np.inf
 
     @property
     def upper(self) -> float:
-        """The greatest value that ``inverse`` gives, or its limit."""
+        """Supremum of ``inverse``."""
         return np.inf
 
     @abc.abstractmethod
     def forward(self, y: np.ndarray) -> np.ndarray:
-        """Outputs on the real line; what ``inverse`` never gives becomes NaN or infinite."""
+        """Transform outputs to the real line; values outside the range become NaN or infinite."""
 
     @abc.abstractmethod
     def inverse(self, z: np.ndarray) -> np.ndarray:
-        """Outputs in their own units."""
+        """Transform values on the real line to outputs in their units."""
 
     @abc.abstractmethod
     def log_jacobian(self, y: np.ndarray) -> np.ndarray:
-        """Logarithm of the derivative of ``forward`` at outputs."""
+        """Return the logarithm of the derivative of ``forward`` at outputs."""
 
     @abc.abstractmethod
     def moments(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of ``inverse`` of Gaussians of this mean and variance."""
+        """Return mean and variance of ``inverse(z)`` for Gaussian z of this mean and variance."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Identity(OutputTransform):
-    """Outputs as they are."""
+    """The identity transform."""
 
     def forward(self, y: np.ndarray) -> np.ndarray:
         return np.asarray(y, dtype=np.float64)
@@ -67,10 +67,10 @@ class Identity(OutputTransform):
 
 @dataclasses.dataclass(frozen=True)
 class Log(OutputTransform):
-    """log(y + shift), for outputs that are positive, or with a positive shift not negative.
+    """The transform log(y + shift), for positive outputs, or nonnegative ones if shift > 0.
 
-    With a shift the Gaussian says something of outputs below zero as well; there ``inverse`` gives
-    zero, and moments and quantiles are those of the outputs so censored.
+    With a shift the Gaussian has mass on outputs below zero; there ``inverse`` returns
+    zero, and moments and quantiles are those of the censored outputs.
     """
 
     shift: float = 0.0
@@ -97,7 +97,7 @@ class Log(OutputTransform):
         first = np.exp(mean + 0.5 * variance)
         if self.shift == 0.0:
             return first, np.square(first) * np.expm1(variance)
-        # The first two moments of max(exp(z) - shift, 0), as those of a call option.
+        # The first two moments of max(exp(z) - shift, 0), as in the price of a call option.
         deviation = np.sqrt(variance)
         with np.errstate(divide="ignore", invalid="ignore"):
             beyond = (mean - np.log(self.shift)) / deviation
@@ -112,10 +112,10 @@ class Log(OutputTransform):
 
 @dataclasses.dataclass(frozen=True)
 class Logit(OutputTransform):
-    """log((y - low) / (high - y)), for outputs that lie between two bounds.
+    """The transform log((y - a) / (b - y)), for outputs between two bounds.
 
-    So that outputs at the bounds themselves have a finite place, the function's own bounds lie half
-    of one per cent of the range outside of them; ``inverse`` gives the bound beyond it.
+    To be finite for outputs at the bounds, a and b lie half of one per cent of the range outside
+    of ``low`` and ``high``; ``inverse`` clips its values to ``low`` and ``high``.
     """
 
     low: float = 0.0

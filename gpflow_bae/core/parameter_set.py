@@ -1,4 +1,4 @@
-"""Parameters of a module by path: which there are, what they hold, how others take their place."""
+"""A set of parameters of a module by path: their values, replacements and log prior."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["ParameterSet"]
 
 
 class ParameterSet:
-    """Some parameters of a module, each under its first path, in a fixed order.
+    """Some parameters of a module, each with its first path, in a fixed order.
 
-    Values are tensors in unconstrained space, one for each parameter, as samplers hold them.
+    Values are tensors in unconstrained space, one for each parameter, as samplers use them.
     """
 
     def __init__(self, module: tf.Module, keep: Callable[[Parameter], bool] = lambda _: True):
         """
-        :param keep: which of the module's parameters are in the set; all by default.
+        :param keep: predicate that selects parameters of the module; all by default.
         """
         found: dict[int, tuple[str, Parameter]] = {}
         for path, parameter in gpflow.utilities.parameter_dict(module).items():
@@ -32,7 +32,7 @@ class ParameterSet:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Paths as in ``gpflow.utilities.parameter_dict(module)``."""
+        """Paths of the parameters, as in ``gpflow.utilities.parameter_dict(module)``."""
         return tuple(self._parameters)
 
     @property
@@ -42,27 +42,27 @@ class ParameterSet:
 
     @property
     def variables(self) -> list[tf.Variable]:
-        """Their unconstrained variables."""
+        """The unconstrained variables, in the order of :attr:`paths`."""
         return [p.unconstrained_variable for p in self._parameters.values()]
 
     @property
     def num_scalars(self) -> int:
-        """How many numbers they hold."""
+        """Number of scalars in all parameters."""
         return int(sum(np.prod(v.shape) for v in self.variables))
 
     def values(self) -> tuple[tf.Tensor, ...]:
-        """What they hold now."""
+        """Return the current unconstrained values."""
         return functional.unconstrained_values(self.parameters)
 
     def assign(self, values: Sequence[TensorType]) -> None:
-        """Make them hold ``values``."""
+        """Assign unconstrained ``values`` to the parameters."""
         for variable, value in zip(self.variables, values, strict=True):
             variable.assign(value)
 
     def constrained(self, values: Sequence[TensorType]) -> dict[str, tf.Tensor]:
-        """``values`` by path in constrained space, as :func:`functional_copy` takes them."""
+        """Return constrained values by path, the argument of :func:`functional_copy`."""
         return dict(zip(self.paths, functional.constrain(self.parameters, values), strict=True))
 
     def log_prior(self, values: Sequence[TensorType], *, chain_ndims: int = 0) -> tf.Tensor:
-        """Log prior density of ``values``, Jacobians included; see ``log_prior_density``."""
+        """Return the log prior density of ``values``; see :func:`functional.log_prior_density`."""
         return functional.log_prior_density(self.parameters, values, chain_ndims=chain_ndims)

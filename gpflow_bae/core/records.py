@@ -1,4 +1,4 @@
-"""A file of records that grows: arrays by name, one record after another, mapped into memory."""
+"""An append-only file of records of named arrays, read by memory mapping."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from .files import write_atomically
 __all__ = ["DamagedRecordsError", "RecordFile", "Records"]
 
 FORMAT = 1
-"""Of the file; raised where later versions cannot read what earlier ones wrote."""
+"""Version of the file format; increased when versions cannot read each other's files."""
 IN_MEMORY = 2**28
-"""Bytes up to which :meth:`Records.stacked` reads records instead of mapping their file."""
-_AT_ONCE = 2**22  # bytes that a check reads at a time
+"""Size in bytes up to which :meth:`Records.stacked` reads records instead of mapping the file."""
+_AT_ONCE = 2**22  # bytes that a check reads at once
 _CHECKSUM = "checksum"
-_KINDS = "biufc"  # of numbers that a file can hold by their own type
+_KINDS = "biufc"  # dtype kinds that are stored unchanged
 
 
 class DamagedRecordsError(Exception):
-    """A file of records that is not what was written."""
+    """Raised for a file of records with damaged content."""
 
 
 class Records(Sequence[Mapping[str, np.ndarray]]):
-    """The first records of a file: item ``i`` is a mapping of arrays by name, read from the disk.
+    """A sequence of the first records of a file; each item is a mapping of arrays by name.
 
-    What is read is what the file has at that time, so it has to stay where it is.
+    Items are read from the file on access, so the file must not be moved.
     """
 
     def __init__(self, path: Path, count: int):
         """
-        :raises DamagedRecordsError: if the file does not say what its records are.
-        :raises FileNotFoundError: if there is none, and ``count`` is not 0.
+        :raises DamagedRecordsError: if the file's header is damaged.
+        :raises FileNotFoundError: if there is no file, and ``count`` is not 0.
         """
         self._arrays: dict[str, np.ndarray] = {}
         self._count = count
         self.nbytes = 0
-        """Of all records, on the disk."""
+        """Size of all records on disk in bytes."""
         if count:
             layout, offset = _read_header(path)
             table: Any = np.memmap(path, layout.record, "r", offset, (count,))
@@ -66,11 +66,11 @@ class Records(Sequence[Mapping[str, np.ndarray]]):
         return {name: np.array(values[row]) for name, values in self._arrays.items()}
 
     def stacked(self, in_memory: int | None = None) -> dict[str, np.ndarray]:
-        """All records as arrays [S, ...] by name.
+        """Return all records as arrays [S, ...] by name.
 
-        :param in_memory: bytes up to which they are read into memory, :data:`IN_MEMORY` unless
-            told; beyond, the arrays are views of the file (``numpy.memmap``), whose pages are read
-            when they are used, and given back when memory is needed.
+        :param in_memory: size in bytes up to which records are read into memory; None for
+            :data:`IN_MEMORY`. Larger arrays are views of the file (``numpy.memmap``), whose pages
+            are read on access and dropped when memory is needed.
         """
         if self.nbytes > (IN_MEMORY if in_memory is None else in_memory):
             return dict(self._arrays)
@@ -78,12 +78,12 @@ class Records(Sequence[Mapping[str, np.ndarray]]):
 
 
 class RecordFile:
-    """Writes the file: records are numbered, and those of a number that is there are replaced.
+    """A writer and checked reader of a file of numbered records.
 
-    One write appends a record, and nothing that was written before is written again. The file
-    does not know how many of its records count; whoever flushes it stores their number elsewhere
-    (in a checkpoint) afterwards, and what a process that died had written beyond is overwritten by
-    the one that goes on. Every record has a checksum of its numbers and its place.
+    A write appends records, or replaces those of the same numbers, and rewrites no others. The
+    number of valid records is not in the file: the caller stores it elsewhere (in a checkpoint)
+    after a flush, and a run that resumes overwrites later records of an interrupted one. Every
+    record has a checksum of its content and number.
     """
 
     def __init__(self, path: Path):
@@ -94,11 +94,11 @@ class RecordFile:
         self._dirty = False
 
     def write(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
-        """Store rows [K, ...] as the records ``start``, ``start + 1``, ...; 0 begins a new file.
+        """Write rows [K, ...] as the records ``start``, ``start + 1``, ...; 0 begins a new file.
 
-        :raises ValueError: for arrays of other names, types or shapes than the records before.
-        :raises DamagedRecordsError: if the file does not say what its records are.
-        :raises OSError: where it cannot be written; the records before ``start`` stay.
+        :raises ValueError: for arrays of other names, types or shapes than earlier records.
+        :raises DamagedRecordsError: if the file's header is damaged.
+        :raises OSError: if the file cannot be written; the records before ``start`` stay.
         """
         layout = _Layout.of(rows)
         if start == 0:
@@ -117,35 +117,35 @@ class RecordFile:
         self._dirty = True
         self._file.seek(self._offset + start * layout.record.itemsize)
         left = memoryview(layout.bytes_of(start, rows).view(np.uint8).data)
-        while left:  # the last bytes of a disk are written in part
+        while left:  # on an almost full disk a write may be partial
             left = left[self._file.write(left) :]
 
     def _begin(self, layout: _Layout) -> None:
-        """A new file in the place of one that may be there, and mapped."""
+        """Create a new file; readers may still map the file that it replaces."""
         self.close()
         header = layout.header()
         write_atomically(self.path, lambda file: file.write(header))
         self._layout, self._offset = layout, len(header)
 
     def flush(self) -> None:
-        """Return when what was written is on the disk, not only on its way there.
+        """Write buffered data to disk (fsync).
 
-        :raises OSError: where it does not get there.
+        :raises OSError: if this fails.
         """
         if self._file is not None and self._dirty:
             os.fsync(self._file.fileno())
             self._dirty = False
 
     def close(self) -> None:
-        """Writing opens it again."""
+        """Close the file; the next write opens it again."""
         if self._file is not None:
             self._file.close()
         self._file = None
 
     def read(self, count: int) -> Records:
-        """The first ``count`` records, each compared to its checksum.
+        """Return the first ``count`` records after a check of their checksums.
 
-        :raises DamagedRecordsError: says which one is not what was written.
+        :raises DamagedRecordsError: if one is damaged, with its number.
         :raises FileNotFoundError: if there is no file, and ``count`` is not 0.
         """
         for number, whole in enumerate(self._checked(count)):
@@ -174,14 +174,14 @@ class RecordFile:
 
 
 class _Layout:
-    """What a record is: arrays by name, their types and shapes; how they lie in the file."""
+    """Names, types and shapes of the arrays of a record, and their layout in the file."""
 
     def __init__(self, arrays: Mapping[str, tuple[str, Sequence[int]]]):
         self.described = {name: (kind, tuple(shape)) for name, (kind, shape) in arrays.items()}
 
     @functools.cached_property
     def record(self) -> np.dtype:
-        """Fields by number, because names of NumPy's may not be what those of ours may."""
+        """The record's NumPy type; fields are numbered, because NumPy restricts field names."""
         fields: list[Any] = [
             (str(i), np.uint16 if kind == "bfloat16" else np.dtype(kind), shape)
             for i, (kind, shape) in enumerate(self.described.values())
@@ -190,9 +190,9 @@ class _Layout:
 
     @classmethod
     def of(cls, rows: Mapping[str, np.ndarray]) -> _Layout:
-        """Of arrays [K, ...].
+        """Return the layout of arrays [K, ...].
 
-        :raises ValueError: for what does not hold numbers, or not as many rows as the others.
+        :raises ValueError: for arrays that are not numeric, or have different numbers of rows.
         """
         described, counts = {}, set()
         for name, values in rows.items():
@@ -216,7 +216,7 @@ class _Layout:
         return isinstance(other, _Layout) and self.described == other.described
 
     def difference(self, other: _Layout) -> str:
-        """The first array that is another here than there, in words."""
+        """Describe the first array that differs from another layout's, for an error message."""
         for name in [*self.described, *other.described]:
             mine, its = self.described.get(name), other.described.get(name)
             if mine != its:
@@ -224,13 +224,13 @@ class _Layout:
         return "its arrays in another order than those before"
 
     def header(self) -> bytes:
-        """The first line of the file, as long as a multiple of 64 bytes, so that records align."""
+        """Return the first line of the file, padded to a multiple of 64 bytes for alignment."""
         text = json.dumps({"format": FORMAT, "arrays": self.described})
         line = json.dumps({"checksum": zlib.crc32(text.encode()), "records": text})
         return line.encode() + b" " * (-(len(line) + 1) % 64) + b"\n"
 
     def bytes_of(self, start: int, rows: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Records of rows [K, ...], the first of which has the number ``start``."""
+        """Return rows [K, ...] as records, the first of which has the number ``start``."""
         table = np.zeros(len(next(iter(rows.values()))), self.record)
         for i, (name, (kind, _)) in enumerate(self.described.items()):
             values = rows[name]
@@ -239,9 +239,9 @@ class _Layout:
         return table
 
     def checksums(self, start: int, table: np.ndarray) -> np.ndarray:
-        """Of each record of ``table``, the first of which has the number ``start``.
+        """Return the checksum of each record of ``table``, whose first has the number ``start``.
 
-        What it has as its checksum becomes 0.
+        The checksum fields of ``table`` are set to 0.
         """
         table[_CHECKSUM] = 0
         content = table.view(np.uint8).reshape(len(table), -1)
@@ -249,7 +249,7 @@ class _Layout:
         return np.array(found, np.uint32)
 
     def arrays(self, table: np.ndarray) -> dict[str, np.ndarray]:
-        """Views of a table of records by name, [S, ...]."""
+        """Return views [S, ...] of a table of records by name."""
         return {
             name: table[str(i)].view(kind) if kind == "bfloat16" else table[str(i)]
             for i, (name, (kind, _)) in enumerate(self.described.items())
@@ -257,7 +257,7 @@ class _Layout:
 
 
 def _read_header(path: Path) -> tuple[_Layout, int]:
-    """What the records of a file are, and where the first one is."""
+    """Return the layout of a file's records, and the offset of the first one."""
     with path.open("rb") as file:
         line = file.readline(_AT_ONCE)
     try:

@@ -1,4 +1,4 @@
-"""A function of rows at some rows at a time: one block after another, or side by side."""
+"""Evaluation of functions of rows in blocks, sequentially or in threads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import tensorflow as tf
 __all__ = ["ROWS", "are_many", "in_threads", "over_blocks", "sum_over_blocks"]
 
 ROWS = 16_384
-"""Rows of a block."""
+"""Number of rows in a block."""
 
 _MOST_THREADS = 8
 
 
 def in_threads(function: Callable[..., Any], arguments: Sequence[Sequence[Any]]) -> list[Any]:
-    """Results in the order of the arguments, computed on as many threads as there are cores."""
+    """Return results in the order of the arguments, from one thread per core, at most eight."""
     count = min(len(arguments), os.cpu_count() or 1, _MOST_THREADS)
     if count <= 1:
         return [function(*each) for each in arguments]
@@ -27,19 +27,19 @@ def in_threads(function: Callable[..., Any], arguments: Sequence[Sequence[Any]])
 
 
 def are_many(values: Any) -> bool:
-    """Whether values [..., N, K] have more rows than a block; False where N is not known."""
+    """Return whether values [..., N, K] have more rows than a block; False if N is unknown."""
     number = values.shape[-2]
     return number is not None and number > ROWS
 
 
 def _sliceable(values: Any) -> Any:
-    """A tensor, or what gives one of some rows (:class:`~gpflow_bae.data.CompressedRows`)."""
+    """Convert values to a tensor, except None and :class:`~gpflow_bae.data.CompressedRows`."""
     is_kept = values is None or isinstance(values, tf.experimental.ExtensionType)
     return values if is_kept else tf.convert_to_tensor(values)
 
 
 def _block(values: Sequence[Any], i: tf.Tensor) -> list[Any]:
-    """Rows of values [..., N, K], None staying None."""
+    """Return the i-th block of rows of values [..., N, K]; None stays None."""
     start = i * ROWS
     return [None if v is None else v[..., start : start + ROWS, :] for v in values]
 
@@ -55,12 +55,13 @@ def _number_of_blocks(values: Sequence[Any]) -> int:
 def over_blocks(
     function: Callable[..., Sequence[tf.Tensor]], values: Sequence[Any]
 ) -> tuple[tf.Tensor, ...]:
-    """``function(*values)`` of rows that do not depend on each other, block after block.
+    """Compute ``function(*values)`` block by block, for a function of each row independently.
 
+    :param function: function of blocks of the values that returns a sequence of tensors
+        [..., n, J].
     :param values: tensors [..., N, K], or :class:`~gpflow_bae.data.CompressedRows`, with N known;
         or None.
-    :param function: of blocks of them; a sequence of tensors [..., n, J].
-    :return: all of them [..., N, J].
+    :return: the tensors for all rows [..., N, J].
     """
     values = [_sliceable(v) for v in values]
     number, count = _number_of_rows(values), _number_of_blocks(values)
@@ -85,7 +86,7 @@ def over_blocks(
     found = []
     for array, rank, like in zip(arrays, ranks, first, strict=True):
         joined = tf.transpose(array.concat(), [*range(1, rank - 1), 0, rank - 1])
-        # With the number of rows, which says to whoever comes next that they are many.
+        # A static number of rows, so that later functions also process them in blocks.
         joined.set_shape([*like.shape[:-2], number, like.shape[-1]])
         found.append(joined)
     return tuple(found)
@@ -94,10 +95,11 @@ def over_blocks(
 def sum_over_blocks(
     function: Callable[..., Sequence[tf.Tensor]], values: Sequence[Any]
 ) -> tuple[tf.Tensor, ...]:
-    """The sum of ``function(*values)`` over blocks of rows.
+    """Sum ``function(*values)`` over blocks of rows.
 
+    :param function: function of blocks of the values that returns a sequence of tensors, of the
+        same shapes for each block.
     :param values: as in :func:`over_blocks`.
-    :param function: of blocks of them; a sequence of tensors of the same shapes for each.
     """
     values = [_sliceable(v) for v in values]
     count = _number_of_blocks(values)

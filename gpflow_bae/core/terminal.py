@@ -1,4 +1,4 @@
-"""A terminal that shows a command's own lines, and not those of TensorFlow's C++."""
+"""Suppression of TensorFlow's C++ log lines on the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["LEVEL_VARIABLE", "load_tensorflow_quietly", "quiet_tensorflow", "wit
 
 LEVEL_VARIABLE = "TF_CPP_MIN_LOG_LEVEL"
 
-# What absl's C++ logging writes: "I0000 00:00:1795356608.804999    8181 port.cc:153] oneDNN ...".
+# Log lines of absl's C++, such as "I0000 00:00:1795356608.804999    8181 port.cc:153] oneDNN ...".
 _NOISE = re.compile(
     r"WARNING: All log messages before absl::InitializeLog\(\)"
     r"|[IWE]\d{4} \d\d:\d\d:[\d.]+ +\d+ \S+:\d+\] "
@@ -30,16 +30,16 @@ _NOISE = re.compile(
 
 
 def quiet_tensorflow() -> None:
-    """Drop what TensorFlow's C++ logs while it is imported, and let it log nothing afterwards.
+    """Suppress log lines of TensorFlow's C++, during its import and afterwards.
 
-    The variable TF_CPP_MIN_LOG_LEVEL alone does not reach what is logged during the import. Where
-    the user set it to 0 or 1, which asks for those lines, nothing is done. Python's warnings and
-    errors, and fatal errors of C++, are shown as ever.
+    The variable TF_CPP_MIN_LOG_LEVEL alone does not suppress lines during the import. If
+    the user set it to 0 or 1, which requests those lines, nothing is done. Python's warnings and
+    errors, and fatal errors of C++, are still shown. The lines include those that explain why a GPU
+    is not used.
 
-    Importing ``gpflow_bae`` does not do this by itself: which log lines a program shows, and what
-    is in the environment of the processes that it starts, is the program's to say. Among the lines
-    are those that say why a GPU is not used. Warns where TensorFlow was imported before, which
-    reads the variable once.
+    Importing ``gpflow_bae`` does not call this function, because log lines and the environment of
+    child processes are the choice of a program. Call it before TensorFlow is imported, which reads
+    the variable once; otherwise it warns.
     """
     level = os.environ.get(LEVEL_VARIABLE)
     if level in ("0", "1"):
@@ -57,12 +57,12 @@ def quiet_tensorflow() -> None:
 
 
 class _QuietImport(importlib.abc.MetaPathFinder):
-    """Finds TensorFlow where it is, once, and has it executed :func:`without_noise`."""
+    """Import hook that executes TensorFlow's import in :func:`without_noise`, once."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Only for ``tensorflow`` itself."""
+        """Return TensorFlow's spec with a quiet loader; None for other modules."""
         if fullname != "tensorflow":
             return None
         sys.meta_path.remove(self)
@@ -72,7 +72,7 @@ class _QuietImport(importlib.abc.MetaPathFinder):
             execute = loader.exec_module
 
             def quietly(module: ModuleType) -> None:
-                del loader.exec_module  # from here on the class's own
+                del loader.exec_module  # restores the method of the class
                 with without_noise():
                     execute(module)
 
@@ -82,9 +82,9 @@ class _QuietImport(importlib.abc.MetaPathFinder):
 
 @contextlib.contextmanager
 def without_noise() -> Iterator[None]:
-    """Hold back what is written to standard error, C++ included; lines that are no log come after.
+    """Buffer standard error, C++ included, and print all but TensorFlow's log lines at the end.
 
-    Where the descriptor cannot be replaced, everything is shown.
+    If the descriptor cannot be replaced, everything is shown.
     """
     try:
         sys.stderr.flush()
@@ -108,9 +108,9 @@ def without_noise() -> Iterator[None]:
 
 
 def load_tensorflow_quietly() -> None:
-    """Imports TensorFlow now, as :func:`quiet_tensorflow` has it, and without its Python warnings.
+    """Import TensorFlow with :func:`quiet_tensorflow`, and without its Python warnings.
 
-    Where the user set the variable to 0 or 1 everything is shown; errors always.
+    If the user set the variable to 0 or 1, nothing is done. Errors are always shown.
     """
     if os.environ.get(LEVEL_VARIABLE) in ("0", "1"):
         return

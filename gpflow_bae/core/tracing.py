@@ -1,7 +1,7 @@
-"""Compiled functions whose graphs go when they do.
+"""Compiled functions whose graphs are freed with them.
 
 Two global tables would keep a graph until the process ends, tens of megabytes for the round of a
-small model: TFP's bijectors remember what they transformed, symbolic tensors included, and TF
+small model: TFP's bijectors cache what they transformed, including symbolic tensors, and TF
 registers the gradient of every ``tf.custom_gradient``, a closure over tensors of its graph, by
 name.
 """
@@ -27,14 +27,14 @@ def compiled(
     jit_compile: bool = False,
     input_signature: Sequence[tf.TensorSpec] | None = None,
 ) -> tf.types.experimental.PolymorphicFunction:
-    """``tf.function(function)`` without AutoGraph, whose graphs are freed with it.
+    """Return ``tf.function(function)`` without AutoGraph, whose graphs are freed with it.
 
-    Gradients can be taken through it like through any other, for as long as it exists.
+    It is differentiable like any other ``tf.function`` as long as it exists.
 
     :param input_signature: as in ``tf.function``: one trace for arguments of all sizes.
     """
 
-    @tf.autograph.experimental.do_not_convert  # nor by map_fn under run_functions_eagerly
+    @tf.autograph.experimental.do_not_convert  # map_fn would convert under run_functions_eagerly
     @functools.wraps(function)
     def traced(*args: Any, **kwargs: Any) -> Any:
         with _custom_gradients_belong_to(tf.compat.v1.get_default_graph()):
@@ -45,25 +45,25 @@ def compiled(
     result = tf.function(
         traced, autograph=False, jit_compile=jit_compile, input_signature=input_signature
     )
-    # Of many fits in one process, as in a cross-validation, each is traced; TensorFlow counts them
-    # together, because their code is the same, and warns that something is traced too often.
+    # Many fits in one process, as in a cross-validation, are each traced. TensorFlow counts these
+    # traces together, because their code is the same, and would warn of frequent retracing.
     if hasattr(result, "_omit_frequent_tracing_warning"):
         result._omit_frequent_tracing_warning = True
     return result
 
 
 def forget_symbolic_tensors() -> None:
-    """Drop what TFP's bijectors remember of graphs; it helps only while those are traced.
+    """Remove symbolic tensors from the cache of TFP's bijectors; call it during tracing.
 
-    Their cache keeps an input until the output is gone, and a graph keeps both.
+    The cache keeps an input until its output is freed, and a graph keeps both.
     """
     cache = getattr(tfp.bijectors.Bijector, "_cache", None)
-    if cache is None:  # a TFP that remembers elsewhere: graphs then stay, and nothing else changes
+    if cache is None:  # a TFP with another cache: graphs are then not freed
         return
     storage = cache.storage
     for key, entry in list(storage.items()):
         if any(tf.is_symbolic_tensor(reference()) for reference in key.ref_set):
-            # Or their callbacks would look for what is no longer there.
+            # Without this their callbacks would search for the removed entry.
             for reference in (key, entry.input_ref, entry.output_ref):
                 if reference is not None:
                     reference.cancel()
@@ -72,21 +72,21 @@ def forget_symbolic_tensors() -> None:
 
 @contextmanager
 def _custom_gradients_belong_to(graph: tf.Graph) -> Iterator[None]:
-    """The registry refers weakly to what is registered inside; the graph keeps it instead."""
+    """Let the graph, not TensorFlow's registry, own the custom gradients registered inside."""
     registry = getattr(getattr(ops, "gradient_registry", None), "_registry", {})
     known = set(registry)
     yield
     kept = []
     for name in registry.keys() - known:
         if not name.startswith("CustomGradient-"):
-            continue  # of a library that was imported just now
+            continue  # registered by a library that was imported meanwhile
         gradient = registry[name]["type"]
         kept.append(gradient)
-        registry[name]["type"] = _weakly(gradient, functools.partial(registry.pop, name, None))
+        registry[name]["type"] = _weak_call(gradient, functools.partial(registry.pop, name, None))
     graph._gpflow_bae_custom_gradients = kept
 
 
-def _weakly(function: Callable[..., Any], when_gone: Callable[[], Any]) -> Callable[..., Any]:
+def _weak_call(function: Callable[..., Any], when_gone: Callable[[], Any]) -> Callable[..., Any]:
     reference = weakref.ref(function, lambda _: when_gone())
 
     def call(*arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The mean of a table's cells that needs no process: how high columns are, and rows."""
+"""A mean function of row and column biases, for GPLVMs of tables."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ __all__ = ["Biases"]
 
 
 class Biases(MeanFunction):
-    r"""m_p(x) = b_p + s x_d: a bias of each column, and one of each row, which is a code.
+    r"""A bias of each column and one of each row: m_p(x) = b_p + s x_d, where x_d is a code.
 
-    In a table of ratings b_p is how much film p is liked, and s x_d how friendly a user is. The
-    row's bias is the latent dimension d: inferred with the other codes, its prior N(0, s^2) and
-    its uncertainty come with them, for new rows too. A kernel that shall leave it alone has
-    ``active_dims`` without d. (Biases of users and items are those of Koren, Bell and Volinsky
-    2009.)
+    In a table of ratings b_p is the mean rating of film p, and s x_d the deviation of a user. The
+    row's bias is the latent dimension d: it is inferred with the other codes, with the prior
+    N(0, s^2) and a posterior, also for new rows. To exclude it from a kernel, use ``active_dims``
+    without d. (Biases of users and items: Koren, Bell and Volinsky 2009.)
 
-    A mean function of :class:`~gpflow_bae.decoders.GPDecoder`, and any GPflow model's with P
-    outputs.
+    It is a mean function for :class:`~gpflow_bae.decoders.GPDecoder`, and for any GPflow model
+    with P outputs.
     """
 
     @check_arguments(output_dim=1, row_dimension=0)
@@ -38,11 +37,11 @@ class Biases(MeanFunction):
         row_scale: float = 1.0,
     ):
         """
-        :param output_dim: P, the columns.
+        :param output_dim: number of columns P.
         :param row_dimension: d, from 0 to L - 1; None for no bias of rows.
-        :param column_scale: standard deviation of the normal prior of each b_p, which keeps columns
-            that are rarely seen near the others. In units of f.
-        :param row_scale: s at the start; it is fitted.
+        :param column_scale: standard deviation of the normal prior of each b_p, in units of f; it
+            shrinks the biases of rarely observed columns.
+        :param row_scale: initial value of s, which is trainable.
         :raises ValueError: for scales that are not positive.
         """
         super().__init__()
@@ -66,12 +65,12 @@ class Biases(MeanFunction):
         return self.of_columns(X)
 
     def of_columns(self, X: TensorType, columns: TensorType | None = None) -> tf.Tensor:
-        """The biases of cells.
+        """Return the biases of cells.
 
         :param X: codes [..., B, L].
-        :param columns: None for all, [E] for the same ones at every code, [B, E] for each code's.
+        :param columns: column indices, [E] for all codes or [B, E] for each; None for all columns.
         :return: [..., B, P or E].
-        :raises ValueError: for codes that have no dimension d.
+        :raises ValueError: if codes have no dimension d.
         """
         X = to_default_float(X)
         of_columns = tf.convert_to_tensor(self.columns)

@@ -1,4 +1,4 @@
-"""A decoder that sees features of the inputs, and multiplies rates by known sizes."""
+"""A decoder with features of the inputs, and known sizes that multiply rates."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["ConditionalDecoder"]
 
 
 class ConditionalDecoder(gpflow.Module):
-    r"""F = network(latents, features(X)) + log size(X).
+    r"""A decoder of codes and inputs: F = network(latents, features(X)) + log size(X).
 
-    Features are what is known of a point and is no place, such as the batch that a cell was
-    measured in: with them the codes need not hold it, and predictions are for any of them. A size
-    is how much of a point was counted (:mod:`count likelihoods <gpflow_bae.likelihoods.counts>`).
+    Features are covariates of a point, such as the batch in which a cell was measured: codes need
+    not represent them, and predictions can be for any of their values. A size is the exposure
+    of a point (:mod:`count likelihoods <gpflow_bae.likelihoods.counts>`).
 
-    For any model that has inputs; a CVAE's decoder has features by itself.
+    It is for any model with inputs; a CVAE's decoder takes features itself.
     """
 
     needs_inputs = True
@@ -40,14 +40,15 @@ class ConditionalDecoder(gpflow.Module):
     ):
         """
         :param decoder: Keras model ``[rows, L + condition_dim] -> [rows, P]``, codes first (weights
-            get N(0, 1) priors), or a :class:`KerasDecoder` with priors of your own.
-        :param condition: features ``[..., N, condition_dim]`` of the inputs ``X [..., N, D]``.
-        :param condition_dim: their number; 0 for none.
-        :param size_column: which column of X holds sizes, above 0; None for none. A kernel over the
-            places should leave it out (``active_dims``).
+            get N(0, 1) priors), or a :class:`KerasDecoder` with other priors.
+        :param condition: function from inputs ``X [..., N, D]`` to features
+            ``[..., N, condition_dim]``.
+        :param condition_dim: number of features; 0 for none.
+        :param size_column: column of X with sizes, above 0; None for none. Kernels over X
+            should exclude it (``active_dims``).
         :raises TypeError: for another decoder.
-        :raises ValueError: if there are no more inputs than features, or neither features nor
-            sizes.
+        :raises ValueError: if the decoder has no more inputs than features, or there are neither
+            features nor sizes.
         """
         super().__init__(name=None)
         if not isinstance(decoder, gpflow.Module):
@@ -85,15 +86,15 @@ class ConditionalDecoder(gpflow.Module):
 
     @property
     def output_dim(self) -> int:
-        """Number of likelihood parameters P that it returns per point."""
+        """Number of likelihood parameters P per point."""
         return int(self.decoder.output_dim)
 
     @check_shapes("latents: [batch..., N, L]", "return: [batch..., N, P]")
     def __call__(self, latents: TensorType, X: TensorType | None = None) -> tf.Tensor:
-        """Likelihood parameters, in the network's precision.
+        """Return likelihood parameters, in the network's precision.
 
         :param X: inputs that broadcast to [batch..., N, D].
-        :raises ValueError: without inputs.
+        :raises ValueError: if ``X`` is None.
         """
         if X is None:
             raise ValueError(

@@ -21,12 +21,12 @@ __all__ = ["GPDecoder"]
 
 
 class GPDecoder(gpflow.Module):
-    r"""f_p ~ GP(m_p, k) for p = 1..P, with whitened inducing outputs q(v_p) = N(mu_p, S_p).
+    r"""The sparse GP decoder of a GPLVM with an uncollapsed bound: f_p ~ GP(m_p, k), p = 1..P.
 
-    f_p(x) = m_p(x) + \phi(x)^T v_p + residual, where \phi(x) = chol(K_ZZ)^{-1} k(Z, x) and m_p is
-    the mean function: the decoder of the GPLVM with uncollapsed bound (Hensman et al. 2013;
-    Lalchand et al. 2022). Outputs share kernel and inducing inputs, so the features of a point are
-    computed once for all of them.
+    f_p(x) = m_p(x) + \phi(x)^T v_p + residual, where \phi(x) = chol(K_ZZ)^{-1} k(Z, x), m_p is
+    the mean function, and whitened inducing outputs have q(v_p) = N(mu_p, S_p) (Hensman et al.
+    2013; Lalchand et al. 2022). Outputs share kernel and inducing inputs, so the features of a
+    point are computed once for all of them.
     """
 
     @check_arguments(output_dim=1)
@@ -41,8 +41,8 @@ class GPDecoder(gpflow.Module):
         """
         :param kernel: any GPflow kernel over the codes.
         :param inducing_variable: GPflow inducing variables, or an array [M, L].
-        :param output_dim: P.
-        :param q_diag: whether S_p is diagonal, [M, P] numbers instead of [P, M, M].
+        :param output_dim: number of outputs P.
+        :param q_diag: whether S_p is diagonal, with [M, P] numbers instead of [P, M, M].
         :param mean_function: any GPflow mean function with one output or P, such as
             :class:`~gpflow_bae.decoders.Biases`; None for zero.
         """
@@ -64,25 +64,25 @@ class GPDecoder(gpflow.Module):
 
     @check_shapes("latents: [batch..., L]", "return[0]: [batch..., M]", "return[1]: [batch...]")
     def features(self, latents: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """phi, and the variance ``k(x, x) - phi^T phi`` that it leaves."""
+        """Return the features phi, and the residual variance ``k(x, x) - phi^T phi``."""
         latents = tf.convert_to_tensor(latents)
         lead = tf.shape(latents)[:-1]
         rows = tf.reshape(latents, [-1, latents.shape[-1]])
         Kzx = covariances.Kuf(self.inducing_variable, self.kernel, rows)
         phi = tf.linalg.triangular_solve(self._root(), Kzx)  # [M, rows]
         left = self.kernel(rows, full_cov=False) - tf.reduce_sum(tf.square(phi), 0)
-        left = tf.maximum(left, tf.zeros_like(left))  # rounding, where a code is on Z
+        left = tf.maximum(left, tf.zeros_like(left))  # rounding errors for codes at Z
         phi = tf.reshape(tf.transpose(phi), tf.concat([lead, [self.num_inducing]], 0))
         return phi, tf.reshape(left, lead)
 
     def moments(
         self, latents: TensorType, columns: TensorType | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Marginal means and variances of f at codes.
+        """Return marginal means and variances of f at codes.
 
         :param latents: [S, B, L], S draws of the codes of B points.
-        :param columns: which outputs: None for all, [E] for the same ones at every point, [B, E]
-            for each point's own.
+        :param columns: output indices, [E] for all points or [B, E] for each; None for all
+            outputs.
         :return: two tensors [S, B, P or E].
         """
         return self.moments_of_features(latents, *self.features(latents), columns)
@@ -90,22 +90,22 @@ class GPDecoder(gpflow.Module):
     def moments_of_features(
         self, latents: TensorType, phi: tf.Tensor, left: tf.Tensor, columns: TensorType | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """:meth:`moments` where the features ``phi [S, B, M]`` and ``left [S, B]`` are known."""
+        """Compute :meth:`moments` from the features ``phi [S, B, M]`` and ``left [S, B]``."""
         mean, variance = self._process_moments(phi, left, columns)
         if self.mean_function is not None:
-            mean += _cells(self.mean_function, latents, columns)
+            mean += _mean_of_cells(self.mean_function, latents, columns)
         return mean, variance
 
     def _process_moments(
         self, phi: tf.Tensor, left: tf.Tensor, columns: TensorType | None
     ) -> tuple[tf.Tensor, tf.Tensor]:
         if columns is None or columns.shape.rank == 1:
-            q_mu, q_sqrt = self._of(columns)
+            q_mu, q_sqrt = self._q_of(columns)
             mean = tf.linalg.matmul(phi, q_mu)
             if self.q_diag:
                 spread = tf.linalg.matmul(tf.square(phi), tf.square(q_sqrt))
             else:
-                # [P, S * B, M]: one product for each output, without an einsum's transposes
+                # [P, S * B, M]: a batched product, without the transposes of an einsum.
                 rows = tf.reshape(phi, [-1, self.num_inducing])
                 projected = tf.linalg.matmul(rows[None], q_sqrt)
                 spread = tf.transpose(tf.reduce_sum(tf.square(projected), -1))
@@ -122,7 +122,7 @@ class GPDecoder(gpflow.Module):
             spread = tf.reduce_sum(tf.square(projected), -1)
         return mean, left[..., None] + spread
 
-    def _of(self, columns: TensorType | None) -> tuple[tf.Tensor, tf.Tensor]:
+    def _q_of(self, columns: TensorType | None) -> tuple[tf.Tensor, tf.Tensor]:
         q_mu, q_sqrt = tf.convert_to_tensor(self.q_mu), tf.convert_to_tensor(self.q_sqrt)
         if columns is None:
             return q_mu, q_sqrt
@@ -131,21 +131,21 @@ class GPDecoder(gpflow.Module):
         )
 
     def prior_kl(self, columns: TensorType | None = None) -> tf.Tensor:
-        """KL[q(v) || N(0, I)] summed over the outputs ``columns [E]`` (None for all), in nats."""
-        return gpflow.kullback_leiblers.gauss_kl(*self._of(columns), None)
+        """Return KL[q(v) || N(0, I)] in nats, summed over outputs ``columns [E]`` (None: all)."""
+        return gpflow.kullback_leiblers.gauss_kl(*self._q_of(columns), None)
 
     def expected_moments(
         self, mean: TensorType, variance: TensorType, columns: TensorType | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        r"""E[f_p(x_n)] and E[f_p(x_n)^2] under x_n ~ N(mean_n, diag(variance_n)) and q(v).
+        r"""Return E[f_p(x_n)] and E[f_p(x_n)^2] for x_n ~ N(mean_n, diag(variance_n)) and q(v).
 
-        In closed form, as :meth:`expected_features`: with the features' first and second moments,
+        They have a closed form, as in :meth:`expected_features`:
         :math:`E[f_p^2] = E[k(x, x)] + tr(E[\phi \phi^T] (\mu_p \mu_p^T + S_p - I))`.
 
         :param mean, variance: [N, L].
-        :param columns: which outputs: None for all, [E] for some.
+        :param columns: output indices [E]; None for all.
         :return: two tensors [N, P or E].
-        :raises ValueError: with a mean function, whose expectations are not known.
+        :raises ValueError: with a mean function, whose expectations have no closed form here.
         """
         if self.mean_function is not None:
             raise ValueError("Expectations are known for a process of mean zero alone.")
@@ -154,8 +154,8 @@ class GPDecoder(gpflow.Module):
         psi0 = gpflow.expectations.expectation(pX, self.kernel)
         psi1 = gpflow.expectations.expectation(pX, pair)
         psi2 = gpflow.expectations.expectation(pX, pair, pair)
-        q_mu, q_sqrt = self._of(columns)
-        # S - I + mu mu^T for each output, in the coordinates of k(Z, .) instead of phi's.
+        q_mu, q_sqrt = self._q_of(columns)
+        # S - I + mu mu^T for each output, in the basis of k(Z, .) instead of phi.
         means = tf.transpose(q_mu)[..., None]  # [P, M, 1]
         roots = tf.linalg.diag(tf.transpose(q_sqrt)) if self.q_diag else q_sqrt
         eye = tf.eye(self.num_inducing, dtype=roots.dtype)
@@ -180,10 +180,10 @@ class GPDecoder(gpflow.Module):
     def expected_features(
         self, mean: TensorType, variance: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """E[phi(x_n)] and sum_n E[phi(x_n) phi(x_n)^T] under x_n ~ N(mean_n, diag(variance_n)).
+        """Return E[phi(x_n)] and sum_n E[phi(x_n) phi(x_n)^T], x_n ~ N(mean_n, diag(variance_n)).
 
-        From GPflow's kernel expectations, which some kernels have in closed form (squared
-        exponential, linear, sums and products over separate dimensions of them).
+        They are GPflow's kernel expectations, which some kernels have in closed form (squared
+        exponential, linear, and their sums and products over separate dimensions).
         """
         pX = gpflow.probability_distributions.DiagonalGaussian(mean, variance)
         pair = (self.kernel, self.inducing_variable)
@@ -205,13 +205,13 @@ class GPDecoder(gpflow.Module):
     ) -> None:
         r"""Set q(v) to its optimum under Gaussian noise (Titsias and Lawrence 2010).
 
-        S^{-1} = I + second / noise, m_p = S first^T y_p / noise: the uncollapsed bound is then the
-        collapsed one.
+        S^{-1} = I + second / noise and m_p = S first^T y_p / noise; the uncollapsed bound then
+        equals the collapsed one.
 
         :param first: E_q[phi(x_n)].
         :param second: sum_n E_q[phi(x_n) phi(x_n)^T].
         :param Y: complete observations.
-        :raises ValueError: with ``q_diag``, which cannot hold the optimum, or a mean function.
+        :raises ValueError: with ``q_diag``, as the optimum is not diagonal, or a mean function.
         """
         if self.mean_function is not None:
             raise ValueError("The optimal q(v) is known for a process of mean zero alone.")
@@ -227,10 +227,10 @@ class GPDecoder(gpflow.Module):
         self.q_sqrt.assign(tf.tile(factor[None], [self.output_dim, 1, 1]))
 
 
-def _cells(
+def _mean_of_cells(
     mean_function: MeanFunction, latents: TensorType, columns: TensorType | None
 ) -> tf.Tensor:
-    """The mean function at codes [S, B, L] and columns, [S, B, P or E]."""
+    """Evaluate a mean function at codes [S, B, L] and columns: [S, B, P or E]."""
     if isinstance(mean_function, Biases):
         return mean_function.of_columns(latents, columns)
     everything = mean_function(latents)

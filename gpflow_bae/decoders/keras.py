@@ -22,16 +22,16 @@ tfd = tfp.distributions
 
 
 def normal_prior(scale: float = 1.0) -> WeightPrior:
-    """N(0, scale^2) on every weight and bias (Tran et al. 2023 use scale 1)."""
+    """Return the prior N(0, scale^2) of every weight and bias (Tran et al. 2023 use scale 1)."""
     if not is_number(scale) or not 0 < scale < np.inf:
         raise ValueError(f"scale of a weight prior must be positive, got {scale}.")
     return functools.partial(_normal, scale)
 
 
 def fan_in_prior(scale: float = 1.0) -> WeightPrior:
-    """N(0, scale^2 / fan_in) on kernels and N(0, scale^2) on biases.
+    """Return the prior N(0, scale^2 / fan_in) of kernels and N(0, scale^2) of biases.
 
-    The output of a layer then has the same prior spread whatever its width (Neal 1996), so wide
+    The prior variance of a layer's output then does not depend on widths (Neal 1996), so wide
     networks are smooth functions under the prior instead of nearly discontinuous ones.
     """
     if not is_number(scale) or not 0 < scale < np.inf:
@@ -39,7 +39,7 @@ def fan_in_prior(scale: float = 1.0) -> WeightPrior:
     return functools.partial(_fan_in, scale)
 
 
-# Functions of the module, so that what is made of them can be pickled.
+# Module-level functions, so that priors can be pickled.
 def _normal(scale: float, shape: tuple[int, ...]) -> Any:
     return tfd.Normal(np.float32(0.0), np.float32(scale))
 
@@ -50,31 +50,31 @@ def _fan_in(scale: float, shape: tuple[int, ...]) -> Any:
 
 
 class KerasDecoder(KerasModule):
-    """A built Keras 3 model from codes to the likelihood's parameters (e.g. Bernoulli logits)."""
+    """A Keras 3 network from codes to likelihood parameters (e.g. Bernoulli logits)."""
 
     def __init__(self, model: keras.Model, weight_prior: WeightPrior | None = None):
         """
-        :param model: maps ``[rows, L]`` to ``[rows, P]`` (image outputs are flattened to P).
-        :param weight_prior: prior per weight tensor, given its shape; default N(0, 1) on each
-            weight (Tran et al. 2023). See :func:`normal_prior` and :func:`fan_in_prior`. Or a list
-            of such priors, one for each layer that has weights: a layer's own says how far its
-            outputs spread, which for the last layer is how far the likelihood's parameters do, and
-            for the others how sharply the network bends.
+        :param model: built network ``[rows, L]`` to ``[rows, P]`` (images are flattened to P).
+        :param weight_prior: function from the shape of a weight tensor to its prior; default
+            N(0, 1) for each weight (Tran et al. 2023). See :func:`normal_prior` and
+            :func:`fan_in_prior`. Or a list of such functions, one for each layer with weights: the
+            scale of the last layer sets the prior variance of the likelihood parameters, those of
+            the others the smoothness of the network.
         """
         prior = normal_prior() if weight_prior is None else weight_prior
         super().__init__(model, prior, argument="decoder")
 
     @property
     def latent_dim(self) -> int:
-        """Number of code channels L that the network takes."""
+        """Number of code channels L."""
         return self.num_inputs
 
     @property
     def output_dim(self) -> int:
-        """Number of likelihood parameters P that it returns per point."""
+        """Number of likelihood parameters P per point."""
         return self.num_outputs
 
     @check_shapes("latents: [batch..., N, L]", "return: [batch..., N, P]")
     def __call__(self, latents: TensorType) -> tf.Tensor:
-        """Likelihood parameters at ``latents``, in the network's precision."""
+        """Return likelihood parameters at ``latents``, in the network's precision."""
         return self.apply_to_rows(latents)

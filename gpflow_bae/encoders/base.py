@@ -1,4 +1,4 @@
-"""What every encoder is: a map from observations to draws of their codes."""
+"""Base classes of encoders, which map observations to draws of their codes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from gpflow.base import TensorType
 
 __all__ = ["DensityEncoder", "Encoder", "RowCodes", "append_mask"]
 
-# Standard normals of a shape and type, always the same ones.
+# Fixed standard normals of a shape and type.
 Noise: TypeAlias = Callable[[tuple[int, ...], tf.DType], tf.Tensor]
 
 
 class RowCodes(NamedTuple):
-    """Codes of rows, each by itself."""
+    """Codes of independent rows: moments and draws."""
 
     mean: tf.Tensor  # [rows, L]
     variance: tf.Tensor  # [rows, L]
@@ -27,7 +27,7 @@ class RowCodes(NamedTuple):
     def gaussian(
         cls, mean: tf.Tensor, variance: tf.Tensor, noise: Noise, num_draws: int
     ) -> RowCodes:
-        """Those with Gaussian draws, of which all rows share the noise."""
+        """Return Gaussian codes whose draws share their noise between rows."""
         xi = noise((num_draws, 1, mean.shape[-1]), mean.dtype)
         return cls(mean, variance, mean + tf.sqrt(variance) * xi)
 
@@ -35,26 +35,26 @@ class RowCodes(NamedTuple):
 class Encoder(gpflow.Module, ABC):
     """An amortised sampler of codes: ``Y [batch..., N, P]`` to ``latents [batch..., N, L]``.
 
-    An encoder of your own has ``latent_dim`` and :meth:`sample`. ``Y`` has zeros where missing.
+    Subclasses have ``latent_dim`` and :meth:`sample`. ``Y`` is zero where missing.
     """
 
     latent_dim: int
     takes_mask = False
-    """Whether calls have ``mask [batch..., N, P]``, True where observed, None where nothing is
+    """Whether calls take ``mask [batch..., N, P]``, True where observed, None if nothing is
     missing."""
     takes_indices = False
-    """Whether it holds codes of the training data, so that calls have :attr:`Batch.indices`."""
+    """Whether it has codes of the training data only, so that calls take :attr:`Batch.indices`."""
 
     @abstractmethod
     def sample(self, Y: TensorType, seed: TensorType, **side: Any) -> tf.Tensor:
-        """One draw of the codes [batch..., N, L]; equal seeds give equal draws."""
+        """Draw the codes [batch..., N, L] once; equal seeds give equal draws."""
 
     def side_inputs(
         self, mask: TensorType | None, indices: TensorType | None = None
     ) -> dict[str, Any]:
-        """The keyword arguments of a call beside the observations.
+        """Return the keyword arguments of a call beside the observations.
 
-        :param indices: which items of the training data these are, as in
+        :param indices: indices of the items in the training data, as in
             :class:`~gpflow_bae.base.Batch`; None for all of them.
         """
         wanted: dict[str, Any] = {}
@@ -66,15 +66,15 @@ class Encoder(gpflow.Module, ABC):
 
     @property
     def row_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables that belong to single items, which come first; () where all is amortised."""
+        """Variables with a row for each item (the first axis); () if codes are amortised."""
         return ()
 
     def codes_of_rows(
         self, Y: tf.Tensor, mask: tf.Tensor | None, noise: Noise, num_draws: int
     ) -> RowCodes:
-        """Draws whose noise all rows ``Y [rows, P]`` share, as serving needs them.
+        """Return codes of rows ``Y [rows, P]`` whose draws share their noise, for serving.
 
-        :raises TypeError: for an encoder that has none.
+        :raises TypeError: if the encoder does not implement this.
         """
         raise TypeError(
             f"{type(self).__name__} has no codes_of_rows, which serving needs: derive it from "
@@ -87,13 +87,13 @@ class DensityEncoder(Encoder):
 
     @abstractmethod
     def log_prob(self, Y: TensorType, latents: TensorType, **side: Any) -> tf.Tensor:
-        """Log density [batch..., N] of ``latents [batch..., N, L]`` given ``Y``."""
+        """Return the log density [batch..., N] of ``latents [batch..., N, L]`` given ``Y``."""
 
 
 def append_mask(Y: TensorType, mask: TensorType | None, num_outputs: int) -> tf.Tensor:
-    """``[Y, mask as 0/1]``, [batch..., N, 2 P]: what the network of a mask-taking encoder sees.
+    """Concatenate ``Y`` and the mask as 0 and 1: the inputs [batch..., N, 2 P] of a network.
 
-    :param num_outputs: P as the network has it.
+    :param num_outputs: P of the network.
     :raises ValueError: if ``Y`` has another number of columns.
     """
     Y = tf.convert_to_tensor(Y)

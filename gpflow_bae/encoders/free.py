@@ -1,4 +1,4 @@
-"""Codes of their own for every point of the training data: nothing is amortised."""
+"""A Gaussian with free parameters for each point of the training data, without amortisation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["FreeFormEncoder"]
 class FreeFormEncoder(BaseGaussianEncoder):
     """A free mean and log standard deviation for each point (Ashman et al. 2020, "free-form").
 
-    It looks at no observation, so it knows nothing of other data than those it was fitted to: it is
+    It does not depend on observations, so it has no codes of new data: it is
     for the variational models, with the whole data or minibatches of it, and their predictions
-    given the training data. Its gap to an amortised encoder is the cost of amortisation.
+    given the training data. Its gap to an amortised encoder is the amortisation gap.
     """
 
     takes_indices = True
@@ -41,11 +41,11 @@ class FreeFormEncoder(BaseGaussianEncoder):
         """
         :param num_tasks, num_points: T and N of the training data; T = 1 for a single task.
         :param initial_mean: [T, N, L], for example principal components of the observations; by
-            default small random numbers, because codes that are all alike tell the decoder nothing
-            to begin with.
-        :param initial_variance: of each code, before training.
+            default small random numbers, because equal codes would be uninformative for the
+            decoder.
+        :param initial_variance: variance of each code before training.
         :param min_variance, max_variance: the variance is clipped to this range.
-        :param seed: of the default ``initial_mean``.
+        :param seed: seed of the default ``initial_mean``.
         :raises ValueError: for sizes below 1, or an ``initial_mean`` of another shape.
         """
         super().__init__(name=None)
@@ -68,8 +68,8 @@ class FreeFormEncoder(BaseGaussianEncoder):
         self.latent_dim = int(latent_dim)
         self.min_variance = float(min_variance)
         self.max_variance = float(max_variance)
-        # Items (tasks, or points of a single task) come first: minibatches gather along that axis,
-        # and their gradient is then as small as they are.
+        # The first axis is that of items (tasks, or points of a single task): minibatches gather
+        # along it, and their gradient then has the size of the minibatch.
         self._single_task = num_tasks == 1
         mean = initial_mean[0] if self._single_task else initial_mean
         self.mean = Parameter(mean)
@@ -77,7 +77,7 @@ class FreeFormEncoder(BaseGaussianEncoder):
 
     @property
     def row_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables whose leading axis is that of the items, which a minibatch sees a part of."""
+        """Variables with a row for each item (the first axis)."""
         return self.mean.unconstrained_variable, self.log_scale.unconstrained_variable
 
     @check_shapes(
@@ -94,12 +94,12 @@ class FreeFormEncoder(BaseGaussianEncoder):
         indices: TensorType | None = None,
         **side: Any,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of the codes of the training data, in ``default_float()``.
+        """Return mean and variance of the codes of the training data, in ``default_float()``.
 
-        :param Y: only its shape matters.
-        :param indices: which tasks (points, where there is a single task) ``Y`` holds; None for
+        :param Y: only its shape is used.
+        :param indices: indices of the tasks (points, if there is a single task) of ``Y``; None for
             all of them.
-        :raises ValueError: if ``Y`` is not as large as that.
+        :raises ValueError: if ``Y`` does not have the shape of these items.
         """
         mean, log_scale = _rows_of(self.mean, indices), _rows_of(self.log_scale, indices)
         if self._single_task:
@@ -109,7 +109,7 @@ class FreeFormEncoder(BaseGaussianEncoder):
 
 
 def _check_training_rows(mean: tf.Tensor, Y: TensorType, indices: TensorType | None) -> None:
-    """Refuse observations that are not as many as the codes [T, N, L] of the items asked for."""
+    """Check that observations have the leading shape of the selected codes [T, N, L]."""
     expected, got = tuple(mean.shape[:-1]), tuple(tf.convert_to_tensor(Y).shape[:-1])
     if expected != got:
         what = "the training data" if indices is None else "this minibatch of the training data"
@@ -122,11 +122,11 @@ def _check_training_rows(mean: tf.Tensor, Y: TensorType, indices: TensorType | N
 
 
 def _rows_of(values: Parameter | tf.Tensor, indices: TensorType | None) -> tf.Tensor:
-    """Gather the rows of the items ``indices``; all of them where it is None."""
+    """Gather the rows of the items ``indices``; all if it is None."""
     if indices is None:
         return tf.convert_to_tensor(values)
-    # The variable itself, not a tensor of it, has a gradient of the gathered rows only. (Where a
-    # posterior sample stands in for the parameter there is a tensor.)
+    # Gathered from the variable, not from a tensor of it, rows have a sparse gradient. (If a
+    # posterior sample replaces the parameter, it is a tensor.)
     if isinstance(values, Parameter):
         values = values.unconstrained_variable
     return tf.gather(values, indices)

@@ -1,4 +1,4 @@
-"""Encoders that emit a Gaussian over the codes of each point."""
+"""Encoders that return a Gaussian over the codes of each point."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["BaseGaussianEncoder", "GaussianEncoder"]
 
 
 class BaseGaussianEncoder(DensityEncoder):
-    """Any encoder whose call returns mean and variance of the codes: it has draws and a density."""
+    """Base class of encoders whose call returns mean and variance of Gaussian codes."""
 
     min_variance: float
     max_variance: float
@@ -31,7 +31,7 @@ class BaseGaussianEncoder(DensityEncoder):
     def __call__(
         self, Y: TensorType, mask: TensorType | None = None, **side: Any
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance [batch..., N, L] of the codes of ``Y [batch..., N, P]``."""
+        """Return mean and variance [batch..., N, L] of the codes of ``Y [batch..., N, P]``."""
 
     def _clipped_variance(self, log_scale: tf.Tensor) -> tf.Tensor:
         bounds = 0.5 * np.log([self.min_variance, self.max_variance])
@@ -45,7 +45,7 @@ class BaseGaussianEncoder(DensityEncoder):
     def sample(
         self, Y: TensorType, seed: TensorType, mask: TensorType | None = None, **side: Any
     ) -> tf.Tensor:
-        """One draw of the codes, the same for the same ``seed`` (two integers)."""
+        """Draw the codes once; equal seeds (two integers) give equal draws."""
         mean, variance = self(Y, mask=mask, **side)
         noise = item_noise(tf.shape(mean), seed, mean.dtype)
         return mean + tf.sqrt(variance) * noise
@@ -59,7 +59,7 @@ class BaseGaussianEncoder(DensityEncoder):
     def log_prob(
         self, Y: TensorType, latents: TensorType, mask: TensorType | None = None, **side: Any
     ) -> tf.Tensor:
-        """Log density of ``latents`` under the encoder, for ``EncoderSettings(loss="nll")``."""
+        """Return the log density of ``latents``, as used by ``EncoderSettings(loss="nll")``."""
         mean, variance = self(Y, mask=mask, **side)
         return tf.reduce_sum(gaussian(latents, mean, variance), -1)
 
@@ -70,10 +70,10 @@ class BaseGaussianEncoder(DensityEncoder):
 
 
 class GaussianEncoder(KerasModule, BaseGaussianEncoder):
-    """A Keras network with 2L outputs: means, and log standard deviations, of L code channels.
+    """A Keras network with 2L outputs: means and log standard deviations of L code channels.
 
-    As a variational family the Gaussian is a pseudo-observation of the codes, which the latent
-    prior then conditions on (Pearce 2019; Jazbec et al. 2021); as an amortised sampler
+    In variational inference the Gaussian is a pseudo-observation of the codes, on which the latent
+    prior is conditioned (Pearce 2019; Jazbec et al. 2021); as an amortised sampler
     (Algorithm 1 of Tran et al. 2023 with the loss ``"nll"``) it is the codes' distribution.
     """
 
@@ -86,13 +86,13 @@ class GaussianEncoder(KerasModule, BaseGaussianEncoder):
         takes_mask: bool = False,
     ):
         """
-        :param model: maps ``[rows, P]`` to ``[rows, 2 L]``; missing inputs arrive as zeros.
-        :param min_variance, max_variance: the variance is clipped to this range, which is that of
-            Jazbec et al. (2021) for the moving ball.
-        :param takes_mask: the network maps ``[rows, 2 P]``, observations and then the mask with 1
-            where observed, so that it can tell a zero from a missing value; see
+        :param model: network ``[rows, P]`` to ``[rows, 2 L]``; missing inputs are zeros.
+        :param min_variance, max_variance: the variance is clipped to this range; the default is
+            that of Jazbec et al. (2021) for the moving ball.
+        :param takes_mask: whether the network's inputs are ``[rows, 2 P]``, observations and then
+            the mask with 1 where observed, to distinguish zeros from missing values; see
             :func:`~gpflow_bae.encoders.partial_encoder`.
-        :raises ValueError: for an odd number of outputs; of inputs too, if the mask is taken.
+        :raises ValueError: for an odd number of outputs, or of inputs if ``takes_mask``.
         """
         super().__init__(model, prior=None, argument="encoder")
         width = self.num_outputs
@@ -120,10 +120,10 @@ class GaussianEncoder(KerasModule, BaseGaussianEncoder):
     def __call__(
         self, Y: TensorType, mask: TensorType | None = None, **side: Any
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of the codes, in ``default_float()``.
+        """Return mean and variance of the codes, in ``default_float()``.
 
-        :param mask: True where observed; None where nothing is missing. Ignored by an encoder that
-            does not take it.
+        :param mask: True where observed; None if nothing is missing. Ignored unless
+            ``takes_mask``.
         """
         inputs = append_mask(Y, mask, self.num_inputs // 2) if self.takes_mask else Y
         outputs = tf.cast(self.apply_to_rows(inputs), gpflow.default_float())

@@ -1,8 +1,8 @@
-"""Partial inference networks: encoders of rows of which any part may be missing.
+"""Partial inference networks: encoders of partly observed rows.
 
 Ashman et al. (2020), "Sparse Gaussian process variational autoencoders", section 2.4. Each kind is
-an ordinary Keras model of ``[y, mask]``, so that whatever works with an encoder works with these.
-The sums over the observed outputs are what lets an output be left out.
+an ordinary Keras model of ``[y, mask]``, for any encoder with ``takes_mask=True``.
+Sums over the observed outputs allow any output to be missing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 
 def _inputs(num_outputs: int, noise_dim: int) -> tuple[keras.KerasTensor, list[keras.KerasTensor]]:
-    """The input ``[y, mask, noise]``, and its parts: values (0 where missing), mask, noise."""
+    """Return the input ``[y, mask, noise]`` and its parts; values are 0 where missing."""
     inputs = keras.Input((2 * num_outputs + noise_dim,))
     return inputs, ObservedValues(num_outputs)(inputs)
 
@@ -53,7 +53,7 @@ def _head(
     noise_dim: int,
     initial_variance: float,
 ) -> keras.KerasTensor:
-    """From features of the observed outputs to codes; to their moments where there is no noise."""
+    """Map features of the observed outputs and noise to codes, or without noise to moments."""
     if noise_dim:
         features = keras.layers.Concatenate()([features, noise])
     for units in hidden:
@@ -78,11 +78,11 @@ def zero_imputing(
     noise_dim: int = 0,
     initial_variance: float = 0.1,
 ) -> keras.Model:
-    """A plain network of y with zeros where it is missing; it does not look at the mask.
+    """Make a dense network of y with zeros where missing; it does not use the mask.
 
-    :param noise_dim: width of the noise beside y; then the network returns L codes. With 0 it
+    :param noise_dim: width of the noise inputs; the network then returns L codes. With 0 it
         returns 2 L numbers, means and log standard deviations.
-    :param initial_variance: exp(2 log standard deviation) of the untrained network, for every y.
+    :param initial_variance: variance of the untrained network's Gaussian, for every y.
     :return: model ``[rows, 2 P + noise_dim] -> [rows, 2 L or L]`` of ``[y, mask, noise]``.
     """
     inputs, (values, _, noise) = _inputs(num_outputs, noise_dim)
@@ -99,11 +99,11 @@ def point_net(
     noise_dim: int = 0,
     initial_variance: float = 0.1,
 ) -> keras.Model:
-    """One network of (p as one-hot, y_p) for all outputs, summed over the observed; then another.
+    """Make a PointNet: a network of (one-hot p, y_p), summed over observed p, then another.
 
     Qi et al. (2017); Ashman et al. (2020), "PointNet". Its size hardly grows with P, but a row
-    costs P passes through the first network. Arguments as in :func:`zero_imputing`; both networks
-    have the ``hidden`` layers, and the sum is as wide as the last of them.
+    costs P passes through the first network. Arguments are as in :func:`zero_imputing`; both
+    networks have the ``hidden`` layers, and the sum is as wide as the last of them.
     """
     inputs, (values, mask, noise) = _inputs(num_outputs, noise_dim)
     features = SumOfPoints(hidden, _sum_width(hidden, latent_dim), activation)([values, mask])
@@ -120,10 +120,10 @@ def index_net(
     noise_dim: int = 0,
     initial_variance: float = 0.1,
 ) -> keras.Model:
-    """A network for each output, summed over those observed, then another (Ashman et al. 2020).
+    """Make an IndexNet: a network for each output, summed over observed ones, then another.
 
-    Arguments and widths as in :func:`point_net`. It has P networks: above 10,000 outputs a warning
-    says how many parameters these are, before they are made.
+    Ashman et al. (2020). Arguments and widths are as in :func:`point_net`. It has P networks: above
+    10,000 outputs a warning states their number of parameters before they are made.
     """
     width = _sum_width(hidden, latent_dim)
     _warn_of_size("index_net", num_outputs, hidden, width)
@@ -141,15 +141,16 @@ def factor_net(
     activation: str = "relu",
     initial_variance: float = 0.1,
 ) -> keras.Model:
-    r"""A Gaussian factor for each observed output, multiplied (Ashman et al. 2020, eq. 6).
+    r"""Make a FactorNet: a product of Gaussian factors, one for each observed output.
 
-    The natural parameters of :math:`\prod_{p\ observed} N(\mu_p(y_p), \sigma_p^2(y_p))` are sums
-    over the outputs, so the more is observed the smaller the variance. Where nothing is, the
-    precision is 1e-6, and the encoder's ``max_variance`` decides. Every factor's log standard
-    deviation is clipped to [-10, 10].
+    Ashman et al. (2020), eq. 6. The natural parameters of
+    :math:`\prod_{p\ observed} N(\mu_p(y_p), \sigma_p^2(y_p))` are sums over the outputs, so the
+    variance decreases with the number of observed outputs. Without any, the precision is 1e-6, and
+    the encoder clips the variance to ``max_variance``. Every factor's log standard deviation is
+    clipped to [-10, 10].
 
-    :param initial_variance: of the product over all P outputs in the untrained network, for every
-        y; a factor alone has P times that.
+    :param initial_variance: variance of the product over all P outputs in the untrained network,
+        for every y; that of a single factor is P times as large.
     :return: model ``[rows, 2 P] -> [rows, 2 L]`` of ``[y, mask]``: means, log standard deviations.
     """
     _warn_of_size("factor_net", num_outputs, hidden, 2 * latent_dim)
@@ -196,22 +197,22 @@ def partial_encoder(
     min_variance: float = 1e-6,
     max_variance: float = 1e3,
 ) -> GaussianEncoder | StochasticEncoder:
-    """An encoder of partly observed rows (Ashman et al. 2020, section 2.4).
+    """Make an encoder of partly observed rows (Ashman et al. 2020, section 2.4).
 
-    What is under the mask never matters, and masking an output is the same as a model without it
-    (but for ``"zeros"``, where it is the same as a zero).
+    Masked values have no effect, and masking an output is equivalent to a model without it
+    (but for ``"zeros"``, where it is equivalent to a zero).
 
     :param kind: ``"zeros"`` (:func:`zero_imputing`), ``"pointnet"`` (:func:`point_net`),
         ``"indexnet"`` (:func:`index_net`) or ``"factornet"`` (:func:`factor_net`).
     :param num_outputs: P.
     :param hidden: widths of the hidden layers.
-    :param stochastic: for the sampled models an implicit encoder, whose noise enters after the
-        outputs are summed. A ``"factornet"`` is a Gaussian encoder all the same: it has draws and a
+    :param stochastic: make an implicit encoder for sampled models, with noise inputs after the sum
+        over outputs. A ``"factornet"`` remains a Gaussian encoder: it has draws and a
         density, so sampled models fit it with the loss ``"energy"`` or ``"nll"``.
     :param noise_dim: width of that noise; L by default.
-    :param initial_variance: of the codes given a complete row, before training, for the Gaussian
-        encoders. A tenth of a unit prior variance: neither so wide that the codes say nothing to
-        the decoder, nor so narrow that the prior has to fight them.
+    :param initial_variance: variance of the codes given a complete row, before training, for the
+        Gaussian encoders. The default is a tenth of a unit prior variance: codes are informative
+        for the decoder, and not too narrow for the prior.
     :param min_variance, max_variance: as in :class:`GaussianEncoder`.
     :raises ValueError: for an unknown kind, and sizes that are not positive.
     """

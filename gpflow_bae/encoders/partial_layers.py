@@ -1,6 +1,6 @@
-"""Keras layers of the partial inference networks: P networks at once, and sums over the observed.
+"""Keras layers of the partial inference networks: P networks, and sums over observed outputs.
 
-The networks of all outputs are one batched product per layer, laid out ``[P, rows, units]``.
+The networks of all outputs are one batched product per layer, with shape ``[P, rows, units]``.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MAX_LOG_SCALE = 10.0
 
 
 def _uniform(fan_in: int, fan_out: int) -> keras.initializers.Initializer:
-    """Glorot's, of one output's network; Keras would take the outputs for a receptive field."""
+    """Return Glorot's initializer; Keras would treat the axis of outputs as a receptive field."""
     limit = math.sqrt(6.0 / (fan_in + fan_out))
     return keras.initializers.RandomUniform(-limit, limit)
 
 
 def activation_of(name: str) -> Any:
-    """Keras's activation function of that name.
+    """Return Keras's activation function of that name.
 
     :raises ValueError: if there is none.
     """
@@ -46,14 +46,14 @@ def activation_of(name: str) -> Any:
 
 
 def output_network_size(hidden: Sequence[int], width: int) -> int:
-    """Number of parameters of the network of one output: from y_p through ``hidden`` layers."""
+    """Return the number of parameters of one output's network, from y_p to ``width`` units."""
     widths = [1, *hidden, width]
     return sum((a + 1) * b for a, b in zip(widths[:-1], widths[1:], strict=True))
 
 
 @register
 class ObservedValues(keras.layers.Layer):
-    """``[y, mask, noise]``, [rows, 2 P + E], to values (zeros where missing), mask, and noise."""
+    """Split of ``[y, mask, noise] [rows, 2 P + E]``: values (zeros where missing), mask, noise."""
 
     def __init__(self, num_outputs: int, **kwargs: Any):
         super().__init__(**kwargs)
@@ -62,7 +62,7 @@ class ObservedValues(keras.layers.Layer):
     def call(self, inputs: Any) -> list[Any]:
         values = inputs[:, : self.num_outputs]
         mask = inputs[:, self.num_outputs : 2 * self.num_outputs]
-        # Replaced, not multiplied: a missing value may be anything, infinity included.
+        # Missing values may be infinite, so they are replaced, not multiplied by zero.
         values = ops.where(mask > 0.5, values, ops.zeros_like(values))
         return [values, mask, inputs[:, 2 * self.num_outputs :]]
 
@@ -71,11 +71,11 @@ class ObservedValues(keras.layers.Layer):
 
 
 class _Networks(keras.layers.Layer):
-    """What the layers with hidden layers of their own share."""
+    """Base class of layers that consist of networks with hidden layers."""
 
     def __init__(self, hidden: Sequence[int], units: int, activation: str, **kwargs: Any):
         super().__init__(**kwargs)
-        self.initializers: dict[str, Any] = {}  # by the weight's name; KerasModule.redraw asks
+        self.initializers: dict[str, Any] = {}  # by the weight's name, for KerasModule.redraw
         self.hidden, self.units = tuple(hidden), units
         self.activation = activation_of(activation)
 
@@ -92,14 +92,14 @@ class _Networks(keras.layers.Layer):
 
 
 class _OutputNetworks(_Networks):
-    """A network for each output, of y_p alone, up to its last hidden layer."""
+    """Networks of y_p for each output p, up to the last hidden layer."""
 
     def build(self, input_shape: Any) -> None:
         self.num_outputs = input_shape[0][-1]
         self.kernels, self.biases = [], []
         width = 1
         for i, units in enumerate(self.hidden):
-            # A network of one number whose biases are zero has all of its kinks at zero.
+            # A network of one number with zero biases would have all of its kinks at zero.
             bias = keras.initializers.RandomUniform(-1.0, 1.0) if i == 0 else "zeros"
             self.kernels.append(self._outputs_weight(f"kernel_{i}", (width, units)))
             self.biases.append(self._outputs_weight(f"bias_{i}", (1, units), bias))
@@ -113,7 +113,7 @@ class _OutputNetworks(_Networks):
         return self._weight(name, (self.num_outputs, *shape), initializer)
 
     def _last_hidden(self, values: Any) -> Any:
-        """[rows, P] to [P, rows, width]."""
+        """Map values [rows, P] to hidden units [P, rows, width]."""
         h = ops.transpose(values)[..., None]
         for kernel, bias in zip(self.kernels, self.biases, strict=True):
             h = self.activation(ops.matmul(h, kernel) + bias)
@@ -122,11 +122,11 @@ class _OutputNetworks(_Networks):
 
 @register
 class SumOfOutputNetworks(_OutputNetworks):
-    """sum over the observed p of network_p(y_p): ``[values, mask]`` to [rows, units]."""
+    """The sum of network_p(y_p) over observed p: ``[values, mask]`` to [rows, units]."""
 
     def build(self, input_shape: Any) -> None:
         super().build(input_shape)
-        # The sum is one dense layer with an input for every unit of every network.
+        # The sum is one dense layer whose inputs are the units of all networks.
         spread = _uniform(self.num_outputs * self.last_width, self.units)
         self.kernel = self._outputs_weight("kernel", (self.last_width, self.units), spread)
         self.bias = self._outputs_weight("bias", (1, self.units), "zeros")
@@ -139,9 +139,9 @@ class SumOfOutputNetworks(_OutputNetworks):
 
 @register
 class ProductOfFactors(_OutputNetworks):
-    """The product of Gaussian factors, ``units`` code channels each, over the observed outputs.
+    """The product of Gaussian factors of ``units`` code channels over the observed outputs.
 
-    ``[values, mask]`` to means and log standard deviations, [rows, 2 units].
+    It maps ``[values, mask]`` to means and log standard deviations [rows, 2 units].
     """
 
     def __init__(
@@ -183,12 +183,12 @@ class ProductOfFactors(_OutputNetworks):
 
 @register
 class SumOfPoints(_Networks):
-    """sum over the observed p of one network of (p as one-hot, y_p): to [rows, units]."""
+    """The sum of network(one-hot p, y_p) over observed p: ``[values, mask]`` to [rows, units]."""
 
     def build(self, input_shape: Any) -> None:
         num_outputs = input_shape[0][-1]
         widths = [*self.hidden, self.units]
-        # One-hot: of these P rows a point sees one, beside its value.
+        # Of these P rows a one-hot p selects one, so the fan-in is 2 with the value.
         index_shape, value_shape = (num_outputs, widths[0]), (widths[0],)
         near_one = _uniform(2, widths[0])
         if not self.hidden:
@@ -198,7 +198,7 @@ class SumOfPoints(_Networks):
         self.kernels, self.biases = [], []
         for i, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True)):
             last = i == len(widths) - 2
-            # Points of one network move together, so their sum is P times one of them.
+            # All points share the network, so their sum is up to P times one of them.
             limit = math.sqrt(6.0 / (a + b)) / (num_outputs if last else 1)
             uniform = keras.initializers.RandomUniform(-limit, limit)
             self.kernels.append(self._weight(f"kernel_{i}", (a, b), uniform))
@@ -212,7 +212,7 @@ class SumOfPoints(_Networks):
         h = self.activation(h)
         for kernel, bias in zip(self.kernels[:-1], self.biases[:-1], strict=True):
             h = self.activation(ops.matmul(h, kernel) + bias)
-        # The last layer is linear, so it may wait for the sum.
+        # The last layer is linear, so it can be applied after the sum.
         observed = ops.sum(mask, axis=-1, keepdims=True)
         total = ops.einsum("np,npi->ni", mask, h)
         return ops.matmul(total, self.kernels[-1]) + observed * self.biases[-1]

@@ -1,4 +1,4 @@
-"""Implicit encoders: a network fed with noise, whose output is a draw of the codes."""
+"""Implicit encoders: networks of observations and noise, whose outputs are draws of the codes."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ __all__ = ["StochasticEncoder"]
 
 
 class StochasticEncoder(KerasModule, Encoder):
-    """latents = f([y, epsilon]), epsilon ~ N(0, I): an implicit distribution over codes.
+    """An implicit distribution over codes: latents = f([y, epsilon]) with epsilon ~ N(0, I).
 
-    Tran et al. (2023), section 3.2, with epsilon of the shape of y; here its width is free. The
-    density is unknown, so the encoder is fitted with a score that needs only draws
+    In Tran et al. (2023), section 3.2, epsilon has the shape of y; here its width is free. The
+    density is unknown, so the encoder is fitted with a scoring rule that needs only draws
     (``EncoderSettings(loss="energy")``; the paper's ``"mse"`` collapses to the posterior mean).
     """
 
     @check_arguments()
     def __init__(self, model: keras.Model, noise_dim: int | None = None, takes_mask: bool = False):
         """
-        :param model: maps ``[rows, P + noise_dim]``, features first, to ``[rows, L]``.
+        :param model: network ``[rows, P + noise_dim]``, observations first, to ``[rows, L]``.
         :param noise_dim: width of epsilon; by default that of y, as in the paper: half of the
-            network's inputs, or a third where it takes the mask.
-        :param takes_mask: the network maps ``[rows, 2 P + noise_dim]``: observations, the mask
-            with 1 where observed, and then noise.
-        :raises ValueError: if the network's inputs do not divide up like that.
+            network's inputs, or a third if ``takes_mask``.
+        :param takes_mask: whether the network's inputs are ``[rows, 2 P + noise_dim]``:
+            observations, the mask with 1 where observed, and then noise.
+        :raises ValueError: if the number of network inputs does not fit.
         """
         super().__init__(model, prior=None, argument="encoder")
         width = self.num_inputs
@@ -70,10 +70,10 @@ class StochasticEncoder(KerasModule, Encoder):
     def __call__(
         self, Y: TensorType, noise: TensorType, mask: TensorType | None = None
     ) -> tf.Tensor:
-        """The codes that the network makes of ``Y`` and ``noise``, in ``default_float()``.
+        """Return the codes of ``Y`` and ``noise``, in ``default_float()``.
 
-        :param mask: True where observed; None where nothing is missing. Ignored by an encoder that
-            does not take it.
+        :param mask: True where observed; None if nothing is missing. Ignored unless
+            ``takes_mask``.
         """
         Y = tf.convert_to_tensor(Y)
         num_outputs = (self.num_inputs - self.noise_dim) // 2
@@ -85,7 +85,7 @@ class StochasticEncoder(KerasModule, Encoder):
     def sample(
         self, Y: TensorType, seed: TensorType, mask: TensorType | None = None, **side: Any
     ) -> tf.Tensor:
-        """One draw of the codes, the same for the same ``seed`` (two integers)."""
+        """Draw the codes once; equal seeds (two integers) give equal draws."""
         Y = tf.convert_to_tensor(Y)
         shape = tf.concat([tf.shape(Y)[:-1], [self.noise_dim]], 0)
         return self(Y, item_noise(shape, seed, Y.dtype), mask)

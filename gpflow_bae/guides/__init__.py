@@ -1,4 +1,4 @@
-"""How codes are inferred from observations: what stands between an encoder and a prior."""
+"""Guides: inference of codes from observations, with an encoder and a prior."""
 
 from .base import BoundGuide, CodeDraws, Guide
 from .conditional import ConditionalGuide

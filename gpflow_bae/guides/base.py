@@ -1,4 +1,4 @@
-"""What guides share: an encoder, and draws of codes that a bound is estimated with."""
+"""Base classes of guides, and draws of codes that estimate a bound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..latent_priors.base import LatentProcess
 __all__ = ["BoundGuide", "CodeDraws", "Guide", "uninformative_where_empty"]
 
 # A pseudo-observation of this variance changes a posterior by one part in 1e10 for a prior variance
-# of 1, and costs no digits in float64 (its log is added and subtracted again in the bound).
+# of 1, and loses no digits in float64 (its log is added and subtracted again in the bound).
 UNINFORMATIVE_VARIANCE = 1e10
 
 
@@ -32,9 +32,9 @@ UNINFORMATIVE_VARIANCE = 1e10
 def uninformative_where_empty(
     mean: TensorType, variance: TensorType, mask: TensorType | None
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Pseudo-observations that say nothing where nothing is observed: mean 0 and a huge variance.
+    """Replace pseudo-observations of unobserved points by uninformative ones (huge variance).
 
-    :param mask: True where observed; None where nothing is missing.
+    :param mask: True where observed; None if nothing is missing.
     """
     if mask is None:
         return mean, variance
@@ -44,11 +44,11 @@ def uninformative_where_empty(
 
 
 class Guide(gpflow.Module, ABC):
-    """How codes are inferred, with an encoder's help. The prior is given to it in every call."""
+    """Base class of guides, which infer codes by an encoder; every call receives the prior."""
 
     def __init__(self, encoder: Encoder):
         """
-        :raises TypeError: for anything but an encoder.
+        :raises TypeError: if ``encoder`` is not an ``Encoder``.
         """
         super().__init__(name=None)
         if not isinstance(encoder, Encoder):
@@ -65,14 +65,14 @@ class Guide(gpflow.Module, ABC):
 
 
 class CodeDraws(NamedTuple):
-    """Reparameterised draws of the codes of one batch, and what they cost."""
+    """Reparameterised draws of the codes of one batch, and their divergence from the prior."""
 
     latents: tf.Tensor  # [S, T, N, L]
-    divergence: tf.Tensor  # [], the batch's share of KL[q || prior] in nats; flows estimate it
+    divergence: tf.Tensor  # [], the batch's share of KL[q || prior] in nats; an estimate for flows
 
 
 class BoundGuide(Guide):
-    """A guide with a density, so that its codes have an evidence lower bound."""
+    """Base class of guides with a density of the codes, and so an evidence lower bound."""
 
     encoder: BaseGaussianEncoder
 
@@ -89,24 +89,24 @@ class BoundGuide(Guide):
 
     @property
     def row_variables(self) -> tuple[tf.Variable, ...]:
-        """Variables that belong to single items, which come first; () where all is amortised."""
+        """Variables with a row for each item (the first axis); () if codes are amortised."""
         return self.encoder.row_variables
 
     @property
     def is_amortized(self) -> bool:
-        """Whether it knows codes of items that it was not fitted to."""
+        """Whether it infers codes of items outside of the training data."""
         return not self.encoder.takes_indices
 
     def splits_over_points(self, prior: LatentProcess) -> bool:
-        """Whether the bound can take the points of a single task in minibatches."""
+        """Return whether the points of a single task can be taken in minibatches."""
         return prior.splits_over_points
 
     def snapshot(self, data: Any) -> Snapshot | None:
-        """What :meth:`draw` must know of points outside of the batch, if anything."""
+        """Return the codes of all points that :meth:`draw` needs for minibatches, if any."""
         return None
 
     def moments(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """The encoder's means and variances [T, N, L] as it emits them."""
+        """Return the encoder's means and variances [T, N, L]."""
         side = self.encoder.side_inputs(batch.mask, batch.indices)
         return self.encoder(batch.Y, **side)
 
@@ -119,4 +119,4 @@ class BoundGuide(Guide):
         seed: TensorType,
         snapshot: Snapshot | None = None,
     ) -> CodeDraws:
-        """Draws of the codes of a batch; equal seeds give equal draws."""
+        """Draw the codes of a batch; equal seeds give equal draws."""

@@ -1,4 +1,4 @@
-"""Features of the inputs beside what networks see anyway: conditional autoencoders."""
+"""The guide of conditional autoencoders, whose encoder also takes features of the inputs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ __all__ = ["ConditionalGuide"]
 
 
 class ConditionalGuide(GaussianGuide):
-    """A Gaussian guide whose encoder sees observations and features of the inputs."""
+    """A Gaussian guide whose encoder takes observations and features of the inputs."""
 
     def __init__(self, encoder: Encoder, condition: Condition):
-        """The encoder takes P + condition_dim numbers, observations first."""
+        """
+        :param encoder: an encoder of P + condition_dim numbers, observations first.
+        """
         super().__init__(encoder)
         self._condition = condition
 
     def moments(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """The encoder's means and variances given observations and features of the inputs.
+        """Return the encoder's means and variances given observations and features of the inputs.
 
-        The features are always observed: an encoder that takes the mask sees it with ones for them.
+        For an encoder that takes the mask, the features are observed.
         """
         joined, mask = self._condition.join(batch.Y, batch.X), batch.mask
         if mask is not None:

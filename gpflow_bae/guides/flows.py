@@ -1,7 +1,7 @@
-"""Codes that are not Gaussian: a Gaussian through a flow, or a point.
+"""Guides with non-Gaussian codes: normalising flows of a Gaussian base, and point estimates.
 
-A :class:`~gpflow_bae.encoders.FreeFormEncoder` gives every point a Gaussian base of its own; any
-other Gaussian encoder amortises, which for a GPLVM is a back constraint (Lawrence and
+With a :class:`~gpflow_bae.encoders.FreeFormEncoder` every point has a free Gaussian base; any
+other Gaussian encoder amortises it, which for a GPLVM is a back constraint (Lawrence and
 Quinonero-Candela 2006).
 """
 
@@ -31,12 +31,12 @@ __all__ = ["AmortizedPlanarGuide", "FlowGuide", "PointEstimate"]
 class PointEstimate(BoundGuide):
     """MAP codes: the base's mean, with -log p(x) in the place of a divergence.
 
-    The base's variance has no effect and is never trained; bounds of it do not compare with those
-    of the others, because the entropy of a point is minus infinity and is left out.
+    The base's variance has no effect and is not trained. Bounds are not comparable with those of
+    other guides, because the entropy of a point, minus infinity, is left out.
     """
 
     def __init__(self, encoder: BaseGaussianEncoder):
-        """The log scales of a free-form encoder become untrainable; a network's get no gradient."""
+        """Make the log scales of a free-form encoder untrainable; a network's get no gradient."""
         super().__init__(encoder)
         if isinstance(encoder, FreeFormEncoder):
             gpflow.set_trainable(encoder.log_scale, False)
@@ -58,24 +58,26 @@ class PointEstimate(BoundGuide):
 
 
 class FlowGuide(BoundGuide):
-    r""":math:`x_n = g(x_n^0)`, x_n^0 ~ N(mean_n, diag(variance_n)), with one flow g for all points.
+    r"""A normalising flow of Gaussian codes, with one flow g for all points.
+
+    Codes are :math:`x_n = g(x_n^0)` with x_n^0 ~ N(mean_n, diag(variance_n)), and
 
     .. math:: KL[q || p] = E[\log q_0(x^0) - \log |\det g'(x^0)| - \log p(g(x^0))]
 
-    (Lalchand et al., eq. 8 with the flow's own density; the KL of the base would not be a bound).
+    (Lalchand et al., eq. 8 with the flow's density; the KL of the base would not be a bound).
     """
 
     def __init__(self, encoder: BaseGaussianEncoder, flow: Any):
         """
         :param flow: a ``tfp.bijectors.Bijector`` R^L -> R^L, see :mod:`gpflow_bae.bijectors`.
-        :raises TypeError, ValueError: as :func:`gpflow_bae.bijectors.check_flow` says.
+        :raises TypeError, ValueError: as :func:`gpflow_bae.bijectors.check_flow`.
         """
         super().__init__(encoder)
         check_flow(flow, self.latent_dim)
         self.flow = flow
 
     def flow_of(self, batch: Batch) -> Any:
-        """The flow of the codes of a batch."""
+        """Return the flow for the codes of a batch."""
         return self.flow
 
     def draw(
@@ -92,16 +94,16 @@ class FlowGuide(BoundGuide):
         flow = self.flow_of(batch)
         latents = flow.forward(base)
         log_det = flow.forward_log_det_jacobian(base, event_ndims=1)  # [S, T, N]
-        # The Gaussian's entropy is known; only the flow and the prior are estimated.
+        # The Gaussian's entropy is exact; only the flow's and prior's terms are estimated.
         entropy = 0.5 * tf.reduce_sum(tf.math.log(variance) + 1.0 + LOG_2PI)
         estimate = tf.reduce_sum(log_det) + tf.reduce_sum(prior.log_prob(batch.X, latents))
         return CodeDraws(latents, -entropy - estimate / tf.cast(num_draws, estimate.dtype))
 
 
 class AmortizedPlanarGuide(FlowGuide):
-    """Planar maps whose parameters a network makes from each (partly observed) point.
+    """A flow of planar maps whose parameters are a network's outputs at each observed point.
 
-    The network sees observations, with zeros where missing, and the mask; the base should come
+    The network takes observations, with zeros where missing, and the mask; the base should come
     from a partial inference network (:func:`gpflow_bae.encoders.partial_encoder`).
     """
 
@@ -115,15 +117,15 @@ class AmortizedPlanarGuide(FlowGuide):
         seed: int = 0,
     ):
         """
-        :param num_outputs: P, of the observations.
-        :param num_layers: planar maps one after another.
+        :param num_outputs: number of outputs P.
+        :param num_layers: number of planar maps in the composition.
         """
         BoundGuide.__init__(self, encoder)
         self.num_outputs, self.num_layers = int(num_outputs), int(num_layers)
         rng = np.random.default_rng(seed)
         L = self.latent_dim
         self.network = DenseNetwork(2 * num_outputs, hidden_widths, num_layers * (2 * L + 1), rng)
-        # The same start as a shared flow's: directions of their own, and hardly any push.
+        # Initialised like a shared flow: random directions, and nearly the identity.
         start = [
             np.r_[NEAR_IDENTITY * rng.standard_normal(L), rng.standard_normal(L), 0.0]
             for _ in range(num_layers)

@@ -1,4 +1,4 @@
-"""Gaussian posteriors of codes: the prior given pseudo-observations, or the encoder's own."""
+"""Guides with Gaussian codes: the prior given pseudo-observations, or mean field."""
 
 from __future__ import annotations
 
@@ -19,51 +19,50 @@ __all__ = ["CodePosterior", "GaussianGuide", "MeanFieldGuide"]
 
 
 class CodePosterior(NamedTuple):
-    """q(latents) of a batch."""
+    """Gaussian q(latents) of a batch."""
 
     mean: tf.Tensor  # [T, N, L]
     variance: tf.Tensor  # [T, N, L]
     divergence: tf.Tensor  # [], the batch's share of KL[q || prior], in nats
 
     def draws(self, noise: tf.Tensor) -> tf.Tensor:
-        """Codes [S, T, N, L] of standard normals."""
+        """Return draws of the codes [S, T, N, L] from standard normals of that shape."""
         return self.mean + tf.sqrt(self.variance) * noise
 
 
 class GaussianGuide(BoundGuide):
-    r"""q(latents) is the prior conditioned on the encoder's Gaussian pseudo-observations.
+    r"""The prior conditioned on the encoder's Gaussian pseudo-observations, as q(latents).
 
     With encoder outputs :math:`(\mu_n, s_n^2)`, prior p and evidence
     :math:`Z = \int p(latents) \prod_n N(\mu_n | latent_n, s_n^2)` (Pearce 2019, eq. 5-6),
 
     .. math:: KL[q || p] = E_q[\log N(\mu | latents, s^2)] - \log Z .
 
-    For the standard normal prior q(latent_n) is a Gaussian whose moments are the encoder's,
+    For the standard normal prior q(latent_n) is a Gaussian whose moments are those of the encoder,
     reparameterised. A point without any observation, such as the padding of a task that is shorter
-    than others, has a pseudo-observation that says nothing: the posterior of the other points is
-    what it would be without that point, its own is the prior given the others, and its terms of
-    the bound cancel.
+    than others, has an uninformative pseudo-observation: it does not change the posterior of the
+    other points, its own is the prior given the others, and its terms of the bound cancel.
     """
 
     uses_prior_variance = True
 
     def encode(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances [T, N, L] of the pseudo-observations.
+        """Return means and variances [T, N, L] of the pseudo-observations.
 
-        A point without any observation says nothing of its code, whatever the encoder makes of it.
+        That of a point without any observation is uninformative, whatever the encoder's output.
         """
         return uninformative_where_empty(*self.moments(batch), batch.mask)
 
     def pseudo_observations(
         self, prior: LatentProcess, batch: Batch, seed: TensorType, num_draws: int = 16
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The encoder's output as it is: it is trained to be a pseudo-observation."""
+        """Return the encoder's output, which is trained as a pseudo-observation."""
         return self.encode(batch)
 
     def posterior(
         self, prior: LatentProcess, batch: Batch, snapshot: Snapshot | None = None
     ) -> CodePosterior:
-        """Moments of q(latents), and its divergence from the prior."""
+        """Return the moments of q(latents), and its divergence from the prior."""
         mean, variance = self.encode(batch)
         q = prior.condition_batch(batch.X, mean, variance, batch.point_scale)
         pseudo = gaussian(q.mean, mean, variance)
@@ -86,9 +85,9 @@ class GaussianGuide(BoundGuide):
     def codes_of_rows(
         self, rows: Batch, noise: Noise, num_draws: int, prior_variance: tf.Tensor | None = None
     ) -> RowCodes:
-        """Codes of each row by itself, ``Y [rows, P]``.
+        """Return codes of independent rows ``Y [rows, P]``.
 
-        :param prior_variance: of a code [L], with which the prior is put in.
+        :param prior_variance: prior variance of a code [L] to condition with; None for none.
         """
         mean, variance = self.moments(rows)
         if prior_variance is not None:
@@ -98,40 +97,40 @@ class GaussianGuide(BoundGuide):
 
 
 class MeanFieldGuide(GaussianGuide):
-    r"""q(latents) is the encoder's Gaussian itself, independent over points (Casale et al. 2018).
+    r"""The encoder's Gaussian, independent over points, as q(latents) (Casale et al. 2018).
 
     .. math:: KL[q || p] = -E_q[\log p(latents | X)] - H[q] .
 
-    A prior that couples the points of a task needs all of their codes. In a minibatch of points
-    only the batch's are fresh; of the others a snapshot is taken, as often as the engine takes
-    one, where Casale et al. (section 3.3) take a Taylor expansion of that term once an epoch.
+    A prior that couples the points of a task needs all of their codes. A minibatch of points
+    computes only its own codes; those of the others are in a snapshot, as old as the engine's
+    settings allow. Casale et al. (section 3.3) use a Taylor expansion of that term once an epoch.
 
-    A point without any observation keeps the Gaussian that the encoder gives it, and is part of
-    the bound: a mean-field q cannot say nothing. So leave such points out instead of padding.
+    A point without any observation keeps the Gaussian of the encoder, and is part of
+    the bound, so omit such points instead of padding.
     """
 
     uses_prior_variance = False
 
     def encode(self, batch: Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances [T, N, L] of q(latents) itself."""
+        """Return means and variances [T, N, L] of q(latents)."""
         return self.moments(batch)
 
     def pseudo_observations(
         self, prior: LatentProcess, batch: Batch, seed: TensorType, num_draws: int = 16
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The encoder's means as codes: the prior has noise of its own (Casale et al., eq. 10).
+        """Return the encoder's means as noise-free codes, as in Casale et al. (2018), eq. 10.
 
-        A point without any observation has none.
+        The prior has code noise. A point without any observation is uninformative.
         """
         mean, _ = self.encode(batch)
         return uninformative_where_empty(mean, tf.zeros_like(mean), batch.mask)
 
     def splits_over_points(self, prior: LatentProcess) -> bool:
-        """True: the other points' codes are in the snapshot."""
+        """Return True: the other points' codes are in the snapshot."""
         return True
 
     def snapshot(self, data: Any) -> Snapshot | None:
-        """The codes of all points as they are now; None where minibatches are of whole tasks."""
+        """Return the current codes of all points; None if minibatches do not need them."""
         if data.axis == 0 or data.neighbours is not None:
             return None
         mean, _ = self.encode(data.gather(None))
@@ -140,7 +139,7 @@ class MeanFieldGuide(GaussianGuide):
     def posterior(
         self, prior: LatentProcess, batch: Batch, snapshot: Snapshot | None = None
     ) -> CodePosterior:
-        """The encoder's moments, and -E_q[log p(latents | X)] - H[q].
+        """Return the encoder's moments, and -E_q[log p(latents | X)] - H[q].
 
         :raises TypeError: for a prior without a density of codes.
         """
@@ -162,7 +161,7 @@ class MeanFieldGuide(GaussianGuide):
     def _expected_given_neighbours(
         self, prior: GaussianLatentPrior, batch: Batch, mean: tf.Tensor, variance: tf.Tensor
     ) -> tf.Tensor:
-        """The batch's terms of E_q[log p(latents | X)], each given the codes of a few others."""
+        """Return the batch's terms of E_q[log p(latents | X)], each given its neighbours' codes."""
         near, conditionals = batch.neighbours, prior.by_neighbours
         assert near is not None and conditionals is not None
         others = self.encode(Batch(near.X, near.Y, near.mask, indices=near.indices))
@@ -174,10 +173,10 @@ class MeanFieldGuide(GaussianGuide):
 def _expected_given_snapshot(
     prior: GaussianLatentPrior, whole: Snapshot, batch: Batch, mean: tf.Tensor, variance: tf.Tensor
 ) -> tf.Tensor:
-    """The batch's share of E_q[log p(latents | X)], given the codes of all other points.
+    """Return the batch's share of E_q[log p(latents | X)], given the codes of all other points.
 
-    Times N/B it has the gradient of the whole term in the prior's parameters, and N/B of it in
-    the batch's codes, whose gradient stands for that of all codes.
+    Times N/B it has the whole term's gradient in the prior's parameters, and N/B times that
+    gradient in the batch's codes, as an estimate for all codes.
     """
     scale, indices = batch.point_scale, tf.convert_to_tensor(batch.indices)
     amplified = scale * mean - tf.stop_gradient((scale - 1.0) * mean)  # the value is the mean

@@ -1,4 +1,4 @@
-"""Codes of sampled models: an encoder draws them, and its density need not be known."""
+"""The guide of sampled models, whose encoder need not have a density."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["ImplicitGuide"]
 
 
 class ImplicitGuide(Guide):
-    """The encoder draws from p(latent | y), and a chain's codes teach it (Tran et al. 2023)."""
+    """An encoder that draws from p(latent | y), fitted to a chain's codes (Tran et al. 2023)."""
 
     uses_prior_variance = False
 
     def pseudo_observations(
         self, prior: LatentProcess, batch: Batch, seed: TensorType, num_draws: int = 16
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Gaussian pseudo-observations [batch..., N, L] with the moments of the encoder's draws.
+        """Return pseudo-observations [batch..., N, L] from the moments of the encoder's draws.
 
-        p(latent_n | y_n) has the prior's marginal in it once; it is divided out in natural
-        parameters, so that ``prior.condition`` can put the whole prior in. Where the draws are as
-        wide as the prior, y_n says nothing.
+        p(latent_n | y_n) contains the prior's marginal once; it is divided out in natural
+        parameters, so that ``prior.condition`` can multiply by the joint prior. If the draws are as
+        wide as the prior, y_n is uninformative.
 
-        An encoder that does not take the mask is heard as it is, also at points without any
+        If the encoder does not take the mask, its draws are also used at points without any
         observation.
         """
         seeds = tf.unstack(tf.random.split(seed, num_draws, alg="philox"))
@@ -39,7 +39,7 @@ class ImplicitGuide(Guide):
         if num_draws == 1:
             return uninformative_where_empty(mean, tf.zeros_like(mean), empty)
         variance *= num_draws / (num_draws - 1)
-        # 1 / (1/v - 1/k), kept finite where the encoder is wider than the prior.
+        # The variance is 1 / (1/v - 1/k), kept finite where the encoder is wider than the prior.
         shrinkage = tf.maximum(1.0 - variance / prior.marginal_variance(batch.X), 1e-3)
         centre = prior.mean(batch.X)
         mean = centre + (mean - centre) / shrinkage
@@ -48,5 +48,5 @@ class ImplicitGuide(Guide):
     def codes_of_rows(
         self, rows: Batch, noise: Noise, num_draws: int, prior_variance: tf.Tensor | None = None
     ) -> RowCodes:
-        """Codes of each row by itself, ``Y [rows, P]``."""
+        """Return codes of independent rows ``Y [rows, P]``."""
         return self.encoder.codes_of_rows(rows.Y, rows.mask, noise, num_draws)

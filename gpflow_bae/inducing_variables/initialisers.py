@@ -1,4 +1,4 @@
-"""Where inducing inputs start."""
+"""Initial inducing inputs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["k_means"]
 
 @check_arguments(seed=0)
 def k_means(X: TensorType, num_inducing: int, seed: int = 0) -> np.ndarray:
-    """Centres of k-means on all rows of ``X [..., N, D]``: initial inducing inputs [M, D].
+    """Return initial inducing inputs [M, D], the k-means centres of all rows of ``X [..., N, D]``.
 
-    Inputs are standardised per column before clustering, and the centres mapped back, so that
-    units do not decide. Tran et al. (2023), appendix D.
+    Columns are standardised for the clustering, and the centres mapped back to their units, on
+    which they do not depend. Tran et al. (2023), appendix D.
 
     :raises ValueError: if there are fewer distinct rows than inducing points.
     """
@@ -33,7 +33,7 @@ def k_means(X: TensorType, num_inducing: int, seed: int = 0) -> np.ndarray:
     if num_inducing == len(distinct):
         return distinct
     centre, scale = distinct.mean(0), spread(distinct)
-    # Repeated inputs (tasks that share a grid) carry no more weight than one.
+    # Repeated inputs (tasks that share a grid) have the weight of one.
     centres, _ = kmeans2((distinct - centre) / scale, num_inducing, minit="++", seed=seed)
     order = np.lexsort(centres.T[::-1])
     return centres[order] * scale + centre

@@ -1,4 +1,4 @@
-"""Inducing points of objects seen from views: they live where the kernel embeds its inputs."""
+"""Inducing points for the object-view kernel, in the space of its embedded inputs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["ObjectViewInducingPoints", "object_view_points"]
 class ObjectViewInducingPoints(InducingPoints):
     """Inducing points (view, object vector) for the kernel :class:`gpflow_bae.kernels.ObjectView`.
 
-    An inducing point need not show one of the objects: it has an object vector of its own, so that
-    it can move. Jazbec et al. (2021), section 4.2.
+    The object vector of an inducing point is free, not that of an object, so that it can be
+    optimised or sampled. Jazbec et al. (2021), section 4.2.
     """
 
     def __init__(
@@ -36,12 +36,12 @@ class ObjectViewInducingPoints(InducingPoints):
     ):
         """
         :param Z: initial inducing points [M, D + H]: the view (as in the inputs), then the object
-            vector. A ``Parameter`` is kept as it is, with its prior if it has one.
+            vector. A ``Parameter`` is used directly, with its prior if it has one.
         :param prior: prior of Z, a distribution that broadcasts to [M, D + H]; None if Z is
             optimised or fixed. "normal" is, in each column, a Normal around the mean of the
-            initial values with twice their standard deviation (1 if they are all equal). Not the
-            uniform prior that other inducing points get: an angle may turn past its range, and
-            object vectors, which are learnt as well, have none.
+            initial values with twice their standard deviation (1 if they are all equal). The
+            uniform prior of other inducing points does not suit angles, which may leave their
+            range, and object vectors, which are learnt and have no range.
         :raises ValueError: if ``Z`` is not finite or not a matrix of two columns or more.
         """
         values = as_numbers(Z, "Z", gpflow.default_float())
@@ -58,19 +58,19 @@ class ObjectViewInducingPoints(InducingPoints):
             )
         points = Z if isinstance(Z, Parameter) else Parameter(values)
         if isinstance(prior, str):
-            prior = _normal_around(values) if points.prior is None else points.prior
+            prior = _default_prior(values) if points.prior is None else points.prior
         if prior is not None:
             points.prior = prior
         super().__init__(points, name=name)
 
     @property
     def shape(self) -> Shape:
-        """[M, None, 1]: the width is left open, as GPflow's checks compare it with the inputs'."""
+        """[M, None, 1]; the width is None, because GPflow would compare it with that of inputs."""
         return (int(self.Z.shape[0]), None, 1)
 
 
-def _normal_around(values: np.ndarray) -> tfd.Normal:
-    """A normal per column around the mean, of twice the standard deviation or of 1."""
+def _default_prior(values: np.ndarray) -> tfd.Normal:
+    """Return a normal per column around the mean, with twice the standard deviation or 1."""
     scale = np.where(varies(values), 2.0 * spread(values), 1.0)
     return tfd.Normal(*(gpflow.utilities.to_default_float(v) for v in (values.mean(0), scale)))
 
@@ -84,9 +84,9 @@ def _normal_around(values: np.ndarray) -> tfd.Normal:
 def object_view_points(
     views: TensorType, object_vectors: TensorType, num_per_view: int, seed: int = 0
 ) -> np.ndarray:
-    """Initial inducing points [V * num_per_view, 1 + H]: at each view some likely object vectors.
+    """Return initial inducing points [V * num_per_view, 1 + H], with random vectors at each view.
 
-    Each coordinate of an object vector is drawn on its own, from a Gaussian kernel density
+    Each coordinate of an object vector is drawn independently, from a Gaussian kernel density
     estimate of that coordinate over the objects. Jazbec et al. (2021), algorithm 1.
 
     :param views: the views [V], in the units of the inputs (radians for angles); the points are
@@ -111,12 +111,12 @@ def object_view_points(
     for argument, values in (("views", views), ("object_vectors", vectors)):
         if not np.isfinite(values).all():
             raise ValueError(f"{argument} hold NaN or infinity; check the array.")
-    # An estimate without spread does not exist: such a coordinate is that constant.
+    # A constant coordinate has no kernel density estimate, and stays constant.
     densities = [stats.gaussian_kde(c) if varies(c) else c[0] for c in vectors.T]
     blocks = []
     for i, view in enumerate(views):
-        # One generator for all coordinates of a view. With an equal seed for each they would share
-        # noise and chosen object, and not be independent.
+        # One generator for all coordinates of a view: with equal seeds they would share the noise
+        # and the chosen object, and not be independent.
         random = np.random.default_rng(seed + i)
         drawn = [
             density.resample(num_per_view, seed=random)[0]
@@ -146,8 +146,8 @@ def _Kuf_object_view(
     return kernel.K_between(inducing_variable.Z, Xnew)
 
 
-# GPflow's own covariances would take inducing points for inputs X here: often without an error,
-# where the numbers of columns happen to agree.
+# GPflow's covariances would treat inducing points as inputs X here, without an error if the numbers
+# of columns agree.
 
 
 def _refuse_kernel(

@@ -19,9 +19,9 @@ __all__ = ["as_inducing_points", "as_inducing_variables", "bounded", "uniform"]
 def uniform(
     Z: TensorType, low: TensorType | None = None, high: TensorType | None = None
 ) -> InducingPoints:
-    """GPflow inducing points with a uniform prior over the box from ``low`` to ``high``.
+    """Return GPflow inducing points with a uniform prior over the box from ``low`` to ``high``.
 
-    The points live on the box through a sigmoid, so a sampler can never leave it.
+    A sigmoid transform keeps the points inside the box.
 
     :param Z: initial inducing inputs [M, D].
     :param low, high: corners of the box [D], in the units of the inputs; by default the range of
@@ -54,16 +54,16 @@ def uniform(
 
 
 class _PartlyHeld(InducingPoints):
-    """Inducing points of which some columns are held, such as ids that a kernel reads."""
+    """Inducing points with fixed columns, such as ids that a kernel reads."""
 
     def __init__(self, Z: np.ndarray, moved: Parameter | None, columns: list[int]):
         """
-        :param moved: what moves of the points [M, some of D], None for nothing; in ``columns``.
+        :param moved: parameter of the free ``columns`` [M, some of D]; None if all are fixed.
         """
         InducingVariables.__init__(self, name=None)
         self.moved, self._columns = moved, columns
         held, whole = np.delete(Z, columns, axis=1), np.round(np.delete(Z, columns, axis=1))
-        self._held = np.where(np.abs(held - whole) < 1e-6, whole, held)  # a box has rounded them
+        self._held = np.where(np.abs(held - whole) < 1e-6, whole, held)  # a sigmoid rounds them
 
     @property
     def Z(self) -> tf.Tensor:
@@ -76,14 +76,14 @@ class _PartlyHeld(InducingPoints):
 
 
 def bounded(points: InducingPoints, ids: Sequence[int] = ()) -> InducingPoints:
-    """Inducing points for a sampler to move: with the :func:`uniform` prior, and ids held.
+    """Return inducing points that can be sampled: with a :func:`uniform` prior, and fixed ids.
 
-    Points with a prior of their own keep it, and those that are not trainable stay where they are.
+    Points with a prior keep it, and points that are not trainable stay fixed.
 
-    :param points: GPflow's; others, such as those with an embedding of their own, are kept.
-    :param ids: the columns of ids, which stay as given, whatever the prior.
-    :raises ValueError: for a prior of all columns together, which says nothing of those without
-        ids, unless it is a :func:`uniform` one.
+    :param points: GPflow's ``InducingPoints``; subclasses are returned unchanged.
+    :param ids: columns of ids, which stay fixed under any prior.
+    :raises ValueError: for another prior than a :func:`uniform` one if there are ids, because it
+        is over all columns.
     """
     if type(points) is not InducingPoints:
         return points
@@ -113,7 +113,7 @@ def bounded(points: InducingPoints, ids: Sequence[int] = ()) -> InducingPoints:
 
 
 def _checked(Z: TensorType) -> np.ndarray:
-    """Inducing inputs [M, D], finite."""
+    """Return inducing inputs as a finite array [M, D], or raise an error."""
     Z = as_numbers(Z, "Z", gpflow.default_float())
     if Z.ndim != 2 or not Z.size:
         raise ValueError(f"inducing inputs must have shape [M, D], got {Z.shape}, not empty.")
@@ -123,14 +123,14 @@ def _checked(Z: TensorType) -> np.ndarray:
 
 
 def as_inducing_variables(inducing_variable: InducingVariables | TensorType) -> InducingVariables:
-    """GPflow inducing variables as they are; an array [M, D] becomes points without a prior."""
+    """Return GPflow inducing variables unchanged, or make points without a prior from [M, D]."""
     if isinstance(inducing_variable, InducingVariables):
         return inducing_variable
     return InducingPoints(_checked(inducing_variable))
 
 
 def as_inducing_points(inducing_variable: InducingPoints | TensorType) -> InducingPoints:
-    """GPflow inducing points as they are; an array [M, D] becomes points without a prior.
+    """Return GPflow inducing points unchanged, or make points without a prior from [M, D].
 
     :raises TypeError: for other inducing variables, and for a class in the place of an object.
     """

@@ -1,7 +1,7 @@
-"""Inputs that are not known, or not as vectors: missing entries of X, and objects by their ids.
+"""Models of unknown inputs: missing entries of X, and vectors of objects that are given by ids.
 
-A kernel of :class:`CompletedInputs` takes covariances of inputs that an :class:`InputModel` has
-completed, so every prior over codes and every GPflow model takes what has such a kernel.
+The kernel :class:`CompletedInputs` computes covariances of inputs that an :class:`InputModel`
+completes, and can be used in any GPflow model, and in priors over codes.
 """
 
 from .base import InputModel

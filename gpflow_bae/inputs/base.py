@@ -1,4 +1,4 @@
-"""What completes inputs, whichever way."""
+"""Base class of models of unknown inputs."""
 
 from __future__ import annotations
 
@@ -17,74 +17,73 @@ InputModelT = TypeVar("InputModelT", bound="InputModel")
 
 
 class InputModel(gpflow.Module, ABC):
-    """From inputs as a user has them to inputs that a kernel can take covariances of.
+    """A map from a user's inputs to complete inputs of a kernel.
 
-    Two steps: :meth:`prepare`, once, of arrays (checked; what is missing is marked), and
-    :meth:`complete`, in compiled functions, of what that returned.
+    It has two steps: :meth:`prepare` checks arrays and marks missing entries, once, and
+    :meth:`complete` completes prepared inputs in compiled functions.
     """
 
     needs_observations = False
-    """Whether inputs are completed from what is observed (:meth:`seeing`)."""
+    """Whether inputs are completed from observations (:meth:`seeing`)."""
     _seed: TensorType | None = None
 
     @property
     def draws(self) -> bool:
-        """Whether completed inputs are draws, and :meth:`divergence` is what they cost."""
+        """Whether completed inputs are draws of q, with the KL term :meth:`divergence`."""
         return False
 
     def with_seed(self: InputModelT, seed: TensorType) -> InputModelT:
-        """The same, whose draws are made from ``seed``; without one means take their place."""
+        """Return this model with draws made from ``seed``; without a seed it uses means."""
         if not self.draws:
             return self
         seeded = copy.copy(self)
-        # Past TensorFlow's tracking of attributes, whose records a copy shares with what it is of.
+        # This bypasses TensorFlow's attribute tracking, whose records the copy shares.
         seeded.__dict__["_seed"] = seed
         return seeded
 
     def seeing(
         self: InputModelT, X: TensorType, Y: TensorType, mask: TensorType | None
     ) -> InputModelT:
-        """The same, that knows these observations."""
+        """Return this model conditioned on these observations, if it needs any."""
         return self
 
     def check_known(self, Xnew: Any, X: Any, name: str = "Xnew") -> None:
-        """Refuse prepared inputs that cannot be completed given those of what is observed.
+        """Check that prepared inputs can be completed given the observed inputs ``X``.
 
-        :raises ValueError: saying which.
+        :raises ValueError: if not, with the inputs that cannot.
         """
 
     def num_user_columns(self, num_columns: int) -> int:
-        """Columns of a user's inputs, of prepared ones with ``num_columns``."""
+        """Return the number of a user's columns, given that of prepared inputs."""
         return num_columns
 
     @abstractmethod
     def prepare(self, X: np.ndarray, name: str = "X") -> np.ndarray:
-        """Inputs [batch..., N, D] of a user as :meth:`complete` takes them.
+        """Convert a user's inputs [batch..., N, D] to the argument of :meth:`complete`.
 
-        :param name: what errors call them.
-        :raises ValueError: for another width, and for what there is no distribution for.
+        :param name: name of the inputs in error messages.
+        :raises ValueError: for another width, and for missing entries that are not modelled.
         """
 
     def prepare_tensor(self, X: tf.Tensor) -> tf.Tensor:
-        """:meth:`prepare` of complete inputs whose values are not looked at."""
+        """Convert complete inputs as :meth:`prepare` does, without checks of values."""
         return X
 
     @abstractmethod
     def complete(self, X: TensorType) -> tf.Tensor:
-        """Complete inputs [batch..., N, E] of prepared ones, or of those that need no preparing."""
+        """Complete prepared inputs, or ones that need no preparation: [batch..., N, E]."""
 
     def known(self, X: np.ndarray) -> np.ndarray:
-        """Prepared inputs as :meth:`complete` has them at present, NaN where it has none yet."""
+        """Return the current completion of prepared inputs, NaN where there is none yet."""
         with tf.init_scope():
             return np.asarray(self.complete(X))
 
     def divergence(self, X: TensorType, point_scale: TensorType, scale: TensorType) -> tf.Tensor:
-        """The batch's share of KL[q || prior] of what it completes, in nats: [].
+        """Return the batch's share of KL[q || prior] of unknown inputs, in nats: [].
 
-        Times ``scale``, N/B, it estimates the whole.
+        Times ``scale``, N/B, it estimates the total.
 
         :param X: prepared inputs of the batch.
-        :param point_scale: how many points each of the batch's stands for, where they are points of
-            one task; 1 where items are tasks.
+        :param point_scale: N/B if items are points of one task; 1 if items are tasks.
         """
         return tf.zeros([], gpflow.default_float())

@@ -1,4 +1,4 @@
-"""The uniform distribution of an angle, or of anything else that comes round again."""
+"""The uniform distribution of an angle, or of another periodic variable."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["UniformOnCircle"]
 
 
 class UniformOnCircle:
-    """Of x modulo a period, 1 / period everywhere.
+    """The uniform distribution of x modulo a period, with density 1 / period on the whole line.
 
-    As much of a TFP distribution as a ``gpflow.Parameter`` asks of its prior. The density is the
-    same at x and at x + period, so whoever moves x need not know where the circle was cut. (TFP's
-    ``Uniform`` has walls there, which gradients and random walks run into.)
+    It implements what ``gpflow.Parameter`` needs of a TFP distribution as a prior. The density is
+    periodic, so samplers and optimisers need no bounds. (TFP's ``Uniform`` has bounds, at which
+    gradients and random walks stop.)
     """
 
     name = "UniformOnCircle"
@@ -27,28 +27,28 @@ class UniformOnCircle:
 
     def __init__(self, period: float, dtype: tf.DType | None = None):
         """
-        :param period: in the units of x, such as 2 pi of angles in radians.
+        :param period: in the units of x, such as 2 pi for angles in radians.
         """
         check_positive(period=period)
         self.period = float(period)
         self.dtype = gpflow.default_float() if dtype is None else tf.as_dtype(dtype)
 
     def log_prob(self, value: TensorType) -> tf.Tensor:
-        """-log(period) of each element."""
+        """Return -log(period) for each element."""
         value = tf.convert_to_tensor(value)
         return tf.zeros_like(value) - tf.cast(np.log(self.period), value.dtype)
 
     def sample(self, sample_shape: Any = (), seed: Any = None) -> tf.Tensor:
-        """Draws in [0, period); ``seed`` is two integers."""
+        """Draw from [0, period); ``seed`` is two integers."""
         unit = tf.random.stateless_uniform(
             tf.TensorShape(sample_shape), seed, dtype=self.dtype, alg="philox"
         )
         return self.period * unit
 
     def stddev(self) -> float:
-        """Of a draw in [0, period)."""
+        """Return the standard deviation of a draw from [0, period)."""
         return self.period / np.sqrt(12.0)
 
     def wrap(self, value: TensorType) -> tf.Tensor:
-        """The same place on the circle, in [0, period)."""
+        """Return values modulo the period, in [0, period)."""
         return tf.math.floormod(value, tf.cast(self.period, value.dtype))

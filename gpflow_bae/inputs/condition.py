@@ -1,4 +1,4 @@
-"""Features of the inputs, for networks that see them beside codes or observations."""
+"""Features of the inputs, for networks that take them beside codes or observations."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Condition:
     @check_arguments(num_features=1)
     def __init__(self, features: Callable[[tf.Tensor], tf.Tensor] | None, num_features: int):
         """
-        :param features: by default the inputs themselves.
+        :param features: function of the inputs; None for the inputs themselves.
         """
-        # A name, not a lambda, so that models can be pickled.
+        # tf.identity is not a lambda, so that models can be pickled.
         self._features, self.num_features = features or tf.identity, int(num_features)
 
     def join(self, values: TensorType, X: TensorType | None) -> tf.Tensor:
-        """``values [..., N, K]`` and then the features of ``X``.
+        """Concatenate ``values [..., N, K]`` and the features of ``X``.
 
-        :raises ValueError: without inputs, or for another number of features.
+        :raises ValueError: if ``X`` is None, or for another number of features.
         """
         if X is None:
             raise ValueError("The networks see features of the inputs: X is needed, got None.")

@@ -1,4 +1,4 @@
-"""Covariances of inputs that something completes."""
+"""A kernel of inputs that an input model completes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,22 @@ __all__ = ["CompletedInputs"]
 
 
 class CompletedInputs(Kernel):
-    """A GPflow kernel, of inputs that an :class:`InputModel` completes.
+    """A GPflow kernel of inputs that an :class:`InputModel` completes.
 
-    Inducing points live where the kernel inside takes its inputs, so they are complete.
+    Inducing points are complete inputs of the inner kernel.
     """
 
     @check_arguments()
     def __init__(self, kernel: Kernel, inputs: InputModel, name: str | None = None):
         """
-        :param kernel: over completed inputs.
-        :param inputs: one for all kernels of a model.
-            Several go inside of each other, such as ids of two kinds, the outermost first: a model
-            checks the inputs of that one, and asks it alone for draws and for what is observed.
-        :raises TypeError: for anything but a GPflow kernel of one output and an input model.
-        :raises ValueError: for inputs within that have distributions, or need observations.
+        :param kernel: kernel of completed inputs; another CompletedInputs, for example for ids of
+            two kinds, completes them after this one.
+        :param inputs: the input model, one for all kernels of a model. Of nested ones only the
+            outermost may have distributions or need observations.
+        :raises TypeError: if ``kernel`` is not a GPflow kernel of one output, or ``inputs`` not an
+            input model.
+        :raises ValueError: for an inner input model with distributions, or that needs
+            observations.
         """
         super().__init__(name=name)
         if not isinstance(kernel, Kernel) or isinstance(kernel, MultioutputKernel):

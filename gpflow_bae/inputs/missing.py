@@ -1,4 +1,4 @@
-"""Entries of X that nobody recorded."""
+"""A model of missing entries of X."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ tfd = tfp.distributions
 
 
 class MissingColumn(NamedTuple):
-    """The missing entries of one column of X, H of them."""
+    """The H missing entries of one column of X."""
 
     column: int
-    rows: np.ndarray  # [H], which of the incomplete points each is in
-    number: np.ndarray  # [R], which entry each incomplete point lacks; -1 for none
+    rows: np.ndarray  # [H], the number of each entry's incomplete point
+    number: np.ndarray  # [R], the number of each incomplete point's entry; -1 for none
 
 
 class MissingInputs(InputModel):
-    """X with holes, each with a prior and a value or a distribution of its own.
+    """Missing entries of X, each with a prior, and a value or a distribution.
 
-    It belongs to the X that it is made of: NaN elsewhere is refused. Everything else of X, other
-    complete inputs among it, stays as it is.
+    It is specific to this X: NaN elsewhere raises an error. Known entries, and complete
+    inputs, are not changed.
     """
 
     @check_arguments(seed=0)
@@ -51,21 +51,20 @@ class MissingInputs(InputModel):
         """
         :param X: inputs [N, D] or [T, N, D], NaN where missing. With several tasks and [N, D] all
             tasks share the inputs.
-        :param periods: of columns that come round again, such as ``{1: 2 * np.pi}`` for an angle in
-            column 1; those are uniform on the circle.
-        :param priors: of other columns, TFP distributions of a number on the whole line; by default
-            Normal with mean and standard deviation of what is known of the column.
-        :param q: "point", for a fit that finds a value for each or a chain that samples them;
-            "gaussian", for a variational fit that finds a Gaussian for each
-            (:class:`InputTable`).
-        :param initial_scale: of those Gaussians, see :class:`InputTable`.
-        :param flows: of columns without a period, bijectors over single numbers [..., 1] that bend
-            the Gaussians of all entries of a column, such as
+        :param periods: periods of periodic columns, such as ``{1: 2 * np.pi}`` for an angle in
+            column 1; their prior is uniform on the circle.
+        :param priors: priors of other columns, scalar TFP distributions on the whole line; by
+            default Normal with mean and standard deviation of the column's known entries.
+        :param q: "point" for values, which are optimised or sampled by a chain;
+            "gaussian" for a Gaussian variational posterior of each (:class:`InputTable`).
+        :param initial_scale: initial scale of the Gaussians, see :class:`InputTable`.
+        :param flows: bijectors over single numbers [..., 1] that transform the Gaussians of all
+            entries of a column without a period, such as
             ``{0: gpflow_bae.bijectors.planar_flow(1)}``.
-        :param seed: of the values at the start of a column that is circular, or has a prior of
-            yours: draws of it. Others start at the prior's mean.
-        :raises ValueError: for X without holes or with infinities, a column that does not exist,
-            one with both a period and a prior, and one of which nothing is known, with no prior.
+        :param seed: seed of initial values in columns that are periodic or in ``priors``, which
+            are draws from the prior. Others start at the prior's mean.
+        :raises ValueError: for X without missing entries or with infinities, a column that does not
+            exist or has both a period and a prior, and one without known entries and prior.
         """
         super().__init__(name=None)
         X = as_numbers(X, "X", gpflow.default_float())
@@ -80,7 +79,7 @@ class MissingInputs(InputModel):
         periods, priors, flows = (dict(v or {}) for v in (periods, priors, flows))
         self._check_columns(periods=periods, priors=priors, flows=flows)
         incomplete = self.missing.any(-1)
-        #: Task and point [R, 2] of each incomplete point.
+        #: Task and point index [R, 2] of each incomplete point.
         self.places = np.argwhere(incomplete)
         self._row_numbers = np.full(incomplete.shape, -1)
         self._row_numbers[incomplete] = np.arange(len(self.places))
@@ -91,7 +90,7 @@ class MissingInputs(InputModel):
             number = np.where(holes, np.cumsum(holes) - 1, -1)
             self.columns.append(MissingColumn(int(column), np.flatnonzero(holes), number))
             known = X[..., column][~self.missing[..., column]]
-            prior, start = _start(
+            prior, start = _prior_and_start(
                 int(column), known, periods.get(column), priors.get(column), int(holes.sum()), seed
             )
             flow = flows.get(int(column))
@@ -114,14 +113,16 @@ class MissingInputs(InputModel):
 
     @property
     def draws(self) -> bool:
-        """Whether entries have distributions of their own."""
+        """Whether entries have variational distributions."""
         return self.tables[0].has_density
 
     def prepare(self, X: np.ndarray, name: str = "X") -> np.ndarray:
-        """The same [batch..., N, D + 1]: zeros where missing, and the number of each incomplete
-        point in a last column, -1 of others.
+        """Return inputs [batch..., N, D + 1] with zeros where missing.
 
-        :raises ValueError: for other holes than those that this was made of, or another width.
+        The last column is the number of each incomplete point, -1 for other points.
+
+        :raises ValueError: for other missing entries than those of the original X, or another
+            width.
         """
         X = np.asarray(X, gpflow.default_float())
         if X.shape[-1] != self.num_columns:
@@ -155,7 +156,7 @@ class MissingInputs(InputModel):
 
     @check_shapes("X: [batch..., N, .]", "return: [batch..., N, .]")
     def complete(self, X: TensorType) -> tf.Tensor:
-        """Inputs [batch..., N, D]: of prepared ones, or of complete ones, which are returned."""
+        """Complete prepared inputs: [batch..., N, D]. Complete inputs are returned unchanged."""
         X = tf.convert_to_tensor(X)
         if X.shape[-1] == self.num_columns:
             return X
@@ -169,7 +170,7 @@ class MissingInputs(InputModel):
 
     @staticmethod
     def _entries(own: MissingColumn, number: tf.Tensor) -> tf.Tensor:
-        """Which entry of a column points of these numbers lack, -1 for none."""
+        """Return the numbers of a column's missing entries at incomplete points, -1 for none."""
         entry = tf.gather(tf.constant(own.number, tf.int32), tf.maximum(number, 0))
         return tf.where(number >= 0, entry, -tf.ones_like(entry))
 
@@ -185,20 +186,20 @@ class MissingInputs(InputModel):
             total += tf.reduce_sum(tf.where(entry >= 0, costs, tf.zeros_like(costs)))
         if len(self.missing) > 1:
             return total
-        # Tasks that share their inputs share what these cost.
+        # Tasks that share their inputs share one divergence.
         share = tf.cast(point_scale, total.dtype) / tf.cast(scale, total.dtype)
         return total * share
 
     def filled(self, X: TensorType) -> np.ndarray:
-        """X with its holes at their present values, or means."""
+        """Return X with missing entries replaced by their current values or means."""
         X = as_numbers(X, "X", gpflow.default_float())
         return self.complete(self.prepare(X)).numpy()
 
 
-def _start(
+def _prior_and_start(
     column: int, known: np.ndarray, period: float | None, prior: Any, count: int, seed: int
 ) -> tuple[Any, np.ndarray]:
-    """A column's prior, and its missing entries at the start [H, 1]."""
+    """Return a column's prior, and the initial values [H, 1] of its missing entries."""
     own_seed = tf.constant([seed, column], tf.int32)
     if period is not None:
         prior = UniformOnCircle(period)

@@ -1,4 +1,4 @@
-"""Objects that inputs name by an id, whose vectors a network makes of what is observed of them."""
+"""Vectors of objects whose ids are in the inputs, computed by a network from observations."""
 
 from __future__ import annotations
 
@@ -19,45 +19,46 @@ from .vectors import check_ids, split_ids
 
 __all__ = ["RepresentationNetwork"]
 
-_MOST_IDS = 10_000_000  # a vector is kept for each number up to the largest id
+_MAX_IDS = 10_000_000  # there is a vector for each integer up to the largest id
 
 
 class _Context(NamedTuple):
-    """Vectors of the objects that something is observed of."""
+    """Vectors of observed objects."""
 
-    vectors: tf.Tensor  # [K, W], by id; means, where they have distributions
-    known: tf.Tensor  # [K], False of ids without an observation
-    scale: tf.Tensor | None = None  # [K, W], standard deviations; None for vectors without
+    vectors: tf.Tensor  # [K, W], by id; means if they have distributions
+    known: tf.Tensor  # [K], False for ids without an observation
+    scale: tf.Tensor | None = None  # [K, W], standard deviations if they have distributions
 
 
 class RepresentationNetwork(InputModel):
-    r"""Column ``column`` of X is an id; the object's vector takes its place, at the end.
+    r"""A model of inputs that replaces a column of ids by vectors pooled from observations.
 
-    A network h makes a vector of each observation y of an object; pooled over all that are there,
-    they are the object's,
+    A network h maps each observation y of an object to a vector, and their mean over the object's
+    observations is its vector,
 
     .. math:: o_{id} = \frac{1}{|n : id_n = id|} \sum_{n : id_n = id} h(y_n) ,
 
-    or their sum, or a mean with weights :math:`softmax(a_n)`, of which the network returns
-    :math:`a_n` beside the vector ("attention"). Whatever their order and number, so it knows
-    objects that it was never fitted to as soon as one observation of them is there (Jazbec et al.
-    2021, section 4.3, pool by the mean; Zaheer et al. 2017).
+    or their sum, or a mean with weights :math:`softmax(a_n)`, the network's additional output
+    ("attention"). Pooling takes any order and number of observations, so new objects have a
+    vector as soon as one observation is given (Jazbec et al. 2021, section 4.3, use the mean;
+    Zaheer et al. 2017).
 
-    With "gaussian" a vector has a distribution, which is the wider the less is observed: it is
-    standard normal before, and each observation is one of it, at :math:`h(y_n)` with precisions
-    :math:`r_n = \mathrm{softplus}(s_n)` that the network returns, too (Volpp et al. 2021),
+    With "gaussian" a vector has a distribution, whose variance decreases with the number of
+    observations: the prior is standard normal, and each observation has the mean :math:`h(y_n)`
+    and the precisions :math:`r_n = \mathrm{softplus}(s_n)`, both outputs of the network (Volpp et
+    al. 2021),
 
     .. math:: o_{id} \sim N\Big(\frac{\sum_n r_n h(y_n)}{1 + \sum_n r_n},
         \frac{1}{1 + \sum_n r_n}\Big) .
 
-    Fits and posteriors draw vectors from it, and bounds have their divergence from the prior.
+    Fits and posteriors draw vectors from it, and bounds include its divergence from the prior.
 
     A fit pools over the minibatch, so minibatches should hold several observations of an object;
-    a prediction over what it is conditioned on (``given``). Inputs of objects without any
-    observation there are refused, or have the prior where there is one ("gaussian").
+    a prediction pools over its ``given`` data. Inputs of objects without any observation there
+    raise an error, or have the prior ("gaussian").
 
-    It is for variational models. A chain takes vectors as inputs that are known: fit the network
-    first, and replace ids by :meth:`vectors`.
+    It is for variational models. For a chain, fit the network first, and replace ids by
+    :meth:`vectors`.
     """
 
     needs_observations = True
@@ -71,7 +72,8 @@ class RepresentationNetwork(InputModel):
     ):
         """
         :param network: a built Keras model ``[rows, P] -> [rows, W]``, with W + 1 outputs for
-            "attention" and 2 W, vectors first, for "gaussian". Missing outputs are zeros.
+            "attention" and 2 W, vectors first, for "gaussian". Missing observations are zeros.
+        :param column: the column of ids in X.
         :raises ValueError: for a network of one output with "attention", and of an odd number with
             "gaussian".
         """
@@ -100,22 +102,22 @@ class RepresentationNetwork(InputModel):
 
     @property
     def draws(self) -> bool:
-        """Whether vectors have distributions: with "gaussian"."""
+        """Whether vectors have distributions, which is so with "gaussian"."""
         return self.pooling == "gaussian"
 
     def prepare(self, X: np.ndarray, name: str = "X") -> np.ndarray:
-        """The same, its ids checked."""
+        """Return ``X`` after a check of its ids."""
         X = np.asarray(X, gpflow.default_float())
         if np.isnan(X).any():
             raise ValueError(f"{name} holds NaN; its column {self.column} holds ids of objects.")
-        check_ids(X, self.column, _MOST_IDS, name)
+        check_ids(X, self.column, _MAX_IDS, name)
         return X
 
     def check_known(self, Xnew: Any, X: Any, name: str = "Xnew") -> None:
-        """Refuse inputs of objects that nothing is observed of, if they have no prior.
+        """Check that all objects of inputs have an observation, unless they have a prior.
 
-        :param X: inputs of what is observed.
-        :raises ValueError: naming them.
+        :param X: inputs of the observations.
+        :raises ValueError: if not, with the objects' ids.
         """
         if self.draws:
             return
@@ -134,11 +136,11 @@ class RepresentationNetwork(InputModel):
     def seeing(
         self, X: TensorType, Y: TensorType, mask: TensorType | None
     ) -> RepresentationNetwork:
-        """The same, with vectors of the objects that are observed here.
+        """Return this model with the vectors of the objects that are observed here.
 
         :param X: prepared inputs [T or 1, N, D].
         :param Y: observations [T, N, P], zeros where missing.
-        :param mask: [T, N, P], True where observed; a row without any says nothing.
+        :param mask: [T, N, P], True where observed; rows without any are ignored.
         """
         outputs = tf.cast(self.network.apply_to_rows(Y), gpflow.default_float())
         seen = tf.ones(tf.shape(Y)[:-1], tf.bool) if mask is None else tf.reduce_any(mask, -1)
@@ -147,7 +149,7 @@ class RepresentationNetwork(InputModel):
         outputs = tf.reshape(outputs, [-1, self.network.num_outputs])
         weights = tf.cast(tf.reshape(seen, [-1]), outputs.dtype)
         found = copy.copy(self)
-        # Past TensorFlow's tracking of attributes, whose records a copy shares with what it is of.
+        # This bypasses TensorFlow's attribute tracking, whose records the copy shares.
         found.__dict__["_context"] = self._pooled(ids, outputs, weights)
         return found
 
@@ -157,7 +159,7 @@ class RepresentationNetwork(InputModel):
             return self._product(ids, outputs, weights, count)
         if self.pooling == "attention":
             outputs, logits = outputs[:, :-1], outputs[:, -1]
-            # Less the largest of each object, which changes no share.
+            # Subtracting the maximum of each object does not change its softmax.
             logits -= tf.stop_gradient(
                 tf.gather(tf.math.unsorted_segment_max(logits, ids, count), ids)
             )
@@ -172,7 +174,7 @@ class RepresentationNetwork(InputModel):
     def _product(
         self, ids: tf.Tensor, outputs: tf.Tensor, weights: tf.Tensor, count: tf.Tensor
     ) -> _Context:
-        """The normalised product of the prior and the Gaussians of all observations."""
+        """Return the normalised product of the prior and the Gaussians of all observations."""
         means, precisions = tf.split(outputs, 2, axis=-1)
         precisions = weights[:, None] * tf.math.softplus(precisions)
         total = 1.0 + tf.math.unsorted_segment_sum(precisions, ids, count)
@@ -185,9 +187,9 @@ class RepresentationNetwork(InputModel):
         return _Context(mean, known, scale)
 
     def vectors(self, X: TensorType, Y: TensorType, mask: TensorType | None = None) -> np.ndarray:
-        """Vectors [K, W] of objects 0 to the largest id in X; NaN of those without observations.
+        """Return vectors [K, W] of objects 0 to the largest id in X, NaN without observations.
 
-        Of vectors with distributions, their means.
+        Vectors with distributions are given by their means.
 
         :param X, Y, mask: as in :meth:`seeing`, or without the axis of tasks.
         """
@@ -196,7 +198,7 @@ class RepresentationNetwork(InputModel):
     def vector_moments(
         self, X: TensorType, Y: TensorType, mask: TensorType | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """:meth:`vectors`, and their standard deviations [K, W], zeros where they have none.
+        """Return :meth:`vectors`, and their standard deviations [K, W] (0 without distributions).
 
         :param X, Y, mask: as in :meth:`vectors`.
         """
@@ -210,9 +212,9 @@ class RepresentationNetwork(InputModel):
 
     @check_shapes("X: [batch..., N, .]", "return: [batch..., N, .]")
     def complete(self, X: TensorType) -> tf.Tensor:
-        """Inputs [batch..., N, D - 1 + W].
+        """Replace ids by vectors: [batch..., N, D - 1 + W].
 
-        :raises ValueError: where no observations have been shown (:meth:`seeing`).
+        :raises ValueError: if no observations have been given (:meth:`seeing`).
         """
         if self._context is None:
             raise ValueError(
@@ -221,11 +223,11 @@ class RepresentationNetwork(InputModel):
             )
         ids, others = split_ids(tf.convert_to_tensor(X), self.column)
         mean, _, scale = self._context
-        # Unknown ids are beyond the table inside compiled functions: they have the prior, and where
-        # there is none predictions have refused them.
+        # In compiled functions ids may exceed the table. They have the prior; without a prior
+        # predictions raise an error before.
         found = _rows(mean, ids, 0.0)
         if scale is not None and self._seed is not None:
-            # By id, so that all inputs of an object have the same draw, in every call.
+            # Noise by id, so that all inputs of an object have the same draw, in every call.
             number = tf.reduce_max(ids) + 1
             noise = tf.random.stateless_normal(
                 [number, self.vector_dim], self._seed, dtype=mean.dtype
@@ -238,21 +240,21 @@ class RepresentationNetwork(InputModel):
         return np.concatenate([np.delete(X, self.column, -1), vectors], -1)
 
     def divergence(self, X: TensorType, point_scale: TensorType, scale: TensorType) -> tf.Tensor:
-        """KL[q || prior] of the vectors of a batch's objects, in nats: [].
+        """Return KL[q || prior] of the vectors of a batch's objects, in nats: [].
 
-        What a batch holds of an object counts as all of it, with a vector of its own: so a bound of
-        minibatches is one of such groups (as neural processes have it), and the bound of the whole
-        where each holds all there is of its objects.
+        An object's observations in a batch are treated as a separate object with its own vector. A
+        bound of minibatches is therefore one of such groups (as in neural processes), and that of
+        the whole data if each minibatch holds all observations of its objects.
         """
         if self._context is None or self._context.scale is None:
             return super().divergence(X, point_scale, scale)
         mean, variance = self._context.vectors, tf.square(self._context.scale)
-        # Of objects that are not seen here all terms are 0.
+        # The terms of objects without observations are 0.
         return 0.5 * tf.reduce_sum(variance + tf.square(mean) - 1.0 - tf.math.log(variance))
 
 
 def _rows(table: tf.Tensor, ids: tf.Tensor, default: float) -> tf.Tensor:
-    """Rows [..., W] of a table [K, W]; ``default`` beyond it."""
+    """Gather rows [..., W] of a table [K, W]; ``default`` for ids beyond it."""
     inside = ids < tf.shape(table)[0]
     found = tf.gather(table, tf.where(inside, ids, tf.zeros_like(ids)))
     return tf.where(inside[..., None], found, tf.cast(default, table.dtype))

@@ -1,4 +1,4 @@
-"""Rows of unknown numbers, each a value or a distribution."""
+"""Tables of unknown numbers, with values or variational distributions."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["InputTable", "check_prior"]
 tfd = tfp.distributions
 tfb = tfp.bijectors
 
-_LEAST_SCALE = 1e-4  # of a Gaussian, as a share of the prior's standard deviation
-_TURNS = 3  # of a circle, on either side, whose densities are added up
-_REACH = 8.0  # standard deviations within which a prior must have a density
+_MIN_SCALE = 1e-4  # least scale of a Gaussian, relative to the prior's standard deviation
+_NUM_PERIODS = 3  # number of periods on either side in the density of a wrapped Gaussian
+_SUPPORT_SCALE = 8.0  # standard deviations within which a prior must have a density
 
 
 class InputTable(gpflow.Module):
-    r"""R rows of W unknown numbers, with one prior p for each number.
+    r"""A table of R rows of W unknown numbers, with one prior p for each number.
 
-    - ``q="point"``: values. A fit finds one of each (with the prior in the loss where the settings
-      say so), and a chain samples them.
-    - ``q="gaussian"``: independent Gaussians, whose divergence from the prior joins the bound; with
-      a ``flow`` its image of those. On a circle the Gaussian is wrapped around it.
+    - ``q="point"``: values, which are optimised (with the prior in the loss, depending on the
+      settings) or sampled by a chain.
+    - ``q="gaussian"``: independent Gaussians, whose divergence from the prior is added to the
+      bound; with a ``flow`` they are transformed by it. On a circle Gaussians are wrapped.
     """
 
     @check_arguments()
@@ -46,16 +46,15 @@ class InputTable(gpflow.Module):
         flow: tfp.bijectors.Bijector | None = None,
     ):
         """
-        :param initial: values, or means, at the start [R, W].
-        :param prior: a TFP distribution of single numbers, with a density on the whole line, or
+        :param initial: initial values or means [R, W].
+        :param prior: a scalar TFP distribution with a density on the whole line, or
             :class:`UniformOnCircle`.
-        :param initial_scale: standard deviation of Gaussians at the start, as a share of the
-            prior's.
+        :param initial_scale: initial standard deviation of Gaussians, relative to the prior's.
         :param flow: a bijector over rows [..., W], such as those of
             :mod:`gpflow_bae.bijectors`.
         :raises ValueError: for a table that is not finite, a flow without Gaussians or on a circle,
-            and a prior without a density somewhere.
-        :raises TypeError: for a prior that is no distribution, and a flow that is no bijector.
+            and a prior with bounded support.
+        :raises TypeError: for a prior that is not a distribution, or a flow that is not a bijector.
         """
         super().__init__(name=None)
         start = as_numbers(initial, "initial", gpflow.default_float())
@@ -82,7 +81,7 @@ class InputTable(gpflow.Module):
             self.values = Parameter(start, prior=prior)
             return
         width = float(prior.stddev())
-        least = _LEAST_SCALE * width
+        least = _MIN_SCALE * width
         self._initial_scale = initial_scale * width
         self.mean = Parameter(start)
         self.scale = Parameter(
@@ -95,13 +94,13 @@ class InputTable(gpflow.Module):
         return self.mean if self.values is None else self.values  # type: ignore[return-value]
 
     def reset_scale(self, rows: np.ndarray) -> None:
-        """Give some rows ([R], truth values) the width that they started with, if they have any."""
+        """Reset the scales, if any, of rows, given by a mask [R], to their initial value."""
         if self.values is None:
             new = np.where(rows[:, None], self._initial_scale, self.scale.numpy())
             self.scale.assign(new)
 
     def distance(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """How far numbers are from each other, the short way round on a circle."""
+        """Return absolute differences, on a circle along the shorter arc."""
         apart = np.abs(first - second)
         if isinstance(self.prior, UniformOnCircle):
             apart = np.mod(apart, self.prior.period)
@@ -110,14 +109,14 @@ class InputTable(gpflow.Module):
 
     @property
     def has_density(self) -> bool:
-        """Whether rows have distributions of their own."""
+        """Whether rows have variational distributions."""
         return self.values is None
 
     @check_shapes("rows: [batch...]", "return: [batch..., W]")
     def at(self, rows: TensorType, seed: TensorType | None = None) -> tf.Tensor:
-        """Numbers of some rows; draws of them from a seed, where they have distributions.
+        """Return the values of some rows, or draws of them (means without a seed).
 
-        The draw of a row is the same wherever it is asked for.
+        With equal seeds a row has the same draw in every call.
         """
         if self.values is not None:
             return gather_rows(tf.convert_to_tensor(self.values), rows)
@@ -126,13 +125,13 @@ class InputTable(gpflow.Module):
 
     @check_shapes("return: [R, W]")
     def draw(self, seed: TensorType | None = None) -> tf.Tensor:
-        """All rows: values, or a draw of their distributions (their means without a seed)."""
+        """Return the values of all rows, or a draw of them (means without a seed)."""
         if self.values is not None:
             return tf.convert_to_tensor(self.values)
         return self._draw(seed)[0]
 
     def _draw(self, seed: TensorType | None) -> tuple[tf.Tensor, tf.Tensor]:
-        """A draw of all rows, and the Gaussians' [R, W] that the flow was given."""
+        """Return a draw of all rows, and the Gaussian draw [R, W] before the flow."""
         base = tf.convert_to_tensor(self.mean)
         if seed is not None:
             seed = tf.convert_to_tensor(seed, tf.int32)
@@ -143,9 +142,9 @@ class InputTable(gpflow.Module):
 
     @check_shapes("return: [R]")
     def divergences(self, seed: TensorType | None) -> tf.Tensor:
-        """KL[q || prior] of each row, in nats; of circles and flows an estimate with one draw.
+        """Return KL[q || prior] of each row in nats, for circles and flows estimated by one draw.
 
-        :param seed: of :meth:`at`.
+        :param seed: the same as for :meth:`at`.
         """
         if self.values is not None:
             return tf.zeros([self.values.shape[0]], gpflow.default_float())
@@ -157,7 +156,7 @@ class InputTable(gpflow.Module):
             return tf.reduce_sum(found - tf.math.log(ratio), -1)
         x, base = self._draw(seed)
         if isinstance(prior, UniformOnCircle):
-            turns = prior.period * tf.range(-_TURNS, _TURNS + 1, dtype=base.dtype)
+            turns = prior.period * tf.range(-_NUM_PERIODS, _NUM_PERIODS + 1, dtype=base.dtype)
             density = tf.reduce_logsumexp(
                 tfd.Normal(mean[..., None], scale[..., None]).log_prob(base[..., None] + turns), -1
             )
@@ -170,10 +169,10 @@ class InputTable(gpflow.Module):
 
 
 def check_prior(prior: Any) -> None:
-    """Refuse a prior that ends somewhere: gradients and random walks would leave it.
+    """Check that a prior is a scalar distribution on the whole line.
 
-    :raises ValueError: saying so.
-    :raises TypeError: for what is no distribution.
+    :raises ValueError: if it is not scalar, or has a bounded support, which chains would leave.
+    :raises TypeError: if it is not a distribution.
     """
     if not isinstance(prior, tfd.Distribution):
         raise TypeError(
@@ -186,10 +185,12 @@ def check_prior(prior: Any) -> None:
             "prior must be a distribution of single numbers with a mean and a standard deviation, "
             f"got {prior}."
         )
-    ends = tf.constant([middle - _REACH * width, middle + _REACH * width], prior.dtype)
+    ends = tf.constant(
+        [middle - _SUPPORT_SCALE * width, middle + _SUPPORT_SCALE * width], prior.dtype
+    )
     inside = np.isfinite(prior.log_prob(ends).numpy()).all()
     if hasattr(prior, "experimental_default_event_space_bijector"):
-        # Some have finite numbers for a density where they have none.
+        # Some distributions return finite densities outside of their support.
         onto = prior.experimental_default_event_space_bijector()
         onto = onto.forward(middle + 1e6 * (ends - middle))
         inside = inside and onto[0] < ends[0] and onto[1] > ends[1]

@@ -1,4 +1,4 @@
-"""Objects that inputs name by an id: a vector of each, learnt."""
+"""Learnt vectors of objects whose ids are in the inputs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ tfd = tfp.distributions
 
 
 class LearntVectors(InputModel):
-    """Column ``column`` of X is an id; a learnt vector of W numbers takes its place, at the end.
+    """A model of inputs that replaces a column of ids by learnt vectors of W numbers.
 
-    The GP-LVM part of the inputs of Jazbec et al. (2021) and Casale et al. (2018). Completed inputs
-    are [the other columns..., vector], D - 1 + W of them, where inducing points live too.
+    This is the GP-LVM part of the inputs of Jazbec et al. (2021) and Casale et al. (2018).
+    Completed inputs, and inducing points, are [the other columns..., vector], D - 1 + W columns.
     """
 
     @check_arguments(column=0)
@@ -38,10 +38,12 @@ class LearntVectors(InputModel):
         flow: tfp.bijectors.Bijector | None = None,
     ):
         """
-        :param vectors: at the start [num_objects, W]; ids are row numbers.
-        :param prior: of each number, by default N(0, s^2), s the root mean square of ``vectors``.
+        :param vectors: initial vectors [num_objects, W]; ids are row numbers.
+        :param column: the column of ids in X.
+        :param prior: prior of each number; default N(0, s^2), s the root mean square of
+            ``vectors``.
         :param q, initial_scale, flow: see :class:`InputTable`.
-        :raises ValueError: for vectors that are no finite matrix, or all 0 without a prior.
+        :raises ValueError: for vectors that are not a finite matrix, or all 0 without a prior.
         """
         super().__init__(name=None)
         start = as_numbers(vectors, "vectors", gpflow.default_float())
@@ -64,11 +66,11 @@ class LearntVectors(InputModel):
 
     @property
     def draws(self) -> bool:
-        """Whether vectors have distributions of their own."""
+        """Whether vectors have variational distributions."""
         return self.table.has_density
 
     def prepare(self, X: np.ndarray, name: str = "X") -> np.ndarray:
-        """The same, its ids checked."""
+        """Return ``X`` after a check of its ids."""
         X = np.asarray(X, gpflow.default_float())
         if np.isnan(X).any():
             raise ValueError(f"{name} holds NaN; its column {self.column} holds ids of objects.")
@@ -82,23 +84,23 @@ class LearntVectors(InputModel):
         return tf.concat([others, self.table.at(ids, self._seed)], -1)
 
     def divergence(self, X: TensorType, point_scale: TensorType, scale: TensorType) -> tf.Tensor:
-        # Of all objects, whichever a batch shows.
+        # The sum is over all objects, not only those of the batch.
         total = tf.reduce_sum(self.table.divergences(self._seed))
         return total / tf.cast(scale, total.dtype)
 
 
 def split_ids(X: tf.Tensor, column: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Ids [batch..., N] as integers, and the other columns."""
-    # Rounded, because a cast cuts off, and arithmetic on X may have left an epsilon.
+    """Return ids [batch..., N] as integers, and the other columns."""
+    # A cast truncates, and arithmetic on X may have left rounding errors.
     ids = tf.cast(tf.round(X[..., column]), tf.int32)
     return ids, tf.concat([X[..., :column], X[..., column + 1 :]], -1)
 
 
 def check_ids(X: np.ndarray, column: int, num_objects: int | None, name: str) -> None:
-    """Refuse ids that are no row numbers.
+    """Check that ids are row numbers.
 
-    :param num_objects: None for any number of them.
-    :raises ValueError: naming the first that is none.
+    :param num_objects: number of rows; None for any number.
+    :raises ValueError: if not, with the first wrong id.
     """
     if X.shape[-1] <= column or X.shape[-1] < 2:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Kernels that GPflow does not have: objects seen from views, cosine similarity, categories."""
+"""Kernels beyond GPflow's: objects and views, cosine similarity, categories."""
 
 from .categorical import Categorical
 from .normalized_linear import NormalizedLinear

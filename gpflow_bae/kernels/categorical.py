@@ -1,4 +1,4 @@
-"""Covariance between points of one category only."""
+"""A kernel of categories, with covariances within each only."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Categorical"]
 
 
 class Categorical(Kernel):
-    """1 where two inputs are equal, in all columns that the kernel sees, and 0 elsewhere.
+    """A kernel that is 1 if two inputs are equal in all active columns, and 0 otherwise.
 
-    A product with it has functions of their own for each category, such as the slice that a cell is
-    in, which share the other kernel's parameters. (GPflow's Coregion has a parameter for each
+    A product with it has independent functions for each category, such as the slice of a
+    cell, which share the other kernel's parameters. (GPflow's Coregion has a parameter for each
     pair, and takes no leading batch of tasks.)
     """
 

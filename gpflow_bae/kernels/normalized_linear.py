@@ -20,9 +20,9 @@ class NormalizedLinear(Kernel):
 
     .. math:: k(x, x') = \sigma^2 \frac{\langle x, x' \rangle}{|x| \, |x'|}
 
-    Over learnt object vectors (:class:`gpflow_bae.kernels.ObjectView`) it keeps their lengths from
-    competing with the variance. An input of length 0 has no direction: its covariances and its own
-    variance are 0, and gradients there are finite.
+    Over learnt object vectors (:class:`gpflow_bae.kernels.ObjectView`) it makes the variance
+    identifiable. An input of length 0 has no direction: its variance and covariances are 0, and
+    gradients there are finite.
     """
 
     @check_shapes("variance: []")
@@ -34,7 +34,7 @@ class NormalizedLinear(Kernel):
     ):
         """
         :param variance: initial value of the variance parameter :math:`\\sigma^2`.
-        :param active_dims: a slice or list of the columns of X that the kernel sees.
+        :param active_dims: a slice or list of the columns of X that the kernel uses.
         """
         if active_dims is not None and not isinstance(active_dims, slice):
             if isinstance(active_dims, str) or not np.iterable(active_dims):
@@ -49,10 +49,10 @@ class NormalizedLinear(Kernel):
 
     @inherit_check_shapes
     def K(self, X: TensorType, X2: TensorType | None = None) -> tf.Tensor:
-        X = _directions(X)
+        X = _unit_vectors(X)
         if X2 is None:
             return self.variance * tf.linalg.matmul(X, X, transpose_b=True)
-        return self.variance * tf.tensordot(X, _directions(X2), [[-1], [-1]])
+        return self.variance * tf.tensordot(X, _unit_vectors(X2), [[-1], [-1]])
 
     @inherit_check_shapes
     def K_diag(self, X: TensorType) -> tf.Tensor:
@@ -61,8 +61,8 @@ class NormalizedLinear(Kernel):
         return tf.where(squares > 0.0, variance, tf.zeros_like(variance))
 
 
-def _directions(X: TensorType) -> tf.Tensor:
-    """Rows of ``X [..., N, D]`` at unit length, zero rows as they are."""
+def _unit_vectors(X: TensorType) -> tf.Tensor:
+    """Scale the rows of ``X [..., N, D]`` to unit length; zero rows stay zero."""
     squares = tf.reduce_sum(tf.square(X), axis=-1, keepdims=True)
-    # The branch that is not taken must have a finite gradient too, so the root never sees 0.
+    # The root is never of 0, because the unused branch must have a finite gradient too.
     return X * tf.math.rsqrt(tf.where(squares > 0.0, squares, tf.ones_like(squares)))

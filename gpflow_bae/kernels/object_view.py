@@ -1,4 +1,4 @@
-"""A kernel over objects seen from views, with a learnt vector per object."""
+"""A kernel over objects and views, with a learnt vector per object."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["ObjectView"]
 
 
 class ObjectView(Kernel):
-    r"""Product of a kernel over views and a kernel over learnt vectors of the objects seen.
+    r"""The product of a kernel over views and a kernel over learnt vectors of objects.
 
-    An input [object id, view...] says which object is seen and from where, and
+    An input is [object id, view...], and
 
     .. math:: k(x, x') = k_{view}(view, view') \, k_{object}(o_{id}, o_{id'})
 
@@ -31,14 +31,14 @@ class ObjectView(Kernel):
     .. math:: k = \sigma^2 \exp(-2 \sin^2(|a - a'| / 2) / l^2) \, \langle o_{id}, o_{id'} \rangle
 
     for angles a in radians. GPflow's ``Periodic`` has 0.5 in place of the 2 inside the
-    exponential, so its lengthscale is l / 2: 1, where it starts here, is l = 2.
+    exponential, so its lengthscale is l / 2; the initial value 1 is l = 2.
 
-    (view, :math:`o_{id}`) is the embedding of an input. Covariances go through it
-    (:meth:`embed`, :meth:`K_embedded`), and inducing points live there: see
+    (view, :math:`o_{id}`) is the embedding of an input. Covariances are computed from it
+    (:meth:`embed`, :meth:`K_embedded`), and inducing points are embedded points: see
     :class:`gpflow_bae.inducing_variables.ObjectViewInducingPoints`.
 
-    Object ids are checked where their values are known, that is eagerly. Inside a compiled
-    function an id out of range is an error or a wrong row, as ``tf.gather`` has it on that device.
+    Object ids are checked in eager mode only. Inside a compiled function an id out of range
+    is an error or a wrong row, depending on ``tf.gather`` on that device.
     """
 
     def __init__(
@@ -50,16 +50,16 @@ class ObjectView(Kernel):
         name: str | None = None,
     ):
         """
-        :param object_vectors: initial object vectors [num_objects, H]. A ``Parameter`` is kept as
-            it is, so that kernels can share one.
+        :param object_vectors: initial object vectors [num_objects, H]. A ``Parameter`` is used
+            directly, so that kernels can share one.
         :param view_kernel: kernel over the views [..., N, D]; by default ``Periodic`` of a
             ``SquaredExponential``, its period fixed at 2 pi. Its variance is the amplitude.
         :param object_kernel: kernel over object vectors [..., N, H]; by default ``Linear``, its
-            variance fixed at 1. Fix the variance of another one too: it cannot be told from that
-            of the view kernel.
+            variance fixed at 1. Fix the variance of another one too: it is not identifiable beside
+            that of the view kernel.
         :param object_vectors_prior: prior of the object vectors, by default Normal(0, s) for each
-            entry, s the root mean square of the given ones (a ``Parameter`` with a prior keeps
-            that).
+            entry, s the root mean square of the initial ones (a ``Parameter`` with a prior keeps
+            it).
         :raises TypeError: if a kernel is not a GPflow kernel of one output.
         :raises ValueError: if the object vectors are not a finite matrix, or all 0 while they need
             a default prior.
@@ -89,19 +89,21 @@ class ObjectView(Kernel):
 
     @check_shapes("X: [batch..., N, C]", "return: [batch..., N, E]")
     def embed(self, X: TensorType) -> tf.Tensor:
-        """Embedding (view, object vector) of inputs: from [..., N, 1 + D] to [..., N, D + H].
+        """Embed inputs [..., N, 1 + D] as (view, object vector) [..., N, D + H].
 
-        Its gradient by the object vectors is dense, and only the views pass one on to ``X``.
+        The gradient with respect to object vectors is dense; that of ``X`` is zero for ids.
 
-        :param X: object id (a whole number) in column 0, the view in the others.
-        :raises ValueError: if there is no view column, or ids that are known are not whole numbers
+        :param X: object id (an integer) in column 0, the view in the others.
+        :raises ValueError: if there is no view column, or, in eager mode, if ids are not integers
             from 0 to num_objects - 1.
         """
         return tf.concat(self._views_and_vectors(X), axis=-1)
 
     def _views_and_vectors(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """What :meth:`embed` joins, apart: once joined, the views have a gradient wherever the
-        object vectors have one, and that of a view kernel takes as long as the kernel.
+        """Return views and object vectors of inputs, not concatenated.
+
+        If concatenated, views would have a gradient wherever object vectors have one, and the
+        gradient of a view kernel takes as long as the kernel.
         """
         vectors = tf.convert_to_tensor(self.object_vectors)
         X = tf.convert_to_tensor(X, dtype=vectors.dtype)
@@ -111,12 +113,12 @@ class ObjectView(Kernel):
                 "join the ids and the views along the last axis."
             )
         self._check_ids(X)
-        # Rounded, because a cast cuts off, and arithmetic on X may have left an epsilon.
+        # A cast truncates, and arithmetic on X may have left rounding errors.
         rows = gather_rows(vectors, tf.cast(tf.round(X[..., 0]), tf.int32))
         return X[..., 1:], rows
 
     def _check_ids(self, X: tf.Tensor) -> None:
-        """Raise on ids that are not row numbers, where their values are known."""
+        """Check that ids are rows of the object vectors, if their values are known."""
         values = tf.get_static_value(X)
         if values is None:
             return
@@ -136,9 +138,9 @@ class ObjectView(Kernel):
         "return: [batch..., N, N] if A2 is None",
     )
     def K_embedded(self, A: TensorType, A2: TensorType | None = None) -> tf.Tensor:
-        """Covariances of embedded points (view, object vector).
+        """Return covariances of embedded points (view, object vector).
 
-        :param A, A2: embedded points [..., N, D + H], as :meth:`embed` makes them.
+        :param A, A2: embedded points [..., N, D + H], see :meth:`embed`.
         :raises ValueError: if a point is no wider than an object vector.
         """
         return self._product(self._split(A), None if A2 is None else self._split(A2))
@@ -149,9 +151,9 @@ class ObjectView(Kernel):
         "return: [batch..., N, batch2..., N2]",
     )
     def K_between(self, A: TensorType, X: TensorType) -> tf.Tensor:
-        """Covariances of embedded points and inputs.
+        """Return covariances of embedded points and inputs.
 
-        :param A: embedded points [..., N, D + H], as :meth:`embed` makes them.
+        :param A: embedded points [..., N, D + H], see :meth:`embed`.
         :param X: inputs [..., N2, 1 + D].
         :raises ValueError: if their views differ in width, or a point is no wider than an object
             vector.
@@ -164,7 +166,7 @@ class ObjectView(Kernel):
                 f"for X with {views} view column(s) and object vectors of width {width} they need "
                 f"{views + width} columns [view..., object vector]."
             )
-        # As one table of rows: products of the linear kernel would transpose a batch of tables.
+        # Inputs are one matrix of rows, as the linear kernel would transpose a batch of matrices.
         rows = [tf.reshape(v, tf.stack([-1, tf.shape(v)[-1]])) for v in inputs]
         found = self._product(points, (rows[0], rows[1]))
         return tf.reshape(found, tf.concat([tf.shape(found)[:-1], tf.shape(inputs[0])[:-1]], 0))
@@ -172,15 +174,15 @@ class ObjectView(Kernel):
     def _product(
         self, first: tuple[tf.Tensor, tf.Tensor], second: tuple[tf.Tensor, tf.Tensor] | None = None
     ) -> tf.Tensor:
-        """Covariances of pairs (views, object vectors)."""
+        """Return covariances of pairs (views, object vectors)."""
         (views, vectors), (views2, vectors2) = first, second or (None, None)
         return self.view_kernel(views, views2) * self.object_kernel(vectors, vectors2)
 
     @check_shapes("A: [batch..., N, E]", "return: [batch..., N]")
     def K_embedded_diag(self, A: TensorType) -> tf.Tensor:
-        """Variances of embedded points (view, object vector).
+        """Return variances of embedded points (view, object vector).
 
-        :param A: embedded points [..., N, D + H], as :meth:`embed` makes them.
+        :param A: embedded points [..., N, D + H], see :meth:`embed`.
         :raises ValueError: if a point is no wider than an object vector.
         """
         return self._variances(*self._split(A))
@@ -189,7 +191,7 @@ class ObjectView(Kernel):
         return self.view_kernel(views, full_cov=False) * self.object_kernel(vectors, full_cov=False)
 
     def _split(self, A: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Views [..., N, D] and object vectors [..., N, H] of embedded points."""
+        """Return views [..., N, D] and object vectors [..., N, H] of embedded points."""
         A = tf.convert_to_tensor(A)
         if A.shape[-1] is not None and A.shape[-1] <= self.object_dim:
             raise ValueError(
@@ -212,7 +214,7 @@ class ObjectView(Kernel):
 
 
 def _kernel(argument: str, kernel: Any) -> Kernel:
-    """``kernel``, if it is one of a single output."""
+    """Return ``kernel`` if it is a GPflow kernel of a single output, else raise an error."""
     if not isinstance(kernel, Kernel) or isinstance(kernel, gpflow.kernels.MultioutputKernel):
         raise TypeError(
             f"{argument} must be a GPflow kernel of one output, got {kind_of(kernel)}; pass "
@@ -222,7 +224,7 @@ def _kernel(argument: str, kernel: Any) -> Kernel:
 
 
 def _object_vectors(vectors: TensorType, prior: tfd.Distribution | None) -> Parameter:
-    """The parameter that holds the object vectors, with a proper prior."""
+    """Return the parameter of object vectors, with a proper prior."""
     values = as_numbers(vectors, "object_vectors", gpflow.default_float())
     if values.ndim != 2 or 0 in values.shape:
         raise ValueError(

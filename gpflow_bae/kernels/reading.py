@@ -1,4 +1,4 @@
-"""What kernels read of their inputs: which columns, as numbers or as ids, and with what digits."""
+"""The columns that kernels read of their inputs, as numbers or as ids, and batched covariances."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ __all__ = [
 
 
 def parts_of(kernel: Kernel, columns: np.ndarray) -> Iterator[tuple[Kernel, np.ndarray]]:
-    """Kernels without parts that a kernel is made of, each with the columns that it reads.
+    """Yield the elementary kernels of a kernel, each with the columns that it reads.
 
-    :param columns: numbers of the columns that the whole is given, [D].
-    :raises ValueError: for ``active_dims`` that are not there.
+    :param columns: indices [D] of the columns of the kernel's inputs.
+    :raises ValueError: for ``active_dims`` that do not exist.
     """
     try:
         read = columns[kernel.active_dims]
@@ -60,26 +60,26 @@ def _parts(kernels: Sequence[Kernel], width: int) -> Iterator[tuple[Kernel, np.n
 
 
 def check_columns_are_there(kernels: Sequence[Kernel], width: int) -> None:
-    """Refuse kernels with ``active_dims`` that inputs of so many columns do not have.
+    """Check that inputs with ``width`` columns have the kernels' ``active_dims``.
 
-    :raises ValueError: naming the kernel.
+    :raises ValueError: if not, with the kernel's name.
     """
     for _ in _parts(kernels, width):
         pass
 
 
 def category_columns(kernels: Sequence[Kernel], width: int) -> list[int]:
-    """Columns that some kernel reads as ids, so that nothing may move values in them."""
+    """Return the columns that a kernel reads as ids, whose values must not be optimised."""
     ids = (gpflow.kernels.Coregion, Categorical, ObjectView)
     found = {int(c) for part, read in _parts(kernels, width) if isinstance(part, ids) for c in read}
     return sorted(found)
 
 
 def check_categories(kernels: Sequence[Kernel], X: np.ndarray, name: str) -> None:
-    """Refuse what GPflow's Coregion, which casts to integers, would take for another id.
+    """Check the ids of GPflow's Coregion, which truncates values to integers.
 
-    :param X: [..., D]; NaN is left to others.
-    :raises ValueError: naming the column and the value.
+    :param X: [..., D]; NaN is ignored.
+    :raises ValueError: for values that are not ids, with the column and the value.
     """
     for part, read in _parts(kernels, X.shape[-1]):
         if not isinstance(part, gpflow.kernels.Coregion):
@@ -96,14 +96,14 @@ def check_categories(kernels: Sequence[Kernel], X: np.ndarray, name: str) -> Non
 
 
 def check_distances(kernels: Sequence[Kernel], X: np.ndarray, name: str = "X") -> None:
-    """Refuse inputs so far from zero that distances between them are rounding errors.
+    """Check that inputs are not so far from zero that rounding spoils distances between them.
 
-    GPflow finds squared distances from squares of the inputs over the lengthscale, whose rounding
-    is what covariances are wrong by. It may not exceed the jitter that they are given anyway.
+    GPflow computes squared distances from squares of the inputs over the lengthscale, whose
+    rounding is the error of covariances. It must not exceed the jitter.
 
-    :param X: [..., D]; NaN is left out.
-    :raises ValueError: naming the column and the offset, where subtracting one mends it.
-    :warns UserWarning: where the lengthscale is that small beside the range itself.
+    :param X: [..., D]; NaN is ignored.
+    :raises ValueError: if subtracting an offset solves the problem, with the column and the offset.
+    :warns UserWarning: if the lengthscale is too small for the range of the inputs.
     """
     info = np.finfo(gpflow.default_float())
     most = max(gpflow.default_jitter(), 1e4 * float(info.eps))
@@ -145,10 +145,10 @@ def check_distances(kernels: Sequence[Kernel], X: np.ndarray, name: str = "X") -
 
 
 def _is_batched(kernel: Kernel) -> bool:
-    """Whether a kernel takes leading axes of tasks: GPflow's own and ours do, with one exception.
+    """Return whether a kernel accepts leading task axes.
 
-    Of another the code decides that computes it, such as GPflow's for a kernel that only says how a
-    covariance depends on the distance.
+    Those whose ``K`` and ``K_diag`` are implemented in GPflow or here do, except ChangePoints. That
+    includes users' kernels that only define the covariance as a function of distance.
     """
     if isinstance(kernel, gpflow.kernels.ChangePoints):
         return False
@@ -164,10 +164,9 @@ def _is_batched(kernel: Kernel) -> bool:
 
 
 def covariance_of_tasks(kernel: Kernel, X: TensorType) -> tf.Tensor:
-    """Covariances [batch..., N, N] of the points of each task ``X [batch..., N, D]``.
+    """Return covariances [batch..., N, N] of the points of each task ``X [batch..., N, D]``.
 
-    A kernel that is written for one table of inputs, as GPflow's documentation shows it, is asked
-    task by task.
+    A kernel written for inputs [N, D] only, as in GPflow's documentation, is called for each task.
     """
     X = tf.convert_to_tensor(X)
     if X.shape.rank == 2 or _is_batched(kernel):
@@ -184,10 +183,10 @@ def covariance_of_tasks(kernel: Kernel, X: TensorType) -> tf.Tensor:
 def covariance_of_points(
     kernel: Kernel, function: Callable[[tf.Tensor], tf.Tensor], X: TensorType
 ) -> tf.Tensor:
-    """What a function of each point by itself makes of ``X [batch..., N, D]``: [..., batch..., N].
+    """Apply a pointwise function of a kernel to ``X [batch..., N, D]``: [..., batch..., N].
 
-    :param function: of points [N, D] to [..., N], such as variances or covariances with inducing
-        points, by a kernel that may know no leading axes of tasks.
+    :param function: function from points [N, D] to [..., N], such as variances or covariances with
+        inducing points; a kernel without leading task axes gets all points as [N, D].
     """
     X = tf.convert_to_tensor(X)
     if X.shape.rank == 2 or _is_batched(kernel):

@@ -1,4 +1,4 @@
-"""Priors over codes given inputs; they never see observations."""
+"""Priors over latent codes given inputs; they do not depend on observations."""
 
 from .base import GaussianLatentPrior, LatentProcess
 from .deep_gp import DeepSparseGP

@@ -1,4 +1,4 @@
-"""What every latent prior offers, with kernels or without."""
+"""Base classes of latent priors, with or without kernels."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ LOG_2PI = float(np.log(2.0 * np.pi))
 
 
 def gaussian_log_density(residual: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """Elementwise log N(residual; 0, variance)."""
+    """Return log N(residual; 0, variance) elementwise."""
     return -0.5 * (LOG_2PI + tf.math.log(variance) + tf.square(residual) / variance)
 
 
 class LatentProcess(gpflow.Module, ABC):
-    """Codes as a function of inputs, given Gaussian pseudo-observations of them."""
+    """Base class of processes over codes, conditioned on Gaussian pseudo-observations."""
 
     needs_inputs = True
     draws = False
-    """Whether the density is an estimate with random draws of its own (:meth:`with_seed`)."""
+    """Whether the density is a Monte Carlo estimate, seeded by :meth:`with_seed`."""
 
     @check_arguments(latent_dim=1)
     def __init__(self, latent_dim: int):
@@ -49,15 +49,15 @@ class LatentProcess(gpflow.Module, ABC):
     def condition(
         self, X: TensorType | None, mean: TensorType, variance: TensorType
     ) -> LatentPosterior:
-        """Marginal posterior of the codes given pseudo-observations, and their evidence."""
+        """Return the marginal posterior of codes given pseudo-observations, and log evidence."""
 
     def condition_batch(
         self, X: TensorType | None, mean: TensorType, variance: TensorType, point_scale: float
     ) -> LatentPosterior:
-        """:meth:`condition` where only one in ``point_scale`` points of the task is there.
+        """Apply :meth:`condition` to a minibatch of one in ``point_scale`` points of a task.
 
-        The evidence is then the share of these points. Exact for a prior whose density splits
-        over points; one that couples them estimates, or must see all of them.
+        The evidence is the share of these points. It is exact for a prior whose density splits
+        over points. A prior that couples points returns an estimate, or needs all points.
         """
         return self.condition(X, mean, variance)
 
@@ -75,11 +75,11 @@ class LatentProcess(gpflow.Module, ABC):
         num_draws: int,
         rows: TensorType | None = None,
     ) -> tf.Tensor:
-        """Draws of the codes [num_draws, batch..., n, L] given pseudo-observations of all points.
+        """Draw codes [num_draws, batch..., n, L] given pseudo-observations of all points.
 
-        Of this class from their marginals (:meth:`condition`), each point apart.
+        This class draws each point independently from its marginal (:meth:`condition`).
 
-        :param rows: which points [n]; None for all.
+        :param rows: indices [n] of the points to draw; None for all.
         """
         q = self.condition(X, mean, variance)
         mean, variance = (_rows_of(v, rows) for v in (q.mean, q.variance))
@@ -88,12 +88,12 @@ class LatentProcess(gpflow.Module, ABC):
 
     @property
     def kernels(self) -> Sequence[gpflow.kernels.Kernel]:
-        """Kernels over the inputs, whose parameters have priors of their own."""
+        """Kernels over the inputs."""
         return ()
 
     @property
     def whitened_inducing(self) -> Parameter | None:
-        """Inducing outputs that are sampled beside the codes, if any."""
+        """Whitened inducing outputs that are sampled jointly with the codes, if any."""
         return None
 
     @property
@@ -103,16 +103,14 @@ class LatentProcess(gpflow.Module, ABC):
 
     @property
     def by_neighbours(self) -> NeighbourConditionals | None:
-        """This prior as a product of conditionals given a few other points, if it is one.
+        """This prior as a product of conditionals given a few other points, or None.
 
-        Codes may then be taken in minibatches of points that bring those of their neighbours.
+        If it is one, minibatches of points are possible if they include their neighbours' codes.
         """
         return None
 
     def num_matrix_entries(self, num_points: int) -> int:
-        """Numbers in the matrices that a density over so many points of a task cannot do without;
-        0 where they are few.
-        """
+        """Return the number of matrix entries that a density over the points needs, 0 if few."""
         return 0
 
     @property
@@ -121,33 +119,33 @@ class LatentProcess(gpflow.Module, ABC):
         return tf.zeros([], gpflow.default_float())
 
     def with_seed(self, seed: TensorType) -> LatentProcess:
-        """This prior with the random draws that it makes, if any, made from ``seed``."""
+        """Return this prior with its random draws, if any, made from ``seed``."""
         return self
 
     @property
     def inputs(self) -> InputModel | None:
-        """What completes the inputs, where they are not known (:mod:`gpflow_bae.inputs`)."""
+        """The model of unknown inputs (:mod:`gpflow_bae.inputs`); None if all are known."""
         return None
 
     def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
-        """Refuse inputs [..., D] that this prior cannot read, or not with their digits.
+        """Raise an error for inputs [..., D] that this prior cannot use at their precision.
 
-        :param name: what the error calls them.
-        :raises ValueError: naming the column.
+        :param name: name of the inputs in error messages.
+        :raises ValueError: with the name of the column.
         """
         return None
 
     def seeing(self, batch: Batch) -> LatentProcess:
-        """This prior where inputs are completed from observations, which are those of ``batch``."""
+        """Return this prior with inputs completed from ``batch``, if they need observations."""
         return self
 
     def mean(self, X: TensorType | None) -> tf.Tensor:
-        """Prior mean of each code; broadcasts to [batch..., N, L]."""
+        """Return the prior mean of each code, which broadcasts to [batch..., N, L]."""
         return tf.zeros([], gpflow.default_float())
 
     @abstractmethod
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
-        """Prior variance of each code; broadcasts to [batch..., N, L]."""
+        """Return the prior variance of each code, which broadcasts to [batch..., N, L]."""
 
     @abstractmethod
     def predict(
@@ -157,7 +155,7 @@ class LatentProcess(gpflow.Module, ABC):
         mean: TensorType,
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Noise-free latent function at ``Xnew`` given pseudo-observations at ``X``."""
+        """Predict the noise-free latent function at ``Xnew`` given pseudo-observations at ``X``."""
 
     def predict_full_cov(
         self,
@@ -166,9 +164,9 @@ class LatentProcess(gpflow.Module, ABC):
         mean: TensorType,
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """:meth:`predict` with covariances between points, [batch..., L, Nnew, Nnew].
+        """Predict as :meth:`predict`, with covariances between points [batch..., L, Nnew, Nnew].
 
-        :raises NotImplementedError: for a prior that does not offer them.
+        :raises NotImplementedError: if the prior does not implement them.
         """
         raise NotImplementedError(
             f"{type(self).__name__} has no covariances between points; set full_cov=False."
@@ -176,12 +174,12 @@ class LatentProcess(gpflow.Module, ABC):
 
 
 def _rows_of(values: tf.Tensor, rows: TensorType | None) -> tf.Tensor:
-    """Some points of values [batch..., N, L], or all."""
+    """Return the given rows of values [batch..., N, L], or all."""
     return values if rows is None else tf.gather(values, rows, axis=-2)
 
 
 class GaussianLatentPrior(LatentProcess):
-    """A Gaussian prior over codes: a process with a density.
+    """A Gaussian prior over codes: a latent process with a density.
 
     To write a new one, implement :meth:`condition`, :meth:`predict` and
     :meth:`marginal_variance`; pseudo-observations without noise give the density, so
@@ -189,17 +187,17 @@ class GaussianLatentPrior(LatentProcess):
     """
 
     def code_covariance(self, X: TensorType) -> tf.Tensor | None:
-        """Prior covariance of the codes of each task: [batch..., C, N, N], noise included.
+        """Return the prior covariance [batch..., C, N, N] of each task's codes, noise included.
 
-        C is 1 where channels share a kernel. None for a prior whose codes are independent, or that
-        has none without more that is sampled.
+        C is 1 if channels share a kernel. None if codes are independent, or are Gaussian only
+        given other sampled variables.
         """
         return None
 
     def precision_diagonal(self, X: TensorType | None, shape: TensorType) -> tf.Tensor:
-        """Diagonal of the precision of the codes; broadcasts to ``shape = [batch..., N, L]``.
+        """Return the diagonal of the codes' precision; broadcasts to ``shape = [batch..., N, L]``.
 
-        :raises NotImplementedError: for a prior that does not offer it.
+        :raises NotImplementedError: if the prior does not implement it.
         """
         raise NotImplementedError(
             f"{type(self).__name__} has no precision_diagonal, which mean-field codes need."
@@ -207,7 +205,7 @@ class GaussianLatentPrior(LatentProcess):
 
     @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
     def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        """Log density of the codes of each task, in ``default_float()``."""
+        """Return the log density of the codes of each task, in ``default_float()``."""
         latents = tf.cast(latents, gpflow.default_float())
         return self.condition(X, latents, tf.zeros_like(latents)).log_marginal
 
@@ -217,7 +215,7 @@ def expected_log_prob(
 ) -> tf.Tensor:
     """Compute E[log p(latents | X)] for independent ``latents ~ N(mean, variance)``: [batch...].
 
-    Casale et al. (2018), eq. 7: the density is quadratic, so its expectation is the density at
+    Casale et al. (2018), eq. 7: the log density is quadratic, so its expectation is its value at
     the mean, less half of the precision's diagonal times the variances.
     """
     quadratic = prior.precision_diagonal(X, tf.shape(mean)) * variance
@@ -225,25 +223,25 @@ def expected_log_prob(
 
 
 class NeighbourConditionals(ABC):
-    """A density that is a product of conditionals, of each point given a few others (Vecchia)."""
+    """A density that is a product of conditionals of points given a few others (Vecchia)."""
 
     @abstractmethod
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
-        """Return which points [N, m] those of a single task are conditioned on, -1 for none.
+        """Return the indices [N, m] of each point's neighbours in a single task, -1 for none.
 
         :param X: all inputs [1, N, D].
-        :return: None where tasks have neighbours of their own, whose points cannot be split.
+        :return: None if each task has its own neighbours; points then cannot be in minibatches.
         """
 
     @abstractmethod
     def log_conditionals(
         self, X: TensorType, latents: TensorType, present: TensorType
     ) -> tf.Tensor:
-        """Return log p(latent | latents of its neighbours) of the last of m + 1 points: [1, F].
+        """Return log p(latent | latents of its neighbours) [1, F] of the last of m + 1 points.
 
         :param X: inputs [1, F, m + 1, D].
         :param latents: their codes [1, F, m + 1, L].
-        :param present: [F, m + 1], False where there are fewer neighbours than m.
+        :param present: [F, m + 1], False where a point has fewer than m neighbours.
         """
 
     @abstractmethod
@@ -253,11 +251,11 @@ class NeighbourConditionals(ABC):
         neighbours: tuple[tf.Tensor, tf.Tensor, tf.Tensor],
         present: tf.Tensor,
     ) -> tf.Tensor:
-        """Return E[log p(latent | latents of its neighbours)] of some points, summed: [1].
+        """Return the sum over points of E[log p(latent | latents of its neighbours)]: [1].
 
-        For independent codes with a mean and a variance.
+        The expectation is over independent codes with the given means and variances.
 
         :param points: inputs [1, B, D], means and variances [1, B, L].
-        :param neighbours: the same of m neighbours of each, [1, B m, ...].
-        :param present: [B, m], False where there are fewer than m.
+        :param neighbours: inputs, means and variances of their m neighbours, [1, B m, ...].
+        :param present: [B, m], False where a point has fewer than m neighbours.
         """

@@ -1,4 +1,4 @@
-"""The deep sparse GP prior over codes: hidden layers are drawn, the last one is in closed form."""
+"""The deep sparse GP prior over codes, with sampled hidden layers and a closed-form last layer."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["DeepSparseGP"]
 
 
 class DeepSparseGP(GaussianLatentPrior):
-    r"""A stack of sparse GPs whose inducing outputs are all sampled; one long task.
+    r"""A deep GP prior of sparse GP layers with sampled inducing outputs, for one long task.
 
-    Hidden layers pass on one reparameterised draw of each point, and the last layer is the FITC
+    Each hidden layer outputs one reparameterised draw of each point, and the last layer is the FITC
     conditional of :class:`SparseGP` (Tran et al. 2023; linear mean functions as in Salimbeni and
     Deisenroth 2017). With :math:`h^0_n = x_n`, draws :math:`e^l_n \sim N(0, I)`, whitened inducing
     outputs :math:`\nu_l \sim N(0, I)` and :math:`v_l(h) = k_l(h, h) - |\phi_l(h)|^2`,
@@ -37,22 +37,22 @@ class DeepSparseGP(GaussianLatentPrior):
 
     Given the :math:`\nu` the points are independent, so points can be taken in minibatches.
 
-    **What is targeted.** The draws e come from a seed (:meth:`with_seed`), which the engine changes
-    in every step. Its gradient is then unbiased for that of the average of logs over the draws,
+    **The target density.** The draws e come from a seed (:meth:`with_seed`), which the engine
+    changes in every step. The gradient is then unbiased for that of the expected log density,
 
     .. math:: \sum_n E_e \log p(latent_n | h_n(e)) \le \sum_n \log E_e \, p(latent_n | h_n(e)),
 
-    and the exponential of the left, not the model's own density on the right, is what small steps
-    leave invariant. Where the last layer's variance v does not change with h, the left is
-    :math:`\log N(latent; E m, v) - Var[m] / (2 v)`: the codes lose the spread that the hidden
-    draws give to the mean m, and hidden layers are paid for being certain. The two sides are equal
-    where hidden layers leave no variance (inducing inputs on the data). ``num_draws`` K > 1 puts
+    and small steps leave the exponential of the left-hand side invariant, not the model's own
+    density on the right. If the last layer's variance v does not change with h, the left is
+    :math:`\log N(latent; E m, v) - Var[m] / (2 v)`: the codes lack the variance of the mean m over
+    hidden draws, and the last term favours hidden layers of small variance. The two sides are equal
+    if hidden layers have no variance (inducing inputs on the data). ``num_draws`` K > 1 puts
     the logarithm of the average of K draws on the left (Burda et al. 2016), whose gap closes as
     1 / K. With whitened codes (:class:`~gpflow_bae.models.BayesianAutoencoder`) the same
     average is over log p(Y | codes(residuals, e)); that is another target, and has one draw.
 
-    Predictions and :meth:`condition` average densities over draws, not their logarithms. Without a
-    seed all draws are those of one fixed seed, row by row of the inputs.
+    Predictions and :meth:`condition` average densities over draws, not their logarithms. Without
+    :meth:`with_seed` draws come from one fixed seed.
     """
 
     draws = True
@@ -76,15 +76,16 @@ class DeepSparseGP(GaussianLatentPrior):
             layers is wider by three prior standard deviations of the hidden functions. A single
             array [M, D] is the first layer's; the linear mean functions map it to the others.
         :param hidden_dims: widths of the hidden layers, one fewer than there are layers; None for
-            the width of X in all of them. Mean functions are the identity where the width stays,
-            pad with zeros where it grows, and project on the principal components of the layer's
-            inducing inputs where it shrinks.
-        :param code_noise_variance: of the codes around the last layer, as in :class:`SparseGP`.
-        :param num_draws: draws of the hidden layers in one evaluation of :meth:`log_prob`; one as
-            published.
+            the width of X in all of them. Mean functions are the identity if the width stays,
+            pad with zeros if it grows, and project on the principal components of the layer's
+            inducing inputs if it shrinks.
+        :param code_noise_variance: variance of the codes around the last layer, as in
+            :class:`SparseGP`.
+        :param num_draws: draws of the hidden layers in one evaluation of :meth:`log_prob`; the
+            paper uses one.
         :param num_prediction_draws: draws in :meth:`predict`, :meth:`condition` and
             :meth:`marginal_variance`.
-        :raises ValueError: for numbers or widths of layers that disagree.
+        :raises ValueError: if numbers or widths of layers disagree.
         """
         super().__init__(latent_dim)
         for name, value in {
@@ -123,13 +124,13 @@ class DeepSparseGP(GaussianLatentPrior):
         return self.last_layer.code_noise
 
     def with_seed(self, seed: TensorType) -> DeepSparseGP:
-        """This prior, with its hidden draws made from ``seed``."""
+        """Return this prior with its hidden draws made from ``seed``."""
         seeded = copy.copy(self)
         seeded._seed = seed
         return seeded
 
     def propagate(self, X: TensorType, noise: Sequence[TensorType]) -> tf.Tensor:
-        """Inputs of the last layer [draws..., batch..., N, D_L] from those of the first.
+        """Compute inputs of the last layer [draws..., batch..., N, D_L] from those of the first.
 
         :param X: [batch..., N, D].
         :param noise: standard normal e of each hidden layer [draws..., batch..., N, width].
@@ -137,12 +138,12 @@ class DeepSparseGP(GaussianLatentPrior):
         hidden = tf.convert_to_tensor(X)
         for layer, e in zip(self.hidden_layers, noise, strict=True):
             mean, variance = layer.given_inducing_outputs(hidden)
-            # With the jitter, which is part of the prior, the root has a gradient everywhere.
+            # The jitter, which is part of the prior, keeps the root's gradient finite.
             hidden = mean + tf.sqrt(variance + gpflow.default_jitter()) * e
         return hidden
 
     def _draw(self, X: TensorType | None, num_draws: int) -> tf.Tensor:
-        """Inputs of the last layer, [num_draws (1 without hidden layers), batch..., N, D_L]."""
+        """Draw the last layer's inputs [num_draws (1 without hidden layers), batch..., N, D_L]."""
         if X is None:
             raise ValueError("DeepSparseGP is a prior over inputs: X is needed, got None.")
         X = tf.cast(tf.convert_to_tensor(X), gpflow.default_float())
@@ -155,7 +156,7 @@ class DeepSparseGP(GaussianLatentPrior):
         return self.propagate(X[None], self._hidden_noise(X, num_draws))
 
     def _hidden_noise(self, X: tf.Tensor, num_draws: int) -> list[tf.Tensor]:
-        """Standard normals [num_draws, batch..., N, width] for each hidden layer."""
+        """Draw standard normals [num_draws, batch..., N, width] for each hidden layer."""
         if not self.hidden_layers:
             return []
         seed = tf.constant([0, 0xDEE9], tf.int32) if self._seed is None else self._seed
@@ -171,7 +172,7 @@ class DeepSparseGP(GaussianLatentPrior):
 
     @check_shapes("X: [batch..., N, D]")
     def given_inducing_outputs(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of the codes given one draw of the hidden layers: [batch..., N, L].
+        """Return mean and variance [batch..., N, L] of codes given one draw of the hidden layers.
 
         :raises ValueError: for inputs of several tasks.
         """
@@ -181,7 +182,7 @@ class DeepSparseGP(GaussianLatentPrior):
 
     @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
     def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
-        """Log of the average over ``num_draws`` draws of the codes' density, point by point.
+        """Return the sum over points of the log of the codes' density averaged over draws.
 
         :raises ValueError: for codes of several tasks.
         """
@@ -197,10 +198,10 @@ class DeepSparseGP(GaussianLatentPrior):
     def condition(
         self, X: TensorType | None, mean: TensorType, variance: TensorType
     ) -> LatentPosterior:
-        """Codes of each point given its own pseudo-observation.
+        """Return the posterior of each point's codes given its own pseudo-observation.
 
-        A point's posterior is a mixture of one Gaussian per hidden draw, weighted by how well that
-        draw explains the pseudo-observation; its mean and variance are returned.
+        It is a mixture of one Gaussian per hidden draw, weighted by the density of the
+        pseudo-observation given that draw; its mean and variance are returned.
         """
         explained, own = self.last_layer.given_inducing_outputs(
             self._draw(X, self.num_prediction_draws)
@@ -218,7 +219,7 @@ class DeepSparseGP(GaussianLatentPrior):
     def condition_batch(
         self, X: TensorType | None, mean: TensorType, variance: TensorType, point_scale: float
     ) -> LatentPosterior:
-        """Not offered: the posterior is a mixture, and the variational bound wants a Gaussian.
+        """Raise an error: the posterior is a mixture, and the variational bound needs a Gaussian.
 
         :raises NotImplementedError: always.
         """
@@ -228,7 +229,7 @@ class DeepSparseGP(GaussianLatentPrior):
         )
 
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
-        """Prior variance of each code, averaged over the hidden draws."""
+        """Return the prior variance of each code, averaged over the hidden draws."""
         hidden = self._draw(X, self.num_prediction_draws)
         return tf.reduce_mean(self.last_layer.marginal_variance(hidden), 0)
 
@@ -240,14 +241,14 @@ class DeepSparseGP(GaussianLatentPrior):
         mean: TensorType,
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments of the last layer at ``Xnew`` over the hidden draws: law of total variance.
+        """Predict at ``Xnew`` by the last layer's moments over hidden draws (total variance).
 
-        The sampled inducing outputs are all there is to know: ``X`` and the pseudo-observations
-        only say how many tasks there are.
+        Given the sampled inducing outputs the prediction does not depend on ``X`` and the
+        pseudo-observations, which only give the number of tasks.
         """
         hidden = self._draw(Xnew, self.num_prediction_draws)
         means, variances = self.last_layer.given_inducing_outputs(hidden)
-        # Without Bessel's correction: the noise of this mean is in the spread over the posterior.
+        # No Bessel correction: the noise of this mean is in the variance over posterior samples.
         new_mean, spread = tf.nn.moments(means, axes=[0])
         new_variance = tf.reduce_mean(variances - self.code_noise, 0) + spread
         lead = tf.broadcast_dynamic_shape(tf.shape(mean)[:-2], tf.shape(new_mean)[:-2])
@@ -256,12 +257,12 @@ class DeepSparseGP(GaussianLatentPrior):
 
 
 def _point_log_density(residual: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-    """log N(residual; 0, variance) [..., N, L], summed over the channels: [..., N]."""
+    """Return log N(residual; 0, variance) [..., N, L], summed over the channels: [..., N]."""
     return tf.reduce_sum(gaussian_log_density(residual, variance), -1)
 
 
 def _log_average(log_density: tf.Tensor) -> tf.Tensor:
-    """Logarithm of the average of densities over the draws, [draws, ...] to [...]."""
+    """Return the log of the average of densities over the draws, [draws, ...] to [...]."""
     count = tf.cast(tf.shape(log_density)[0], log_density.dtype)
     return tf.reduce_logsumexp(log_density, 0) - tf.math.log(count)
 

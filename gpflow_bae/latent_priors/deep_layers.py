@@ -1,4 +1,4 @@
-"""The layers of a deep sparse GP: mean functions, and inducing inputs layer by layer."""
+"""The layers of a deep sparse GP, with their mean functions and inducing inputs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def make_layers(
     hidden_dims: Sequence[int] | None,
     code_noise_variance: float,
 ) -> tuple[list[HiddenLayer], SparseGP]:
-    """Hidden layers and last layer; arguments and errors are those of ``DeepSparseGP``."""
+    """Make the hidden layers and the last layer; arguments and errors as in ``DeepSparseGP``."""
     points = _one_per_layer(inducing_variables, len(kernels))
     if len(kernels) < 1 or len(points) != len(kernels):
         raise ValueError(
@@ -68,7 +68,7 @@ def make_layers(
             kernels[i], _inducing_points(points[i], Z, reach), width, _mean_weights(Z, width)
         )
         hidden_layers.append(layer)
-        # Identity and projection keep the spread that the layers below have brought.
+        # Identity and projection keep the prior variance of the layers below.
         variances = layer._variances(tf.constant(Z, gpflow.default_float()))
         reach = float(np.hypot(reach, 3.0 * np.sqrt(np.max(variances))))
         Z, width_in = Z @ layer.mean_weights, width
@@ -87,14 +87,14 @@ def make_layers(
 def _one_per_layer(
     inducing_variables: Sequence[InducingLike] | InducingLike, num_layers: int
 ) -> list[InducingLike | None]:
-    """A list; None where a layer's inducing inputs are those of the layer below, mapped."""
+    """Return one entry per layer, None for inducing inputs mapped from the layer below."""
     if isinstance(inducing_variables, (list, tuple)):
         return list(inducing_variables)
     return [inducing_variables, *[None] * (num_layers - 1)]
 
 
 def _locations(inducing_variable: InducingLike) -> np.ndarray:
-    """Inducing inputs [M, D] as an array."""
+    """Return inducing inputs [M, D] as an array."""
     if isinstance(inducing_variable, InducingVariables):
         inducing_variable = as_inducing_points(inducing_variable).Z
     Z = as_numbers(inducing_variable, "inducing_variable", gpflow.default_float())
@@ -104,7 +104,7 @@ def _locations(inducing_variable: InducingLike) -> np.ndarray:
 
 
 def _inducing_points(given: InducingLike | None, Z: np.ndarray, reach: float) -> InducingPoints:
-    """GPflow's as they are; arrays in the box of :func:`uniform`, wider by ``reach``."""
+    """Return GPflow's points, or :func:`uniform` points at Z with a box wider by ``reach``."""
     if isinstance(given, InducingVariables):
         return as_inducing_points(given)
     box = uniform(Z).Z.prior
@@ -112,7 +112,7 @@ def _inducing_points(given: InducingLike | None, Z: np.ndarray, reach: float) ->
 
 
 def _check_layer(layer: int, Z: np.ndarray, width_in: int, kernel: KernelLike, width: int) -> None:
-    """Refuse inducing inputs and kernels that do not fit a layer's inputs and outputs."""
+    """Raise an error for inducing inputs and kernels that do not fit a layer's dimensions."""
     if Z.shape[1] != width_in:
         raise ValueError(
             f"inducing_variables[{layer}] must have the {width_in} columns of the inputs of layer "
@@ -128,7 +128,7 @@ def _check_layer(layer: int, Z: np.ndarray, width_in: int, kernel: KernelLike, w
 
 
 def _mean_weights(Z: np.ndarray, width: int) -> np.ndarray:
-    """Linear mean function [D, width]: identity, zero padding, or principal components of Z."""
+    """Return mean weights [D, width]: identity, zero padding, or principal components of Z."""
     dim = Z.shape[1]
     if width >= dim:
         return np.eye(dim, width)

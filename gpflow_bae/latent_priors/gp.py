@@ -16,14 +16,14 @@ __all__ = ["GP"]
 
 
 class GP(KernelLatentPrior, GaussianLatentPrior):
-    """latents_l ~ N(0, K_l + (sigma^2 + jitter) I), independently for each channel and task.
+    """An exact GP prior: latents_l ~ N(0, K_l + (sigma^2 + jitter) I) for each channel and task.
 
     Casale et al. (2018), Pearce (2019). ``sigma^2`` is ``code_noise_variance``; the jitter is
-    part of the prior covariance in every term, mean, variance and evidence alike.
+    part of the prior covariance in every term: mean, variance and evidence.
     """
 
     def num_matrix_entries(self, num_points: int) -> int:
-        """Of each kernel a covariance and its factor."""
+        """Count a covariance matrix and its Cholesky factor for each kernel."""
         return 2 * len(self.kernels) * num_points**2
 
     def _noise(self) -> tf.Tensor:
@@ -31,7 +31,7 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
         return self.code_noise + jitter
 
     def _factor(self, X: TensorType, variance: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Code covariance [..., C, N, N], and chol of it plus pseudo-noise [..., L, N, N]."""
+        """Return the code covariance [..., C, N, N], and chol(it + pseudo-noise) [..., L, N, N]."""
         code = self.code_covariance(X)
         total = code + tf.linalg.diag(channels_first(variance))
         return code, cholesky(total, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
@@ -45,7 +45,7 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
         code, L = self._factor(X, variance)
         target = channels_first(self.centred(mean, X))[..., None]  # [..., L, N, 1]
         alpha = tf.linalg.triangular_solve(L, target)
-        # Standardised covariance: its columns give both moments without forming an inverse.
+        # The columns of L^-1 K give both moments without forming an inverse.
         V = tf.linalg.triangular_solve(L, tf.broadcast_to(code, tf.shape(L)))
         posterior_mean = tf.linalg.matmul(V, alpha, transpose_a=True)[..., 0]
         posterior_variance = tf.linalg.diag_part(code) - tf.reduce_sum(tf.square(V), axis=-2)
@@ -57,7 +57,7 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
 
     @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
     def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
-        """Log density of the codes; one factorisation where channels and tasks share inputs."""
+        """Return the log density of the codes; one factorisation if channels and tasks share it."""
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
         covariance = self.code_covariance(X)
         L = cholesky(covariance, f"K(X, X) + noise of the latent GP ({self._kernel_names()})")
@@ -78,12 +78,12 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
 
     @staticmethod
     def _evidence(L: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
-        """log N(target; 0, L L^T) of ``alpha = L^-1 target [..., C, N, columns]``: [...]."""
+        """Return log N(target; 0, L L^T) [...] for ``alpha = L^-1 target [..., C, N, columns]``."""
         shape = tf.shape(alpha)
         columns = tf.cast(shape[-1], alpha.dtype)
         size = tf.cast(shape[-1] * shape[-2] * shape[-3], alpha.dtype)
         log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(L)), axis=[-2, -1])
-        # One kernel for several columns: its log-determinant counts once per column.
+        # With one kernel for several columns the log-determinant counts once per column.
         return -(
             0.5 * tf.reduce_sum(tf.square(alpha), axis=[-3, -2, -1])
             + columns * log_det
@@ -93,7 +93,7 @@ class GP(KernelLatentPrior, GaussianLatentPrior):
     def _regress(
         self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean [..., Nnew, L], and V [..., L, N, Nnew]: covariances are the prior's less V^T V."""
+        """Return the mean [..., Nnew, L] and V [..., L, N, Nnew]; the covariance is K - V^T V."""
         _, L = self._factor(X, variance)
         cross = self._cross_covariance(X, Xnew)  # [..., C, N, Nnew]
         shape = tf.concat([tf.shape(L)[:-1], tf.shape(cross)[-1:]], 0)

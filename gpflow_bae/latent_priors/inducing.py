@@ -1,4 +1,4 @@
-"""What the priors with inducing points share: features, and the regression on them."""
+"""Base class of priors with inducing points: features, and Bayesian regression on them."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ __all__ = ["InducingLatentPrior", "InducingPosterior", "weighted_codes", "weight
 
 
 def weighted_features(features: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Each channel's sum of features by its weights: [..., L, N].
+    """Return each channel's features times its weights: [..., L, N].
 
-    :param features: [..., C, M, N], of C = 1 for all channels or C = L of their own.
+    :param features: [..., C, M, N], C = 1 if channels share them, else C = L.
     :param weights: [..., L, M].
     """
     if features.shape[-3] == 1:
-        # One product: with a copy of the features for each channel, 64 of 96 points took 4 ms of a
-        # thread with their gradient, and take 0.9.
+        # One product takes 0.9 ms with its gradient on one thread, for 64 channels of 96 points;
+        # with a copy of the features for each channel it took 4 ms.
         return tf.linalg.matmul(weights, tf.squeeze(features, -3))
     return tf.linalg.matvec(features, weights, transpose_a=True)
 
 
 def weighted_codes(features: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """:func:`weighted_features` with the channels last, as codes have them: [..., N, L].
+    """Return :func:`weighted_features` with channels last, the layout of codes: [..., N, L].
 
-    Where channels share the features the product is made so: to transpose it takes longer than to
-    make it, for 512 points of 16 channels 0.1 ms of a thread.
+    If channels share the features, the product has this layout already: a transpose would take
+    longer than the product, 0.1 ms on one thread for 512 points of 16 channels.
     """
     if features.shape[-3] == 1:
         features = tf.squeeze(features, -3)
@@ -54,7 +54,7 @@ def weighted_codes(features: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 
 def _is_box(points: gpflow.inducing_variables.InducingPoints) -> bool:
-    """Whether points have a uniform prior, whose sigmoid rounds ids."""
+    """Return whether points have a uniform prior, whose sigmoid transform rounds ids."""
     return isinstance(getattr(points.Z, "prior", None), tfp.distributions.Uniform)
 
 
@@ -62,17 +62,18 @@ class InducingPosterior(NamedTuple):
     """Posterior of the whitened inducing outputs, and the evidence of the pseudo-observations."""
 
     mean: tf.Tensor  # [..., L, M]
-    factor: tf.Tensor | None  # [..., L, M, M], chol of the precision; None where outputs are known
+    factor: tf.Tensor | None  # [..., L, M, M], chol of the precision; None if outputs are known
     log_marginal: tf.Tensor  # [...]
 
 
 class InducingLatentPrior(KernelLatentPrior):
-    r"""Codes through the features :math:`\phi(x) = L_Z^{-1} k(Z, x)`, :math:`L_Z L_Z^T = K_{ZZ}`.
+    r"""Base class of sparse GP priors, in terms of features of the inputs.
 
-    The latent function is :math:`\phi(x)^T \nu` with whitened inducing outputs
-    :math:`\nu \sim N(0, I)`, and a residual of variance :math:`k(x, x) - |\phi(x)|^2` that
+    The features are :math:`\phi(x) = L_Z^{-1} k(Z, x)` with :math:`L_Z L_Z^T = K_{ZZ}`. The
+    latent function is :math:`\phi(x)^T \nu` with whitened inducing outputs
+    :math:`\nu \sim N(0, I)`, plus a residual of variance :math:`k(x, x) - |\phi(x)|^2` that
     subclasses treat differently. Covariances are ``gpflow.covariances.Kuu`` and ``Kuf``, so
-    inter-domain inducing variables work where those are registered for them.
+    inter-domain inducing variables work if those are registered for them.
     """
 
     whitened_inducing: Parameter | None = None
@@ -86,7 +87,7 @@ class InducingLatentPrior(KernelLatentPrior):
         mean_function: MeanFunction | None = None,
     ):
         """
-        :param inducing_variable: GPflow inducing points, or an array [M, D], which becomes such.
+        :param inducing_variable: GPflow inducing points, or an array [M, D] to make them from.
             A model that samples them gives them a prior
             (:func:`gpflow_bae.inducing_variables.bounded`).
         :raises ValueError: for points without the columns that the kernel reads, or with values
@@ -104,7 +105,7 @@ class InducingLatentPrior(KernelLatentPrior):
 
     @property
     def _points_are_inputs(self) -> bool:
-        """Whether inducing points have the kernels' columns, which inter-domain ones do not."""
+        """Whether inducing points have the kernels' input columns; object-view points do not."""
         return not isinstance(self.inducing_variable, ObjectViewInducingPoints)
 
     def check_inputs(self, X: np.ndarray, name: str = "X") -> None:
@@ -129,7 +130,7 @@ class InducingLatentPrior(KernelLatentPrior):
         return int(self.inducing_variable.Z.shape[0])
 
     def _features(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Features [..., C, M, N] and the variance that they leave, without noise [..., C, N]."""
+        """Return features [..., C, M, N] and the residual variance without noise [..., C, N]."""
         points, jitter = self.inducing_variable, gpflow.default_jitter()
         Kzz = tf.stack([covariances.Kuu(points, k, jitter=jitter) for k in self.kernels], 0)
         L = cholesky(Kzz, f"K(Z, Z) of the sparse latent GP ({self._kernel_names()})")
@@ -138,17 +139,17 @@ class InducingLatentPrior(KernelLatentPrior):
         shape = tf.concat([tf.shape(Kzx)[:-2], tf.shape(L)[-2:]], 0)
         features = tf.linalg.triangular_solve(tf.broadcast_to(L, shape), Kzx)
         left = self._variances(X) - sum_of_squares(features, -2)
-        # Rounding can take a variance that is zero (X on Z) below zero by an epsilon.
+        # Rounding can make a variance of zero (X on Z) slightly negative.
         return features, tf.maximum(left, tf.zeros_like(left))
 
     def _inducing_covariance(self, kernel: gpflow.kernels.Kernel, X: TensorType) -> tf.Tensor:
-        """k(Z, X), [M, xbatch..., N]."""
+        """Return k(Z, X) [M, xbatch..., N]."""
         of_points = functools.partial(covariances.Kuf, self.inducing_variable, kernel)
         return covariance_of_points(kernel, of_points, X)
 
     @staticmethod
     def _inducing_axis_inwards(Kzx: tf.Tensor) -> tf.Tensor:
-        """[C, M, xbatch..., N] to [xbatch..., C, M, N]."""
+        """Transpose [C, M, xbatch..., N] to [xbatch..., C, M, N]."""
         rank = Kzx.shape.rank
         return tf.transpose(Kzx, [*range(2, rank - 1), 0, 1, rank - 1])
 
@@ -168,10 +169,10 @@ class InducingLatentPrior(KernelLatentPrior):
     def _sums(
         features: tf.Tensor, noise: tf.Tensor, target: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """What a regression needs of its points, sums over them.
+        """Return the regression's sufficient statistics, summed over points.
 
-        Features' precision [..., L or C, M, M], their product with the target [..., L, M], and
-        the density of the target by itself [..., L].
+        The features' precision [..., L or C, M, M], their product with the target [..., L, M],
+        and the log density of the target given zero features [..., L].
         """
         root = tf.math.rsqrt(noise)
         scaled = features * root[..., None, :]  # [..., L or C, M, N]
@@ -181,11 +182,11 @@ class InducingLatentPrior(KernelLatentPrior):
     def _solved(
         self, precision: tf.Tensor, projected: tf.Tensor, density: tf.Tensor
     ) -> InducingPosterior:
-        """The regression that :meth:`_sums` are of."""
+        """Solve the regression with the statistics of :meth:`_sums`."""
         B = self._precision_factor(precision)
         projected = projected[..., None]  # [..., L, M, 1]
         shape = tf.concat([tf.shape(projected)[:-2], tf.shape(B)[-2:]], 0)
-        B_all = tf.broadcast_to(B, shape)  # the solve wants one factor per right-hand side
+        B_all = tf.broadcast_to(B, shape)  # the solve needs one factor per right-hand side
         half = tf.linalg.triangular_solve(B_all, projected)
         mean = tf.linalg.triangular_solve(B_all, half, adjoint=True)[..., 0]
         log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(B)), -1)
@@ -193,7 +194,7 @@ class InducingLatentPrior(KernelLatentPrior):
         return InducingPosterior(mean, B_all, tf.reduce_sum(per_channel, -1))
 
     def _precision_factor(self, precision: tf.Tensor) -> tf.Tensor:
-        """chol(I + A A^T) of A A^T [..., C, M, M], features over the noise's root."""
+        """Return chol(I + A A^T) from A A^T [..., C, M, M], A being features over noise scales."""
         eye = tf.eye(self.num_inducing, dtype=precision.dtype)
         return cholesky(
             precision + eye, f"I + A A^T of the sparse latent GP ({self._kernel_names()})"
@@ -201,7 +202,7 @@ class InducingLatentPrior(KernelLatentPrior):
 
     @staticmethod
     def _spread(inducing: InducingPosterior, features: tf.Tensor) -> tf.Tensor | float:
-        """Variance of phi^T nu under the posterior of nu: [..., L, N]."""
+        """Return the variance of phi^T nu under the posterior of nu: [..., L, N]."""
         if inducing.factor is None:
             return 0.0
         shape = tf.concat([tf.shape(inducing.factor)[:-1], tf.shape(features)[-1:]], 0)
@@ -209,16 +210,17 @@ class InducingLatentPrior(KernelLatentPrior):
         return sum_of_squares(solved, -2)
 
     def _residual_noise(self, left: tf.Tensor) -> tf.Tensor:
-        """Noise that a code has around the features' part, in the regression on them."""
+        """Return the noise variance of a code around phi^T nu, from the residual variance."""
         raise NotImplementedError
 
     @check_shapes("X: [xbatch..., N, D]", "mean: [batch..., N, L]", "variance: [batch..., N, L]")
     def inducing_posterior(
         self, X: TensorType, mean: TensorType, variance: TensorType, point_scale: float = 1.0
     ) -> InducingPosterior:
-        """Whitened inducing outputs given pseudo-observations ``mean ~ N(latents, variance)``.
+        """Return the posterior of the whitened inducing outputs given pseudo-observations.
 
-        :param point_scale: N/B where these are B of the N points of the task; the result then
+        :param mean: pseudo-observations ``mean ~ N(latents, variance)``.
+        :param point_scale: N/B if these are B of the N points of the task; the result then
             estimates that of all points (Jazbec et al. 2021, eq. 9).
         """
         return self._inducing_given(self._features(X), X, mean, variance, point_scale)
@@ -231,7 +233,7 @@ class InducingLatentPrior(KernelLatentPrior):
         variance: TensorType,
         point_scale: float,
     ) -> InducingPosterior:
-        """:meth:`inducing_posterior`, of features of X that are known (:meth:`_features`)."""
+        """Compute :meth:`inducing_posterior` from the features of X (:meth:`_features`)."""
         noise = self._residual_noise(features[1]) + channels_first(variance)
         target = channels_first(self.centred(mean, X))
         return self._regress(features[0], noise / point_scale, target)
@@ -246,11 +248,11 @@ class InducingLatentPrior(KernelLatentPrior):
     def _predicted(
         self, Xnew: TensorType, inducing: InducingPosterior, tasks: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Moments at ``Xnew``; ``tasks`` are the leading dimensions of what was given."""
+        """Return moments at ``Xnew``; ``tasks`` are the pseudo-observations' leading dimensions."""
         features, left = self._features(Xnew)
         new_mean = weighted_features(features, inducing.mean)
         new_variance = left + self._spread(inducing, features)
-        # Known inducing outputs predict without looking at the tasks, but each task gets a result.
+        # With known inducing outputs all tasks have the same prediction, returned for each.
         lead = tf.broadcast_dynamic_shape(tasks, tf.shape(new_mean)[:-2])
         shape = tf.concat([lead, tf.shape(new_mean)[-2:]], 0)
         new_mean, new_variance = (tf.broadcast_to(v, shape) for v in (new_mean, new_variance))

@@ -1,7 +1,7 @@
-r"""Kalman filter and smoother over one axis of time, step by step or as a parallel scan.
+r"""Kalman filter and smoother over one axis of time, sequential or as a parallel scan.
 
-The model: s_1 ~ N(0, Q_1), s_k = A_k s_{k-1} + q_k with q_k ~ N(0, Q_k), and scalar observations
-y_k = H s_k + e_k with e_k ~ N(0, R_k), of which any may be missing. Särkkä and García-Fernández
+The model is s_1 ~ N(0, Q_1), s_k = A_k s_{k-1} + q_k with q_k ~ N(0, Q_k), and scalar observations
+y_k = H s_k + e_k with e_k ~ N(0, R_k), any of which may be missing. Särkkä and García-Fernández
 (2021), "Temporal parallelization of Bayesian smoothers": filtering and smoothing are prefix sums of
 an associative operation, eqs. 10 to 19, so their depth is log N.
 """
@@ -18,16 +18,16 @@ __all__ = ["Filtered", "filtered", "smoothed"]
 
 
 class Filtered(NamedTuple):
-    """States given observations up to their own, and what is predicted of each observation."""
+    """Filtering moments of the states, and one-step predictions of the observations."""
 
     mean: tf.Tensor  # [..., N, d, columns]
     covariance: tf.Tensor  # [..., N, d, d]
-    predicted_mean: tf.Tensor  # of H s given the observations before: [..., N, columns]
-    predicted_variance: tf.Tensor  # of the same, without the noise: [..., N]
+    predicted_mean: tf.Tensor  # mean of H s given earlier observations: [..., N, columns]
+    predicted_variance: tf.Tensor  # variance of H s, without the noise: [..., N]
 
 
 class _Element(NamedTuple):
-    """p(s_k | y_k, s_{k-1}) and p(y_k | s_{k-1}): eq. 12."""
+    """Parameters of p(s_k | y_k, s_{k-1}) and p(y_k | s_{k-1}), eq. 12."""
 
     A: tf.Tensor  # [..., N, d, d]
     b: tf.Tensor  # [..., N, d, columns]
@@ -37,7 +37,7 @@ class _Element(NamedTuple):
 
 
 class _SmoothingElement(NamedTuple):
-    """p(s_k | y_1, ..., y_k, s_{k+1}): eq. 18."""
+    """Parameters of p(s_k | y_1, ..., y_k, s_{k+1}), eq. 18."""
 
     E: tf.Tensor  # [..., N, d, d]
     g: tf.Tensor  # [..., N, d, columns]
@@ -61,14 +61,14 @@ def filtered(
     *,
     parallel: bool = True,
 ) -> Filtered:
-    """States given the past and the present.
+    """Return filtering moments of the states and predictions of the observations.
 
-    :param A: [..., N, d, d], of which the first is not used.
-    :param Q: [..., N, d, d], the first the covariance of the first state.
+    :param A: [..., N, d, d]; the first is not used.
+    :param Q: [..., N, d, d]; the first is the covariance of the first state.
     :param H: [d].
-    :param y: [..., N, columns]: observations that share everything else.
-    :param precision: 1 / R, [..., N]; 0 for observations that are missing.
-    :param parallel: as a scan of depth log N, or step by step.
+    :param y: [..., N, columns], observations with the same A, Q, H and precision.
+    :param precision: 1 / R, [..., N]; 0 for missing observations.
+    :param parallel: use a scan of depth log N instead of a sequential loop.
     """
     first = tf.zeros_like(A[..., :1, :, :])
     A = tf.concat([first, A[..., 1:, :, :]], axis=-3)
@@ -87,7 +87,7 @@ def filtered(
         tf.linalg.matmul(AtH, weight * y),
         weight * tf.linalg.matmul(AtH, AtH, transpose_b=True),
     )
-    found = _scanned(_combined, _same_batch(element), parallel)
+    found = _prefixes(_combined, _same_batch(element), parallel)
     mean, covariance = found.b, _symmetric(found.C)
     before = tf.concat([tf.zeros_like(mean[..., :1, :, :]), mean[..., :-1, :, :]], axis=-3)
     moved = tf.linalg.matmul(A, before)
@@ -101,25 +101,25 @@ def filtered(
     )
 
 
-def _scanned(combined: Callable[[Any, Any], Any], elements: Any, parallel: bool) -> Any:
-    """All prefixes of elements under an associative operation, along their axis of times."""
+def _prefixes(combined: Callable[[Any, Any], Any], elements: Any, parallel: bool) -> Any:
+    """Return all prefixes of elements under an associative operation, along the time axis."""
     axis = elements[0].shape.rank - 3
     if parallel:
         return tfp.math.scan_associative(combined, elements, axis=axis)
     front = [axis, *(i for i in range(axis + 3) if i != axis)]
     in_front = type(elements)(*(tf.transpose(part, front) for part in elements))
-    found = _one_by_one(combined, in_front)
+    found = _sequential_prefixes(combined, in_front)
     back = [*range(1, axis + 1), 0, axis + 1, axis + 2]
     return type(elements)(*(tf.transpose(part, back) for part in found))
 
 
-def _one_by_one(combined: Callable[[Any, Any], Any], elements: Any) -> Any:
-    """All prefixes along the first axis, by a loop forwards, and their gradients by one backwards.
+def _sequential_prefixes(combined: Callable[[Any, Any], Any], elements: Any) -> Any:
+    """Return all prefixes along the first axis by a loop, with gradients by a reverse loop.
 
-    In TensorFlow's own gradient of a loop, that of what a step reads is a list as long as the loop,
-    and all of these are added: a time that grows with the square of the length. Here a step is
-    differentiated by itself, at what the loop forwards has found: prefix k = combined(prefix k - 1,
-    element k) by the prefix in turn, then by all elements at once.
+    TensorFlow's gradient of a loop accumulates one gradient of the whole input per step, so its
+    time grows with the square of the length. Here each step, prefix k = combined(prefix k - 1,
+    element k), is differentiated at the stored prefixes: with respect to the prefix step by step,
+    then with respect to all elements at once.
     """
     kind = type(elements)
 
@@ -157,7 +157,7 @@ def _one_by_one(combined: Callable[[Any, Any], Any], elements: Any) -> Any:
 
 
 def _same_batch(element: Any) -> Any:
-    """All parts with the leading dimensions of their broadcast, which a scan asks for."""
+    """Broadcast all parts to the same leading dimensions, which a scan requires."""
     lead = tf.shape(element[0])[:-2]
     for part in element[1:]:
         lead = tf.broadcast_dynamic_shape(lead, tf.shape(part)[:-2])
@@ -167,7 +167,7 @@ def _same_batch(element: Any) -> Any:
 
 
 def _combined(i: _Element, j: _Element) -> _Element:
-    """Earlier, then later: eq. 15."""
+    """Combine an earlier and a later element, eq. 15."""
     # (I + C_i J_j)^-1, and its transpose (I + J_j C_i)^-1.
     eye = tf.eye(int(i.A.shape[-1]), dtype=i.A.dtype)
     inverse = _inverse(eye + tf.linalg.matmul(i.C, j.J))
@@ -183,9 +183,9 @@ def _combined(i: _Element, j: _Element) -> _Element:
 
 
 def _inverse(matrix: tf.Tensor) -> tf.Tensor:
-    """Of [..., d, d]; in closed form up to d = 3, where a call of LAPACK for each would be slow.
+    """Invert matrices [..., d, d]; in closed form up to d = 3, where LAPACK calls would be slow.
 
-    (Of I + C J with C and J positive semi-definite: its eigenvalues are 1 or more.)
+    The matrices are I + C J with C and J positive semi-definite, so eigenvalues are at least 1.
     """
     size = int(matrix.shape[-1])
     if size > 3:
@@ -206,19 +206,19 @@ def _inverse(matrix: tf.Tensor) -> tf.Tensor:
 def smoothed(
     found: Filtered, A: tf.Tensor, Q: tf.Tensor, *, parallel: bool = True
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """States given all observations: means [..., N, d, columns] and covariances [..., N, d, d].
+    """Return means [..., N, d, columns] and covariances [..., N, d, d] given all observations.
 
-    :param A: and ``Q``, as :func:`filtered` had them.
+    :param A: and ``Q``, the same as for :func:`filtered`.
     """
     element = _smoothing_elements(found, A, Q)
     axis = element.E.shape.rank - 3
     reverse = _SmoothingElement(*(tf.reverse(part, [axis]) for part in element))
-    summed = _scanned(_combined_smoothing, reverse, parallel)
+    summed = _prefixes(_combined_smoothing, reverse, parallel)
     return tf.reverse(summed.g, [axis]), _symmetric(tf.reverse(summed.L, [axis]))
 
 
 def _smoothing_elements(found: Filtered, A: tf.Tensor, Q: tf.Tensor) -> _SmoothingElement:
-    """Of each time; that of the last is what the filter says there."""
+    """Return the element of each time; that of the last time holds its filtering moments."""
     m, P = found.mean, found.covariance
     A, Q = (tf.broadcast_to(v, tf.shape(P))[..., 1:, :, :] for v in (A, Q))
     mean, before = m[..., :-1, :, :], P[..., :-1, :, :]
@@ -236,7 +236,7 @@ def _smoothing_elements(found: Filtered, A: tf.Tensor, Q: tf.Tensor) -> _Smoothi
 
 
 def _combined_smoothing(j: _SmoothingElement, i: _SmoothingElement) -> _SmoothingElement:
-    """Later, then earlier: eq. 19."""
+    """Combine a later and an earlier element, eq. 19."""
     return _SmoothingElement(
         tf.linalg.matmul(i.E, j.E),
         tf.linalg.matmul(i.E, j.g) + i.g,

@@ -1,6 +1,6 @@
-"""Priors with kernels: one for all channels or one for each, and how channels are laid out.
+"""Base class of priors with one kernel for all latent channels, or one for each.
 
-An axis of length C holds the kernels: C = 1 where all channels share one kernel (then the L
+An axis of length C holds the kernels: C = 1 if all channels share one kernel (then the L
 channels are right-hand sides of the same solve), C = L otherwise.
 """
 
@@ -37,13 +37,13 @@ tfd = tfp.distributions
 
 KernelLike: TypeAlias = gpflow.kernels.Kernel | Sequence[gpflow.kernels.Kernel]
 
-_LEAST_NOISE = 1e-6
+_MIN_NOISE = 1e-6
 
 
 def as_kernels(kernel: KernelLike) -> list[gpflow.kernels.Kernel]:
-    """A kernel for all channels, or one for each, as a list.
+    """Return a list of kernels, from one for all channels or one for each.
 
-    :raises TypeError: for what is no kernel, and for kernels that mix channels.
+    :raises TypeError: for objects other than kernels, and for kernels that mix channels.
     """
     if isinstance(kernel, gpflow.kernels.SharedIndependent):
         return [kernel.kernel]
@@ -67,13 +67,13 @@ def as_kernels(kernel: KernelLike) -> list[gpflow.kernels.Kernel]:
 
 
 class KernelLatentPrior(LatentProcess):
-    """Shared by the GP priors: kernels, code noise, and the channel layout."""
+    """Base class of the GP priors: kernels, mean function, code noise and channel layout."""
 
     kernels: Sequence[gpflow.kernels.Kernel] = ()
     takes_unknown_inputs = True
-    """Whether it looks at inputs through its kernels alone, which may complete them."""
+    """Whether kernels that complete unknown inputs (:class:`CompletedInputs`) are allowed."""
     takes_distances = True
-    """Whether its kernels find distances, whose rounding grows with that of inputs from zero."""
+    """Whether kernels compute distances, whose rounding error grows with inputs far from zero."""
 
     @check_arguments(latent_dim=1)
     def __init__(
@@ -85,12 +85,12 @@ class KernelLatentPrior(LatentProcess):
     ):
         """
         :param kernel: one GPflow kernel for all channels, a sequence of L kernels, or GPflow's
-            ``SharedIndependent`` or ``SeparateIndependent`` of such.
-        :param mean_function: of the codes, ``[..., N, D]`` to ``[..., N, L]`` (or 1 for all
-            channels), as in GPflow; None for zero.
+            ``SharedIndependent`` or ``SeparateIndependent``.
+        :param mean_function: prior mean of the codes, ``[..., N, D]`` to ``[..., N, L]`` (or
+            ``[..., N, 1]`` for all channels), as in GPflow; None for zero.
         :param code_noise_variance: variance of the codes around the latent function (sigma^2 of
             the design page); sampled under LogNormal(log(value), 1) unless set not trainable.
-            None where the codes are the latent function.
+            None if the codes are the latent function.
         """
         super().__init__(latent_dim)
         kernels = as_kernels(kernel)
@@ -107,14 +107,14 @@ class KernelLatentPrior(LatentProcess):
         self.code_noise_variance = None
         if code_noise_variance is None:
             return
-        if not _LEAST_NOISE < code_noise_variance < np.inf:
+        if not _MIN_NOISE < code_noise_variance < np.inf:
             raise ValueError(
-                f"code_noise_variance must be above {_LEAST_NOISE}, below which covariances cannot "
+                f"code_noise_variance must be above {_MIN_NOISE}, below which covariances cannot "
                 f"be factorised, or None for none; got {code_noise_variance}."
             )
         self.code_noise_variance = Parameter(
             code_noise_variance,
-            transform=positive(lower=_LEAST_NOISE),
+            transform=positive(lower=_MIN_NOISE),
             prior=tfd.LogNormal(
                 gpflow.utilities.to_default_float(np.log(float(code_noise_variance))),
                 gpflow.utilities.to_default_float(1.0),
@@ -133,7 +133,7 @@ class KernelLatentPrior(LatentProcess):
 
     @property
     def _kernels_inside(self) -> list[gpflow.kernels.Kernel]:
-        """The kernels over completed inputs, among which inducing points are."""
+        """The kernels without input completion; inducing points are in their input space."""
         found = []
         for kernel in self.kernels:
             while isinstance(kernel, CompletedInputs):
@@ -143,13 +143,13 @@ class KernelLatentPrior(LatentProcess):
 
     @property
     def inputs(self) -> InputModel | None:
-        """What the kernels' inputs are completed by, if they are of :class:`CompletedInputs`."""
+        """The input model of kernels that are :class:`CompletedInputs`, else None."""
         kernel = self.kernels[0]
         return kernel.inputs if isinstance(kernel, CompletedInputs) else None
 
     @property
     def draws(self) -> bool:  # type: ignore[override]
-        """Whether inputs have distributions, of which densities take draws."""
+        """Whether inputs have distributions, so that densities are estimated by draws of them."""
         return self.inputs is not None and self.inputs.draws
 
     def with_seed(self, seed: TensorType) -> KernelLatentPrior:
@@ -163,9 +163,9 @@ class KernelLatentPrior(LatentProcess):
         return self._with_inputs(self.inputs.seeing(batch.X, batch.Y, batch.mask))
 
     def _with_inputs(self, inputs: InputModel) -> KernelLatentPrior:
-        """A copy whose kernels complete inputs with others."""
+        """Return a copy whose kernels complete inputs by another input model."""
         found = copy.copy(self)
-        # Past TensorFlow's tracking of attributes, whose records a copy shares with what it is of.
+        # This bypasses TensorFlow's attribute tracking, whose records the copy shares.
         found.__dict__["kernels"] = kernels = [copy.copy(kernel) for kernel in self.kernels]
         for kernel in kernels:
             kernel.__dict__["inputs"] = inputs
@@ -176,7 +176,7 @@ class KernelLatentPrior(LatentProcess):
         return codes if self.mean_function is None else codes - self.mean(X)
 
     def shifted(self, codes: TensorType, X: TensorType | None) -> TensorType:
-        """The inverse of :meth:`centred`."""
+        """Return codes [batch..., N, L] plus the prior's mean, the inverse of :meth:`centred`."""
         return codes if self.mean_function is None else codes + self.mean(X)
 
     def mean(self, X: TensorType | None) -> tf.Tensor:
@@ -186,22 +186,22 @@ class KernelLatentPrior(LatentProcess):
 
     @property
     def code_noise(self) -> tf.Tensor:
-        """The code noise variance; zero for a prior that has none."""
+        """The code noise variance; zero if the codes are the latent function."""
         if self.code_noise_variance is None:
             return tf.zeros([], gpflow.default_float())
         return tf.convert_to_tensor(self.code_noise_variance)
 
     @property
     def shares_kernel(self) -> bool:
-        """Whether all channels have one kernel (C = 1)."""
+        """Whether all channels share one kernel (C = 1)."""
         return len(self.kernels) == 1
 
     def _covariance(self, X: TensorType) -> tf.Tensor:
-        """[batch..., C, N, N]."""
+        """Return the kernel matrices [batch..., C, N, N]."""
         return tf.stack([covariance_of_tasks(k, X) for k in self.kernels], axis=-3)
 
     def _cross_covariance(self, X: TensorType, Xnew: TensorType) -> tf.Tensor:
-        """[batch..., C, N, Nnew]; GPflow would pair every task of X with every task of Xnew."""
+        """Return K(X, Xnew) of each task [batch..., C, N, Nnew]; GPflow would pair all tasks."""
         num_points = tf.shape(X)[-2]
         lead = tf.broadcast_dynamic_shape(tf.shape(X)[:-2], tf.shape(Xnew)[:-2])
         parts = [tf.broadcast_to(v, tf.concat([lead, tf.shape(v)[-2:]], 0)) for v in (X, Xnew)]
@@ -209,7 +209,7 @@ class KernelLatentPrior(LatentProcess):
         return joint[..., :num_points, num_points:]
 
     def _variances(self, X: TensorType) -> tf.Tensor:
-        """[batch..., C, N]."""
+        """Return the kernels' variances [batch..., C, N]."""
         variances = [
             covariance_of_points(k, functools.partial(k, full_cov=False), X) for k in self.kernels
         ]
@@ -223,10 +223,10 @@ class KernelLatentPrior(LatentProcess):
 
 
 def check_known_inputs(kernels: Sequence[gpflow.kernels.Kernel], name: str) -> None:
-    """Refuse kernels that complete their inputs, for priors that must know these.
+    """Raise an error for kernels that complete their inputs, for priors that need known inputs.
 
-    :param name: of the prior.
-    :raises ValueError: saying which priors take such kernels.
+    :param name: name of the prior in the error message.
+    :raises ValueError: with the priors that accept such kernels.
     """
     if any(isinstance(kernel, CompletedInputs) for kernel in kernels):
         raise ValueError(
@@ -236,10 +236,7 @@ def check_known_inputs(kernels: Sequence[gpflow.kernels.Kernel], name: str) -> N
 
 
 def _check_same_inputs(kernels: Sequence[gpflow.kernels.Kernel]) -> None:
-    """Refuse channels that complete their inputs differently: a point has one input.
-
-    :raises ValueError: saying so.
-    """
+    """Raise an error if channels complete their inputs differently: a point has one input."""
     found = {id(k.inputs) if isinstance(k, CompletedInputs) else None for k in kernels}
     if len(found) > 1:
         raise ValueError(
@@ -249,5 +246,5 @@ def _check_same_inputs(kernels: Sequence[gpflow.kernels.Kernel]) -> None:
 
 
 def channels_first(values: TensorType) -> tf.Tensor:
-    """[..., N, L] to [..., L, N]."""
+    """Transpose [..., N, L] to [..., L, N]."""
     return tf.linalg.matrix_transpose(values)

@@ -1,4 +1,4 @@
-"""The exact GP prior over codes along time, at a cost of N instead of N^3 per task."""
+"""The exact GP prior over codes along time, at cost N instead of N^3 per task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["MarkovGP"]
 
 
 class _Chain(NamedTuple):
-    """Times in order, and the process of some channels between them."""
+    """State-space process of some channels, and its matrices between sorted times."""
 
     process: StateSpace
     A: tf.Tensor  # [xbatch..., 1, N, d, d]
@@ -31,12 +31,12 @@ class _Chain(NamedTuple):
 
 
 class MarkovGP(GP):
-    """The prior of :class:`GP`, for kernels over time that have a state-space form.
+    """An exact GP prior over time, computed by a Kalman filter and smoother.
 
-    Hartikainen and Särkkä (2010). Density, conditionals and predictions are those of ``GP`` with
-    the same kernel, by a Kalman filter and smoother: cost N d^3 for N points and d states (1 to 3
-    for a Matérn kernel), irregular and repeated times in any order included. Filter and smoother
-    are parallel scans (Särkkä and García-Fernández 2021), and so are their gradients.
+    Density, conditionals and predictions are those of :class:`GP` with the same kernel, which needs
+    a state-space form (Hartikainen and Särkkä 2010). The cost is N d^3 for N points and d states
+    (1 to 3 for a Matérn kernel); times may be irregular, repeated and in any order. Filter and
+    smoother are parallel scans (Särkkä and García-Fernández 2021), and so are their gradients.
 
     Covariances between points (``code_covariance``, ``predict_full_cov``) are the dense ones of
     ``GP``, at its cost.
@@ -54,10 +54,11 @@ class MarkovGP(GP):
         parallel: bool = True,
     ):
         """
-        :param kernel: of one input; Matern12, Matern32, Matern52, Exponential, Cosine, Constant,
-            Periodic over SquaredExponential, sums and products; one, or one for each channel.
-        :param parallel: False for filters and smoothers that go step by step.
-        :raises ValueError: for a kernel without a state-space form; names it.
+        :param kernel: one kernel of one input, or one for each channel: Matern12, Matern32,
+            Matern52, Exponential, Cosine, Constant, Periodic over SquaredExponential, and sums
+            and products of them.
+        :param parallel: False for a sequential filter and smoother.
+        :raises ValueError: for a kernel without a state-space form, with its name.
         """
         super().__init__(kernel, latent_dim, code_noise_variance, mean_function)
         for found in self.kernels:
@@ -66,13 +67,13 @@ class MarkovGP(GP):
         self.parallel = bool(parallel)
 
     def _channels(self) -> Iterator[tuple[StateSpace, slice]]:
-        """Processes, and which channels have them."""
+        """Yield each process with the slice of channels that have it."""
         for i, kernel in enumerate(self.kernels):
             process = state_space(kernel, self._harmonics)
             yield process, slice(None) if self.shares_kernel else slice(i, i + 1)
 
     def _chain(self, process: StateSpace, times: tf.Tensor) -> _Chain:
-        """:param times: in order, [xbatch..., N]."""
+        """Return the process's matrices between sorted times [xbatch..., N]."""
         gaps = times[..., 1:] - times[..., :-1]
         first = tf.zeros_like(times[..., :1])
         A = process.transition(tf.concat([first, gaps], axis=-1))
@@ -88,7 +89,7 @@ class MarkovGP(GP):
     def _function(
         self, chain: _Chain, y: tf.Tensor, precision: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, kalman.Filtered]:
-        """Posterior moments of the latent function [batch..., channels, N], and the filter's.
+        """Return the latent function's moments [batch..., channels, N], and the filter's result.
 
         :param y: [batch..., channels, N], and so is ``precision``.
         """
@@ -120,7 +121,7 @@ class MarkovGP(GP):
                 y - found.predicted_mean[..., 0], found.predicted_variance + R
             )
             evidence += tf.reduce_sum(densities, axis=[-2, -1])
-            # A code is the function and noise, of which the pseudo-observation says a share.
+            # Given the function, a code's mean is between it and the pseudo-observation.
             rest = pseudo[..., which, :] / R
             means.append(rest * f_mean + (1.0 - rest) * y)
             variances.append(noise * rest + tf.square(rest) * f_variance)
@@ -134,7 +135,7 @@ class MarkovGP(GP):
 
     @check_shapes("X: [xbatch..., N, 1]", "latents: [batch..., N, L]", "return: [batch...]")
     def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
-        """Log density of the codes; one filter where channels share a kernel."""
+        """Return the log density of the codes; one filter for channels that share a kernel."""
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
         order, times = _in_order(X)
         target = _take(channels_first(latents), order)
@@ -151,7 +152,7 @@ class MarkovGP(GP):
         return evidence
 
     def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
-        """By the variance of f given all codes: (K + s I)^-1 = I / s - Cov(f | codes) / s^2."""
+        """Return the diagonal of (K + s I)^-1 = I / s - Cov(f | codes) / s^2."""
         order, times = _in_order(X)
         noise = self._noise()
         found = []
@@ -171,7 +172,7 @@ class MarkovGP(GP):
     def predict(
         self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """New times are times without an observation."""
+        """Predict at new times by treating them as times without an observation."""
         lead = tf.shape(mean)[:-2]
         for inputs in (X, Xnew):
             lead = tf.broadcast_dynamic_shape(lead, tf.shape(inputs)[:-2])
@@ -197,14 +198,14 @@ class MarkovGP(GP):
 
 
 def _in_order(X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-    """Which place is when, and the times in order: [xbatch..., N]."""
+    """Return the permutation that sorts the times, and the sorted times: [xbatch..., N]."""
     times = tf.cast(X, gpflow.default_float())[..., 0]
     order = tf.argsort(times, axis=-1, stable=True)
     return order, tf.gather(times, order, axis=-1, batch_dims=times.shape.rank - 1)
 
 
 def _take(values: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
-    """Entries of ``values [batch..., L, N]`` at ``order [xbatch..., K]``: [batch..., L, K]."""
+    """Gather ``values [batch..., L, N]`` at ``order [xbatch..., K]``: [batch..., L, K]."""
     number = tf.shape(order)[-1:]
     lead = tf.broadcast_dynamic_shape(tf.shape(values)[:-1], tf.shape(order[..., None, :])[:-1])
     places = tf.broadcast_to(order[..., None, :], tf.concat([lead, number], 0))
@@ -213,6 +214,6 @@ def _take(values: tf.Tensor, order: tf.Tensor) -> tf.Tensor:
 
 
 def _spread(values: TensorType, lead: tf.Tensor) -> tf.Tensor:
-    """``values [batch..., N, K]`` for every task of ``lead``."""
+    """Broadcast ``values [batch..., N, K]`` to the leading dimensions ``lead``."""
     values = tf.cast(values, gpflow.default_float())
     return tf.broadcast_to(values, tf.concat([lead, tf.shape(values)[-2:]], 0))

@@ -1,4 +1,4 @@
-"""The GP prior over codes by nearest neighbours (Vecchia): cost N m^3 for m neighbours."""
+"""The nearest-neighbour (Vecchia) GP prior over codes: cost N m^3 for m neighbours."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ __all__ = ["NearestNeighbourGP"]
 
 
 class NearestNeighbourGP(GP, NeighbourConditionals):
-    r"""Each code given those of m near places that come before it in an order.
+    r"""A GP prior in which each code depends on those of m near, earlier points (Vecchia).
 
     Vecchia (1988), Datta et al. (2016):
 
     .. math:: p(latents) = \prod_n p(latent_n | latents_{N(n)})
 
-    with the conditionals of :class:`GP` with the same kernel. A proper density, whose precision is
-    sparse, and that of ``GP`` where every point has all those before it as neighbours. Codes under
-    it have the marginal of ``GP`` up to an error that falls with m.
+    with the conditionals of :class:`GP` with the same kernel. This is a proper density with a
+    sparse precision, and that of ``GP`` if the neighbours of every point are all earlier points.
+    Codes have the marginal distributions of ``GP`` up to an error that decreases with m.
 
-    Posterior and predictions (:meth:`condition`, :meth:`predict`) are those of ``GP`` given the
-    m nearest pseudo-observations and no others, and the evidence is Vecchia's of the
+    Posterior and predictions (:meth:`condition`, :meth:`predict`) are those of ``GP`` given only
+    the m nearest pseudo-observations, and the evidence is the Vecchia density of the
     pseudo-observations. A model with mean-field codes
     (:class:`~gpflow_bae.guides.MeanFieldGuide`, the default of a variational model under this
-    prior) has an exact bound, in minibatches too; one with
-    :class:`~gpflow_bae.guides.GaussianGuide` has one up to the neighbours that are left out, needs
-    all points in every step, and suits points without any observation. Codes that are sampled
-    take minibatches too: :mod:`gpflow_bae.inference.engines.surroundings` says how, and what they
+    prior) has an exact bound, also in minibatches; one with
+    :class:`~gpflow_bae.guides.GaussianGuide` has one up to the omitted neighbours, needs
+    all points in every step, and suits points without any observation. Sampled codes can be in
+    minibatches too: see :mod:`gpflow_bae.inference.engines.surroundings` for the method and its
     cost.
 
     Dense covariances (``code_covariance``, ``predict_full_cov``) are those of ``GP``, at its cost.
@@ -63,13 +63,13 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
         scales: Sequence[float] | None = None,
     ):
         """
-        :param inputs: of all points, those that data will have: ``[N, D]``, or ``[T, N, D]`` for
-            tasks with inputs of their own. Neighbours are of the same task. Inputs may repeat.
-        :param num_neighbours: m; with fewer points than that, all of them.
+        :param inputs: inputs of all points of the data: ``[N, D]``, or ``[T, N, D]`` if each task
+            has its own inputs. Neighbours are in the same task. Inputs may repeat.
+        :param num_neighbours: m; all other points if there are fewer.
         :param ordering: ``"maximin"``, from coarse to fine, or ``"coordinate"``, by the sum of
             the coordinates.
-        :param scales: lengths [D] in which distances are measured for the search; None for the
-            kernel's lengthscales as they are now, where it has one for each input, else equal.
+        :param scales: length scales [D] of the distances in the search; None for the kernel's
+            current lengthscales if it has one for each input, else equal.
         :raises ValueError: for inputs that are not finite or of another shape, for fewer than one
             neighbour, another ordering, or scales that are not positive.
         """
@@ -97,10 +97,10 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
     def _earlier(self) -> tf.Tensor:
         return self._neighbourhoods.earlier
 
-    def _of_points(self, X: TensorType) -> tf.Tensor:
-        """``X``, if these are the points of which the neighbours are known.
+    def _check_points(self, X: TensorType) -> tf.Tensor:
+        """Return ``X`` if these are the inputs that the prior was made for.
 
-        :raises ValueError: for others.
+        :raises ValueError: for other inputs.
         """
         X = tf.cast(X, gpflow.default_float())
         known, own = self._neighbourhoods.X.shape, tuple(X.shape)
@@ -121,8 +121,8 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
             )
         return X
 
-    def _among(self, values: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
-        """Rows of ``values [batch..., N, K]`` at a table [(T,) N, m]: [batch..., N, m, K]."""
+    def _gather(self, values: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+        """Gather ``values [batch..., N, K]`` at a table [(T,) N, m]: [batch..., N, m, K]."""
         table = tf.maximum(table, 0)
         if table.shape.rank == 2:
             return tf.gather(values, table, axis=-2)
@@ -131,24 +131,24 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
         return tf.gather(values, table, axis=1, batch_dims=1)
 
     def _covariances(self, places: tf.Tensor) -> tf.Tensor:
-        """Of each point's neighbours ``places [batch..., N, m, D]``: [batch..., C, N, m, m]."""
+        """Return kernel matrices [batch..., C, N, m, m] of ``places [batch..., N, m, D]``."""
         return tf.stack([covariance_of_tasks(k, places) for k in self.kernels], axis=-4)
 
     def _conditionals(self, X: tf.Tensor, noise: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Of each point given its neighbours: weights [batch..., N, m, K], variance [..., N, K].
+        """Return weights [batch..., N, m, K] and variances [..., N, K] given the neighbours.
 
-        :param noise: [batch..., N, K], where K is 1 for all channels, or L.
+        :param noise: [batch..., N, K], K = 1 if channels share it, else L.
         """
         table = self._earlier
         own = tf.broadcast_to(tf.range(table.shape[-2])[:, None], [*table.shape[:-1], 1])
         table = tf.concat([table, own], axis=-1)  # itself last
-        places, noises = self._among(X, table), self._among(noise, table)
+        places, noises = self._gather(X, table), self._gather(noise, table)
         return self._last_given_others(places, noises, table >= 0)
 
     def _last_given_others(
         self, places: tf.Tensor, noise: tf.Tensor, present: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The last of m + 1 places given the others, results as above.
+        """Return weights and variances of the last of m + 1 places given the others.
 
         :param places: [batch..., N, m + 1, D].
         :param noise: [batch..., N, m + 1, K].
@@ -156,7 +156,7 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
         """
         total = self._covariances(places) + tf.linalg.diag(_channels_out(noise))
         pairs = (present[..., :, None] & present[..., None, :])[..., None, :, :, :]
-        # What is not there is independent of all else.
+        # Absent neighbours are independent of all other places.
         total = tf.where(pairs, total, tf.eye(tf.shape(present)[-1], dtype=total.dtype))
         L = cholesky(total, f"K + noise among neighbours ({self._kernel_names()})")
         row = L[..., -1, :-1, None]
@@ -164,28 +164,28 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
         return _channels_in(weights), channels_first(tf.square(L[..., -1, -1]))
 
     def _density(self, X: tf.Tensor, values: tf.Tensor, noise: tf.Tensor) -> tf.Tensor:
-        """Vecchia's, of centred values [batch..., N, L]: [batch...]."""
+        """Return the Vecchia log density [batch...] of centred values [batch..., N, L]."""
         weights, variance = self._conditionals(X, noise)
-        expected = tf.reduce_sum(weights * self._among(values, self._earlier), axis=-2)
+        expected = tf.reduce_sum(weights * self._gather(values, self._earlier), axis=-2)
         return tf.reduce_sum(gaussian_log_density(values - expected, variance), axis=[-2, -1])
 
-    def _of_codes(self) -> tf.Tensor:
-        """The noise of codes alone, for all points [N, 1]."""
+    def _code_noise_of_points(self) -> tf.Tensor:
+        """Return the code noise variance for all points [N, 1]."""
         return tf.fill([self._earlier.shape[-2], 1], self._noise())
 
     @check_shapes("X: [xbatch..., N, D]", "latents: [batch..., N, L]", "return: [batch...]")
     def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
-        """Log density of the codes."""
-        X = self._of_points(X)
+        """Return the Vecchia log density of the codes."""
+        X = self._check_points(X)
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
-        return self._density(X, latents, self._of_codes())
+        return self._density(X, latents, self._code_noise_of_points())
 
     @property
     def by_neighbours(self) -> NearestNeighbourGP:
         return self
 
     def neighbours_of(self, X: TensorType) -> tf.Tensor | None:
-        self._of_points(X)
+        self._check_points(X)
         return self._earlier if self._earlier.shape.rank == 2 else None
 
     def expected_log_conditionals(
@@ -209,7 +209,7 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
         noise = tf.fill([1, number, m + 1, 1], self._noise())
         weights, left = self._last_given_others(places, noise, present)
         residual = self.centred(mean, X) - tf.reduce_sum(weights * near_mean, axis=-2)
-        # The expectation of the square, beyond the square of the mean.
+        # The variance of the residual.
         spread = variance + tf.reduce_sum(tf.square(weights) * near_variance, axis=-2)
         terms = gaussian_log_density(residual, left) - 0.5 * spread / left
         return tf.reduce_sum(terms, axis=[-2, -1])
@@ -231,8 +231,8 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
         return tf.reduce_sum(terms, axis=-1)
 
     def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
-        """1 / v of a point, and w^2 / v of each that has it as a neighbour with the weight w."""
-        weights, variance = self._conditionals(self._of_points(X), self._of_codes())
+        """Return 1 / v of each point plus w^2 / v of its children, w being its weight in them."""
+        weights, variance = self._conditionals(self._check_points(X), self._code_noise_of_points())
         parts = tf.square(weights) / variance[..., None, :]  # [(T,) N, m, C]
         lead, number = tf.shape(variance)[:-2], tf.shape(variance)[-2]
         tasks = tf.reduce_prod(lead)
@@ -249,16 +249,16 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
         "variance: [batch..., N, L]",
     )
     def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
-        X = self._of_points(X)
+        X = self._check_points(X)
         y, total = self.centred(mean, X), variance + self._noise()
         near = self._neighbourhoods.near  # itself first
-        covariance = self._covariances(self._among(X, near))
-        noise = _channels_out(self._among(total, near))
+        covariance = self._covariances(self._gather(X, near))
+        noise = _channels_out(self._gather(total, near))
         f_mean, explained = _regressed(
-            covariance, covariance[..., 0, :], noise, self._among(y, near)
+            covariance, covariance[..., 0, :], noise, self._gather(y, near)
         )
         f_variance = channels_first(self._variances(X)) - explained
-        # A code is the function and noise, of which the pseudo-observation says a share.
+        # Given the function, a code's mean is between it and the pseudo-observation.
         rest = variance / total
         return LatentPosterior(
             self.shifted(rest * f_mean + (1.0 - rest) * y, X),
@@ -270,25 +270,25 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
     def predict(
         self, Xnew: TensorType, X: TensorType, mean: TensorType, variance: TensorType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Given the nearest of the pseudo-observations of the same task."""
-        X = self._of_points(X)
+        """Predict at ``Xnew`` given the nearest pseudo-observations of the same task."""
+        X = self._check_points(X)
         Xnew, y = tf.cast(Xnew, X.dtype), self.centred(mean, X)
         known = X[0] if X.shape.rank == 3 and X.shape[0] == 1 else X
         table = self._nearest_known(Xnew, known)
-        near = self._among(known, table)
+        near = self._gather(known, table)
         new = tf.broadcast_to(Xnew[..., None, :], tf.shape(near[..., :1, :]))
         places = tf.concat([new, near], axis=-2)
         covariance = self._covariances(places)
-        noise = _channels_out(self._among(variance + self._noise(), table))
+        noise = _channels_out(self._gather(variance + self._noise(), table))
         f_mean, explained = _regressed(
-            covariance[..., 1:, 1:], covariance[..., 0, 1:], noise, self._among(y, table)
+            covariance[..., 1:, 1:], covariance[..., 0, 1:], noise, self._gather(y, table)
         )
         return self.shifted(f_mean, Xnew), channels_first(self._variances(Xnew)) - explained
 
     def _nearest_known(self, Xnew: tf.Tensor, known: tf.Tensor) -> tf.Tensor:
-        """Places in ``known [(T,) N, D]`` nearest to each of ``Xnew [(T,) Nnew, D]``.
+        """Return the rows of ``known [(T,) N, D]`` nearest to each of ``Xnew [(T,) Nnew, D]``.
 
-        [(T,) Nnew, m], by all distances, since a tree is no part of a graph.
+        They are [(T,) Nnew, m + 1], found from all distances, as a TensorFlow graph has no tree.
         """
         count = min(self.num_neighbours + 1, int(self._earlier.shape[-2]))
 
@@ -314,10 +314,10 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
 def _regressed(
     covariance: tf.Tensor, cross: tf.Tensor, noise: tf.Tensor, y: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The mean of a function given noisy values of it, and the variance that they explain.
+    """Return the mean of a function given noisy values, and the variance that they explain.
 
-    :param covariance: of the m places with each other [batch..., C, N, m, m].
-    :param cross: with the place that is asked for [batch..., C, N, m].
+    :param covariance: covariance between the m places [batch..., C, N, m, m].
+    :param cross: covariance with the place to predict [batch..., C, N, m].
     :param noise: [batch..., L, N, m].
     :param y: [batch..., N, m, L].
     :return: both [batch..., N, L].
@@ -331,7 +331,7 @@ def _regressed(
 
 
 def _checked(inputs: TensorType) -> np.ndarray:
-    """Inputs [N, D] or [T, N, D]; tasks that share them have them once."""
+    """Return valid inputs [N, D] or [T, N, D]; [N, D] if all tasks share them."""
     X = as_numbers(inputs, "inputs")
     if X.ndim not in (2, 3) or X.shape[-2] < 1 or X.shape[-1] < 1:
         raise ValueError(f"inputs must have shape [N, D] or [T, N, D], got {X.shape}.")
@@ -341,12 +341,12 @@ def _checked(inputs: TensorType) -> np.ndarray:
 
 
 def _channels_out(values: tf.Tensor) -> tf.Tensor:
-    """[..., N, m, L] to [..., L, N, m]."""
+    """Transpose [..., N, m, L] to [..., L, N, m]."""
     rank = values.shape.rank
     return tf.transpose(values, [*range(rank - 3), rank - 1, rank - 3, rank - 2])
 
 
 def _channels_in(values: tf.Tensor) -> tf.Tensor:
-    """The inverse of :func:`_channels_out`."""
+    """Transpose [..., L, N, m] to [..., N, m, L]."""
     rank = values.shape.rank
     return tf.transpose(values, [*range(rank - 3), rank - 2, rank - 1, rank - 3])

@@ -1,8 +1,8 @@
-"""Orderings of locations, and nearest neighbours among those that come before.
+"""Orderings of locations, and nearest neighbours among earlier locations.
 
-Vecchia's density is a product over points of densities given a few that come before them in some
-order. How good it is depends on the order: one that puts far points first (maximin, Guinness 2018)
-leaves every point with near and far neighbours, one along a coordinate only with those on one side.
+Vecchia's density is a product over points of densities given a few earlier points of an ordering.
+Its accuracy depends on the ordering: one that puts distant points first (maximin, Guinness 2018)
+gives every point near and far neighbours, one along a coordinate only neighbours on one side.
 
 References:
 
@@ -33,21 +33,21 @@ __all__ = [
 
 Ordering: TypeAlias = Literal["maximin", "coordinate"]
 
-_LEVELS = 20  # tell places apart that are a millionth of the region from each other
-_APART = 0.6  # of a cell's width, that places of a level are from each other
-_MANY = 4  # times as many neighbours are asked for as are wanted: half of them come before
+_LEVELS = 20  # the finest cells are about a millionth of the region wide
+_MIN_DISTANCE = 0.6  # least distance between places of a level, in cell widths
+_QUERY_FACTOR = 4  # factor of neighbours to query: on average half of them come earlier
 
 
 class Neighbourhoods:
-    """Tables of the neighbours of points, of one task [N, D] or of several [T, N, D].
+    """Tables of neighbours among the points of one task [N, D] or of several [T, N, D].
 
-    Each is made when it is first asked for, and shared by all copies of a prior.
+    Each table is computed on first use, and shared by all copies of a prior.
     """
 
     def __init__(self, X: np.ndarray, scales: np.ndarray, num_neighbours: int, ordering: Ordering):
         """
-        :param X: places.
-        :param scales: lengths [D] in which distances are measured.
+        :param X: locations.
+        :param scales: length scales [D] of the distances.
         """
         self.X, self._places = X, X / scales
         self._count, self._ordering = num_neighbours, ordering
@@ -57,36 +57,36 @@ class Neighbourhoods:
 
     @functools.cached_property
     def earlier(self) -> tf.Tensor:
-        """Of each point those that come before it, -1 where there are fewer: [(T,) N, m]."""
+        """Nearest earlier points of each point [(T,) N, m], filled up with -1."""
         order_of = maximin_order if self._ordering == "maximin" else coordinate_order
         return self._table(lambda X: earlier_neighbours(X, order_of(X), self._count))
 
     @functools.cached_property
     def near(self) -> tf.Tensor:
-        """Of each point itself and the nearest of all others: [(T,) N, m + 1]."""
+        """Each point itself and its m nearest others: [(T,) N, m + 1]."""
         return self._table(lambda X: nearest(X, self._count + 1))
 
     def _table(self, of_task: Callable[[np.ndarray], np.ndarray]) -> tf.Tensor:
-        with tf.init_scope():  # it outlives the function in which it may be asked for first
+        with tf.init_scope():  # the table outlives a tf.function that uses it first
             if self._places.ndim == 2:
                 return tf.constant(of_task(self._places), tf.int32)
             return tf.constant(np.stack([of_task(X) for X in self._places]), tf.int32)
 
 
 def coordinate_order(X: np.ndarray) -> np.ndarray:
-    """Places in the order of the sum of their coordinates, a permutation [N] of ``X [N, D]``."""
+    """Return the permutation [N] that sorts ``X [N, D]`` by the sum of coordinates."""
     return np.argsort(X.sum(axis=1), kind="stable")
 
 
 def maximin_order(X: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Places from coarse to fine, a permutation [N] of ``X [N, D]``.
+    """Return a permutation [N] of ``X [N, D]`` from coarse to fine, close to maximin.
 
-    Each level has in every cell of a grid that has none yet the place that is furthest from all
-    before, without those that are nearer to each other than about half a cell, which wait; the
-    next level's cells are half as wide. That is the maximin order up to a factor of two or so, in
-    a time of N log N. Repeated places come last.
+    In each level every grid cell without a chosen place gets the one furthest from all chosen
+    ones, except where two would be nearer than about half a cell; the next level's cells are half
+    as wide. This is the maximin order up to a factor of about two, in time N log N. Repeated
+    places come last.
 
-    :param seed: of the order of places that are as far as each other.
+    :param seed: seed for ties of the distance.
     """
     number = len(X)
     rng = np.random.default_rng(seed)
@@ -104,11 +104,11 @@ def maximin_order(X: np.ndarray, seed: int = 0) -> np.ndarray:
         distance = np.full(len(free), np.inf)
         if chosen.size:
             distance, _ = cKDTree(X[chosen]).query(X[free], workers=-1)
-            free, distance = (v[distance > _APART * cell] for v in (free, distance))
+            free, distance = (v[distance > _MIN_DISTANCE * cell] for v in (free, distance))
         by_distance = np.argsort(-distance, kind="stable")
         _, first = np.unique(keys[free[by_distance]], return_index=True)
         candidates = free[by_distance[np.sort(first)]]  # the furthest first
-        found = candidates[_spread_out(X[candidates], _APART * cell)]
+        found = candidates[_spread_out(X[candidates], _MIN_DISTANCE * cell)]
         chosen = np.concatenate([chosen, found])
         is_left = np.ones(number, bool)
         is_left[chosen] = False
@@ -117,13 +117,13 @@ def maximin_order(X: np.ndarray, seed: int = 0) -> np.ndarray:
 
 
 def _spread_out(X: np.ndarray, distance: float) -> np.ndarray:
-    """Which places to keep so that none are nearer to each other; first come, first kept."""
+    """Return a mask of places at least ``distance`` apart; earlier places have precedence."""
     kept = np.ones(len(X), bool)
     pairs = cKDTree(X).query_pairs(distance, output_type="ndarray")
     pairs.sort(axis=1)
     undecided = pairs
     while undecided.size:
-        # Who has nobody before that is undecided stays, and drops all who come after.
+        # A place without undecided earlier ones is kept, and its later neighbours are dropped.
         waits = np.zeros(len(X), bool)
         waits[undecided[:, 1]] = True
         dropped = undecided[~waits[undecided[:, 0]], 1]
@@ -133,7 +133,7 @@ def _spread_out(X: np.ndarray, distance: float) -> np.ndarray:
 
 
 def _keys(cells: np.ndarray, level: int) -> np.ndarray:
-    """One number [N] for each of ``cells [N, D]``, of which there are 2**level along a side."""
+    """Return an integer key [N] for each of ``cells [N, D]``, with 2**level cells per side."""
     dimension = cells.shape[1]
     if (level + 1) * dimension > 62:  # more cells than int64 can count
         return np.unique(cells, axis=0, return_inverse=True)[1].reshape(-1)
@@ -141,14 +141,15 @@ def _keys(cells: np.ndarray, level: int) -> np.ndarray:
 
 
 def earlier_neighbours(X: np.ndarray, order: np.ndarray, num_neighbours: int) -> np.ndarray:
-    """The nearest places before each in an order: [N, m], those of ``X``, nearest first.
+    """Return the m nearest earlier places of each place [N, m], nearest first.
 
-    The i-th place of the order has i before it, so -1 fills up the rows of the first ones. Found
-    by trees of the first 2, 4, 8, ... m places of the order, with a few times as many neighbours
-    as are wanted, and again with more for places where too few of those came before.
+    Entries are rows of ``X``. The i-th place of the order has i earlier ones, so the first rows
+    are filled up with -1. The search uses trees of the first 64 (or 2 m) places of the order, of
+    the first 128, and so on, with a few times m neighbours, and more for places with too few
+    earlier ones among those.
 
     :param order: a permutation [N].
-    :param num_neighbours: m; at most N - 1 of them exist.
+    :param num_neighbours: m; reduced to N - 1 if larger.
     """
     number = len(X)
     m = min(num_neighbours, number - 1)
@@ -165,8 +166,8 @@ def earlier_neighbours(X: np.ndarray, order: np.ndarray, num_neighbours: int) ->
 
 
 def _among_first(ordered: np.ndarray, found: np.ndarray, rows: np.ndarray, stop: int) -> None:
-    """Fill ``found[rows]``, of which all are among the first ``stop`` places."""
-    m, tree, asked = found.shape[1], cKDTree(ordered[:stop]), _MANY * found.shape[1] + 1
+    """Fill ``found[rows]`` for rows among the first ``stop`` places."""
+    m, tree, asked = found.shape[1], cKDTree(ordered[:stop]), _QUERY_FACTOR * found.shape[1] + 1
     while rows.size and m:
         asked = min(asked, stop)
         _, near = tree.query(ordered[rows], asked, workers=-1)
@@ -180,13 +181,13 @@ def _among_first(ordered: np.ndarray, found: np.ndarray, rows: np.ndarray, stop:
 
 
 def children_of(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of each point those that have it as a neighbour: the inverse of a table of neighbours.
+    """Return the children of each point, that is, the points that have it as a neighbour.
 
-    Points early in a maximin order have many, late ones few or none; the mean is m.
+    Points early in a maximin order have many, late ones few or none; the mean is at most m.
 
-    :param table: [N, m], -1 where a point has fewer than m.
-    :return: splits [N + 1] and points [their sum], both int32: the children of point n, from the
-        smallest on, are ``points[splits[n]:splits[n + 1]]``.
+    :param table: neighbours [N, m], -1 where a point has fewer than m.
+    :return: splits [N + 1] and points [splits[-1]], both int32: the children of point n, in
+        increasing order, are ``points[splits[n]:splits[n + 1]]``.
     """
     point, column = np.nonzero(table >= 0)
     parent = table[point, column]
@@ -197,13 +198,13 @@ def children_of(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def nearest(X: np.ndarray, count: int) -> np.ndarray:
-    """Each place and the ``count - 1`` nearest others: [N, count], itself first."""
+    """Return each place, first, and its ``count - 1`` nearest others: [N, count]."""
     number = len(X)
     count = min(count, number)
     _, near = cKDTree(X).query(X, count, workers=-1)
     near = near.reshape(number, count)
     own = np.arange(number)
-    # Of places that are repeated, another may be found before itself, or itself not at all.
+    # Of repeated places another may be found before the place itself, or instead of it.
     at = np.where(near == own[:, None], np.arange(count), count - 1).min(axis=1)
     near[own, at] = near[:, 0]
     near[:, 0] = own

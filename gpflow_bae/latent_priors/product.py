@@ -1,4 +1,4 @@
-"""Channels of several kinds: some are functions of the inputs, others of each point alone."""
+"""Products of independent priors over different latent channels."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ __all__ = ["ProductPrior", "ProductProcess"]
 
 
 class ProductProcess(LatentProcess):
-    """Independent processes, each of which has some of a code's channels.
+    """A product of independent latent processes over consecutive channels of the codes.
 
     ``ProductProcess([TitsiasGP(kernel, Z, 4), StandardNormal(8)])`` has twelve channels: the first
-    four vary over the inputs, the other eight from point to point. What the data say of a point's
-    surroundings goes to the first, and what is its own to the others.
+    four are functions of the inputs, the other eight are independent between points. The first
+    model variation that nearby points share, the others variation of single points.
     """
 
     @check_arguments()
     def __init__(self, parts: Sequence[LatentProcess]):
         """
-        :param parts: processes whose channels follow each other.
-        :raises TypeError: for anything else.
-        :raises ValueError: for none, for several with inputs that are completed differently, and
-            for several with neighbours or with inducing outputs that are sampled.
+        :param parts: processes, in the order of their channels.
+        :raises TypeError: if ``parts`` is not a sequence of processes.
+        :raises ValueError: if ``parts`` is empty, if inputs are completed differently, or if
+            several parts have neighbours or sampled inducing outputs.
         """
         parts = list(parts)
         if not parts:
@@ -55,7 +55,7 @@ class ProductProcess(LatentProcess):
                     "each."
                 )
 
-    # What engines and models ask a prior: it is what the parts together are.
+    # Properties that engines and models use, combined over the parts.
 
     @property
     def needs_inputs(self) -> bool:  # type: ignore[override]
@@ -90,7 +90,7 @@ class ProductProcess(LatentProcess):
 
     @property
     def code_noise(self) -> tf.Tensor:
-        """Of each channel [L]."""
+        """The code noise variance of each channel [L]."""
         return tf.concat(
             [tf.broadcast_to(part.code_noise, [part.latent_dim]) for part in self.parts], 0
         )
@@ -105,30 +105,30 @@ class ProductProcess(LatentProcess):
         if all(new is old for new, old in zip(parts, self.parts, strict=True)):
             return self
         found = copy.copy(self)
-        # Past TensorFlow's tracking of attributes, whose records a copy shares with what it is of.
+        # This bypasses TensorFlow's attribute tracking, whose records the copy shares.
         found.__dict__["parts"] = parts
         return found
 
-    # Channels apart and together
+    # Splitting and joining of channels.
 
-    def _apart(self, *values: TensorType) -> Any:
-        """Each part with its channels of values [..., L]."""
+    def _split(self, *values: TensorType) -> Any:
+        """Iterate over the parts with their channels of values [..., L]."""
         sizes = [part.latent_dim for part in self.parts]
         of_parts = zip(*(tf.split(v, sizes, axis=-1) for v in values), strict=True)
         return zip(self.parts, of_parts, strict=True)
 
-    def _together(self, function: Callable[..., tf.Tensor], *values: TensorType) -> tf.Tensor:
-        """``function(part, *its channels)`` of all parts, [..., L]."""
-        return tf.concat([function(part, *own) for part, own in self._apart(*values)], -1)
+    def _concatenate(self, function: Callable[..., tf.Tensor], *values: TensorType) -> tf.Tensor:
+        """Concatenate ``function(part, *its channels)`` of all parts, [..., L]."""
+        return tf.concat([function(part, *own) for part, own in self._split(*values)], -1)
 
     def mean(self, X: TensorType | None) -> tf.Tensor:
-        return self._of_parts([part.mean(X) for part in self.parts])
+        return self._broadcast_parts([part.mean(X) for part in self.parts])
 
     def marginal_variance(self, X: TensorType | None) -> tf.Tensor:
-        return self._of_parts([part.marginal_variance(X) for part in self.parts])
+        return self._broadcast_parts([part.marginal_variance(X) for part in self.parts])
 
-    def _of_parts(self, found: list[tf.Tensor]) -> tf.Tensor:
-        """What broadcasts to the channels of each part, together [batch..., N, L]."""
+    def _broadcast_parts(self, found: list[tf.Tensor]) -> tf.Tensor:
+        """Broadcast the values of each part to its channels, and concatenate: [batch..., N, L]."""
         lead = tf.shape(found[0])[:-1]
         for values in found[1:]:
             lead = tf.broadcast_dynamic_shape(lead, tf.shape(values)[:-1])
@@ -144,15 +144,17 @@ class ProductProcess(LatentProcess):
     def condition(
         self, X: TensorType | None, mean: TensorType, variance: TensorType
     ) -> LatentPosterior:
-        return _joined([part.condition(X, *own) for part, own in self._apart(mean, variance)])
+        return _join_posteriors(
+            [part.condition(X, *own) for part, own in self._split(mean, variance)]
+        )
 
     def condition_batch(
         self, X: TensorType | None, mean: TensorType, variance: TensorType, point_scale: float
     ) -> LatentPosterior:
-        return _joined(
+        return _join_posteriors(
             [
                 part.condition_batch(X, *own, point_scale)
-                for part, own in self._apart(mean, variance)
+                for part, own in self._split(mean, variance)
             ]
         )
 
@@ -167,7 +169,7 @@ class ProductProcess(LatentProcess):
         rows: TensorType | None = None,
     ) -> tf.Tensor:
         found = []
-        for number, (part, own) in enumerate(self._apart(mean, variance)):
+        for number, (part, own) in enumerate(self._split(mean, variance)):
             own_seed = tf.random.fold_in(seed, number, alg="philox")
             found.append(part.draw_codes(X, *own, own_seed, num_draws, rows))
         return tf.concat(found, -1)
@@ -179,8 +181,8 @@ class ProductProcess(LatentProcess):
         mean: TensorType,
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        found = [part.predict(Xnew, X, *own) for part, own in self._apart(mean, variance)]
-        return _concatenated(found, -1)
+        found = [part.predict(Xnew, X, *own) for part, own in self._split(mean, variance)]
+        return _join_moments(found, -1)
 
     def predict_full_cov(
         self,
@@ -189,12 +191,12 @@ class ProductProcess(LatentProcess):
         mean: TensorType,
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        found = [part.predict_full_cov(Xnew, X, *own) for part, own in self._apart(mean, variance)]
-        return _concatenated(found, -3)
+        found = [part.predict_full_cov(Xnew, X, *own) for part, own in self._split(mean, variance)]
+        return _join_moments(found, -3)
 
 
 class ProductPrior(ProductProcess, GaussianLatentPrior, NeighbourConditionals):
-    """A :class:`ProductProcess` whose parts have densities, so it has one: their product."""
+    """A :class:`ProductProcess` of priors with densities; its density is their product."""
 
     @check_arguments()
     def __init__(self, parts: Sequence[LatentProcess]):
@@ -211,7 +213,7 @@ class ProductPrior(ProductProcess, GaussianLatentPrior, NeighbourConditionals):
         super().__init__(parts)
 
     def _sum(self, function: Callable[..., tf.Tensor], *values: TensorType) -> tf.Tensor:
-        return tf.add_n([function(part, *own) for part, own in self._apart(*values)])
+        return tf.add_n([function(part, *own) for part, own in self._split(*values)])
 
     def log_prob(self, X: TensorType | None, latents: TensorType) -> tf.Tensor:
         return self._sum(lambda part, own: part.log_prob(X, own), latents)
@@ -225,7 +227,7 @@ class ProductPrior(ProductProcess, GaussianLatentPrior, NeighbourConditionals):
         return tf.concat(parts, -1)
 
     def code_covariance(self, X: TensorType) -> tf.Tensor | None:
-        """[batch..., L, N, N]; None where a part with a kernel has none."""
+        """Return the covariance [batch..., L, N, N]; None if a part with inputs has none."""
         found = []
         for part in self.parts:
             covariance = part.code_covariance(X)
@@ -243,9 +245,9 @@ class ProductPrior(ProductProcess, GaussianLatentPrior, NeighbourConditionals):
         return tf.concat(found, -3)
 
     def given_inducing_outputs(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances of the codes given sampled inducing outputs, [batch..., N, L].
+        """Return means and variances [batch..., N, L] of codes given sampled inducing outputs.
 
-        Those of other parts are of the prior.
+        Channels of other parts have their prior moments.
         """
         means, variances = [], []
         for part in self.parts:
@@ -258,7 +260,7 @@ class ProductPrior(ProductProcess, GaussianLatentPrior, NeighbourConditionals):
             variances.append(tf.broadcast_to(variance, shape))
         return tf.concat(means, -1), tf.concat(variances, -1)
 
-    # Where one part is by neighbours, and the others have no inputs.
+    # For one part with neighbours, if the other parts have no inputs.
 
     @property
     def by_neighbours(self) -> NeighbourConditionals | None:
@@ -300,14 +302,14 @@ class ProductPrior(ProductProcess, GaussianLatentPrior, NeighbourConditionals):
         return self._sum(of_part, latents)
 
 
-def _concatenated(
+def _join_moments(
     moments: list[tuple[tf.Tensor, tf.Tensor]], axis: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Means of all channels, and their variances or covariances along an axis."""
+    """Concatenate the means of all parts, and their variances or covariances along an axis."""
     means, spreads = zip(*moments, strict=True)
     return tf.concat(means, -1), tf.concat(spreads, axis)
 
 
-def _joined(parts: list[LatentPosterior]) -> LatentPosterior:
+def _join_posteriors(parts: list[LatentPosterior]) -> LatentPosterior:
     means, variances, evidences = zip(*parts, strict=True)
     return LatentPosterior(tf.concat(means, -1), tf.concat(variances, -1), tf.add_n(evidences))

@@ -25,19 +25,19 @@ tfd = tfp.distributions
 
 
 class SparseGP(InducingLatentPrior, GaussianLatentPrior):
-    r"""FITC: given the inducing outputs the codes are independent, so sums split over points.
+    r"""A sparse GP prior over codes (FITC): given the inducing outputs codes are independent.
 
     With features :math:`\phi(x) = L_Z^{-1} k(Z, x)`, :math:`L_Z L_Z^T = K_{ZZ} + jitter I` and
     whitened inducing outputs :math:`\nu \sim N(0, I)` (Tran et al. 2023, eq. 6-8),
 
     .. math:: latent_n | \nu \sim N(\phi(x_n)^T \nu, k(x_n, x_n) - |\phi(x_n)|^2 + \sigma^2).
 
-    ``inducing_outputs="integrated"``: each task has its own :math:`\nu`, integrated out exactly at
-    cost N M^2, so a task's codes are N(0, Q + diag(K - Q) + sigma^2 I). For many short tasks.
-    ``inducing_outputs="sampled"``: one :math:`\nu` for all, a Parameter that the sampler moves;
+    ``inducing_outputs="integrated"`` is for many short tasks: each task has its own :math:`\nu`,
+    integrated out exactly at cost N M^2, so a task's codes are N(0, Q + diag(K - Q) + sigma^2 I).
+    ``inducing_outputs="sampled"`` has one :math:`\nu` for all tasks, a Parameter that is sampled;
     the density then splits over points, so points can be taken in minibatches.
 
-    Where the kernel has rank M on the inputs and the features span it, K = Q and FITC is exact:
+    If the kernel has rank M on the inputs and the features span it, K = Q and FITC is exact:
     then this is the low-rank prior of Casale et al. (2018), by the matrix inversion lemma.
     """
 
@@ -52,7 +52,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
         mean_function: MeanFunction | None = None,
     ):
         """
-        :param inducing_variable: GPflow inducing points, or an array [M, D], which becomes such.
+        :param inducing_variable: GPflow inducing points, or an array [M, D] to make them from.
         """
         super().__init__(kernel, inducing_variable, latent_dim, code_noise_variance, mean_function)
         if inducing_outputs == "sampled":
@@ -63,14 +63,14 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
 
     @property
     def splits_over_points(self) -> bool:
-        """True where the inducing outputs are sampled: given them the points are independent."""
+        """True if the inducing outputs are sampled: given them the points are independent."""
         return self.whitened_inducing is not None
 
     @check_shapes("X: [batch..., N, D]")
     def given_inducing_outputs(self, X: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of the codes given the sampled inducing outputs: [batch..., N, L].
+        """Return mean and variance [batch..., N, L] of codes given the sampled inducing outputs.
 
-        :raises ValueError: where the inducing outputs are integrated out.
+        :raises ValueError: if the inducing outputs are integrated out.
         """
         if self.whitened_inducing is None:
             raise ValueError('SparseGP has inducing_outputs="integrated"; it needs "sampled" here.')
@@ -90,11 +90,11 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
     )
     def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
         features, left = self._features(X)
-        own = self._residual_noise(left)  # what nu does not explain
+        own = self._residual_noise(left)  # variance given nu
         target, pseudo_noise = channels_first(self.centred(mean, X)), channels_first(variance)
         inducing = self._regress(features, own + pseudo_noise, target)
         explained = weighted_features(features, inducing.mean)
-        # Given nu the code mixes its own pseudo-observation with what the others explain.
+        # Given nu a code's mean is between its own pseudo-observation and phi^T nu.
         gain = own / (own + pseudo_noise)
         posterior_mean = explained + gain * (target - explained)
         posterior_variance = (1.0 - gain) * own + tf.square(1.0 - gain) * self._spread(
@@ -108,7 +108,7 @@ class SparseGP(InducingLatentPrior, GaussianLatentPrior):
 
     @check_shapes("latents: [batch..., N, L]", "return: [batch...]")
     def log_prob(self, X: TensorType, latents: TensorType) -> tf.Tensor:
-        """FITC log density of the codes of each task."""
+        """Return the FITC log density of the codes of each task."""
         latents = self.centred(tf.cast(latents, gpflow.default_float()), X)
         features, left = self._features(X)
         noise = self._residual_noise(left)

@@ -1,4 +1,4 @@
-"""The i.i.d. prior of plain autoencoders: every code is standard normal, whatever its input."""
+"""The i.i.d. standard normal prior of plain autoencoders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["StandardNormal"]
 
 
 class StandardNormal(GaussianLatentPrior):
-    """latents ~ N(0, I); inputs are ignored and may be None."""
+    """A standard normal prior, latents ~ N(0, I); inputs are ignored and may be None."""
 
     needs_inputs = False
 
@@ -43,7 +43,7 @@ class StandardNormal(GaussianLatentPrior):
         mean: TensorType,
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The prior at new inputs: codes of other points say nothing about them.
+        """Return the prior's moments at new inputs, which do not depend on other points' codes.
 
         :raises ValueError: if ``Xnew`` is None, because then the number of points is unknown.
         """
@@ -60,7 +60,7 @@ class StandardNormal(GaussianLatentPrior):
         mean: TensorType,
         variance: TensorType,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The prior's: an identity for each channel."""
+        """Return the prior's moments; the covariance is the identity in each channel."""
         new_mean, _ = self.predict(Xnew, X, mean, variance)
         shape = tf.shape(new_mean)
         eye = tf.eye(shape[-2], dtype=new_mean.dtype)

@@ -1,14 +1,14 @@
-r"""Kernels over time as linear stochastic differential equations.
+r"""State-space forms of kernels over time (linear stochastic differential equations).
 
 Hartikainen and Särkkä (2010), "Kalman filtering and smoothing solutions to temporal Gaussian
 process regression models"; Solin and Särkkä (2014), "Explicit link between periodic covariance
-functions and state space models". A stationary kernel of this kind is that of H s(t), s being a
-Markov process of a few dimensions d::
+functions and state space models". Such a stationary kernel is the covariance of H s(t), where s is
+a Markov process of a few dimensions d::
 
     s(t + r) = A(r) s(t) + q,    q ~ N(0, P - A(r) P A(r)^T),    s(t) ~ N(0, P)
 
-Derivatives in ``s`` are in units of the kernel's own rate, so that P is of the size of the variance
-whatever the units of time are.
+Derivatives in ``s`` are in units of the kernel's rate, so that P is of the order of the variance
+in any unit of time.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from scipy import special
 
 __all__ = ["StateSpace", "check_state_space", "harmonics_of", "state_space"]
 
-_LEFT_OUT = 1e-9  # of a periodic kernel's variance, in harmonics that there are no states for
+_MAX_OMITTED = 1e-9  # fraction of a periodic kernel's variance in the omitted harmonics
 _MAX_HARMONICS = 30
 
 
 class StateSpace(NamedTuple):
-    """A stationary Markov process of dimension d, of which the kernel's is a projection."""
+    """A stationary Markov process of dimension d, whose projection has the kernel."""
 
     transition: Callable[[tf.Tensor], tf.Tensor]  # gaps in time [...] -> A, [..., d, d]
     covariance: tf.Tensor  # P [d, d]
     projection: tf.Tensor  # H [d]
 
     def noise(self, transition: TensorType) -> tf.Tensor:
-        """Covariance of what a gap in time adds: [..., d, d], given its A."""
+        """Return the process noise covariance [..., d, d] of transition matrices A."""
         P = self.covariance
         moved = tf.linalg.matmul(tf.linalg.matmul(transition, P), transition, transpose_b=True)
         noise = P - moved
@@ -46,12 +46,13 @@ class StateSpace(NamedTuple):
 
 
 def state_space(kernel: gpflow.kernels.Kernel, num_harmonics: int = 0) -> StateSpace:
-    """The process of a kernel: Matérn, periodic, cosine, constant, and their sums and products.
+    """Return the state-space form of a kernel.
 
-    Exact but for ``Periodic`` over a squared exponential, whose Fourier series is cut off.
+    Matérn, periodic, cosine and constant kernels have one, and their sums and products. It is exact
+    but for ``Periodic`` over a squared exponential, whose Fourier series is truncated.
 
-    :param num_harmonics: of periodic kernels, see :func:`harmonics_of`.
-    :raises ValueError: for another kernel; says which.
+    :param num_harmonics: number of harmonics of periodic kernels, see :func:`harmonics_of`.
+    :raises ValueError: for another kernel, with its name.
     """
     if isinstance(kernel, gpflow.kernels.Sum):
         return _sum([state_space(k, num_harmonics) for k in kernel.kernels])
@@ -64,18 +65,18 @@ def state_space(kernel: gpflow.kernels.Kernel, num_harmonics: int = 0) -> StateS
         return _KINDS[type(kernel)](kernel)
     known = ", ".join(kind.__name__ for kind in _KINDS)
     raise ValueError(
-        f"{_described(kernel)} has no state-space form here. Those that have one: {known}, "
+        f"{_kernel_name(kernel)} has no state-space form here. Those that have one: {known}, "
         "Periodic over SquaredExponential, and sums and products of them; the nearest to a "
         "SquaredExponential is Matern52. Or take latent_priors.GP or SparseGP."
     )
 
 
 def harmonics_of(kernel: gpflow.kernels.Kernel) -> int:
-    """How many harmonics of periodic kernels have all but 1e-9 of their variance.
+    """Return the number of harmonics that hold all but 1e-9 of periodic kernels' variance.
 
-    At half their lengthscale, to which it may shrink in a fit or a chain.
+    It is computed at half their lengthscale, because this may shrink in a fit or a chain.
 
-    :raises ValueError: for a lengthscale so short that there would be more than thirty.
+    :raises ValueError: for a lengthscale so short that more than thirty would be needed.
     """
     periodic = [part for part in _parts(kernel) if isinstance(part, gpflow.kernels.Periodic)]
     scales = [float(np.ravel(part.base_kernel.lengthscales.numpy())[0]) for part in periodic]
@@ -83,9 +84,9 @@ def harmonics_of(kernel: gpflow.kernels.Kernel) -> int:
 
 
 def check_state_space(kernel: gpflow.kernels.Kernel) -> None:
-    """Refuse, by name, a kernel without a state-space form, or of more than one input.
+    """Raise an error for a kernel without a state-space form, or of more than one input.
 
-    :raises ValueError: as it says.
+    :raises ValueError: with the kernel's name.
     """
     for part in _parts(kernel):
         scales = getattr(getattr(part, "base_kernel", part), "lengthscales", None)
@@ -97,7 +98,7 @@ def check_state_space(kernel: gpflow.kernels.Kernel) -> None:
     state_space(kernel)
 
 
-def _described(kernel: gpflow.kernels.Kernel) -> str:
+def _kernel_name(kernel: gpflow.kernels.Kernel) -> str:
     if isinstance(kernel, gpflow.kernels.Periodic):
         return f"Periodic over {type(kernel.base_kernel).__name__}"
     return type(kernel).__name__
@@ -116,7 +117,7 @@ def _scalar(value: TensorType) -> tf.Tensor:
 def _matern(
     kernel: gpflow.kernels.IsotropicStationary, order: int, unit_rate: float | None = None
 ) -> StateSpace:
-    r"""States f, f'/r, f''/r^2, with the rate r = sqrt(2 order - 1) / lengthscale.
+    r"""Return the process with states f, f'/r, f''/r^2, rate r = sqrt(2 order - 1) / lengthscale.
 
     Their generator over r is N - I, with N nilpotent, so A = exp(-r t) sum_i (r t N)^i / i!.
     """
@@ -159,7 +160,7 @@ def _constant(kernel: gpflow.kernels.Constant) -> StateSpace:
 
 
 def _rotations(rates: tf.Tensor, variances: tf.Tensor) -> StateSpace:
-    """Pairs of states that turn at ``rates [J]``: kernel sum_j variances_j cos(rates_j t)."""
+    """Return pairs of rotating states with the kernel sum_j variances_j cos(rates_j t)."""
     number = int(rates.shape[0])
     places = np.eye(number)
 
@@ -182,7 +183,7 @@ def _cosine(kernel: gpflow.kernels.Cosine) -> StateSpace:
 
 
 def _periodic(kernel: gpflow.kernels.Periodic, num_harmonics: int) -> StateSpace:
-    """exp(-sin^2(pi t / p) / (2 l^2)) as a Fourier series, with a = 1 / (4 l^2)::
+    """Expand exp(-sin^2(pi t / p) / (2 l^2)) in a Fourier series, with a = 1 / (4 l^2)::
 
     exp(-a) (I_0(a) + 2 sum_j I_j(a) cos(2 pi j t / p))
     """
@@ -197,13 +198,13 @@ def _periodic(kernel: gpflow.kernels.Periodic, num_harmonics: int) -> StateSpace
 def _num_harmonics(lengthscale: float) -> int:
     weights = special.ive(np.arange(_MAX_HARMONICS + 1), 0.25 / lengthscale**2)
     left_out = 1.0 - np.cumsum(weights * np.r_[1.0, np.full(_MAX_HARMONICS, 2.0)])
-    if left_out[-1] > _LEFT_OUT:
+    if left_out[-1] > _MAX_OMITTED:
         raise ValueError(
             f"Periodic with a lengthscale of {2.0 * lengthscale:.3g}, in units of its sine, would "
             f"need more than {_MAX_HARMONICS} harmonics as a state-space form: make it longer, or "
             "take latent_priors.GP or SparseGP."
         )
-    return int(np.argmax(left_out <= _LEFT_OUT))
+    return int(np.argmax(left_out <= _MAX_OMITTED))
 
 
 def _sum(parts: list[StateSpace]) -> StateSpace:
@@ -228,7 +229,7 @@ def _block_diagonal(blocks: list[tf.Tensor]) -> tf.Tensor:
 
 
 def _product(a: StateSpace, b: StateSpace) -> StateSpace:
-    """Kernels multiply where processes are independent: a Kronecker product of states."""
+    """Return the process of a product kernel: the Kronecker product of independent states."""
 
     def transition(gaps: tf.Tensor) -> tf.Tensor:
         return _kronecker(a.transition(gaps), b.transition(gaps))

@@ -1,4 +1,4 @@
-"""A GP under Titsias's variational approximation, in minibatches of points."""
+"""A GP under Titsias's variational approximation, with minibatches of points."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = ["TitsiasGP"]
 
 
 class TitsiasGP(InducingLatentPrior):
-    r"""The exact GP prior, conditioned on pseudo-observations through M inducing outputs.
+    r"""A GP prior conditioned on pseudo-observations through M inducing outputs (Titsias 2009).
 
-    Given pseudo-observations :math:`(\mu_n, s_n^2)` the optimal :math:`q(u)` (Titsias 2009) is
+    Given pseudo-observations :math:`(\mu_n, s_n^2)` the optimal :math:`q(u)` is
     that of a regression on the features with noise :math:`s_n^2` alone; codes are marginals of
     :math:`q(f) = \int p(f | u) q(u) du`, and the evidence is the collapsed bound, which is
-    :math:`\sum_n E_q[\log N(\mu_n | f_n, s_n^2)] - KL[q(u) || p(u)]`. Of a minibatch of points
+    :math:`\sum_n E_q[\log N(\mu_n | f_n, s_n^2)] - KL[q(u) || p(u)]`. For a minibatch of points
     (:meth:`condition_batch`) :math:`q(u)` is estimated with its sums scaled by N/B (Jazbec et al.
     2021, eq. 9: consistent, biased for small batches), and the bound is that of Hensman et al.
-    (eq. 10), in which the divergence is shared out over the points.
+    (eq. 10), in which the divergence is divided among the points.
 
     Codes are the latent function: there is no code noise. With Z = X this is the exact GP. The
-    evidence is bounded, so there is no density of codes: a
-    :class:`~gpflow_bae.latent_priors.LatentProcess` for variational models, and no prior to sample
-    codes under.
+    evidence is a bound, so codes have no density: this is a
+    :class:`~gpflow_bae.latent_priors.LatentProcess` for variational models, and codes cannot be
+    sampled under it.
     """
 
     @check_arguments()
@@ -58,9 +58,9 @@ class TitsiasGP(InducingLatentPrior):
         return tf.zeros_like(left)
 
     def condition(self, X: TensorType, mean: TensorType, variance: TensorType) -> LatentPosterior:
-        """Marginals of q, and Titsias's bound as evidence (Jazbec et al. 2021, appendix B.4).
+        """Return marginals of q, and Titsias's bound as evidence (Jazbec et al. 2021, app. B.4).
 
-        Of more points than :data:`~gpflow_bae.core.row_blocks.ROWS` block after block, so that
+        More points than :data:`~gpflow_bae.core.row_blocks.ROWS` are processed in blocks, so that
         memory does not grow with M times their number.
         """
         if not are_many(mean):
@@ -102,7 +102,7 @@ class TitsiasGP(InducingLatentPrior):
     def condition_batch(
         self, X: TensorType, mean: TensorType, variance: TensorType, point_scale: float
     ) -> LatentPosterior:
-        # Never in blocks: a training step may be compiled by XLA, which wants sizes that are fixed.
+        # Not in blocks: a training step may be compiled by XLA, which needs static shapes.
         features = self._features(X)
         inducing = self._inducing_given(features, X, mean, variance, point_scale)
         moments = self._marginals(X, inducing, features)
@@ -121,9 +121,9 @@ class TitsiasGP(InducingLatentPrior):
         inducing: InducingPosterior,
         point_scale: float = 1.0,
     ) -> LatentPosterior:
-        """Marginals of the codes, and the bound on the evidence, for any q of inducing outputs.
+        """Return marginals of the codes and the bound on the evidence, for any q(nu).
 
-        :param inducing: its mean [batch..., L, M] and factor [batch..., L, M, M].
+        :param inducing: q's mean [batch..., L, M] and factor [batch..., L, M, M].
         """
         moments = self._marginals(X, inducing)
         return self._bounded(*moments, mean, variance, inducing, point_scale)
@@ -134,9 +134,9 @@ class TitsiasGP(InducingLatentPrior):
         inducing: InducingPosterior,
         known: tuple[tf.Tensor, tf.Tensor] | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Means and variances of the codes [batch..., N, L].
+        """Return means and variances of the codes [batch..., N, L].
 
-        :param known: features of X and what they leave, if they are known.
+        :param known: features of X and residual variances, if they are known.
         """
         features, left = self._features(X) if known is None else known
         mean = weighted_codes(features, inducing.mean)
@@ -151,7 +151,7 @@ class TitsiasGP(InducingLatentPrior):
         inducing: InducingPosterior,
         point_scale: float,
     ) -> LatentPosterior:
-        """Codes with these moments, and the bound on the evidence of pseudo-observations."""
+        """Return codes with these moments, and the bound on the pseudo-observations' evidence."""
         expected = gaussian(f_mean, mean, variance)
         expected -= 0.5 * f_variance / variance
         bound = tf.reduce_sum(expected, [-2, -1]) - self._divergence(inducing) / point_scale
@@ -167,9 +167,9 @@ class TitsiasGP(InducingLatentPrior):
         num_draws: int,
         rows: TensorType | None = None,
     ) -> tf.Tensor:
-        """Draws of inducing outputs, and of the residuals of each point apart given those.
+        """Draw inducing outputs, and given those the residuals of each point independently.
 
-        So draws are joint over points, as far as inducing points can see.
+        Draws are joint over points, but for the covariances of residuals, which are neglected.
         """
         inducing = self.inducing_posterior(X, mean, variance)
         chosen = X if rows is None else tf.gather(X, rows, axis=-2)
@@ -177,7 +177,7 @@ class TitsiasGP(InducingLatentPrior):
         seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
         draws = tf.concat([[num_draws], tf.shape(inducing.mean)], 0)
         noise = standard_noise(draws, seeds[0], inducing.mean.dtype)
-        # Draws are right-hand sides of one factor: [..., L, M, num_draws].
+        # All draws are right-hand sides of one factor: [..., L, M, num_draws].
         away = tf.linalg.triangular_solve(inducing.factor, _first_axis_last(noise), adjoint=True)
         outputs = inducing.mean[..., None] + away
         smooth = _last_axis_first(tf.linalg.matmul(features, outputs, transpose_a=True))
@@ -185,7 +185,7 @@ class TitsiasGP(InducingLatentPrior):
         return self.shifted(channels_first(smooth + residual), chosen)
 
     def _divergence(self, inducing: InducingPosterior) -> tf.Tensor:
-        """KL[q(nu) || N(0, I)] of whitened inducing outputs, summed over channels: [...]."""
+        """Return KL[q(nu) || N(0, I)] of whitened inducing outputs, summed over channels: [...]."""
         factor = tf.convert_to_tensor(inducing.factor)
         inverse = tf.linalg.triangular_solve(factor, tf.eye(self.num_inducing, dtype=factor.dtype))
         log_det = tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)), -1)

@@ -1,4 +1,4 @@
-"""Observation likelihoods with missing entries; GPflow likelihoods, extended."""
+"""Observation likelihoods: GPflow likelihoods that omit missing entries, and further ones."""
 
 from .counts import CountLikelihood, NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
 from .decoder import DecoderLikelihood

@@ -1,8 +1,8 @@
-"""Counts: Poisson, negative binomial, and with more zeros than that.
+"""Likelihoods of counts: Poisson, negative binomial, and zero-inflated negative binomial.
 
-The function is the logarithm of a rate. What is counted is the rate times a size that is known,
-such as how much of a cell was sequenced: in an autoencoder the decoder adds its logarithm
-(:class:`~gpflow_bae.decoders.ConditionalDecoder`), in GPflow's own models it is a column of X.
+The function f is the logarithm of a rate. The expected count is the rate times a known size,
+such as the sequencing depth of a cell: in an autoencoder the decoder adds its logarithm
+(:class:`~gpflow_bae.decoders.ConditionalDecoder`), in GPflow's models it is a column of X.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from .support import COUNTS, Support
 __all__ = ["CountLikelihood", "NegativeBinomial", "Poisson", "ZeroInflatedNegativeBinomial"]
 
 tfd = tfp.distributions
-# Below it, 1 / dispersion + y has no digits of y in float32, and the density is Poisson's.
-_LEAST_DISPERSION = 1e-6
-_MOST_DISPERSION = 1e6  # that a power makes of it; all but few counts are 0 long before
+# Below this, 1 / dispersion + y loses all digits of y in float32; the density is nearly Poisson.
+_MIN_DISPERSION = 1e-6
+_MAX_DISPERSION = 1e6  # after the power; almost all counts are 0 at far smaller values
 
 
 class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
-    """y = 0, 1, 2, ... around exp(f), or around size * exp(f)."""
+    """Base class of likelihoods of counts with rate exp(f), or size * exp(f)."""
 
     @check_arguments(size_column=0)
     def __init__(self, size_column: int | None = None):
         """
-        :param size_column: which column of X holds sizes, above 0, for GPflow's own models; their
-            kernels should leave it out (``active_dims``).
+        :param size_column: column of X with sizes, above 0, for GPflow's models; their
+            kernels should exclude it (``active_dims``).
         """
         super().__init__()
         self.size_column = size_column
@@ -53,7 +53,7 @@ class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
 
     @check_shapes("F: [batch..., N, P]", "return: [batch..., N, P]")
     def draw(self, F: TensorType, seed: TensorType) -> tf.Tensor:
-        """Counts drawn at ``F``, in its type, from a stateless seed [2]."""
+        """Draw counts given ``F``, in its type, from a stateless seed [2]."""
         F = tf.convert_to_tensor(F)
         return self._draw(F, seed)
 
@@ -69,13 +69,13 @@ class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
     def draw_rates(
         self, F: TensorType, Y: TensorType, mask: TensorType, seed: TensorType
     ) -> tf.Tensor:
-        """Draws of the rates that counts were drawn at, given them, in F's type.
+        """Draw the Poisson rates of counts from their posterior given ``Y``, in F's type.
 
-        A negative binomial count is a Poisson one at a rate that is gamma around exp(f), so a count
-        says more of its rate than f does. A zero that is none of its rate says nothing.
+        A negative binomial count is Poisson with a gamma-distributed rate of mean exp(f), so it is
+        informative of its rate. A zero of the zero-inflation is not.
 
-        :param mask: True where a count is seen; the others' rates have their prior.
-        :param seed: stateless [2].
+        :param mask: True where observed; other rates are drawn from their prior.
+        :param seed: stateless seed [2].
         """
         F = tf.convert_to_tensor(F)
         return self._draw_rates(F, tf.cast(Y, F.dtype), tf.convert_to_tensor(mask), seed)
@@ -101,17 +101,17 @@ class CountLikelihood(MaskedLikelihood, gpflow.likelihoods.ScalarLikelihood):
     def _expected_log_prob(
         self, mean: TensorType, variance: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        """E[log p(y_np | f_np)] of each entry, f ~ N(mean, variance)."""
-        # By GPflow's quadrature, with the outputs in the axis where their parameters are.
+        """Return E[log p(y_np | f_np)] of each entry, f ~ N(mean, variance)."""
+        # GPflow's quadrature, with outputs on the last axis, where parameters per output are.
         Y = tf.cast(Y, tf.convert_to_tensor(mean).dtype)
         return self.quadrature(lambda F: self._entry_log_prob(F, Y), mean, variance)
 
 
 class Poisson(CountLikelihood):
-    """Counts with variance exp(f), as their mean."""
+    """A Poisson likelihood with rate exp(f)."""
 
     def _entry_log_prob(self, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        # y (f - log y) + (y - exp(f)) has digits where y log y is large, as Stirling's remainder.
+        # Deviance and Stirling remainder avoid the cancellation of y f and log y! for large y.
         return -_deviance(F, Y) - _stirling(Y)
 
     def _expected_log_prob(
@@ -142,11 +142,11 @@ class Poisson(CountLikelihood):
 
 
 class NegativeBinomial(CountLikelihood):
-    r"""Counts with mean :math:`\mu = e^f` and variance :math:`\mu + \alpha \mu^p`.
+    r"""Negative binomial counts, mean :math:`\mu = e^f` and variance :math:`\mu + \alpha \mu^p`.
 
-    :math:`\alpha` is the dispersion; Poisson's where it is 0. The power p is 2 unless it is asked
-    for: with another (NB-P, Greene 2008) a gene may scatter relatively less where there is more of
-    it, as it does where many cells are counted together, or deeper.
+    :math:`\alpha` is the dispersion; the limit 0 is Poisson's. The power p is 2 by default;
+    with p < 2 (NB-P, Greene 2008) relative overdispersion decreases with the mean, as for genes
+    when many cells are counted together, or sequenced deeper.
     """
 
     @check_arguments(size_column=0)
@@ -160,27 +160,27 @@ class NegativeBinomial(CountLikelihood):
         size_column: int | None = None,
     ):
         """
-        :param dispersion: at the start, a scalar or one per output [P]; learnt or sampled. Fix it
+        :param dispersion: initial dispersion, a scalar or one per output [P]. Fix it
             with ``gpflow.set_trainable(likelihood.dispersion, False)``.
-        :param power: of the mean in the variance, at the start, a scalar or one per output [P];
-            learnt or sampled. None for 2, which stays.
-        :param prior: of the dispersion; default LogNormal(log(dispersion), 1).
-        :param power_prior: of the power; default Normal(power, 0.5).
+        :param power: initial power p, a scalar or one per output [P], which is trainable; None for
+            2, fixed.
+        :param prior: prior of the dispersion; default LogNormal(log(dispersion), 1).
+        :param power_prior: prior of the power; default Normal(power, 0.5).
         :param size_column: see :class:`CountLikelihood`.
         :raises ValueError: for a dispersion that is not above 1e-6, or not finite, and a power that
             is not finite.
         """
         super().__init__(size_column)
         values = as_numbers(dispersion, "dispersion", gpflow.default_float())
-        if values.ndim > 1 or not np.all((values > _LEAST_DISPERSION) & np.isfinite(values)):
+        if values.ndim > 1 or not np.all((values > _MIN_DISPERSION) & np.isfinite(values)):
             raise ValueError(
                 f"dispersion must be a number or one per output, finite and above "
-                f"{_LEAST_DISPERSION}, got {values.tolist()}. Without any, take Poisson."
+                f"{_MIN_DISPERSION}, got {values.tolist()}. Without any, take Poisson."
             )
         if prior is None:
             location = np.log(values)
             prior = tfd.LogNormal(location, np.ones_like(location))
-        transform = gpflow.utilities.positive(lower=_LEAST_DISPERSION)
+        transform = gpflow.utilities.positive(lower=_MIN_DISPERSION)
         self.dispersion = gpflow.Parameter(values, transform=transform, prior=prior)
         self.power: gpflow.Parameter | None = None
         if power is None:
@@ -195,12 +195,12 @@ class NegativeBinomial(CountLikelihood):
         self.power = gpflow.Parameter(values, prior=power_prior)
 
     def _dispersion_at(self, F: tf.Tensor) -> tf.Tensor:
-        """Of a variance mu + dispersion mu^2, whatever the power; broadcasts to ``F``."""
+        """Return the dispersion of the equal variance mu + dispersion mu^2; broadcasts to ``F``."""
         dispersion = tf.cast(self.dispersion, F.dtype)
         if self.power is None:
             return dispersion
         logs = tf.math.log(dispersion) + (tf.cast(self.power, F.dtype) - 2.0) * F
-        return tf.exp(tf.clip_by_value(logs, *np.log([_LEAST_DISPERSION, _MOST_DISPERSION])))
+        return tf.exp(tf.clip_by_value(logs, *np.log([_MIN_DISPERSION, _MAX_DISPERSION])))
 
     def _entry_log_prob(self, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
         dispersion = self._dispersion_at(F)
@@ -210,7 +210,7 @@ class NegativeBinomial(CountLikelihood):
         return at_zero + log_coefficient(number, Y) - Y * tf.math.softplus(-logits)
 
     def _draw(self, F: tf.Tensor, seed: TensorType) -> tf.Tensor:
-        # Poisson's, at rates that are gamma around exp(f).
+        # Poisson counts with gamma-distributed rates of mean exp(f).
         number = tf.broadcast_to(1.0 / self._dispersion_at(F), tf.shape(F))
         gamma = tf.random.stateless_gamma(tf.shape(F), seed, number, dtype=F.dtype)
         rate = tf.exp(F) * gamma / number
@@ -220,7 +220,7 @@ class NegativeBinomial(CountLikelihood):
     def _draw_rates(
         self, F: tf.Tensor, Y: tf.Tensor, seen: tf.Tensor, seed: TensorType
     ) -> tf.Tensor:
-        # Gamma(r + y) / (r / exp(f) + 1) with r = 1 / dispersion, where y is seen.
+        # Gamma(r + y) / (r / exp(f) + 1) with r = 1 / dispersion, where y is observed.
         number = tf.broadcast_to(1.0 / self._dispersion_at(F), tf.shape(F))
         known = tf.cast(seen, F.dtype)
         gamma = tf.random.stateless_gamma(tf.shape(F), seed, number + known * Y, dtype=F.dtype)
@@ -232,7 +232,7 @@ class NegativeBinomial(CountLikelihood):
 
 
 class ZeroInflatedNegativeBinomial(NegativeBinomial):
-    r"""Zero with probability :math:`\pi`, whatever the rate, else :class:`NegativeBinomial`."""
+    r"""A zero-inflated likelihood: 0 with probability :math:`\pi`, else negative binomial."""
 
     @check_arguments(size_column=0)
     def __init__(
@@ -247,8 +247,8 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
         size_column: int | None = None,
     ):
         """
-        :param zero_probability: pi at the start, a scalar or one per output [P]; learnt or sampled.
-        :param zero_prior: of pi; default Beta(1, 9).
+        :param zero_probability: initial pi, a scalar or one per output [P].
+        :param zero_prior: prior of pi; default Beta(1, 9).
         :raises ValueError: for a probability that is not between 0 and 1.
         """
         super().__init__(
@@ -290,7 +290,7 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
     ) -> tf.Tensor:
         probability = tf.cast(self.zero_probability, F.dtype)
         of_rate = super()._entry_log_prob(F, tf.zeros_like(F)) + tf.math.log1p(-probability)
-        # Of a zero, that it is none of its rate.
+        # Posterior probability that a zero comes from the zero-inflation.
         apart = tf.sigmoid(tf.math.log(probability) - of_rate)
         own_seed = tf.random.fold_in(seed, 1, alg="philox")
         uniform = tf.random.stateless_uniform(tf.shape(F), own_seed, dtype=F.dtype)
@@ -304,7 +304,7 @@ class ZeroInflatedNegativeBinomial(NegativeBinomial):
 
 
 def _poisson(rate: tf.Tensor, seed: TensorType) -> tf.Tensor:
-    """Draws at rates; NaN where a rate is, of which TensorFlow would draw for ever."""
+    """Draw Poisson counts; NaN for NaN rates, for which TensorFlow's sampler never returns."""
     known = tf.logical_not(tf.math.is_nan(rate))
     draws = tf.random.stateless_poisson(
         tf.shape(rate), seed, tf.where(known, rate, tf.zeros_like(rate)), rate.dtype
@@ -313,17 +313,17 @@ def _poisson(rate: tf.Tensor, seed: TensorType) -> tf.Tensor:
 
 
 def _deviance(F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-    """exp(f) - y + y (log y - f), at least 0: half of Poisson's deviance."""
+    """Return half of Poisson's deviance, exp(f) - y + y (log y - f) >= 0."""
     there = Y > 0.0
     safe = tf.where(there, Y, tf.ones_like(Y))
-    # y (exp(d) - 1 - d) of d = f - log y: small where the rate is near the count.
+    # y (exp(d) - 1 - d) with d = f - log y is small for rates near the count.
     difference = F - tf.math.log(safe)
     near = safe * (tf.math.expm1(difference) - difference)
     return tf.where(there, near, tf.exp(F))
 
 
 def _stirling(Y: tf.Tensor) -> tf.Tensor:
-    """log y! - y log y + y, which grows as log(2 pi y) / 2."""
+    """Return log y! - y log y + y, which grows as log(2 pi y) / 2."""
     there = Y > 0.0
     safe = tf.where(there, Y, tf.ones_like(Y))
     exact = tf.math.lgamma(safe + 1.0) - safe * tf.math.log(safe) + safe

@@ -17,15 +17,15 @@ __all__ = ["DecoderLikelihood"]
 
 
 class DecoderLikelihood(gpflow.likelihoods.Likelihood):
-    """p(y | latents) = p(y | decoder(latents)): for any GPflow model of vector-valued functions.
+    """The likelihood p(y | decoder(latents)), for any GPflow model of vector-valued functions.
 
-    ``F [batch..., L]`` are codes and ``Y [batch..., P]`` observations, NaN where missing. What
-    GPflow asks in expectation over Gaussian codes is averaged over ``num_draws`` reparameterised
-    draws, the same ones in each call (common random numbers); where ``seed`` is a variable, others
-    whenever it is assigned another number, as fits in minibatches want them.
+    ``F [batch..., L]`` are codes and ``Y [batch..., P]`` observations, NaN where missing.
+    Expectations over Gaussian codes are averages over ``num_draws`` reparameterised draws, the same
+    in each call (common random numbers). If ``seed`` is a variable, assignments to it change the
+    draws, as fits in minibatches need.
 
-    A decoder may see the inputs, too (:class:`~gpflow_bae.decoders.ConditionalDecoder`, for sizes
-    of counts or features): kernels should leave such columns out (``active_dims``).
+    A decoder may also take inputs (:class:`~gpflow_bae.decoders.ConditionalDecoder`, for sizes
+    of counts or features); kernels should exclude such columns (``active_dims``).
     """
 
     @check_arguments(num_draws=1)
@@ -38,7 +38,7 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
     ):
         """
         :param decoder: a :class:`~gpflow_bae.decoders.KerasDecoder`, or any decoder.
-        :param likelihood: of the observations given what the decoder makes of the codes.
+        :param likelihood: likelihood of the observations given the decoder's outputs.
         :param seed: an integer, or a scalar integer variable that is not trainable.
         """
         if not hasattr(decoder, "latent_dim") or not hasattr(decoder, "output_dim"):
@@ -55,7 +55,7 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
         self.seed = seed if isinstance(seed, tf.Variable) else int(seed)
 
     def _decoded(self, F: TensorType, X: TensorType | None) -> tf.Tensor:
-        """[batch..., 1, P], each point by itself."""
+        """Decode codes [batch..., L] as tasks of one point: [batch..., 1, P]."""
         F = tf.convert_to_tensor(F)[..., None, :]
         if not getattr(self.decoder, "needs_inputs", False):
             return self.decoder(F)
@@ -67,9 +67,9 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
     def masked_log_prob(
         self, F: TensorType, Y: TensorType, mask: TensorType | None, X: TensorType | None = None
     ) -> tf.Tensor:
-        """log p(observed y | codes), in the decoder's precision; ``Y`` finite everywhere.
+        """Return log p(observed y | codes), in the decoder's precision; ``Y`` must be finite.
 
-        :param X: inputs that broadcast to [batch..., D], for a decoder that sees them.
+        :param X: inputs that broadcast to [batch..., D], for a decoder that takes them.
         """
         decoded = self._decoded(F, X)
         Y = tf.convert_to_tensor(Y)[..., None, :]
@@ -85,7 +85,9 @@ class DecoderLikelihood(gpflow.likelihoods.Likelihood):
         Y = tf.convert_to_tensor(Y)
         mask = tf.math.logical_not(tf.math.is_nan(Y))
         observed = tf.where(mask, Y, tf.zeros_like(Y))
-        shape = tf.concat([tf.shape(F)[:-1], tf.shape(Y)[-1:]], 0)  # F may have draws in front
+        shape = tf.concat(
+            [tf.shape(F)[:-1], tf.shape(Y)[-1:]], 0
+        )  # F may have a leading axis of draws
         observed, mask = tf.broadcast_to(observed, shape), tf.broadcast_to(mask, shape)
         return tf.cast(self.masked_log_prob(F, observed, mask, X), gpflow.default_float())
 

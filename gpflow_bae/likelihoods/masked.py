@@ -1,7 +1,7 @@
-"""Observation likelihoods behind a decoder, in which missing entries drop out of the sum.
+"""Observation likelihoods of a decoder, whose densities omit missing entries.
 
 They are ordinary GPflow likelihoods (``log_prob``, ``conditional_mean``, ... on complete data),
-with one more method that a mask goes into. Any other scalar GPflow likelihood is wrapped by
+with one more method that takes a mask. Any other scalar GPflow likelihood is wrapped by
 :func:`masked`.
 """
 
@@ -27,10 +27,10 @@ tfd = tfp.distributions
 
 
 class MaskedLikelihood(gpflow.Module):
-    """Mixin: log densities over the observed entries, in the decoder's own precision."""
+    """A mixin for log densities of the observed entries, in the decoder's precision."""
 
     def _entry_log_prob(self, F: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
-        """Elementwise log density [batch..., N, P]."""
+        """Return the elementwise log density [batch..., N, P]."""
         raise NotImplementedError
 
     @check_shapes(
@@ -40,18 +40,18 @@ class MaskedLikelihood(gpflow.Module):
         "return: [batch..., N]",
     )
     def masked_log_prob(self, F: TensorType, Y: TensorType, mask: TensorType | None) -> tf.Tensor:
-        """log p(observed y_n | f_n): the sum over the entries where ``mask`` is True.
-
-        ``mask`` None means that nothing is missing.
+        """Return log p(observed y_n | f_n), the sum over the entries where ``mask`` is True.
 
         ``Y`` must be finite everywhere (any value where masked): both it and ``F`` are replaced
-        at missing entries before the density is taken, so gradients there are zero, never NaN.
+        at missing entries before the density is computed, so gradients there are zero, never NaN.
+
+        :param mask: True where observed; None if nothing is missing.
         """
         F = tf.convert_to_tensor(F)
         if mask is None:
             return tf.reduce_sum(self._entry_log_prob(F, tf.cast(Y, F.dtype)), -1)
-        # One, not zero: every scalar GPflow likelihood has it in its support (Gamma has no zero),
-        # and a density that is infinite where it is masked would still make its gradient NaN.
+        # One, unlike zero, is in the support of every scalar GPflow likelihood, also of Gamma. An
+        # infinite density at a masked entry would make its gradient NaN.
         ones = tf.ones_like(F)
         safe_F, safe_Y = tf.where(mask, F, ones), tf.where(mask, tf.cast(Y, F.dtype), ones)
         entries = self._entry_log_prob(safe_F, safe_Y)
@@ -59,9 +59,9 @@ class MaskedLikelihood(gpflow.Module):
 
     @check_shapes("F: [batch..., N, P]", "Y: [batch..., N, P]", "return: [batch..., N, P]")
     def log_prob_of_cells(self, F: TensorType, Y: TensorType) -> tf.Tensor:
-        """log p(y_np | f_np) of each entry apart, in the type of ``F``.
+        """Return log p(y_np | f_np) of each entry, in the type of ``F``.
 
-        ``Y`` must be finite everywhere; what it says of missing entries is the caller's to drop.
+        ``Y`` must be finite everywhere; the caller drops the values at missing entries.
         """
         F = tf.convert_to_tensor(F)
         return self._entry_log_prob(F, tf.cast(Y, F.dtype))
@@ -73,16 +73,16 @@ class MaskedLikelihood(gpflow.Module):
 
     @property
     def support(self) -> Support | None:
-        """Which observations have a density; None for all numbers."""
+        """The support of an observation; None for all numbers."""
         return support_of(self._scalar)
 
     def check_support(self, Y: np.ndarray, mask: np.ndarray | None = None, name: str = "Y") -> None:
-        """Refuse observations that have no density.
+        """Check that observations are in the likelihood's support.
 
-        :param Y: [..., P]; what is NaN is missing.
+        :param Y: [..., P]; NaN is missing.
         :param mask: True where observed; None for all.
-        :param name: what the error calls them.
-        :raises ValueError: naming the first and where it is.
+        :param name: name of the observations in the error message.
+        :raises ValueError: if not, with the value and position of the first.
         """
         if self.support is None:
             return
@@ -101,12 +101,12 @@ class MaskedLikelihood(gpflow.Module):
         "F: [batch..., N, P]", "return[0]: [batch..., N, P]", "return[1]: [batch..., N, P]"
     )
     def moments(self, F: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mean and variance of y given ``F``, elementwise, in the type of ``F``."""
+        """Return mean and variance of y given ``F``, elementwise, in the type of ``F``."""
         raise NotImplementedError
 
 
 class Gaussian(MaskedLikelihood, gpflow.likelihoods.Gaussian):
-    """y = f + noise, with a noise variance that is learnt or sampled, shared or per output."""
+    """A Gaussian likelihood y = f + noise, with one noise variance or one for each output."""
 
     @check_arguments(variance_lower_bound=0)
     def __init__(
@@ -118,7 +118,7 @@ class Gaussian(MaskedLikelihood, gpflow.likelihoods.Gaussian):
     ):
         """
         :param variance: initial noise variance, a scalar or one per output [P].
-        :param variance_lower_bound: smallest variance that the parameter can take.
+        :param variance_lower_bound: lower bound of the variance parameter.
         :param prior: prior of the variance; default LogNormal(log(variance), 1).
             Fix the noise with ``gpflow.set_trainable(likelihood.variance, False)``.
         :raises ValueError: for a variance that is not above its bound, or not finite.
@@ -145,7 +145,7 @@ class Gaussian(MaskedLikelihood, gpflow.likelihoods.Gaussian):
         variance = tf.cast(self.variance, F.dtype)
         if variance.shape.rank != 0:
             return super().masked_log_prob(F, Y, mask)
-        # One variance for all outputs leaves the loop over them: half of the passes over [N, P].
+        # One variance for all outputs factors out of the sum: half of the passes over [N, P].
         residual = tf.cast(Y, F.dtype) - F
         count = tf.cast(tf.shape(F)[-1], F.dtype)
         if mask is not None:
@@ -161,10 +161,10 @@ class Gaussian(MaskedLikelihood, gpflow.likelihoods.Gaussian):
 
 @tf.custom_gradient
 def _bernoulli_log_prob(F: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, object]:
-    """Sum over outputs of log Bernoulli(y; sigmoid(f)), with the gradient y - sigmoid(f).
+    """Return the sum over outputs of log Bernoulli(y; sigmoid(f)), with gradient y - sigmoid(f).
 
     The closed-form gradient saves half of the elementwise passes over [N, P], and the forward
-    value is pruned from a compiled sampler step, which never looks at it.
+    value is pruned from a compiled sampler step, which does not use it.
     """
     value = -tf.reduce_sum(tf.nn.sigmoid_cross_entropy_with_logits(labels=Y, logits=F), -1)
 
@@ -175,9 +175,10 @@ def _bernoulli_log_prob(F: tf.Tensor, Y: tf.Tensor) -> tuple[tf.Tensor, object]:
 
 
 class Bernoulli(MaskedLikelihood, gpflow.likelihoods.Bernoulli):
-    """Binary observations with logits f: p(y = 1) = sigmoid(f).
+    """A Bernoulli likelihood of binary observations with logits f: p(y = 1) = sigmoid(f).
 
-    Observations between 0 and 1, such as grey pixels, have the cross-entropy for a density.
+    For observations between 0 and 1, such as grey pixels, the log density is minus the
+    cross-entropy.
     """
 
     def __init__(self) -> None:
@@ -203,7 +204,7 @@ class Bernoulli(MaskedLikelihood, gpflow.likelihoods.Bernoulli):
 
 
 class _Wrapped(MaskedLikelihood):
-    """Any scalar GPflow likelihood, computed in ``default_float()``."""
+    """Wrapper of a scalar GPflow likelihood, computed in ``default_float()``."""
 
     def __init__(self, likelihood: gpflow.likelihoods.ScalarLikelihood):
         super().__init__(name=None)
@@ -232,11 +233,12 @@ class _Wrapped(MaskedLikelihood):
 def entrywise(
     function: Callable[..., Any], mean: tf.Tensor, variance: tf.Tensor, *values: tf.Tensor
 ) -> Any:
-    """What a scalar GPflow likelihood makes of each entry apart; GPflow sums over outputs.
+    """Apply a method of a scalar GPflow likelihood to each entry; GPflow sums over outputs.
 
     :param function: its ``variational_expectations``, ``predict_log_density`` or
         ``predict_mean_and_var``.
-    :param mean, variance: of f, [...]; further ``values``, such as observations, broadcast to that.
+    :param mean, variance: moments of f, [...].
+    :param values: further arguments, such as observations, that broadcast to [...].
     :return: a tensor [...], or as many as the function returns.
     """
     shape = tf.shape(mean)
@@ -249,7 +251,7 @@ def entrywise(
 
 
 def masked(likelihood: gpflow.likelihoods.Likelihood) -> MaskedLikelihood:
-    """``likelihood`` itself if it knows masks, else a scalar GPflow likelihood wrapped in one.
+    """Return a masked likelihood: ``likelihood`` itself if it is one, else wrapped.
 
     :raises TypeError: for a likelihood that does not factorise over outputs.
     """

@@ -1,8 +1,9 @@
-"""Samplers over structures of tensors: they know neither GPflow models nor Keras.
+"""MCMC samplers over structures of tensors, independent of GPflow models and Keras.
 
-A module per algorithm with ``State``, ``init`` and ``update``, and ``build``, which makes a
-:class:`SamplingAlgorithm` of them, which is what engines know. :mod:`gpflow_bae.mcmc.kernels` makes
-a ``tfp.mcmc.TransitionKernel`` of four of them, :mod:`gpflow_bae.mcmc.types` has what all share.
+There is a module per algorithm with ``State``, ``init`` and ``update``, and ``build``, which
+returns them as a :class:`SamplingAlgorithm`, the interface of engines. Four samplers are available
+as a ``tfp.mcmc.TransitionKernel`` in :mod:`gpflow_bae.mcmc.kernels`. Conventions that all share are
+in :mod:`gpflow_bae.mcmc.types`.
 """
 
 from gpflow_bae.mcmc import (

@@ -8,33 +8,33 @@ the log density, independent standard noise xi, and everything elementwise::
     momentum <- (1 - a) momentum + h^2 P g + sqrt(2 a T h^2 P [- h^4]) xi
     position <- position + momentum
 
-where V, ``mean_square_gradient``, is a running mean of g^2. While ``adapt`` is true, first (all
-three from the old values on the right-hand sides, in the order of the released codes)::
+where V, ``mean_square_gradient``, is a running mean of g^2. While ``adapt`` is true, the following
+updates precede (with old values on all right-hand sides, in the order of the released codes)::
 
     tau <- tau + 1 - tau M^2 / V
     M   <- M + (g - M) / (1 + tau)
     V   <- V + (g^2 - V) / (1 + tau)
 
-from tau = M = V = 1. M is ``mean_gradient``. Where the gradient is mostly signal (M^2 close to V)
-the window 1 + tau shrinks to follow it; where it is all noise the window grows, by about a half per
+from tau = M = V = 1. M is ``mean_gradient``. If the gradient is mostly signal (M^2 close to V)
+the window 1 + tau shrinks to follow it; if it is all noise the window grows, by about a half per
 step (an exponential average over a window w has M^2 of about V / (2 w)).
 
 **Two departures from the printed equations.** They have 1 / tau for 1 / (1 + tau): from tau = 1 the
-first step then sets M = g, V = g^2, so M^2 = V, tau stays 1 for ever, and V is the last squared
-gradient. The released codes have 1 / (1 + tau), a window of at least two gradients, and so do we.
-As M and V are then averages with the same weights, M^2 <= V (Jensen) and tau >= 1 throughout; only
-rounding could break it, which is what the ``maximum`` below is for.
+first step then sets M = g, V = g^2, so M^2 = V, tau stays 1, and V is always the last squared
+gradient. The released codes, and this module, have 1 / (1 + tau), a window of at least two
+gradients. As M and V are then averages with the same weights, M^2 <= V (Jensen) and tau >= 1
+throughout up to rounding, which the ``maximum`` below corrects.
 
-**The term - h^4** (``subtract_gradient_noise``) takes off the variance h^4 P^2 V = h^4 that a
-gradient brings whose second moment V is all minibatch noise. It is off by default: with full-batch
-gradients it is wrong (the chain is too cold), and where h^2 > 2 a T P the variance is negative,
-see :func:`largest_valid_step_size`: ``update`` then returns NaN. Nothing is clamped.
+**The term - h^4** (``subtract_gradient_noise``) subtracts the variance h^4 P^2 V = h^4 of a
+gradient whose second moment V is all minibatch noise. It is off by default: with full-batch
+gradients it is wrong (the chain is too cold), and for h^2 > 2 a T P the variance is negative
+(see :func:`largest_valid_step_size`), and ``update`` returns NaN. Nothing is clamped.
 
 **Stationary distribution** after burn-in, at a fixed P: that of :mod:`gpflow_bae.mcmc.sghmc` in the
 coordinates position / sqrt(P), hence density ** (1 / T) as h goes to 0, and on a Gaussian with
 precision A the covariance T [A - h^2 A P A / (2 (2 - a))]^-1. During adaptation P depends on the
-path and nothing is claimed: discard those draws. As P is about 1 / rms(g), h is not in the units of
-plain SGHMC's. The noise coefficient is 2 a for the reason given there.
+path and the stationary distribution is unknown: discard those draws. As P is about 1 / rms(g), h
+has other units than in plain SGHMC. The noise coefficient is 2 a for the reason given there.
 
 The equations above are ``integrator="euler"``, the default; with P in their place, ``"obabo"`` and
 ``"baoab"`` are those of :mod:`gpflow_bae.mcmc.integrators`, which states their step-size biases.
@@ -68,7 +68,7 @@ __all__ = ["State", "build", "init", "largest_valid_step_size", "update"]
 
 
 class State(NamedTuple):
-    """Position, momentum and the statistics of the gradient: five structures alike."""
+    """Position, momentum and the statistics of the gradient, five structures of the same kind."""
 
     position: Position
     momentum: Position
@@ -78,7 +78,7 @@ class State(NamedTuple):
 
 
 def init(position: Position) -> State:
-    """Start at ``position``, at rest, with ones for the statistics (so P starts at 1)."""
+    """Return the initial state at ``position``: zero momentum, statistics of 1 (so P is 1)."""
     position = tf.nest.map_structure(tf.convert_to_tensor, position)
     ones = tf.nest.map_structure(tf.ones_like, position)
     return State(position, tf.nest.map_structure(tf.zeros_like, position), ones, ones, ones)
@@ -98,14 +98,14 @@ def update(
     jitter: Scalar = 1e-6,
     integrator: str = "euler",
 ) -> State:
-    """One step; gradient, seed and noise are as :mod:`gpflow_bae.mcmc.types` describes them.
+    """Take one step; gradient, seed and noise are as described in :mod:`gpflow_bae.mcmc.types`.
 
     :param step_size: h > 0.
     :param momentum_decay: a in (0, 1].
     :param temperature: T >= 0, or a structure like the position with one for each leaf: a leaf at 0
         is optimised, by descent with momentum, while the others are sampled.
     :param adapt: whether to update the statistics first; true during burn-in. A scalar boolean
-        tensor is a branch of the graph: nothing is retraced when it turns false.
+        tensor is a branch of the graph, and not retraced when it becomes false.
     :param subtract_gradient_noise: include eq. 17's - h^4; ``integrator="euler"`` only.
     :param jitter: added to V in P.
     :param integrator: ``"euler"``, ``"obabo"`` or ``"baoab"``.
@@ -146,13 +146,13 @@ def update(
 def _adapt(
     tau: Position, mean_gradient: Position, mean_square_gradient: Position, gradient: Position
 ) -> tuple[Position, ...]:
-    """The statistics after one more gradient."""
+    """Return the statistics updated by one gradient."""
 
     def one_leaf(
         tau: tf.Tensor, m: tf.Tensor, v: tf.Tensor, g: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         rate = 1 / (1 + tau)
-        # A scalar whose gradient is always 0 ends with V = 0 and M^2 / V = 0 / 0: no signal, 0.
+        # For a scalar whose gradient is always 0, V = 0 and M^2 / V = 0 / 0 is treated as 0.
         next_tau = tf.maximum(tau + 1 - tau * tf.math.divide_no_nan(m**2, v), 1)
         return next_tau, m + rate * (g - m), v + rate * (g**2 - v)
 
@@ -166,9 +166,9 @@ def largest_valid_step_size(
     temperature: Scalar | Position = 1.0,
     jitter: Scalar = 1e-6,
 ) -> tf.Tensor:
-    """The largest h for which 2 a T h^2 P - h^4 >= 0 for every scalar: sqrt(2 a min T P).
+    """Return the largest h with 2 a T h^2 P - h^4 >= 0 for every scalar: sqrt(2 a min T P).
 
-    Scalar, float64, at the present P, which changes until adaptation has ended. It concerns
+    It is a float64 scalar for the current P, which changes until adaptation ends. It limits
     ``subtract_gradient_noise=True`` only.
     """
     validate(momentum_decay=momentum_decay)
@@ -193,10 +193,10 @@ def build(
     jitter: Setting = 1e-6,
     integrator: str = "euler",
 ) -> SamplingAlgorithm:
-    """The sampler as one object; settings as for :func:`update`, or schedules of the step.
+    """Return the sampler with settings of :func:`update`, or schedules of the step number.
 
-    With ``subtract_gradient_noise`` its state has a ``largest_step_size``, the smallest of
-    :func:`largest_valid_step_size` on the way so far, and ``diagnose`` compares the step size,
+    With ``subtract_gradient_noise`` its state has a ``largest_step_size``, the minimum of
+    :func:`largest_valid_step_size` so far, and ``diagnose`` compares the step size with it,
     unless that is a schedule.
     """
     sampler = build_sampler(
@@ -220,11 +220,11 @@ def build(
 
     def step(state: ChainState, target: Target, seed: Seed, at: Step) -> ChainState:
         state = sampler.step(state, target, seed, at)
-        # Of the preconditioner that this step had, also where it made the position NaN.
+        # The preconditioner is that of this step, also if the position became NaN.
         inner = State(state.position, **state.elements)
         largest = largest_valid_step_size(inner, **settings.at(state, at))
         before = state.shared["largest_step_size"]
-        # Once the chain has diverged there is none: NaN.
+        # It is NaN once the chain has diverged.
         smallest = tf.where(tf.math.is_nan(largest), before, tf.minimum(before, largest))
         return state._replace(shared={**state.shared, "largest_step_size": smallest})
 
@@ -265,7 +265,7 @@ def _temperatures(state: ChainState) -> Position | None:
 
 
 def _velocities(state: ChainState) -> Position | None:
-    """Momenta over the root of their preconditioner; None where a schedule keeps what it needs."""
+    """Return momenta over the root of P; None if the step size or the jitter has a schedule."""
     if not {"step_size", "jitter"} <= state.shared.keys():
         return None
     jitter = state.shared["jitter"]

@@ -1,8 +1,8 @@
-"""One type for every sampler: how a state begins, how it goes on, and what can be said of it.
+"""The common type of samplers: functions that initialise, advance and describe a chain's state.
 
-A sampler of this folder, or of a user, is a :class:`SamplingAlgorithm`. Engines know no more of it
-than this. The step is elementwise in the position, or knows which leaves it has: engines call it
-for one chain at a time.
+A sampler, also a user's, is a :class:`SamplingAlgorithm`, and engines use only this interface.
+Engines call ``step`` for one chain at a time, so a step that is not elementwise in the position is
+valid too.
 
 >>> def langevin(step_size):
 ...     def init(position, target):
@@ -47,32 +47,32 @@ Setting: TypeAlias = Scalar | Schedule
 
 
 class State(NamedTuple):
-    """Where a chain is, and what its sampler remembers."""
+    """The position of a chain, and the variables of its sampler."""
 
     position: Position
     elements: dict[str, Position]
-    """By name, structures like the position: momenta, running means. What stands at an element of
-    a leaf belongs to that element, and is gathered and scattered with it in minibatches of items.
+    """Structures like the position by name, such as momenta and running means. Their entries are
+    gathered and scattered with those of the position in minibatches of items.
     """
     shared: dict[str, Any]
-    """By name, what the chain has once, of any structure: settings, counts."""
+    """Variables of the chain of any structure by name, such as settings and counts."""
 
 
 class Step(NamedTuple):
-    """When a step happens."""
+    """The number of a step, and whether samplers adapt in it."""
 
-    number: tf.Tensor  # int32, steps of the chain before this one
-    adapt: tf.Tensor | bool  # whether a sampler that adapts may do so: true during burn-in
+    number: tf.Tensor  # int32, number of earlier steps of the chain
+    adapt: tf.Tensor | bool  # whether samplers adapt, which is true during burn-in
 
 
 class Target(NamedTuple):
-    """What a sampler may ask at a position. None where an engine cannot offer it."""
+    """Functions of the target density at a position; None if an engine does not provide them."""
 
     gradient: Callable[[Position, Seed], Position] | None = None
     """Gradient of the log density, or an unbiased estimate of it; the seed is that of the step."""
     evaluate: Callable[[Position], Evaluation] | None = None
     """Log likelihood and log prior of all data, and their gradients, with chains as leading
-    dimensions: what an accept-reject step needs."""
+    dimensions, for an accept-reject step."""
 
 
 def _no_info(state: State) -> dict[str, tf.Tensor]:
@@ -88,32 +88,32 @@ def _no_diagnosis(state: State) -> str | None:
 
 
 class SamplingAlgorithm(NamedTuple):
-    """A sampler as pure functions, as made by the ``build`` of a module of this folder."""
+    """A sampler as pure functions, returned by the ``build`` of a sampler's module."""
 
     name: str
     init: Callable[[Position, Target], State]
-    """A chain's state at a position."""
+    """Return a chain's initial state at a position."""
     step: Callable[[State, Target, Seed, Step], State]
-    """The state after one step; the seed is two integers, used once."""
+    """Return the state after one step; the seed is two integers, used once."""
     info: Callable[[State], dict[str, tf.Tensor]] = _no_info
-    """Statistics of a state by name, such as its kinetic temperature or acceptance rate."""
+    """Return statistics of a state by name, such as its kinetic temperature or acceptance rate."""
     temperatures: Callable[[State], Position | None] = _no_temperatures
-    """The kinetic temperature of each leaf of the position, float64; None for a sampler without
-    momenta, or where a schedule keeps what they are compared with."""
+    """Return the kinetic temperature of each leaf of the position, float64; None for a sampler
+    without momenta, or if the scale of momenta has a schedule."""
     diagnose: Callable[[State], str | None] = _no_diagnosis
-    """Why a state became non-finite, in words, if the sampler knows; reads values."""
+    """Return a message why a state became non-finite, or None if unknown; reads values."""
     needs: Literal["gradient", "evaluate"] = "gradient"
-    """Which part of the target it uses. ``"evaluate"`` takes the whole data in every step."""
+    """The part of the target that it uses; ``"evaluate"`` needs all data in every step."""
     settings: Mapping[str, Any] = {}
-    """As they were given, for records of a run."""
+    """Settings as given to ``build``, for records of a run."""
     rests_when_cold: bool = False
-    """Whether a leaf at temperature 0 stays where it is, instead of being optimised."""
+    """Whether a leaf at temperature 0 is fixed, instead of optimised."""
     adapted: tuple[str, ...] = ()
-    """Elements of its state that change only while it adapts: who keeps them need not copy them."""
+    """Elements of its state that change only during adaptation, and need no copies after it."""
 
 
 def check_sampler(sampler: Any) -> None:
-    """:raises TypeError: for what is no :class:`SamplingAlgorithm`."""
+    """Raise a TypeError if ``sampler`` is not a :class:`SamplingAlgorithm`."""
     if not isinstance(sampler, SamplingAlgorithm):
         raise TypeError(
             "sampler must be a SamplingAlgorithm, which a sampler's build makes, such as "
@@ -122,7 +122,7 @@ def check_sampler(sampler: Any) -> None:
 
 
 def check_setting(name: str, value: Setting | None) -> None:
-    """:raises TypeError: for what is neither a number, a scalar tensor, nor a schedule."""
+    """Raise a TypeError if a setting is not None, a number, a scalar tensor or a schedule."""
     if value is None or callable(value) or tf.is_tensor(value):
         return
     if isinstance(value, bool) or as_numbers(value, name).ndim:
@@ -133,10 +133,10 @@ def check_setting(name: str, value: Setting | None) -> None:
 
 
 class Settings:
-    """Numbers and schedules of a sampler: numbers become tensors of its state.
+    """Numbers and schedules of a sampler; numbers become tensors of its state.
 
-    So one trace serves all values, a checkpoint holds them, and an engine may change them: a
-    temperature of 0 for some leaves, an inverse temperature for each replica.
+    One trace is therefore valid for all values, checkpoints contain them, and engines can change
+    them, e.g. to a temperature of 0 for some leaves or an inverse temperature per replica.
     """
 
     def __init__(self, **values: Setting | None):
@@ -144,32 +144,32 @@ class Settings:
         self._schedules = {k: v for k, v in values.items() if callable(v)}
 
     def known(self, name: str) -> float | None:
-        """The value of a number, where it is known before a graph runs."""
+        """Return the value of a number that is not symbolic; None for others."""
         found = _plain(self._numbers[name]) if name in self._numbers else None
         return found if isinstance(found, float) else None
 
     def initial(self) -> dict[str, tf.Tensor]:
-        """The numbers, as entries of ``State.shared``: float64 scalars."""
+        """Return the numbers as float64 scalars, for ``State.shared``."""
         return {
             k: tf.cast(v, tf.float64) if tf.is_tensor(v) else tf.constant(v, tf.float64)
             for k, v in self._numbers.items()
         }
 
     def at(self, state: State, step: Step) -> dict[str, Any]:
-        """The values at a step: of the state, or of a schedule."""
+        """Return the values at a step, from the state or from schedules."""
         return {k: state.shared[k] for k in self._numbers} | {
             k: tf.convert_to_tensor(schedule(step.number))
             for k, schedule in self._schedules.items()
         }
 
     def describe(self) -> dict[str, Any]:
-        """Plain values for records: numbers, and names of schedules."""
+        """Return numbers, and names of schedules, for records."""
         numbers = {k: _plain(v) for k, v in self._numbers.items()}
         return numbers | {k: _name(v) for k, v in self._schedules.items()}
 
 
 def _plain(value: Scalar) -> Any:
-    """A number, or in the graph of a function, where tensors have none, words."""
+    """Return a number, or "a tensor" for a symbolic tensor."""
     known = tf.get_static_value(value) if tf.is_tensor(value) else value
     return "a tensor" if known is None else np.asarray(known, np.float64).tolist()
 

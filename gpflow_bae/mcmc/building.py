@@ -1,4 +1,4 @@
-"""A :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm` of a module's ``init`` and ``update``."""
+"""Make a :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm` from ``init`` and ``update``."""
 
 from __future__ import annotations
 
@@ -45,21 +45,22 @@ def build_sampler(
     adapted: tuple[str, ...] = (),
     fixed: tuple[str, ...] = (),
 ) -> SamplingAlgorithm:
-    """Make a sampler of a module's functions, with their settings in its state.
+    """Make a sampler from a module's functions, with their settings in its state.
 
-    :param state_type: the module's ``State``: a NamedTuple that begins with the position.
-    :param init: takes the position, and with ``needs="evaluate"`` the function that evaluates it.
-    :param update: takes the module's state, the gradient (or the function that evaluates), the
-        seed, and settings and choices by name.
-    :param arguments: ``locals()`` of ``build``; what ``update`` does not take is left out. Numbers,
-        tensors and schedules become part of the state; words and truth values are the same in
-        every step, and part of its trace. A temperature that is a number becomes one for each leaf
-        of the position, so that single leaves may be given another; not where something of the
-        state is shared by the leaves.
-    :param shared: the fields of the module's state that are not like the position.
-    :param adapted: fields of the module's state that change only while it adapts.
-    :param fixed: numbers among the arguments that are part of the trace, such as one that loops
-        are unrolled by.
+    :param state_type: the module's ``State``, a NamedTuple whose first field is the position.
+    :param init: function of the position, and with ``needs="evaluate"`` of the target's
+        ``evaluate``.
+    :param update: function of the module's state, the gradient (or ``evaluate``), the
+        seed, and settings by name.
+    :param arguments: ``locals()`` of ``build``; those that ``update`` does not take are ignored.
+        Numbers, tensors and schedules become part of the state; strings and Booleans are constants
+        of the trace. A numeric temperature becomes one for each leaf of the position, so that
+        leaves can have different ones, unless there are ``shared`` fields.
+    :param needs: the part of the target that ``update`` uses.
+    :param shared: fields of the module's state that are not like the position.
+    :param info, temperatures: see :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm`.
+    :param adapted: fields of the module's state that change only during adaptation.
+    :param fixed: numbers among the arguments that are constants of the trace.
     :raises ValueError: if an argument is out of its range.
     """
     taken = inspect.signature(update).parameters
@@ -137,16 +138,16 @@ def _evaluate(name: str, target: Target) -> Callable[..., Any]:
 
 
 def kinetic_temperature(momentum: Position, step_size: Scalar) -> tf.Tensor:
-    """Mean of momentum^2 / h^2 over all scalars, float64: T for velocities that are N(0, T)."""
+    """Return the mean of momentum^2 / h^2 over all scalars, float64: T for N(0, T) velocities."""
     leaves = tf.nest.flatten(momentum)
     squares, counts = tf.reduce_sum(_squares(leaves)), sum(_sizes(leaves))
     return squares / counts / tf.cast(step_size, tf.float64) ** 2
 
 
 def kinetic_temperatures(momentum: Position, step_size: Scalar) -> Position:
-    """Of each leaf, the mean of its momentum^2 / h^2, float64: T for velocities that are N(0, T).
+    """Return the mean of momentum^2 / h^2 of each leaf, float64: T for N(0, T) velocities.
 
-    A step of the Euler scheme makes it T / (1 - a / 2) of a free particle with friction a.
+    With the Euler scheme it is T / (1 - a / 2) for a free particle with friction a.
     """
     leaves = tf.nest.flatten(momentum)
     means = tf.unstack(_squares(leaves) / tf.stack(_sizes(leaves)), num=len(leaves))
@@ -155,24 +156,24 @@ def kinetic_temperatures(momentum: Position, step_size: Scalar) -> Position:
 
 
 def _squares(leaves: list[tf.Tensor]) -> tf.Tensor:
-    """The sum of squares of each leaf, float64: in one pass over it, made in every step."""
+    """Return the sum of squares of each leaf, float64, by one pass, as it is made in every step."""
     return 2 * tf.stack([tf.cast(tf.nn.l2_loss(leaf), tf.float64) for leaf in leaves])
 
 
 def _sizes(leaves: list[tf.Tensor]) -> list[tf.Tensor]:
-    """How many numbers each leaf has, float64."""
+    """Return the number of scalars of each leaf, float64."""
     return [tf.size(leaf, tf.float64) for leaf in leaves]
 
 
 def momentum_temperatures(state: State) -> Position | None:
-    """Those of a sampler without preconditioner; None where h has a schedule."""
+    """Return kinetic temperatures without preconditioner; None if h has a schedule."""
     if "step_size" not in state.shared:
         return None
     return kinetic_temperatures(state.elements["momentum"], state.shared["step_size"])
 
 
 def kinetic_info(state: State) -> dict[str, tf.Tensor]:
-    """The kinetic temperature of a sampler without preconditioner, unless h has a schedule."""
+    """Return the kinetic temperature without preconditioner, unless h has a schedule."""
     if "step_size" not in state.shared:
         return {}
     momentum, step_size = state.elements["momentum"], state.shared["step_size"]
@@ -180,7 +181,7 @@ def kinetic_info(state: State) -> dict[str, tf.Tensor]:
 
 
 def _calibrated_info(state: State) -> dict[str, tf.Tensor]:
-    """What became of the proposals of each chain, and its log densities: [chains...] each."""
+    """Return acceptance statistics and log densities of each chain: [chains...] each."""
     counts, evaluation = state.shared["counts"], state.shared["evaluation"]
     return {
         "acceptance_rate": counts.acceptance_rate,
@@ -193,4 +194,4 @@ def _calibrated_info(state: State) -> dict[str, tf.Tensor]:
 build_calibrated = partial(
     build_sampler, needs="evaluate", shared=("evaluation", "counts"), info=_calibrated_info
 )
-"""For a module with an accept-reject step."""
+"""The same as :func:`build_sampler`, for modules with an accept-reject step."""

@@ -1,11 +1,11 @@
-r"""A step size for microcanonical Langevin from the variance of its energy error.
+r"""Step-size adaptation of microcanonical Langevin by the variance of its energy error.
 
 With velocities of fixed length (:mod:`gpflow_bae.mcmc.mclmc`) the energy, minus the log density
-plus the work of the turns, is constant along exact dynamics, and its error in a step says how far
-the step is from it. Positions are biased by as much as its variance per dimension allows, whatever
+plus the work of the turns, is constant along exact dynamics, and its error in a step measures the
+discretisation error. Its variance per dimension determines the bias of positions, independently of
 the dimension and the target (Robnik and Seljak 2024, section 4): 5e-4 for expectations of smooth
-targets, 0.1 and more for ensembles of networks, where the bias is small beside what chains do not
-explore (Sommer et al. 2025).
+targets, 0.1 and more for ensembles of networks, where the bias is small beside that of limited
+exploration (Sommer et al. 2025).
 
 The error of a step between positions q and q', with half a turn at either end::
 
@@ -13,10 +13,10 @@ The error of a step between positions q and q', with half a turn at either end::
     s = h d^1/2 |g| / (2 (d - 1)),    c = u^T g / |g|
 
 is of third order in h. So the mean of log(dE^2 / (d h^6)) over the steps of burn-in, with more
-weight on the last few hundred, gives the h at which dE has the variance that is asked for, were it
-Gaussian. A mean of logarithms, because at walls errors are larger by orders of magnitude: there the
-chain turns back, and a few such steps shall not decide. (A step size from the largest curvature,
-:mod:`gpflow_bae.mcmc.step_size`, becomes that of the wall.)
+weight on the last few hundred, determines the h at which dE has the desired variance if it is
+Gaussian. It is a mean of logarithms, because at walls, where the chain turns back, errors are
+larger by orders of magnitude, and a few such steps should not determine h. (They do in
+:mod:`gpflow_bae.mcmc.step_size`, which uses the largest curvature.)
 
 References: as in :mod:`gpflow_bae.mcmc.mclmc`.
 """
@@ -35,31 +35,32 @@ from gpflow_bae.mcmc.types import Position, Seed
 
 __all__ = ["energy_error", "from_energy_variance"]
 
-_MEMORY = 100.0  # estimates that count
-_MOST = 1.5  # by which one estimate may change the step size
-_OF_GAUSSIAN = 1.2703628  # log E[x^2] - E[log x^2] of a Gaussian x: log 2 plus Euler's constant
+_MEMORY = 100.0  # number of estimates in the running mean
+_MAX_CHANGE = 1.5  # largest factor by which one estimate changes the step size
+_GAUSSIAN_LOG_OFFSET = (
+    1.2703628  # log E[x^2] - E[log x^2] of a Gaussian x: log 2 plus Euler's constant
+)
 
 
 @check_arguments()
 def from_energy_variance(
     sampler: SamplingAlgorithm, desired: float = 5e-4, every: int = 5
 ) -> SamplingAlgorithm:
-    """``mclmc`` with a step size at which the energy error has this variance per dimension.
+    """Return ``mclmc`` with the step size adapted to this variance of the energy error.
 
     >>> from gpflow_bae.mcmc import mclmc
     >>> sampler = from_energy_variance(mclmc.build(0.01, 0.05))
     >>> sampler.settings["step_size"]
     'from_energy_variance, desired 0.0005'
 
-    It is found during burn-in and then stays. The step size that ``sampler`` was built with is
-    where the search begins, and what it forgets of its direction it forgets over the same distance
-    with every step size. ``sampler.info`` gains ``step_size`` and
-    ``energy_variance``, what this step size is expected to have.
+    It is adapted during burn-in and then fixed. The step size of ``sampler`` is the initial value;
+    the distance over which the direction decorrelates does not change with the step size.
+    ``sampler.info`` gains ``step_size`` and ``energy_variance``, its expected variance.
 
-    :param sampler: made by :func:`gpflow_bae.mcmc.mclmc.build`, with a number as its step size.
+    :param sampler: returned by :func:`gpflow_bae.mcmc.mclmc.build`, with a numeric step size.
     :param desired: variance of the energy error of a step, divided by the dimension.
-    :param every: steps between two estimates, each of two gradients and two densities.
-    :raises ValueError: if an argument is out of its range, for another sampler, or, when it is run,
+    :param every: number of steps between two estimates, each of two gradients and two densities.
+    :raises ValueError: if an argument is out of its range, for another sampler, or, at run time,
         without the density of all data.
     """
     check_sampler(sampler)
@@ -121,17 +122,19 @@ def from_energy_variance(
 
 
 def _adapted(before: State, after: State, target: Target, seed: Seed, desired: float) -> State:
-    """``after`` with the step size that this step asks for; ``before``, where it was not finite."""
+    """Return ``after`` with an adapted step size; ``before`` if the error is not finite."""
     h = before.shared["step_size"]
     error, d = energy_error(before, after, target, seed)
     good = tf.math.is_finite(error)
     seen = before.shared["estimates"]
     share = 1.0 / tf.minimum(seen + 1.0, _MEMORY)
-    one = tf.math.log(tf.square(error) / (d * h**6) + 1e-300) + _OF_GAUSSIAN
+    one = tf.math.log(tf.square(error) / (d * h**6) + 1e-300) + _GAUSSIAN_LOG_OFFSET
     found = (1.0 - share) * before.shared["error"] + share * one
     found = tf.where(good, found, before.shared["error"])
     wanted = tf.exp((tf.math.log(tf.constant(desired, tf.float64)) - found) / 6.0)
-    wanted = tf.where(good, tf.clip_by_value(wanted, h / _MOST, h * _MOST), h / _MOST)
+    wanted = tf.where(
+        good, tf.clip_by_value(wanted, h / _MAX_CHANGE, h * _MAX_CHANGE), h / _MAX_CHANGE
+    )
     kept = tf.nest.map_structure(lambda new, old: tf.where(good, new, old), after, before)
     changed = with_step_size(kept, wanted)
     return changed._replace(
@@ -142,9 +145,10 @@ def _adapted(before: State, after: State, target: Target, seed: Seed, desired: f
 def energy_error(
     before: State, after: State, target: Target, seed: Seed
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Of the step between two states of ``mclmc``, in nats, and the number of dimensions, float64.
+    """Return the energy error of a step of ``mclmc`` in nats, and its dimension d, both float64.
 
-    :param target: with a gradient and a density; see :class:`gpflow_bae.mcmc.algorithm.Target`.
+    :param before, after: states before and after the step.
+    :param target: a target with ``gradient`` and ``evaluate``.
     """
     gradient, evaluate = target.gradient, target.evaluate
     assert gradient is not None and evaluate is not None
@@ -161,12 +165,12 @@ def energy_error(
     length = tf.norm(momentum)  # h d^1/2
 
     def turned(position: Position, sign: float) -> tf.Tensor:
-        """sign times the work of half a turn that ends (-1) or begins (1) with this direction."""
+        """Return sign times the work of half a turn that ends (-1) or begins (1) here."""
         g = moving * _flat(gradient(position, seed))
         size = tf.norm(g)
         s = length * size / (2.0 * (d - 1.0))
         c = sign * tf.reduce_sum(momentum * g) / tf.maximum(length * size, 1e-300)
-        # log(cosh s + c sinh s), whose terms overflow where s is large.
+        # log(cosh s + c sinh s) without the overflow for large s.
         return sign * (s + tf.math.log((1.0 + c) / 2.0 + (1.0 - c) / 2.0 * tf.exp(-2.0 * s)))
 
     def density(position: Position) -> tf.Tensor:

@@ -7,10 +7,9 @@ of the position), l(position, b) its log likelihood, and g_b the estimate::
     control variates    g_b(position) - g_b(mode) + full gradient at the mode
 
 Both have the full-data gradient as their mean over minibatches. The first has a variance of order
-N^2 / B. The second's is smaller by the squared distance from the mode over the spread of the
-likelihood terms' gradients: none at the mode, none anywhere for a likelihood whose curvature is the
-same for each datum (a Gaussian mean), and more than the first's far away (Baker et al. 2019,
-section 3).
+N^2 / B. That of the second grows with the squared distance from the mode: it is zero at the mode,
+zero everywhere for a likelihood with the same curvature for each datum (a Gaussian mean), and
+larger than the first's far away (Baker et al. 2019, section 3).
 
 References:
 
@@ -39,13 +38,13 @@ __all__ = [
 ]
 
 LogPriorFn: TypeAlias = Callable[[Position], tf.Tensor]
-"""Takes a position, returns one number per chain."""
+"""A function of a position that returns one number per chain."""
 
 LogLikelihoodFn: TypeAlias = Callable[[Position, Any], tf.Tensor]
-"""Takes a position and a minibatch; returns the sum over the minibatch, one number per chain."""
+"""A function of a position and a minibatch that returns the sum over it, one number per chain."""
 
 GradientFn: TypeAlias = Callable[[Position, Any], Position]
-"""Takes a position and a minibatch, returns a gradient like the position."""
+"""A function of a position and a minibatch that returns a gradient like the position."""
 
 
 def minibatch(
@@ -55,7 +54,7 @@ def minibatch(
     *,
     batch_axis: int = 0,
 ) -> GradientFn:
-    """The estimate of a minibatch. With all the data as its batch it is the full gradient.
+    """Return the minibatch estimate, which is the full gradient if the batch is all data.
 
     :param log_prior_fn: log density of the prior.
     :param log_likelihood_fn: log likelihood, summed over the minibatch and not scaled.
@@ -90,11 +89,11 @@ def control_variates(
     full_gradient_at_mode: Position,
     batch_axis: int = 0,
 ) -> GradientFn:
-    """The estimate of a minibatch, less its own error at a fixed position.
+    """Return the minibatch estimate, less its error at a fixed position.
 
-    Two gradients of a minibatch per call. :func:`minibatch` gives ``full_gradient_at_mode`` when it
-    is called with the mode and all the data. The mode need not be exact: any fixed position leaves
-    the estimate unbiased, a better one makes it less variable.
+    It computes two gradients of a minibatch per call. ``full_gradient_at_mode`` is the value of
+    :func:`minibatch` at the mode with all data. The mode need not be exact: with any fixed position
+    the estimate is unbiased, and with a better one its variance is smaller.
 
     :param log_prior_fn: log density of the prior.
     :param log_likelihood_fn: log likelihood, summed over the minibatch and not scaled.
@@ -113,7 +112,7 @@ def control_variates(
         raise ValueError("full_gradient_at_mode must have the structure of mode.") from error
 
     def gradient(position: Position, batch: Any) -> Position:
-        # A mode without chains would get the sum of its chains' gradients.
+        # Without the broadcast a mode without chains would have the sum of the chains' gradients.
         everywhere = tf.nest.map_structure(
             lambda m, q: tf.broadcast_to(tf.cast(m, q.dtype), tf.shape(q)), mode, position
         )
@@ -128,7 +127,7 @@ def control_variates(
 
 
 def _batch_size(batch: Any, axis: int) -> int | tf.Tensor:
-    """The length of every leaf along ``axis``."""
+    """Return the length of all leaves along ``axis``."""
     leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(batch)]
     sizes = {leaf.shape[axis] for leaf in leaves}
     known = sizes - {None}

@@ -1,37 +1,37 @@
 r"""Microcanonical Langevin Monte Carlo (MCLMC).
 
-Velocities have a fixed length and only turn. In d dimensions, with the unit vector u, the gradient
-g of the log density and the distance s along the path::
+Velocities have a fixed length and change only their direction. In d dimensions, with the unit
+vector u, the gradient g of the log density and the distance s along the path::
 
     dq / ds = u
     du / ds = (1 - u u^T) g / (d - 1)  +  noise that turns u
 
-The density of positions on this dynamics is the target's, whatever the noise is (Robnik et al.
-2023; Robnik and Seljak 2024): with a gradient that is exact and steps that are small there is no
-temperature to get wrong, since the length of u is a constant. Steep places are crossed with small
+The stationary density of positions is the target's for any noise (Robnik et al.
+2023; Robnik and Seljak 2024): with exact gradients and small steps the temperature cannot be
+wrong, since the length of u is constant. Steep regions are crossed with small
 changes of direction rather than at large speeds, and energy errors do not grow with d.
 
 In the notation of :mod:`gpflow_bae.mcmc.sghmc`, momentum = h d^1/2 u, a vector whose elements have
-the mean square h^2, so that step sizes compare with those of SGHMC whatever d is. A step is::
+the mean square h^2, so that step sizes are comparable with those of SGHMC for any d. A step is::
 
     B/2    u turns towards g for half a step
     O      u <- (u + nu xi) / |u + nu xi|,   nu^2 = ((1 - a)^-2 - 1) / d
     B/2    u turns towards g for half a step
     A      position <- position + momentum
 
-with both turns at one gradient; positions are those of the published scheme (B/2 A B/2, then O).
-A turn is exact::
+with the same gradient in both turns; positions are those of the published scheme (B/2 A B/2, then
+O). A turn is exact::
 
     e = g / |g|,    z = exp(-h d^1/2 |g| / (2 (d - 1))),    c = u^T e
     u <- [2 z u + (1 - z) (1 + z + c (1 - z)) e] / |...|
 
-O leaves (1 - a) of u's direction on average in many dimensions, as it leaves 1 - a of SGHMC's
+In many dimensions O retains 1 - a of u's direction on average, as it retains 1 - a of SGHMC's
 momentum.
 
-**Step-size bias**: of second order in h. Nothing is accepted or rejected. Gradient noise is not
-forgiven either: it turns u more, and spreads positions as it does in SGHMC. But here no kinetic
-temperature shows it: that of all elements together is 1 by construction, and those of single leaves
-say only whether they share alike. So this is a sampler for full batches.
+**Step-size bias**: of second order in h; there is no accept-reject step. Gradient noise turns u
+more, and increases the variance of positions as in SGHMC, but is not visible in the kinetic
+temperature: that of all elements together is 1 by construction, and those of single leaves
+only show whether they have equal shares. So this is a sampler for full batches.
 
 **One chain**: the length of u is over all elements of the position, so leading dimensions are not
 chains here. Engines call a step for one chain at a time.
@@ -61,14 +61,14 @@ __all__ = ["State", "build", "init", "update"]
 
 
 class State(NamedTuple):
-    """Position and momentum (h d^1/2 times the direction), two structures alike."""
+    """Position and momentum (h d^1/2 times the direction), two structures of the same kind."""
 
     position: Position
     momentum: Position
 
 
 def init(position: Position) -> State:
-    """Start at ``position``, at rest: the first step draws a direction."""
+    """Return the initial state with zero momentum; the first step draws a direction."""
     position = tf.nest.map_structure(tf.convert_to_tensor, position)
     return State(position, tf.nest.map_structure(tf.zeros_like, position))
 
@@ -83,12 +83,12 @@ def update(
     temperature: Scalar | Position = 1.0,
     noise: str = "gaussian",
 ) -> State:
-    """One step; gradient, seed and noise are as :mod:`gpflow_bae.mcmc.types` describes them.
+    """Take one step; gradient, seed and noise are as described in :mod:`gpflow_bae.mcmc.types`.
 
     :param step_size: h > 0, the root mean square of an element's change in a step.
-    :param momentum_decay: a in (0, 1), the share of its direction that a chain forgets in a step.
+    :param momentum_decay: a in (0, 1), the fraction of its direction that a chain loses per step.
     :param temperature: T > 0 for all leaves, or a structure like the position with one for each
-        leaf; a leaf at 0 stays where it is, and is none of the d dimensions.
+        leaf; a leaf at 0 is fixed, and not counted in d.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
     validate(step_size=step_size, momentum_decay=momentum_decay)
@@ -113,14 +113,14 @@ def update(
         tf.cast(r, tf.float64) * m
         for r, m in zip(tf.nest.flatten(state.momentum), moving, strict=True)
     ]
-    # At rest, before the first step, the noise alone gives a direction.
+    # Before the first step the momentum is zero, and the noise is the direction.
     length = _norm(u)
     u = _unit([tf.where(length > 0.0, r, x) for r, x in zip(u, xi, strict=True)])
     turn = h * tf.sqrt(d) / (2.0 * (d - 1.0))
-    u = _turned(u, pull, turn)
+    u = _rotated(u, pull, turn)
     nu = tf.sqrt((1.0 / (1.0 - a) ** 2 - 1.0) / d)
     u = _unit([v + nu * x for v, x in zip(u, xi, strict=True)])
-    u = _turned(u, pull, turn)
+    u = _rotated(u, pull, turn)
     steps = [tf.cast(h * tf.sqrt(d) * v, q.dtype) for v, q in zip(u, flat, strict=True)]
     return State(
         tf.nest.pack_sequence_as(state.position, [q + r for q, r in zip(flat, steps, strict=True)]),
@@ -137,8 +137,8 @@ def _unit(vectors: list[tf.Tensor]) -> list[tf.Tensor]:
     return [v / norm for v in vectors]
 
 
-def _turned(u: list[tf.Tensor], gradient: list[tf.Tensor], amount: tf.Tensor) -> list[tf.Tensor]:
-    """The exact solution of du / ds = (1 - u u^T) g / (d - 1).
+def _rotated(u: list[tf.Tensor], gradient: list[tf.Tensor], amount: tf.Tensor) -> list[tf.Tensor]:
+    """Return the exact solution of du / ds = (1 - u u^T) g / (d - 1).
 
     :param u: a unit vector.
     :param amount: the distance over d - 1.
@@ -158,9 +158,9 @@ def build(
     temperature: Setting = 1.0,
     noise: str = "gaussian",
 ) -> SamplingAlgorithm:
-    """The sampler as one object: settings of :func:`update`, or schedules of the step.
+    """Return the sampler with settings of :func:`update`, or schedules of the step number.
 
-    :func:`gpflow_bae.mcmc.energy_variance.from_energy_variance` finds a step size for it.
+    :func:`gpflow_bae.mcmc.energy_variance.from_energy_variance` adapts its step size.
     """
     return build_sampler(
         "mclmc",

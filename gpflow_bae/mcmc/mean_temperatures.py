@@ -1,8 +1,8 @@
-"""Kinetic temperatures as means over steps, instead of at one of them.
+"""Kinetic temperatures averaged over steps.
 
 The temperature of a single number at a single step is a chi-squared variable of one degree of
-freedom, whose standard deviation is 1.4 times its mean. A mean over all steps says as much as so
-many independent draws as momenta are forgotten: after 1 / a steps with friction a.
+freedom, whose standard deviation is 1.4 times its mean. A mean over n steps is worth about n a
+independent draws, as momenta decorrelate in 1 / a steps with friction a.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _SUM, _COUNT = "temperature_sum", "temperature_count"
 
 
 def with_mean_temperatures(sampler: SamplingAlgorithm, period: int) -> SamplingAlgorithm:
-    """A sampler whose temperatures are means over the steps since the last multiple of ``period``.
+    """Return a sampler with mean temperatures since the last multiple of ``period`` steps.
 
-    One without temperatures stays what it is.
+    A sampler without temperatures is unchanged.
 
     >>> from gpflow_bae.mcmc import sghmc
     >>> sampler = with_mean_temperatures(sghmc.build(0.1, 0.2, integrator="baoab"), period=500)
     >>> state, target = sampler.init(tf.zeros([]), Target()), Target(lambda q, seed: -q)
     >>> for i in range(500):
     ...     state = sampler.step(state, target, tf.constant([0, i]), Step(tf.constant(i), False))
-    >>> bool(abs(sampler.temperatures(state) - 1.0) < 0.6)  # a = 0.2: of about a hundred draws
+    >>> bool(abs(sampler.temperatures(state) - 1.0) < 0.6)  # about a hundred draws
     True
     """
 
@@ -44,14 +44,13 @@ def with_mean_temperatures(sampler: SamplingAlgorithm, period: int) -> SamplingA
         if _SUM not in state.shared:
             return state
         begins = tf.equal(tf.math.floormod(at.number, period), 0)
-        # All leaves' at once: each operation on a single number costs as much.
+        # All leaves are stacked, because each operation on a single number costs as much.
         before, now = (
             tf.stack(tf.nest.flatten(t)) for t in (state.shared[_SUM], sampler.temperatures(state))
         )
         sums = tf.unstack(tf.where(begins, now, before + now), num=before.shape[0])
         total = tf.nest.pack_sequence_as(state.shared[_SUM], sums)
-        # From the state's own, not from the step's number: a vectorised loop wants all that it
-        # carries to be each chain's.
+        # The count is part of the state, because a vectorised loop needs all variables per chain.
         count = tf.where(begins, 0, state.shared[_COUNT])
         return state._replace(shared={**state.shared, _SUM: total, _COUNT: count + 1})
 

@@ -1,10 +1,10 @@
-"""Standardised noise from stateless seeds: eager, graph and XLA draw the same numbers.
+"""Standardised noise from stateless seeds, with the same numbers in eager mode, graphs and XLA.
 
-Naming Philox is not enough for that. With ``alg="philox"`` TensorFlow 2.21 gives the same random
-*bits* (and bounded integers) inside and outside of XLA, but other uniforms and normals: there XLA
-makes its floats of the bits in its own way, and so does a GPU. (A seed that is a constant of the
-graph hides this, as the draw is then folded before XLA sees it.) Everything here is therefore made
-of the bits by arithmetic that is ours. What is left is rounding of log, sin and cos.
+The Philox algorithm is not sufficient for that. With ``alg="philox"`` TensorFlow 2.21 has the same
+random *bits* (and bounded integers) inside and outside of XLA, but other uniforms and normals,
+because XLA, and GPUs, convert bits to floats differently. (A seed that is a constant of the
+graph hides this, as the draw is then folded before XLA compiles it.) Everything here is therefore
+computed from the bits by explicit arithmetic, up to rounding of log, sin and cos.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ALGORITHM = "philox"
 _PHILOX = tf.random.Algorithm.PHILOX.value
 _SCRAMBLING = np.array([0x02461E293EC8F720], np.uint64)
 _ZERO = np.zeros(1, np.uint64)
-_SMALL = 4096  # numbers, which take about as long as the operations that draw them
+_SMALL = 4096  # numbers, whose computation takes about as long as the overhead of a draw
 
 
 def standard_noise(
@@ -45,7 +45,7 @@ def standard_noise(
     dtype: tf.DType = tf.float32,
     kind: str = "gaussian",
 ) -> tf.Tensor:
-    r"""Independent numbers with mean 0 and variance 1.
+    r"""Draw independent numbers with mean 0 and variance 1.
 
     ``"gaussian"``: standard normal (Box and Muller 1958), within +- 6.8 in float32 (9.5 in
     float64).
@@ -55,14 +55,14 @@ def standard_noise(
     stochastic differential equation converges weakly at first order with any increments whose
     first three moments match the normal's, and at second order if the fourth and fifth match too
     (Kloeden and Platen 1992, section 14): the fourth is 4 per cent short here. SGHMC's scheme is
-    of first order anyway, and on a Gaussian target, where it is linear, its stationary means and
-    covariances depend on mean and variance alone: they are the same.
+    of first order in any case, and on a Gaussian target, where it is linear, its stationary means
+    and covariances depend on mean and variance alone: they are the same.
 
-    What costs time are Philox's bits, which TensorFlow draws on one thread; binomial noise needs
+    Most time is spent on Philox's bits, which TensorFlow draws on one thread; binomial noise needs
     half as many.
 
     :param shape: shape of the result.
-    :param seed: two integers, to be used once.
+    :param seed: two integers, used once.
     :param dtype: a floating type.
     :param kind: ``"gaussian"`` or ``"binomial"``.
     :raises ValueError: if ``kind`` is neither.
@@ -80,11 +80,11 @@ _items: contextvars.ContextVar[tuple[int, int, int, int] | None] = contextvars.C
 
 @contextlib.contextmanager
 def noise_of_items(start: int, stop: int, total: int, axis: int) -> Iterator[None]:
-    """Inside, :func:`item_noise` draws what items ``start`` to ``stop`` of ``total`` have.
+    """Make :func:`item_noise` draw the noise of items ``start`` to ``stop`` of ``total``.
 
-    So items that are shared among replicas have the numbers that they have in one.
+    The noise of items is then the same whether they are sharded over replicas or not.
 
-    :param axis: of the items, counted from the last one: -1, -2, ...
+    :param axis: axis of the items, counted from the last: -1, -2, ...
     """
     token = _items.set((start, stop, total, axis))
     try:
@@ -96,7 +96,7 @@ def noise_of_items(start: int, stop: int, total: int, axis: int) -> Iterator[Non
 def item_noise(
     shape: tf.TensorShape | tf.Tensor | tuple[int, ...], seed: Seed, dtype: tf.DType = tf.float32
 ) -> tf.Tensor:
-    """Standard normals that belong to items, such as rows or tasks.
+    """Draw standard normals for items, such as rows or tasks; see :func:`noise_of_items`.
 
     :param shape: shape of the result.
     """
@@ -112,7 +112,7 @@ def item_noise(
 
 
 def check_noise(kind: str) -> None:
-    """Refuse a kind of noise that is not one of :data:`KINDS`."""
+    """Raise a ValueError for a kind of noise that is not one of :data:`KINDS`."""
     if kind not in KINDS:
         raise ValueError(f"noise must be one of {KINDS}, got {kind!r}.")
 
@@ -120,12 +120,12 @@ def check_noise(kind: str) -> None:
 def _bits(
     shape: tf.TensorShape | tf.Tensor | tuple[int, ...] | list, seed: Seed, dtype: tf.DType
 ) -> tf.Tensor:
-    """What ``tf.random.stateless_uniform`` gives for all integers, in a third of its operations.
+    """Draw full-range integers as ``tf.random.stateless_uniform``, with a third of the operations.
 
-    A round draws for every leaf of a position, and its graph is traced and optimised in time that
-    grows with their number.
+    A round draws for every leaf of a position, and the time to trace and optimise its graph grows
+    with the number of operations.
     """
-    # TensorFlow's scrambling of a seed, with which split and fold_in go on making seeds.
+    # TensorFlow's scrambling of a seed, which split and fold_in use too.
     scrambled = tf.bitcast(
         tf.reshape(_philox([4], _SCRAMBLING, tf.cast(seed, tf.uint64), tf.uint32), [2, 2]),
         tf.uint64,
@@ -148,8 +148,8 @@ def _philox(
 def _binomial(
     shape: tf.TensorShape | tf.Tensor | tuple[int, ...], seed: Seed, dtype: tf.DType
 ) -> tf.Tensor:
-    """Two numbers of each word of 32 bits."""
-    shape, size, is_static = _sized(shape)
+    """Draw binomial noise, two numbers from each word of 32 bits."""
+    shape, size, is_static = _static_size(shape)
     words = _bits([(size + 1) // 2], seed, tf.uint32)
     ones = tf.raw_ops.PopulationCount(x=tf.reshape(tf.bitcast(words, tf.uint16), [-1]))
     if not is_static or size % 2:
@@ -157,10 +157,10 @@ def _binomial(
     return (tf.cast(tf.reshape(ones, shape), dtype) - 8) * 0.5
 
 
-def _sized(
+def _static_size(
     shape: tf.TensorShape | tf.Tensor | tuple[int, ...],
 ) -> tuple[list[int] | tf.Tensor, int | tf.Tensor, bool]:
-    """A shape, how many numbers it has, and whether that is known while the graph is built."""
+    """Return a shape, its number of elements, and whether that is static."""
     static_shape = tf.get_static_value(shape) if tf.is_tensor(shape) else shape
     if static_shape is None:
         return shape, tf.reduce_prod(shape), False
@@ -171,14 +171,14 @@ def _sized(
 def _box_muller(
     shape: tf.TensorShape | tf.Tensor | tuple[int, ...], seed: Seed, dtype: tf.DType
 ) -> tf.Tensor:
-    """Two normals of each pair of uniforms."""
-    shape, size, is_static = _sized(shape)
+    """Draw normals, two from each pair of uniforms."""
+    shape, size, is_static = _static_size(shape)
     is_double = tf.as_dtype(dtype) == tf.float64
     compute, integer, num_bits = (
         (tf.float64, tf.uint64, 64) if is_double else (tf.float32, tf.uint32, 32)
     )
     bits = tf.unstack(tf.cast(_bits([2, (size + 1) // 2], seed, integer), compute))
-    # Half a unit is added so that log sees no 0; near 1 it is rounded away, and log gives 0.
+    # Half a unit is added to avoid log(0); near 1 it is rounded away, and log is 0.
     uniform = bits[0] * 2.0**-num_bits + 2.0 ** -(num_bits + 1)
     angle = bits[1] * (2 * math.pi * 2.0**-num_bits)
     radius = tf.sqrt(-2 * tf.math.log(uniform))
@@ -191,20 +191,20 @@ def _box_muller(
 def uniform(
     shape: tf.TensorShape | tf.Tensor | tuple[int, ...], seed: Seed, dtype: tf.DType = tf.float64
 ) -> tf.Tensor:
-    """Independent uniforms on (0, 1), of 32 random bits each: never 0 or, in float64, 1."""
+    """Draw independent uniforms on (0, 1) from 32 random bits: never 0 or, in float64, 1."""
     return (tf.cast(_bits(shape, seed, tf.uint32), dtype) + 0.5) * 2.0**-32
 
 
 def split(seed: Seed, n: int = 2) -> tf.Tensor:
-    """``n`` independent seeds, [n, 2], from one; unstack along the first axis."""
+    """Return ``n`` independent seeds [n, 2] from one; unstack along the first axis."""
     return tf.random.split(seed, num=n, alg=_ALGORITHM)
 
 
 def noise_like(position: Position, seed: Seed, kind: str = "gaussian") -> Position:
-    """Standard noise with the structure, shapes and dtypes of ``position``, independent throughout.
+    """Draw independent standard noise with the structure, shapes and dtypes of ``position``.
 
-    Small leaves of one dtype are pieces of one draw: a draw has a dozen operations, and a position
-    may have dozens of leaves.
+    Small leaves of one dtype are slices of one draw, because a draw has a dozen operations, and a
+    position may have dozens of leaves.
     """
     leaves = tf.nest.flatten(position)
     seeds = tf.unstack(split(seed, len(leaves)), num=len(leaves))

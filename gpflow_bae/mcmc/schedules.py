@@ -1,4 +1,4 @@
-r"""Temperatures over the replicas of parallel tempering.
+r"""Temperature ladders of parallel tempering.
 
 References:
 
@@ -20,9 +20,9 @@ __all__ = ["check_ladder", "geometric_ladder"]
 
 
 def geometric_ladder(num_replicas: int, max_temperature: float) -> np.ndarray:
-    """Temperatures of parallel tempering in a constant ratio: [num_replicas], from 1 upwards.
+    """Return temperatures of parallel tempering in a constant ratio, from 1: [num_replicas].
 
-    A constant ratio gives neighbours equal swap rates where the heat capacity is constant, as it is
+    A constant ratio gives neighbours equal swap rates if the heat capacity is constant, as it is
     for a Gaussian (Earl and Deem 2005, section 2.2).
 
     :param num_replicas: at least 2.
@@ -42,9 +42,9 @@ def geometric_ladder(num_replicas: int, max_temperature: float) -> np.ndarray:
 
 
 def check_ladder(temperatures: Sequence[float] | np.ndarray) -> np.ndarray:
-    """The ladder as float64, [R]: at least two temperatures that begin at 1 and increase.
+    """Return a valid ladder as float64 [R]: at least two temperatures, from 1 and increasing.
 
-    :raises ValueError: if it is anything else.
+    :raises ValueError: if the ladder is invalid.
     """
     ladder = as_numbers(temperatures, "temperatures")
     if ladder.ndim != 1 or ladder.size < 2:

@@ -10,13 +10,12 @@ position, and independent standard noise xi::
 Langevin dynamics with time step h, unit mass and friction a / h; the momentum is h times the
 velocity. At a = 1 it is Langevin dynamics (SGLD) with step h^2.
 
-This is ``integrator="euler"``, the default; what follows is said of it. ``"obabo"`` and ``"baoab"``
-take as much work per step and have other step-size biases: :mod:`gpflow_bae.mcmc.integrators`.
+This is ``integrator="euler"``, the default, and what follows is for it. ``"obabo"`` and ``"baoab"``
+have the same cost per step and other step-size biases: :mod:`gpflow_bae.mcmc.integrators`.
 
 **Stationary distribution.** As h goes to 0 at a fixed a, positions are distributed as
 density ** (1 / T). Noise in the gradient, of variance v per scalar, adds h^4 v to the momentum's
 noise variance 2 a T h^2: it acts as a temperature higher by the factor 1 + h^2 v / (2 a T).
-:mod:`gpflow_bae.mcmc.gradient_noise` estimates v and injects so much less.
 
 **Step-size bias.** On a Gaussian with precision A and mean m the stationary mean is m, exactly,
 and the covariance is T [A - h^2 A^2 / (2 (2 - a))]^-1: too large by the factor
@@ -25,10 +24,9 @@ h^2 A < 2 (2 - a).
 
 **Why 2 a and not 2 a - a^2.** The latter is the coefficient of the exact Ornstein-Uhlenbeck
 solution and gives momenta the variance T h^2 (to second order in h). But in this order of updates
-(damp, kick, move) it gives positions the covariance T (1 - a / 2) A^-1, however small h is: they
-are too cold by 2.5 per cent at a = 0.05, and by a factor 2 at a = 1. With 2 a, as published, it is
-the momenta that are too hot, by 1 / (1 - a / 2), and the positions that are right. Positions are
-what is wanted.
+(damp, kick, move) it gives positions the covariance T (1 - a / 2) A^-1 for any small h: they
+are too cold by 2.5 per cent at a = 0.05, and by a factor 2 at a = 1. With 2 a, as published,
+momenta are too hot, by 1 / (1 - a / 2), and positions, the quantity of interest, are right.
 
 References:
 
@@ -55,14 +53,14 @@ __all__ = ["State", "build", "init", "update"]
 
 
 class State(NamedTuple):
-    """Position and momentum (h times the velocity), two structures alike."""
+    """Position and momentum (h times the velocity), two structures of the same kind."""
 
     position: Position
     momentum: Position
 
 
 def init(position: Position) -> State:
-    """Start at ``position``, at rest."""
+    """Return the initial state at ``position``, with zero momentum."""
     position = tf.nest.map_structure(tf.convert_to_tensor, position)
     return State(position, tf.nest.map_structure(tf.zeros_like, position))
 
@@ -78,7 +76,7 @@ def update(
     noise: str = "gaussian",
     integrator: str = "euler",
 ) -> State:
-    """One step; gradient, seed and noise are as :mod:`gpflow_bae.mcmc.types` describes them.
+    """Take one step; gradient, seed and noise are as described in :mod:`gpflow_bae.mcmc.types`.
 
     :param step_size: h > 0.
     :param momentum_decay: a in (0, 1].
@@ -115,7 +113,7 @@ def build(
     noise: str = "gaussian",
     integrator: str = "euler",
 ) -> SamplingAlgorithm:
-    """The sampler as one object: settings of :func:`update`, or schedules of the step."""
+    """Return the sampler with settings of :func:`update`, or schedules of the step number."""
     return build_sampler(
         "sghmc",
         State,

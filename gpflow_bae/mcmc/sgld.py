@@ -7,7 +7,7 @@ independent standard noise xi::
 
 (Welling and Teh 2011, eq. 4; their temperature is 1.) It discretises overdamped Langevin dynamics
 with time step e / 2. It is :mod:`~gpflow_bae.mcmc.sghmc` at momentum decay 1 with step size
-h = sqrt(e / 2): a step size here is in units of squared positions, there in units of positions.
+h = sqrt(e / 2): e is in units of squared positions, h in units of positions.
 
 **Stationary distribution.** As e goes to 0, positions are distributed as density ** (1 / T). Noise
 in the gradient, of variance v per scalar, adds e^2 v / 4 to the noise variance e T: it acts as a
@@ -41,13 +41,13 @@ __all__ = ["State", "build", "init", "update"]
 
 
 class State(NamedTuple):
-    """The position: Langevin dynamics remembers nothing else."""
+    """The position, the only variable of Langevin dynamics."""
 
     position: Position
 
 
 def init(position: Position) -> State:
-    """Start at ``position``."""
+    """Return the initial state at ``position``."""
     return State(tf.nest.map_structure(tf.convert_to_tensor, position))
 
 
@@ -60,7 +60,7 @@ def update(
     temperature: Scalar | Position = 1.0,
     noise: str = "gaussian",
 ) -> State:
-    """One step; gradient, seed and noise are as :mod:`gpflow_bae.mcmc.types` describes them.
+    """Take one step; gradient, seed and noise are as described in :mod:`gpflow_bae.mcmc.types`.
 
     :param step_size: e > 0.
     :param temperature: T >= 0, or a structure like the position with one for each leaf.
@@ -82,5 +82,5 @@ def update(
 def build(
     step_size: Setting = 1e-4, temperature: Setting = 1.0, noise: str = "gaussian"
 ) -> SamplingAlgorithm:
-    """The sampler as one object: settings of :func:`update`, or schedules of the step."""
+    """Return the sampler with settings of :func:`update`, or schedules of the step number."""
     return build_sampler("sgld", State, init, update, locals())

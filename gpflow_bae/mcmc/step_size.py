@@ -1,30 +1,29 @@
-r"""A step size from the largest curvature that a chain meets.
+r"""Step-size adaptation by the largest curvature along a chain.
 
 A step of size h is stable along a direction of curvature A (an eigenvalue of the Hessian of minus
 the log density) while h^2 A is below a limit: 4 for the splitting schemes
-(:mod:`gpflow_bae.mcmc.integrators`). A chain breaks where the stiffest direction passes it, however
-few its directions of that kind are, and no other number says how near it is.
+(:mod:`gpflow_bae.mcmc.integrators`). A chain diverges if a single direction, the stiffest, exceeds
+it.
 
-:func:`from_curvature` follows that direction by power iteration, w <- H v and v <- w over
-its length, with the products H v from two gradients::
+:func:`from_curvature` tracks that direction by power iteration, w <- H v and v <- w / |w|,
+with the products H v from two gradients::
 
     H v = (g(q - e v) - g(q + e v)) / (2 e),    e = A^-1/2
 
-e being one standard deviation of the density along v, and sets::
+where e is one standard deviation of the density along v, and sets::
 
     h = 2 fraction / A^1/2
 
-while a chain adapts; then h is fixed, and the chain is that of the sampler with this h. A is what
-the iteration found last where that was more, and else decays towards it over a hundred
-estimates: stiff places count for longer than the others, since they decide.
+during adaptation; then h is fixed. A is the last estimate if that is larger than A, and else decays
+towards it over a hundred estimates, because the stiffest regions determine stability.
 
-That is too careful where a chain meets walls that are stiffer than all else by orders of magnitude,
-such as a standard deviation that a network predicts and that tends to 0: h becomes that of the
-wall, and the chain hardly moves. Such a target wants other coordinates, or a move of its own for
-what is stiff.
+This is too conservative for a target with walls that are stiffer than the rest by orders of
+magnitude, such as a standard deviation that a network predicts and that tends to 0: h is set by the
+wall, and the chain hardly moves. Such a target needs a preconditioner, or another update of the
+stiff parameters.
 
-Momenta are rescaled with h, so that velocities stay what they are, and so does the friction: the
-momentum that is left after a unit of time, (1 - a)^(1 / h).
+Momenta are rescaled with h, so that velocities are unchanged, and so is the friction: the
+fraction of momentum after a unit of time, (1 - a)^(1 / h).
 
 The cost is two gradients for every ``every`` steps of burn-in, and a structure like the position.
 """
@@ -43,32 +42,32 @@ from gpflow_bae.mcmc.types import Position, Seed, cast_scalar
 
 __all__ = ["from_curvature", "with_step_size"]
 
-_FIRST_ITERATIONS = 30  # of the first estimate
-_MEMORY = 100.0  # estimates over which a larger curvature of the past is forgotten
-_SEED = (0x57, 0xE9)  # of the first direction
-_LIMIT = 2.0  # h A^1/2 at which splitting schemes cease to be stable
+_FIRST_ITERATIONS = 30  # power iterations of the first estimate
+_MEMORY = 100.0  # number of estimates over which a larger curvature decays
+_SEED = (0x57, 0xE9)  # seed of the initial direction
+_LIMIT = 2.0  # stability limit of h A^1/2 of the splitting schemes
 
 
 @check_arguments()
 def from_curvature(
     sampler: SamplingAlgorithm, fraction: float = 0.5, every: int = 10
 ) -> SamplingAlgorithm:
-    """A sampler that chooses its step size during burn-in, by the curvature it meets.
+    """Return a sampler that adapts its step size to the curvature during burn-in.
 
     >>> from gpflow_bae.mcmc import sghmc
     >>> sampler = from_curvature(sghmc.build(0.01, 0.02, integrator="baoab"))
     >>> sampler.settings["step_size"]
     'from_curvature, fraction 0.5'
 
-    The step size that ``sampler`` was built with is only where the search begins, and the scale of
-    its friction: a ``momentum_decay`` of twice the step size is the critical damping of directions
-    of unit curvature, those that only a prior of unit scale informs. ``sampler.info`` gains
-    ``step_size``. Without burn-in nothing is adapted, and the step size is the one given.
+    The step size of ``sampler`` is only the initial value, and the scale of its friction: a
+    ``momentum_decay`` of twice the step size is the critical damping of directions of unit
+    curvature, which only a prior of unit scale informs. ``sampler.info`` gains ``step_size``.
+    Without burn-in the step size is not adapted.
 
-    :param sampler: with momenta and a step size that is a number, such as
-        :func:`gpflow_bae.mcmc.sghmc.build` makes; best of the integrators are the splitting ones.
-    :param fraction: of the largest stable step size, in (0, 1).
-    :param every: steps between two estimates of the curvature; the larger, the cheaper.
+    :param sampler: a sampler with momenta and a numeric step size, such as
+        :func:`gpflow_bae.mcmc.sghmc.build`, preferably with a splitting integrator.
+    :param fraction: fraction of the largest stable step size, in (0, 1).
+    :param every: number of steps between two estimates of the curvature.
     :raises ValueError: if an argument is out of its range, or the sampler has no momenta of unit
         mass, or a schedule for its step size.
     """
@@ -100,7 +99,7 @@ def from_curvature(
     def step(state: State, target: Target, seed: Seed, at: Step) -> State:
         gradient = target.gradient
         if gradient is None:
-            return sampler.step(state, target, seed, at)  # which says what it misses
+            return sampler.step(state, target, seed, at)  # raises the error
 
         estimates = state.shared["estimates"]
         is_first = tf.equal(estimates, 0)
@@ -140,7 +139,7 @@ def from_curvature(
 
 
 def with_step_size(state: State, step_size: tf.Tensor) -> State:
-    """Another h at the same velocities, and at the same friction per unit of time."""
+    """Change h at the same velocities, and at the same friction per unit of time."""
     ratio = step_size / state.shared["step_size"]
     momentum = tf.nest.map_structure(
         lambda r: r * cast_scalar(ratio, r.dtype), state.elements["momentum"]
@@ -154,13 +153,14 @@ def with_step_size(state: State, step_size: tf.Tensor) -> State:
 def _largest_curvature(
     gradient: Any, state: State, iterations: tf.Tensor
 ) -> tuple[Position, tf.Tensor]:
-    """The direction after some power iterations, and the length of H v of the last of them.
+    """Return the direction after some power iterations, and the last |H v|.
 
-    Where gradients are not finite the direction stays, and the curvature is taken for 4 times as
-    large: half the step.
+    If gradients are not finite the direction is unchanged, and the curvature is multiplied by 4,
+    which halves the step.
     """
     position = state.position
-    first, _ = _normalised(state.elements["direction"])  # of some items only, in a minibatch
+    # In a minibatch the direction is that of some items only, and not normalised.
+    first, _ = _normalised(state.elements["direction"])
 
     def at(direction: Position, distance: tf.Tensor) -> Position:
         return gradient(
@@ -192,7 +192,7 @@ def _largest_curvature(
 
 
 def _normalised(structure: Position) -> tuple[Position, tf.Tensor]:
-    """A structure over its norm, and that, float64."""
+    """Return a structure divided by its norm, and the norm, float64."""
     leaves = tf.nest.flatten(structure)
     norm = tf.sqrt(tf.add_n([tf.reduce_sum(tf.cast(v, tf.float64) ** 2) for v in leaves]))
     return tf.nest.map_structure(lambda v: v / tf.cast(norm, v.dtype), structure), norm

@@ -1,4 +1,4 @@
-"""Functions of several structures at once: what ``tf.nest.map_structure`` does not do."""
+"""Functions of nested structures beyond ``tf.nest.map_structure``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["leaf_gradients", "leaf_temperatures", "map_leaves", "value_and_gradi
 def map_leaves(
     function: Callable[..., tuple[tf.Tensor, ...]], *structures: Position
 ) -> tuple[Position, ...]:
-    """Apply a function of leaves that returns several leaves: as many structures, like the first.
+    """Apply a function that returns several leaves, and return as many structures like the first.
 
-    :param function: takes a leaf of each structure.
-    :param structures: structures alike, with at least one leaf.
+    :param function: function of one leaf of each structure.
+    :param structures: structures of the same kind, with at least one leaf.
     """
     leaves = [function(*parts) for parts in zip(*map(tf.nest.flatten, structures), strict=True)]
     return tuple(
@@ -28,9 +28,9 @@ def map_leaves(
 
 
 def when(condition: bool | TensorType, changed: Callable[[], Any], otherwise: Any) -> Any:
-    """``changed()`` or ``otherwise``: a branch of the graph where the condition is a tensor.
+    """Return ``changed()`` if the condition is true, else ``otherwise``.
 
-    So nothing is retraced when a sampler ceases to adapt.
+    A tensor is a branch of the graph, so that nothing is retraced when adaptation ends.
     """
     if tf.is_tensor(condition):
         return tf.cond(condition, changed, lambda: otherwise)
@@ -38,10 +38,10 @@ def when(condition: bool | TensorType, changed: Callable[[], Any], otherwise: An
 
 
 def leaf_temperatures(temperature: Scalar | Position, position: Position) -> Position:
-    """A temperature for each leaf: a structure like ``position`` with scalars.
+    """Return a structure like ``position`` with a scalar temperature for each leaf.
 
     :param temperature: such a structure, or one scalar for all leaves.
-    :raises ValueError: if one is out of its range, or there are not as many as leaves.
+    :raises ValueError: if one is out of its range, or their number is not that of leaves.
     """
     values = tf.nest.flatten(temperature)
     for value in values:
@@ -58,7 +58,7 @@ def leaf_temperatures(temperature: Scalar | Position, position: Position) -> Pos
 def leaf_gradients(
     function: Callable[[Position], tf.Tensor], position: Position
 ) -> tuple[tf.Tensor, list[Any]]:
-    """The value of a function, and its gradient by each leaf: None where it has none."""
+    """Return the value of a function, and its gradient by each leaf, None if unconnected."""
     flat = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(position)]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(flat)
@@ -72,12 +72,11 @@ def value_and_gradient(
     name: str,
     leaves: str = "leaves",
 ) -> tuple[tf.Tensor, Position]:
-    """A log density of each chain, and its gradient, a structure like ``position``.
+    """Return a log density of each chain, and its gradient, a structure like ``position``.
 
-    :param function: takes a position, returns one number per chain.
-    :param position: where.
-    :param name: what the error calls the function.
-    :param leaves: what the error calls the leaves.
+    :param function: function of a position that returns one number per chain.
+    :param name: name of the function in the error message.
+    :param leaves: name of the leaves in the error message.
     :raises ValueError: if the function has no gradient with respect to one of the leaves.
     """
     value, gradients = leaf_gradients(function, position)

@@ -1,11 +1,11 @@
 """Types and argument checks that the samplers share.
 
-What holds for every sampler of this folder:
+Conventions of all samplers:
 
 - A *position* is any ``tf.nest`` structure (a tensor, list, tuple, dict, NamedTuple) of floating
   tensors. Its leaves may differ in shape and dtype. Updates are elementwise, so any leaf may have
   leading chain dimensions; chains never interact.
-- A *gradient* is the gradient of the **log** density (the way up), a structure like the position.
+- A *gradient* is the gradient of the **log** density (uphill), a structure like the position.
   With minibatches it is the unbiased estimate, N/B already applied; no sampler scales it again.
 - ``temperature`` T: the target is density ** (1 / T). The posterior is T = 1; T = 0 has no noise.
 - A *seed* is an integer tensor of shape [2], used once; *noise* is ``"gaussian"`` or
@@ -14,7 +14,7 @@ What holds for every sampler of this folder:
   cast to each leaf's dtype. Only Python numbers are checked: a tensor's value is not known when a
   graph is built.
 - ``State`` is a NamedTuple of structures, with the same shapes and dtypes before and after
-  ``update``, as ``tf.while_loop`` and checkpoints want it.
+  ``update``, as ``tf.while_loop`` and checkpoints require.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ Scalar: TypeAlias = float | TensorType
 """A Python number or a scalar tensor."""
 
 Seed: TypeAlias = TensorType
-"""Two integers: a stateless seed."""
+"""A stateless seed of two integers."""
 
 LogProbFn: TypeAlias = Callable[..., tf.Tensor]
-"""Takes the parts of a position as arguments and returns the log density of each chain."""
+"""A function of the parts of a position that returns the log density of each chain."""
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a setting is a Python number: not a tensor, a schedule, or a truth value."""
+    """Return whether a setting is a Python number, not a tensor, a schedule, or a Boolean."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def cast_scalar(value: Scalar, dtype: tf.DType) -> tf.Tensor:
-    """A setting in a leaf's dtype (``tf.cast`` would round a Python float to float32 first)."""
+    """Cast a setting to a leaf's dtype (``tf.cast`` rounds Python floats to float32 first)."""
     return tf.cast(value, dtype) if tf.is_tensor(value) else tf.convert_to_tensor(value, dtype)
 
 
@@ -73,7 +73,7 @@ def _decay(value: float) -> bool:
     return 0.0 <= value < 1.0
 
 
-# What every setting has to be, and how an error says so.
+# The valid range of each setting, and the error message.
 RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "step_size": (_positive, "must be positive and finite, got {}."),
     "noise_scale": (_positive, "must be positive and finite, got {}."),
@@ -103,19 +103,19 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
 }
 
 
-# Of a setting that only a sampler of the user's own has.
-_ANY: tuple[Callable[[float], bool], str] = (np.isfinite, "must be finite, got {}.")
+# For settings of users' samplers.
+_ANY_FINITE: tuple[Callable[[float], bool], str] = (np.isfinite, "must be finite, got {}.")
 
 
 def validate(**settings: Any) -> None:
-    """Refuse settings for which a sampler has no meaning, by their names.
+    """Check that settings are in their ranges, by name.
 
-    Only Python numbers have a value to be checked: anything else is let through.
+    Only Python numbers are checked.
 
     :raises ValueError: if one is out of its range.
     """
     for name, value in settings.items():
-        is_valid, message = RANGES.get(name, _ANY)
+        is_valid, message = RANGES.get(name, _ANY_FINITE)
         if is_number(value) and not is_valid(value):
             space = "" if message.startswith(",") else " "
             raise ValueError(f"{name}{space}{message.format(value)}")

@@ -1,1 +1,1 @@
-"""Samplers with an accept-reject step, along lines and between temperatures, and their targets."""
+"""Samplers with an accept-reject step, slice sampling, parallel tempering, and their targets."""

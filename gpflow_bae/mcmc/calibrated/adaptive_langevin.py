@@ -1,4 +1,4 @@
-r"""Langevin-gradient Metropolis-Hastings whose uphill step is one step of Adam (adapt-LG).
+r"""Langevin-gradient Metropolis-Hastings whose drift is one step of Adam (adapt-LG).
 
 The proposal of :mod:`gpflow_bae.mcmc.calibrated.langevin` with another drift::
 
@@ -10,13 +10,13 @@ step. The reverse drift uses the **same** (m, v, t) with the gradient at the pro
 given statistics the kernel satisfies detailed balance exactly. While ``adapt`` is true the
 statistics then become (m', v', t') of the position that the step started from.
 
-**Stationary distribution**: pi_beta, exactly, once ``adapt`` is false. While the statistics follow
-the chain it is an adaptive sampler and nothing is claimed: use it for burn-in and
-:mod:`~gpflow_bae.mcmc.calibrated.langevin` (the published adapt-LG*), or frozen statistics,
+**Stationary distribution**: pi_beta, exactly, once ``adapt`` is false. While the statistics adapt,
+the stationary distribution is unknown: adapt during burn-in, and use
+:mod:`~gpflow_bae.mcmc.calibrated.langevin` (the published adapt-LG*), or fixed statistics,
 afterwards. The published adapt-LG never stops adapting.
 
-The drift's length is eta sqrt(d) whatever the gradient, so in many dimensions only a small eta is
-ever accepted.
+The drift's length is about eta sqrt(d) for any gradient, so in many dimensions only a small eta
+has proposals that are accepted.
 
 Reference: Chandra, Jain, Maharana, Krivitsky (2022). Revisiting Bayesian autoencoders with MCMC.
 """
@@ -51,7 +51,7 @@ class State(NamedTuple):
 
 
 def init(position: Position, target: targets.TargetFn) -> State:
-    """Start at ``position`` with empty statistics."""
+    """Return the initial state at ``position``, with statistics of zero."""
     start = metropolis.init(position, target)
     zeros = tf.nest.map_structure(tf.zeros_like, start.position)
     return State(*start, zeros, zeros, tf.zeros([], tf.int32))
@@ -71,10 +71,11 @@ def update(
     beta_2: Scalar = 0.999,
     epsilon: Scalar = 1e-8,
 ) -> State:
-    """One proposal per chain, one evaluation of the target and its gradient.
+    """Take one step: one proposal per chain, one evaluation of the target and its gradient.
 
     :param learning_rate: eta, Adam's step size; a scalar or one per chain.
-    :param adapt: whether the statistics move; a boolean tensor does not retrace when it changes.
+    :param adapt: whether to update the statistics; a boolean tensor is not retraced when it
+        changes.
     :param beta_1: Adam's decay of the first moment, ``beta_2`` of the second.
 
     The other arguments are those of :func:`gpflow_bae.mcmc.calibrated.langevin.update`.
@@ -142,7 +143,7 @@ def build(
     beta_2: Setting = 0.999,
     epsilon: Setting = 1e-8,
 ) -> SamplingAlgorithm:
-    """The sampler as one object: settings of :func:`update`, or schedules of the step.
+    """Return the sampler with settings of :func:`update`, or schedules of the step number.
 
     In its state the first four may be replaced by one per chain.
     """

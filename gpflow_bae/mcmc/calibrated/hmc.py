@@ -1,13 +1,13 @@
-r"""Hamiltonian Monte Carlo with a calibrated end: several gradient steps to one proposal.
+r"""Hamiltonian Monte Carlo: several leapfrog steps per proposal, with an accept-reject step.
 
-From fresh momenta p ~ N(0, I), n leapfrog steps of size h::
+From new momenta p ~ N(0, I), a proposal is n leapfrog steps of size h::
 
     p <- p + h/2 g(q),   q <- q + h p,   p <- p + h/2 g(q)
 
 with g the gradient of log pi_beta; the end is accepted with probability
 min(1, exp(-H(end) + H(start))), H = p^2 / 2 - log pi_beta(q). The number of steps is the same for
-all chains and drawn uniformly from 1 .. ``max_leapfrog_steps`` in every update, against
-trajectories that return to where they began (Neal 2011, section 3.2).
+all chains and drawn uniformly from 1 .. ``max_leapfrog_steps`` in every update, to avoid
+periodic trajectories (Neal 2011, section 3.2).
 
 **Stationary distribution**: pi_beta, exactly, at any h. With n = 1 it is
 :mod:`~gpflow_bae.mcmc.calibrated.langevin` with noise scale h.
@@ -42,9 +42,9 @@ def update(
     max_leapfrog_steps: int,
     inverse_temperature: TensorType | float = 1.0,
 ) -> State:
-    """One proposal per chain, at most ``max_leapfrog_steps`` evaluations of target and gradient.
+    """Take one step: one proposal per chain, up to ``max_leapfrog_steps`` evaluations.
 
-    :param seed: two integers, to be used once.
+    :param seed: two integers, used once.
     :param step_size: h > 0, a scalar or one per chain.
     :param inverse_temperature: beta >= 0, a scalar or one per chain.
     :raises ValueError: if a setting given as a Python number is out of its range.
@@ -95,7 +95,7 @@ def update(
 def build(
     step_size: Setting, max_leapfrog_steps: int = 10, inverse_temperature: Setting = 1.0
 ) -> SamplingAlgorithm:
-    """The sampler as one object: settings of :func:`update`, or schedules of the step.
+    """Return the sampler with settings of :func:`update`, or schedules of the step number.
 
     In its state they may be replaced by one per chain.
     """

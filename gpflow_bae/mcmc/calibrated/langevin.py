@@ -11,19 +11,19 @@ accepted with probability min(1, r), where::
             - sum_i (s_i xi_i + s_i^2 / 2),
     s = b eta (g(position) + g(proposal)) / sigma
 
-The last line is log q(position | proposal) - log q(proposal | position): the noise that would have
-led back is -(xi + s). It is written with s because the difference of the two squared distances
-loses every digit in a million dimensions. b is 1 with probability ``gradient_probability`` and 0
+The last line is log q(position | proposal) - log q(proposal | position): the noise of the reverse
+proposal is -(xi + s). It is written with s because the difference of the two squared distances
+loses all digits in a million dimensions. b is 1 with probability ``gradient_probability`` and 0
 (a random walk) otherwise, drawn for each chain and step independently of the state, so that each of
 the two kernels, and their mixture, leaves pi_beta invariant.
 
 **Stationary distribution**: pi_beta, exactly, at any eta and sigma. With ``learning_rate=None``,
 eta = sigma^2 / 2: the Metropolis-adjusted Langevin algorithm (Roberts and Tweedie 1996), whose
-acceptance does not collapse in high dimension where sigma is of order d ** (-1/6). A learning rate
-chosen apart from sigma (Chandra et al. 2022) is as exact, but moves uphill further than the noise
-can undo, and is then rejected: in many dimensions almost always.
+acceptance rate does not vanish in high dimension for sigma of order d ** (-1/6). A learning rate
+independent of sigma (Chandra et al. 2022) is exact too, but its drift is longer than the noise
+of the reverse proposal, so that in many dimensions almost all proposals are rejected.
 
-There is no preconditioner: where scales differ, sample a target of whitened coordinates.
+There is no preconditioner: if scales differ, sample a target of whitened coordinates.
 
 References:
 
@@ -61,14 +61,14 @@ def update(
     inverse_temperature: TensorType | float = 1.0,
     gradient_probability: TensorType | float = 1.0,
 ) -> State:
-    """One proposal per chain, one evaluation of the target and its gradient.
+    """Take one step: one proposal per chain, one evaluation of the target and its gradient.
 
     :param target: see :func:`~gpflow_bae.mcmc.calibrated.targets.target`.
-    :param seed: two integers, to be used once.
+    :param seed: two integers, used once.
     :param noise_scale: sigma > 0, a scalar or one per chain.
     :param learning_rate: eta >= 0, a scalar or one per chain; None for sigma^2 / 2.
     :param inverse_temperature: beta >= 0, a scalar or one per chain.
-    :param gradient_probability: of a gradient proposal rather than a random walk.
+    :param gradient_probability: probability of a gradient proposal instead of a random walk.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
     validate(
@@ -108,7 +108,7 @@ def propose_and_accept(
     inverse_temperature: TensorType | float = 1.0,
     gradient_probability: TensorType | float = 1.0,
 ) -> State:
-    """The step for any ``drift(evaluation) -> displacement`` that depends on the state alone."""
+    """Take one step with any ``drift(evaluation) -> displacement`` that depends on the state."""
     noise_seed, kind_seed, accept_seed = tf.unstack(split(seed, 3))
     chains = tf.zeros_like(state.evaluation.tempered)
     sigma = cast_scalar(noise_scale, chains.dtype) + chains
@@ -151,7 +151,7 @@ def build(
     gradient_probability: Setting = 1.0,
     inverse_temperature: Setting = 1.0,
 ) -> SamplingAlgorithm:
-    """The sampler as one object: settings of :func:`update`, or schedules of the step.
+    """Return the sampler with settings of :func:`update`, or schedules of the step number.
 
     In its state they may be replaced by one per chain.
     """

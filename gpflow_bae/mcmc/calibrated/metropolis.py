@@ -1,8 +1,8 @@
-r"""The accept-reject step that the calibrated samplers share (Metropolis 1953; Hastings 1970).
+r"""The accept-reject step of the calibrated samplers (Metropolis 1953; Hastings 1970).
 
-Detailed balance holds for :math:`\pi_\beta` whatever the proposal, if the log ratio of the reverse
+Detailed balance holds for :math:`\pi_\beta` with any proposal, if the log ratio of the reverse
 and the forward proposal densities is exact. A proposal whose density is not finite is rejected and
-counted, never accepted: its log acceptance ratio is minus infinity.
+counted: its log acceptance ratio is minus infinity.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ __all__ = ["Counts", "State", "accept", "check_initial", "init", "no_counts"]
 
 
 class Counts(NamedTuple):
-    """What became of the proposals of each chain so far, [chains...] each."""
+    """Acceptance statistics of each chain, [chains...] each."""
 
-    log_accept_ratio: tf.Tensor  # of the last proposal; -inf where its density was not finite
+    log_accept_ratio: tf.Tensor  # of the last proposal; -inf if its density was not finite
     is_accepted: tf.Tensor  # bool, whether the last proposal was accepted
     num_proposed: tf.Tensor  # int32
     num_accepted: tf.Tensor  # int32
@@ -31,12 +31,12 @@ class Counts(NamedTuple):
 
     @property
     def acceptance_rate(self) -> tf.Tensor:
-        """Share of the proposals that were accepted, [chains...]; NaN before the first."""
+        """Fraction of accepted proposals, [chains...]; NaN before the first."""
         return self.num_accepted / self.num_proposed
 
 
 class State(NamedTuple):
-    """Where the chains are, and the target there: no evaluation is ever repeated."""
+    """Positions of the chains, and the target there, so that no evaluation is repeated."""
 
     position: Position
     evaluation: targets.Evaluation
@@ -44,10 +44,9 @@ class State(NamedTuple):
 
 
 def init(position: Position, target: targets.TargetFn) -> State:
-    """Start at ``position``, whose leaves have the chains as leading dimensions.
+    """Return the initial state at ``position``, whose leaves have chains as leading dimensions.
 
-    In eager mode a position where the target is not finite is refused: see
-    :func:`check_initial`.
+    In eager mode the target must be finite there, see :func:`check_initial`.
     """
     position = tf.nest.map_structure(tf.convert_to_tensor, position)
     evaluation = target(position)
@@ -57,7 +56,7 @@ def init(position: Position, target: targets.TargetFn) -> State:
 
 
 def no_counts(evaluation: targets.Evaluation) -> Counts:
-    """The counts of chains that have not proposed anything yet."""
+    """Return the statistics of chains before their first proposal."""
     zeros = tf.zeros(tf.shape(evaluation.tempered), tf.int32)
     return Counts(
         tf.zeros_like(evaluation.tempered), tf.zeros_like(zeros, tf.bool), zeros, zeros, zeros
@@ -65,9 +64,9 @@ def no_counts(evaluation: targets.Evaluation) -> Counts:
 
 
 def check_initial(evaluation: targets.Evaluation) -> None:
-    """Refuse chains that start where the target or its gradient is undefined; reads values.
+    """Check that the target and its gradient are finite at the initial positions; reads values.
 
-    :raises ValueError: naming the chains, and which part of the target is not finite.
+    :raises ValueError: if not, with the chains and the part of the target that is not finite.
     """
     num_chain_dims = evaluation.tempered.shape.rank
     parts = [("log likelihood", evaluation.tempered), ("log prior", evaluation.untempered)]
@@ -75,7 +74,7 @@ def check_initial(evaluation: targets.Evaluation) -> None:
         ("log likelihood's gradient", evaluation.tempered_gradient),
         ("log prior's gradient", evaluation.untempered_gradient),
     ):
-        # Where it is not finite, no proposal would be, and every one be rejected.
+        # With a gradient that is not finite every proposal would be rejected.
         parts += [(name, leaf) for leaf in tf.nest.flatten(gradient)]
     for name, values in parts:
         finite = np.isfinite(np.asarray(values))
@@ -97,20 +96,19 @@ def accept(
     seed: Seed,
     inverse_temperature: TensorType,
 ) -> State:
-    """Accept or reject ``proposed``, chain by chain.
+    """Accept or reject ``proposed`` in each chain.
 
     :param evaluation: the target at ``proposed``.
     :param log_reverse_over_forward: log q(current | proposed) - log q(proposed | current),
         [chains...], or 0 for a symmetric proposal.
-    :param seed: two integers, to be used once.
+    :param seed: two integers, used once.
     :param inverse_temperature: beta, a scalar or one per chain.
     """
     current = targets.log_density(state.evaluation, inverse_temperature)
     candidate = targets.log_density(evaluation, inverse_temperature)
     log_ratio = candidate - current + tf.cast(log_reverse_over_forward, current.dtype)
-    # The density itself must be finite too: +inf would be accepted for ever. A gradient that is
-    # not, and would poison the next proposal, has made the proposals' ratio NaN, as every sampler
-    # with a gradient sums over all of it there.
+    # The density must be finite too, as a chain could not leave +inf. A gradient that is not finite
+    # makes the proposals' ratio NaN, as every sampler with a gradient sums over all of it there.
     finite = tf.math.is_finite(log_ratio) & tf.math.is_finite(candidate)
     log_ratio = tf.where(finite, log_ratio, tf.constant(-np.inf, log_ratio.dtype))
     log_uniform = tf.math.log(uniform(tf.shape(log_ratio), seed, log_ratio.dtype))

@@ -1,21 +1,21 @@
-r"""Parallel tempering: replicas at several temperatures exchange them.
+r"""Parallel tempering: replicas exchange their temperatures.
 
 Replica r samples :math:`\pi_\beta`, the likelihood to the power beta times the prior, at the
-inverse temperature beta of the rung that it stands on. In a swap, neighbouring rungs i and j with
+inverse temperature beta of its rung. In a swap, neighbouring rungs i and j with
 log likelihoods l_i and l_j exchange their replicas with probability
 
 .. math:: \min(1, \exp[(\beta_i - \beta_j) (l_j - l_i)]) ,
 
 alternately the pairs (0, 1), (2, 3), ... and (1, 2), (3, 4), ... (Okabe et al. 2001; Syed et al.
-2022). It is the temperatures that change hands, not the states: two numbers per replica instead of
+2022). Temperatures are exchanged, not states: two numbers per replica instead of
 a million weights, and nothing is evaluated again, because an
-:class:`~gpflow_bae.mcmc.calibrated.targets.Evaluation` holds for every temperature.
+:class:`~gpflow_bae.mcmc.calibrated.targets.Evaluation` is valid at every temperature.
 
 **Stationary distribution**: the product of the rungs' densities, exactly, if the kernel of the
 replicas is calibrated. The replica on rung 0 samples the posterior (beta = 1).
 
-Statistics count only pairs of rungs whose temperatures differ: where two are equal a swap is always
-accepted and says nothing.
+Statistics count only pairs of rungs whose temperatures differ: swaps between equal temperatures
+are always accepted.
 
 References:
 
@@ -41,18 +41,18 @@ __all__ = ["State", "by_rung", "init", "inverse_temperature", "swap", "swap_rate
 
 
 class State(NamedTuple):
-    """R replicas, the last chain dimension of the kernel's state, and the rungs they stand on."""
+    """R replicas, the last chain dimension of the kernel's state, and their rungs."""
 
     replicas: Any  # state of a calibrated kernel, chains [ensembles..., R]
-    rung: tf.Tensor  # int32 [ensembles..., R], 0 is the posterior's
+    rung: tf.Tensor  # int32 [ensembles..., R]; rung 0 is that of the posterior
     ladder: tf.Tensor  # inverse temperatures of the rungs [R], decreasing from 1
-    num_swaps: tf.Tensor  # int32 scalar, swap steps so far
+    num_swaps: tf.Tensor  # int32 scalar, number of rounds of swaps
     num_proposed: tf.Tensor  # int32 [ensembles..., R - 1], between rungs k and k + 1
-    num_accepted: tf.Tensor  # likewise
+    num_accepted: tf.Tensor  # int32 [ensembles..., R - 1]
 
 
 def init(replicas: Any, temperatures: Sequence[float] | np.ndarray) -> State:
-    """Replica r starts on rung r.
+    """Return the initial state, with replica r on rung r.
 
     :param replicas: state of a calibrated kernel (it has an ``evaluation``) whose last chain
         dimension is the ladder's length.
@@ -82,12 +82,12 @@ def init(replicas: Any, temperatures: Sequence[float] | np.ndarray) -> State:
 
 
 def inverse_temperature(state: State) -> tf.Tensor:
-    """Of each replica, [ensembles..., R]: an argument of the kernel's ``update``."""
+    """Return the inverse temperature of each replica [ensembles..., R], for ``update``."""
     return tf.gather(state.ladder, state.rung)
 
 
 def by_rung(values: tf.Tensor, state: State) -> tf.Tensor:
-    """``values [ensembles..., R, ...]`` of the replicas, reordered so that entry k is rung k's."""
+    """Reorder ``values [ensembles..., R, ...]`` of replicas by their rungs."""
     return tf.gather(
         values, tf.argsort(state.rung, axis=-1), axis=state.rung.shape.rank - 1,
         batch_dims=state.rung.shape.rank - 1,
@@ -95,14 +95,14 @@ def by_rung(values: tf.Tensor, state: State) -> tf.Tensor:
 
 
 def swap(state: State, seed: Seed) -> State:
-    """One round of swaps between neighbouring rungs; no evaluation.
+    """Swap neighbouring rungs in one round, without evaluations.
 
-    :param seed: two integers, to be used once.
+    :param seed: two integers, used once.
     """
     num_rungs = int(state.ladder.shape[0])
     rungs = tf.range(num_rungs)
     parity = state.num_swaps % 2
-    # The neighbour of each rung in this round: up where rung and round are both even or both odd.
+    # The partner of each rung in this round: the next one if both are even or both are odd.
     partner = tf.where(rungs % 2 == parity, rungs + 1, rungs - 1)
     partner = tf.where((partner < 0) | (partner >= num_rungs), rungs, partner)
     tempered = by_rung(state.replicas.evaluation.tempered, state)
@@ -111,10 +111,10 @@ def swap(state: State, seed: Seed) -> State:
         tf.gather(tempered, partner, axis=-1) - tempered
     )
     draws = uniform(tf.shape(tempered), seed, tempered.dtype)
-    draws = tf.gather(draws, tf.minimum(rungs, partner), axis=-1)  # both ends see the same number
+    draws = tf.gather(draws, tf.minimum(rungs, partner), axis=-1)  # both rungs use the same number
     accepted = (tf.math.log(draws) < log_ratio) & (partner != rungs)
 
-    replica = tf.argsort(state.rung, axis=-1)  # [ensembles..., R], who stands on each rung
+    replica = tf.argsort(state.rung, axis=-1)  # [ensembles..., R], the replica on each rung
     replica = tf.where(accepted, tf.gather(replica, partner, axis=-1), replica)
     counted = (partner > rungs) & (beta != tf.gather(beta, partner))
     proposed = tf.cast(counted, tf.int32)[:-1]
@@ -127,9 +127,9 @@ def swap(state: State, seed: Seed) -> State:
 
 
 def swap_rate(state: State) -> np.ndarray:
-    """Share of swaps accepted between rungs k and k + 1, over all ensembles: [R - 1].
+    """Return the fraction of accepted swaps between rungs k and k + 1, over ensembles: [R - 1].
 
-    NaN for pairs that were never proposed, or only while their temperatures were equal.
+    NaN for pairs that were never proposed, or had equal temperatures.
     """
     axes = tuple(range(state.num_proposed.shape.rank - 1))
     proposed = np.sum(state.num_proposed, axis=axes, dtype=float)

@@ -1,4 +1,4 @@
-r"""Random-walk Metropolis: no gradient.
+r"""Random-walk Metropolis, without gradients.
 
 With noise scale sigma, inverse temperature beta, standard normal xi::
 
@@ -8,7 +8,7 @@ accepted with probability min(1, pi_beta(proposal) / pi_beta(position)), where l
 times the log likelihood plus the log prior.
 
 **Stationary distribution**: pi_beta, exactly, at any sigma (Metropolis et al. 1953). In d
-dimensions the acceptance is near its best, 0.234, at sigma of order d ** (-1/2) times the target's
+dimensions the optimal acceptance rate, 0.234, is at sigma of order d ** (-1/2) times the target's
 scale (Roberts, Gelman and Gilks 1997).
 """
 
@@ -36,11 +36,11 @@ def update(
     noise_scale: TensorType | float,
     inverse_temperature: TensorType | float = 1.0,
 ) -> State:
-    """One proposal per chain, one evaluation of the target.
+    """Take one step: one proposal per chain, one evaluation of the target.
 
     :param target: see :func:`~gpflow_bae.mcmc.calibrated.targets.target`; ``with_gradient=False``
-        is enough.
-    :param seed: two integers, to be used once.
+        is sufficient.
+    :param seed: two integers, used once.
     :param noise_scale: sigma > 0, a scalar or one per chain.
     :param inverse_temperature: beta >= 0, a scalar or one per chain.
     :raises ValueError: if a setting given as a Python number is out of its range.
@@ -61,7 +61,7 @@ def update(
 
 @check_arguments()
 def build(noise_scale: Setting, inverse_temperature: Setting = 1.0) -> SamplingAlgorithm:
-    """The sampler as one object: settings of :func:`update`, or schedules of the step.
+    """Return the sampler with settings of :func:`update`, or schedules of the step number.
 
     In its state they may be replaced by one per chain.
     """

@@ -1,12 +1,12 @@
-r"""Targets of the calibrated samplers: a part that temperature acts on, and a part it does not.
+r"""Targets of the calibrated samplers, with a tempered and an untempered part.
 
 The samplers with an accept-reject step need values as well as gradients, and parallel tempering
-needs them at every temperature. An :class:`Evaluation` holds the two parts apart, so that
+needs them at every temperature. An :class:`Evaluation` contains the two parts separately, so that
 
 .. math:: \log \pi_\beta(\theta) = \beta \log p(Y | \theta) + \log p(\theta)
 
-and its gradient follow for any inverse temperature :math:`\beta` without another evaluation: when
-two replicas exchange their temperatures nothing is computed again.
+and its gradient are known for any inverse temperature :math:`\beta` without another evaluation,
+for example when two replicas exchange their temperatures.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Evaluation(NamedTuple):
-    """A target at one position of each chain."""
+    """Log densities and gradients of a target at one position of each chain."""
 
     tempered: tf.Tensor  # [chains...], log likelihood
     untempered: tf.Tensor  # [chains...], log prior
@@ -41,7 +41,7 @@ class Evaluation(NamedTuple):
 
 
 TargetFn: TypeAlias = Callable[[Position], Evaluation]
-"""Evaluates a position whose leaves have the chains as leading dimensions."""
+"""A function that evaluates a position whose leaves have the chains as leading dimensions."""
 
 
 def target(
@@ -50,11 +50,11 @@ def target(
     *,
     with_gradient: bool = True,
 ) -> TargetFn:
-    """A target of its two log densities, differentiated by TensorFlow.
+    """Make a target from two log densities, differentiated by TensorFlow.
 
-    :param log_likelihood_fn: takes a position, returns one number per chain; tempered.
-    :param log_prior_fn: likewise, not tempered; None for a density that is tempered as a whole.
-    :param with_gradient: False for a sampler that needs none: both gradients are then ().
+    :param log_likelihood_fn: tempered function of a position, one number per chain.
+    :param log_prior_fn: untempered function of a position; None to temper the whole density.
+    :param with_gradient: False for a sampler without gradients, which are then ().
     :raises ValueError: when traced, if the sum of both has no gradient with respect to a leaf.
     """
 
@@ -92,14 +92,14 @@ def target(
 
 
 def chain_broadcast(values: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
-    """One number per chain, [chains...], with trailing ones so that it multiplies ``leaf``."""
+    """Reshape one number per chain, [chains...], with trailing ones to broadcast with ``leaf``."""
     values = tf.cast(values, leaf.dtype)
     extra = leaf.shape.rank - values.shape.rank
     return tf.reshape(values, tf.concat([tf.shape(values), tf.ones([extra], tf.int32)], 0))
 
 
 def chain_sum(position: Position, chains: tf.Tensor) -> tf.Tensor:
-    """Sum over all scalars of each chain of a structure; of the shape and type of ``chains``."""
+    """Sum over all scalars of each chain, with the shape and type of ``chains``."""
 
     def one_leaf(leaf: tf.Tensor) -> tf.Tensor:
         axes = list(range(chains.shape.rank, leaf.shape.rank))
@@ -109,13 +109,13 @@ def chain_sum(position: Position, chains: tf.Tensor) -> tf.Tensor:
 
 
 def log_density(evaluation: Evaluation, inverse_temperature: TensorType) -> tf.Tensor:
-    """Log density at ``inverse_temperature`` (a scalar, or one per chain): [chains...]."""
+    """Return the log density at ``inverse_temperature`` (scalar or one per chain): [chains...]."""
     beta = cast_scalar(inverse_temperature, evaluation.tempered.dtype)
     return beta * evaluation.tempered + evaluation.untempered
 
 
 def gradient(evaluation: Evaluation, inverse_temperature: TensorType) -> Position:
-    """Its gradient, a structure like the position."""
+    """Return the gradient of :func:`log_density`, a structure like the position."""
     chains = tf.broadcast_to(
         cast_scalar(inverse_temperature, evaluation.tempered.dtype), tf.shape(evaluation.tempered)
     )

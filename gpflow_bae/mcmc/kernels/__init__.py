@@ -1,4 +1,4 @@
-"""The samplers as ``tfp.mcmc.TransitionKernel``: for ``tfp.mcmc.sample_chain`` and its company.
+"""The samplers as ``tfp.mcmc.TransitionKernel``, for ``tfp.mcmc.sample_chain`` and others.
 
 #### Examples
 
@@ -7,18 +7,18 @@ kernel = gpflow_bae.mcmc.SGHMC(target_log_prob_fn, step_size=0.1, momentum_decay
 draws, _, final = tfp.mcmc.sample_chain(
     num_results=1000, current_state=tf.zeros([8, 2]), kernel=kernel, trace_fn=...,
     return_final_kernel_results=True, seed=[0, 1])
-more, _ = tfp.mcmc.sample_chain(  # goes on where the first call ended, momentum included
+more, _ = tfp.mcmc.sample_chain(  # continues the first call, with its momentum
     num_results=1000, current_state=draws[-1], kernel=kernel, previous_kernel_results=final,
     trace_fn=..., seed=[0, 2])
 ```
 
 A state is a tensor or a list of tensors ("parts"). ``target_log_prob_fn`` takes the parts as
 arguments and returns the log density of each chain, the leading dimensions of the parts. Only
-``LangevinGradient`` has an accept-reject step and is exact. Of the others the step-size bias that
-each sampler's module states remains; wrapping one in ``MetropolisHastings`` would be wrong, and
-raises an error. One seed gives ``one_step`` the
-same numbers in eager, graph and XLA, but ``sample_chain`` splits its own seed with TensorFlow's
-default generator, which differs in XLA; so do its chains.
+``LangevinGradient`` has an accept-reject step and is exact. The others have the step-size bias that
+each sampler's module states; wrapping one in ``MetropolisHastings`` would be wrong, and
+raises an error. With one seed ``one_step`` has the same numbers in eager mode, graphs and XLA, but
+``sample_chain`` splits its seed with TensorFlow's default generator, which differs in XLA, and so
+do its chains.
 """
 
 from gpflow_bae.mcmc.kernels.base import Uncalibrated

@@ -1,4 +1,4 @@
-"""What the adapters of samplers without an accept-reject step share: all but their settings."""
+"""Base classes of TFP transition kernels, and of those without an accept-reject step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ State: TypeAlias = TensorType | Sequence[TensorType]
 
 
 class Kernel(tfp.mcmc.TransitionKernel):
-    """What every kernel has; each is a dataclass of its arguments."""
+    """Base class of kernels, which are dataclasses of their arguments."""
 
     target_log_prob_fn: LogProbFn
     name: str
@@ -40,12 +40,12 @@ class Kernel(tfp.mcmc.TransitionKernel):
 
 
 class Uncalibrated(Kernel):
-    """A :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm` of gradients as a kernel.
+    """A kernel of a gradient-based :class:`~gpflow_bae.mcmc.algorithm.SamplingAlgorithm`.
 
-    A subclass gives its module's ``build``, and names what the results carry of the algorithm's
-    state. Before these they have ``target_log_prob`` [chains...] and ``grads_target_log_prob``, of
-    the state returned beside them, and after them ``step`` (int32, steps taken); structures are
-    lists, one entry per part.
+    A subclass has its module's ``build``, and the names of the algorithm's state variables that
+    kernel results carry. Results have, in this order, ``target_log_prob`` [chains...] and
+    ``grads_target_log_prob`` of the returned state, these variables, and ``step`` (int32, number of
+    steps); structures are lists, one entry per part.
     """
 
     _build: ClassVar[Callable[..., SamplingAlgorithm]]
@@ -56,15 +56,15 @@ class Uncalibrated(Kernel):
         super().__init_subclass__(**kwargs)
         fields = ("target_log_prob", "grads_target_log_prob", *cls._carried, "step")
         cls._results_type = namedtuple(f"{cls.__name__}KernelResults", fields)  # type: ignore[misc]
-        # ``tfp.mcmc.MetropolisHastings`` asks the results for this attribute, and where there is
-        # none takes the proposal for symmetric, which none of these is, and samples something else.
+        # Without this attribute ``tfp.mcmc.MetropolisHastings`` would treat the proposal as
+        # symmetric, which none of these is, and sample another distribution.
         cls._results_type.log_acceptance_correction = property(_refuse_correction)
 
     def __post_init__(self) -> None:
-        self._algorithm()  # refuses bad settings
+        self._algorithm()  # checks the settings
 
     def _algorithm(self) -> SamplingAlgorithm:
-        """Of the parameters that ``build`` takes."""
+        """Return the algorithm with this kernel's settings."""
         return type(self)._build(**self._settings())
 
     def _settings(self) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Uncalibrated(Kernel):
 
     @property
     def is_calibrated(self) -> bool:
-        """False: there is no accept-reject step."""
+        """False, as there is no accept-reject step."""
         return False
 
     def one_step(
@@ -82,13 +82,13 @@ class Uncalibrated(Kernel):
         previous_kernel_results: Any,
         seed: TensorType | None = None,
     ) -> tuple[State, Any]:
-        """One step from ``current_state``; ``seed`` as in TFP."""
+        """Take one step from ``current_state``; ``seed`` as in TFP."""
         with tf.name_scope(f"{self.name}.one_step"):
             parts, is_list = _parts(current_state)
             previous = previous_kernel_results
             sampler = self._algorithm()
             carried = {k: _as_list(getattr(previous, k)) for k in self._carried}
-            state = _with(sampler.init(parts, Target()), carried)
+            state = _with_carried(sampler.init(parts, Target()), carried)
             gradients = list(previous.grads_target_log_prob)
             adapt = previous.step < getattr(self, "num_adaptation_steps", 0)
             state = sampler.step(
@@ -103,7 +103,7 @@ class Uncalibrated(Kernel):
             return state.position if is_list else state.position[0], results
 
     def bootstrap_results(self, init_state: State) -> Any:
-        """The algorithm's initial state at ``init_state``."""
+        """Return the kernel results at ``init_state``, with the algorithm's initial state."""
         with tf.name_scope(f"{self.name}.bootstrap_results"):
             parts, _ = _parts(init_state)
             target_log_prob, gradients = self._value_and_gradients(parts)
@@ -132,13 +132,13 @@ def _refuse_correction(results: Any) -> NoReturn:
 
 
 def _parts(state: State) -> tuple[list[tf.Tensor], bool]:
-    """The parts of a state, and whether it was a list of parts."""
+    """Return the parts of a state, and whether it was a list of parts."""
     is_list = isinstance(state, list | tuple)
     return [tf.convert_to_tensor(part) for part in (state if is_list else [state])], is_list
 
 
-def _with(state: algorithm.State, carried: dict[str, Any]) -> algorithm.State:
-    """The state with what the results carried of it; settings stay the kernel's."""
+def _with_carried(state: algorithm.State, carried: dict[str, Any]) -> algorithm.State:
+    """Replace state variables by those of the kernel results; settings are the kernel's."""
     elements = {k: carried.get(k, v) for k, v in state.elements.items()}
     return state._replace(
         elements=elements, shared={k: carried.get(k, v) for k, v in state.shared.items()}
@@ -146,5 +146,5 @@ def _with(state: algorithm.State, carried: dict[str, Any]) -> algorithm.State:
 
 
 def _as_list(carried: Any) -> Any:
-    """A structure over parts as the list that it was (TFP's loops return other sequences)."""
+    """Convert a structure over parts to a list, as TFP's loops return other sequences."""
     return list(carried) if isinstance(carried, Sequence) else carried

@@ -1,7 +1,7 @@
-"""A sampler with an accept-reject step as a kernel: Langevin-gradient Metropolis-Hastings.
+"""Langevin-gradient Metropolis-Hastings as a TFP kernel.
 
-TFP has a random walk (``tfp.mcmc.RandomWalkMetropolis``) and Hamiltonian Monte Carlo
-(``tfp.mcmc.HamiltonianMonteCarlo``) of its own: use those.
+For a random walk and Hamiltonian Monte Carlo use TFP's ``tfp.mcmc.RandomWalkMetropolis`` and
+``tfp.mcmc.HamiltonianMonteCarlo``.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ __all__ = ["LangevinGradient", "LangevinGradientKernelResults", "ProposedResults
 
 
 class ProposedResults(NamedTuple):
-    """The target at the proposal; the structure is a list, one entry per part."""
+    """The target and its gradient at the proposal, a list with one entry per part."""
 
     target_log_prob: tf.Tensor
     grads_target_log_prob: list[tf.Tensor]
 
 
 class LangevinGradientKernelResults(NamedTuple):
-    """What :class:`LangevinGradient` carries; the structures are lists, one entry per part.
+    """Results of :class:`LangevinGradient`; structures are lists with one entry per part.
 
-    The names are TFP's: ``ReplicaExchangeMC`` and the step-size adaptations look for them.
+    ``ReplicaExchangeMC`` and TFP's step-size adaptations use these names.
     """
 
-    target_log_prob: tf.Tensor  # of the state returned beside it, [chains...]
-    grads_target_log_prob: list[tf.Tensor]  # likewise
+    target_log_prob: tf.Tensor  # of the returned state, [chains...]
+    grads_target_log_prob: list[tf.Tensor]  # of the returned state
     proposed_state: list[tf.Tensor]
     proposed_results: ProposedResults
-    log_accept_ratio: tf.Tensor  # [chains...]; -inf where the proposal's density was not finite
+    log_accept_ratio: tf.Tensor  # [chains...]; -inf if the proposal's density was not finite
     is_accepted: tf.Tensor  # bool [chains...]
-    step_size: tf.Tensor  # sigma of the next step: an adaptation replaces it
+    step_size: tf.Tensor  # sigma of the next step, which adaptations replace
 
 
 @dataclasses.dataclass(eq=False, repr=False)
 class LangevinGradient(Kernel):
     """Langevin-gradient Metropolis-Hastings: :mod:`gpflow_bae.mcmc.calibrated.langevin`.
 
-    Exact at any setting. One gradient per step, and one more in ``bootstrap_results``. With the
-    defaults it is the Metropolis-adjusted Langevin algorithm; ``tfp.mcmc``'s own has neither a
-    learning rate nor a gradient probability, and its ``step_size`` is the square of this one.
+    It is exact at any setting, with one gradient per step, and one more in ``bootstrap_results``.
+    With the defaults it is the Metropolis-adjusted Langevin algorithm; that of ``tfp.mcmc`` has
+    neither a learning rate nor a gradient probability, and its ``step_size`` is the square of this.
 
-    :param target_log_prob_fn: log density; takes the parts, returns one number per chain.
-    :param step_size: sigma > 0, the noise scale: a scalar, or one per chain, with trailing ones as
-        TFP has them or without. One for all parts.
-    :param learning_rate: eta >= 0, a scalar or one per chain; None for sigma^2 / 2, which then
-        follows an adapted step size.
-    :param gradient_probability: of a gradient proposal rather than a random walk.
+    :param target_log_prob_fn: log density, a function of the parts, one number per chain.
+    :param step_size: sigma > 0, the noise scale of all parts: a scalar, or one per chain, with or
+        without trailing ones as in TFP.
+    :param learning_rate: eta >= 0, a scalar or one per chain; None for sigma^2 / 2, also with an
+        adapted step size.
+    :param gradient_probability: probability of a gradient proposal instead of a random walk.
     :param name: prefix of the operations' names.
     :raises ValueError: if a setting given as a Python number is out of its range.
     """
@@ -75,7 +75,7 @@ class LangevinGradient(Kernel):
 
     @property
     def is_calibrated(self) -> bool:
-        """True: the accept-reject step is exact."""
+        """True, as the accept-reject step is exact."""
         return True
 
     def one_step(
@@ -84,7 +84,7 @@ class LangevinGradient(Kernel):
         previous_kernel_results: LangevinGradientKernelResults,
         seed: TensorType | None = None,
     ) -> tuple[State, LangevinGradientKernelResults]:
-        """One step from ``current_state``; ``seed`` as in TFP."""
+        """Take one step from ``current_state``; ``seed`` as in TFP."""
         with tf.name_scope(f"{self.name}.one_step"):
             parts, is_list = _parts(current_state)
             previous = previous_kernel_results
@@ -94,7 +94,7 @@ class LangevinGradient(Kernel):
             proposals: list[tuple[list[tf.Tensor], targets.Evaluation]] = []
 
             def target(proposed: list[tf.Tensor]) -> targets.Evaluation:
-                # Called once in an update, at the proposal: the only place where it is to be had.
+                # An update calls this once, at the proposal, which it does not return.
                 proposals.append((proposed, self._target(proposed)))
                 return proposals[-1][1]
 
@@ -110,7 +110,7 @@ class LangevinGradient(Kernel):
             return state.position if is_list else state.position[0], results
 
     def bootstrap_results(self, init_state: State) -> LangevinGradientKernelResults:
-        """What the first step needs; nothing has been proposed yet but the state itself.
+        """Return the kernel results at ``init_state``, with the state itself as the proposal.
 
         :raises ValueError: in eager mode, if the target is not finite at ``init_state``.
         """
@@ -127,7 +127,7 @@ class LangevinGradient(Kernel):
 
 
 def _evaluation(target_log_prob: tf.Tensor, gradients: list[tf.Tensor]) -> targets.Evaluation:
-    """All of it tempered: a kernel of TFP is given its target at its own temperature."""
+    """Return an evaluation without untempered part, as TFP's target includes its temperature."""
     zeros = [tf.zeros_like(g) for g in gradients]
     return targets.Evaluation(target_log_prob, tf.zeros_like(target_log_prob), gradients, zeros)
 
@@ -150,7 +150,7 @@ def _results(
 
 
 def _per_chain(step_size: tf.Tensor, chain_ndims: int) -> tf.Tensor:
-    """A step size that broadcasts with the chains; TFP's has ones for the state's dimensions."""
+    """Return a step size that broadcasts with the chains, without TFP's trailing ones."""
     extra = step_size.shape[chain_ndims:]
     if any(n != 1 for n in extra):
         raise ValueError(

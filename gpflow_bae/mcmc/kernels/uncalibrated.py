@@ -1,10 +1,10 @@
-"""The samplers without an accept-reject step as kernels.
+"""TFP kernels of the samplers without an accept-reject step.
 
-All take ``target_log_prob_fn``, which takes the parts and returns one number per chain, and the
-settings of their module's ``update``, which may be schedules of the steps taken. One gradient per
-step, and one more in ``bootstrap_results``. Those that adapt do so in the first
-``num_adaptation_steps`` steps (at most ``num_burnin_steps``: discard them), each chain by itself,
-and are frozen after them. Settings given as Python numbers are checked when a kernel is made.
+All take ``target_log_prob_fn``, a function of the parts that returns one number per chain, and the
+settings of their module's ``update``, which may be schedules of the step number. There is one
+gradient per step, and one more in ``bootstrap_results``. Adaptation is in the first
+``num_adaptation_steps`` steps (at most ``num_burnin_steps``: discard them), for each chain
+separately. Settings given as Python numbers are checked when a kernel is made.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SGLD(Uncalibrated):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class SGHMC(Uncalibrated):
-    """Stochastic-gradient Hamiltonian Monte Carlo, from rest: :mod:`gpflow_bae.mcmc.sghmc`."""
+    """Stochastic-gradient Hamiltonian Monte Carlo: :mod:`gpflow_bae.mcmc.sghmc`."""
 
     _build = staticmethod(sghmc.build)
     _carried = ("momentum",)
@@ -52,7 +52,7 @@ class SGHMC(Uncalibrated):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class AdaptiveSGHMC(Uncalibrated):
-    """Scale-adapted SGHMC, from rest: :mod:`gpflow_bae.mcmc.adaptive_sghmc`."""
+    """Scale-adapted SGHMC: :mod:`gpflow_bae.mcmc.adaptive_sghmc`."""
 
     _build = staticmethod(adaptive_sghmc.build)
     _carried = ("momentum", "tau", "mean_gradient", "mean_square_gradient")
