@@ -143,7 +143,7 @@ def factor_net(
 ) -> keras.Model:
     r"""Make a FactorNet: a product of Gaussian factors, one for each observed output.
 
-    Ashman et al. (2020), eq. 6. The natural parameters of
+    Ashman et al. (2020), section 2.4. The natural parameters of
     :math:`\prod_{p\ observed} N(\mu_p(y_p), \sigma_p^2(y_p))` are sums over the outputs, so the
     variance decreases with the number of observed outputs. Without any, the precision is 1e-6, and
     the encoder clips the variance to ``max_variance``. Every factor's log standard deviation is

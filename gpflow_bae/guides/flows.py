@@ -64,7 +64,7 @@ class FlowGuide(BoundGuide):
 
     .. math:: KL[q || p] = E[\log q_0(x^0) - \log |\det g'(x^0)| - \log p(g(x^0))]
 
-    (Lalchand et al., eq. 8 with the flow's density; the KL of the base would not be a bound).
+    (Lalchand et al. 2021, eq. 4 with the flow's density; the KL of the base would not be a bound).
     """
 
     def __init__(self, encoder: BaseGaussianEncoder, flow: Any):

@@ -16,7 +16,7 @@ def k_means(X: TensorType, num_inducing: int, seed: int = 0) -> np.ndarray:
     """Return initial inducing inputs [M, D], the k-means centres of all rows of ``X [..., N, D]``.
 
     Columns are standardised for the clustering, and the centres mapped back to their units, on
-    which they do not depend. Tran et al. (2023), appendix D.
+    which they do not depend. Tran et al. (2023), appendix E.
 
     :raises ValueError: if there are fewer distinct rows than inducing points.
     """

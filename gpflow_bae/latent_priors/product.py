@@ -117,10 +117,6 @@ class ProductProcess(LatentProcess):
         of_parts = zip(*(tf.split(v, sizes, axis=-1) for v in values), strict=True)
         return zip(self.parts, of_parts, strict=True)
 
-    def _concatenate(self, function: Callable[..., tf.Tensor], *values: TensorType) -> tf.Tensor:
-        """Concatenate ``function(part, *its channels)`` of all parts, [..., L]."""
-        return tf.concat([function(part, *own) for part, own in self._split(*values)], -1)
-
     def mean(self, X: TensorType | None) -> tf.Tensor:
         return self._broadcast_parts([part.mean(X) for part in self.parts])
 
