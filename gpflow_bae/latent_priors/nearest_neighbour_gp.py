@@ -35,8 +35,8 @@ class NearestNeighbourGP(GP, NeighbourConditionals):
     Codes have the marginal distributions of ``GP`` up to an error that decreases with m.
 
     Posterior and predictions (:meth:`condition`, :meth:`predict`) are those of ``GP`` given only
-    the m + 1 nearest pseudo-observations (a point's own among them, if it has one), and the evidence is the Vecchia density of the
-    pseudo-observations. A model with mean-field codes
+    the m + 1 nearest pseudo-observations (a point's own among them, if it has one), and the
+    evidence is the Vecchia density of the pseudo-observations. A model with mean-field codes
     (:class:`~gpflow_bae.guides.MeanFieldGuide`, the default of a variational model under this
     prior) has an exact bound, also in minibatches; one with
     :class:`~gpflow_bae.guides.GaussianGuide` has one up to the omitted neighbours, needs
