@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse
 from absl import flags
 
-from benchmarks import commands, machine
+from benchmarks.common import commands, machine
 
 FLAGS = flags.FLAGS
 SIZES = (6_050, 60_500, 605_000)

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import flags
 
-from benchmarks import cases, commands, machine, timing
+from benchmarks.common import cases, commands, machine, timing
 
 FLAGS = flags.FLAGS
 

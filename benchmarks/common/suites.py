@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 import subprocess
 import sys
 import time
@@ -12,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import cases, machine, peer_cases, timing
+from benchmarks import peer_worker
+from benchmarks.common import cases, machine, peer_cases, timing
 
 Row = dict[str, Any]
 
@@ -165,7 +165,7 @@ def _small_parts(sizes: Small) -> cases.Parts:
 
 def _prediction(num_samples: int) -> timing.Run:
     """Reconstructions of 16 images by rotated MNIST's model, with so many posterior samples."""
-    from benchmarks.serving import make_posterior
+    from benchmarks.common.serving import make_posterior
 
     posterior = make_posterior(num_samples)
     image = np.random.default_rng(0).uniform(size=(1, 16, 784)).astype(np.float32)
@@ -306,8 +306,7 @@ class Worker:
     """A peer in a process of its own, which sleeps until it is called."""
 
     def __init__(self, python: str, peer: str, threads: int, steps: int):
-        script = pathlib.Path(__file__).with_name("peer_worker.py")
-        command = [python, str(script), peer, f"--threads={threads}", f"--steps={steps}"]
+        command = [python, peer_worker.__file__, peer, f"--threads={threads}", f"--steps={steps}"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._process = subprocess.Popen(command, **pipes)
         self.version = self._line()
@@ -359,7 +358,7 @@ def start(options: Options) -> dict[str, Any]:
 
 def serving(options: Options) -> dict[str, Any]:
     """An exported model's answers to requests of one row, on one thread."""
-    from benchmarks import serving as command
+    from benchmarks.common import serving as command
 
     machine.set_threads(1)
     return command.measure(num_samples=200, repeats=max(50, options.repeats), dtype="float32")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import cases, peer_worker
-from benchmarks.timing import Run
+from benchmarks import peer_worker
+from benchmarks.common import cases
+from benchmarks.common.timing import Run
 
 
 def with_peers(

@@ -11,7 +11,7 @@ import pathlib
 import traceback
 from collections.abc import Callable, Sequence
 
-from benchmarks import timing
+from benchmarks.common import timing
 
 
 def set_threads(threads: int, operations: int = 1) -> None:

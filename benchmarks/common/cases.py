@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from benchmarks import machine
-from benchmarks.timing import Run
+from benchmarks.common import machine
+from benchmarks.common.timing import Run
 
 STEPS = 50
 """In a timed call: a round of :class:`~gpflow_bae.inference.AmortizedSettings` has so many."""
