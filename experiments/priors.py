@@ -244,7 +244,7 @@ def runs() -> Iterator[driver.Run]:
         )
 
 
-STUDY = driver.Study("priors", "priors", define_flags, runs)
+STUDY = driver.Study("priors", define_flags, runs)
 
 if __name__ == "__main__":
     driver.start(STUDY)

@@ -140,7 +140,7 @@ def study(
             words=["" if layers is None else f"{layers} layers", *words(planned)],
         )
 
-    return driver.Study("gplvm", name, define, runs)
+    return driver.Study("gplvm", define, runs)
 
 
 def count(model: Any) -> int:

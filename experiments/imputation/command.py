@@ -27,7 +27,7 @@ def start(name: str) -> None:
 
 def study(name: str) -> driver.Study:
     """The command of a table, ``python -m experiments.<name>``."""
-    return driver.Study("imputation", name, lambda: define_flags(name), lambda: runs(name))
+    return driver.Study("imputation", lambda: define_flags(name), lambda: runs(name))
 
 
 def define_flags(name: str) -> None:

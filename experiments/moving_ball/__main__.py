@@ -138,7 +138,7 @@ def runs() -> Iterator[driver.Run]:
         )
 
 
-STUDY = driver.Study("moving_ball", "moving_ball", define_flags, runs)
+STUDY = driver.Study("moving_ball", define_flags, runs)
 
 if __name__ == "__main__":
     driver.start(STUDY)

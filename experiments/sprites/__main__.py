@@ -206,7 +206,7 @@ def runs() -> Iterator[driver.Run]:
         )
 
 
-STUDY = driver.Study("sprites", "sprites", define_flags, runs)
+STUDY = driver.Study("sprites", define_flags, runs)
 
 if __name__ == "__main__":
     driver.start(STUDY)
