@@ -244,8 +244,11 @@ def _execute(asked: Run, out_dir: pathlib.Path, config: Mapping[str, Any], line:
 
 def write_figures(outcome: Outcome, out_dir: pathlib.Path) -> None:
     """The figures of an outcome as PNG files, films as GIF, and its arrays in ``arrays.npz``."""
-    for name, figure in outcome.figures.items():
-        figure.savefig(out_dir / f"{name}.png", dpi=120)
+    if outcome.figures:
+        from experiments.common.images import save_png
+
+        for name, figure in outcome.figures.items():
+            save_png(figure, out_dir / f"{name}.png", 120)
     for name, film in outcome.films.items():
         film.save(out_dir / f"{name}.gif", writer="pillow")
     if outcome.arrays:
