@@ -22,8 +22,6 @@ from gpflow_bae.inference.engines.amortized import AmortizedSampling
 from gpflow_bae.mcmc import SamplingAlgorithm, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
-__all__ = ["Plan", "agreement", "beside_nuts", "make_plan", "run"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Plan(plans.Plan):

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-__all__ = ["Curve", "plot_losses"]
-
 
 class Curve:
     """Test error against seconds of training, evaluations left out; for figures, never for choices.

@@ -24,19 +24,6 @@ from absl import app
 from experiments.common import flags as common_flags
 from experiments.common import results, tensorboard, terminal
 
-__all__ = [
-    "POSTERIOR",
-    "Options",
-    "Outcome",
-    "Run",
-    "Study",
-    "claim",
-    "command",
-    "define",
-    "run",
-    "start",
-]
-
 FLAGS = common_flags.FLAGS
 POSTERIOR = "posterior.npz"
 

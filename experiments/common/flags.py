@@ -11,23 +11,6 @@ from typing import Any
 
 from absl import flags
 
-__all__ = [
-    "DATA_DIR_VARIABLE",
-    "FLAGS",
-    "default_data_dir",
-    "define",
-    "define_ablation",
-    "define_data_dir",
-    "define_num_steps",
-    "define_overrides",
-    "define_svgp_vae",
-    "overrides",
-    "point_estimates",
-    "resolve_jit_compile",
-    "svgp_vae_objective",
-    "values",
-]
-
 FLAGS = flags.FLAGS
 
 DATA_DIR_VARIABLE = "GPFLOW_BAE_DATA"

@@ -10,8 +10,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-__all__ = ["plot_images", "save_png"]
-
 
 def save_png(figure: Figure, path: str | os.PathLike[str], dpi: int) -> None:
     """Write a figure with a palette of 256 colours: a third of the bytes, for the same picture."""

@@ -11,8 +11,6 @@ from absl import flags
 
 from experiments.common import results, terminal
 
-__all__ = ["draw_collected", "draw_runs", "load_runs"]
-
 FLAGS = flags.FLAGS
 DPI = 110
 

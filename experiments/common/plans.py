@@ -11,21 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     from gpflow_bae import inference
 
-__all__ = [
-    "Plan",
-    "assign_tolerance",
-    "chain_curves",
-    "chain_figure",
-    "chain_temperatures",
-    "chainwise_rhat",
-    "count",
-    "encode_and_decode",
-    "prior_level",
-    "rounds",
-    "svgp_vae_objective",
-    "unfinished",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Plan:

@@ -12,8 +12,6 @@ from scipy.special import logsumexp
 from gpflow_bae import metrics
 from gpflow_bae.data import MultiOutputTable, Standardiser
 
-__all__ = ["TablePrediction", "score", "score_outputs", "score_prediction"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TablePrediction:

@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from experiments.common.results import PathLike
 
-__all__ = ["ABOUT", "About", "render_index"]
-
 
 class About(NamedTuple):
     """What a reader who comes to a study's page wants to know first."""

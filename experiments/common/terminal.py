@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from absl import app, flags, logging
 
-__all__ = ["run"]
-
 
 def run(main: Callable[[list[str]], None]) -> None:
     """``absl.app.run``, but of what a user can mend it says that alone, without the whole help.

@@ -17,8 +17,6 @@ from gpflow_bae.models import VariationalAutoencoder
 from gpflow_bae.posteriors import Posterior
 from gpflow_bae.posteriors.stored.archive import read_archive
 
-__all__ = ["Run", "UnsupportedRunError", "read"]
-
 # Methods without a model of this package.
 _BASELINES = {
     "mean": "the mean of each column",

@@ -11,8 +11,6 @@ from matplotlib.figure import Figure
 
 from experiments.common.curves import plot_losses
 
-__all__ = ["codes", "losses", "posteriors", "reconstructions"]
-
 _MARKERS = "os^DvPX<>*"
 
 

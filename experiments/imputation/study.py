@@ -16,8 +16,6 @@ from experiments.imputation.plans import Plan
 from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.posteriors import Posterior
 
-__all__ = ["Outcome", "encoder_only", "mixture_scores", "predict", "run", "run_several"]
-
 SHOWN = ("smse", "mae", "nll", "nll_moments")  # of predictions beside the one that is scored
 
 
@@ -60,7 +58,7 @@ def predict(
     :param given, how: as in :func:`.fitting.predict`.
     """
     arguments = (posterior, standardiser)
-    moments = fitting.predict_standardised(*arguments, given, seed, **how)
+    moments = fitting.predict(*arguments, given, seed, **how)
     density = fitting.cell_log_density(*arguments, table.test_truth, given, seed, **how)
     return scores.TablePrediction.gaussian(table, *moments, standardiser, density)
 

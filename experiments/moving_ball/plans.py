@@ -10,8 +10,6 @@ from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
-__all__ = ["VARIATIONAL", "Plan", "default_sampler", "default_weight_prior", "make_plan"]
-
 VARIATIONAL = ("vae", "gp_vae", "svgp_vae")
 
 # Where the search for a step size begins, and critical damping of what only the prior informs.

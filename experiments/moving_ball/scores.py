@@ -10,8 +10,6 @@ from experiments.common import plans
 from gpflow_bae import diagnostics, metrics
 from gpflow_bae.posteriors import LatentSamples, Posterior
 
-__all__ = ["aligned_moments", "convergence", "trajectories"]
-
 
 def aligned_moments(
     train: LatentSamples, latents: LatentSamples, truth: np.ndarray

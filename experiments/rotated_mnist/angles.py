@@ -8,8 +8,6 @@ import numpy as np
 from gpflow_bae import inputs, posteriors
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 
-__all__ = ["NUM_DRAWS", "hide", "scores", "with_missing_angles"]
-
 NUM_DRAWS = 200  # of a Gaussian for each angle
 _SEED = 0  # of which angles are hidden: a part of the data, whatever the seed of a run
 _COLUMN = 1

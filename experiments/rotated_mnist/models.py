@@ -26,8 +26,6 @@ from gpflow_bae import (
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 from gpflow_bae.mcmc import SamplingAlgorithm
 
-__all__ = ["MODELS", "VARIATIONAL", "Plan", "build_model"]
-
 VARIATIONAL = ("vae", "cvae", "gppvae", "svgp_vae", "deep_svigp")
 MODELS = (*VARIATIONAL, "sgp_bae", "bae")
 # What the encoder's variance is clipped to: of the published code with --clip_qs, and without.

@@ -11,8 +11,6 @@ from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
-__all__ = ["ELBO_MODELS", "default_sampler", "make_objective", "make_plan", "parse_regime"]
-
 # --elbo of the released commands, as --model of ours.
 ELBO_MODELS = {
     "VAE": "vae",

@@ -16,18 +16,6 @@ from gpflow_bae.data import as_inputs
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 from gpflow_bae.posteriors import Posterior, Prediction
 
-__all__ = [
-    "NUM_CODES",
-    "decode_one_draw",
-    "latent_moments",
-    "mean_squared_error",
-    "mixture",
-    "predict_point",
-    "quick_mse",
-    "reconstruction_error",
-    "test_scores",
-]
-
 NUM_CODES = 8  # draws of the codes for each posterior sample
 
 

@@ -13,8 +13,6 @@ from absl import app
 
 from experiments.spatial_omics.scores import aligned_correlation
 
-__all__ = ["main"]
-
 
 def main(argv: list[str]) -> None:
     """Print correlations of how places differ, of the channels of space, and of all."""

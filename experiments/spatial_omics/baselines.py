@@ -8,8 +8,6 @@ import numpy as np
 from scipy import optimize, stats
 from scipy.spatial import cKDTree
 
-__all__ = ["Predicted", "gene_mean", "log_density", "neighbours", "rank_sums"]
-
 NUMBERS = (10, 30, 100)
 PSEUDO_CELLS = (0.1, 3.0, 10.0, 30.0, 100.0)
 

@@ -5,15 +5,6 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-__all__ = [
-    "adjusted_rand",
-    "aligned_correlation",
-    "clusters",
-    "discoveries",
-    "of_means",
-    "randomised_coverage",
-]
-
 
 def of_means(counts: np.ndarray, mean: np.ndarray, sizes: np.ndarray) -> dict[str, float]:
     """Of expected counts [N, P].

@@ -16,8 +16,6 @@ from experiments.spatial_omics.data import Split
 from experiments.spatial_omics.made import DOMAINS
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan
 
-__all__ = ["Plan", "run"]
-
 HELD_OUT = "held_out"  # layer of the counts that are hidden
 TRUTH = "true_lfc"  # column of made genes
 _CLUSTERINGS = 5

@@ -11,9 +11,6 @@ from gpflow_bae.data import StreamedObservations
 from gpflow_bae.data.shards import Chunk, Shards
 from gpflow_bae.datasets.sprites import Frames, Sprites
 
-__all__ = ["FrameShards", "Task", "first_poses", "of_characters", "pooled", "stream", "task"]
-
-
 _SHUFFLED = 2000  # frames, where minibatches are of any
 
 

@@ -25,8 +25,6 @@ from gpflow_bae import (
 from gpflow_bae.datasets.sprites import Frames
 from gpflow_bae.mcmc import SamplingAlgorithm
 
-__all__ = ["Plan", "build_chain", "build_model", "chain_inputs", "with_known_vectors"]
-
 # What the encoder's variance is clipped to: of the published code with --clip_qs, and without.
 CLIPPED, UNCLIPPED = (1e-3, 10.0), (1e-6, 1e3)
 

@@ -10,8 +10,6 @@ from experiments.sprites.models import Plan
 from gpflow_bae import inference
 from gpflow_bae.mcmc import adaptive_sghmc
 
-__all__ = ["ELBO_MODELS", "make_objective", "make_plan", "num_steps"]
-
 # --elbo of the released commands, as --model of ours.
 ELBO_MODELS = {"SVGPVAE_Hensman": "svgp_vae", "CVAE": "cvae"}
 # Of the presets quick and paper.

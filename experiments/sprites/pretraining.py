@@ -9,8 +9,6 @@ import tensorflow as tf
 from experiments.sprites.frames import stream
 from gpflow_bae.datasets.sprites import Frames
 
-__all__ = ["pretrain"]
-
 
 def pretrain(
     network: keras.Model,

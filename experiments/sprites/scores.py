@@ -18,22 +18,6 @@ from gpflow_bae.datasets.sprites import Frames, as_float
 from gpflow_bae.latent_priors.inducing import InducingPosterior
 from gpflow_bae.posteriors import Posterior
 
-__all__ = [
-    "Codes",
-    "Generated",
-    "Known",
-    "Scores",
-    "Vectors",
-    "character_vectors",
-    "codes_of",
-    "encode",
-    "generate",
-    "generate_samples",
-    "know",
-    "score",
-    "score_samples",
-]
-
 CHUNK = 200  # frames that are floats at a time
 _GROUPS = 4  # of a chain's samples, each with a draw of the vectors
 _CHANNELS = 8  # code channels that are conditioned at a time
