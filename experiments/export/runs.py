@@ -197,7 +197,6 @@ def _sprites(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str
     frames = sprites.Frames(np.zeros((1, 2)), np.zeros((1, sprites.NUM_PIXELS), np.uint8))
     number = len(tables[0]) if tables else 1
     task = Task(frames, frames, frames, number, sprites.NUM_POSES)
-    plan = dataclasses.replace(plan, principal_components=False, fixed_representation=False)
     if plan.model != "sgp_bae":
         return models.build_model(plan, task)
     fitted = models.build_model(dataclasses.replace(plan, model="svgp_vae"), task)

@@ -89,11 +89,6 @@ def make_plan(
             f"pretrain_steps is {pretrain_steps}, and there is no representation network: it is of "
             "svgp_vae with representation=network."
         )
-    if plan.fixed_representation and not pretrain_steps:
-        raise ValueError(
-            "The representation network is to be fixed, and nothing has trained it before: set "
-            "pretrain_steps."
-        )
     if has_network and batch_size % plan.frames_per_character:
         raise ValueError(
             f"batch_size is {batch_size}; it must be a multiple of the "

@@ -111,7 +111,6 @@ def fit(plan: Plan, data: Task, options: Options) -> Fit:
             data.train,
             plan.pretrain_steps,
             plan.variational.batch_size or 500,
-            plan.pretrain_learning_rate,
             options.seed,
         )
         seconds["pretraining"] = time.perf_counter() - started
