@@ -28,7 +28,7 @@ GPLVM = {"rows": 1000, "columns": 100, "latent": 5, "inducing": 30, "batch": 256
 
 
 def plain_torch(steps: int) -> Callable[[], object]:
-    """As one writes it by hand: a gradient, and momenta in place."""
+    """SGHMC as one writes it by hand: a gradient, and momenta in place."""
     import torch
 
     torch.manual_seed(0)

@@ -21,7 +21,7 @@ _TEST_DRAWS = 50  # of a code
 
 
 def define_flags() -> None:
-    """Those of every GPLVM study, and this one's own."""
+    """Define the flags of every GPLVM study, and this one's own."""
     command.define_flags(
         list(command.POSTERIORS), model="planar", latent_dim=2, num_inducing=50, batch_size=100
     )

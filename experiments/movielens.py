@@ -26,7 +26,7 @@ _HIDDEN = 0.2  # share of a test user's ratings
 
 
 def define_flags() -> None:
-    """Those of every GPLVM study, and this one's own."""
+    """Define the flags of every GPLVM study, and this one's own."""
     command.define_flags(
         list(command.POSTERIORS),
         model="planar",
@@ -54,7 +54,7 @@ def make_plan() -> Any:
 
 
 def words(plan: Any) -> list[str]:
-    """What tells a row from the paper's."""
+    """Words that tell a row from the paper's."""
     found = [plan.levels if plan.levels != "gaussian" else "", "biases" if plan.biases else ""]
     return [*found, "made ratings" if FLAGS.made else ""]
 
@@ -137,7 +137,7 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
 
 
 def _log_probability(posterior: Any, part: Any, centre: float, is_ordinal: bool) -> Any:
-    """Of the stars of each cell, in nats."""
+    """Log probability of the stars of each cell, in nats."""
     import numpy as np
     from scipy.stats import norm
 

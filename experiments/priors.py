@@ -95,7 +95,7 @@ def make_plan(model: str) -> Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """What a model is fitted to, and what it is scored at."""
+    """The data of a fit, and the places or times that it is scored at."""
 
     X: np.ndarray  # [N, D]
     Y: np.ndarray  # [N, P], float32, noisy

@@ -1,1 +1,1 @@
-"""What the commands share: models and made tables, clocks, the machine, and the page of results."""
+"""Models and made tables, clocks, the machine's limits, and the page of results."""

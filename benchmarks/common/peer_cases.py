@@ -13,7 +13,7 @@ from benchmarks.common.timing import Run
 def with_peers(
     data_dir: str | None,
 ) -> dict[str, tuple[Callable[[], dict[str, Run]], tuple[str, ...]]]:
-    """By name: what is timed of ours, and which peers of :mod:`benchmarks.peer_worker`.
+    """By name, the timed calls of ours, and the peers of :mod:`benchmarks.peer_worker`.
 
     Without data there is no rotated MNIST.
     """

@@ -1,4 +1,4 @@
-"""What ``benchmarks.run`` measures: a function for each suite, which returns its tables."""
+"""The measurements of ``benchmarks.run``: a function for each suite, which returns its tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 class Options(NamedTuple):
-    """Of a command."""
+    """The options of a command."""
 
     threads: int
     repeats: int
@@ -105,7 +105,7 @@ def scaling(options: Options) -> dict[str, Any]:
 
 
 def _memory_of(points: int, threads: int) -> float:
-    """Of a round of steps, beyond data, state and what the first round made."""
+    """Memory of a round of steps, beyond data, state and what the first round made."""
     machine.set_threads(threads)
     run = small(Small(points=points))
     run()
@@ -201,7 +201,7 @@ def chains(options: Options) -> dict[str, Any]:
 
 
 def _ess_per_second(num_chains: int) -> float:
-    """Of the log likelihood, all chains together, and seconds of sampling after burn-in.
+    """Effective draws per second of the log likelihood, over all chains and after burn-in.
 
     The model of the certificate of sgp_bae, whose chains converge (docs/results/certificates.md):
     400 draws, 100 steps apart. Chains of the paper's models are too short for a number: 120 rounds

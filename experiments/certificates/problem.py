@@ -32,7 +32,7 @@ class Truth(NamedTuple):
 
 
 def inputs() -> np.ndarray:
-    """Of the task: [1, N, 1]."""
+    """The inputs of the task [1, N, 1]."""
     return np.linspace(0.0, 5.0, NUM_POINTS)[None, :, None]
 
 

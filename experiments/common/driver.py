@@ -39,7 +39,7 @@ class Options:
     progress: bool = True
 
     def arguments(self, folder: str | None = None) -> dict[str, Any]:
-        """As the functions of :mod:`gpflow_bae.inference` take them.
+        """The arguments that the functions of :mod:`gpflow_bae.inference` take.
 
         :param folder: Of the run, for checkpoints; None for a fit that keeps none.
         """

@@ -150,7 +150,7 @@ def read_collected(path: PathLike) -> list[dict[str, Any]]:
 
 
 def run_key(result: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells runs apart; sorts in the order of the report's tables."""
+    """The key that tells runs apart, in the order of the report's tables."""
     temperature = result["temperature"]
     return (
         result["experiment"],

@@ -1,4 +1,4 @@
-"""How the drivers' commands start, on a terminal that shows their own lines."""
+"""Start commands on a terminal that shows their own lines."""
 
 from __future__ import annotations
 

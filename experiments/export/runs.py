@@ -225,7 +225,7 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str | None]
 
 
 def _units(mean: np.ndarray, std: np.ndarray, log_outputs: bool) -> dict[str, Any]:
-    """What a client must know to send rows and to read answers."""
+    """The scale in which a client sends rows and reads answers."""
     return {
         "units": "y is standardised: (y - mean) / std, of logarithms where log_outputs",
         "mean": mean.tolist(),

@@ -1,4 +1,4 @@
-"""What the commands of the GPLVM studies share: flags, the plan, the fit."""
+"""The flags, the plan and the fit that the commands of the GPLVM studies share."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def fit(planned: Any, model: Any, data: Any, options: driver.Options) -> list[fl
 
 
 def flow_settings(planned: Any) -> Any:
-    """Of the fit of a flow to what a Gaussian fit has found; kernel and codes keep their rates."""
+    """Settings of a flow's fit after the Gaussian one; kernel and codes keep their rates."""
     settings = planned.settings
     rate, of_flow = settings.learning_rate, planned.flow_learning_rate
     return dataclasses.replace(

@@ -66,7 +66,7 @@ def sparse_codes(
     shape: tuple[int, int],
     latent_dim: int,
 ) -> np.ndarray:
-    """The same for triplets, without a dense table; values are centred by their mean."""
+    """Principal components of triplets, without a dense table; values are centred by their mean."""
     table = scipy.sparse.csr_matrix((values - values.mean(), (rows, columns)), shape=shape)
     start = np.random.default_rng(0).standard_normal(min(shape))
     U, singular, _ = svds(table, k=latent_dim, v0=start)

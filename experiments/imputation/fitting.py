@@ -148,5 +148,5 @@ def _conditioned(
 
 
 def _num_codes(posterior: Posterior) -> int | None:
-    """Of a point estimate the draws are all that a mixture has: as many as the posterior takes."""
+    """Draws of the codes; a point estimate, which has no other mixture, takes the default."""
     return NUM_CODES if posterior.num_samples > 1 else None

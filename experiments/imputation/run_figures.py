@@ -105,7 +105,7 @@ def frames(table: MultiOutputTable, mean: np.ndarray) -> Figure:
 
 
 def film(table: MultiOutputTable, mean: np.ndarray) -> FuncAnimation:
-    """The same as a film: a column of pixels for what was seen, predicted, and is true."""
+    """A film of the same sequence: a column of pixels seen, predicted, and true."""
     task, rows = _window(table)
     parts = _panels(table, mean, task, rows)
     figure = Figure(figsize=(3.2, 2.8), dpi=60, layout="constrained")

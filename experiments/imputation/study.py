@@ -21,7 +21,7 @@ SHOWN = ("smse", "mae", "nll", "nll_moments")  # of predictions beside the one t
 
 @dataclasses.dataclass(kw_only=True)
 class Outcome(driver.Outcome):
-    """What a fit leaves behind, with its predictions in the units of the outputs.
+    """The outcome of a fit, with its predictions in the units of the outputs.
 
     objective: the training objective per point at the end, in nats: lower is better.
     """
@@ -52,7 +52,7 @@ def predict(
     seed: int = 0,
     **how: Any,
 ) -> scores.TablePrediction:
-    """What a posterior says of a table, with the density of the mixture over its samples.
+    """Predict a table, with the density of the mixture over the posterior's samples.
 
     :param table: that is predicted, with its truth.
     :param given, how: as in :func:`.fitting.predict`.

@@ -93,7 +93,7 @@ def _of_intervals(
 
 
 def circular_errors(found: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Of angles [H] and true ones, in radians."""
+    """Errors in degrees of angles [H] in radians."""
     errors = np.rad2deg(np.abs(_turn(truth - found)))
     return {
         "angle_error_median": float(np.median(errors)),

@@ -1,4 +1,4 @@
-"""How alike two runs' embeddings are: of other minibatches, seeds, or another order of rows.
+"""Correlate the embeddings of two runs, of other minibatches, seeds, or another order of rows.
 
 python -m experiments.spatial_omics.alignment RUN_DIR OTHER_RUN_DIR
 

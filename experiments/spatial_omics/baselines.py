@@ -24,7 +24,7 @@ class Predicted(NamedTuple):
 
 
 def log_density(counts: np.ndarray, mean: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Of a negative binomial with mean mu and variance mu + mu^2 / r, elementwise."""
+    """Log density of a negative binomial with mean mu and variance mu + mu^2 / r, elementwise."""
     found: np.ndarray = stats.nbinom.logpmf(counts, number, number / (number + mean))
     return found
 

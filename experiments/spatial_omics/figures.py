@@ -12,7 +12,7 @@ from experiments.common.driver import Outcome
 
 
 def draw(outcome: Outcome, train: Any, found: np.ndarray) -> None:
-    """Of training cells.
+    """Draw the figures of the training cells.
 
     :param found: clusters of the codes.
     """

@@ -56,9 +56,7 @@ class Plan(plans.Plan):
     chain_frames: int = 10  # of each training character, that the chain sees
     chain_start_steps: int = 100  # of Adam on the bound, from the SVGP-VAE to where a chain starts
 
-    def describe_objective(self, objective: inference.Objective) -> dict[str, Any]:
-        """Its name and its own settings."""
-        return {"name": type(objective).__name__, **dataclasses.asdict(objective)}
+    describe_objective = plans.named_objective
 
 
 def mean_frames(frames: Frames, column: int, number: int) -> np.ndarray:

@@ -22,7 +22,7 @@ _PRETRAIN_STEPS = (100, 2000)
 
 
 def make_objective(model: str, **given: Any) -> inference.Objective:
-    """What a fit maximises: GECO where it was published with it, and where a chain starts from it.
+    """The objective of a fit: GECO where it was published with it, and before a chain.
 
     :param given: of :func:`experiments.common.plans.svgp_vae_objective`.
     """

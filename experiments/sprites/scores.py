@@ -36,7 +36,7 @@ def _chunks(number: int, size: int = CHUNK) -> Iterator[slice]:
 
 
 def encode(model: Any, frames: Frames) -> Codes:
-    """What the encoder says of frames."""
+    """Encode frames."""
     parts = []
     for rows in _chunks(len(frames.X)):
         Y = tf.constant(as_float(frames.Y[rows]))[None]
@@ -63,7 +63,7 @@ class Vectors(NamedTuple):
 
 
 def _mirrored(noise: np.ndarray) -> np.ndarray:
-    """The same, its second half the first's negative: a mean has no error linear in the noise."""
+    """Noise whose second half is the first's negative: a mean has no error linear in it."""
     number = len(noise)
     noise[number - number // 2 :] = -noise[: number // 2]
     return noise
@@ -92,7 +92,7 @@ def character_vectors(model: models.SVGPVAE, frames: Frames, number: int) -> Vec
 
 
 class Known(NamedTuple):
-    """What codes are conditioned on: frames, what the encoder says of them, characters' vectors."""
+    """Conditions of codes: frames, their codes by the encoder, and characters' vectors."""
 
     frames: Frames
     codes: Codes
@@ -221,7 +221,7 @@ class Scores:
 
     @property
     def means(self) -> dict[str, float]:
-        """Of each score."""
+        """The mean of each score."""
         return {name: total / self.count for name, total in self.sums.items()}
 
 
