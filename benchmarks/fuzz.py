@@ -22,7 +22,7 @@ from typing import Any
 
 from absl import flags
 
-from benchmarks import commands
+from benchmarks.common import commands
 
 FLAGS = flags.FLAGS
 

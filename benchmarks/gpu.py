@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import flags
 
-from benchmarks import commands
+from benchmarks.common import commands
 
 FLAGS = flags.FLAGS
 
@@ -81,10 +81,10 @@ def export(
 
 
 def sampler_round(parts: Any, steps: int) -> Program:
-    """So many steps of the sampler of :class:`benchmarks.cases.Parts`, from where it starts."""
+    """The first ``steps`` steps of the sampler of :class:`benchmarks.common.cases.Parts`."""
     import tensorflow as tf
 
-    from benchmarks import cases
+    from benchmarks.common import cases
 
     engine = cases.engine(parts, steps, jit_compile=True)
     seeds = engine.seed_of(0, 0)[None]
@@ -109,7 +109,7 @@ def write(folder: pathlib.Path, program: Program, about: Mapping[str, Any]) -> N
 
 def main() -> None:
     """Export all models."""
-    from benchmarks import cases, machine
+    from benchmarks.common import cases, machine
 
     machine.set_threads(FLAGS.threads)
     models: dict[str, Callable[[], Any]] = {"moving ball": cases.ball_parts, "EEG": cases.eeg_parts}

@@ -124,7 +124,7 @@ def run(folder: pathlib.Path, precision: str, repeats: int) -> dict[str, Any]:
 
 
 def quartiles(seconds: Sequence[float], steps: int) -> dict[str, float]:
-    """Of milliseconds a step, of calls that have so many."""
+    """Median and quartiles of milliseconds a step, of calls that have so many steps."""
     names = ("lower_quartile", "median", "upper_quartile")
     found = 1e3 * np.quantile(seconds, (0.25, 0.5, 0.75)) / steps
     return dict(zip(names, found.tolist(), strict=True))

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from benchmarks import commands
+from benchmarks.common import commands
 
 FLAGS = flags.FLAGS
 # Of the recordings of the same subject that models are tested on, besides the published one.
@@ -52,7 +52,7 @@ def main() -> None:
     if FLAGS.one is not None:
         _run_here(FLAGS.one)
         return
-    from benchmarks.imputation_tables import MADE
+    from benchmarks.common.imputation_tables import MADE
 
     path = pathlib.Path(FLAGS.out_file)
     record: dict[str, Any] = {"errors": {}, "verdicts": {}}
@@ -79,7 +79,7 @@ def _run_here(name: str) -> None:
     load_tensorflow_quietly()
     import pandas as pd
 
-    from benchmarks.imputation_tables import MADE
+    from benchmarks.common.imputation_tables import MADE
     from gpflow_bae.impute import Imputer
 
     compared = name in COMPARED
@@ -195,7 +195,7 @@ def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
 
 
 def _compared(name: str) -> Any:
-    from benchmarks.imputation_tables import RealGaps, air, hide_runs, long_table
+    from benchmarks.common.imputation_tables import RealGaps, air, hide_runs, long_table
 
     rng = np.random.default_rng([FLAGS.seed, COMPARED.index(name), 17])
     if name.startswith("air"):

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import flags
 
-from benchmarks import commands
+from benchmarks.common import commands
 
 FLAGS = flags.FLAGS
 
@@ -50,7 +50,7 @@ def define_flags() -> None:
 
 
 class Campaign(NamedTuple):
-    """What came of it."""
+    """The outcome of a campaign of kills."""
 
     phases: Counter[str]
     """Kills by the phase that the folder was in."""
@@ -62,7 +62,7 @@ class Campaign(NamedTuple):
     """What a process that was not killed said, where it did not end well."""
 
     def record(self) -> dict[str, Any]:
-        """By the names that the file has."""
+        """The outcome by the names that the file has."""
         return {
             "kills": self.phases.total(),
             "kills_by_phase": dict(sorted(self.phases.items())),
@@ -100,7 +100,7 @@ def start(work: Work, folder: pathlib.Path) -> int:
 
 
 def phase_of(folder: pathlib.Path) -> str:
-    """How far a run's folder has come: the part that has a state, begun last; "" if none has."""
+    """The phase of a run's folder: the part with a state that was begun last, or ""."""
     states = [p for p in folder.rglob("state.npz") if p.is_file()]
     if not states:
         return "before the first checkpoint"

@@ -8,7 +8,7 @@ many steps and prints their seconds. The work of the samplers is that of ours le
 process, which peers do not have. Moving ball: decoder 2-500-500-1024, all 1050 frames, independent
 Bernoulli pixels, N(0, 1) priors of weights and codes, float32. Rotated MNIST: a minibatch of 512
 of 4050 images, the convolutional decoder as it is published, Gaussian pixels. The sparse Gaussian
-processes have the sizes of ``benchmarks/cases.py``. A GPU is for those of PyTorch.
+processes have the sizes of ``benchmarks/common/cases.py``. A GPU is for those of PyTorch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GPLVM = {"rows": 1000, "columns": 100, "latent": 5, "inducing": 30, "batch": 256
 
 
 def plain_torch(steps: int) -> Callable[[], object]:
-    """As one writes it by hand: a gradient, and momenta in place."""
+    """SGHMC as one writes it by hand: a gradient, and momenta in place."""
     import torch
 
     torch.manual_seed(0)

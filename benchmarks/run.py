@@ -20,7 +20,7 @@ import time
 
 from absl import app, flags
 
-from benchmarks import commands
+from benchmarks.common import commands
 
 FLAGS = flags.FLAGS
 SUITES = ("step", "scaling", "chains", "serving", "peers", "start", "xla")
@@ -41,7 +41,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Measure, write, and render."""
-    from benchmarks import machine, report, suites
+    from benchmarks.common import machine, report, suites
 
     path = pathlib.Path(FLAGS.out or f"docs/results/performance_{FLAGS.suite}.json")
     if path.is_dir():

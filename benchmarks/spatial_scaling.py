@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse
 from absl import flags
 
-from benchmarks import commands, machine
+from benchmarks.common import commands, machine
 
 FLAGS = flags.FLAGS
 SIZES = (6_050, 60_500, 605_000)
@@ -58,7 +58,7 @@ def made_cells(number: int, seed: int = 0) -> Any:
 
 
 def figures(number: int, num_steps: int) -> dict[str, float]:
-    """Of one fit: seconds by phase, milliseconds of a step, and memory."""
+    """Seconds by phase, milliseconds of a step, and memory of one fit."""
     from gpflow_bae.inference.runs.run import watched
     from gpflow_bae.spatial import SpatialBAE, SpatialPlan
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from benchmarks import commands
+from benchmarks.common import commands
 
 FLAGS = flags.FLAGS
 NUM_OUTPUTS, LATENT_DIM, NUM_INDUCING, BATCH, STEPS = 64, 4, 32, 512, 50
@@ -146,7 +146,7 @@ def written(folder: pathlib.Path) -> float:
 
 def measure(folder: pathlib.Path) -> dict[str, Any]:
     """Write shards, and take times and memory."""
-    from benchmarks import machine, timing
+    from benchmarks.common import machine, timing
 
     # Imported once, or the processes below would each hold it anew.
     importlib.import_module("gpflow_bae.inference")

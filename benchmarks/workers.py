@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import flags
 
-from benchmarks import cases, commands, machine, timing
+from benchmarks.common import cases, commands, machine, timing
 
 FLAGS = flags.FLAGS
 
@@ -41,7 +41,7 @@ def define_flags() -> None:
 
 
 class Case(NamedTuple):
-    """What the processes do together."""
+    """The work that the processes share."""
 
     spread: str
     """What two workers share."""
@@ -51,7 +51,7 @@ class Case(NamedTuple):
 
 
 def all_cases(data_dir: str | None) -> dict[str, Case]:
-    """By name."""
+    """All cases by name."""
     found = {
         "moving ball, two chains": Case("chains", 2, STEPS, cases.ball_parts),
         "moving ball, sampler steps": Case("minibatches", 1, 0, cases.ball_parts),
@@ -143,7 +143,7 @@ class Process:
         return line
 
     def end(self) -> None:
-        """Without waiting for it."""
+        """End a process without waiting for it."""
         self._process.kill()
 
 

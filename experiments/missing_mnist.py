@@ -17,15 +17,15 @@ from experiments.common import driver
 from experiments.gplvm import command
 
 FLAGS = flags.FLAGS
+_TEST_DRAWS = 50  # of a code
 
 
 def define_flags() -> None:
-    """Those of every GPLVM study, and this one's own."""
+    """Define the flags of every GPLVM study, and this one's own."""
     command.define_flags(
         list(command.POSTERIORS), model="planar", latent_dim=2, num_inducing=50, batch_size=100
     )
     flags.DEFINE_float("missing", 0.4, "Share of the pixels that are hidden.", 0.0, 0.99)
-    flags.DEFINE_integer("num_test_draws", 50, "Draws of a code in its log density.", 1)
 
 
 def make_plan() -> Any:
@@ -50,8 +50,8 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
     losses = command.fit(plan, model, (None, images.Y), options)
     posterior = GPLVMPosterior(model, prepare_data(model, (None, images.Y)))
     rows, columns, truth = images.cells
-    density = posterior.predict_log_density(rows, columns, truth, num_draws=FLAGS.num_test_draws)
-    mean, variance = posterior.predict_y(rows, columns, num_draws=FLAGS.num_test_draws)
+    density = posterior.predict_log_density(rows, columns, truth, num_draws=_TEST_DRAWS)
+    mean, variance = posterior.predict_y(rows, columns, num_draws=_TEST_DRAWS)
     cells = (truth[:, None], mean[:, None])
     return driver.Outcome(
         metrics={

@@ -22,23 +22,19 @@ from experiments.common import driver
 from experiments.gplvm import command
 
 FLAGS = flags.FLAGS
+_HIDDEN = 0.2  # share of a test user's ratings
 
 
 def define_flags() -> None:
-    """Those of every GPLVM study, and this one's own."""
+    """Define the flags of every GPLVM study, and this one's own."""
     command.define_flags(
-        [
-            name
-            for name in command.POSTERIORS
-            if name not in ("back_constrained", "amortised_planar")
-        ],
+        list(command.POSTERIORS),
         model="planar",
         latent_dim=10,
         num_inducing=50,
         batch_size=100,
     )
     flags.DEFINE_integer("num_test_users", 100, "Users that the fit does not see.", 1)
-    flags.DEFINE_float("hidden_fraction", 0.2, "Hidden share of a test user's ratings.", 0.0, 0.9)
     flags.DEFINE_bool("made", False, "Made ratings of the same size instead of the files.")
     flags.DEFINE_enum("likelihood", "gaussian", ["gaussian", "ordinal"], "Of stars.")
     flags.DEFINE_bool("biases", False, "A bias of each film, and of each user.")
@@ -58,7 +54,7 @@ def make_plan() -> Any:
 
 
 def words(plan: Any) -> list[str]:
-    """What tells a row from the paper's."""
+    """Words that tell a row from the paper's."""
     found = [plan.levels if plan.levels != "gaussian" else "", "biases" if plan.biases else ""]
     return [*found, "made ratings" if FLAGS.made else ""]
 
@@ -74,9 +70,7 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
     from gpflow_bae.posteriors import GPLVMPosterior
 
     ratings = movielens.make() if FLAGS.made else movielens.load(FLAGS.data_dir)
-    train, seen, hidden = movielens.split(
-        ratings, FLAGS.num_test_users, FLAGS.hidden_fraction, options.seed
-    )
+    train, seen, hidden = movielens.split(ratings, FLAGS.num_test_users, _HIDDEN, options.seed)
     mean_stars = float(train.values.mean())
     is_ordinal = plan.levels == "ordinal"
     centre = 1.0 if is_ordinal else mean_stars  # levels of an ordinal likelihood count from 0
@@ -143,7 +137,7 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
 
 
 def _log_probability(posterior: Any, part: Any, centre: float, is_ordinal: bool) -> Any:
-    """Of the stars of each cell, in nats."""
+    """Log probability of the stars of each cell, in nats."""
     import numpy as np
     from scipy.stats import norm
 

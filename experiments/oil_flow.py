@@ -25,7 +25,7 @@ _NUM_BOUNDS = 100  # estimates of a bound, each of one draw of every code
 
 
 def define_flags() -> None:
-    """Those of every GPLVM study, and this one's own."""
+    """Define the flags of every GPLVM study, and this one's own."""
     command.define_flags(
         [_REFERENCE, *command.POSTERIORS],
         model="gaussian",

@@ -95,7 +95,7 @@ def make_plan(model: str) -> Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """What a model is fitted to, and what it is scored at."""
+    """The data of a fit, and the places or times that it is scored at."""
 
     X: np.ndarray  # [N, D]
     Y: np.ndarray  # [N, P], float32, noisy
@@ -244,7 +244,7 @@ def runs() -> Iterator[driver.Run]:
         )
 
 
-STUDY = driver.Study("priors", "priors", define_flags, runs)
+STUDY = driver.Study("priors", define_flags, runs)
 
 if __name__ == "__main__":
     driver.start(STUDY)

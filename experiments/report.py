@@ -21,8 +21,6 @@ from absl import app, flags
 
 from experiments.common import results, studies, terminal
 
-__all__ = ["collect", "render", "render_runs", "write_pages"]
-
 FLAGS = flags.FLAGS
 
 _RESULTS_DIR = flags.DEFINE_string(
@@ -33,63 +31,18 @@ _COLLECT = flags.DEFINE_boolean(
     "collect", False, "Merge the runs in the folders given as arguments, then render their pages."
 )
 
-_METRIC_ORDER = (
-    "elbo",
-    "elbo_collapsed",
-    "knn_errors",
-    "log_density",
-    "log_density_hidden",
-    "log_density_missing",
-    "rmse_reconstruction",
-    "rmse_heldout",
-    "log_probability",
-    "rmse",
-    "rmse_test_aligned",
-    "mse",
-    "mse_best",
-    "mse_mean",
-    "mse_one_draw",
-    "mse_context_1",
-    "mse_context_4",
-    "mse_context_12",
-    "epistemic_variance_context_1",
-    "epistemic_variance_context_4",
-    "epistemic_variance_context_12",
-    "epistemic_variance_context_36",
-    "smse",
-    "mae",
-    "mae_10_steps",
-    "nll",
-    "nll_moments",
-    "coverage_90",
-    "smse_mixture",
-    "mae_mixture",
-    "nll_mixture",
-    "nll_moments_mixture",
-    "coverage_90_mixture",
-    "lengthscale_q025",
-    "lengthscale_median",
-    "lengthscale_q975",
-    "spearman",
-    "rmse_log1p",
-    "coverage_90_whole",
-    "adjusted_rand",
-    "collapsed_channels",
-    "knn_accuracy",
-    "svm_accuracy",
-    "sbc_p_value",
-    "nuts_bias",
-    "nuts_spread_ratio",
-    "rhat_median",
-    "rhat_q95",
-    "acceptance",
-    "swap_rate",
-    "ess_per_second",
-    "step_ms",
-)
+_METRIC_ORDER = """
+    elbo elbo_collapsed knn_errors log_density log_density_hidden log_density_missing
+    rmse_reconstruction rmse_heldout log_probability rmse rmse_test_aligned mse mse_best
+    mse_mean mse_one_draw mse_context_1 mse_context_4 mse_context_12
+    epistemic_variance_context_1 epistemic_variance_context_4 epistemic_variance_context_12
+    epistemic_variance_context_36 smse mae mae_10_steps nll nll_moments coverage_90 smse_mixture
+    mae_mixture nll_mixture nll_moments_mixture coverage_90_mixture lengthscale_q025
+    lengthscale_median lengthscale_q975 spearman rmse_log1p coverage_90_whole adjusted_rand
+    collapsed_channels knn_accuracy svm_accuracy sbc_p_value nuts_bias nuts_spread_ratio
+    rhat_median rhat_q95 acceptance swap_rate ess_per_second step_ms
+""".split()
 _PRESET_ORDER = ("quick", "paper")
-
-
 _NONE = "–"
 
 Result = dict[str, Any]

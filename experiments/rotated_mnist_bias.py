@@ -1,4 +1,4 @@
-"""How biased SVGP-VAE's minibatch estimates are: experiments/rotated_mnist/bias.py says of what.
+"""The bias of SVGP-VAE's minibatch estimates (experiments/rotated_mnist/bias.py).
 
 python -m experiments.rotated_mnist_bias --data_dir=DATA --epochs=40
 """

@@ -81,7 +81,7 @@ def runs() -> Iterator[driver.Run]:
     )
 
 
-STUDY = driver.Study("tabular_bae", "tabular_bae", define_flags, runs)
+STUDY = driver.Study("tabular_bae", define_flags, runs)
 
 if __name__ == "__main__":
     driver.start(STUDY)

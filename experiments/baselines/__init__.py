@@ -1,5 +1,1 @@
 """Published baselines of the missing-data experiments beside those of gpflow_bae.impute."""
-
-from . import gpar
-
-__all__ = ["gpar"]

@@ -19,8 +19,6 @@ from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.impute.baselines import gp_fitting
 from gpflow_bae.impute.reading.user_table import input_scaling
 
-__all__ = ["SETTINGS", "fit_predict", "predict"]
-
 #: For the data sets of the paper. Small EEG: of both kernels, with and without the linear part,
 #: the one with the highest marginal likelihood of the training cells (1011 nats; the others 977,
 #: 947 and 746). Jura: logarithms as in the paper; there the linear part has the higher one.

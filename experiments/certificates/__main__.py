@@ -38,7 +38,7 @@ def runs() -> Iterator[driver.Run]:
         yield driver.Run(model=model, plan=plan, execute=execute, folder=model)
 
 
-STUDY = driver.Study("certificates", "certificates", define_flags, runs)
+STUDY = driver.Study("certificates", define_flags, runs)
 
 if __name__ == "__main__":
     driver.start(STUDY)

@@ -18,8 +18,6 @@ import tensorflow_probability as tfp
 
 from gpflow_bae import decoders, encoders, likelihoods, models
 
-__all__ = ["MODELS", "Truth", "build_model", "draw_from_prior", "inputs", "standard_normal"]
-
 NUM_POINTS, NUM_OUTPUTS, NUM_INDUCING = 12, 3, 5
 CODE_NOISE = 0.05
 MODELS = ("bae", "gp_bae", "sgp_bae", "sgp_bae_minibatch", "dsgp_bae")
@@ -34,7 +32,7 @@ class Truth(NamedTuple):
 
 
 def inputs() -> np.ndarray:
-    """Of the task: [1, N, 1]."""
+    """The inputs of the task [1, N, 1]."""
     return np.linspace(0.0, 5.0, NUM_POINTS)[None, :, None]
 
 

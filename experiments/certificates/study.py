@@ -1,4 +1,4 @@
-"""What a certificate is made of, for one model."""
+"""The parts of a certificate of one model: calibration, agreement of chains, and NUTS."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from gpflow_bae.inference.chains import of_chain
 from gpflow_bae.inference.engines.amortized import AmortizedSampling
 from gpflow_bae.mcmc import SamplingAlgorithm, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
-
-__all__ = ["Plan", "agreement", "beside_nuts", "make_plan", "run"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +86,7 @@ def run(plan: Plan, options: Options) -> Outcome:
 
 
 def _number(plan: Plan, options: Options, replicate: int) -> int:
-    """Of a draw of the prior, and the next is where the chain starts; seeds share none."""
+    """Number of a draw of the prior; the chain's start has the next, and seeds share none."""
     return 2 * (options.seed * plan.num_replicates + replicate)
 
 
@@ -138,7 +136,7 @@ def _calibration(plan: Plan, options: Options) -> tuple[np.ndarray, float, list[
 
     @tf.function(autograph=False)
     def scored(values: Any, codes: Any, Y: Any) -> Any:
-        """Of draws [S, ...]."""
+        """Scores and outputs of draws [S, ...]."""
         return tf.map_fn(
             lambda draw: (
                 tf.stack(list(_scores(model, draw[0], draw[1], Y).values())),
@@ -182,7 +180,7 @@ def _draws(algorithm: AmortizedSampling, model: Any, start: Truth) -> tuple[Any,
 
 
 def _p_value(ranks: np.ndarray, num_draws: int) -> float:
-    """Of uniform ranks: chi-squared over ten bins of five ranks each."""
+    """The p-value of uniform ranks, by chi-squared over ten bins of five ranks each."""
     counts = np.bincount(ranks * 10 // (num_draws + 1), minlength=10)
     return float(stats.chisquare(counts).pvalue)
 
@@ -225,7 +223,7 @@ def long_chains(plan: Plan, model: Any, data: Any, options: Options) -> Any:
 
 
 def agreement(outputs: np.ndarray) -> dict[str, float]:
-    """Of four chains, whose draws of outputs [4 S, ...] come one chain after the other."""
+    """R-hat and effective draws of four chains, whose draws [4 S, ...] come chain after chain."""
     chains = outputs.reshape(4, len(outputs) // 4, -1)
     found = diagnostics.function_space_diagnostics(chains)
     return {

@@ -17,8 +17,6 @@ from experiments.common.driver import Options, Outcome
 from gpflow_bae import models
 from gpflow_bae.base import Batch
 
-__all__ = ["build_model", "log_joint", "rows", "run"]
-
 
 def rows(seed: int) -> np.ndarray:
     """Forty points [40, 3] around a bent line, with noise of 0.1."""

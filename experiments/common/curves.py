@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from matplotlib.figure import Figure
 
-__all__ = ["Curve", "plot_losses"]
-
 
 class Curve:
     """Test error against seconds of training, evaluations left out; for figures, never for choices.
@@ -44,7 +42,7 @@ class Curve:
 def plot_losses(
     curves: Mapping[str, list[float]], names_of: Mapping[str, tuple[str, str]]
 ) -> Figure:
-    """What was minimised; the first steps, far from the rest, may leave the panel.
+    """Draw the losses of a run; those of the first steps, far from the rest, may leave the panel.
 
     :param names_of: labels of both axes, of the curves that are drawn if they are there.
     """

@@ -24,19 +24,6 @@ from absl import app
 from experiments.common import flags as common_flags
 from experiments.common import results, tensorboard, terminal
 
-__all__ = [
-    "POSTERIOR",
-    "Options",
-    "Outcome",
-    "Run",
-    "Study",
-    "claim",
-    "command",
-    "define",
-    "run",
-    "start",
-]
-
 FLAGS = common_flags.FLAGS
 POSTERIOR = "posterior.npz"
 
@@ -52,7 +39,7 @@ class Options:
     progress: bool = True
 
     def arguments(self, folder: str | None = None) -> dict[str, Any]:
-        """As the functions of :mod:`gpflow_bae.inference` take them.
+        """The arguments that the functions of :mod:`gpflow_bae.inference` take.
 
         :param folder: Of the run, for checkpoints; None for a fit that keeps none.
         """
@@ -112,7 +99,7 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """A command: ``python -m experiments.<command>``.
+    """A command, which its module hands to :func:`start`.
 
     experiment: the page of docs/results that its runs belong to.
     define_flags: the shared flags (:func:`experiments.common.flags.define`) and its own.
@@ -120,7 +107,6 @@ class Study:
     """
 
     experiment: str
-    command: str
     define_flags: Callable[[], None]
     runs: Callable[[], Iterator[Run]]
 
@@ -170,7 +156,7 @@ def run(study: Study, argv: Sequence[str], arguments: Sequence[str]) -> None:
         except ValueError as error:  # of a setting, or of the folder: for the user to read
             raise app.UsageError(str(error)) from error
         if is_new:
-            _execute(asked, out_dir, config, command(study.command, arguments))
+            _execute(asked, out_dir, config, command(arguments))
 
 
 def claim(out_dir: str | os.PathLike[str], config: Mapping[str, Any], resume: bool) -> bool:
@@ -186,14 +172,17 @@ def claim(out_dir: str | os.PathLike[str], config: Mapping[str, Any], resume: bo
     return True
 
 
-def command(name: str, arguments: Sequence[str]) -> str:
+def command(arguments: Sequence[str]) -> str:
     """The command line for the record, without the folders of the machine that it ran on.
 
-    >>> command("moving_ball", ["--seed=1", "--out_dir=/somewhere", "--data_dir=/else"])
-    'python -m experiments.moving_ball --seed=1 --out_dir=OUT_DIR'
+    :param arguments: Of the program that runs, a module or a file.
     """
     kept = [a for a in arguments if a.split("=")[0].lstrip("-") not in ("out_dir", "data_dir")]
-    return shlex.join(["python", "-m", f"experiments.{name}", *kept, "--out_dir=OUT_DIR"])
+    spec = sys.modules["__main__"].__spec__
+    program = [pathlib.Path(sys.argv[0]).name]
+    if spec is not None:
+        program = ["-m", spec.name.removesuffix(".__main__")]
+    return shlex.join(["python", *program, *kept, "--out_dir=OUT_DIR"])
 
 
 def _execute(asked: Run, out_dir: pathlib.Path, config: Mapping[str, Any], line: str) -> None:
@@ -242,8 +231,11 @@ def _execute(asked: Run, out_dir: pathlib.Path, config: Mapping[str, Any], line:
 
 def write_figures(outcome: Outcome, out_dir: pathlib.Path) -> None:
     """The figures of an outcome as PNG files, films as GIF, and its arrays in ``arrays.npz``."""
-    for name, figure in outcome.figures.items():
-        figure.savefig(out_dir / f"{name}.png", dpi=120)
+    if outcome.figures:
+        from experiments.common.images import save_png
+
+        for name, figure in outcome.figures.items():
+            save_png(figure, out_dir / f"{name}.png", 120)
     for name, film in outcome.films.items():
         film.save(out_dir / f"{name}.gif", writer="pillow")
     if outcome.arrays:

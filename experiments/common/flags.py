@@ -11,23 +11,6 @@ from typing import Any
 
 from absl import flags
 
-__all__ = [
-    "DATA_DIR_VARIABLE",
-    "FLAGS",
-    "default_data_dir",
-    "define",
-    "define_ablation",
-    "define_data_dir",
-    "define_num_steps",
-    "define_overrides",
-    "define_svgp_vae",
-    "overrides",
-    "point_estimates",
-    "resolve_jit_compile",
-    "svgp_vae_objective",
-    "values",
-]
-
 FLAGS = flags.FLAGS
 
 DATA_DIR_VARIABLE = "GPFLOW_BAE_DATA"
@@ -95,7 +78,7 @@ def define_num_steps() -> None:
 
 
 def define_svgp_vae(kappa_squared: float) -> None:
-    """What the released commands of SVGP-VAE say of its objective, encoder and kernel.
+    """Define the flags of SVGP-VAE's objective, encoder and kernel that its released commands have.
 
     :param kappa_squared: the default; it was published for each data set.
     """
@@ -110,7 +93,7 @@ def define_svgp_vae(kappa_squared: float) -> None:
 
 
 def svgp_vae_objective() -> dict[str, Any]:
-    """Those of these flags that :func:`experiments.common.plans.svgp_vae_objective` takes."""
+    """The arguments of :func:`experiments.common.plans.svgp_vae_objective` from these flags."""
     names = {"geco": "GECO", "kappa_squared": "kappa_squared", "smoothing": "alpha", "beta": "beta"}
     return {name: FLAGS[flag].value for name, flag in names.items()}
 
@@ -183,7 +166,7 @@ def define_overrides(table: Mapping[str, tuple[Callable[..., Any], str]]) -> Non
 
 
 def overrides(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Those flags of a table that were given, by name."""
+    """The values of a table's flags that were given, by name."""
     return {name: FLAGS[name].value for name in table if FLAGS[name].value is not None}
 
 

@@ -13,8 +13,6 @@ from gpflow_bae import models
 from gpflow_bae.base import Batch
 from gpflow_bae.core import functional
 
-__all__ = ["flat", "flat_log_joint", "sample_vectors", "unpacked"]
-
 tfm = tfp.mcmc
 
 

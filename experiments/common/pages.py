@@ -11,8 +11,6 @@ from absl import flags
 
 from experiments.common import results, terminal
 
-__all__ = ["draw_collected", "draw_runs", "load_runs"]
-
 FLAGS = flags.FLAGS
 DPI = 110
 
@@ -53,11 +51,13 @@ def draw_collected(
 
 
 def _save(folder: pathlib.Path, experiment: str, figures: dict[str, Any]) -> None:
+    from experiments.common.images import save_png
+
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
         path = folder / f"{experiment}_{name}.png"
         # Thousands of dots do not compress, and need no more.
-        figure.savefig(path, dpi=70 if name.startswith("codes") else DPI)
+        save_png(figure, path, 70 if name.startswith("codes") else DPI)
         print(path)
 
 

@@ -11,21 +11,6 @@ import numpy as np
 if TYPE_CHECKING:
     from gpflow_bae import inference
 
-__all__ = [
-    "Plan",
-    "assign_tolerance",
-    "chain_curves",
-    "chain_figure",
-    "chain_temperatures",
-    "chainwise_rhat",
-    "count",
-    "encode_and_decode",
-    "prior_level",
-    "rounds",
-    "svgp_vae_objective",
-    "unfinished",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
@@ -37,7 +22,7 @@ class Plan:
 
     @property
     def temperature(self) -> float | None:
-        """Of the posterior that is sampled; None where nothing is."""
+        """Temperature of the sampled posterior; None where nothing is sampled."""
         sampler = getattr(self, "sampler", None)
         return None if sampler is None else getattr(sampler, "settings", {}).get("temperature", 1.0)
 
@@ -60,8 +45,13 @@ class Plan:
         return settings
 
     def describe_objective(self, objective: Any) -> Any:
-        """What a fit maximises, as a plain value: its name."""
+        """The objective of a fit as a plain value: its name."""
         return type(objective).__name__
+
+
+def named_objective(plan: Plan, objective: Any) -> dict[str, Any]:
+    """The objective of a fit by its name, with its own settings."""
+    return {"name": type(objective).__name__, **dataclasses.asdict(objective)}
 
 
 def rounds(**fields: Any) -> inference.AmortizedSettings:
@@ -206,5 +196,5 @@ def encode_and_decode(
 
 
 def count(values: Iterable[Any]) -> int:
-    """How many numbers parameters or variables hold."""
+    """The number of scalars in parameters or variables."""
     return sum(int(np.prod(v.shape)) for v in values)

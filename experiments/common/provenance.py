@@ -6,8 +6,6 @@ import pathlib
 import platform
 import subprocess
 
-__all__ = ["ROOT", "git_commit", "versions"]
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PACKAGES = ("tensorflow", "tensorflow_probability", "keras", "gpflow", "numpy")
 # A result is what these make of its settings; edited documentation does not change one.

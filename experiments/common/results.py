@@ -11,29 +11,13 @@ import numbers
 import os
 import pathlib
 import re
-import runpy
-import sys
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from experiments.common import provenance
-
-__all__ = [
-    "CONFIG",
-    "RESULTS",
-    "append_results",
-    "differences",
-    "flat",
-    "prepare_out_dir",
-    "read_collected",
-    "release",
-    "run_key",
-    "validate",
-    "write_json",
-    "write_results",
-]
+from gpflow_bae.core.files import write_atomically
 
 PathLike = str | os.PathLike[str]
 
@@ -166,7 +150,7 @@ def read_collected(path: PathLike) -> list[dict[str, Any]]:
 
 
 def run_key(result: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells runs apart; sorts in the order of the report's tables."""
+    """The key that tells runs apart, in the order of the report's tables."""
     temperature = result["temperature"]
     return (
         result["experiment"],
@@ -215,18 +199,7 @@ def write_json(path: PathLike, value: Any) -> None:
         lambda match: "[" + re.sub(r"\n\s*", " ", match[1]) + "]",
         text,
     )
-    _write_atomically()(path, lambda file: file.write(f"{text}\n".encode()))
-
-
-def _write_atomically() -> Any:
-    """That of ``gpflow_bae.core.files``, without the package, which takes seconds to load."""
-    if "gpflow_bae" in sys.modules:
-        from gpflow_bae.core.files import write_atomically
-
-        return write_atomically
-    return runpy.run_path(str(provenance.ROOT / "gpflow_bae" / "core" / "files.py"))[
-        "write_atomically"
-    ]
+    write_atomically(path, lambda file: file.write(f"{text}\n".encode()))
 
 
 def _check_same_settings(out_dir: pathlib.Path, found: Any, wanted: dict[str, Any]) -> None:

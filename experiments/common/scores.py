@@ -1,4 +1,4 @@
-"""How good predictions of the test cells are: per output, then averaged over outputs."""
+"""Scores of predictions of the test cells, for each output and averaged over outputs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from scipy.special import logsumexp
 from gpflow_bae import metrics
 from gpflow_bae.data import MultiOutputTable, Standardiser
 
-__all__ = ["TablePrediction", "score", "score_outputs", "score_prediction"]
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TablePrediction:
-    """What a method says of a table's cells: moments, quantiles, and the density of the truth.
+    """A method's prediction of a table's cells: moments, quantiles, and the density of the truth.
 
     * mean, variance [T, N, P]: in the units of the outputs, observation noise included.
     * log_density [T, N, P]: of the truth of the test cells in those units, in nats; NaN elsewhere.

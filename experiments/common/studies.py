@@ -1,4 +1,4 @@
-"""What each study asks, in a sentence and a picture: the heads of its page, and the page above."""
+"""The question of each study, in a sentence and a picture, for its page and the page above."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from typing import NamedTuple
 
 from experiments.common.results import PathLike
 
-__all__ = ["ABOUT", "About", "render_index"]
-
 
 class About(NamedTuple):
-    """What a reader who comes to a study's page wants to know first."""
+    """The head of a study's page."""
 
     title: str
     sentence: str

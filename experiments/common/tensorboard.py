@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-__all__ = ["Scalars", "is_installed", "writing"]
-
 _MAX_LINES = 16  # chains or replicas that have a line of their own
 
 

@@ -1,4 +1,4 @@
-"""How the drivers' commands start, on a terminal that shows their own lines."""
+"""Start commands on a terminal that shows their own lines."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable
 
 from absl import app, flags, logging
-
-__all__ = ["run"]
 
 
 def run(main: Callable[[list[str]], None]) -> None:

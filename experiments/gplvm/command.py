@@ -1,4 +1,4 @@
-"""What the commands of the GPLVM studies share: flags, the plan, the fit."""
+"""The flags, the plan and the fit that the commands of the GPLVM studies share."""
 
 from __future__ import annotations
 
@@ -12,11 +12,7 @@ from experiments.common import driver
 from experiments.common import flags as common_flags
 
 FLAGS = common_flags.FLAGS
-# Those of experiments.gplvm.models, which loads TensorFlow: that takes seconds, and --help none.
-POSTERIORS = (
-    *("map", "gaussian", "planar", "radial", "real_nvp", "iaf", "spline"),
-    *("back_constrained", "amortised_planar", "conditional_planar"),
-)
+POSTERIORS = ("gaussian", "planar", "radial", "real_nvp", "iaf", "spline", "conditional_planar")
 
 
 def define_flags(models: list[str], **defaults: Any) -> None:
@@ -28,7 +24,6 @@ def define_flags(models: list[str], **defaults: Any) -> None:
     flags.DEFINE_integer("latent_dim", defaults["latent_dim"], "Latent dimensions.", 1)
     flags.DEFINE_integer("num_inducing", defaults["num_inducing"], "Inducing points.", 1)
     flags.DEFINE_integer("batch_size", defaults["batch_size"], "Rows per step; 0 for all.", 0)
-    flags.DEFINE_integer("num_columns", None, "Columns per step. Default: all.", 1)
     flags.DEFINE_integer("num_steps", None, "Adam steps. Default: the preset's.", 1)
     flags.DEFINE_integer(
         "gaussian_steps", 0, "Adam steps of a Gaussian fit before the flow joins; 0 for none.", 0
@@ -44,9 +39,6 @@ def define_flags(models: list[str], **defaults: Any) -> None:
         "natural_gradients", None, "Step size of natural gradients on q(v). Default: Adam."
     )
     flags.DEFINE_float("learning_rate", 0.01, "Of Adam.")
-    flags.DEFINE_float(
-        "kernel_learning_rate", None, "Of kernel and inducing inputs. Default: as all."
-    )
     flags.DEFINE_float("row_learning_rate", None, "Of codes, in minibatches. Default: as all.")
     flags.DEFINE_float(
         "flow_learning_rate", None, "Of the flow and q(v) after gaussian_steps. Default: as all."
@@ -65,10 +57,9 @@ def plan(posterior: str, num_steps: dict[str, int], **changes: Any) -> Any:
     settings = inference.VariationalSettings(
         num_steps=FLAGS.num_steps or num_steps[FLAGS.preset],
         learning_rate=FLAGS.learning_rate,
-        batch_size=(FLAGS.batch_size or None, FLAGS.num_columns),
+        batch_size=(FLAGS.batch_size or None, None),
         final_learning_rate_fraction=0.05,
         natural_gradient_step_size=FLAGS.natural_gradients,
-        prior_learning_rate=FLAGS.kernel_learning_rate,
         row_learning_rate=FLAGS.row_learning_rate,
         relocations=FLAGS.relocations,
     )
@@ -106,14 +97,14 @@ def fit(planned: Any, model: Any, data: Any, options: driver.Options) -> list[fl
 
 
 def flow_settings(planned: Any) -> Any:
-    """Of the fit of a flow to what a Gaussian fit has found; kernel and codes keep their rates."""
+    """Settings of a flow's fit after the Gaussian one; kernel and codes keep their rates."""
     settings = planned.settings
     rate, of_flow = settings.learning_rate, planned.flow_learning_rate
     return dataclasses.replace(
         settings,
         relocations=0,
         learning_rate=rate if of_flow is None else of_flow,
-        prior_learning_rate=settings.prior_learning_rate or rate,
+        prior_learning_rate=rate,
         row_learning_rate=settings.row_learning_rate or rate,
     )
 
@@ -140,7 +131,7 @@ def study(
             words=["" if layers is None else f"{layers} layers", *words(planned)],
         )
 
-    return driver.Study("gplvm", name, define, runs)
+    return driver.Study("gplvm", define, runs)
 
 
 def count(model: Any) -> int:

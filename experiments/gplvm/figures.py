@@ -11,8 +11,6 @@ from matplotlib.figure import Figure
 
 from experiments.common.curves import plot_losses
 
-__all__ = ["codes", "losses", "posteriors", "reconstructions"]
-
 _MARKERS = "os^DvPX<>*"
 
 
@@ -68,7 +66,7 @@ def posteriors(posterior: Any, num_points: int = 6) -> Figure:
 
 
 def reconstructions(posterior: Any, images: Any, num_images: int = 8) -> Figure:
-    """In columns: what was seen (holes in red), three draws of the filled image, the truth."""
+    """Draw each image as it was seen (holes in red), three draws of it filled, and the truth."""
     draws = posterior.sample(3)[:, :num_images]
     filled = [np.asarray(posterior.model.predict_f(x)[0]) for x in draws]
     rows = [images.Y[:num_images], *filled, images.truth[:num_images]]

@@ -23,8 +23,6 @@ from gpflow_bae import (
     models,
 )
 
-__all__ = ["POSTERIORS", "Plan", "build", "principal_codes", "put_flow", "sparse_codes"]
-
 FLOWS: dict[str, Callable[..., Any]] = {
     "planar": bijectors.planar_flow,
     "radial": bijectors.radial_flow,
@@ -32,10 +30,6 @@ FLOWS: dict[str, Callable[..., Any]] = {
     "iaf": bijectors.inverse_autoregressive_flow,
     "spline": bijectors.neural_spline_flow,
 }
-POSTERIORS = (
-    *("map", "gaussian", *FLOWS),
-    *("back_constrained", "amortised_planar", "conditional_planar"),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +47,6 @@ class Plan(plans.Plan):
     gaussian_steps: int = 0  # of a Gaussian fit, before the flow is put on top of it
     flow_learning_rate: float | None = None  # of flow and q(v) after that; None for that of all
     q_diag: bool = False
-    hidden_widths: tuple[int, ...] = (64,)  # of encoder networks
     levels: str = "gaussian"  # of ratings: "gaussian" around the mean, or "ordinal"
     biases: bool = False  # one of each column, and a latent dimension more that is one of each row
     settings: inference.VariationalSettings = inference.VariationalSettings()
@@ -73,7 +66,7 @@ def sparse_codes(
     shape: tuple[int, int],
     latent_dim: int,
 ) -> np.ndarray:
-    """The same for triplets, without a dense table; values are centred by their mean."""
+    """Principal components of triplets, without a dense table; values are centred by their mean."""
     table = scipy.sparse.csr_matrix((values - values.mean(), (rows, columns)), shape=shape)
     start = np.random.default_rng(0).standard_normal(min(shape))
     U, singular, _ = svds(table, k=latent_dim, v0=start)
@@ -97,10 +90,7 @@ def build(
     if plan.levels == "ordinal":
         assert levels is not None
         likelihood = likelihoods.Ordinal.from_levels(levels, 5)
-    if plan.posterior in ("back_constrained", "amortised_planar"):
-        encoder: Any = encoders.partial_encoder("zeros", num_outputs, L, plan.hidden_widths)
-    else:
-        encoder = encoders.FreeFormEncoder(1, len(codes), L, codes[None], plan.code_variance)
+    encoder = encoders.FreeFormEncoder(1, len(codes), L, codes[None], plan.code_variance)
     guide = encoder if plan.gaussian_steps else _guide(plan, encoder, num_outputs, seed)
     Z = inducing_variables.k_means(codes, plan.num_inducing, seed=seed)
     return models.StochasticGPLVM(
@@ -126,13 +116,10 @@ def put_flow(plan: Plan, model: models.StochasticGPLVM, seed: int) -> None:
 
 
 def _guide(plan: Plan, encoder: Any, num_outputs: int, seed: int) -> guides.BoundGuide:
-    if plan.posterior == "map":
-        return guides.PointEstimate(encoder)
-    if plan.posterior in ("gaussian", "back_constrained"):
+    if plan.posterior == "gaussian":
         return guides.MeanFieldGuide(encoder)
     layers = {} if plan.num_layers is None else {"num_layers": plan.num_layers}
-    if plan.posterior in ("amortised_planar", "conditional_planar"):
-        # Maps of each point's own; of the first the Gaussian before them is a network's too.
+    if plan.posterior == "conditional_planar":  # with maps of each point's own
         return guides.AmortizedPlanarGuide(encoder, num_outputs, seed=seed, **layers)
     flow = FLOWS[plan.posterior](encoder.latent_dim, seed=seed, **layers)
     return guides.FlowGuide(encoder, flow)

@@ -11,12 +11,7 @@ from experiments.common import driver
 from experiments.common import flags as common_flags
 from experiments.imputation import tables
 
-__all__ = ["start", "study"]
-
 BASELINES = ("mean", "igp", "gpar")
-# Those of .plans, which loads TensorFlow: that takes seconds, and --help none.
-MODELS = ("sgp_vae", "gp_vae", "sgp_bae", "dsgp_bae")
-NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
 FLAGS = common_flags.FLAGS
 
 
@@ -27,14 +22,16 @@ def start(name: str) -> None:
 
 def study(name: str) -> driver.Study:
     """The command of a table, ``python -m experiments.<name>``."""
-    return driver.Study("imputation", name, lambda: define_flags(name), lambda: runs(name))
+    return driver.Study("imputation", lambda: define_flags(name), lambda: runs(name))
 
 
 def define_flags(name: str) -> None:
     """The shared flags and those of the published drivers, with a table's own defaults."""
     table = tables.TABLES[name]
-    common_flags.define([*MODELS, *BASELINES], default_model="sgp_vae")
-    flags.DEFINE_enum("pinference_net", "factornet", list(NETS), "Partial inference network.")
+    common_flags.define([*tables.MODELS, *BASELINES], default_model="sgp_vae")
+    flags.DEFINE_enum(
+        "pinference_net", "factornet", list(tables.NETS), "Partial inference network."
+    )
     flags.DEFINE_integer("latent_dim", table.latent_dim, "Latent channels.", 1)
     flags.DEFINE_float("init_lengthscale", table.init_lengthscale, "Lengthscales start here.")
     flags.DEFINE_list("h_dims", ["20"], "Widths of the inference network's hidden layers.")
@@ -43,9 +40,6 @@ def define_flags(name: str) -> None:
     )
     flags.DEFINE_float("noise_start", 0.1, "Standard deviation of standardised noise at the start.")
     flags.DEFINE_integer("num_inducing", table.num_inducing, "Inducing points, of each layer.", 1)
-    flags.DEFINE_enum(
-        "kernel", "se", ["se", "matern12", "matern32", "matern52"], "Kernel of each channel."
-    )
     flags.DEFINE_list(
         "period",
         None,
@@ -56,7 +50,6 @@ def define_flags(name: str) -> None:
     common_flags.define_num_steps()
     flags.DEFINE_float("lr", None, "Learning rate of Adam. Default: the preset's.")
     flags.DEFINE_bool("log_outputs", False, "Model the logarithms of the (positive) outputs.")
-    flags.DEFINE_float("weight_prior_scale", 1.0, "Scale of the decoder's weight prior (sampled).")
     flags.DEFINE_float("code_noise_variance", 1e-3, "Variance of codes around the GP (sampled).")
     flags.DEFINE_integer("num_layers", 2, "Layers of a deep prior; 3 as published.", 1)
     flags.DEFINE_float(
@@ -112,11 +105,9 @@ def plan() -> Any:
             "latent_dim",
             "noise_start",
             "num_inducing",
-            "kernel",
             "log_outputs",
             "batch_size",
             "num_steps",
-            "weight_prior_scale",
             "code_noise_variance",
             "num_layers",
             "hidden_variance",

@@ -15,8 +15,6 @@ from matplotlib.ticker import StrMethodFormatter
 from experiments.common import pages
 from gpflow_bae import plotting
 
-__all__ = ["draw_chains", "draw_initialisations"]
-
 #: What was asked of the tables whose fits are started several times: the metric, and its limit.
 ASKED = {"eeg": ("smse", 0.20), "jura": ("mae", 0.39)}
 

@@ -16,15 +16,6 @@ from gpflow_bae.data import MultiOutputTable, Standardiser, prepare_data
 from gpflow_bae.inference.runs.checkpoints import stopwatch
 from gpflow_bae.posteriors import Posterior
 
-__all__ = [
-    "NUM_CODES",
-    "cell_log_density",
-    "fit",
-    "predict",
-    "predict_standardised",
-    "warm_start",
-]
-
 NUM_CODES = 20  # draws of the codes for each of several posterior samples
 
 
@@ -98,34 +89,16 @@ def predict(
     *,
     codes_of_chain: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances [T, N, P] at all cells, given what is observed and the prior.
+    """Means and variances [T, N, P] of standardised outputs, given what is observed and the prior.
 
-    Variances include the noise of an observation; both are in the units of the outputs.
+    Variances include the noise of an observation. Quantiles and densities of outputs in their own
+    units follow from these moments.
 
     :param given: ``(X, Y)`` of other tasks, Y in the units of the outputs; None for the training
         table.
     :param codes_of_chain: for the training table of a sampled model, whether its codes are those
-        of the chain. Else the encoder's pseudo-observations, conditioned on the GP, give them, as
+        of the chain. Otherwise they follow from the encoder's pseudo-observations and the GP, as
         for any other table: in chains of this length codes move too little to be averaged over.
-    """
-    moments = predict_standardised(
-        posterior, standardiser, given, seed, codes_of_chain=codes_of_chain
-    )
-    return standardiser.inverse_moments(*moments)
-
-
-@check_shapes("return[0]: [T, N, P]", "return[1]: [T, N, P]")
-def predict_standardised(
-    posterior: Posterior,
-    standardiser: Standardiser,
-    given: tuple[np.ndarray, np.ndarray] | None = None,
-    seed: int = 0,
-    *,
-    codes_of_chain: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances [T, N, P] of standardised outputs; arguments as in :func:`predict`.
-
-    What quantiles and densities of outputs in their own units follow from.
     """
     posterior, given = _conditioned(posterior, standardiser, given, codes_of_chain)
     prediction = posterior.predict(None, given, num_codes=_num_codes(posterior), seed=seed)
@@ -144,8 +117,8 @@ def cell_log_density(
 ) -> np.ndarray:
     """Log density of cells in the units of the outputs, in nats; arguments as in :func:`predict`.
 
-    Of the mixture over posterior samples and draws of the codes; of outputs that are modelled as
-    logarithms it is one of lognormal densities.
+    The density is that of the mixture over posterior samples and draws of the codes, of lognormal
+    ones where outputs are modelled as logarithms.
 
     :param truth: of the cells, in the units of the outputs; NaN where none is wanted.
     """
@@ -175,5 +148,5 @@ def _conditioned(
 
 
 def _num_codes(posterior: Posterior) -> int | None:
-    """Of a point estimate the draws are all that a mixture has: as many as the posterior takes."""
+    """Draws of the codes; a point estimate, which has no other mixture, takes the default."""
     return NUM_CODES if posterior.num_samples > 1 else None

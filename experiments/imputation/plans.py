@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow_probability as tfp
 
 from experiments.common import plans
+from experiments.imputation.tables import MODELS, NETS
 from gpflow_bae import (
     decoders,
     encoders,
@@ -24,27 +25,6 @@ from gpflow_bae import (
 from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
-
-__all__ = [
-    "MODELS",
-    "NETS",
-    "Plan",
-    "build_model",
-    "default_plan",
-    "gaussian_encoder",
-    "inducing_inputs",
-    "make_plan",
-]
-
-MODELS = ("sgp_vae", "gp_vae", "sgp_bae", "dsgp_bae")
-NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
-VARIATIONAL = ("sgp_vae", "gp_vae")
-KERNELS = {
-    "se": gpflow.kernels.SquaredExponential,
-    "matern12": gpflow.kernels.Matern12,
-    "matern32": gpflow.kernels.Matern32,
-    "matern52": gpflow.kernels.Matern52,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,13 +43,11 @@ class Plan(plans.Plan):
     lengthscale: float = 1.0
     # Of periodic kernels, where given: of all channels, or of each in turn, again from the first.
     period: float | tuple[float, ...] | None = None
-    kernel: str = "se"  # one of KERNELS
     encoder_widths: tuple[int, ...] = (20,)
     decoder_widths: tuple[int, ...] = (5, 5)
     activation: str = "relu"
     noise_start: float = 0.1  # standard deviation of the noise of standardised outputs
     noise_floor: float = 1e-3
-    weight_prior_scale: float = 1.0
     code_noise_variance: float = 1e-3  # of a sampled model
     num_layers: int = 2  # of a deep prior, the last among them; 3 as published
     hidden_variance: float = 0.05  # of what each hidden layer adds to its inputs, in X's units^2
@@ -79,7 +57,7 @@ class Plan(plans.Plan):
     sampler: SamplingAlgorithm | None = None
 
     def __post_init__(self) -> None:
-        for name, choices in (("model", MODELS), ("net", NETS), ("kernel", tuple(KERNELS))):
+        for name, choices in (("model", MODELS), ("net", NETS)):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; expected one of {choices}.")
         for name in ("latent_dim", "num_inducing", "num_layers"):
@@ -106,7 +84,7 @@ def make_plan(
     :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`; no meaning either.
     :param fields: of :class:`Plan`.
     """
-    sampled = model not in VARIATIONAL
+    sampled = model != "sgp_vae"
     variational = inference.VariationalSettings(
         num_steps=num_steps,
         learning_rate=learning_rate,
@@ -170,7 +148,7 @@ def _decoder(plan: Plan, num_outputs: int) -> decoders.KerasDecoder:
     layers: list[Any] = [keras.Input((plan.latent_dim,))]
     layers += [keras.layers.Dense(w, activation=plan.activation) for w in plan.decoder_widths]
     network = keras.Sequential([*layers, keras.layers.Dense(num_outputs)])
-    return decoders.KerasDecoder(network, decoders.normal_prior(plan.weight_prior_scale))
+    return decoders.KerasDecoder(network, decoders.normal_prior())
 
 
 def gaussian_encoder(plan: Plan, table: MultiOutputTable) -> Any:
@@ -184,7 +162,7 @@ def gaussian_encoder(plan: Plan, table: MultiOutputTable) -> Any:
 
 def _kernel(plan: Plan, table: MultiOutputTable, channel: int = 0) -> gpflow.kernels.Kernel:
     width = table.X.shape[-1]
-    kernel = KERNELS[plan.kernel](lengthscales=np.full(width, plan.lengthscale))
+    kernel = gpflow.kernels.SquaredExponential(lengthscales=np.full(width, plan.lengthscale))
     if plan.period is None:
         return kernel
     periods = np.atleast_1d(plan.period)
@@ -220,20 +198,13 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
     }
     # A kernel for each channel, as published: lengthscales differ.
     kernels = [_kernel(plan, table, channel) for channel in range(plan.latent_dim)]
-    if plan.model in VARIATIONAL:
+    Z = inducing_inputs(plan, table) if Z is None else Z
+    if plan.model == "sgp_vae":
         common["encoder"] = gaussian_encoder(plan, table)
-        exact = plan.model == "gp_vae"
-        Z = None if exact else inducing_inputs(plan, table) if Z is None else Z
         if plan.nugget is not None:
             del common["latent_dim"]
-            prior: Any = (
-                latent_priors.GP(kernels, plan.latent_dim, plan.nugget)
-                if exact
-                else latent_priors.SparseGP(kernels, Z, plan.latent_dim, plan.nugget)
-            )
+            prior = latent_priors.SparseGP(kernels, Z, plan.latent_dim, plan.nugget)
             return models.VariationalAutoencoder(prior, **common)
-        if exact:
-            return models.GPVAE(kernel=kernels, **common)
         return models.SGPVAE(kernel=kernels, inducing_variable=Z, **common)
     if plan.net == "free":
         raise ValueError(
@@ -248,7 +219,6 @@ def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
         stochastic=True,
     )
     common["code_noise_variance"] = plan.code_noise_variance
-    Z = inducing_inputs(plan, table) if Z is None else Z
     if plan.model == "sgp_bae":
         for kernel in kernels:
             models.set_default_kernel_priors(kernel, plan.lengthscale, variance=1.0)

@@ -1,4 +1,4 @@
-"""Figures of one run on a table: what was hidden, what the model says of it, and how sure it is."""
+"""Figures of one run on a table: hidden cells, their prediction, and its uncertainty."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from experiments.common.scores import TablePrediction
 from gpflow_bae import plotting
 from gpflow_bae.data import MultiOutputTable
 
-__all__ = ["ahead", "calibration", "draw", "film", "fit", "frames", "series"]
-
-_LEVELS = np.linspace(0.05, 0.95, 19)
 _FRAMES = 120  # of a sequence that are drawn
 _FILMED = 3  # every third of them is filmed: noise makes large files
 # Units of the tables whose data have one.
@@ -26,72 +23,15 @@ UNITS = {"jura": "ppm", "eeg": "µV", "eeg_large": "µV", "japan_weather": "°C"
 def draw(name: str, table: MultiOutputTable, prediction: TablePrediction) -> dict[str, Figure]:
     """The figures of a table, by name.
 
-    Points are medians, and bands and intervals of quantiles, as the scores are.
+    Lines are medians and bands lie between quantiles, as in the scores.
 
     :param table: with the test cells that were predicted.
     """
-    unit = UNITS.get(name, "")
-    figures = {"calibration": calibration(table, prediction, unit)}
     if name == "bouncing_ball":
-        figures["frames"] = frames(table, prediction.mean)
-    elif table.X.shape[-1] == 1:
-        figures["series"] = series(table, prediction, unit)
-    return figures
-
-
-def _tested(table: MultiOutputTable) -> list[int]:
-    """Outputs with test cells."""
-    return [p for p in range(table.num_outputs) if table.test_mask[..., p].any()]
-
-
-def _with_unit(text: str, unit: str) -> str:
-    return f"{text} ({unit})" if unit else text
-
-
-def calibration(table: MultiOutputTable, prediction: TablePrediction, unit: str = "") -> Figure:
-    """Predictions of the test cells against the truth, and coverage of intervals of all levels."""
-    figure = Figure(figsize=(9.6, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    low, middle, high = (prediction.quantile(q) for q in (0.05, 0.5, 0.95))
-    for i, p in enumerate(_tested(table)[:3]):
-        cells = table.test_mask[..., p]
-        truth, lower, predicted, upper = (
-            v[..., p][cells] for v in (table.truth, low, middle, high)
-        )
-        shown = np.linspace(0, len(truth) - 1, min(200, len(truth))).astype(int)
-        left.errorbar(
-            truth[shown],
-            predicted[shown],
-            [(predicted - lower)[shown], (upper - predicted)[shown]],
-            fmt="o",
-            markersize=3,
-            color=plotting.CYCLE[i],
-            ecolor=(plotting.CYCLE[i], 0.3),
-            label=table.output_names[p],
-        )
-    mask = table.test_mask
-    truth = table.truth[mask]
-    ends = [truth.min(), truth.max()]
-    left.plot(ends, ends, color=plotting.GREY, ls="--", lw=1.0, label="exact")
-    left.set(
-        xlabel=_with_unit("truth", unit),
-        ylabel=_with_unit("prediction, with its central 90 %", unit),
-    )
-    left.set_title("hidden cells", fontsize="medium")
-    left.legend(frameon=False, fontsize="small")
-    covered = []
-    for level in _LEVELS:
-        lower, upper = (prediction.quantile(0.5 + sign * level / 2.0)[mask] for sign in (-1, 1))
-        covered.append(float(np.mean((lower <= truth) & (truth <= upper))))
-    right.plot([0, 1], [0, 1], color=plotting.GREY, ls="--", lw=1.0, label="calibrated")
-    right.plot(_LEVELS, covered, color=plotting.BLUE, marker=".", label="this run")
-    at_90 = float(np.mean((low[mask] <= truth) & (truth <= high[mask])))
-    right.set(xlabel="probability of a central interval", ylabel="share of hidden cells in it")
-    right.set_title(
-        f"90 % intervals hold {100 * at_90:.0f} % of {truth.size} hidden cells", fontsize="medium"
-    )
-    right.legend(frameon=False, fontsize="small")
-    return figure
+        return {"frames": frames(table, prediction.mean)}
+    if table.X.shape[-1] == 1:
+        return {"series": series(table, prediction, UNITS.get(name, ""))}
+    return {}
 
 
 def series(table: MultiOutputTable, prediction: TablePrediction, unit: str = "") -> Figure:
@@ -114,7 +54,7 @@ def series(table: MultiOutputTable, prediction: TablePrediction, unit: str = "")
         seen = table.Y[task, rows, p]
         for values, color, label in ((seen, "black", "seen"), (hidden, plotting.BLUE, "hidden")):
             axis.plot(x[order], values[order], ".", color=color, markersize=4, label=label)
-        axis.set_ylabel(_with_unit(table.output_names[p], unit))
+        axis.set_ylabel(table.output_names[p] + (f" ({unit})" if unit else ""))
         axis.margins(x=0.01)
     panels[-1].set_xlabel(table.input_names[0])
     handles, labels = panels[0].get_legend_handles_labels()
@@ -165,7 +105,7 @@ def frames(table: MultiOutputTable, mean: np.ndarray) -> Figure:
 
 
 def film(table: MultiOutputTable, mean: np.ndarray) -> FuncAnimation:
-    """The same as a film: a column of pixels for what was seen, predicted, and is true."""
+    """A film of the same sequence: a column of pixels seen, predicted, and true."""
     task, rows = _window(table)
     parts = _panels(table, mean, task, rows)
     figure = Figure(figsize=(3.2, 2.8), dpi=60, layout="constrained")

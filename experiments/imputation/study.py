@@ -16,14 +16,12 @@ from experiments.imputation.plans import Plan
 from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.posteriors import Posterior
 
-__all__ = ["Outcome", "encoder_only", "mixture_scores", "predict", "run", "run_several"]
-
 SHOWN = ("smse", "mae", "nll", "nll_moments")  # of predictions beside the one that is scored
 
 
 @dataclasses.dataclass(kw_only=True)
 class Outcome(driver.Outcome):
-    """What a fit leaves behind, with its predictions in the units of the outputs.
+    """The outcome of a fit, with its predictions in the units of the outputs.
 
     objective: the training objective per point at the end, in nats: lower is better.
     """
@@ -54,13 +52,13 @@ def predict(
     seed: int = 0,
     **how: Any,
 ) -> scores.TablePrediction:
-    """What a posterior says of a table, with the density of the mixture over its samples.
+    """Predict a table, with the density of the mixture over the posterior's samples.
 
     :param table: that is predicted, with its truth.
     :param given, how: as in :func:`.fitting.predict`.
     """
     arguments = (posterior, standardiser)
-    moments = fitting.predict_standardised(*arguments, given, seed, **how)
+    moments = fitting.predict(*arguments, given, seed, **how)
     density = fitting.cell_log_density(*arguments, table.test_truth, given, seed, **how)
     return scores.TablePrediction.gaussian(table, *moments, standardiser, density)
 

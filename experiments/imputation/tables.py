@@ -6,9 +6,11 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-__all__ = ["TABLES", "define_flags", "errors_ahead", "load"]
-
 FLAGS = flags.FLAGS
+
+
+MODELS = ("sgp_vae", "sgp_bae", "dsgp_bae")
+NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
 
 
 class Table(NamedTuple):

@@ -19,11 +19,7 @@ FLAGS = common_flags.FLAGS
 
 # Flags that replace one setting of the preset when given; None keeps the preset's.
 _SCHEDULE = common_flags.SCHEDULE | {
-    "codes": (flags.DEFINE_string, "encoder (Algorithm 1) or carried."),
     "batch_size": (flags.DEFINE_integer, "Videos per round; all where not given."),
-}
-_SAMPLER = common_flags.SAMPLER | {
-    "noise": (flags.DEFINE_string, "gaussian or binomial increments."),
 }
 
 
@@ -80,7 +76,7 @@ def define_flags() -> None:
         "Stop and score after this many samples; --resume without it goes on from there.",
         lower_bound=1,
     )
-    common_flags.define_overrides(_SCHEDULE | _SAMPLER)
+    common_flags.define_overrides(_SCHEDULE | common_flags.SAMPLER)
 
 
 def _scales() -> float | tuple[float, ...] | None:
@@ -110,7 +106,7 @@ def runs() -> Iterator[driver.Run]:
             FLAGS.preset,
             schedule=schedule,
             sampler_name=FLAGS.sampler,
-            sampler=common_flags.overrides(_SAMPLER),
+            sampler=common_flags.overrides(common_flags.SAMPLER),
             weight_prior=FLAGS.weight_prior,
             weight_prior_scale=_scales(),
             **common_flags.point_estimates(),
@@ -138,7 +134,7 @@ def runs() -> Iterator[driver.Run]:
         )
 
 
-STUDY = driver.Study("moving_ball", "moving_ball", define_flags, runs)
+STUDY = driver.Study("moving_ball", define_flags, runs)
 
 if __name__ == "__main__":
     driver.start(STUDY)

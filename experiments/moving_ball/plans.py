@@ -10,8 +10,6 @@ from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
-__all__ = ["VARIATIONAL", "Plan", "default_sampler", "default_weight_prior", "make_plan"]
-
 VARIATIONAL = ("vae", "gp_vae", "svgp_vae")
 
 # Where the search for a step size begins, and critical damping of what only the prior informs.
@@ -74,14 +72,14 @@ class Plan(plans.Plan):
         return {name: value for name, value in super().describe().items() if name not in other}
 
     def describe_objective(self, objective: inference.Objective) -> dict[str, Any]:
-        """Its own settings; it is the bound in every run."""
+        """The objective's own settings; it is the bound in every run."""
         return dataclasses.asdict(objective)
 
 
 def default_sampler(
     model: str, point_estimates: tuple[str, ...] = (), sampler: dict[str, Any] | None = None
 ) -> str:
-    """Of the chain of a model: "sghmc" where it samples the posterior of everything.
+    """The sampler of a model's chain: "sghmc" where it samples the posterior of everything.
 
     Not so a chain on a variational model's bound, one with point estimates, or one at another
     temperature, for which there are no moves: they have the published sampler.

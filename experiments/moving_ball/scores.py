@@ -10,8 +10,6 @@ from experiments.common import plans
 from gpflow_bae import diagnostics, metrics
 from gpflow_bae.posteriors import LatentSamples, Posterior
 
-__all__ = ["aligned_moments", "convergence", "trajectories"]
-
 
 def aligned_moments(
     train: LatentSamples, latents: LatentSamples, truth: np.ndarray
@@ -47,7 +45,7 @@ def trajectories(
 
 
 def convergence(posterior: Posterior) -> dict[str, float]:
-    """How well several chains agree: rank-normalised split R-hat of functions of the samples.
+    """Agreement of several chains: rank-normalised split R-hat of functions of the samples.
 
     ``rhat_q95`` is of the pixels' probabilities halfway between the training frames, which no chain
     has seen, decoded from the conditional means of the codes there (95 % of those that vary have no
@@ -89,7 +87,7 @@ def convergence(posterior: Posterior) -> dict[str, float]:
 
 
 def _layer_log_priors(posterior: Posterior) -> np.ndarray:
-    """Of each weight tensor in every sample: [C, S, tensors]."""
+    """Log prior of each weight tensor in every sample [C, S, tensors]."""
     sampled, draws = posterior.model.sampled, posterior.bank.parameters
     shape = posterior.bank.latents.shape[:2]
     columns = []
@@ -104,7 +102,7 @@ def _layer_log_priors(posterior: Posterior) -> np.ndarray:
 
 
 def _probabilities(posterior: Posterior, codes: np.ndarray) -> np.ndarray:
-    """Of all pixels [C, S, pixels] at a code for each frame and sample [C S, T, N, L]."""
+    """Probabilities of all pixels [C, S, pixels] at the codes of all samples [C S, T, N, L]."""
     found = []
     for *values, latents in zip(*posterior.parameters, codes, strict=True):
         bound = posterior.model.bind(values)

@@ -1,4 +1,4 @@
-"""What the moving-ball driver runs: networks, fits, chains and scores."""
+"""The runs of the moving-ball driver: networks, fits, chains and scores."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def runs() -> Iterator[driver.Run]:
         )
 
 
-STUDY = driver.Study("rotated_mnist", "rotated_mnist", define_flags, runs)
+STUDY = driver.Study("rotated_mnist", define_flags, runs)
 
 if __name__ == "__main__":
     driver.start(STUDY)

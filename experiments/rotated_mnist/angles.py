@@ -8,8 +8,6 @@ import numpy as np
 from gpflow_bae import inputs, posteriors
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 
-__all__ = ["NUM_DRAWS", "hide", "scores", "with_missing_angles"]
-
 NUM_DRAWS = 200  # of a Gaussian for each angle
 _SEED = 0  # of which angles are hidden: a part of the data, whatever the seed of a run
 _COLUMN = 1
@@ -95,7 +93,7 @@ def _of_intervals(
 
 
 def circular_errors(found: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Of angles [H] and true ones, in radians."""
+    """Errors in degrees of angles [H] in radians."""
     errors = np.rad2deg(np.abs(_turn(truth - found)))
     return {
         "angle_error_median": float(np.median(errors)),

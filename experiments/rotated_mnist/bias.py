@@ -22,6 +22,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from experiments.common import provenance, results
+from experiments.common.images import save_png
 from experiments.rotated_mnist.models import build_model, num_steps
 from experiments.rotated_mnist.plans import make_plan
 from gpflow_bae import inference
@@ -68,7 +69,7 @@ def run(data_dir: str, epochs: int, seed: int, out_file: str, figure: str) -> No
     }
     results.write_json(out_file, result)
     pathlib.Path(figure).parent.mkdir(parents=True, exist_ok=True)
-    plot(result).savefig(figure, dpi=110)
+    save_png(plot(result), figure, 110)
     print(out_file, figure, sep="\n")
 
 

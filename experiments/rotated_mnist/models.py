@@ -26,8 +26,6 @@ from gpflow_bae import (
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 from gpflow_bae.mcmc import SamplingAlgorithm
 
-__all__ = ["MODELS", "VARIATIONAL", "Plan", "build_model"]
-
 VARIATIONAL = ("vae", "cvae", "gppvae", "svgp_vae", "deep_svigp")
 MODELS = (*VARIATIONAL, "sgp_bae", "bae")
 # What the encoder's variance is clipped to: of the published code with --clip_qs, and without.
@@ -77,9 +75,7 @@ class Plan(plans.Plan):
         """Epochs of all phases."""
         return sum(epochs for _, epochs in self.regime)
 
-    def describe_objective(self, objective: inference.Objective) -> dict[str, Any]:
-        """Its name and its own settings."""
-        return {"name": type(objective).__name__, **dataclasses.asdict(objective)}
+    describe_objective = plans.named_objective
 
 
 def _object_vectors(plan: Plan, data: RotatedMNIST) -> np.ndarray:
@@ -120,7 +116,7 @@ def _kernel_and_points(
 
 
 def start_prior(plan: Plan, model: models.SGPBAE, data: RotatedMNIST) -> latent_priors.TitsiasGP:
-    """What the warm start of ``sgp_bae`` is fitted under: its kernel, on the published points."""
+    """The prior of the warm start of ``sgp_bae``: its kernel, on the published points."""
     # Two span nothing. Missing angles are those of the model's kernels.
     own = dataclasses.replace(plan, inducing_per_view=2, learn_inducing=True, missing_angles=0.0)
     _, points = _kernel_and_points(own, data)

@@ -6,8 +6,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["IMAGE_SIZE", "NUM_PIXELS", "UpsampledConv2D", "conv_decoder", "conv_encoder"]
-
 IMAGE_SIZE = 28
 NUM_PIXELS = IMAGE_SIZE**2
 FILTERS = 8

@@ -11,8 +11,6 @@ from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
-__all__ = ["ELBO_MODELS", "default_sampler", "make_objective", "make_plan", "parse_regime"]
-
 # --elbo of the released commands, as --model of ours.
 ELBO_MODELS = {
     "VAE": "vae",
@@ -56,7 +54,7 @@ def parse_regime(words: Sequence[str]) -> tuple[tuple[str, int], ...]:
 
 
 def make_objective(model: str, parameters: str = "point", **given: Any) -> inference.Objective:
-    """What a fit maximises: GECO where it was published with it, unless parameters are no points.
+    """The objective of a fit: GECO where it was published with it, unless parameters are no points.
 
     :param given: of :func:`experiments.common.plans.svgp_vae_objective`.
     """
@@ -123,7 +121,7 @@ _CHAINS = {
 
 
 def default_sampler(model: str, point_estimates: Sequence[str] = ()) -> str:
-    """Of the chain of a model: "bae" has codes that the coordinates of "sghmc" do not suit.
+    """The sampler of a model's chain: the coordinates of "sghmc" do not suit the codes of "bae".
 
     Nor do they suit what is optimised in a chain's steps, or a chain on a bound.
 

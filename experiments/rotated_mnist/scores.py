@@ -16,18 +16,6 @@ from gpflow_bae.data import as_inputs
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 from gpflow_bae.posteriors import Posterior, Prediction
 
-__all__ = [
-    "NUM_CODES",
-    "decode_one_draw",
-    "latent_moments",
-    "mean_squared_error",
-    "mixture",
-    "predict_point",
-    "quick_mse",
-    "reconstruction_error",
-    "test_scores",
-]
-
 NUM_CODES = 8  # draws of the codes for each posterior sample
 
 
@@ -68,7 +56,7 @@ def _decode(model: Any, data: RotatedMNIST, codes: tf.Tensor) -> tuple[np.ndarra
 
 
 def _function(model: Any, data: RotatedMNIST, codes: tf.Tensor) -> tf.Tensor:
-    """What the decoder says of the test images [1, N, P], for the likelihood."""
+    """The decoder's outputs for the test images [1, N, P], which the likelihood takes."""
     conditional = isinstance(model, models.CVAE)
     return model.decode(data.test.X[None], codes) if conditional else model.decoder(codes)
 
@@ -127,7 +115,7 @@ def predict_point(model: Any, data: RotatedMNIST, seed: int = 0) -> tuple[Predic
 
 
 def mixture(parts: Sequence[tuple[Prediction, np.ndarray]]) -> tuple[Prediction, np.ndarray]:
-    """What an ensemble predicts whose members say ``parts``: moments, and log density."""
+    """Moments and log density that an ensemble predicts, from those of its members."""
     means, noises, spreads = (
         np.stack([getattr(prediction, name) for prediction, _ in parts])
         for name in ("mean", "noise_variance", "epistemic_variance")

@@ -1,4 +1,4 @@
-"""What the rotated-MNIST driver runs: training, sampling and scores."""
+"""The runs of the rotated-MNIST driver: training, sampling and scores."""
 
 from __future__ import annotations
 

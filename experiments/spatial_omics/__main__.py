@@ -156,7 +156,7 @@ def runs() -> Iterator[driver.Run]:
         )
 
 
-STUDY = driver.Study("spatial_omics", "spatial_omics", define_flags, runs)
+STUDY = driver.Study("spatial_omics", define_flags, runs)
 
 if __name__ == "__main__":
     driver.start(STUDY)

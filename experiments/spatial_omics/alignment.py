@@ -1,4 +1,4 @@
-"""How alike two runs' embeddings are: of other minibatches, seeds, or another order of rows.
+"""Correlate the embeddings of two runs, of other minibatches, seeds, or another order of rows.
 
 python -m experiments.spatial_omics.alignment RUN_DIR OTHER_RUN_DIR
 
@@ -12,8 +12,6 @@ import numpy as np
 from absl import app
 
 from experiments.spatial_omics.scores import aligned_correlation
-
-__all__ = ["main"]
 
 
 def main(argv: list[str]) -> None:

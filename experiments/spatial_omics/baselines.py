@@ -8,8 +8,6 @@ import numpy as np
 from scipy import optimize, stats
 from scipy.spatial import cKDTree
 
-__all__ = ["Predicted", "gene_mean", "log_density", "neighbours", "rank_sums"]
-
 NUMBERS = (10, 30, 100)
 PSEUDO_CELLS = (0.1, 3.0, 10.0, 30.0, 100.0)
 
@@ -26,7 +24,7 @@ class Predicted(NamedTuple):
 
 
 def log_density(counts: np.ndarray, mean: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Of a negative binomial with mean mu and variance mu + mu^2 / r, elementwise."""
+    """Log density of a negative binomial with mean mu and variance mu + mu^2 / r, elementwise."""
     found: np.ndarray = stats.nbinom.logpmf(counts, number, number / (number + mean))
     return found
 

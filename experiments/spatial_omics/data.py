@@ -9,8 +9,6 @@ import numpy as np
 
 from experiments.spatial_omics.made import made
 
-__all__ = ["Split", "load"]
-
 _FILES = {"starmap": "starmap_mpfc.h5ad", "osmfish": "osmfish_cortex.h5ad"}
 MIDDLE = "BZ9"  # the slice of STARmap that others report
 _VALIDATION = 8  # one of so many training cells

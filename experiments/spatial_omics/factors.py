@@ -19,8 +19,6 @@ from scipy.cluster.vq import kmeans2
 from gpflow_bae.decoders import ConditionalDecoder
 from gpflow_bae.likelihoods import DecoderLikelihood, NegativeBinomial
 
-__all__ = ["Factors", "PositiveLoadings", "fit"]
-
 _DRAWS, _PREDICTION_DRAWS = 1, 256
 _INDUCING, _LARGEST_BATCH = 100, 2000
 _STARTS = (0.15, 1.2)  # lengthscales in extents of the tissue, from short to long

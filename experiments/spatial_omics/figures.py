@@ -10,11 +10,9 @@ from matplotlib.figure import Figure
 from experiments.common.curves import plot_losses
 from experiments.common.driver import Outcome
 
-__all__ = ["draw"]
-
 
 def draw(outcome: Outcome, train: Any, found: np.ndarray) -> None:
-    """Of training cells.
+    """Draw the figures of the training cells.
 
     :param found: clusters of the codes.
     """

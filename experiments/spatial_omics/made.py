@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-__all__ = ["DOMAINS", "made"]
-
 DOMAINS = ("layer 1", "layer 2", "layer 3")
 _CELLS, _GENES, _TYPES = 1300, 120, 4
 _POPULATION = 40_000  # cells that true differences are means over

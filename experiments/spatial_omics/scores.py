@@ -5,18 +5,9 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-__all__ = [
-    "adjusted_rand",
-    "aligned_correlation",
-    "clusters",
-    "discoveries",
-    "of_means",
-    "randomised_coverage",
-]
-
 
 def of_means(counts: np.ndarray, mean: np.ndarray, sizes: np.ndarray) -> dict[str, float]:
-    """Of expected counts [N, P].
+    """Scores of expected counts [N, P].
 
     Spearman's correlation over cells of rates and counts per size, of each gene, averaged over the
     genes that vary there (0 for a constant prediction); and the error of log(1 + rate).
@@ -67,7 +58,7 @@ def adjusted_rand(labels: np.ndarray, found: np.ndarray) -> float:
 
 
 def discoveries(called: np.ndarray, truth: np.ndarray, delta: float) -> dict[str, float]:
-    """Of genes that are called different [P]: how many are not, and how many of those that are.
+    """False discoveries among genes called different [P], and the share of different ones found.
 
     :param truth: differences, base 2 logarithms.
     :param delta: those of at most it are none.
@@ -81,7 +72,7 @@ def discoveries(called: np.ndarray, truth: np.ndarray, delta: float) -> dict[str
 
 
 def aligned_correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Of all numbers of two embeddings [N, L], the second turned onto the first (Procrustes)."""
+    """Correlation of two embeddings [N, L], the second turned onto the first (Procrustes)."""
     from scipy.linalg import orthogonal_procrustes
 
     one, other = one - one.mean(0), other - other.mean(0)

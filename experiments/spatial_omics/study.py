@@ -1,4 +1,4 @@
-"""What the driver of counts in tissue runs."""
+"""The runs of the driver of counts in tissue."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from experiments.spatial_omics import baselines, factors, figures, scores
 from experiments.spatial_omics.data import Split
 from experiments.spatial_omics.made import DOMAINS
 from gpflow_bae.spatial import SpatialBAE, SpatialPlan
-
-__all__ = ["Plan", "run"]
 
 HELD_OUT = "held_out"  # layer of the counts that are hidden
 TRUTH = "true_lfc"  # column of made genes
@@ -194,7 +192,7 @@ def _spatial_bae(plan: Plan, split: Split, options: Options) -> Outcome:
 
 
 def _agreement(labels: np.ndarray, embedding: np.ndarray) -> float:
-    """Of domains with k-means, of several seeds."""
+    """Agreement of domains with k-means of several seeds."""
     number = len(np.unique(labels))
     found = [scores.clusters(embedding, number, seed) for seed in range(_CLUSTERINGS)]
     return float(np.mean([scores.adjusted_rand(labels, clusters) for clusters in found]))
@@ -209,7 +207,7 @@ def _rank_sums(train: Any) -> dict[str, float]:
 
 
 def _at_places(model: SpatialBAE, test: Any) -> dict[str, float]:
-    """Of cells that were held back, given their places and sizes."""
+    """Scores of cells that were held back, given their places and sizes."""
     sizes, counts = model.sizes(test, hidden=False), _counts(test)
     slices = test.obs["slice"].astype(str).to_numpy() if len(model.slices_) > 1 else None
     found = model.predict(test.obsm["spatial"], sizes, slices)
@@ -230,7 +228,7 @@ def _hidden_counts(train: Any) -> np.ndarray:
 
 
 def _hidden(model: SpatialBAE, train: Any) -> dict[str, float]:
-    """Of counts of training cells that were hidden, given the cells' other counts."""
+    """Scores of hidden counts of training cells, given the cells' other counts."""
     hidden = _hidden_counts(train)
     density = model.log_density_of_fit(train)
     return {"log_density_hidden": float(density[hidden].mean())}

@@ -3,9 +3,9 @@
 python -m experiments.sprites --model=svgp_vae --preset=quick --seed=0 \
     --data_dir=DATA --out_dir=runs/sprites
 
-The released command of SVGP-VAE translates one for one: --elbo names the model as it does, and the
-other flags have the published names and meanings. Settings are chosen with --holdout_characters,
-which asks for poses of training characters that are kept from training.
+--elbo names the model as the released command of SVGP-VAE does, and flags that both have mean the
+same. Settings are chosen with --holdout_characters, which asks for poses of training characters
+that are kept from training.
 """
 
 from collections.abc import Iterator
@@ -41,44 +41,18 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "pooling",
         "mean",
-        ["mean", "sum", "attention", "gaussian"],
+        ["mean", "gaussian"],
         "Of the representation network's outputs; gaussian for vectors with a distribution.",
     )
-    flags.DEFINE_enum(
-        "repr_nn_pretrain",
-        "yes_joint",
-        ["no", "yes_fixed", "yes_joint"],
-        "Whether the representation network first learns to tell characters apart, and whether it "
-        "then stays as it is.",
-    )
     flags.DEFINE_integer(
-        "pretrain_steps", None, "Steps of that; 0 for none. Default: the preset's.", 0
+        "pretrain_steps",
+        None,
+        "Steps in which the representation network first learns to tell characters apart; 0 for "
+        "none. Default: the preset's.",
+        0,
     )
-    flags.DEFINE_float("lr_repr_nn", 1e-3, "Its learning rate (published: 1e-2).")
     common_flags.define_svgp_vae(kappa_squared=0.0075)
-    flags.DEFINE_boolean(
-        "ip_joint",
-        None,
-        "Learn the inducing points. Default: no, but for --K_SE: those of linear kernels span them "
-        "wherever they are.",
-    )
-    flags.DEFINE_boolean("GPLVM_joint", True, "Learn the poses' vectors.")
-    flags.DEFINE_boolean("PCA", True, "Start learnt vectors at principal components.")
-    flags.DEFINE_boolean(
-        "object_kernel_normalize",
-        True,
-        "Linear kernels of vectors at unit length, not as they are.",
-    )
-    flags.DEFINE_boolean("K_SE", False, "Squared exponential kernels instead of linear ones.")
     flags.DEFINE_integer("L", 64, "Latent channels.", lower_bound=1)
-    flags.DEFINE_integer("L_action", 6, "Width of the poses' vectors.", lower_bound=1)
-    flags.DEFINE_integer("L_character", 16, "Width of the characters' vectors.", lower_bound=1)
-    flags.DEFINE_integer(
-        "nr_inducing_units",
-        None,
-        "Inducing points. Default: as many as span linear kernels, L_action * L_character, or 144.",
-        lower_bound=1,
-    )
     flags.DEFINE_integer("batch_size", 500, "Frames per step.", lower_bound=1)
     flags.DEFINE_integer(
         "frames_per_character",
@@ -106,41 +80,14 @@ def define_flags() -> None:
     )
 
 
-def _kernel() -> str:
-    if FLAGS.K_SE:
-        return "se"
-    return "normalized" if FLAGS.object_kernel_normalize else "linear"
-
-
 def _plan(model: str) -> Any:
     from experiments.sprites import plans
 
-    published = {
-        "latent_dim": "L",
-        "character_dim": "L_character",
-        "pose_dim": "L_action",
-        "num_inducing": "nr_inducing_units",
-        "principal_components": "PCA",
-        "learn_kernel": "GP_joint",
-        "learn_poses": "GPLVM_joint",
-        "clip_encoder": "clip_qs",
-        "pretrain_learning_rate": "lr_repr_nn",
-    }
+    published = {"latent_dim": "L", "learn_kernel": "GP_joint", "clip_encoder": "clip_qs"}
     changes = {field: FLAGS[flag].value for field, flag in published.items()}
     changes |= common_flags.values(
         "representation", "pooling", "frames_per_character", "chain_frames"
     )
-    changes["kernel"] = _kernel()
-    changes["learn_inducing"] = FLAGS.K_SE if FLAGS.ip_joint is None else FLAGS.ip_joint
-    changes["fixed_representation"] = FLAGS.repr_nn_pretrain == "yes_fixed"
-    has_network = model != "cvae" and FLAGS.representation == "network"
-    if not has_network:
-        if FLAGS["repr_nn_pretrain"].present and FLAGS.repr_nn_pretrain != "no":
-            raise app.UsageError(
-                f"--repr_nn_pretrain={FLAGS.repr_nn_pretrain} is of a representation network: "
-                "svgp_vae with --representation=network."
-            )
-        changes["fixed_representation"] = False
     if model == "cvae":
         if FLAGS["representation"].present and FLAGS.model != "all":
             raise app.UsageError(
@@ -156,7 +103,7 @@ def _plan(model: str) -> Any:
         fit={"learning_rate": FLAGS.lr, "final_learning_rate_fraction": FLAGS.lr_decay},
         schedule=common_flags.overrides(_SCHEDULE),
         sampler=common_flags.overrides(common_flags.SAMPLER),
-        pretrain_steps=0 if FLAGS.repr_nn_pretrain == "no" else FLAGS.pretrain_steps,
+        pretrain_steps=FLAGS.pretrain_steps,
         **changes,
     )
 
@@ -206,7 +153,7 @@ def runs() -> Iterator[driver.Run]:
         )
 
 
-STUDY = driver.Study("sprites", "sprites", define_flags, runs)
+STUDY = driver.Study("sprites", define_flags, runs)
 
 if __name__ == "__main__":
     driver.start(STUDY)

@@ -14,8 +14,6 @@ from experiments.sprites.networks import CHANNELS
 from experiments.sprites.scores import Generated
 from gpflow_bae import plotting
 
-__all__ = ["Drawn", "draw"]
-
 MSE = "MSE per pixel and channel"
 PUBLISHED = 0.0079  # Jazbec et al. (2021), SVGP-VAE
 

@@ -11,14 +11,11 @@ from gpflow_bae.data import StreamedObservations
 from gpflow_bae.data.shards import Chunk, Shards
 from gpflow_bae.datasets.sprites import Frames, Sprites
 
-__all__ = ["FrameShards", "Task", "first_poses", "of_characters", "pooled", "stream", "task"]
-
-
 _SHUFFLED = 2000  # frames, where minibatches are of any
 
 
 class Task(NamedTuple):
-    """What a run is trained on, and asked for.
+    """The frames that a run is trained on, and those that it is asked for.
 
     - train, context, test: frames as :class:`~gpflow_bae.datasets.sprites.Sprites` has them.
     - num_characters: ids run below it.
@@ -59,7 +56,7 @@ def task(data: Sprites, num_train: int, num_test: int | None, holdout: int) -> T
 
 
 def of_characters(frames: Frames, ids: np.ndarray) -> Frames:
-    """Those of some characters; frames as they are, if that is all."""
+    """The frames of some characters."""
     kept = np.isin(frames.X[:, 0], ids)
     return frames if kept.all() else Frames(frames.X[kept], frames.Y[kept])
 

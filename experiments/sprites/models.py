@@ -25,8 +25,6 @@ from gpflow_bae import (
 from gpflow_bae.datasets.sprites import Frames
 from gpflow_bae.mcmc import SamplingAlgorithm
 
-__all__ = ["Plan", "build_chain", "build_model", "chain_inputs", "with_known_vectors"]
-
 # What the encoder's variance is clipped to: of the published code with --clip_qs, and without.
 CLIPPED, UNCLIPPED = (1e-3, 10.0), (1e-6, 1e3)
 
@@ -41,20 +39,13 @@ class Plan(plans.Plan):
     schedule: inference.AmortizedSettings | None = None
     sampler: SamplingAlgorithm | None = None
     representation: str = "network"  # of a character: a network of its frames, or "gplvm"
-    pooling: Literal["mean", "sum", "attention", "gaussian"] = "mean"
+    pooling: Literal["mean", "gaussian"] = "mean"
     frames_per_character: int = 10  # that come together in a minibatch
     pretrain_steps: int = 0  # of the representation network, as a classifier
-    pretrain_learning_rate: float = 1e-3
-    fixed_representation: bool = False  # after that
     latent_dim: int = 64
     character_dim: int = 16
     pose_dim: int = 6
-    num_inducing: int | None = None  # None for as many as span the kernel, where it is linear
-    kernel: str = "normalized"  # both factors: "normalized", "linear" or "se"
-    principal_components: bool = True
     learn_kernel: bool = True
-    learn_inducing: bool = False
-    learn_poses: bool = True
     clip_encoder: bool = True
     noise_variance: float = 0.02
     encoder_filters: int = 32
@@ -65,9 +56,7 @@ class Plan(plans.Plan):
     chain_frames: int = 10  # of each training character, that the chain sees
     chain_start_steps: int = 100  # of Adam on the bound, from the SVGP-VAE to where a chain starts
 
-    def describe_objective(self, objective: inference.Objective) -> dict[str, Any]:
-        """Its name and its own settings."""
-        return {"name": type(objective).__name__, **dataclasses.asdict(objective)}
+    describe_objective = plans.named_objective
 
 
 def mean_frames(frames: Frames, column: int, number: int) -> np.ndarray:
@@ -95,57 +84,38 @@ def _principal_components(mean: np.ndarray, width: int, seed: int) -> np.ndarray
     return np.concatenate([left[:, :kept] * np.sqrt(len(mean)), rest], 1)
 
 
-def _vectors(plan: Plan, frames: Frames, column: int, number: int, width: int) -> np.ndarray:
-    if plan.principal_components:
-        return _principal_components(mean_frames(frames, column, number), width, column)
-    return np.random.default_rng([0, column]).normal(0.0, 1.5, (number, width))  # as published
-
-
 def pose_kernel(plan: Plan, data: Task) -> inputs.CompletedInputs:
     """A kernel of [pose id, character vector...], whose inducing points are of both vectors."""
     split, total = plan.character_dim, plan.character_dim + plan.pose_dim
-    kind = {
-        "normalized": kernels.NormalizedLinear,
-        "linear": gpflow.kernels.Linear,
-        "se": gpflow.kernels.SquaredExponential,
-    }[plan.kernel]
-    base = kind(active_dims=list(range(split))) * kind(active_dims=list(range(split, total)))
+    linear = kernels.NormalizedLinear
+    base = linear(active_dims=list(range(split))) * linear(active_dims=list(range(split, total)))
     gpflow.set_trainable(base.kernels[1].variance, False)  # one scale is enough
     if not plan.learn_kernel:
         gpflow.set_trainable(base, False)
     models.set_default_kernel_priors(base)
-    vectors = _vectors(plan, data.train, 1, data.num_poses, plan.pose_dim)
-    poses = inputs.LearntVectors(vectors, column=0)
-    gpflow.set_trainable(poses, plan.learn_poses)
+    mean = mean_frames(data.train, 1, data.num_poses)
+    poses = inputs.LearntVectors(_principal_components(mean, plan.pose_dim, 1), column=0)
     return inputs.CompletedInputs(base, poses)
 
 
-def _inducing_points(plan: Plan, kernel: inputs.CompletedInputs) -> Any:
+def _inducing_points(plan: Plan) -> Any:
     """Pairs of a character's and a pose's vector [M, character_dim + pose_dim].
 
-    Linear kernels have rank character_dim * pose_dim: all pairs of unit vectors span them, wherever
-    vectors go. Otherwise pairs of random characters and of the poses' vectors.
+    The kernel has rank M = character_dim * pose_dim: all pairs of unit vectors span it, wherever
+    vectors go, so that the points stay where they are.
     """
     C, D = plan.character_dim, plan.pose_dim
-    number = plan.num_inducing
-    if plan.kernel != "se" and number in (None, C * D):
-        Z = np.concatenate([np.repeat(np.eye(C), D, 0), np.tile(np.eye(D), (C, 1))], 1)
-    else:
-        rng = np.random.default_rng(0x1D)
-        number = number or 144
-        vectors = kernel.inputs.table.location.numpy()
-        poses = vectors[rng.permutation(np.arange(number) % len(vectors))]
-        Z = np.concatenate([rng.standard_normal((number, C)), poses], 1)
+    Z = np.concatenate([np.repeat(np.eye(C), D, 0), np.tile(np.eye(D), (C, 1))], 1)
     points = gpflow.inducing_variables.InducingPoints(Z)
-    gpflow.set_trainable(points, plan.learn_inducing)
+    gpflow.set_trainable(points, False)
     return points
 
 
 def representation_network(plan: Plan, num_pixels: int) -> Any:
     """The Keras model, whose outputs are pooled."""
     width = plan.character_dim
-    width = {"attention": width + 1, "gaussian": 2 * width}.get(plan.pooling, width)
-    return conv_encoder(num_pixels, width, plan.representation_filters)
+    outputs = 2 * width if plan.pooling == "gaussian" else width
+    return conv_encoder(num_pixels, outputs, plan.representation_filters)
 
 
 def gaussian_encoder(
@@ -180,19 +150,16 @@ def build_model(plan: Plan, data: Task, network: Any = None) -> Any:
     if plan.representation == "network":
         network = representation_network(plan, P) if network is None else network
         characters = inputs.RepresentationNetwork(network, plan.pooling)
-        if plan.fixed_representation:
-            gpflow.set_trainable(characters, False)
     else:
-        seen = pooled(data.train, data.context)
-        start = _vectors(plan, seen, 0, data.num_characters, plan.character_dim)
-        characters = inputs.LearntVectors(start)
+        mean = mean_frames(pooled(data.train, data.context), 0, data.num_characters)
+        characters = inputs.LearntVectors(_principal_components(mean, plan.character_dim, 0))
     kernel = pose_kernel(plan, data)
     decoder = decoders.KerasDecoder(
         conv_decoder(L, P, plan.decoder_filters), decoders.normal_prior(plan.weight_prior_scale)
     )
     return models.SVGPVAE(
         inputs.CompletedInputs(kernel, characters),
-        _inducing_points(plan, kernel),
+        _inducing_points(plan),
         decoder,
         gaussian_encoder(plan, P),
         likelihood,

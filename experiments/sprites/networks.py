@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import keras
 
-__all__ = ["conv_decoder", "conv_encoder", "side_of"]
-
 CHANNELS = 3
 
 

@@ -10,8 +10,6 @@ from experiments.sprites.models import Plan
 from gpflow_bae import inference
 from gpflow_bae.mcmc import adaptive_sghmc
 
-__all__ = ["ELBO_MODELS", "make_objective", "make_plan", "num_steps"]
-
 # --elbo of the released commands, as --model of ours.
 ELBO_MODELS = {"SVGPVAE_Hensman": "svgp_vae", "CVAE": "cvae"}
 # Of the presets quick and paper.
@@ -24,7 +22,7 @@ _PRETRAIN_STEPS = (100, 2000)
 
 
 def make_objective(model: str, **given: Any) -> inference.Objective:
-    """What a fit maximises: GECO where it was published with it, and where a chain starts from it.
+    """The objective of a fit: GECO where it was published with it, and before a chain.
 
     :param given: of :func:`experiments.common.plans.svgp_vae_objective`.
     """
@@ -90,11 +88,6 @@ def make_plan(
         raise ValueError(
             f"pretrain_steps is {pretrain_steps}, and there is no representation network: it is of "
             "svgp_vae with representation=network."
-        )
-    if plan.fixed_representation and not pretrain_steps:
-        raise ValueError(
-            "The representation network is to be fixed, and nothing has trained it before: set "
-            "pretrain_steps."
         )
     if has_network and batch_size % plan.frames_per_character:
         raise ValueError(

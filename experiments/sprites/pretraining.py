@@ -9,16 +9,14 @@ import tensorflow as tf
 from experiments.sprites.frames import stream
 from gpflow_bae.datasets.sprites import Frames
 
-__all__ = ["pretrain"]
-
 
 def pretrain(
     network: keras.Model,
     frames: Frames,
     num_steps: int,
     batch_size: int,
-    learning_rate: float,
     seed: int = 0,
+    learning_rate: float = 1e-3,
 ) -> list[float]:
     """Steps of Adam on the log loss of a softmax layer that names a frame's character; in place.
 

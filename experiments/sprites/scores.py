@@ -18,22 +18,6 @@ from gpflow_bae.datasets.sprites import Frames, as_float
 from gpflow_bae.latent_priors.inducing import InducingPosterior
 from gpflow_bae.posteriors import Posterior
 
-__all__ = [
-    "Codes",
-    "Generated",
-    "Known",
-    "Scores",
-    "Vectors",
-    "character_vectors",
-    "codes_of",
-    "encode",
-    "generate",
-    "generate_samples",
-    "know",
-    "score",
-    "score_samples",
-]
-
 CHUNK = 200  # frames that are floats at a time
 _GROUPS = 4  # of a chain's samples, each with a draw of the vectors
 _CHANNELS = 8  # code channels that are conditioned at a time
@@ -52,7 +36,7 @@ def _chunks(number: int, size: int = CHUNK) -> Iterator[slice]:
 
 
 def encode(model: Any, frames: Frames) -> Codes:
-    """What the encoder says of frames."""
+    """Encode frames."""
     parts = []
     for rows in _chunks(len(frames.X)):
         Y = tf.constant(as_float(frames.Y[rows]))[None]
@@ -79,7 +63,7 @@ class Vectors(NamedTuple):
 
 
 def _mirrored(noise: np.ndarray) -> np.ndarray:
-    """The same, its second half the first's negative: a mean has no error linear in the noise."""
+    """Noise whose second half is the first's negative: a mean has no error linear in it."""
     number = len(noise)
     noise[number - number // 2 :] = -noise[: number // 2]
     return noise
@@ -108,7 +92,7 @@ def character_vectors(model: models.SVGPVAE, frames: Frames, number: int) -> Vec
 
 
 class Known(NamedTuple):
-    """What codes are conditioned on: frames, what the encoder says of them, characters' vectors."""
+    """Conditions of codes: frames, their codes by the encoder, and characters' vectors."""
 
     frames: Frames
     codes: Codes
@@ -237,7 +221,7 @@ class Scores:
 
     @property
     def means(self) -> dict[str, float]:
-        """Of each score."""
+        """The mean of each score."""
         return {name: total / self.count for name, total in self.sums.items()}
 
 

@@ -1,4 +1,4 @@
-"""What the SPRITES driver runs: training, and scores of poses that were not seen."""
+"""The runs of the SPRITES driver: training, and scores of poses that were not seen."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def load(
 
 
 def _curve(plan: Plan, model: Any, data: Task, before: float) -> Curve:
-    """Of some generated frames given few training characters: above the score."""
+    """The error of some generated frames given few training characters: above the score."""
     few, asked = (np.unique(f.X[:, 0])[:_QUICK] for f in (data.train, data.test))
     context = of_characters(data.context, asked)
     given = [context] if plan.model == "cvae" else [of_characters(data.train, few), context]
@@ -111,7 +111,6 @@ def fit(plan: Plan, data: Task, options: Options) -> Fit:
             data.train,
             plan.pretrain_steps,
             plan.variational.batch_size or 500,
-            plan.pretrain_learning_rate,
             options.seed,
         )
         seconds["pretraining"] = time.perf_counter() - started

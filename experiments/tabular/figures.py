@@ -10,8 +10,6 @@ from experiments.tabular.plans import ChainPlan, Plan
 from gpflow_bae import plotting
 from gpflow_bae.datasets import tabular
 
-__all__ = ["draw"]
-
 
 def draw(
     plan: Plan,

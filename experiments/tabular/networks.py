@@ -5,8 +5,6 @@ from __future__ import annotations
 import keras
 import numpy as np
 
-__all__ = ["SIZES", "build", "draw_weights"]
-
 # Widths from the data to the code; decoders mirror them (Chandra et al. 2022, table 2).
 SIZES = {
     "swiss_roll": (3, 10, 5, 2),

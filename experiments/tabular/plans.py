@@ -10,8 +10,6 @@ from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, sghmc
 from gpflow_bae.mcmc.step_size import from_curvature
 
-__all__ = ["TUNED_INITIAL", "ChainPlan", "Plan", "make_plan"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Plan(plans.Plan):

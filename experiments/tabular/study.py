@@ -1,4 +1,4 @@
-"""What the tabular driver runs: settings, point estimates and scores."""
+"""The runs of the tabular driver: chains, point estimates and scores."""
 
 from __future__ import annotations
 

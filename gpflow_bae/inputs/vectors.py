@@ -83,6 +83,14 @@ class LearntVectors(InputModel):
         ids, others = split_ids(X, self.column)
         return tf.concat([others, self.table.at(ids, self._seed)], -1)
 
+    def known(self, X: np.ndarray) -> np.ndarray:
+        """As every input model has it; the vector of an id that is NaN is NaN too."""
+        filled, has_none = np.array(X), np.isnan(X[..., self.column])
+        filled[has_none, self.column] = 0.0
+        found = np.array(super().known(filled))
+        found[has_none, X.shape[-1] - 1 :] = np.nan
+        return found
+
     def divergence(self, X: TensorType, point_scale: TensorType, scale: TensorType) -> tf.Tensor:
         # The sum is over all objects, not only those of the batch.
         total = tf.reduce_sum(self.table.divergences(self._seed))

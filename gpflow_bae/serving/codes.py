@@ -85,7 +85,8 @@ def prior_variances(posterior: Any, samples: list[int]) -> np.ndarray:
 
     def of_sample(values: list[tf.Tensor]) -> tf.Tensor:
         variance = posterior.model.bind(values).prior_for(seen).marginal_variance(X)
-        return tf.broadcast_to(tf.reduce_mean(variance, -2), [width])
+        shape = tf.broadcast_dynamic_shape(tf.shape(variance), [1, width])
+        return tf.reduce_mean(tf.reshape(tf.broadcast_to(variance, shape), [-1, width]), 0)
 
     parameters = posterior.select(samples).parameters
     return SampleLoop(of_sample).map((parameters,), dtypes=gpflow.default_float())

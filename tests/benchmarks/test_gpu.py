@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import cases, gpu
+from benchmarks import gpu
+from benchmarks.common import cases
 from gpflow_bae import decoders, encoders, inference, likelihoods, mcmc, models
 
 RUNNER = pathlib.Path(gpu.__file__).with_name("gpu_runner.py")

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from benchmarks import machine, report, timing
+from benchmarks.common import machine, report, timing
 
 
 def test_variants_take_turns_and_the_first_calls_are_not_timed() -> None:

@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from experiments import export_runs
 from experiments.common import driver, results
+from experiments.export import runs as export_runs
 from gpflow_bae import serving
 from gpflow_bae.posteriors import FittedModel
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from experiments import export_runs
+from experiments.export import runs as export_runs
 from experiments.moving_ball import study
 from experiments.moving_ball.plans import make_plan
 from experiments.sprites import models, plans

@@ -127,6 +127,14 @@ def test_ids_take_their_vectors() -> None:
         inputs.LearntVectors(np.zeros((3, 2)))
 
 
+def test_no_object_has_no_known_vector() -> None:
+    """Rows that stand for a stream have NaN in a column whose values are all whole numbers."""
+    vectors = np.random.default_rng(1).normal(size=(4, 2))
+    X = np.array([[0.5, np.nan], [1.5, 3.0]])
+    expected = [[0.5, np.nan, np.nan], [1.5, *vectors[3]]]
+    np.testing.assert_array_equal(inputs.LearntVectors(vectors, column=1).known(X), expected)
+
+
 def test_the_uniform_distribution_on_a_circle() -> None:
     circle = inputs.UniformOnCircle(TURN)
     x = tf.constant([[-1.0, 0.0, 9.0]], tf.float64)

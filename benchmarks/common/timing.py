@@ -38,7 +38,7 @@ def milliseconds(seconds: np.ndarray, steps: int = 1) -> float:
 
 
 def ratio(numerator: np.ndarray, denominator: np.ndarray) -> dict[str, float]:
-    """Of two variants repeat by repeat: its median, and the quartiles, which are its spread."""
+    """The ratio of two variants repeat by repeat: its median and its quartiles."""
     low, middle, high = np.quantile(numerator / denominator, (0.25, 0.5, 0.75))
     return {"median": float(middle), "lower_quartile": float(low), "upper_quartile": float(high)}
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import cases, peer_worker
-from benchmarks.timing import Run
+from benchmarks import peer_worker
+from benchmarks.common import cases
+from benchmarks.common.timing import Run
 
 
 def with_peers(
     data_dir: str | None,
 ) -> dict[str, tuple[Callable[[], dict[str, Run]], tuple[str, ...]]]:
-    """By name: what is timed of ours, and which peers of :mod:`benchmarks.peer_worker`.
+    """By name, the timed calls of ours, and the peers of :mod:`benchmarks.peer_worker`.
 
     Without data there is no rotated MNIST.
     """

@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from benchmarks import machine
-from benchmarks.timing import Run
+from benchmarks.common import machine
+from benchmarks.common.timing import Run
 
 STEPS = 50
 """In a timed call: a round of :class:`~gpflow_bae.inference.AmortizedSettings` has so many."""
@@ -17,7 +17,7 @@ BALL_ROWS = 35 * 30
 
 
 class Case(NamedTuple):
-    """What is timed of a model; every call has :data:`STEPS` of what it is named after."""
+    """The timed calls of a model, each of :data:`STEPS` steps."""
 
     sampler: Run
     """Steps of the sampler alone: no moves, no coordinates of its own."""
@@ -31,7 +31,7 @@ Build = Callable[[], Case]
 
 
 class Parts(NamedTuple):
-    """What an engine is built of."""
+    """The arguments of an engine."""
 
     model: Any
     arrays: tuple[Any, Any]
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
 
 
 def all_cases(data_dir: str | None) -> dict[str, Build]:
-    """By name; rotated MNIST is left out where there are no data."""
+    """All cases by name; rotated MNIST is left out where there are no data."""
     cases: dict[str, Build] = {
         "moving ball": ball,
         "moving ball, bfloat16": lambda: ball("bfloat16"),
@@ -73,7 +73,7 @@ def ball(dtype: str = "float32", jit_compile: bool = False) -> Case:
 
 
 def ball_parts(dtype: str = "float32") -> Parts:
-    """Of SGP-BAE of the moving ball."""
+    """The parts of SGP-BAE of the moving ball."""
     from experiments.moving_ball import study
     from experiments.moving_ball.plans import make_plan
     from gpflow_bae.datasets import moving_ball
@@ -91,7 +91,7 @@ def rotated_mnist(data_dir: str, batch_size: int) -> Case:
 
 
 def rotated_mnist_parts(data_dir: str, batch_size: int) -> Parts:
-    """Of SGP-BAE of rotated MNIST."""
+    """The parts of SGP-BAE of rotated MNIST."""
     from experiments.rotated_mnist.models import build_model
     from experiments.rotated_mnist.plans import make_plan
     from gpflow_bae.datasets import rotated_mnist as images
@@ -136,7 +136,7 @@ def certificate(num_chains: int = 1) -> Case:
 
 
 def certificate_parts() -> Parts:
-    """Its data, drawn from the model, with the schedule and sampler of the certificate."""
+    """Data drawn from a certificate's model, with the certificate's schedule and sampler."""
     from experiments.certificates import problem, study
 
     plan = study.make_plan("sgp_bae")
@@ -206,7 +206,7 @@ def sampled(
 
 
 def engine(parts: Parts, steps: int, encoder_steps: int = 0, **options: Any) -> Any:
-    """Whose rounds have so many steps of the sampler and of the encoder, and nothing else.
+    """An engine whose rounds have these steps of the sampler and of the encoder alone.
 
     :param options: of :class:`~gpflow_bae.inference.AmortizedSampling`.
     """

@@ -51,12 +51,12 @@ def main(argv: list[str]) -> None:
     if FLAGS.onnx and importlib.util.find_spec("tf2onnx") is None:
         raise app.UsageError("--onnx needs tf2onnx: pip install '.[onnx]'.")
     # TensorFlow takes seconds to import, and --help does not need it.
-    from experiments import export_runs
+    from experiments.export import runs
     from gpflow_bae import serving
 
     try:
-        found = export_runs.read(pathlib.Path(FLAGS.run_dir), FLAGS.data_dir)
-    except (export_runs.UnsupportedRunError, FileNotFoundError) as error:
+        found = runs.read(pathlib.Path(FLAGS.run_dir), FLAGS.data_dir)
+    except (runs.UnsupportedRunError, FileNotFoundError) as error:
         raise app.UsageError(str(error)) from error
     served = serving.serve(found.posterior, num_samples=1)
     possible = [s for s in found.signatures if served.refusal(s) is None]

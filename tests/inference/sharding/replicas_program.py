@@ -1,4 +1,4 @@
-"""What several replicas run in test_replicas: python -m tests.inference.replicas_program.
+"""What several replicas run in test_replicas: python -m tests.inference.sharding.replicas_program.
 
 Arguments: ``alone``, ``devices`` (two logical processors of this process) or ``workers`` (this
 process is what TF_CONFIG makes it); the cases; where the arrays go; and a folder for checkpoints.

@@ -1,4 +1,4 @@
-"""What every command has: its start, and the JSON that it writes."""
+"""The start of a command, and the JSON that it writes."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from gpflow_bae import inference
 from gpflow_bae.data import prepare_data
 from tests.inference.amortized_models import bae
-from tests.inference.test_tempered import linear_regression, rows, small_model
+from tests.inference.engines.test_tempered import linear_regression, rows, small_model
 
 
 def log_posterior(model: Any, Y: np.ndarray) -> float:

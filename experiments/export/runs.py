@@ -17,8 +17,6 @@ from gpflow_bae.models import VariationalAutoencoder
 from gpflow_bae.posteriors import Posterior
 from gpflow_bae.posteriors.stored.archive import read_archive
 
-__all__ = ["Run", "UnsupportedRunError", "read"]
-
 # Methods without a model of this package.
 _BASELINES = {
     "mean": "the mean of each column",
@@ -199,7 +197,6 @@ def _sprites(config: Mapping[str, Any], arrays: Mapping[str, Any], data_dir: str
     frames = sprites.Frames(np.zeros((1, 2)), np.zeros((1, sprites.NUM_PIXELS), np.uint8))
     number = len(tables[0]) if tables else 1
     task = Task(frames, frames, frames, number, sprites.NUM_POSES)
-    plan = dataclasses.replace(plan, principal_components=False, fixed_representation=False)
     if plan.model != "sgp_bae":
         return models.build_model(plan, task)
     fitted = models.build_model(dataclasses.replace(plan, model="svgp_vae"), task)
@@ -228,7 +225,7 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str | None]
 
 
 def _units(mean: np.ndarray, std: np.ndarray, log_outputs: bool) -> dict[str, Any]:
-    """What a client must know to send rows and to read answers."""
+    """The scale in which a client sends rows and reads answers."""
     return {
         "units": "y is standardised: (y - mean) / std, of logarithms where log_outputs",
         "mean": mean.tolist(),

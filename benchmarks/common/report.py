@@ -45,7 +45,7 @@ def _commit(full: str) -> str:
 
 
 def tables(record: dict[str, Any]) -> str:
-    """Of one suite, in Markdown."""
+    """The tables of one suite, in Markdown."""
     return _SECTIONS[record["suite"]][1](record)
 
 

@@ -1,8 +1,7 @@
-"""What ``benchmarks.run`` measures: a function for each suite, which returns its tables."""
+"""The measurements of ``benchmarks.run``: a function for each suite, which returns its tables."""
 
 from __future__ import annotations
 
-import pathlib
 import subprocess
 import sys
 import time
@@ -12,13 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import cases, machine, peer_cases, timing
+from benchmarks import peer_worker
+from benchmarks.common import cases, machine, peer_cases, timing
 
 Row = dict[str, Any]
 
 
 class Options(NamedTuple):
-    """Of a command."""
+    """The options of a command."""
 
     threads: int
     repeats: int
@@ -105,7 +105,7 @@ def scaling(options: Options) -> dict[str, Any]:
 
 
 def _memory_of(points: int, threads: int) -> float:
-    """Of a round of steps, beyond data, state and what the first round made."""
+    """Memory of a round of steps, beyond data, state and what the first round made."""
     machine.set_threads(threads)
     run = small(Small(points=points))
     run()
@@ -165,7 +165,7 @@ def _small_parts(sizes: Small) -> cases.Parts:
 
 def _prediction(num_samples: int) -> timing.Run:
     """Reconstructions of 16 images by rotated MNIST's model, with so many posterior samples."""
-    from benchmarks.serving import make_posterior
+    from benchmarks.common.serving import make_posterior
 
     posterior = make_posterior(num_samples)
     image = np.random.default_rng(0).uniform(size=(1, 16, 784)).astype(np.float32)
@@ -201,7 +201,7 @@ def chains(options: Options) -> dict[str, Any]:
 
 
 def _ess_per_second(num_chains: int) -> float:
-    """Of the log likelihood, all chains together, and seconds of sampling after burn-in.
+    """Effective draws per second of the log likelihood, over all chains and after burn-in.
 
     The model of the certificate of sgp_bae, whose chains converge (docs/results/certificates.md):
     400 draws, 100 steps apart. Chains of the paper's models are too short for a number: 120 rounds
@@ -306,8 +306,7 @@ class Worker:
     """A peer in a process of its own, which sleeps until it is called."""
 
     def __init__(self, python: str, peer: str, threads: int, steps: int):
-        script = pathlib.Path(__file__).with_name("peer_worker.py")
-        command = [python, str(script), peer, f"--threads={threads}", f"--steps={steps}"]
+        command = [python, peer_worker.__file__, peer, f"--threads={threads}", f"--steps={steps}"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._process = subprocess.Popen(command, **pipes)
         self.version = self._line()
@@ -359,7 +358,7 @@ def start(options: Options) -> dict[str, Any]:
 
 def serving(options: Options) -> dict[str, Any]:
     """An exported model's answers to requests of one row, on one thread."""
-    from benchmarks import serving as command
+    from benchmarks.common import serving as command
 
     machine.set_threads(1)
     return command.measure(num_samples=200, repeats=max(50, options.repeats), dtype="float32")

@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured in the run whose numbers are compared with it."""
+"""The limits of this machine, measured in the run whose numbers are compared with them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pathlib
 import traceback
 from collections.abc import Callable, Sequence
 
-from benchmarks import timing
+from benchmarks.common import timing
 
 
 def set_threads(threads: int, operations: int = 1) -> None:
-    """Of TensorFlow, before it does anything: within an operation, and operations at a time."""
+    """Set TensorFlow's threads of an operation, and operations at a time, before it computes."""
     import tensorflow as tf
 
     tf.config.threading.set_intra_op_parallelism_threads(threads)
@@ -23,7 +23,7 @@ def set_threads(threads: int, operations: int = 1) -> None:
 
 
 def processor() -> str:
-    """Its name and how many of it this process may use (Linux)."""
+    """The processor's name, and how many cores this process may use (Linux)."""
     text = pathlib.Path("/proc/cpuinfo").read_text()
     names = [line.split(":", 1)[1].strip() for line in text.splitlines() if "model name" in line]
     return f"{names[0] if names else 'unknown'}, {len(os.sched_getaffinity(0))} cores"
@@ -123,7 +123,7 @@ def working_memory(run: Callable[[], object]) -> float:
 
 
 def in_child(work: Callable[[], float]) -> float:
-    """What a call finds in a process of its own, forked from this one.
+    """The result of a call in a process of its own, forked from this one.
 
     TensorFlow must be imported at most, and not used: its threads do not survive a fork.
 
@@ -150,7 +150,7 @@ def in_child(work: Callable[[], float]) -> float:
 
 
 def megabytes(name: str) -> float:
-    """Of this process, as Linux counts them: ``VmRSS`` now, ``VmHWM`` at most."""
+    """Memory of this process as Linux counts it: ``VmRSS`` now, ``VmHWM`` at most."""
     for line in pathlib.Path("/proc/self/status").read_text().splitlines():
         if line.startswith(f"{name}:"):
             return float(line.split()[1]) * 1024 / 1e6

@@ -29,7 +29,7 @@ DRAWS = 800
 X = np.random.default_rng(0).uniform(-2.0, 2.0, (2, 6, 1))
 BATCH = Batch(tf.constant(X), tf.zeros([2, 6, P]), None)
 LIMIT = 1e-4  # of p-values; seeds are fixed
-# tests/inference/test_unknown_inputs.py has the other one.
+# test_unknown_inputs.py has the other one.
 OF_KNOWN_INPUTS = tuple(name for name in MOVES if name != "unknown_inputs")
 
 

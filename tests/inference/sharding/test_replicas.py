@@ -25,9 +25,9 @@ from gpflow_bae.inference.sharding.replicas import ALONE, Replicas, replicas_of
 from gpflow_bae.inference.sharding.spread import Spread
 from gpflow_bae.inference.sharding.workers import Workers
 from tests.inference import amortized_models as made
-from tests.inference import replicas_program
+from tests.inference.sharding import replicas_program
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 SEED = tf.constant([3, 4])
 
 
@@ -240,7 +240,13 @@ def launch(cases: str, folder: pathlib.Path) -> list[dict[str, np.ndarray]]:
         task = {"type": "worker", "index": index}
         config = json.dumps({"cluster": {"worker": addresses}, "task": task})
         path = folder / f"{cases}.{index}.npz"
-        command = [sys.executable, "-m", "tests.inference.replicas_program", "workers", cases]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.inference.sharding.replicas_program",
+            "workers",
+            cases,
+        ]
         processes.append(
             subprocess.Popen(
                 [*command, str(path), str(folder / "run")],

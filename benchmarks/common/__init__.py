@@ -1,0 +1,1 @@
+"""Models and made tables, clocks, the machine's limits, and the page of results."""

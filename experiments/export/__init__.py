@@ -1,0 +1,1 @@
+"""Posteriors of finished runs as SavedModels: ``python -m experiments.export``."""
