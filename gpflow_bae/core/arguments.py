@@ -279,7 +279,7 @@ def _takes_classes(kind: Any) -> bool:
 
 def _is_plain(value: Any) -> bool:
     """Whether a value is of no class that a library could have made up."""
-    kinds = (types.NoneType, numbers.Number, bytes, Mapping, np.ndarray)
+    kinds = (types.NoneType, numbers.Number, str, bytes, Mapping, np.ndarray)
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return all(map(_is_plain, value))
     return isinstance(value, kinds) or type(value).__module__.startswith("tensorflow.python.framew")

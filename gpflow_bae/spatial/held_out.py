@@ -19,6 +19,8 @@ __all__ = ["HeldOut", "held_back"]
 
 _MOST_GIVEN, _MOST_ASKED = 20_000, 1000  # cells by which held-out ones are predicted, and of those
 _CODES = 32
+_SHARE = 0.1  # of the cells, that are held back
+_PATIENCE = 4  # calls without a better density after which it is enough
 
 
 class HeldOut:
@@ -31,16 +33,14 @@ class HeldOut:
         values: Callable[[], Sequence[Any]],
         data: Any,
         held: Any,
-        patience: int,
     ):
         """
         :param fitted: what is fitted, the model or Gaussians of its parameters.
         :param values: the model's unconstrained parameters, at present.
         :param data: X [N, D + 2] and counts [N, P] that are fitted to.
         :param held: the same of the others.
-        :param patience: calls without a better density after which it is enough.
         """
-        self._fitted, self._patience = fitted, patience
+        self._fitted = fitted
         self.begin()
         given = prepare_data(model, tuple(_some(v, _MOST_GIVEN) for v in data))
         X, Y = (_some(v, _MOST_ASKED) for v in held)
@@ -76,7 +76,7 @@ class HeldOut:
         if self.scores[-1] > self._best:
             self._best, self._best_values = self.scores[-1], self._values()
         since = len(self.scores) - 1 - int(np.argmax(self.scores))
-        return since >= self._patience
+        return since >= _PATIENCE
 
     def restore(self) -> None:
         """The best values, into the model."""
@@ -89,8 +89,8 @@ def _some(values: Any, most: int) -> Any:
     return values[:: -(-values.shape[0] // most)]
 
 
-def held_back(number: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def held_back(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows that are fitted to, and others, at least one of either."""
     order = np.random.default_rng([seed, 0x4E1D]).permutation(number)
-    count = min(max(1, round(fraction * number)), number - 1)
+    count = min(max(1, round(_SHARE * number)), number - 1)
     return np.sort(order[count:]), np.sort(order[:count])
