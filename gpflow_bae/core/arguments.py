@@ -21,6 +21,7 @@ __all__ = [
     "check_arguments",
     "check_fields",
     "check_integer",
+    "check_parts",
     "check_positive",
     "check_types",
     "kind_of",
@@ -216,6 +217,17 @@ def check_fields(settings: Any, **least: float) -> None:
         object.__setattr__(settings, name, value)  # frozen for everyone else
 
 
+def check_parts(settings: Any, **kinds: type) -> None:
+    """Refuse parts of settings that are no such objects, such as the names of what they hold.
+
+    :raises TypeError: naming the field.
+    """
+    for name, kind in kinds.items():
+        value = getattr(settings, name)
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}.")
+
+
 def _python_numbers(
     values: Mapping[str, Any], annotations: Mapping[str, Any], names: dict[str, Any]
 ) -> dict[str, Any]:
@@ -279,7 +291,7 @@ def _takes_classes(kind: Any) -> bool:
 
 def _is_plain(value: Any) -> bool:
     """Whether a value is of no class that a library could have made up."""
-    kinds = (types.NoneType, numbers.Number, str, bytes, Mapping, np.ndarray)
+    kinds = (types.NoneType, numbers.Number, bytes, Mapping, np.ndarray)
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
         return all(map(_is_plain, value))
     return isinstance(value, kinds) or type(value).__module__.startswith("tensorflow.python.framew")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.arguments import check_arguments, check_fields
+from ..core.arguments import check_arguments, check_fields, check_parts
 from ..mcmc import adaptive_sghmc, mclmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.energy_variance import from_energy_variance
@@ -161,6 +161,7 @@ class AmortizedSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_parts(self, encoder=EncoderSettings)
         check_positive(
             self,
             "num_sampler_steps",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Literal
 
-from ..core.arguments import check_fields
+from ..core.arguments import check_fields, check_parts
 from ..mcmc.types import validate
 from .preconditioning import Whitening
 from .settings import check_positive
@@ -80,6 +80,9 @@ class TemperedSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_parts(self, proposal=Proposal, whitening=Whitening)
+        if self.start is not None:
+            check_parts(self, start=Initializer)
         check_positive(self, "num_samples", "swap_interval", "thinning")
         if not 0.0 < self.burnin_fraction < 1.0:
             raise ValueError(f"burnin_fraction must lie in (0, 1), got {self.burnin_fraction}.")

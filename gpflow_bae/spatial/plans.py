@@ -11,7 +11,7 @@ import tensorflow as tf
 from scipy.cluster.vq import kmeans2
 
 from .. import decoders, encoders, guides, inference, inputs, latent_priors, likelihoods, models
-from ..core.arguments import check_fields
+from ..core.arguments import check_fields, check_parts
 from ..kernels import Categorical
 from .networks import count_encoder, rate_decoder
 from .tissue import Tissue
@@ -86,6 +86,7 @@ class SpatialPlan:
 
     def __post_init__(self) -> None:
         check_fields(self, space_first=0, num_inducing=1, batch_size=1, num_restarts=1, num_draws=1)
+        check_parts(self, networks=NetworkPlan, sampling=inference.AmortizedSettings)
         if not self.space_first < 1.0:
             raise ValueError(f"space_first must be below 1, got {self.space_first}.")
 
