@@ -36,9 +36,9 @@ BRIEF: dict[str, Any] = {
     "num_replicas": 2,
     "thinning": 1,
     "swap_interval": 1,
-    "num_start_steps": 0,
-    "noise_scale": 1e-3,
-    "whitening": "none",
+    "start": None,
+    "proposal": inference.Proposal("lg", noise_scale=1e-3),
+    "whitening": inference.Whitening(),
 }
 
 # Of scikit-learn's checks, by name and with the reason.
@@ -107,7 +107,7 @@ def exact(in_python: None) -> Iterator[Any]:
     """Linear networks that stay at principal components: proposals too short to be seen."""
 
     def make(latent_dim: int, **arguments: Any) -> TemperedAutoencoder:
-        settings = BRIEF | {"noise_scale": 1e-7, "target_acceptance": None}
+        settings = BRIEF | {"proposal": inference.Proposal("lg", noise_scale=1e-7)}
         return brief(latent_dim=latent_dim, encoder_units=(), settings=settings, **arguments)
 
     yield make
@@ -335,8 +335,8 @@ def test_settings_replace_single_defaults_or_all() -> None:
     whole = inference.TemperedSettings(num_samples=7)
     assert TemperedAutoencoder(settings=whole)._check_arguments() is whole
     some = TemperedAutoencoder(settings={"num_samples": 7})._check_arguments()
-    assert some.num_samples == 7 and some.num_start_steps > 0
-    assert whole.num_start_steps == 0
+    assert some.num_samples == 7 and some.start is not None
+    assert whole.start is None
 
 
 def test_the_package_does_not_need_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,20 +155,17 @@ def tabular() -> Case:
     from experiments.tabular import networks
     from gpflow_bae import inference, models
     from gpflow_bae.data import prepare_data
-    from gpflow_bae.inference.preconditioning import affine_map
-    from gpflow_bae.inference.starts import initial_values
+    from gpflow_bae.inference.preconditioning import AffineMap
 
     replicas, steps = 4, 2
     rows = np.random.default_rng(0).random((2000, 500)).astype(np.float32)
     model = models.TemperedBAE(*networks.build("madelon", rows, "spectral", 0))
     data = prepare_data(model, (None, rows))
     settings = inference.TemperedSettings(
-        method="lg", num_replicas=replicas, swap_interval=steps, num_samples=10**6
+        inference.Proposal("lg"), num_replicas=replicas, swap_interval=steps, num_samples=10**6
     )
-    values, _ = initial_values(model, data, settings, seed=0, progress=False)
-    coordinates = affine_map(model, data, values, "none", 2, 100.0, seed=0)
     blocks = inference.TemperedSampling(model, data, settings)
-    chain = blocks.initial_chain(coordinates)
+    chain = blocks.initial_chain(AffineMap(blocks.replicated_values()))
     sizes = networks.SIZES["madelon"]
     widths = [*sizes, *sizes[-2::-1]]
     products = machine.network_products(

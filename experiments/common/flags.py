@@ -23,7 +23,11 @@ SCHEDULE = {
     "encoder_loss": (flags.DEFINE_string, "energy, nll or mse (the paper's)."),
 }
 SAMPLER = {
-    "step_size": (flags.DEFINE_float, "Step size of adaptive SGHMC."),
+    "step_size": (
+        flags.DEFINE_float,
+        "Step size of the sampler, which is kept: where the sampler would search one by the "
+        "curvature, that search is off.",
+    ),
     "momentum_decay": (flags.DEFINE_float, "Momentum lost per step."),
     "temperature": (flags.DEFINE_float, "Temperature; the posterior is 1."),
 }

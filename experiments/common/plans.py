@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from gpflow_bae import inference
+    from gpflow_bae.mcmc import SamplingAlgorithm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +43,9 @@ class Plan:
         if settings.pop("schedule", None) is not None:
             schedule = vars(self)["schedule"].describe() | {"point_estimates": points}
             settings["sampler"] = schedule | dict(vars(self)["sampler"].settings)
+        for name in ("sampler", "spatial"):  # settings that have records of their own
+            if hasattr(vars(self).get(name), "describe"):
+                settings[name] = vars(self)[name].describe()
         return settings
 
     def describe_objective(self, objective: Any) -> Any:
@@ -69,6 +73,25 @@ def rounds(**fields: Any) -> inference.AmortizedSettings:
     }
     of_encoder = {names[name]: fields.pop(name) for name in names if name in fields}
     return inference.AmortizedSettings(**fields, encoder=inference.EncoderSettings(**of_encoder))
+
+
+def with_step_size_search(
+    sampler: SamplingAlgorithm, given: Mapping[str, Any], fraction: float = 0.5
+) -> SamplingAlgorithm:
+    """Let a sampler find its step size by the curvature, unless one is given: that is then used.
+
+    The run says so, and its record does (``step_size_search`` is null).
+
+    :param given: settings that flags replace.
+    :param fraction: of the largest stable step size.
+    """
+    from gpflow_bae.mcmc.step_size import from_curvature
+
+    if "step_size" not in given:
+        return from_curvature(sampler, fraction)
+    size = given["step_size"]
+    print(f"Steps are of size {size:g}, as given: the search by curvature is off.", flush=True)
+    return sampler._replace(settings={**sampler.settings, "step_size_search": None})
 
 
 def unfinished(found: int, planned: int, what: str = "samples") -> str:

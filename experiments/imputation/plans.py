@@ -24,7 +24,6 @@ from gpflow_bae import (
 )
 from gpflow_bae.data import MultiOutputTable
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
-from gpflow_bae.mcmc.step_size import from_curvature
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,8 +138,7 @@ def _in_prior_coordinates(plan: Plan, sampler: Mapping[str, Any]) -> Plan:
     schedule = dataclasses.replace(plan.schedule, coordinates="prior")
     steps = {"step_size": 0.01, "momentum_decay": 0.05} | dict(sampler)
     built = sghmc.build(**steps, integrator="baoab")
-    if "step_size" not in sampler:
-        built = from_curvature(built, 0.35)
+    built = plans.with_step_size_search(built, sampler, 0.35)
     return dataclasses.replace(plan, schedule=schedule, sampler=built)
 
 

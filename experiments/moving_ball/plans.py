@@ -8,7 +8,6 @@ from typing import Any
 from experiments.common import plans
 from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
-from gpflow_bae.mcmc.step_size import from_curvature
 
 VARIATIONAL = ("vae", "gp_vae", "svgp_vae")
 
@@ -127,7 +126,8 @@ def make_plan(
         not suit; default: :func:`default_sampler`.
     :param weight_prior: default: :func:`default_weight_prior`, with its scales.
     :param weight_prior_scale: 1 where only the prior is given.
-    :param sampler: arguments of its ``build``; with a ``step_size`` that is the step size.
+    :param sampler: arguments of its ``build``; a ``step_size`` is kept, and not searched by the
+        curvature.
     :param changes: fields of :class:`Plan`.
     """
     name = sampler_name or default_sampler(model, changes.get("point_estimates", ()), sampler)
@@ -149,8 +149,7 @@ def make_plan(
     if name == "sghmc":
         chain |= _converging(preset)
         built = sghmc.build(**(_SGHMC | settings))
-        if "step_size" not in settings:
-            built = from_curvature(built)
+        built = plans.with_step_size_search(built, settings)
     else:
         built = adaptive_sghmc.build(**settings)
     rounds = plans.rounds(**(chain | (schedule or {})))

@@ -9,7 +9,6 @@ from experiments.common import plans
 from experiments.rotated_mnist.models import Plan
 from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
-from gpflow_bae.mcmc.step_size import from_curvature
 
 # --elbo of the released commands, as --model of ours.
 ELBO_MODELS = {
@@ -96,8 +95,8 @@ def _in_coordinates(
         # Where the search for a step size begins, and critical damping of what is scaled right.
         steps = {"step_size": 0.01, "momentum_decay": 0.02}
     built = sghmc.build(**(steps | {"integrator": "baoab"} | sampler))
-    if not batch_size and "step_size" not in sampler:
-        built = from_curvature(built, 0.35)
+    if not batch_size:
+        built = plans.with_step_size_search(built, sampler, 0.35)
     return rounds | lengths[preset], built
 
 
@@ -180,7 +179,7 @@ def make_plan(
         minibatches with control variates; or "adaptive_sghmc", as published. The first by default,
         but for "bae", whose codes have no such coordinates.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
-    :param sampler: arguments of the sampler's ``build``; with a ``step_size`` that is it.
+    :param sampler: arguments of the sampler's ``build``; a ``step_size`` is kept, without a search.
     :param start: of the chain of sgp_bae, see :class:`Plan`; None for the sampler's own.
     :param parameters: of svgp_vae, see :class:`Plan`.
     :param changes: fields of :class:`Plan`.

@@ -70,7 +70,7 @@ def define_flags() -> None:
 
 def _plan(model: str) -> Any:
     from experiments.spatial_omics import study
-    from gpflow_bae.spatial import SpatialPlan
+    from gpflow_bae.spatial import NetworkPlan, SpatialPlan
 
     if model == "svgp_vae":
         # The composition of spaVAE (Tian et al. 2024): channels of a GP and of cells together
@@ -79,8 +79,7 @@ def _plan(model: str) -> Any:
             likelihood="nb",
             dispersion_power=False,
             parameters="point",
-            hidden_channels="all",
-            decoder_units=128,
+            networks=NetworkPlan(decoder_units=128, hidden_channels="all"),
             num_restarts=1,
         )
         return study.Plan(
@@ -105,10 +104,12 @@ def _plan(model: str) -> Any:
         "likelihood",
         "dispersion_power",
         "num_inducing",
-        "weight_scale",
         "parameters",
         "batch_size",
         "num_restarts",
+    )
+    networks = NetworkPlan(
+        decoder_units=FLAGS.decoder_units or None, weight_scale=FLAGS.weight_scale
     )
     return study.Plan(
         model,
@@ -117,7 +118,7 @@ def _plan(model: str) -> Any:
         num_steps=FLAGS.num_steps or _STEPS[FLAGS.preset],
         method=FLAGS.method,
         hide_counts=FLAGS.hide_counts,
-        spatial=SpatialPlan(**chosen, decoder_units=FLAGS.decoder_units or None),
+        spatial=SpatialPlan(**chosen, networks=networks),
     )
 
 

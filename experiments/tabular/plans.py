@@ -73,8 +73,8 @@ def make_plan(
 ) -> Plan:
     """A preset (its length) at a setting: ``"published"`` or ``"tuned"``, which is ours.
 
-    :param sampler: fields of :class:`~gpflow_bae.inference.TemperedSettings`; of ``"sghmc"`` it has
-        a setting of its own, which none of them changes.
+    :param sampler: settings of the tempered chains by the names that flags have; ``"sghmc"`` has
+        settings of its own, which none of them changes.
     :raises ValueError: for changes to the latter.
     """
     if method == "sghmc":
@@ -91,7 +91,25 @@ def make_plan(
         if method in ("random_walk", "hmc"):
             chosen["target_acceptance"] = {"random_walk": 0.234, "hmc": 0.8}[method]
     chosen |= sampler or {}
-    return Plan(dataset, method, initial, inference.TemperedSettings(method=method, **chosen))
+    return Plan(dataset, method, initial, _tempered(method=method, **chosen))
+
+
+def _tempered(**fields: Any) -> inference.TemperedSettings:
+    """Build settings of tempered chains, of fields by the names that flags and stored rows have."""
+
+    def part(**names: str) -> dict[str, Any]:
+        return {own: fields.pop(name) for own, name in names.items() if name in fields}
+
+    proposal = {f.name: f.name for f in dataclasses.fields(inference.Proposal)}
+    whitening = {"kind": "whitening", "num_draws": "num_fisher_draws"}
+    start = {"num_steps": "num_start_steps", "batch_size": "start_batch_size"}
+    climb = part(**start, learning_rate="start_learning_rate")
+    return inference.TemperedSettings(
+        proposal=inference.Proposal(**part(**proposal)),
+        whitening=inference.Whitening(**part(**whitening, damping="whitening_damping")),
+        start=inference.AdamStart(**climb) if climb.get("num_steps") else None,
+        **fields,
+    )
 
 
 @dataclasses.dataclass(frozen=True)

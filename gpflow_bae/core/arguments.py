@@ -21,6 +21,7 @@ __all__ = [
     "check_arguments",
     "check_fields",
     "check_integer",
+    "check_parts",
     "check_positive",
     "check_types",
     "kind_of",
@@ -214,6 +215,17 @@ def check_fields(settings: Any, **least: float) -> None:
     check_types(vars(settings), annotations, names, least)
     for name, value in _python_numbers(vars(settings), annotations, names).items():
         object.__setattr__(settings, name, value)  # the dataclass may be frozen
+
+
+def check_parts(settings: Any, **kinds: type) -> None:
+    """Refuse parts of settings that are no such objects, such as the names of what they hold.
+
+    :raises TypeError: naming the field.
+    """
+    for name, kind in kinds.items():
+        value = getattr(settings, name)
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}.")
 
 
 def _python_numbers(

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from ..core.arguments import varies, warn_caller
 from ..core.keras_module import WeightPrior
 from ..decoders import fan_in_prior
-from ..inference import TemperedSettings, sample_tempered
+from ..inference import AdamStart, Proposal, TemperedSettings, Whitening, sample_tempered
 from ..models import TemperedBAE
 from ..posteriors import Prediction
 from .networks import network, principal_components, seeded, start_at_principal_components
@@ -29,19 +29,12 @@ NetworkLike: TypeAlias = keras.Model | Callable[[int, int], keras.Model] | None
 # acceptance that theory asks for. Lengths, prior and damping were chosen on made tables (lines,
 # curves and a Swiss roll with noise), by rows that were not fitted.
 _SETTINGS: dict[str, Any] = {
-    "method": "lg",
+    "proposal": Proposal("lg", noise_scale=0.1, gradient_probability=1.0, target_acceptance=0.574),
     "num_samples": 1000,
     "num_replicas": 4,
     "thinning": 25,
-    "noise_scale": 0.1,
-    "gradient_probability": 1.0,
-    "target_acceptance": 0.574,
-    "whitening": "kronecker",
-    "num_fisher_draws": 60,
-    "whitening_damping": 100.0,
-    "num_start_steps": 2000,
-    "start_batch_size": 256,
-    "start_learning_rate": 1e-2,
+    "whitening": Whitening("kronecker", num_draws=60, damping=100.0),
+    "start": AdamStart(2000, batch_size=256, learning_rate=1e-2),
 }
 
 # Rows that are predicted in one call, the last ones padded: tables of all lengths share one trace,
@@ -61,7 +54,7 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     it where units differ. Cells that are NaN are missing, and allowed.
 
     >>> Y = np.random.default_rng(0).random((40, 3))
-    >>> brief = {"num_samples": 20, "num_replicas": 2, "thinning": 5, "num_start_steps": 0}
+    >>> brief = {"num_samples": 20, "num_replicas": 2, "thinning": 5, "start": None}
     >>> autoencoder = TemperedAutoencoder(latent_dim=2, settings=brief)
     >>> codes = autoencoder.fit_transform(Y)
     >>> codes.shape, autoencoder.inverse_transform(codes).shape
@@ -339,8 +332,8 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 f"The fit reconstructs its own rows no better than their column means do (mean "
                 f"squared error {left:.3g} for {total:.3g} of the centred and scaled rows). Either "
                 "columns have nothing in common, or the chains have not found it: put a "
-                'StandardScaler before the autoencoder, raise settings["num_start_steps"] and '
-                'settings["num_samples"], or raise latent_dim.',
+                'StandardScaler before the autoencoder, raise settings["num_samples"] and '
+                'the steps of settings["start"], or raise latent_dim.',
             )
 
 

@@ -16,11 +16,14 @@ from .optimise.input_relocation import relocate_inputs
 from .optimise.objectives import GECO, EvidenceLowerBound, Objective
 from .optimise.relocation import relocate_codes
 from .optimise.variational_fit import VariationalFit
+from .preconditioning import Whitening
 from .runs.run import Algorithm, Run, run
 from .sampling import sample_amortized, sampling_algorithm
 from .seeding import seed_networks
 from .settings import AmortizedSettings, EncoderSettings, VariationalSettings, amortized_preset
 from .starts import (
+    AdamStart,
+    Initializer,
     ModeStart,
     PriorMeanStart,
     Restarts,
@@ -30,13 +33,12 @@ from .starts import (
     smoothest_projections,
 )
 from .tempered_sampling import sample_tempered
-from .tempered_settings import METHODS as TEMPERED_METHODS
-from .tempered_settings import TemperedSettings
+from .tempered_settings import Proposal, TemperedSettings
 from .variational import fit_variational
 
 __all__ = [
     "GECO",
-    "TEMPERED_METHODS",
+    "AdamStart",
     "Algorithm",
     "AmortizedSampling",
     "AmortizedSettings",
@@ -46,10 +48,12 @@ __all__ = [
     "ChainSampling",
     "EncoderSettings",
     "EvidenceLowerBound",
+    "Initializer",
     "ModeStart",
     "Objective",
     "Point",
     "PriorMeanStart",
+    "Proposal",
     "Restarts",
     "RoundStatistics",
     "Run",
@@ -61,6 +65,7 @@ __all__ = [
     "VariationalSettings",
     "WarmStart",
     "WeightSampling",
+    "Whitening",
     "amortized_preset",
     "best_restart",
     "block_temperatures",

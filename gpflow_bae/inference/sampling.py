@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import gpflow
 import numpy as np
@@ -30,11 +30,9 @@ from .seeding import seed_networks
 from .settings import AmortizedSettings, amortized_preset
 from .sharding.replicas import replicas_of
 from .sharding.spread import Spread
-from .starts import ModeStart, PriorMeanStart, WarmStart, default_start
+from .starts import Initializer, default_start
 
 __all__ = ["sample_amortized", "sampling_algorithm"]
-
-Start: TypeAlias = WarmStart | PriorMeanStart | ModeStart
 
 
 def sampling_algorithm(model: Any) -> type[ChainSampling]:
@@ -63,7 +61,7 @@ def sample_amortized(
     sampler: SamplingAlgorithm | None = None,
     num_chains: int = 1,
     seed: int = 0,
-    warm_start: Start | Sequence[Start] | Literal["default"] | None = "default",
+    warm_start: Initializer | Sequence[Initializer] | Literal["default"] | None = "default",
     out_dir: str | os.PathLike[str] | None = None,
     resume: bool = False,
     max_samples: int | None = None,
@@ -138,8 +136,6 @@ def sample_amortized(
     if isinstance(settings, str):
         settings, of_preset = amortized_preset(settings)
         sampler = of_preset if sampler is None else sampler
-    if max_samples is not None and max_samples < 1:
-        raise ValueError(f"max_samples must be at least 1, got {max_samples}.")
     replicas = replicas_of(strategy)
     shared = Spread.of(replicas, spread, num_chains)
     if jit_compile is None:
@@ -159,7 +155,7 @@ def sample_amortized(
         jit_compile=jit_compile,
         spread=shared,
         point_estimates=point_estimates,
-        **_of_codes(kind, moves),
+        moves=moves,
     )
     record = _record(algorithm, starts)
     replicas.agree(record | {"spread": spread})
@@ -209,18 +205,6 @@ def sample_amortized(
     return posterior
 
 
-def _of_codes(kind: type[ChainSampling], moves: tuple[str, ...] | None) -> dict[str, Any]:
-    """What only the engine of sampled codes takes."""
-    if issubclass(kind, AmortizedSampling):
-        return {"moves": moves}
-    if moves:
-        raise ValueError(
-            f"moves={moves!r} are for models whose codes are sampled, such as SGPBAE: leave them "
-            "out."
-        )
-    return {}
-
-
 def _check_memory(algorithm: ChainSampling, max_samples: int | None) -> None:
     """Of the samples, which are held until the run ends."""
     model, count = algorithm.model, max_samples or algorithm.settings.num_samples
@@ -238,7 +222,7 @@ def _check_memory(algorithm: ChainSampling, max_samples: int | None) -> None:
 
 def _default_start(
     name: str, model: Any, data: Observations | StreamedObservations
-) -> Start | None:
+) -> Initializer | None:
     if name != "default":
         raise ValueError(
             f'warm_start must be "default", None or a start such as WarmStart(), got {name!r}.'
@@ -249,22 +233,22 @@ def _default_start(
 
 
 def _starts(
-    warm_start: Start | Sequence[Start] | None, num_chains: int
-) -> list[Start] | list[None]:
+    warm_start: Initializer | Sequence[Initializer] | None, num_chains: int
+) -> list[Initializer] | list[None]:
     """One for each chain."""
     if warm_start is None:
-        return [None] * max(num_chains, 1)
+        return [None] * num_chains
     if isinstance(warm_start, Sequence):
         starts = list(warm_start)
     else:
-        starts = [warm_start] * max(num_chains, 1)
+        starts = [warm_start] * num_chains
     for start in starts:
-        if not callable(getattr(start, "run", None)):
+        if not isinstance(start, Initializer):
             raise TypeError(
                 "warm_start must be a start such as WarmStart(settings) or PriorMeanStart(), one "
                 f'for each chain, "default" or None, got {type(start).__name__}.'
             )
-    if len(starts) != max(num_chains, 1):
+    if len(starts) != num_chains:
         raise ValueError(
             f"warm_start has {len(starts)} starts for num_chains={num_chains} chains; give one "
             "for each chain, or a single one that is run for each."
@@ -278,7 +262,7 @@ def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:
     return {
         **algorithm.settings.describe(),
         "point_estimates": algorithm.point_estimates,
-        "moves": getattr(algorithm, "move_names", ()),
+        "moves": [move.name for move in algorithm.moves],
         "seed": algorithm.seed,
         "num_chains": algorithm.num_chains,
         "sampler": algorithm.sampler.name,
@@ -307,11 +291,10 @@ def _started(
     Of several workers each makes the starts of its own chains; what all share, the chief.
     """
     model = algorithm.model
-    moved = [model, *(getattr(start, "encoder", None) for start in starts)]
+    moved = [model, *(n for start in starts if start is not None for n in start.networks)]
     variables = {
         id(p): p.unconstrained_variable
         for module in moved
-        if module is not None
         for p in gpflow.utilities.parameter_dict(module).values()
     }
     before = {key: tf.identity(v) for key, v in variables.items()}

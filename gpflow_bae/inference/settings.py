@@ -7,11 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..core.arguments import check_arguments, check_fields
+from ..core.arguments import check_arguments, check_fields, check_parts
 from ..mcmc import adaptive_sghmc, mclmc
 from ..mcmc.algorithm import SamplingAlgorithm
 from ..mcmc.energy_variance import from_energy_variance
-from .optimise.encoder_losses import ENCODER_LOSSES
 from .optimise.objectives import EvidenceLowerBound, Objective
 
 __all__ = [
@@ -118,8 +117,6 @@ class EncoderSettings:
     def __post_init__(self) -> None:
         check_fields(self, num_steps=0, batch_size=1)
         check_positive(self, "learning_rate")
-        if self.loss not in ENCODER_LOSSES:
-            raise ValueError(f"loss must be one of {ENCODER_LOSSES}, got {self.loss!r}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,6 +161,7 @@ class AmortizedSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_parts(self, encoder=EncoderSettings)
         check_positive(
             self,
             "num_sampler_steps",
@@ -179,20 +177,11 @@ class AmortizedSettings:
                     "steps_per_batch must be a positive divisor of num_sampler_steps = "
                     f"{self.num_sampler_steps}, got {self.steps_per_batch}."
                 )
-        if self.gradients not in ("minibatch", "control_variates"):
-            raise ValueError(
-                f'gradients must be "minibatch" or "control_variates", got {self.gradients!r}.'
-            )
         if self.gradients == "control_variates" and self.steps_per_batch is None:
             raise ValueError(
                 'gradients="control_variates" need fresh minibatches within a round: set '
                 "steps_per_batch=1."
             )
-        kinds = ("none", "prior", "fisher")
-        if self.coordinates not in kinds:
-            raise ValueError(f"coordinates must be one of {kinds}, got {self.coordinates!r}.")
-        if self.codes not in ("encoder", "carried"):
-            raise ValueError(f'codes must be "encoder" or "carried", got {self.codes!r}.')
 
     def describe(self) -> dict[str, Any]:
         """Return the settings as plain values, for records of a run."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Any
 
@@ -19,7 +18,6 @@ from .preconditioning import affine_map
 from .runs.checkpoints import run_directory
 from .runs.run import run
 from .seeding import seed_networks
-from .starts import initial_values
 from .tempered_settings import TemperedSettings
 
 __all__ = ["sample_tempered"]
@@ -59,7 +57,7 @@ def sample_tempered(
     seed_networks(model, seed)
     data = prepare_data(model, (None, Y))
     record = {
-        **dataclasses.asdict(settings),
+        **settings.describe(),
         "seed": seed,
         "sampled": [
             f"{p}{tuple(v.shape)}"
@@ -71,13 +69,22 @@ def sample_tempered(
     with run_directory(out_dir, record, resume) as directory:
 
         def initial() -> Any:
-            values, _ = initial_values(
-                model, data, settings, seed=seed, progress=progress, directory=directory
-            )
-            kind, damping = settings.whitening, settings.whitening_damping
-            coordinates = affine_map(
-                model, data, values, kind, settings.num_fisher_draws, damping, seed=seed
-            )
+            before = model.sampled.values()
+            if settings.start is not None:
+                folder = None
+                if directory is not None:
+                    folder = directory.child("start", settings.start.describe() | {"seed": seed})
+                settings.start.run(
+                    model,
+                    data,
+                    seed=seed,
+                    jit_compile=jit_compile,
+                    progress=progress,
+                    directory=folder,
+                )
+            values = algorithm.replicated_values()
+            model.sampled.assign(before)
+            coordinates = affine_map(model, data, values, settings.whitening, seed=seed)
             return algorithm.initial_chain(coordinates)
 
         found = run(
@@ -99,7 +106,7 @@ def sample_tempered(
         found.samples,
         type(model).__name__,
         traces,
-        settings=dataclasses.asdict(settings) | {"seed": seed},
+        settings=settings.describe() | {"seed": seed},
         seconds={"start": found.start_seconds, "sampling": found.seconds},
     )
     swap_rate = parallel_tempering.swap_rate(found.state.tempering)

@@ -50,8 +50,8 @@ def from_energy_variance(
 
     >>> from gpflow_bae.mcmc import mclmc
     >>> sampler = from_energy_variance(mclmc.build(0.01, 0.05))
-    >>> sampler.settings["step_size"]
-    'from_energy_variance, desired 0.0005'
+    >>> sampler.settings["step_size"], sampler.settings["step_size_search"]
+    (0.01, 'energy variance, desired 0.0005')
 
     It is adapted during burn-in and then fixed. The step size of ``sampler`` is the initial value;
     the distance over which the direction decorrelates does not change with the step size.
@@ -78,6 +78,11 @@ def from_energy_variance(
         raise ValueError(
             "from_energy_variance needs a number as the step_size of mclmc, where its search "
             f"begins, got {sampler.settings.get('step_size')!r}."
+        )
+    if "step_size_search" in sampler.settings:
+        raise ValueError(
+            "from_energy_variance takes mclmc as build() makes it; this one's step_size is found "
+            f"already (by {sampler.settings['step_size_search']})."
         )
     if sampler.settings.get("temperature", 1.0) != 1.0:
         raise ValueError(
@@ -112,12 +117,9 @@ def from_energy_variance(
             "energy_variance": tf.exp(state.shared["error"]) * h**6,
         }
 
-    chosen = {
-        "step_size": f"from_energy_variance, desired {desired:g}",
-        "initial_step_size": sampler.settings.get("step_size"),
-    }
+    search = {"step_size_search": f"energy variance, desired {desired:g}"}
     return sampler._replace(
-        init=init, step=step, info=info, settings={**sampler.settings, **chosen}
+        init=init, step=step, info=info, settings={**sampler.settings, **search}
     )
 
 

@@ -56,10 +56,10 @@ def from_curvature(
 
     >>> from gpflow_bae.mcmc import sghmc
     >>> sampler = from_curvature(sghmc.build(0.01, 0.02, integrator="baoab"))
-    >>> sampler.settings["step_size"]
-    'from_curvature, fraction 0.5'
+    >>> sampler.settings["step_size"], sampler.settings["step_size_search"]
+    (0.01, 'curvature, fraction 0.5')
 
-    The step size of ``sampler`` is only the initial value, and the scale of its friction: a
+    The step size of ``sampler`` is where the search begins, and the scale of its friction: a
     ``momentum_decay`` of twice the step size is the critical damping of directions of unit
     curvature, which only a prior of unit scale informs. ``sampler.info`` gains ``step_size``.
     Without burn-in the step size is not adapted.
@@ -129,12 +129,9 @@ def from_curvature(
     def info(state: State) -> dict[str, tf.Tensor]:
         return {**sampler.info(state), "step_size": state.shared["step_size"]}
 
-    chosen = {
-        "step_size": f"from_curvature, fraction {fraction:g}",
-        "initial_step_size": sampler.settings.get("step_size"),
-    }
+    search = {"step_size_search": f"curvature, fraction {fraction:g}"}
     return sampler._replace(
-        init=init, step=step, info=info, settings={**sampler.settings, **chosen}
+        init=init, step=step, info=info, settings={**sampler.settings, **search}
     )
 
 

@@ -58,7 +58,7 @@ class Fitted:
     def from_dict(cls, values: dict[str, Any]) -> Fitted:
         """The inverse of :meth:`to_dict`."""
         return cls(
-            SpatialPlan(**values["plan"]),
+            SpatialPlan.from_dict(values["plan"]),
             Outline.from_dict(values["outline"]),
             Coordinates(np.array(values["centres"]), values["unit"]),
             np.array(values["shares"]),
@@ -134,10 +134,12 @@ def read_fit(folder: pathlib.Path) -> tuple[dict[str, Any], Fitted, pathlib.Path
         record = json.loads(path.read_text(encoding="utf-8"))
         arguments = record["arguments"]
         if arguments["plan"] is not None:
-            arguments["plan"] = SpatialPlan(**arguments["plan"])
+            arguments["plan"] = SpatialPlan.from_dict(arguments["plan"])
         fitted, checksum = Fitted.from_dict(record["fitted"]), record["posterior_crc32"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error}): fit the cells again.") from None
+        raise ValueError(
+            f"{path} is damaged, or of another version ({error!r}): fit the cells again."
+        ) from None
     posterior = _posterior_of(folder)
     if posterior.exists() and _checksum(posterior) != checksum:
         raise ValueError(

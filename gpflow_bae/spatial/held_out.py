@@ -19,6 +19,8 @@ __all__ = ["HeldOut", "held_back"]
 
 _MOST_GIVEN, _MOST_PREDICTED = 20_000, 1000  # most cells to condition on, and most cells to predict
 _CODES = 32
+_SHARE = 0.1  # of the cells, that are held back
+_PATIENCE = 4  # calls without a better density after which it is enough
 
 
 class HeldOut:
@@ -31,16 +33,14 @@ class HeldOut:
         values: Callable[[], Sequence[Any]],
         data: Any,
         held: Any,
-        patience: int,
     ):
         """
         :param fitted: the fitted module: the model, or Gaussians of its parameters.
         :param values: returns the model's present unconstrained parameters.
         :param data: X [N, D + 2] and counts [N, P] of the fitted cells.
         :param held: X and counts of the held-out cells.
-        :param patience: number of calls without a better density after which to stop.
         """
-        self._fitted, self._patience = fitted, patience
+        self._fitted = fitted
         self.begin()
         given = prepare_data(model, tuple(_evenly_spaced(v, _MOST_GIVEN) for v in data))
         X, Y = (_evenly_spaced(v, _MOST_PREDICTED) for v in held)
@@ -76,7 +76,7 @@ class HeldOut:
         if self.scores[-1] > self._best:
             self._best, self._best_values = self.scores[-1], self._values()
         since = len(self.scores) - 1 - int(np.argmax(self.scores))
-        return since >= self._patience
+        return since >= _PATIENCE
 
     def restore(self) -> None:
         """Assign the best parameters to the model."""
@@ -89,8 +89,8 @@ def _evenly_spaced(values: Any, most: int) -> Any:
     return values[:: -(-values.shape[0] // most)]
 
 
-def held_back(number: int, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def held_back(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Split rows at random into fitted and held-out ones, at least one of each."""
     order = np.random.default_rng([seed, 0x4E1D]).permutation(number)
-    count = min(max(1, round(fraction * number)), number - 1)
+    count = min(max(1, round(_SHARE * number)), number - 1)
     return np.sort(order[count:]), np.sort(order[:count])

@@ -11,18 +11,40 @@ import tensorflow as tf
 from scipy.cluster.vq import kmeans2
 
 from .. import decoders, encoders, guides, inference, inputs, latent_priors, likelihoods, models
-from ..core.arguments import check_fields
+from ..core.arguments import check_fields, check_parts
 from ..kernels import Categorical
 from .networks import count_encoder, rate_decoder
 from .tissue import Tissue
 
-__all__ = ["SMALL_TISSUE", "Outline", "SpatialPlan", "build_model"]
+__all__ = ["SMALL_TISSUE", "NetworkPlan", "Outline", "SpatialPlan", "build_model"]
 
 _SHORTEST, _LONGEST = 0.15, 1.2  # lengthscales at the start, in extents of a slice
 _FOR_MOMENTS = 20_000, 40_000_000  # cells and counts that genes' moments are taken of, at most
 _FEW_CELLS = 20_000
+_LEARNING_RATE = 1e-2  # of Adam at the start
 SMALL_TISSUE = 2000  # cells, all of which a step sees
 _LEAST_SPREAD = 0.1  # of a gene's logarithms, by which they are divided
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkPlan:
+    """Networks of a spatial autoencoder.
+
+    :param encoder_units: of each of the encoder's two hidden layers.
+    :param decoder_units: of a hidden layer that channels of space go through; None for none, so
+        that each is one loading of each gene, as channels of cells are.
+    :param hidden_channels: which go through it: those of space, or all, as in spaVAE, where what a
+        channel of cells does to a gene is no one number.
+    :param weight_scale: of the decoder's normal prior, over the root of its inputs' number.
+    """
+
+    encoder_units: int = 64
+    decoder_units: int | None = 16
+    hidden_channels: Literal["space", "all"] = "space"
+    weight_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_fields(self, encoder_units=1, decoder_units=1, weight_scale=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,86 +54,66 @@ class SpatialPlan:
     :param likelihood: of counts: negative binomial with more zeros, without, or Poisson.
     :param dispersion_power: whether the power of the mean in each gene's variance is learnt, or 2;
         Poisson counts have none.
-    :param encoder_units: of each of its two hidden layers.
-    :param decoder_units: of a hidden layer that channels of space go through; None for none, so
-        that each is one loading of each gene, as channels of cells are.
-    :param hidden_channels: which go through it: those of space, or all, as in spaVAE, where what a
-        channel of cells does to a gene is no one number.
-    :param weight_scale: of the decoder's normal prior, over the root of its inputs' number.
+    :param networks: encoder and decoder.
     :param space_first: share of the steps that are taken, at first, without channels of cells,
         which would learn what channels of space can, and keep it.
     :param num_inducing: inducing points of each slice; None for a quarter of its cells, and at most
         100.
     :param batch_size: cells of a step; None for all of up to 2000, and 1000 of more.
-    :param learning_rate: of Adam at the start.
-    :param final_learning_rate_fraction: of it at the end of a cosine.
     :param parameters: independent Gaussians, or a mode (``"point"``); None for the former of up to
         20,000 cells, as those of more are narrow. At a mode of few cells leave the hidden layer out
-        (``decoder_units=None``), which overfits them.
+        (``NetworkPlan(decoder_units=None)``), which overfits them.
     :param num_restarts: fits from other first weights, over which predictions average; None for 4
         of up to 2000 cells and 2 of up to 20,000. Different fits find somewhat different functions,
         the more so the fewer cells there are, and of few cells one takes a minute.
     :param num_draws: of Gaussian parameters, over which predictions average, of all fits together.
-    :param validation_fraction: of cells that early stopping holds back.
-    :param patience: of it, in fifties of steps without a better density.
-    :param step_size: of the sampler (:mod:`~gpflow_bae.mcmc.adaptive_sghmc`).
-    :param num_samples: of the parameters, of all fits together.
-    :param burnin, thinning: of its steps, before the first sample and between them.
+    :param sampling: rounds of the chains of ``method="sampled"``, whose ``num_samples`` are of all
+        fits together; cells of a step are those of ``batch_size``.
     """
 
     likelihood: Literal["zinb", "nb", "poisson"] = "zinb"
     dispersion_power: bool = True
-    encoder_units: int = 64
-    decoder_units: int | None = 16
-    hidden_channels: Literal["space", "all"] = "space"
-    weight_scale: float = 1.0
+    networks: NetworkPlan = NetworkPlan()
     space_first: float = 0.4
     num_inducing: int | None = None
     batch_size: int | None = None
-    learning_rate: float = 1e-2
-    final_learning_rate_fraction: float = 0.05
     parameters: Literal["gaussian", "point"] | None = None
     num_restarts: int | None = None
     num_draws: int = 16
-    validation_fraction: float = 0.1
-    patience: int = 4
-    step_size: float = 0.005
-    num_samples: int = 40
-    burnin: int = 2000
-    thinning: int = 50
+    sampling: inference.AmortizedSettings = inference.AmortizedSettings(
+        num_sampler_steps=25, burnin=2000, num_samples=40, thinning=50
+    )
 
     def __post_init__(self) -> None:
-        check_fields(
-            self,
-            encoder_units=1,
-            decoder_units=1,
-            weight_scale=0,
-            space_first=0,
-            num_inducing=1,
-            batch_size=1,
-            num_restarts=1,
-            num_draws=1,
-            patience=1,
-            step_size=0,
-            num_samples=1,
-            burnin=0,
-            thinning=1,
-        )
+        check_fields(self, space_first=0, num_inducing=1, batch_size=1, num_restarts=1, num_draws=1)
+        check_parts(self, networks=NetworkPlan, sampling=inference.AmortizedSettings)
         if not self.space_first < 1.0:
             raise ValueError(f"space_first must be below 1, got {self.space_first}.")
-        if not 0.0 < self.validation_fraction < 1.0:
-            raise ValueError(
-                f"validation_fraction must lie between 0 and 1, got {self.validation_fraction}."
-            )
+
+    def describe(self) -> dict[str, Any]:
+        """Return the settings as plain values in one dictionary, for records of a fit."""
+        values = dataclasses.asdict(self)
+        networks, _ = values.pop("networks"), values.pop("sampling")
+        return self.sampling.describe() | networks | values
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> SpatialPlan:
+        """Invert ``dataclasses.asdict``."""
+        networks, sampling = values["networks"], values["sampling"]
+        encoder = inference.EncoderSettings(**sampling["encoder"])
+        parts = {
+            "networks": NetworkPlan(**networks),
+            "sampling": inference.AmortizedSettings(**sampling | {"encoder": encoder}),
+        }
+        return cls(**values | parts)
 
     def settings(self, num_cells: int, num_steps: int) -> inference.VariationalSettings:
         """Of the fit."""
         return inference.VariationalSettings(
             num_steps=num_steps,
-            learning_rate=self.learning_rate,
-            final_learning_rate_fraction=self.final_learning_rate_fraction,
+            learning_rate=_LEARNING_RATE,
+            final_learning_rate_fraction=0.05,
             batch_size=self._batch_size(num_cells),
-            prior_on_parameters=True,
         )
 
     def _batch_size(self, num_cells: int) -> int | None:
@@ -122,8 +124,9 @@ class SpatialPlan:
         """The plan of each fit, which has its share of draws and samples."""
         by_default = 4 if num_cells <= SMALL_TISSUE else 2 if num_cells <= _FEW_CELLS else 1
         number = self.num_restarts or by_default
-        draws, samples = (-(-v // number) for v in (self.num_draws, self.num_samples))
-        return [dataclasses.replace(self, num_draws=draws, num_samples=samples)] * number
+        draws, samples = (-(-v // number) for v in (self.num_draws, self.sampling.num_samples))
+        sampling = dataclasses.replace(self.sampling, num_samples=samples)
+        return [dataclasses.replace(self, num_draws=draws, sampling=sampling)] * number
 
     def has_gaussian_parameters(self, num_cells: int) -> bool:
         """Whether parameters have distributions without being sampled."""
@@ -131,15 +134,9 @@ class SpatialPlan:
             return num_cells <= _FEW_CELLS
         return self.parameters == "gaussian"
 
-    def sampling(self, num_cells: int) -> inference.AmortizedSettings:
+    def rounds(self, num_cells: int) -> inference.AmortizedSettings:
         """Of chains of the parameters."""
-        return inference.AmortizedSettings(
-            num_sampler_steps=25,
-            burnin=self.burnin,
-            num_samples=self.num_samples,
-            thinning=self.thinning,
-            batch_size=self._batch_size(num_cells),
-        )
+        return dataclasses.replace(self.sampling, batch_size=self._batch_size(num_cells))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,23 +262,23 @@ def build_model(
     :param num_spatial, num_cell: channels that vary over space, and from cell to cell.
     """
     D, L = outline.inducing.shape[1] - 1, num_spatial + num_cell
-    features = Features(D, outline.num_slices)
+    features, networks = Features(D, outline.num_slices), plan.networks
     network = rate_decoder(
         outline.rates,
         features.number,
         num_spatial,
         num_cell,
-        plan.decoder_units,
-        plan.hidden_channels == "all",
+        networks.decoder_units,
+        networks.hidden_channels == "all",
     )
     decoder = decoders.ConditionalDecoder(
-        decoders.KerasDecoder(network, decoders.fan_in_prior(plan.weight_scale)),
+        decoders.KerasDecoder(network, decoders.fan_in_prior(networks.weight_scale)),
         features,
         features.number,
         size_column=D,
     )
     encoder = count_encoder(
-        outline.log_mean, outline.log_spread, features.number, L, plan.encoder_units
+        outline.log_mean, outline.log_spread, features.number, L, networks.encoder_units
     )
     guide = guides.ConditionalGuide(
         encoders.GaussianEncoder(encoder, takes_mask=True, max_variance=100.0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +90,7 @@ def written_of(
         "num_spatial": num_spatial,
         "num_cell": num_cell,
         "seed": seed,
-        "settings": to_json(dataclasses.asdict(fitted.plan)),
+        "settings": to_json(fitted.plan.describe()),
         "lengthscales": np.array(lengths),
         "channel_information": 1.0 - variance.mean(0),  # every channel's prior variance is 1
         "losses": found.losses,

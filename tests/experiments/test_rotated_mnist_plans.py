@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from experiments.rotated_mnist.networks import (
     NUM_PIXELS,
@@ -85,7 +86,18 @@ def test_flags_replace_settings() -> None:
     # Remedies for the heat of minibatches, from the default's own start.
     plan = make_plan("sgp_bae", "quick", chain_batch_size=0)  # all images in every step
     assert plan.schedule.batch_size is None and plan.schedule.gradients == "minibatch"
-    assert "from_curvature" in plan.sampler.settings["step_size"]
+    settings = plan.describe()["sampler"]
+    assert settings["step_size"] == 0.01  # where the search begins
+    assert settings["step_size_search"] == "curvature, fraction 0.35"
+
+
+def test_a_step_size_that_is_given_is_the_step_size(capsys: pytest.CaptureFixture[str]) -> None:
+    """No search moves it, and both the log and the record of the run say so."""
+    plan = make_plan("sgp_bae", "quick", chain_batch_size=0, sampler={"step_size": 0.02})
+    settings = plan.describe()["sampler"]
+    assert settings["step_size"] == 0.02 and settings["step_size_search"] is None
+    assert "size 0.02, as given: the search by curvature is off" in capsys.readouterr().out
+    assert set(plan.sampler.init(tf.zeros([3]), None).elements) == {"momentum"}  # no direction
 
 
 def test_the_ablation() -> None:

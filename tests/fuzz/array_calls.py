@@ -79,6 +79,9 @@ SETTINGS: dict[str, Call] = {
         inference.TemperedSettings,
         lambda: vars(inference.TemperedSettings()),
     ),
+    "Proposal": (inference.Proposal, lambda: vars(inference.Proposal())),
+    "Whitening": (inference.Whitening, lambda: vars(inference.Whitening())),
+    "AdamStart": (inference.AdamStart, lambda: vars(inference.AdamStart())),
     "EvidenceLowerBound": (inference.EvidenceLowerBound, lambda: {"beta": 1.0}),
     "GECO": (inference.GECO, lambda: vars(inference.GECO())),
     "WarmStart": (

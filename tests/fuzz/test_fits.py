@@ -202,29 +202,46 @@ def test_combinations_of_a_chain(
             "num_replicas": st.just(2),
             "swap_interval": st.sampled_from([1, 2]),
             "thinning": st.sampled_from([1, 5]),
-            "method": st.sampled_from(inference.TEMPERED_METHODS),
         },
+        optional={
+            "max_temperature": st.sampled_from([1.0, 1.5, 1e30, np.nan, np.inf]),
+            "burnin_fraction": st.sampled_from([0.0, 0.1, 0.9, 1.0, np.nan]),
+        },
+    ),
+    st.fixed_dictionaries(
+        {"method": st.sampled_from(["random_walk", "lg", "adapt_lg", "adapt_lg_star", "hmc"])},
         optional={
             "noise_scale": RATES,
             "learning_rate": RATES,
             "adam_learning_rate": RATES,
             "gradient_probability": st.sampled_from([0.0, 0.5, 1.0, 1.5, np.nan]),
-            "max_temperature": st.sampled_from([1.0, 1.5, 1e30, np.nan, np.inf]),
-            "burnin_fraction": st.sampled_from([0.0, 0.1, 0.9, 1.0, np.nan]),
             "target_acceptance": st.sampled_from([0.0, 0.3, 1.0, np.nan]),
-            "num_start_steps": st.sampled_from([0, 2]),
-            "start_learning_rate": RATES,
-            "num_starts": st.sampled_from([1, 2, 3]),
-            "start_batch_size": st.sampled_from([1, 4, 100]),
-            "whitening": st.sampled_from(["none", "kronecker", "dense"]),
-            "num_fisher_draws": st.sampled_from([1, 3]),
-            "whitening_damping": RATES,
         },
-    )
+    ),
+    st.fixed_dictionaries(
+        {"num_steps": st.sampled_from([0, 2])},
+        optional={"learning_rate": RATES, "batch_size": st.sampled_from([1, 4, 100])},
+    ),
+    st.fixed_dictionaries(
+        {"kind": st.sampled_from(["none", "kronecker", "dense"])},
+        optional={"num_draws": st.sampled_from([1, 3]), "damping": RATES},
+    ),
 )
 @cases(2)
-def test_tempered_settings(options: dict[str, Any]) -> None:
-    settings = answered(lambda: inference.TemperedSettings(**options))
+def test_tempered_settings(
+    options: dict[str, Any],
+    proposal: dict[str, Any],
+    start: dict[str, Any],
+    whitening: dict[str, Any],
+) -> None:
+    settings = answered(
+        lambda: inference.TemperedSettings(
+            inference.Proposal(**proposal),
+            start=inference.AdamStart(**start),
+            whitening=inference.Whitening(**whitening),
+            **options,
+        )
+    )
     if settings is None:
         return
     network = small_posteriors.network

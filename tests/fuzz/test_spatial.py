@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse
 from hypothesis import strategies as st
 
-from gpflow_bae.spatial import SpatialBAE, SpatialPlan
+from gpflow_bae.spatial import NetworkPlan, SpatialBAE, SpatialPlan
 from gpflow_bae.spatial.tissue import Coordinates, read_tissue
 from tests.fuzz.answers import answered, cases
 from tests.fuzz.strategies import SCALARS, arrays
@@ -25,31 +25,25 @@ GENES = 6
 PLAN: dict[str, Any] = {
     "likelihood": "nb",
     "dispersion_power": True,
+    "space_first": 0.0,
+    "num_inducing": 4,
+    "batch_size": 10,
+    "parameters": "point",
+    "num_restarts": 1,
+    "num_draws": 2,
+}
+NETWORKS: dict[str, Any] = {
     "encoder_units": 8,
     "decoder_units": 4,
     "hidden_channels": "space",
     "weight_scale": 1.0,
-    "space_first": 0.0,
-    "num_inducing": 4,
-    "batch_size": 10,
-    "learning_rate": 0.01,
-    "final_learning_rate_fraction": 0.05,
-    "parameters": "point",
-    "num_restarts": 1,
-    "num_draws": 2,
-    "validation_fraction": 0.1,
-    "patience": 2,
-    "step_size": 0.01,
-    "num_samples": 2,
-    "burnin": 25,
-    "thinning": 25,
 }
 
 
 @functools.cache
 def fitted() -> tuple[SpatialBAE, Any]:
     adata = made(20, GENES).adata
-    plan = SpatialPlan(**PLAN)
+    plan = SpatialPlan(**PLAN, networks=NetworkPlan(**NETWORKS))
     model = SpatialBAE(1, 1, plan=plan, num_steps=10, progress=False).fit(adata)
     adata.obs["half"] = np.where(np.arange(20) < 10, "a", "b")
     return model, adata
@@ -114,9 +108,11 @@ def test_right_arguments_of_a_fit() -> None:
 @cases(60)
 def test_wrong_settings(data: st.DataObject) -> None:
     """Those that are taken, make a fit or are refused there."""
-    name = data.draw(st.sampled_from(sorted(PLAN)))
+    kind: Any
+    kind, right = data.draw(st.sampled_from([(SpatialPlan, PLAN), (NetworkPlan, NETWORKS)]))
+    name = data.draw(st.sampled_from(sorted(right)))
     value = data.draw(SCALARS)
-    plan = answered(lambda: SpatialPlan(**{**PLAN, name: value}))
+    plan = answered(lambda: kind(**{**right, name: value}))
     if plan is not None:
         assert getattr(plan, name) == value or value != value
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable
+from typing import Literal
 
 import gpflow
 import keras
@@ -192,19 +193,19 @@ def gplvm() -> Results:
     return fitted(model, (None, observations(1, 12, holes=True)[1]), settings)
 
 
-def tempered(**overrides: object) -> Results:
+def tempered(proposal: inference.Proposal, kind: Literal["none", "kronecker"] = "none") -> Results:
     keras.utils.set_random_seed(0)
     model = models.TemperedBAE(network(P, L), network(L, P))
-    settings = {
-        "num_samples": 40,
-        "num_replicas": 4,
-        "thinning": 5,
-        "noise_scale": 0.02,
-        "num_start_steps": 20,
-        "start_batch_size": 8,
-    } | overrides
+    settings = inference.TemperedSettings(
+        proposal,
+        num_samples=40,
+        num_replicas=4,
+        thinning=5,
+        whitening=inference.Whitening(kind),
+        start=inference.AdamStart(20, batch_size=8),
+    )
     posterior = inference.sample_tempered(
-        model, observations(1, 12)[1][0], inference.TemperedSettings(**settings), progress=False
+        model, observations(1, 12)[1][0], settings, progress=False
     )
     results = {
         f"parameters{path}": np.asarray(values[:, -1])
@@ -215,11 +216,11 @@ def tempered(**overrides: object) -> Results:
 
 
 def tempered_langevin() -> Results:
-    return tempered(target_acceptance=0.6, num_starts=2)
+    return tempered(inference.Proposal(noise_scale=0.02, target_acceptance=0.6))
 
 
 def tempered_hmc() -> Results:
-    return tempered(method="hmc", whitening="kronecker", noise_scale=0.1)
+    return tempered(inference.Proposal("hmc", noise_scale=0.1), "kronecker")
 
 
 CASES: dict[str, Callable[[], Results]] = {

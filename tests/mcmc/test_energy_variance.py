@@ -140,6 +140,8 @@ def test_who_may_ask() -> None:
         from_energy_variance(mclmc.build(temperature=0.5))
     with pytest.raises(ValueError, match="needs a number as the step_size of mclmc"):
         from_energy_variance(mclmc.build(step_size=lambda number: 0.1))
+    with pytest.raises(ValueError, match="is found already \\(by energy variance, desired 0.1\\)"):
+        from_energy_variance(from_energy_variance(mclmc.build(), 0.1))
     with pytest.raises(ValueError, match="must be positive"):
         from_energy_variance(mclmc.build(), -1.0)
     with pytest.raises(ValueError, match="every, in steps"):

@@ -163,6 +163,13 @@ def test_arguments_are_checked(arguments: dict[str, Any], named: str) -> None:
         from_curvature(baoab(), **arguments)
 
 
+def test_settings_have_the_number_that_the_search_begins_with() -> None:
+    settings = from_curvature(baoab(step_size=0.3), 0.25).settings
+    assert settings == baoab(step_size=0.3).settings | {
+        "step_size_search": "curvature, fraction 0.25"
+    }
+
+
 @pytest.mark.parametrize("sampler", [adaptive_sghmc.build(), baoab(step_size=lambda step: 0.1)])
 def test_samplers_whose_step_size_is_not_free_are_refused(sampler: SamplingAlgorithm) -> None:
     target = gaussian(np.eye(D))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpflow_bae.spatial import SpatialBAE, SpatialPlan
+from gpflow_bae.spatial import NetworkPlan, SpatialBAE, SpatialPlan
 from gpflow_bae.spatial.expression import false_discoveries, over_space
 from tests.spatial.tissues import Made, made
 
@@ -17,7 +17,7 @@ PLAN = SpatialPlan(
     dispersion_power=False,
     num_inducing=30,
     parameters="point",
-    decoder_units=None,
+    networks=NetworkPlan(decoder_units=None),
     space_first=0.0,
     num_restarts=1,
 )

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from gpflow_bae.spatial import SpatialBAE, SpatialPlan, tissue
-from gpflow_bae.spatial.fitting import restart_seed
+from gpflow_bae.inference.starts import restart_seed
+from gpflow_bae.spatial import SpatialBAE, SpatialPlan, held_out, plans, tissue
 from tests.spatial.tissues import made
 
 QUICK: dict[str, Any] = {"num_spatial": 1, "num_cell": 1, "progress": False}
@@ -54,10 +54,12 @@ def test_counts_may_stay_sparse(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)
 
 
-def test_early_stopping_keeps_the_best() -> None:
+def test_early_stopping_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fit at too large a rate soon gets worse at places that it does not see."""
+    monkeypatch.setattr(plans, "_LEARNING_RATE", 0.1)
+    monkeypatch.setattr(held_out, "_PATIENCE", 2)
     adata = made(80).adata
-    plan = dataclasses.replace(PLAN, learning_rate=0.1, patience=2, space_first=0.0)
+    plan = dataclasses.replace(PLAN, space_first=0.0)
     model = SpatialBAE(**QUICK, plan=plan, num_steps=2000, early_stopping=True).fit(adata)
     record = adata.uns["gpbae"]
     scores = record["held_out_log_density"]
@@ -139,10 +141,10 @@ def test_restarts_are_chains(tmp_path: pathlib.Path) -> None:
 def test_smaller_tissues_have_more_fits() -> None:
     """Which share draws and samples; and as many as are asked for of any tissue."""
     for cells, number in ((2, 4), (2000, 4), (2001, 2), (20_000, 2), (20_001, 1)):
-        plans = SpatialPlan().of_restarts(cells)
-        assert len(plans) == number
-        assert all(plan.num_draws * number == 16 for plan in plans)
-        assert all(plan.num_samples * number == 40 for plan in plans)
+        found = SpatialPlan().of_restarts(cells)
+        assert len(found) == number
+        assert all(plan.num_draws * number == 16 for plan in found)
+        assert all(plan.sampling.num_samples * number == 40 for plan in found)
         three = SpatialPlan(num_restarts=3).of_restarts(cells)
         assert [plan.num_draws for plan in three] == [6, 6, 6]
 
@@ -175,10 +177,10 @@ def test_parameters_have_distributions(method: Any, monkeypatch: pytest.MonkeyPa
     if method == "sampled":
         monkeypatch.setattr(tissue, "_MOST_DENSE", 0)
     adata = made(60).adata
+    sampling = dataclasses.replace(SpatialPlan().sampling, burnin=100, num_samples=6, thinning=25)
     plan = SpatialPlan(
-        likelihood="nb", num_inducing=10, num_restarts=1, num_draws=6, num_samples=6, burnin=100,
-        thinning=25,
-    )  # fmt: skip
+        likelihood="nb", num_inducing=10, num_restarts=1, num_draws=6, sampling=sampling
+    )
     model = SpatialBAE(**QUICK, plan=plan, num_steps=100, method=method).fit(adata)
     posterior = model.posterior_
     assert posterior is not None and posterior.num_samples == 6

@@ -11,13 +11,12 @@ import pytest
 import scipy.sparse
 
 from gpflow_bae.posteriors import Posterior
-from gpflow_bae.spatial import SpatialBAE, SpatialPlan, fitted
+from gpflow_bae.spatial import NetworkPlan, SpatialBAE, SpatialPlan, fitted
 from tests.spatial.tissues import anndata, made
 
 PLAN = SpatialPlan(
     likelihood="nb",
-    encoder_units=np.int32(8),
-    decoder_units=np.int64(4),
+    networks=NetworkPlan(np.int32(8), np.int64(4)),  # type: ignore[arg-type]
     space_first=np.float32(0.0),
     num_inducing=np.int64(6),
     parameters="point",

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...data import Observations, StreamedObservations
 from ...mcmc.algorithm import check_sampler
 from ..settings import AmortizedSettings
 
-__all__ = ["Takes", "brings_neighbours", "check_chain"]
-
-
-class Takes(NamedTuple):
-    """What an engine has that settings may ask for."""
-
-    coordinates: tuple[str, ...] = ()  # besides "none"
-    control_variates: bool = False
+__all__ = ["brings_neighbours", "check_chain"]
 
 
 def brings_neighbours(model: Any, data: Observations, settings: AmortizedSettings) -> bool:
@@ -40,8 +33,8 @@ def check_chain(engine: Any) -> None:
         _check_stream(engine)
     _check_point_estimates(engine)
     settings, name = engine.settings, type(engine.model).__name__
-    if settings.coordinates not in ("none", *engine.takes.coordinates):
-        names = ", ".join(f'"{kind}"' for kind in ("none", *engine.takes.coordinates))
+    if settings.coordinates not in ("none", *engine.coordinates):
+        names = ", ".join(f'"{kind}"' for kind in ("none", *engine.coordinates))
         raise ValueError(
             f'coordinates="{settings.coordinates}" are not for a {name}, which has {names}.'
         )
@@ -49,7 +42,7 @@ def check_chain(engine: Any) -> None:
     whole = settings.batch_size in (None, num_items)
     if settings.gradients == "control_variates":
         asked = 'gradients="control_variates"'
-        if not engine.takes.control_variates:
+        if not engine.has_control_variates:
             raise ValueError(f'{asked} are not for a {name}: set gradients="minibatch".')
         if whole:
             raise ValueError(

@@ -30,7 +30,10 @@ def against_divergence(settings: Mapping[str, Any]) -> str:
 
     :param settings: of the sampler.
     """
-    now = f" (now {settings['step_size']})" if "step_size" in settings else ""
+    now = ""
+    if "step_size" in settings:
+        search = settings.get("step_size_search")
+        now = f" (now {settings['step_size']}{f', and searched by {search}' if search else ''})"
     decay = ""
     if "momentum_decay" in settings:
         decay = f", raise momentum_decay (now {settings['momentum_decay']})"

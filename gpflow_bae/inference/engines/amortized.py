@@ -16,19 +16,18 @@ import tensorflow as tf
 from ...base import Batch
 from ...data import StreamedObservations, draw_indices
 from ...inputs import MissingInputs
-from ...mcmc import State, Step, Target
-from ...mcmc.calibrated import targets
+from ...mcmc import State, Step
 from ...models import BayesianAutoencoder
 from ...models import State as ModelState
 from ..chain_state import Chain, Point, RoundStatistics
-from ..checks.chain_checks import Takes, brings_neighbours
+from ..checks.chain_checks import brings_neighbours
 from ..loops import repeat
 from ..moves import Move, allowed_moves, build_moves
 from ..moves.base import Moved
 from ..optimise.encoder_fit import EncoderFit
 from ..optimise.encoder_losses import check_encoder_loss
-from .chain_sampling import ChainSampling
-from .control_variates import Reference, batch_target
+from .chain_sampling import PRIOR_DRAWS, ChainSampling
+from .control_variates import Reference
 from .minibatch_codes import gather_codes, scatter_codes
 from .sampler_steps import sampler_steps
 from .surroundings import Surroundings
@@ -36,7 +35,6 @@ from .surroundings import Surroundings
 __all__ = ["AmortizedSampling"]
 
 _MOVES = 0x30  # folded into the seed of a round
-_PRIOR_DRAWS = 0x9D  # seeds of the draws of a prior over codes, folded into those of a step
 
 
 class AmortizedSampling(ChainSampling):
@@ -44,28 +42,16 @@ class AmortizedSampling(ChainSampling):
 
     model: BayesianAutoencoder
     samples_codes = True
-    takes = Takes(
-        coordinates=("prior", "fisher"),
-        control_variates=True,
-    )
+    coordinates = ("prior", "fisher")
+    has_control_variates = True
 
-    def __init__(
-        self,
-        model: BayesianAutoencoder,
-        *arguments: Any,
-        moves: tuple[str, ...] | None = None,
-        **options: Any,
-    ):
+    def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.engines.chain_sampling.ChainSampling`.
 
-        :param moves: names among :data:`gpflow_bae.inference.moves.MOVES`, of what changes a chain
-            beside the steps after each round; None for those that the coordinates of the steps
-            need.
         :raises ValueError: for an encoder, a loss, moves, coordinates or whitened codes that do not
             go together.
         """
         super().__init__(model, *arguments, **options)
-        self._moves = self._build_moves(moves)
         check_encoder_loss(self.settings.encoder.loss, model.encoder)
         if model.whitened_codes and self.settings.codes != "carried":
             raise ValueError('whitened_codes needs codes="carried": no encoder draws them.')
@@ -109,8 +95,8 @@ class AmortizedSampling(ChainSampling):
     def _build_moves(self, names: tuple[str, ...] | None) -> tuple[Move, ...]:
         """Build the moves of a run.
 
-        :param names: of moves; None for those that the coordinates of the steps need. Missing
-            inputs have conditionals that no step of a sampler suits, so those move in any case.
+        Missing inputs have conditionals that no step of a sampler suits, so those move in any case.
+
         :raises ValueError: for moves that would not leave what the chain samples as it is.
         """
         settings, temperature = self.settings, self.sampler.settings.get("temperature", 1.0)
@@ -138,15 +124,6 @@ class AmortizedSampling(ChainSampling):
             return (*fitting, *build_moves(always, self.model))
         return build_moves((*names, *always), self.model)
 
-    @property
-    def move_names(self) -> tuple[str, ...]:
-        """Names of what changes a chain after each round."""
-        return tuple(move.name for move in self._moves)
-
-    @property
-    def owned(self) -> tuple[str, ...]:
-        return tuple(path for move in self._moves for path in move.owned)
-
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At the model's present values; codes at ``latents``, or drawn by the encoder."""
         if self._readers:  # a minibatch's codes are drawn when it comes
@@ -158,9 +135,6 @@ class AmortizedSampling(ChainSampling):
             latents = self.model.to_whitened(self.data.X, latents)
         state = self._sampler_state(Point(self.sampled.values(), latents))
         return Chain(state, self.encoder_fit.initial_state(), self._initial_metric())
-
-    def _target_at_start(self) -> Target:
-        return self.target(self.data.gather(None))
 
     @staticmethod
     def _draw_codes(encoder: Any, batch: Batch, seed: tf.Tensor) -> tf.Tensor:
@@ -177,18 +151,13 @@ class AmortizedSampling(ChainSampling):
         bound = self.model.bind(position.parameters, seed=seed)
         return bound.from_whitened(self.data.X, position.codes)
 
-    def target(self, batch: Batch, reference: Reference | None = None) -> Target:
-        """What a sampler may ask while it sees ``batch``, with control variates or without."""
+    def log_prior(self, position: Point) -> tf.Tensor:
+        return self.model.log_prior(ModelState(*position))
 
-        def gradient(position: Point, batch: Batch, seed: tf.Tensor) -> Point:
-            prior_seed = tf.random.fold_in(seed, _PRIOR_DRAWS, alg="philox")
-            return self.log_density_gradient(position, batch, prior_seed)
-
-        evaluate = targets.target(
-            lambda position: self.model.log_likelihood(ModelState(*position), batch),
-            lambda position: self.model.log_prior(ModelState(*position)),
-        )
-        return batch_target(gradient, evaluate, batch, reference)
+    def log_likelihood(
+        self, position: Point, batch: Batch, seed: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        return self.model.log_likelihood(ModelState(*position), batch, seed)
 
     def log_density_gradient(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None
@@ -197,17 +166,9 @@ class AmortizedSampling(ChainSampling):
 
         The parameters' gradient carries N/B. A code's own conditional does not: only its own
         point informs it (the paper's eq. 3 and code scale it too, which over-concentrates it).
-
-        :param seed: of draws of the prior, if it makes some; None for its own.
         """
-        gradient = self.spread.gradients.log_density_gradient(
-            lambda position, own: self.model.log_likelihood(ModelState(*position), own, seed),
-            lambda position: self.model.log_prior(ModelState(*position)),
-            position,
-            batch,
-            self.data.axis,
-        )
-        if self._moves:
+        gradient = super().log_density_gradient(position, batch, seed)
+        if self.moves:
             owned = self.owned
             gradient = gradient._replace(
                 parameters=tuple(
@@ -231,7 +192,7 @@ class AmortizedSampling(ChainSampling):
             state = self._on_minibatch(chain, chain.sampler, seeds[:3], steps, size, fed, 0, adapt)
             item_seed, code_seed = seeds[:2]
         chain = chain._replace(sampler=state)
-        if self._moves:
+        if self.moves:
             chain = self._moved(chain, seed)
         indices, given = self._items(item_seed, fed, last)
         batch = self.batch(indices, chain.sampler.position.codes, given)
@@ -247,7 +208,7 @@ class AmortizedSampling(ChainSampling):
         fit_seed: tf.Tensor,
     ) -> tuple[Chain, RoundStatistics]:
         """Fit the encoder to the codes of a minibatch, and report the round."""
-        prior_seed = _folded(seed, _PRIOR_DRAWS)
+        prior_seed = _folded(seed, PRIOR_DRAWS)
         state = gather_codes(chain.sampler, indices, self.data.axis)
         position = state.position
         latents = position.codes
@@ -256,13 +217,8 @@ class AmortizedSampling(ChainSampling):
             latents = bound.from_whitened(batch.X, latents)
         drawn = code_seed if self.settings.codes == "encoder" else None
         encoder, loss = self.encoder_fit.fit(chain.encoder, batch, latents, drawn, fit_seed)
-        point = ModelState(*position)
-        statistics = self.statistics(
-            state,
-            self.model.log_prior(point),
-            batch.scale * self.model.log_likelihood(point, batch, prior_seed),
-            loss,
-        )
+        log_likelihood = batch.scale * self.log_likelihood(position, batch, prior_seed)
+        statistics = self.statistics(state, self.log_prior(position), log_likelihood, loss)
         return chain._replace(encoder=encoder), statistics
 
     def _moved(self, chain: Chain, seed: tf.Tensor) -> Chain:
@@ -271,10 +227,10 @@ class AmortizedSampling(ChainSampling):
         position = state.position
         moved = Moved(position.parameters, position.codes, chain.encoder.weights)
         seeds = tf.random.split(
-            tf.random.fold_in(seed, _MOVES, alg="philox"), len(self._moves), alg="philox"
+            tf.random.fold_in(seed, _MOVES, alg="philox"), len(self.moves), alg="philox"
         )
         batch = self.data.gather(None)
-        for move, own_seed in zip(self._moves, tf.unstack(seeds), strict=True):
+        for move, own_seed in zip(self.moves, tf.unstack(seeds), strict=True):
             moved = move(moved, batch, own_seed)
         position = Point(moved.parameters, tf.ensure_shape(moved.codes, state.position.codes.shape))
         encoder = chain.encoder._replace(weights=moved.encoder)
@@ -361,11 +317,7 @@ class AmortizedSampling(ChainSampling):
         """Take the steps of a round, a few on each minibatch."""
         count = self.batches_per_round
         size = self.settings.num_sampler_steps // count
-        reference = None
-        if self.settings.gradients == "control_variates":
-            position, own_seed = chain.sampler.position, _folded(seeds[2], -1)
-            full = self.log_density_gradient(position, self.data.gather(None), own_seed)
-            reference = Reference(position, full.parameters)
+        reference = self.reference(chain.sampler.position, _folded(seeds[2], -1))
 
         def body(i: tf.Tensor, store: State) -> State:
             own_seeds = [_folded(seed, i) for seed in seeds]

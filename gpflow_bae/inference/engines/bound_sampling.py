@@ -50,6 +50,9 @@ class BoundSampling(ChainSampling):
                 "as gpflow_bae.mcmc.sghmc."
             )
 
+    def _target_at_start(self) -> None:
+        """Nothing: no sampler that is taken asks."""
+
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
         """At the model's present values; there are no codes."""
         values = self.sampled.values()

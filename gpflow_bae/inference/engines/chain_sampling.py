@@ -18,22 +18,27 @@ from ...base import Batch
 from ...core.parameter_set import ParameterSet
 from ...core.tracing import compiled
 from ...data import BatchReader, Observations, StreamedObservations, draw_indices
-from ...mcmc import State, adaptive_sghmc
+from ...mcmc import State, Target, adaptive_sghmc
 from ...mcmc.algorithm import SamplingAlgorithm
+from ...mcmc.calibrated import targets
 from ...mcmc.mean_temperatures import with_mean_temperatures
 from ...models.autoencoder import check_priors, set_default_likelihood_priors
 from ..chain_state import Chain, Point, RoundStatistics
 from ..chains import chain_seeds, map_chains, of_chain, stack_chains
-from ..checks.chain_checks import Takes, check_chain
+from ..checks.chain_checks import check_chain
 from ..checks.divergence import against_divergence, what_diverged
+from ..moves import Move
 from ..preconditioning import FisherPreconditioner, Preconditioner
 from ..runs.naming import from_arrays, leaf_names, to_arrays
 from ..runs.run import Algorithm, Trace
 from ..settings import AmortizedSettings
 from ..sharding.spread import Spread
+from .control_variates import Reference, batch_target
 
-__all__ = ["ChainSampling"]
+__all__ = ["PRIOR_DRAWS", "ChainSampling"]
 
+PRIOR_DRAWS = 0x9D
+"""Folded into the seed of a step, for the draws of a prior over codes."""
 _ORDER = 0x7A2  # beside the seed of a chain, of the order in which it reads a stream
 
 
@@ -44,7 +49,8 @@ class ChainSampling(Algorithm):
     """
 
     label = "sampling"
-    takes = Takes()  # what settings may have
+    coordinates: tuple[str, ...] = ()  # that settings may ask for, besides "none"
+    has_control_variates = False
     samples_codes = False  # whether codes are sampled, beside parameters
 
     def __init__(
@@ -59,6 +65,7 @@ class ChainSampling(Algorithm):
         jit_compile: bool = False,
         spread: Spread | None = None,
         point_estimates: tuple[str, ...] = (),
+        moves: tuple[str, ...] | None = None,
     ):
         """
         :param sampler: any :class:`~gpflow_bae.mcmc.SamplingAlgorithm`; None for the published
@@ -68,6 +75,9 @@ class ChainSampling(Algorithm):
         :param point_estimates: beginnings of the paths of parameters that are optimised instead of
             sampled, at temperature 0 in the same steps: ``(".decoder",)`` or
             ``(".latent_prior",)`` is an ablation of Tran et al. (2023, appendix F).
+        :param moves: names among :data:`gpflow_bae.inference.moves.MOVES`, of what changes a chain
+            beside the steps after each round, where codes are sampled; None for those that the
+            coordinates of the steps need.
         :raises ValueError: for fewer chains than one, a parameter that has no prior and gets none
             by default, point estimates that name no parameter, a sampler that cannot be used here,
             or what cannot be shared.
@@ -94,6 +104,7 @@ class ChainSampling(Algorithm):
         numbers = chain_seeds(seed, self.num_chains)
         seeds = [[s, 0] for s in numbers]
         self._base_seeds = tf.constant(seeds, tf.int32)  # [C, 2]
+        self.moves = self._build_moves(moves)
         self._readers: list[BatchReader] = []
         if isinstance(data, StreamedObservations):
             count, size = self.batches_per_round, settings.batch_size
@@ -129,10 +140,19 @@ class ChainSampling(Algorithm):
             ]
         )
 
+    def _build_moves(self, names: tuple[str, ...] | None) -> tuple[Move, ...]:
+        """Build the moves of a run: none, where no codes are sampled."""
+        if names:
+            raise ValueError(
+                f"moves={names!r} are for models whose codes are sampled, such as SGPBAE: leave "
+                "them out."
+            )
+        return ()
+
     @property
     def owned(self) -> tuple[str, ...]:
-        """Paths of parameters that the sampler does not move: something else does."""
-        return ()
+        """Paths of parameters that the sampler does not move: moves do."""
+        return tuple(path for move in self.moves for path in move.owned)
 
     def _sampler_state(self, position: Point) -> State:
         """The sampler at a position, with what it shall not sample at temperature 0."""
@@ -170,9 +190,56 @@ class ChainSampling(Algorithm):
         """Return what a chain holds of the preconditioner before the first fit."""
         return () if self.preconditioner is None else self.preconditioner.initial()
 
-    def _target_at_start(self) -> Any:
-        """What a sampler may ask of the target before its first step."""
-        return None
+    # What is sampled, of engines that know its density.
+
+    def log_prior(self, position: Point) -> tf.Tensor:
+        """Log prior of one chain's parameters."""
+        raise NotImplementedError
+
+    def log_likelihood(
+        self, position: Point, batch: Batch, seed: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """Log density of one chain's codes and observations, summed over the batch.
+
+        :param seed: of draws of the prior, if it makes some; None for its own.
+        """
+        raise NotImplementedError
+
+    def log_density_gradient(
+        self, position: Point, batch: Batch, seed: tf.Tensor | None = None
+    ) -> Point:
+        """Gradient of the log posterior, estimated from ``batch``, in one backward pass."""
+        return self.spread.gradients.log_density_gradient(
+            lambda position, own: self.log_likelihood(position, own, seed),
+            self.log_prior,
+            position,
+            batch,
+            self.data.axis,
+        )
+
+    def target(self, batch: Batch, reference: Reference | None = None) -> Target:
+        """What a sampler may ask while it sees ``batch``, with control variates or without."""
+
+        def gradient(position: Point, batch: Batch, seed: tf.Tensor) -> Point:
+            prior_seed = tf.random.fold_in(seed, PRIOR_DRAWS, alg="philox")
+            return self.log_density_gradient(position, batch, prior_seed)
+
+        evaluate = targets.target(lambda p: self.log_likelihood(p, batch), self.log_prior)
+        return batch_target(gradient, evaluate, batch, reference)
+
+    def reference(self, position: Point, seed: tf.Tensor) -> Reference | None:
+        """Where a round begins, and the gradient of all data there; None without control variates.
+
+        :param seed: of draws of the prior, if it makes some.
+        """
+        if self.settings.gradients != "control_variates":
+            return None
+        full = self.log_density_gradient(position, self.data.gather(None), seed)
+        return Reference(position, full.parameters)
+
+    def _target_at_start(self) -> Target | None:
+        """What a sampler may ask before its first step."""
+        return self.target(self.data.gather(None))
 
     def seed_of(self, chain: int, number: int) -> tf.Tensor:
         """The seed of a chain's round; that of number -1 draws its first codes."""

@@ -98,8 +98,13 @@ class TemperedSampling(Algorithm):
         return targets.target(
             lambda position: model.log_likelihood(coordinates.forward(position), batch),
             lambda position: model.log_prior(coordinates.forward(position)),
-            with_gradient=self.settings.method != "random_walk",
+            with_gradient=self.settings.proposal.method != "random_walk",
         )
+
+    def replicated_values(self) -> tuple[tf.Tensor, ...]:
+        """Return the model's unconstrained values [R, ...], the same for each replica."""
+        replicas = self.settings.num_replicas
+        return tuple(tf.stack([v] * replicas) for v in self.model.sampled.values())
 
     def initial_chain(self, coordinates: AffineMap) -> TemperedChain:
         """Place the replicas at the centre of ``coordinates``, which say what positions mean.
@@ -108,14 +113,14 @@ class TemperedSampling(Algorithm):
         """
         settings = self.settings
         ladder = geometric_ladder(settings.num_replicas, settings.max_temperature)
-        adaptive = settings.method in ("adapt_lg", "adapt_lg_star")
+        adaptive = settings.proposal.method in ("adapt_lg", "adapt_lg_star")
         init = adaptive_langevin.init if adaptive else metropolis.init
         # Compiled, or vectorized_map would trace by itself, of which TensorFlow warns in loops.
         start = compiled(lambda position: init(position, self.target(coordinates)))
         replicas = start(coordinates.centre())
         metropolis.check_initial(replicas.evaluation)
         tempering = parallel_tempering.init(replicas, ladder)
-        scale = np.full(settings.num_replicas, np.log(settings.noise_scale))
+        scale = np.full(settings.num_replicas, np.log(settings.proposal.noise_scale))
         return TemperedChain(
             tempering,
             tf.constant(scale, replicas.evaluation.tempered.dtype),
@@ -162,9 +167,8 @@ class TemperedSampling(Algorithm):
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> TemperedChain:
         """Invert :meth:`arrays`."""
-        replicas = self.settings.num_replicas
-        values = tuple(tf.stack([v] * replicas) for v in self.model.sampled.values())
-        like = self.initial_chain(unfitted_map(self.settings.whitening, values))
+        values = self.replicated_values()
+        like = self.initial_chain(unfitted_map(self.settings.whitening.kind, values))
         return from_arrays(like, arrays, self._names)
 
     @property
@@ -229,13 +233,13 @@ class TemperedSampling(Algorithm):
         return chain, TemperedTrace(*(a.stack() for a in arrays))
 
     def _step(self, chain: TemperedChain, seed: tf.Tensor, phase: str) -> TemperedChain:
-        settings, tempering = self.settings, chain.tempering
+        proposal, tempering = self.settings.proposal, chain.tempering
         target = self.target(chain.coordinates)
         common: dict[str, Any] = {
             "noise_scale": tf.exp(tf.gather(chain.log_noise_scale, tempering.rung)),
             "inverse_temperature": parallel_tempering.inverse_temperature(tempering),
         }
-        method: str = settings.method
+        method: str = proposal.method
         replicas: Any
         if method == "adapt_lg_star":
             method = "adapt_lg" if phase == "burnin" else "lg"
@@ -247,7 +251,7 @@ class TemperedSampling(Algorithm):
                 target,
                 seed,
                 step_size=common["noise_scale"],
-                max_leapfrog_steps=settings.max_leapfrog_steps,
+                max_leapfrog_steps=proposal.max_leapfrog_steps,
                 inverse_temperature=common["inverse_temperature"],
             )
         elif method == "lg":
@@ -255,8 +259,8 @@ class TemperedSampling(Algorithm):
                 metropolis.State(*tempering.replicas[:3]),
                 target,
                 seed,
-                learning_rate=settings.learning_rate,
-                gradient_probability=settings.gradient_probability,
+                learning_rate=proposal.learning_rate,
+                gradient_probability=proposal.gradient_probability,
                 **common,
             )
         else:
@@ -264,21 +268,21 @@ class TemperedSampling(Algorithm):
                 tempering.replicas,
                 target,
                 seed,
-                learning_rate=settings.adam_learning_rate,
+                learning_rate=proposal.adam_learning_rate,
                 adapt=True,
-                gradient_probability=settings.gradient_probability,
+                gradient_probability=proposal.gradient_probability,
                 **common,
             )
         if len(replicas) < len(tempering.replicas):  # Adam's statistics rest after burn-in
             replicas = type(tempering.replicas)(*replicas, *tempering.replicas[len(replicas) :])
         tempering = tempering._replace(replicas=replicas)
         scale = chain.log_noise_scale
-        if settings.target_acceptance is not None and phase == "burnin":
+        if proposal.target_acceptance is not None and phase == "burnin":
             # Robbins and Monro (1951); the gain sums to infinity and its square does not.
             gain = tf.pow(tf.cast(chain.step + 1, scale.dtype), -0.6)
             ratio = replicas.counts.log_accept_ratio
             acceptance = parallel_tempering.by_rung(tf.exp(tf.minimum(ratio, 0.0)), tempering)
-            scale += gain * (acceptance - settings.target_acceptance)
+            scale += gain * (acceptance - proposal.target_acceptance)
         return chain._replace(tempering=tempering, log_noise_scale=scale, step=chain.step + 1)
 
     def _statistics(self, chain: TemperedChain) -> TemperedTrace:

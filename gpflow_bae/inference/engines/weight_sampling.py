@@ -8,12 +8,9 @@ import tensorflow as tf
 
 from ...base import Batch
 from ...mcmc import Step, Target
-from ...mcmc.calibrated import targets
 from ...models import TemperedBAE
 from ..chain_state import Chain, Point, RoundStatistics
-from ..checks.chain_checks import Takes
 from .chain_sampling import ChainSampling
-from .control_variates import Reference, batch_target
 from .sampler_steps import sampler_steps
 
 __all__ = ["WeightSampling"]
@@ -27,10 +24,8 @@ class WeightSampling(ChainSampling):
     """
 
     model: TemperedBAE
-    takes = Takes(
-        coordinates=("fisher",),
-        control_variates=True,
-    )
+    coordinates = ("fisher",)
+    has_control_variates = True
 
     def __init__(self, model: TemperedBAE, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.engines.chain_sampling.ChainSampling`."""
@@ -42,45 +37,22 @@ class WeightSampling(ChainSampling):
         values = self.sampled.values()
         return Chain(self._sampler_state(Point(values, ())), (), self._initial_metric())
 
-    def _target_at_start(self) -> Target:
-        return self.target(self.data.gather(None))
-
     def log_prior(self, position: Point) -> tf.Tensor:
-        """Log prior of one chain's parameters."""
         return self.sampled.log_prior(position.parameters)
 
-    def log_likelihood(self, position: Point, batch: Batch) -> tf.Tensor:
+    def log_likelihood(
+        self, position: Point, batch: Batch, seed: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """log p(Y | parameters) of one chain, summed over the batch."""
         # Not vectorised over a chain: XLA compiles gradients of vectorised maps in every call.
         return self.model.bind(position.parameters).data_log_likelihood(batch)
-
-    def log_density_gradient(self, position: Point, batch: Batch) -> Point:
-        """Gradient of the log posterior of one chain, estimated from ``batch``."""
-        return self.spread.gradients.log_density_gradient(
-            self.log_likelihood, self.log_prior, position, batch, self.data.axis
-        )
-
-    def target(self, batch: Batch, reference: Reference | None = None) -> Target:
-        """What a sampler may ask while it sees ``batch``, with control variates or without."""
-
-        def gradient(position: Point, batch: Batch, seed: tf.Tensor) -> Point:
-            return self.log_density_gradient(position, batch)
-
-        evaluate = targets.target(
-            lambda position: self.log_likelihood(position, batch), self.log_prior
-        )
-        return batch_target(gradient, evaluate, batch, reference)
 
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
         seeds = tf.unstack(tf.random.split(seed, 2, alg="philox"))
         num_steps = self.settings.num_sampler_steps
-        reference = None
-        if self.settings.gradients == "control_variates":
-            position = chain.sampler.position
-            full = self.log_density_gradient(position, self.data.gather(None))
-            reference = Reference(position, full.parameters)
+        reference = self.reference(chain.sampler.position, seed)
 
         def target_of(i: tf.Tensor) -> Target:
             return self.target(self.fresh_batch(seeds[0], i, fed), reference)

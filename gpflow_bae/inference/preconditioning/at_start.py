@@ -7,12 +7,14 @@ as preconditioning the sampler with it; the Jacobian is constant, and drops out.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from ...core.arguments import check_fields
 from ...core.tracing import compiled
 from ...data import Observations
 from ...mcmc.noise import split
@@ -22,14 +24,31 @@ from .information import FisherInformation
 from .kronecker import fisher_maps, identity_map
 from .linear_map import KroneckerMap
 
-__all__ = ["KINDS", "AffineMap", "affine_map", "unfitted_map"]
-
-KINDS = ("none", "kronecker", "dense")
+__all__ = ["AffineMap", "Whitening", "affine_map", "unfitted_map"]
 
 Values = tuple[tf.Tensor, ...]
 
 _LARGEST_DENSE = 5000
 _LEAST_PRECISION = 1e-8  # of a prior
+
+
+@dataclasses.dataclass(frozen=True)
+class Whitening:
+    """Which map of a network's weights is fitted where replicas start."""
+
+    kind: Literal["none", "kronecker", "dense"] = "none"
+    """``"dense"`` takes all correlations into account, for up to a few thousand scalars.
+    ``"kronecker"`` takes each parameter by itself (:mod:`.kronecker`)."""
+    num_draws: int = 200
+    """Draws of simulated data that estimate the information; ``"dense"`` wants a few for each
+    scalar."""
+    damping: float = 0.0
+    """Added to the precision, so that no direction is scaled to more than damping^-1/2: along
+    directions that the data say little of, the posterior of a network is wide but far from
+    straight."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, num_draws=1, damping=0.0)
 
 
 class AffineMap(NamedTuple):
@@ -74,7 +93,7 @@ def unfitted_map(kind: str, start: Values) -> AffineMap:
     size = sum(int(np.prod(v.shape[1:])) for v in start)
     if size > _LARGEST_DENSE:
         raise ValueError(
-            f'whitening="dense" stores a square matrix for {size} scalars; above {_LARGEST_DENSE} '
+            f'Whitening("dense") stores a square matrix for {size} scalars; above {_LARGEST_DENSE} '
             'take "kronecker".'
         )
     ones = tf.ones([size], tf.float64)
@@ -82,39 +101,25 @@ def unfitted_map(kind: str, start: Values) -> AffineMap:
 
 
 def affine_map(
-    model: TemperedBAE,
-    data: Observations,
-    start: Values,
-    kind: str,
-    num_draws: int,
-    damping: float = 0.0,
-    *,
-    seed: int,
+    model: TemperedBAE, data: Observations, start: Values, whitening: Whitening, *, seed: int
 ) -> AffineMap:
     """Return a map around ``start``, fitted at the first replica's values.
 
-    ``"dense"`` takes all correlations into account, for up to a few thousand scalars.
-    ``"kronecker"`` takes each parameter by itself (:mod:`.kronecker`).
-
     :param start: unconstrained values [R, ...] of the replicas.
-    :param num_draws: of the information; ``"dense"`` wants a few for each scalar.
-    :param damping: added to the precision, so that no direction is scaled to more than
-        damping^-1/2: along directions that the data say little of, the posterior of a network is
-        wide but far from straight.
     :raises ValueError: for ``"dense"`` with too many scalars.
     """
-    found = unfitted_map(kind, start)
-    if kind == "none":
+    found = unfitted_map(whitening.kind, start)
+    if whitening.kind == "none":
         return found
     fisher = FisherInformation(model, data)
     position = Point(tuple(v[0] for v in start), ())
-    precision = tuple(p + damping for p in fisher.precision(position, _LEAST_PRECISION))
-    seeds = split(tf.constant([seed, 0xF15], tf.int32), num_draws)
+    precision = tuple(p + whitening.damping for p in fisher.precision(position, _LEAST_PRECISION))
+    seeds = split(tf.constant([seed, 0xF15], tf.int32), whitening.num_draws)
     draw = compiled(lambda seed: fisher.draw(position, seed))
-    if kind == "kronecker":
+    if whitening.kind == "kronecker":
         return found._replace(maps=fisher_maps(draw, seeds, precision))
     scores = np.stack([_flat(draw(s)) for s in tf.unstack(seeds)])
-    total = scores.T @ scores / num_draws + np.diag(_flat(precision))
+    total = scores.T @ scores / whitening.num_draws + np.diag(_flat(precision))
     eigenvalues, basis = np.linalg.eigh(total)
     dense = KroneckerMap(tf.constant(eigenvalues**-0.5), (tf.constant(basis),))
     return found._replace(maps=(dense,))

@@ -15,16 +15,13 @@ from typing import Any
 import numpy as np
 
 from ...core.files import as_path, locked, to_json, write_atomically
-from ...core.records import Records
 from ...versions import __version__
 from .run_files import NOT_WHOLE, DamagedError, RunFile, explained, read_arrays, save_counted
 
-__all__ = ["RunDirectory", "run_directory", "samples_in", "stopwatch", "write_atomically"]
+__all__ = ["RunDirectory", "run_directory", "stopwatch", "write_atomically"]
 
 FORMAT = 1
 """Of the files; raised where later versions cannot read what earlier ones wrote."""
-SAMPLES = "samples.bin"
-_NUM_SAMPLES = "run/num_samples"
 
 
 class RunDirectory:
@@ -57,7 +54,7 @@ class RunDirectory:
                 f"out_dir {self.path} holds a run {whose} already; continue it with resume=True, "
                 "or choose another out_dir."
             )
-        self.samples = RunFile(self.path / SAMPLES, "samples", self.path / "samples")
+        self.samples = RunFile(self.path / "samples.bin", "samples")
         self.trace = RunFile(self.path / "trace.bin", "rows of statistics")
         self._state, self._previous = self.path / "state.npz", self.path / "state.previous.npz"
         if found is not None and found != settings:
@@ -68,11 +65,6 @@ class RunDirectory:
     def child(self, name: str, record: Mapping[str, Any]) -> RunDirectory:
         """A folder inside this one, for a part of the run that has a state of its own."""
         return RunDirectory(self.path / name, record, resume=True)
-
-    @property
-    def has_state(self) -> bool:
-        """Whether :meth:`write_state` was called for this run."""
-        return self._state.exists() or self._previous.exists()
 
     def write_state(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Store the state of a chain; of those before it the last one is kept.
@@ -181,30 +173,6 @@ def run_directory(
         yield opened
 
 
-def samples_in(folder: Path) -> Records | list[dict[str, np.ndarray]]:
-    """All samples of the run that a folder holds, for those who do not go on with it.
-
-    They are those that its last checkpoint counts; of a run of an earlier version, which has a
-    file for each of them, those in the folder.
-
-    :raises ValueError: where one of them is damaged.
-    """
-    try:
-        if (folder / SAMPLES).exists():
-            return RunFile(folder / SAMPLES, "samples").read(_num_samples(folder))
-        return [read_arrays(path) for path in sorted((folder / "samples").glob("*.npz"))]
-    except DamagedError as error:
-        raise ValueError(f"{error}. Put the file back, or delete it and all later ones.") from error
-
-
-def _num_samples(folder: Path) -> int:
-    """Those that the last checkpoint that is whole counts; none without one."""
-    for name in ("state.npz", "state.previous.npz"):
-        with contextlib.suppress(FileNotFoundError, DamagedError):
-            return int(read_arrays(folder / name)[_NUM_SAMPLES])
-    return 0
-
-
 def stopwatch(*folders: str | os.PathLike[str] | None) -> Callable[[], float]:
     """A clock that has seen what runs did before they were resumed.
 
@@ -244,11 +212,6 @@ def _other(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What a run that is there is, other than the one to be, and what to do."""
     data, own = there.get("data"), now.get("data")
     advice = "choose another out_dir, or delete that one."
-    if isinstance(data, list) and isinstance(own, Mapping):
-        return (
-            "of an earlier version of gpflow_bae, which kept shape and sum of its data alone, so "
-            f"these may be others: go on with that version, {advice}"
-        )
     settings = _differences({**there, "data": own}, {**now, "data": own})
     if data == own:
         return f"with other settings ({settings}); {advice}"

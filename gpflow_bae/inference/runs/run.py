@@ -154,10 +154,10 @@ def run(
         start_seconds = elapsed()
     else:
         assert directory is not None
-        start_seconds = float(found.pop("run/start_seconds"))
-        number, seconds = int(found.pop("run/number")), float(found.pop("run/seconds"))
-        records.resume(found)
         try:
+            start_seconds = float(found.pop("run/start_seconds"))
+            number, seconds = int(found.pop("run/number")), float(found.pop("run/seconds"))
+            records.resume(found)
             state = algorithm.restore(found)
         except KeyError as name:
             raise ValueError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -82,12 +81,11 @@ class RunFile:
     ignored, and overwritten by the process that goes on.
     """
 
-    def __init__(self, path: Path, what: str, former: Path | None = None):
+    def __init__(self, path: Path, what: str):
         """
         :param what: a record is, in words, in the plural.
-        :param former: the folder where earlier versions kept records, one npz file each.
         """
-        self._file, self._what, self._former = RecordFile(path), what, former
+        self._file, self._what = RecordFile(path), what
         self.path = path
         self.is_own = True
         """Whether this process writes it; what others write is left alone."""
@@ -124,15 +122,11 @@ class RunFile:
     def read(self, count: int) -> Records:
         """The first ``count`` records, compared to their checksums.
 
-        Those of a run that an earlier version began are copied into the file first.
-
         :raises ValueError: where one of them is damaged or missing.
         """
         try:
-            if count and self.is_own and self._former is not None and not self.path.exists():
-                self._copy(self._former, count)
             return self._file.read(count)
-        except (DamagedError, DamagedRecordsError, FileNotFoundError) as error:
+        except (DamagedRecordsError, FileNotFoundError) as error:
             reason = str(error)
             if isinstance(error, FileNotFoundError):
                 reason = f"{error.filename} is missing"
@@ -140,17 +134,3 @@ class RunFile:
                 f"{reason}. Of the run's {count} {self._what} these cannot be had again from its "
                 "last checkpoint: put the file back, or choose another out_dir to start anew."
             ) from error
-
-    def _copy(self, former: Path, count: int) -> None:
-        """Whole or not at all: under another name until the last one is there."""
-        if not former.is_dir():
-            return
-        copies = RecordFile(self.path.with_name(f".{self.path.name}.copying"))
-        for index in range(count):
-            arrays = read_arrays(former / f"{index:05d}.npz")
-            with explained(copies.path):
-                copies.write(index, {name: values[None] for name, values in arrays.items()})
-        with explained(copies.path):
-            copies.flush()
-        copies.close()
-        os.replace(copies.path, self.path)

@@ -35,12 +35,7 @@ class RunRecords:
         assert self._directory is not None
         self._num_samples = int(arrays.pop("run/num_samples"))
         self._directory.samples.read(self._num_samples)
-        # Checkpoints of earlier versions hold the statistics themselves, and no number of rows.
-        held = [name for name in arrays if name.startswith("trace/")]
-        former = {name.removeprefix("trace/"): arrays.pop(name) for name in held}
-        if former:
-            self._add_rows(former)
-        self._num_rows = int(arrays.pop("run/num_rows", self._num_rows))
+        self._num_rows = int(arrays.pop("run/num_rows"))
         self._directory.trace.read(self._num_rows)
 
     def add(self, trace: Trace, sample: Sample | None) -> None:
@@ -51,22 +46,18 @@ class RunRecords:
         if self._directory is None:
             self._traces.append(trace)
         else:
-            self._add_rows(trace)
+            rows = {name: np.asarray(values) for name, values in trace.items()}
+            count = len(next(iter(rows.values()), ()))
+            if count:
+                self._directory.trace.write(self._num_rows, rows)
+            self._num_rows += count
         if sample is not None:
             if self._directory is None:
                 self._samples.append(sample)
             else:
-                rows = {name: np.asarray(values)[None] for name, values in sample.items()}
-                self._directory.samples.write(self._num_samples, rows)
+                one = {name: np.asarray(values)[None] for name, values in sample.items()}
+                self._directory.samples.write(self._num_samples, one)
             self._num_samples += 1
-
-    def _add_rows(self, trace: Trace) -> None:
-        assert self._directory is not None
-        rows = {name: np.asarray(values) for name, values in trace.items()}
-        count = len(next(iter(rows.values()), ()))
-        if count:
-            self._directory.trace.write(self._num_rows, rows)
-        self._num_rows += count
 
     def counts(self) -> dict[str, int]:
         """What a checkpoint holds of them."""

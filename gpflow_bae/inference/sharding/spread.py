@@ -33,14 +33,10 @@ class Spread:
     def of(cls, replicas: Replicas, over: str | None, num_chains: int) -> Spread:
         """What the caller wants; for None chains, which exchange nothing in a round, where their
         number is a multiple of the replicas', and else minibatches.
-
-        :raises ValueError: for another word.
         """
         if over is None:
             divides = num_chains % replicas.size == 0
             over = "chains" if divides and num_chains > 1 else "minibatches"
-        if over not in ("minibatches", "chains"):
-            raise ValueError(f'spread must be "minibatches", "chains" or None, got {over!r}.')
         return cls(replicas, over)
 
     def check(

@@ -1,104 +1,81 @@
-"""Where tempered chains start: at given or fresh networks, or at a posterior mode near them."""
+"""Start at the end of some steps of Adam on the log posterior."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 
+from ...core.arguments import check_fields
 from ...data import Observations, draw_indices
 from ...models import TemperedBAE
 from ..optimise.optimisation import Optimisation, cosine_decay
 from ..runs.checkpoints import RunDirectory
 from ..runs.run import run
-from ..tempered_settings import TemperedSettings
+from ..settings import check_positive
+from .initializer import Initializer
 
-__all__ = ["fresh_values", "initial_values"]
-
-Values = tuple[tf.Tensor, ...]
-
-
-def initial_values(
-    model: TemperedBAE,
-    data: Observations,
-    settings: TemperedSettings,
-    *,
-    seed: int,
-    progress: bool = True,
-    directory: RunDirectory | None = None,
-) -> tuple[Values, np.ndarray]:
-    """Unconstrained values [R, ...] for the replicas to start from, and the losses on the way.
-
-    The first network starts at the model's own weights, the others where Keras initialises fresh
-    copies; ``settings.num_start_steps`` steps of Adam then climb the log posterior. Nothing of it
-    sees more than the training data.
-
-    :param directory: where the climb keeps its checkpoints; None keeps none.
-    :return: values by parameter, and the mean loss of every hundred steps, in nats per row.
-    """
-    given = model.sampled.values()
-    starts = [given]
-    starts += [fresh_values(model, given) for _ in range(1, settings.num_starts)]
-    values = tuple(tf.stack(parts) for parts in zip(*starts, strict=True))
-    losses = np.zeros(0)
-    if settings.num_start_steps:
-        values, losses = _climb(model, data, settings, values, seed, progress, directory)
-    order = np.arange(settings.num_replicas) % settings.num_starts
-    return tuple(tf.gather(v, order) for v in values), losses
+__all__ = ["AdamStart"]
 
 
-def fresh_values(model: TemperedBAE, given: Values) -> Values:
-    """``given``, with all weights as Keras initialises them anew."""
-    fresh = _fresh_weights(model)
-    pairs = zip(model.sampled.parameters, given, strict=True)
-    return tuple(fresh.get(id(parameter), value) for parameter, value in pairs)
+@dataclasses.dataclass(frozen=True)
+class AdamStart(Initializer):
+    """Climbs the log posterior of a :class:`~gpflow_bae.models.TemperedBAE` from where it is."""
 
+    num_steps: int = 2000
+    batch_size: int | None = None
+    """Rows per step; None for all."""
+    learning_rate: float = 3e-3
+    """Decays to zero along a cosine."""
 
-def _fresh_weights(model: TemperedBAE) -> dict[int, tf.Tensor]:
-    """What Keras's initialisers give for copies of both networks, by the parameter's identity."""
-    fresh: dict[int, tf.Tensor] = {}
-    for network in (model.decoder, model.encoder):
-        clone = keras.models.clone_model(network.model)
-        for parameter, variable in zip(network.weights, clone.trainable_variables, strict=True):
-            fresh[id(parameter)] = tf.identity(variable.value)
-    return fresh
+    def __post_init__(self) -> None:
+        check_fields(self, num_steps=0)
+        check_positive(self, "batch_size", "learning_rate")
 
+    def describe(self) -> dict[str, Any]:
+        """Return the settings as plain values, for records of a run."""
+        return dataclasses.asdict(self) | {"kind": "adam"}
 
-def _climb(
-    model: TemperedBAE,
-    data: Observations,
-    settings: TemperedSettings,
-    values: Values,
-    seed: int,
-    progress: bool,
-    directory: RunDirectory | None,
-) -> tuple[Values, np.ndarray]:
-    """Adam on minus the log posterior of all starts at once, minibatches shared."""
-    num_rows = data.num_items
-    size = min(settings.start_batch_size or num_rows, num_rows)
-    variables = {path: tf.Variable(v) for path, v in zip(model.sampled.paths, values, strict=True)}
-    rate = cosine_decay(settings.start_learning_rate, settings.num_start_steps, 0.0)
+    def run(
+        self,
+        model: TemperedBAE,
+        data: Observations,
+        *,
+        seed: int,
+        jit_compile: bool = False,
+        progress: bool = True,
+        directory: RunDirectory | None = None,
+    ) -> tuple[None, np.ndarray]:
+        """Leave the model at the last step.
 
-    def loss(seed: tf.Tensor, carried: Any, constants: Any) -> tuple[tf.Tensor, Any]:
-        batch = data.gather(draw_indices(num_rows, size, seed))
-        parts = [tf.convert_to_tensor(v) for v in variables.values()]
-        log_density = batch.scale * model.log_likelihood(parts, batch) + model.log_prior(parts)
-        return -tf.reduce_sum(log_density) / num_rows, carried
+        :return: no codes, and the mean loss of every hundred steps, in nats per row.
+        :raises TypeError: for another model.
+        """
+        if not isinstance(model, TemperedBAE):
+            raise TypeError(f"AdamStart is for a TemperedBAE, got {type(model).__name__}.")
+        if self.num_steps == 0:
+            return None, np.zeros(0)
+        sampled, num_rows = model.sampled, data.num_items
+        size = min(self.batch_size or num_rows, num_rows)
 
-    climb = Optimisation(
-        loss,
-        variables,
-        [(list(variables.values()), rate)],
-        num_steps=settings.num_start_steps,
-        steps_per_call=100,
-        seed=[seed, 0x57A],
-        label="mode",
-    )
-    if directory is not None:
-        directory = directory.child("mode", {"num_steps": settings.num_start_steps})
-    found = run(climb, lambda: None, directory=directory, progress=progress)
-    return tuple(map(tf.convert_to_tensor, variables.values())), (
-        found.trace["loss"] / settings.num_starts
-    )
+        def loss(seed: tf.Tensor, carried: Any, constants: Any) -> tuple[tf.Tensor, Any]:
+            batch = data.gather(draw_indices(num_rows, size, seed))
+            log_prior = sampled.log_prior(sampled.values())
+            return -(batch.scale * model.data_log_likelihood(batch) + log_prior) / num_rows, carried
+
+        rate = cosine_decay(self.learning_rate, self.num_steps, 0.0)
+        climb = Optimisation(
+            loss,
+            dict(zip(sampled.paths, sampled.variables, strict=True)),
+            [(sampled.variables, rate)],
+            num_steps=self.num_steps,
+            steps_per_call=100,
+            seed=[seed, 0x57A],
+            label="mode",
+            jit_compile=jit_compile,
+        )
+        if directory is not None:
+            directory = directory.child("mode", {"num_steps": self.num_steps})
+        return None, run(climb, lambda: None, directory=directory, progress=progress).trace["loss"]

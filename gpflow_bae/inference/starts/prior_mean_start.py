@@ -22,8 +22,9 @@ from ...encoders import GaussianEncoder
 from ...latent_priors import DeepSparseGP, SparseGP
 from ...models import BayesianAutoencoder
 from ..runs.checkpoints import RunDirectory
-from ..settings import EncoderSettings, VariationalSettings, check_positive
+from ..settings import EncoderSettings, VariationalSettings
 from ..variational import fit_variational
+from .initializer import Initializer
 from .warm_start import NetworkFits, WarmStart
 
 __all__ = ["PriorMeanStart"]
@@ -68,7 +69,7 @@ class _AtPriorMean(VariationalModel):
 
 
 @dataclasses.dataclass(frozen=True)
-class PriorMeanStart:
+class PriorMeanStart(Initializer):
     """A mode with codes at their prior mean, then an encoder fitted to those codes.
 
     For a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or a
@@ -80,8 +81,6 @@ class PriorMeanStart:
     settings: VariationalSettings = VariationalSettings()
     distillation: EncoderSettings = EncoderSettings(num_steps=1000, batch_size=256)
     """Fit of the model's encoder to the codes of the mode."""
-    initial_inducing_scale: float = 1.0
-    """Standard deviation of the whitened inducing outputs that the fit starts from."""
     first: WarmStart | None = None
     """A start before this one, where the fit then begins: so it ends at a mode near that of a
     variational fit, which has learnt a lengthscale that generalises. A mode found from nothing
@@ -90,16 +89,15 @@ class PriorMeanStart:
     """Called with (steps done, mean loss) during the fit."""
 
     @property
-    def encoder(self) -> GaussianEncoder | None:
-        """The encoder that is trained besides the model's own, if there is one."""
-        return None if self.first is None else self.first.encoder
+    def networks(self) -> tuple[GaussianEncoder, ...]:
+        """Those of the start before this one."""
+        return () if self.first is None else self.first.networks
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_positive(self, "initial_inducing_scale")
 
-    def describe(self) -> dict[str, object]:
-        """The settings as plain values, for records of a run."""
+    def describe(self) -> dict[str, Any]:
+        """Return the settings as plain values, for records of a run."""
         values = dataclasses.asdict(dataclasses.replace(self, first=None, callback=None))
         first = None if self.first is None else self.first.describe()
         settings = self.settings.describe()
@@ -142,7 +140,7 @@ class PriorMeanStart:
             )
         else:
             shape = tuple(prior.whitened_inducing.shape)
-            draws = np.random.default_rng(seed).normal(0.0, self.initial_inducing_scale, shape)
+            draws = np.random.default_rng(seed).standard_normal(shape)
             prior.whitened_inducing.assign(draws)
         losses = fit_variational(
             _AtPriorMean(model),

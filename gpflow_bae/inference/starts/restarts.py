@@ -8,7 +8,7 @@ and what was not chosen is reported with it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -24,11 +24,12 @@ from ..optimise.lbfgs import Minimum, lbfgs, vector_of
 from ..runs.checkpoints import RunDirectory
 from ..runs.progress import Progress
 from ..settings import check_positive
-from .posterior_mode import fresh_values
+from .initializer import Initializer
 
-__all__ = ["ModeStart", "Restarts", "best_restart"]
+__all__ = ["ModeStart", "Restarts", "best_restart", "fresh_starts", "restart_seed"]
 
 _SMALL = 5000
+_MOST_SEEDS = 2_000_000_000
 _FURTHER = 5  # times as many iterations of a finalist
 
 
@@ -49,6 +50,29 @@ class Restarts(NamedTuple):
             f"Best of {len(order)} restarts: log posterior {self.log_posterior[order[0]]:.1f}, log "
             f"likelihood {self.log_likelihood[order[0]]:.1f} nats{others}."
         )
+
+
+def restart_seed(seed: int, number: int) -> int:
+    """Return the seed of a fit among several; the first is the fit without restarts.
+
+    In 32 bits with room to spare, as engines want seeds.
+    """
+    if number == 0:
+        return seed
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1) % _MOST_SEEDS
+
+
+def fresh_starts(
+    draw: Callable[[int], Sequence[Any]], seeds: Iterable[int]
+) -> Iterator[tuple[int, tuple[tf.Tensor, ...]]]:
+    """Draw where each of many fits starts, with Keras's own numbers from the seed of that fit.
+
+    :param draw: a seed -> values of a model's parameters.
+    :return: seeds, and the values of each.
+    """
+    for seed in seeds:
+        keras.utils.set_random_seed(seed)
+        yield seed, tuple(tf.convert_to_tensor(v) for v in draw(seed))
 
 
 def best_restart(
@@ -86,89 +110,8 @@ def best_restart(
         raise TypeError(f"best_restart takes a TemperedBAE, got {type(model).__name__}.")
     if num_restarts < 1:
         raise ValueError(f"num_restarts must be at least 1, got {num_restarts}.")
-    observations = prepare_data(model, data)
-    return _best(
-        model,
-        observations,
-        num_restarts,
-        max_iterations,
-        num_finalists,
-        draw=draw,
-        seed=seed,
-        jit_compile=jit_compile,
-        progress=progress,
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class ModeStart:
-    """Starts chains of a :class:`~gpflow_bae.models.TemperedBAE` at modes, each at one of its own.
-
-    For ``sample_amortized(model, data, "ensemble", num_chains=8, warm_start=ModeStart())``: chains
-    that stand in different basins, to be weighted by what they predict
-    (:func:`gpflow_bae.diagnostics.stacking_weights`), not to agree.
-    """
-
-    num_restarts: int = 1
-    """Climbs for each chain, of which it starts at the best; see :func:`best_restart`."""
-    max_iterations: int = 1000
-    """Of L-BFGS, in each climb."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        check_positive(self, "num_restarts", "max_iterations")
-
-    def describe(self) -> dict[str, object]:
-        """The settings as plain values, for records of a run."""
-        return dataclasses.asdict(self) | {"kind": "mode"}
-
-    def run(
-        self,
-        model: TemperedBAE,
-        data: Observations,
-        *,
-        seed: int,
-        jit_compile: bool = False,
-        progress: bool = True,
-        directory: RunDirectory | None = None,
-    ) -> tuple[None, np.ndarray]:
-        """Leave the model at a mode.
-
-        :param directory: not needed: climbs are short.
-        :return: no codes, and minus the log posterior of each climb.
-        :raises TypeError: for another model.
-        """
-        if not isinstance(model, TemperedBAE):
-            raise TypeError(f"ModeStart is for a TemperedBAE, got {type(model).__name__}.")
-        found = _best(
-            model,
-            data,
-            self.num_restarts,
-            self.max_iterations,
-            0,
-            draw=None,
-            seed=seed * self.num_restarts,  # no two chains have a climb in common
-            jit_compile=jit_compile or None,  # if not asked for, small networks all the same
-            progress=progress,
-        )
-        return None, -found.log_posterior
-
-
-def _best(
-    model: TemperedBAE,
-    data: Observations,
-    num_restarts: int,
-    max_iterations: int,
-    num_finalists: int,
-    *,
-    draw: Callable[[int], Sequence[Any]] | None,
-    seed: int,
-    jit_compile: bool | None,
-    progress: bool,
-) -> Restarts:
-    """As :func:`best_restart` says it."""
     num_finalists = min(num_finalists, num_restarts)
-    batch = data.gather(None)
+    batch = prepare_data(model, data).gather(None)
     like = model.sampled.values()
 
     def densities(values: Sequence[tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
@@ -196,12 +139,10 @@ def _best(
 
     found = []
     with Progress("restarts", num_restarts + num_finalists, shown=progress) as shown:
-        for number in range(seed, seed + num_restarts):
-            if draw is None:
-                keras.utils.set_random_seed(number)
-                start = fresh_values(model, like)
-            else:
-                start = tuple(tf.convert_to_tensor(v) for v in draw(number))
+        starts = fresh_starts(
+            draw or (lambda number: fresh_values(model)), range(seed, seed + num_restarts)
+        )
+        for _, start in starts:
             found.append(climb(vector_of(start), max_iterations))
             shown.update(1, "restarts", {"log_posterior": f"{-found[-1].loss:.5g}"})
         order = np.argsort([mode.loss for mode in found])
@@ -220,3 +161,67 @@ def _best(
     best = int(np.argmax(posterior))
     model.sampled.assign(functional.unflatten(tf.constant(found[best].vector), like))
     return Restarts(posterior, np.array(likelihoods), best)
+
+
+def fresh_values(model: TemperedBAE) -> tuple[tf.Tensor, ...]:
+    """Return the model's values, with all weights as Keras's initialisers give them anew."""
+    fresh: dict[int, tf.Tensor] = {}
+    for network in (model.decoder, model.encoder):
+        clone = keras.models.clone_model(network.model)
+        for parameter, variable in zip(network.weights, clone.trainable_variables, strict=True):
+            fresh[id(parameter)] = tf.identity(variable.value)
+    given = zip(model.sampled.parameters, model.sampled.values(), strict=True)
+    return tuple(fresh.get(id(parameter), value) for parameter, value in given)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModeStart(Initializer):
+    """Starts chains of a :class:`~gpflow_bae.models.TemperedBAE` at modes, each at one of its own.
+
+    For ``sample_amortized(model, data, "ensemble", num_chains=8, warm_start=ModeStart())``: chains
+    that stand in different basins, to be weighted by what they predict
+    (:func:`gpflow_bae.diagnostics.stacking_weights`), not to agree.
+    """
+
+    num_restarts: int = 1
+    """Climbs for each chain, of which it starts at the best; see :func:`best_restart`."""
+    max_iterations: int = 1000
+    """Of L-BFGS, in each climb."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_positive(self, "num_restarts", "max_iterations")
+
+    def describe(self) -> dict[str, Any]:
+        """Return the settings as plain values, for records of a run."""
+        return dataclasses.asdict(self) | {"kind": "mode"}
+
+    def run(
+        self,
+        model: TemperedBAE,
+        data: Observations,
+        *,
+        seed: int,
+        jit_compile: bool = False,
+        progress: bool = True,
+        directory: RunDirectory | None = None,
+    ) -> tuple[None, np.ndarray]:
+        """Leave the model at a mode.
+
+        :param directory: not needed: climbs are short.
+        :return: no codes, and minus the log posterior of each climb.
+        :raises TypeError: for another model.
+        """
+        if not isinstance(model, TemperedBAE):
+            raise TypeError(f"ModeStart is for a TemperedBAE, got {type(model).__name__}.")
+        found = best_restart(
+            model,
+            data,
+            self.num_restarts,
+            self.max_iterations,
+            0,
+            seed=seed * self.num_restarts,  # no two chains have a climb in common
+            jit_compile=jit_compile or None,  # if not asked for, small networks all the same
+            progress=progress,
+        )
+        return None, -found.log_posterior

@@ -30,15 +30,18 @@ from ..optimise.optimisation import Optimisation
 from ..runs.checkpoints import RunDirectory
 from ..runs.run import run
 from ..seeding import seed_networks
-from ..settings import EncoderSettings, VariationalSettings, check_positive
+from ..settings import EncoderSettings, VariationalSettings
 from ..variational import fit_variational
 from .initial_codes import smoothest_projections
+from .initializer import Initializer
 
 __all__ = ["NetworkFits", "WarmStart"]
 
+_CODE_NOISE = 0.1  # standard deviation of the noise on the codes that a fit starts from
+
 
 @dataclasses.dataclass(frozen=True)
-class WarmStart:
+class WarmStart(Initializer):
     """A variational fit of the model's prior and decoder, then an encoder fitted to its codes."""
 
     encoder: GaussianEncoder
@@ -56,17 +59,19 @@ class WarmStart:
     num_initial_steps: int = 200
     """Adam steps that first fit the variational encoder to the smoothest linear projections of
     the data (:func:`~gpflow_bae.inference.smoothest_projections`); 0 starts from random codes."""
-    initial_code_noise: float = 0.1
-    """Standard deviation of the noise on those codes."""
     callback: Callable[[int, float], None] | None = None
     """Called with (steps done, mean loss) during the variational fit."""
 
     def __post_init__(self) -> None:
         check_fields(self, num_initial_steps=0)
-        check_positive(self, "initial_code_noise")
 
-    def describe(self) -> dict[str, object]:
-        """The settings as plain values, for records of a run."""
+    @property
+    def networks(self) -> tuple[GaussianEncoder, ...]:
+        """The variational encoder."""
+        return (self.encoder,)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the settings as plain values, for records of a run."""
         values = {
             f.name: getattr(self, f.name)
             for f in dataclasses.fields(self)
@@ -100,7 +105,7 @@ class WarmStart:
         fits = NetworkFits(self.distillation, data, seed, progress, directory)
         if self.num_initial_steps:
             codes = tf.constant(smoothest_projections(latent_prior, data))
-            scale = self.initial_code_noise * tf.ones_like(codes)
+            scale = _CODE_NOISE * tf.ones_like(codes)
             fits.read_and_write(model, self.encoder, codes, scale, self.num_initial_steps)
         losses = fit_variational(
             variational,

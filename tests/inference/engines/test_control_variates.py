@@ -114,4 +114,4 @@ def test_where_they_are_of_no_use_they_are_refused() -> None:
         inference.AmortizedSettings(gradients="control_variates")
     with pytest.raises(ValueError, match="gradients must be"):
         inference.AmortizedSettings(gradients="variates")
-    assert not BoundSampling.takes.control_variates
+    assert not BoundSampling.has_control_variates

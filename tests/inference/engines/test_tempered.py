@@ -17,7 +17,6 @@ from gpflow_bae import decoders, inference, models
 from gpflow_bae.core import functional
 from gpflow_bae.data import prepare_data
 from gpflow_bae.inference.preconditioning import AffineMap, affine_map
-from gpflow_bae.inference.starts import initial_values
 
 N, P, L = 30, 3, 2
 NOISE_VARIANCE, PRIOR_SCALE = 0.25, 2.0
@@ -61,28 +60,29 @@ def stacked(posterior: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "proposal, kind",
     [
-        {"method": "adapt_lg_star", "noise_scale": 0.05, "adam_learning_rate": 1e-3},
-        {"method": "random_walk", "noise_scale": 0.05},
-        {"method": "lg", "whitening": "dense", "noise_scale": 1.0},
-        {"method": "lg", "whitening": "kronecker", "noise_scale": 1.0},
-        {"method": "hmc", "noise_scale": 0.05, "max_leapfrog_steps": 5},
+        (inference.Proposal(noise_scale=0.05, adam_learning_rate=1e-3), "none"),
+        (inference.Proposal("random_walk", noise_scale=0.05), "none"),
+        (inference.Proposal("lg", noise_scale=1.0), "dense"),
+        (inference.Proposal("lg", noise_scale=1.0), "kronecker"),
+        (inference.Proposal("hmc", noise_scale=0.05, max_leapfrog_steps=5), "none"),
     ],
-    ids=lambda s: f"{s['method']}-{s.get('whitening', 'none')}",
+    ids=lambda v: v if isinstance(v, str) else v.method,
 )
-def test_samples_are_those_of_bayesian_linear_regression(settings: dict[str, Any]) -> None:
+def test_samples_are_those_of_bayesian_linear_regression(
+    proposal: inference.Proposal, kind: Any
+) -> None:
     model, mean, covariance = linear_regression()
+    share = 0.234 if proposal.method == "random_walk" else 0.6
     posterior = inference.sample_tempered(
         model,
         rows(),
         inference.TemperedSettings(
-            **{
-                "num_samples": 4000 if settings["method"] in ("lg", "hmc") else 9000,
-                "num_replicas": 4,
-                "target_acceptance": 0.234 if settings["method"] == "random_walk" else 0.6,
-                **settings,
-            }
+            dataclasses.replace(proposal, target_acceptance=share),
+            num_samples=4000 if proposal.method in ("lg", "hmc") else 9000,
+            num_replicas=4,
+            whitening=inference.Whitening(kind),
         ),
         seed=1,
         progress=False,
@@ -110,25 +110,28 @@ def small_model() -> models.TemperedBAE:
 
 
 SHORT = inference.TemperedSettings(
-    num_samples=60, num_replicas=3, thinning=5, target_acceptance=0.5, num_start_steps=10
+    inference.Proposal(target_acceptance=0.5),
+    num_samples=60,
+    num_replicas=3,
+    thinning=5,
+    start=inference.AdamStart(10),
 )
 
 
 @pytest.mark.usefixtures("untraced")
 @pytest.mark.parametrize("method, stop", [("adapt_lg_star", 16), ("lg", 6)])
 def test_a_resumed_run_is_the_same_run(
-    tmp_path: pathlib.Path, method: str, stop: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path, method: Any, stop: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Vectorised replicas are traced whatever else is not.
     monkeypatch.setattr("gpflow_bae.models.tempered._VECTORISE_UP_TO", 0)
     settings = dataclasses.replace(
         SHORT,
-        method=method,
-        whitening="kronecker",
+        proposal=inference.Proposal(method, target_acceptance=0.5),
+        whitening=inference.Whitening("kronecker", num_draws=10),
         num_samples=20,
         swap_interval=2,
         thinning=2,
-        num_fisher_draws=10,
     )
     common: dict[str, Any] = {"seed": 2, "progress": False}
     whole = inference.sample_tempered(small_model(), rows(), settings, **common)
@@ -158,10 +161,8 @@ def test_a_resumed_run_is_the_same_run(
 def test_each_phase_is_traced_once() -> None:
     model = small_model()
     data = prepare_data(model, (None, rows()))
-    settings = dataclasses.replace(SHORT, num_start_steps=0)
-    values, _ = initial_values(model, data, settings, seed=0, progress=False)
-    algorithm = inference.TemperedSampling(model, data, settings)
-    coordinates = AffineMap(values)
+    algorithm = inference.TemperedSampling(model, data, SHORT)
+    coordinates = AffineMap(algorithm.replicated_values())
     inference.run(algorithm, lambda: algorithm.initial_chain(coordinates), progress=False)
     assert algorithm.tracing_count == 2
 
@@ -218,12 +219,12 @@ def test_missing_entries_drop_out_of_the_likelihood() -> None:
 
 
 @pytest.mark.parametrize("kind", ["dense", "kronecker"])
-def test_whitening_is_the_posterior_covariance_where_that_is_known(kind: str) -> None:
+def test_whitening_is_the_posterior_covariance_where_that_is_known(kind: Any) -> None:
     """For a linear decoder the Fisher information is X^T X / tau^2 for each output."""
     model, _, covariance = linear_regression()
     data = prepare_data(model, (None, rows()))
     values = tuple(v[None] for v in model.sampled.values())
-    coordinates = affine_map(model, data, values, kind, 4000, seed=0)
+    coordinates = affine_map(model, data, values, inference.Whitening(kind, 4000), seed=0)
     size = (L + 1) * P
     position = []  # the unit vectors, as a batch
     units, start = np.eye(size), 0
@@ -251,40 +252,86 @@ def test_damping_caps_the_scale() -> None:
     model, _, _ = linear_regression()
     data = prepare_data(model, (None, rows()))
     values = tuple(v[None] for v in model.sampled.values())
-    (found,) = affine_map(model, data, values, "dense", 100, 400.0, seed=0).maps
+    whitening = inference.Whitening("dense", num_draws=100, damping=400.0)
+    (found,) = affine_map(model, data, values, whitening, seed=0).maps
     assert np.max(found.scale) <= 1 / 20.0 + 1e-9
 
 
 def test_the_climb_ends_at_the_mode() -> None:
     model, mean, _ = linear_regression()
     data = prepare_data(model, (None, rows()))
-    settings = inference.TemperedSettings(
-        num_start_steps=1500, start_learning_rate=0.05, num_starts=2, num_replicas=4
-    )
-    (kernel, bias), losses = initial_values(model, data, settings, seed=0, progress=False)
-    found = np.concatenate([kernel, bias[:, None]], 1)
-    np.testing.assert_allclose(found, np.broadcast_to(mean, found.shape), atol=1e-3)
+    start = inference.AdamStart(1500, learning_rate=0.05)
+    codes, losses = start.run(model, data, seed=0, progress=False)
+    assert codes is None
+    found = np.vstack([p.numpy() for p in model.sampled.parameters])
+    np.testing.assert_allclose(found, mean, atol=1e-3)
     assert losses[-1] < losses[0] and len(losses) == 15
 
 
 @pytest.mark.parametrize(
-    "argument, value, message",
+    "start",
+    [inference.AdamStart(100, learning_rate=0.05), inference.ModeStart(max_iterations=20)],
+    ids=lambda start: type(start).__name__,
+)
+def test_replicas_start_where_their_start_ends_and_the_model_stays(start: Any) -> None:
+    model, _, _ = linear_regression()
+    before = [v.numpy() for v in model.sampled.values()]
+    proposal = inference.Proposal("random_walk", noise_scale=1e-5)
+    settings = inference.TemperedSettings(proposal, num_samples=10, num_replicas=2, start=start)
+    posterior = inference.sample_tempered(model, rows(), settings, progress=False)
+    for value, old in zip(model.sampled.values(), before, strict=True):
+        np.testing.assert_array_equal(value, old)
+    data = prepare_data(model, (None, rows()))
+    start.run(model, data, seed=0, progress=False)
+    expected = model.data_log_likelihood(data.gather(None))
+    # Slopes are some hundred nats for each unit, and a step is 1e-5.
+    np.testing.assert_allclose(posterior.trace["log_likelihood"][0], expected, atol=0.02)
+    assert np.any(model.sampled.values()[0] != before[0])
+
+
+@pytest.mark.parametrize(
+    "part, argument, value, message",
     [
-        ("num_replicas", 1, "num_replicas must be at least 2, got 1"),
-        ("max_temperature", 1.0, "max_temperature must be above 1, got 1.0"),
-        ("swap_interval", 0, "swap_interval must be positive, got 0"),
-        ("method", "hamiltonian", "method must be one of"),
-        ("whitening", "diagonal", "whitening must be one of"),
-        ("noise_scale", 0.0, "noise_scale must be positive"),
-        ("burnin_fraction", 1.0, "burnin_fraction must lie in"),
-        ("target_acceptance", 1.0, "target_acceptance must lie in"),
-        ("num_starts", 9, "num_starts must not exceed the 8 replicas"),
-        ("gradient_probability", 1.5, "gradient_probability must be in"),
+        ("TemperedSettings", "num_replicas", 1, "num_replicas must be at least 2, got 1"),
+        ("TemperedSettings", "max_temperature", 1.0, "max_temperature must be above 1, got 1.0"),
+        ("TemperedSettings", "swap_interval", 0, "swap_interval must be positive, got 0"),
+        ("TemperedSettings", "burnin_fraction", 1.0, "burnin_fraction must lie in"),
+        ("TemperedSettings", "whitening", "dense", "whitening must be a Whitening, got 'dense'"),
+        ("Proposal", "method", "hamiltonian", "method must be one of"),
+        ("Proposal", "noise_scale", 0.0, "noise_scale must be positive"),
+        ("Proposal", "target_acceptance", 1.0, "target_acceptance must lie in"),
+        ("Proposal", "gradient_probability", 1.5, "gradient_probability must be in"),
+        ("Whitening", "kind", "diagonal", "kind must be one of"),
+        ("Whitening", "damping", -1.0, "damping must be at least 0"),
+        ("AdamStart", "num_steps", -1, "num_steps must be at least 0"),
+        ("AdamStart", "learning_rate", 0.0, "learning_rate must be positive"),
     ],
 )
-def test_bad_settings_are_refused(argument: str, value: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        inference.TemperedSettings(**{argument: value})
+def test_bad_settings_are_refused(part: str, argument: str, value: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        getattr(inference, part)(**{argument: value})
+
+
+def test_records_have_the_names_of_flags() -> None:
+    """A flat record: experiments write it, and stored rows have it."""
+    settings = inference.TemperedSettings(
+        inference.Proposal("hmc", max_leapfrog_steps=3),
+        whitening=inference.Whitening("dense", 7, 2.0),
+        start=inference.AdamStart(5, 4, 0.1),
+    )
+    found = settings.describe()
+    expected = {
+        "method": "hmc",
+        "max_leapfrog_steps": 3,
+        "whitening": "dense",
+        "num_fisher_draws": 7,
+        "whitening_damping": 2.0,
+        "num_start_steps": 5,
+        "start_batch_size": 4,
+        "start_learning_rate": 0.1,
+    }
+    assert {name: found[name] for name in expected} == expected
+    assert inference.TemperedSettings().describe()["num_start_steps"] == 0
 
 
 def test_a_target_that_is_not_finite_at_the_start_is_refused() -> None:
@@ -302,6 +349,6 @@ def test_dense_whitening_of_a_large_network_is_refused() -> None:
         inference.sample_tempered(
             model,
             np.zeros((4, 80)),
-            inference.TemperedSettings(whitening="dense"),
+            inference.TemperedSettings(whitening=inference.Whitening("dense")),
             progress=False,
         )

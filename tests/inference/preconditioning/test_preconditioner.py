@@ -109,7 +109,7 @@ def test_coordinates_that_steps_would_change_are_refused() -> None:
             build(mcmc.sghmc.build(), **changes)
     with pytest.raises(ValueError, match=r"depend on \.latent_prior\.kernels"):
         build(mcmc.sghmc.build(temperature=0.5))
-    assert "prior_parameters" in build(mcmc.sghmc.build()).move_names
+    assert "prior_parameters" in {move.name for move in build(mcmc.sghmc.build()).moves}
     build(mcmc.sghmc.build(), moves=("prior_parameters",))
     long = prepare_data(sgp_bae(inducing_outputs="sampled"), random_data(1, 60), 20)
     settings = inference.AmortizedSettings(coordinates="prior", batch_size=20)

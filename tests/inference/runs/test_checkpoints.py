@@ -16,7 +16,7 @@ import pytest
 
 from gpflow_bae import inference
 from gpflow_bae.inference.runs import checkpoints
-from gpflow_bae.inference.runs.checkpoints import RunDirectory, samples_in
+from gpflow_bae.inference.runs.checkpoints import RunDirectory
 from gpflow_bae.inference.runs.interruption import interruptions_wait
 
 from .test_run import Doubling, directory, run_in
@@ -115,7 +115,7 @@ def test_between_the_two_names_there_is_a_state(tmp_path: pathlib.Path) -> None:
     stopped_at(tmp_path, 6)
     os.replace(tmp_path / "state.npz", tmp_path / "state.previous.npz")
     folder = directory(tmp_path)
-    assert folder.has_state and int(folder.read_state()["run/number"]) == 6
+    assert int(folder.read_state()["run/number"]) == 6
 
 
 def test_a_damaged_sample_is_named(tmp_path: pathlib.Path) -> None:
@@ -125,8 +125,6 @@ def test_a_damaged_sample_is_named(tmp_path: pathlib.Path) -> None:
     sample.write_bytes(content[:-7])
     with pytest.raises(ValueError, match="samples.bin is cut short.* Of the run's 1 samples"):
         run_in(tmp_path, np.float64(1.0))
-    with pytest.raises(ValueError, match="samples.bin is cut short"):
-        samples_in(tmp_path)
     sample.unlink()
     with pytest.raises(ValueError, match="samples.bin is missing"):
         run_in(tmp_path, np.float64(1.0))
@@ -157,42 +155,15 @@ def test_beyond_what_the_checkpoint_counts_anything_may_be(
         assert [float(s["x"]) for s in again.samples] == [float(s["x"]) for s in whole.samples]
 
 
-def test_a_run_of_a_file_for_each_sample_goes_on(tmp_path: pathlib.Path) -> None:
-    """As earlier versions kept them: statistics in the checkpoint, samples apart."""
-    whole = inference.run(Doubling(), lambda: np.float64(1.0), progress=False)
+def test_a_checkpoint_of_an_earlier_version_is_refused(tmp_path: pathlib.Path) -> None:
+    """Those held the statistics themselves, and no number of rows."""
     stopped_at(tmp_path, 9)
-    former = tmp_path / "samples"
-    former.mkdir()
-    for i, sample in enumerate([*whole.samples, {"x": np.float64(np.nan)}]):  # one not counted
-        np.savez(former / f"{i:05d}.npz", **sample)
     folder = directory(tmp_path)
     state = folder.read_state()
     del state["run/num_rows"]
-    folder.write_state(state | {"trace/x": whole.trace["x"][:9]})
-    for name in ("samples.bin", "trace.bin"):
-        (tmp_path / name).unlink()
-    assert len(samples_in(tmp_path)) == 2
-    again = run_in(tmp_path, np.float64(np.nan))
-    assert again.state == whole.state
-    np.testing.assert_array_equal(again.trace["x"], whole.trace["x"])
-    assert [float(s["x"]) for s in again.samples] == [float(s["x"]) for s in whole.samples]
-    assert len(samples_in(tmp_path)) == 1
-
-
-def test_a_damaged_file_of_one_sample_is_named(tmp_path: pathlib.Path) -> None:
-    stopped_at(tmp_path, 9)
-    (tmp_path / "samples.bin").unlink()
-    with pytest.raises(ValueError, match="samples.bin is missing"):
-        run_in(tmp_path, np.float64(1.0))
-    (tmp_path / "samples").mkdir()
-    sample = tmp_path / "samples" / "00000.npz"
-    with pytest.raises(ValueError, match="00000.npz is missing"):
-        run_in(tmp_path, np.float64(1.0))
-    sample.write_bytes(b"PK")
-    with pytest.raises(ValueError, match="00000.npz is damaged.* Of the run's 1 samples"):
-        run_in(tmp_path, np.float64(1.0))
-    with pytest.raises(ValueError, match="00000.npz is damaged"):
-        samples_in(tmp_path)
+    folder.write_state(state | {"trace/x": np.zeros(9)})
+    with pytest.raises(ValueError, match="has no 'run/num_rows', so another version of gpflow_bae"):
+        run_in(tmp_path, np.float64(np.nan))
 
 
 def test_a_part_is_kept_and_its_damage_seen(tmp_path: pathlib.Path) -> None:
