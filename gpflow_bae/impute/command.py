@@ -29,6 +29,8 @@ from ..core.terminal import load_tensorflow_quietly
 from . import saved_fits
 from .reading.problems import TableError
 from .reading.table_format import TableFormat
+from .reading.user_table import UserTable
+from .report import outline
 
 __all__ = ["define_flags", "main", "run"]
 
@@ -90,36 +92,32 @@ def main(argv: list[str]) -> None:
     started = time.perf_counter()
     try:
         settings, record = _settings()
-        checked = _checked(settings, record)
+        user = _read(settings, record)
     except (ImportError, OSError, ValueError) as error:
         # What is wrong with a table is the user's to read, not a traceback.
         sys.exit(f"impute: {error}")
 
-    from .report import outline  # pandas is there, or the table would not have been read
-
-    print(outline.text(checked, FLAGS.input), flush=True)
-    for note in (*_left_aside(record), *checked.notes):
+    print(outline.text(user, FLAGS.input), flush=True)
+    for note in (*_left_aside(record), *user.notes):
         print(f"Note: {note}", flush=True)
     try:
-        _fill(settings, record, checked, started)
+        _fill(settings, record, user, started)
     except KeyboardInterrupt:
         sys.exit("impute: stopped.")
 
 
-def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -> None:
+def _fill(settings: dict[str, Any], record: Any, user: UserTable, started: float) -> None:
     """The part that needs TensorFlow."""
     seconds = {"reading": time.perf_counter() - started}
     print("Loading TensorFlow ...", flush=True)
     load_tensorflow_quietly()
     from .imputer import Imputer
-    from .reading import frames, table_files
+    from .reading import table_files
     from .report import document, figures
 
     out = pathlib.Path(FLAGS.out)
     beside = out.with_suffix("") if out.suffix.lower() == ".gz" else out
     result = None
-    fitted = None if record is None else saved_fits.fitted_columns(record)
-    user = frames.user_table(checked, fitted)
     if record is None:
         imputer = Imputer(**settings)
         if FLAGS.hold_out > 0:
@@ -156,7 +154,7 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
         seconds=seconds,
     )
     page = beside.with_suffix(".html")
-    document.write(page, checked, user, predicted, pictures, result, run)
+    document.write(page, user, predicted, pictures, result, run)
     print(f"Report: {page}, and a figure for each output beside it.", flush=True)
 
 
@@ -262,7 +260,7 @@ def _kinds() -> dict[str, Any]:
     return kinds
 
 
-def _checked(settings: dict[str, Any], record: dict[str, Any] | None) -> Any:
+def _read(settings: dict[str, Any], record: dict[str, Any] | None) -> UserTable:
     """The table, after all checks; without TensorFlow."""
     from .reading import frames, table_files
 
@@ -271,22 +269,15 @@ def _checked(settings: dict[str, Any], record: dict[str, Any] | None) -> Any:
         twice = sorted({str(c) for c in raw.columns if list(raw.columns).count(c) > 1})
         if twice:
             raise TableError([f"Parquet files cannot have columns of one name: {twice}."])
+    roles = {name: settings.get(name) for name in (*saved_fits.ROLES, "kinds", "table_format")}
+    fitted = None if record is None else saved_fits.fitted_columns(record)
     try:
-        checked = frames.check_frame(
-            raw,
-            settings["outputs"],
-            settings["time"],
-            settings["inputs"],
-            settings["task"],
-            settings.get("kinds"),
-            None if record is None else saved_fits.fitted_columns(record),
-            settings["table_format"],
-        )
+        user = frames.read_frame(raw, **roles, fitted=fitted)
     except TableError as error:
         raise TableError([*guessed, *error.problems]) from None
     if guessed:
         raise TableError(guessed)
-    return checked
+    return user
 
 
 @contextlib.contextmanager

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import pathlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core.arguments import check_types
 from ..core.files import as_path
-from ..data import MultiOutputTable, Standardiser
+from ..data import Standardiser
 from . import saved_fits
 from .check.hidden_gaps import check
 from .check.result import CheckResult
-from .model import Plan, TablePosterior
+from .model import TablePosterior
 from .model.fitted import Fit, fit_table, make_plan
 from .reading.columns import FittedColumns
 from .reading.problems import warn
@@ -124,10 +125,8 @@ class Imputer:
             settings that are none; for a start that is a fit of another table.
         """
         user = self._read(table, Y)
-        plan = self._plan(user)
-        fitted = self._fit(plan, user, user.table, start)
-        known = user.centre, user.scale, user.kinds, user.constants, user.doubtful, user.still
-        self._keep(fitted, FittedColumns(*known, user.origin))
+        fitted = self._fit(user)(user.table, start)
+        self._keep(fitted, user.columns)
         self.table_ = user
         warn(fitted.warnings())
         return self
@@ -176,11 +175,7 @@ class Imputer:
         :raises ValueError: as :meth:`fit`, or for a fraction that leaves an output without cells.
         """
         user = self._read(table, Y)
-        plan = self._plan(user)
-
-        def fit(hidden: MultiOutputTable) -> Fit:
-            return self._fit(plan, user, hidden)
-
+        fit = self._fit(user)
         result, self.checked_ = check(user, fit, fraction, self.seed, self.progress)
         return result
 
@@ -222,7 +217,8 @@ class Imputer:
         return imputer
 
     def _read(self, table: Any, Y: Any, fitted: FittedColumns | None = None) -> UserTable:
-        if Y is not None and (isinstance(table, UserTable) or hasattr(table, "iloc")):
+        is_frame = hasattr(table, "iloc")
+        if Y is not None and (isinstance(table, UserTable) or is_frame):
             raise ValueError(
                 f"Y is given beside a {type(table).__name__}, which holds the outputs itself: "
                 "leave Y out, and name columns of one DataFrame as outputs; or pass two arrays."
@@ -231,36 +227,27 @@ class Imputer:
             return table
         self._list_names()
         # Columns may have names that are no strings.
-        columns = ("outputs", "inputs", "time", "task")
-        plain = {k: v for k, v in self.get_params().items() if k not in columns}
+        plain = {k: v for k, v in self.get_params().items() if k not in saved_fits.ROLES}
         least = {"latent_dim": 1, "num_steps": 1, "seed": 0}
         check_types(plain, type(self).__annotations__, globals(), least)
         kinds: Any = self.kinds
         if kinds is None and (self.settings or {}).get("log_outputs"):
             kinds = "positive"
-        if hasattr(table, "iloc"):
+        if is_frame:
             from .reading.frames import read_frame
 
-            user = read_frame(
-                table,
-                self.outputs,
-                self.time,
-                self.inputs,
-                self.task,
-                kinds,
-                fitted,
-                self.table_format,
-            )
-            warn(user.notes)
-            return user
-        if Y is None:
+            roles = {name: getattr(self, name) for name in (*saved_fits.ROLES, "table_format")}
+            user = read_frame(table, **roles, kinds=kinds, fitted=fitted)
+        elif Y is None:
             raise ValueError(
                 f"table is a {type(table).__name__} and Y is missing; expected a pandas DataFrame, "
                 "or arrays X and Y."
             )
-        if self.time is not None or self.inputs or self.task is not None:
+        elif self.time is not None or self.inputs or self.task is not None:
             raise ValueError("time, inputs and task name columns, which arrays do not have.")
-        user = from_arrays(table, Y, tuple(self.outputs), kinds, fitted)
+        else:
+            user = from_arrays(table, Y, tuple(self.outputs), kinds, fitted)
+        _ = user.table  # which refuses inputs that no model can see
         warn(user.notes)
         return user
 
@@ -287,19 +274,16 @@ class Imputer:
             raise RuntimeError("A loaded Imputer does not have its table: pass it to this method.")
         return self.table_
 
-    def _plan(self, user: UserTable) -> Plan:
-        return make_plan(
+    def _fit(self, user: UserTable) -> Callable[..., Fit]:
+        """A fit to the table as it is, or with further cells hidden."""
+        plan = make_plan(
             user,
             self.latent_dim,
             self.num_steps,
             self.settings or {},
-            has_time=self.time is not None or user.table.X.shape[-1] == 1,
+            has_time=self.time is not None or user.X.shape[1] == 1,
         )
-
-    def _fit(
-        self, plan: Plan, user: UserTable, table: MultiOutputTable, start: Fit | None = None
-    ) -> Fit:
-        return fit_table(plan, user, table, seed=self.seed, progress=self.progress, start=start)
+        return functools.partial(fit_table, plan, user, seed=self.seed, progress=self.progress)
 
     def _keep(self, fitted: Fit, columns: FittedColumns) -> None:
         self._fit_, self.columns_ = fitted, columns

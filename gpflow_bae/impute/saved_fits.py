@@ -18,10 +18,11 @@ from ..versions import __version__
 from .reading.columns import ColumnKind, FittedColumns
 from .reading.table_format import TableFormat
 
-__all__ = ["arguments", "fitted_columns", "read_record", "write"]
+__all__ = ["ROLES", "arguments", "fitted_columns", "read_record", "write"]
 
 _RECORD, _POSTERIOR = "fit.json", "posterior.npz"
-_NAMES = ("outputs", "inputs", "time", "task")
+#: Arguments that name columns.
+ROLES = ("outputs", "inputs", "time", "task")
 _OF_EARLIER = ("model", "num_inducing", "epochs")  # arguments that files of earlier versions hold
 
 
@@ -43,7 +44,7 @@ def write(
     given = dict(arguments)
     if given["table_format"] is not None:
         given["table_format"] = dataclasses.asdict(given["table_format"])
-    given |= {key: _plain(given[key]) for key in _NAMES}
+    given |= {key: _plain(given[key]) for key in ROLES}
     if isinstance(given["kinds"], Mapping):
         given["kinds"] = [[_plain(name), kind] for name, kind in given["kinds"].items()]
     record = {
@@ -102,7 +103,7 @@ def arguments(record: dict[str, Any]) -> dict[str, Any]:
     found = {k: v for k, v in record["arguments"].items() if k not in _OF_EARLIER}
     if found.get("table_format") is not None:
         found["table_format"] = TableFormat(**found["table_format"])
-    found |= {key: _named(found[key]) for key in _NAMES}
+    found |= {key: _named(found[key]) for key in ROLES}
     found |= {key: list(found[key]) for key in ("outputs", "inputs")}
     if isinstance(found["kinds"], list):
         found["kinds"] = {_named(name): kind for name, kind in found["kinds"]}

@@ -8,8 +8,8 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
+from ...core.arguments import spread
 from ...data import MultiOutputTable, Standardiser
-from ..reading.user_table import input_scaling
 from . import gp_fitting
 
 __all__ = ["fit_predict"]
@@ -35,9 +35,9 @@ def fit_predict(
     """
     scale = Standardiser.fit(table.Y, table.output_names)
     Y, rows = scale.transform(table.Y), table.rows
-    spread = input_scaling(table.X[rows])[1]
+    deviations = spread(table.X[rows])
     first, *others = [
-        lambda share=share: gpflow.kernels.SquaredExponential(lengthscales=share * spread)
+        lambda share=share: gpflow.kernels.SquaredExponential(lengthscales=share * deviations)
         for share in gp_fitting.STARTS
     ]
     mean, variance = np.full(Y.shape, np.nan), np.full(Y.shape, np.nan)

@@ -98,7 +98,7 @@ def check(
         )
         run("linear interpolation", lambda: linear_interpolation.fit_predict(seen, seed))
         run("column means", lambda: mean.fit_predict(seen, seed))
-    result = _scored(gaps, user.kinds, scale, moments, seconds, seed)
+    result = _scored(gaps, user.columns.kinds, scale, moments, seconds, seed)
     words = [f"Hidden: {gaps.describe()}.", f"Independent GPs had {limit:.0f} s to fit."]
     hidden = " ".join([*words, *([absent] if absent else [])])
     verdict = " ".join([result.verdict, *([short] if short else [])])

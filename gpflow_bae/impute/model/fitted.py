@@ -129,10 +129,10 @@ def fit_table(
     plan: Plan,
     user: UserTable,
     table: MultiOutputTable,
+    start: Fit | None = None,
     *,
     seed: int,
     progress: bool,
-    start: Fit | None = None,
 ) -> Fit:
     """Fits a plan's model to what is observed of a table.
 

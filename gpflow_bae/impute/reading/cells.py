@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,14 @@ from ...core.arguments import varies
 from .problems import Problems
 from .table_format import TableFormat
 
-__all__ = ["missing_cells", "numbers", "sentinels", "times", "unnamed", "with_index"]
+__all__ = [
+    "fill_value_notes",
+    "read_numbers",
+    "read_tasks",
+    "read_times",
+    "with_holes",
+    "with_index",
+]
 
 _SHOWN = 12  # of the cells of a problem
 _FEW = 3  # where the whole column is written so
@@ -54,57 +61,90 @@ _SENTINELS = np.array(
 )
 
 
-def numbers(
-    column: pd.Series,
-    name: str,
+def read_numbers(
+    raw: pd.DataFrame,
+    names: Iterable[Any],
     table_format: TableFormat,
     problems: Problems,
     *,
-    missing_allowed: bool,
-) -> np.ndarray:
-    """A column as float64, NaN where missing, and where a problem was added.
+    are_inputs: bool,
+) -> dict[Any, np.ndarray]:
+    """Columns as float64, by name, NaN where cells are missing or wrong.
 
-    :param missing_allowed: whether a missing cell is no problem.
+    :param are_inputs: whether a missing cell is a problem. Of outputs, columns with a problem are
+        left out.
     """
-    missing, values, text = _parse(column, table_format)
-    bad = np.flatnonzero(np.isnan(values) & ~missing)
+    found = {}
+    for name in names:
+        text, missing = _text(raw[name], table_format)
+        values, missing = _parse(raw[name], text, missing, table_format)
+        count = len(problems)
+        _check_numbers(name, values, missing, text, table_format, problems, are_inputs)
+        if are_inputs or len(problems) == count:
+            found[name] = values
+    return found
+
+
+def _check_numbers(
+    name: Any,
+    values: np.ndarray,
+    missing: np.ndarray,
+    text: pd.Series,
+    table_format: TableFormat,
+    problems: Problems,
+    is_input: bool,
+) -> None:
+    """Add what is wrong with cells that should be finite numbers, and of an input complete."""
+    bad, infinite = np.flatnonzero(np.isnan(values) & ~missing), np.flatnonzero(np.isinf(values))
+    cells = text.to_numpy(dtype=object)[bad]
     many = len(bad) >= 0.5 * np.count_nonzero(~missing)
-    advice = _advice(text[bad], table_format, many) if len(bad) else ""
+    advice = _advice(cells, table_format, many) if len(bad) else ""
     if len(bad) and many and not advice:
-        _add_words(name, text[bad], problems)
+        _add_words(name, cells, problems)
     else:
         problems.add_rows(
             f"Column {name!r} holds what is no number:",
             bad,
             advice,
-            cells=text[bad],
+            cells=cells,
             num_shown=_FEW if many else _SHOWN,
         )
-    infinite = np.flatnonzero(np.isinf(values))
     problems.add_rows(
         f"Column {name!r} is infinite in", infinite, "Leave cells without a value empty."
     )
-    if not missing_allowed:
+    if is_input:
         problems.add_rows(
             f"Input {name!r} is missing in",
             np.flatnonzero(missing),
             "Inputs must be complete: fill it in, or leave the rows out.",
         )
-    return values
 
 
-def missing_cells(column: pd.Series, table_format: TableFormat) -> np.ndarray:
-    """Which cells of a column are missing: Booleans."""
-    text = column.astype(str).str.strip().str.lower()
-    words = {*_WORDS, *(word.lower() for word in table_format.missing_values)}
-    return (column.isna() | text.isin(words)).to_numpy()
-
-
-def unnamed(column: pd.Series, table_format: TableFormat) -> np.ndarray:
-    """Which rows have no task: Booleans. A series may be called NA (Namibia) or None."""
+def _text(column: pd.Series, table_format: TableFormat) -> tuple[pd.Series, np.ndarray]:
+    """The cells as text without surrounding spaces, and which of them are missing (Booleans)."""
     text = column.astype(str).str.strip()
-    words = {"", *table_format.missing_values}
-    return (column.isna() | text.isin(words)).to_numpy()
+    words = {*_WORDS, *(word.lower() for word in table_format.missing_values)}
+    return text, (column.isna() | text.str.lower().isin(words)).to_numpy()
+
+
+def with_holes(raw: pd.DataFrame, table_format: TableFormat) -> list[Any]:
+    """Names of the columns that have missing cells."""
+    columns = (raw.iloc[:, i] for i in range(raw.shape[1]))
+    return [column.name for column in columns if _text(column, table_format)[1].any()]
+
+
+def read_tasks(
+    column: pd.Series, name: Any, table_format: TableFormat, problems: Problems
+) -> np.ndarray:
+    """The name of each row's task. A task may be called NA (Namibia) or None."""
+    text = column.astype(str).str.strip()
+    unnamed = column.isna() | text.isin({"", *table_format.missing_values})
+    problems.add_rows(
+        f"Task {name!r} is missing in",
+        np.flatnonzero(unnamed),
+        "To which series do these rows belong?",
+    )
+    return column.astype(str).to_numpy()
 
 
 def with_index(raw: pd.DataFrame, names: Iterable[Any]) -> pd.DataFrame:
@@ -118,9 +158,9 @@ def with_index(raw: pd.DataFrame, names: Iterable[Any]) -> pd.DataFrame:
     return found
 
 
-def times(
+def read_times(
     column: pd.Series,
-    name: str,
+    name: Any,
     table_format: TableFormat,
     problems: Problems,
     origin: np.datetime64 | None = None,
@@ -137,29 +177,28 @@ def times(
     notes: tuple[str, ...] = ()
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
+    text, missing = _text(column, table_format)
     dated = pd.api.types.is_datetime64_any_dtype(column)
     if not dated:
-        missing, values, _ = _parse(column, table_format)
-        if missing.all() or not np.isnan(values[~missing]).all():
-            dates_of_digits = _digits(values[~missing])
+        values, missing = _parse(column, text, missing, table_format)
+        known = values[~missing]
+        if len(known) == 0 or not np.isnan(known).all():
+            dates_of_digits = _digits(known)
             if dates_of_digits is None:
-                found = numbers(column, name, table_format, problems, missing_allowed=False)
-                return found, found, ()
+                _check_numbers(name, values, missing, text, table_format, problems, True)
+                return values, values, ()
             stamps = np.full(len(column), np.datetime64("NaT"), "datetime64[s]")
             stamps[~missing] = dates_of_digits
             column, dated = pd.Series(stamps, column.index), True
-            first = int(values[~missing][0])
             notes = (
-                f"Times of column {name!r}, such as {first}, are read as dates "
+                f"Times of column {name!r}, such as {int(known[0])}, are read as dates "
                 f"({dates_of_digits[0]}). If they are plain numbers, subtract one of them first.",
             )
-    missing = missing_cells(column, table_format)
     problems.add_rows(
         f"Time {name!r} is missing in",
         np.flatnonzero(missing),
         "Every row needs its time: fill it in, or leave the rows out.",
     )
-    text = column.astype(str).str.strip()
     offsets: set[str] = set()
     if dated:
         zone = getattr(column.dt, "tz", None)
@@ -178,8 +217,8 @@ def times(
         num_shown=_FEW if len(bad) > 0.5 * len(text) else _SHOWN,
     )
     if origin is None:
-        known = stamps[~np.isnat(stamps)]
-        origin = known.min() if len(known) else np.datetime64("NaT", "D")
+        known_stamps = stamps[~np.isnat(stamps)]
+        origin = known_stamps.min() if len(known_stamps) else np.datetime64("NaT", "D")
     whole, part = _days(stamps)
     first, rest = _days(np.asarray(origin))
     days = (whole - first) / np.timedelta64(1, "D") + (part - rest)
@@ -249,35 +288,44 @@ def _days_of_years(year: np.ndarray, day: np.ndarray) -> np.ndarray | None:
     return dates.astype("datetime64[s]")
 
 
-def sentinels(values: np.ndarray) -> dict[float, int]:
-    """Values that may stand for missing ones, and how often each occurs.
+def fill_value_notes(
+    columns: Mapping[Any, np.ndarray], place: Callable[[int], str]
+) -> tuple[str, ...]:
+    """Notes on values that may stand for missing ones.
 
-    What devices and archives write for no value (-999, 9999, 1e20, ...), where it lies further from
-    all other values than those do from one another.
+    These are values that devices and archives write where they have none (-999, 9999, 1e20, ...),
+    or what float32 makes of them, where they lie further from all other values of the column than
+    those do from one another.
+
+    :param place: names the place of a row.
     """
-    known = values[np.isfinite(values)]
-    candidates = np.any([_equal(known, value) for value in _SENTINELS], axis=0)
-    others = known[~candidates]
-    if len(others) == 0:
-        return {}
-    found = {}
-    for value, count in zip(*np.unique(known[candidates], return_counts=True), strict=True):
-        if np.abs(others - value).min() > np.ptp(others):
-            found[float(value)] = int(count)
-    return found
-
-
-def _equal(values: np.ndarray, number: float) -> np.ndarray:
-    """Which values are a number, or what float32 makes of it."""
-    return (values == number) | (values == float(np.float32(number)))
+    notes = []
+    candidates = np.concatenate([_SENTINELS, _SENTINELS.astype(np.float32)])
+    for name, values in columns.items():
+        unlikely = np.isin(values, candidates)
+        others = values[np.isfinite(values) & ~unlikely]
+        if len(others) == 0:
+            continue
+        for value in np.unique(values[unlikely]):
+            if np.abs(others - value).min() <= np.ptp(others):
+                continue
+            rows = np.flatnonzero(values == value)
+            first = place(int(rows[0]))
+            often = f"in {first}" if len(rows) == 1 else f"{len(rows)} times, first in {first}"
+            notes.append(
+                f"Column {name!r} holds {value:g} {often}, far from all its other values. If that "
+                f"stands for a missing value, pass --missing_values={value:g}."
+            )
+    return tuple(notes)
 
 
 def _parse(
-    column: pd.Series, table_format: TableFormat
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which cells are missing, all as numbers (NaN where they are none), and as text."""
-    missing = missing_cells(column, table_format)
-    text = column.astype(str).str.strip()
+    column: pd.Series, text: pd.Series, missing: np.ndarray, table_format: TableFormat
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cells as numbers, NaN where they are missing or none; and which are missing.
+
+    Numbers that the format names as missing values are so, however they are written.
+    """
     said = text[~missing].str.lower()
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         values = column.to_numpy(dtype=float, na_value=np.nan)
@@ -293,11 +341,10 @@ def _parse(
             plain = plain.str.replace(",", ".")
         values = pd.to_numeric(plain, errors="coerce").to_numpy(dtype=float)
     for word in table_format.missing_values:
-        try:
-            missing = missing | _equal(values, float(word.replace(",", ".")))
-        except ValueError:
-            continue
-    return missing, np.where(missing, np.nan, values), text.to_numpy(dtype=object)
+        with contextlib.suppress(ValueError):
+            number = float(word.replace(",", "."))
+            missing = missing | np.isin(values, [number, float(np.float32(number))])
+    return np.where(missing, np.nan, values), missing
 
 
 def _add_words(name: str, words: np.ndarray, problems: Problems) -> None:

@@ -1,7 +1,6 @@
-"""Kinds of columns: what values an output can have, and how a Gaussian model sees it.
+"""Kinds of outputs (their values, and their transform for a Gaussian model), scaling of inputs.
 
-A kind is a user's to say, or follows from the observed values alone by the rules of
-:func:`decide_kind`.
+The user names the kind of an output, or :func:`decide_kind` infers it from the observed values.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.arguments import varies
+from ...core.arguments import spread, varies
 from ...core.output_transforms import Identity, Log, Logit, OutputTransform
 from .logarithms import better_as_they_are
 from .problems import Problems
@@ -26,7 +25,7 @@ __all__ = [
     "beside_name",
     "decide_kind",
     "output_kinds",
-    "still_inputs",
+    "scale_inputs",
 ]
 
 #: What comes beside each output of a filled frame.
@@ -152,12 +151,14 @@ def decide_kind(name: str, values: np.ndarray) -> ColumnKind:
 
 
 class FittedColumns(NamedTuple):
-    """What an earlier fit knows of the columns of its table, and other tables are read by.
+    """How the columns of a fit's table are read, and those of other tables after it.
 
-    * centre, scale [D]: of the inputs.
-    * kinds, constants, doubtful: as in :class:`OutputKinds`.
-    * still [D]: which inputs had one value throughout; none if None.
-    * origin: from which days of the first input count, if it is a date.
+    * centre, scale [D]: models see the inputs ``(X - centre) / scale``.
+    * kinds: of the P outputs that vary.
+    * constants: values of the other outputs, by name; models do not see them.
+    * doubtful: names of the constants that were observed too rarely to be sure of them.
+    * still [D]: which inputs had one value throughout.
+    * origin: the date from which days of the first input count, if it is a date.
     """
 
     centre: np.ndarray
@@ -165,7 +166,7 @@ class FittedColumns(NamedTuple):
     kinds: tuple[ColumnKind, ...]
     constants: Mapping[Any, float]
     doubtful: frozenset[Any] = frozenset()
-    still: np.ndarray | None = None
+    still: np.ndarray | bool = False
     origin: np.datetime64 | None = None
 
 
@@ -184,33 +185,44 @@ class OutputKinds(NamedTuple):
     doubtful: frozenset[Any] = frozenset()
 
 
-def still_inputs(
-    names: Sequence[Any], X: np.ndarray, fitted: FittedColumns | None = None
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Inputs [N, D] with one value where they tell nothing, and notes on these.
+def scale_inputs(
+    names: Sequence[Any],
+    X: np.ndarray,
+    times: np.ndarray,
+    found: OutputKinds,
+    fitted: FittedColumns | None = None,
+) -> tuple[np.ndarray, FittedColumns, tuple[str, ...]]:
+    """Replace inputs that had one value throughout the fit by that value, and find the scaling.
 
-    Those that have one value in all rows of a fit, up to rounding: dividing by the spread of such
-    an input would make an infinite step of the next value.
+    An input counts as constant where its values agree up to rounding: dividing by their standard
+    deviation would make the next value infinitely far away.
 
-    :param fitted: what an earlier fit knows of the columns; None in a fit.
+    :param X: inputs [N, D].
+    :param times: timestamps of the rows, if the first input is a date; else numbers.
+    :param found: kinds of the outputs.
+    :param fitted: how the table of an earlier fit was read; None in a fit.
+    :return: the inputs, how columns are read, and notes on constant inputs.
     """
     if fitted is None:
         still, value = ~varies(X), X[0]
-        notes = [
-            f"Input {names[d]!r} has one value in all rows: it tells nothing, and the model does "
-            "not see it."
-            for d in np.flatnonzero(still)
-        ]
+        constant = still
+        origin = times.min() if np.issubdtype(times.dtype, np.datetime64) else None
+        words = "has one value in all rows: it tells nothing, and the model does not see it."
     else:
-        still = np.zeros(X.shape[1], bool) if fitted.still is None else fitted.still
-        value = fitted.centre
-        moved = still & varies(np.concatenate([X, value[None]]))
-        notes = [
-            f"Input {names[d]!r} had one value in all rows of the fit, which says nothing of "
-            "others: filled values are as if it had that value here."
-            for d in np.flatnonzero(moved)
-        ]
-    return np.where(still, value, X), tuple(notes)
+        still, value, origin = np.array(fitted.still), fitted.centre, fitted.origin
+        constant = still & varies(np.concatenate([X, value[None]]))
+        words = (
+            "had one value in all rows of the fit, which says nothing of others: filled values are "
+            "as if it had that value here."
+        )
+    notes = tuple(f"Input {names[d]!r} {words}" for d in np.flatnonzero(constant))
+    X = np.where(still, value, X)
+    centre, scale = (X.mean(0), spread(X)) if fitted is None else (fitted.centre, fitted.scale)
+    centre = np.where(still, value, centre)
+    columns = FittedColumns(
+        centre, scale, found.kinds, found.constants, found.doubtful, still, origin
+    )
+    return X, columns, notes
 
 
 def output_kinds(
@@ -237,8 +249,8 @@ def output_kinds(
     found = Problems() if problems is None else problems
     kinds: list[ColumnKind] = []
     constants: dict[str, float] = {}
-    counts: dict[str, str] = {}
-    doubtful = set(() if fitted is None else fitted.doubtful)
+    doubtful = set() if fitted is None else set(fitted.doubtful)
+    notes: list[str] = []
     said = dict.fromkeys(names, said) if isinstance(said, str) else dict(said or {})
     unknown = sorted(set(said) - set(names), key=str)
     if unknown:
@@ -246,26 +258,30 @@ def output_kinds(
     earlier = {} if fitted is None else {kind.name: kind for kind in fitted.kinds}
     for name, column in zip(names, Y.T, strict=True):
         values = column[np.isfinite(column)]
+        often = "once" if len(values) == 1 else f"{len(values)} times"
         if fitted is not None and name in fitted.constants:
-            constants[name] = fitted.constants[name]
-            counts[name] = "in the table of the fit"
-            continue
-        if fitted is None and len(values) == 0:
+            constants[name], often = fitted.constants[name], "in the table of the fit"
+        elif fitted is None and len(values) == 0:
             found.add(
                 f"Column {name!r} is never observed: all {len(column)} cells are missing",
                 "Leave it out of the outputs.",
             )
             continue
-        if fitted is None and not varies(values):
+        elif fitted is None and not varies(values):
             constants[name] = float(values[0])
-            if len(values) < _SURELY_CONSTANT:
-                doubtful.add(name)
-            counts[name] = "once" if len(values) == 1 else f"{len(values)} times"
+            doubtful |= {name} if len(values) < _SURELY_CONSTANT else set()
+        if name in constants:
+            rare = " That is too rare to say how sure this is." if name in doubtful else ""
+            notes.append(
+                f"Column {name!r} is {constants[name]:.15g} wherever it is observed ({often}): its "
+                f"holes are filled with that, and the model does not see it.{rare}"
+            )
             continue
         kind: ColumnKind | None = earlier.get(name)
-        if kind is None:
-            kind = _said_kind(name, said[name], values, found) if name in said else None
-            kind = decide_kind(name, values) if name not in said else kind
+        if kind is None and name in said:
+            kind = _said_kind(name, said[name], values, found)
+        elif kind is None:
+            kind = decide_kind(name, values)
         if kind is not None:
             kinds.append(kind)
             wrong = np.flatnonzero(np.isfinite(column) & ~kind.allows(column))
@@ -281,21 +297,15 @@ def output_kinds(
         found.add(f"All outputs, {list(names)}, are constant: there is nothing to model")
     if problems is None:
         found.raise_if_any()
-    notes = tuple(
-        f"Column {name!r} is {value:.15g} wherever it is observed ({counts[name]}): its "
-        "holes are filled with that, and the model does not see it."
-        + (" That is too rare to say how sure this is." if name in doubtful else "")
-        for name, value in constants.items()
-    )
-    return OutputKinds(tuple(kinds), constants, notes, frozenset(doubtful))
+    return OutputKinds(tuple(kinds), constants, tuple(notes), frozenset(doubtful))
 
 
 def _as_they_are(
-    kinds: Sequence[ColumnKind], said: Mapping[str, Any], columns: Mapping[str, np.ndarray]
+    kinds: list[ColumnKind], said: Mapping[str, Any], columns: Mapping[str, np.ndarray]
 ) -> list[ColumnKind]:
     """The kinds, without logarithms that nobody asked for and that predict worse."""
     if not kinds:
-        return []
+        return kinds
     asked = [kind.name in said or not isinstance(kind.transform, Log) for kind in kinds]
     transforms = [None if a else kind.transform for a, kind in zip(asked, kinds, strict=True)]
     Y = np.stack([columns[kind.name] for kind in kinds], axis=-1)

@@ -20,7 +20,6 @@ import numpy as np
 
 from ...core.files import write_atomically
 from ..check.result import CheckResult
-from ..reading.frames import CheckedFrame
 from ..reading.user_table import CellPredictions, UserTable
 from . import outline
 
@@ -63,7 +62,6 @@ def as_text(result: CheckResult) -> str:
 
 def write(
     path: pathlib.Path,
-    checked: CheckedFrame,
     user: UserTable,
     predicted: CellPredictions,
     pictures: Mapping[str, bytes],
@@ -85,9 +83,9 @@ def write(
             f"{model}; the filled table is {pathlib.Path(run.result).name}."
         ),
         verdict=_verdict(result),
-        facts=_pairs(outline.facts(checked)),
-        columns=_columns(checked, user, predicted),
-        notes=_notes(checked.notes),
+        facts=_pairs(outline.facts(user)),
+        columns=_columns(user, predicted),
+        notes=_notes(user.notes),
         check="" if result is None else _summary(result),
         by_column="" if result is None else _by_column(result),
         figures="".join(_figure(name, picture) for name, picture in pictures.items()),
@@ -134,10 +132,10 @@ def _verdict(result: CheckResult | None) -> str:
     return f"<p class=verdict>{_text(result.verdict)}</p>"
 
 
-def _columns(checked: CheckedFrame, user: UserTable, predicted: CellPredictions) -> str:
+def _columns(user: UserTable, predicted: CellPredictions) -> str:
     """A row for each output, with the typical uncertainty of its filled cells."""
     typical = {}
-    for p, kind in enumerate(user.kinds):
+    for p, kind in enumerate(user.columns.kinds):
         hole = ~user.table.observed[..., p] & user.table.rows
         cells = (array[..., p][hole] for array in predicted)
         deviation = kind.settle(*cells)[1]
@@ -151,7 +149,7 @@ def _columns(checked: CheckedFrame, user: UserTable, predicted: CellPredictions)
             typical.get(row.name, "0"),
             _text(row.kind),
         )
-        for row in outline.columns(checked)
+        for row in outline.columns(user)
     ]
     header = ("column", "missing", "share", "least", "median", "greatest", "sd of filled", "kind")
     return _table(header, rows).replace("<table>", "<table class=columns>")
