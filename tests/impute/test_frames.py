@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 
 from gpflow_bae.impute.reading import frames, table_files
-from gpflow_bae.impute.reading.columns import beside_name
 from gpflow_bae.impute.reading.problems import TableError
 from gpflow_bae.impute.reading.table_format import TableFormat
-from gpflow_bae.impute.reading.user_table import INTERVAL, from_arrays
+from gpflow_bae.impute.reading.user_table import INTERVAL, beside_names, from_arrays
 from tests.impute.tables import COLUMNS, stations
 
 
@@ -362,7 +361,7 @@ def test_columns_have_names_of_any_kind(names: list[Any]) -> None:
     assert user.outputs == tuple(outputs)
     filled = user.fill(*np.ones((2, *user.table.Y.shape)))
     assert list(filled.columns[:3]) == names and filled.shape == (40, 9)
-    assert (filled[beside_name(outputs[0], "sd")].notna() == frame[outputs[0]].isna()).all()
+    assert (filled[beside_names(outputs[0])[0]].notna() == frame[outputs[0]].isna()).all()
     with pytest.raises(TableError, match="nowhere"):
         read(frame, outputs=[*outputs, "nowhere", 5], time=time, task=None)
 

@@ -1,4 +1,4 @@
-"""Independent Gaussian processes: one regression per output, which knows no other output."""
+"""Independent Gaussian processes: one regression for each output."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def fit_predict(
     IGP of Requeima et al. (2019) and Ashman et al. (2020). Exact (GPR) up to
     ``settings.max_points`` points a task, sparse (SGPR) above.
 
-    :param seed: Of the restarts.
-    :param settings: Of the fit of an output.
-    :param columns: Outputs to predict, the others are NaN; all if None.
+    :param seed: Seed of the restarts.
+    :param settings: Settings of the fit of an output.
+    :param columns: Outputs to predict; others are NaN. All if None.
     :raises ValueError: If an output is never observed or constant.
     """
     scale = Standardiser.fit(table.Y, table.output_names)

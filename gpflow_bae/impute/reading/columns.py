@@ -17,25 +17,20 @@ from .logarithms import better_as_they_are
 from .problems import Problems
 
 __all__ = [
-    "BESIDE",
     "KINDS",
     "ColumnKind",
     "FittedColumns",
     "OutputKinds",
-    "beside_name",
     "decide_kind",
     "output_kinds",
     "scale_inputs",
 ]
 
-#: What comes beside each output of a filled frame.
-BESIDE = ("sd", "lower", "upper")
-
 KINDS = ("continuous", "positive", "count", "bounded", "binary")
 
-_LEAST_VALUES = 20  # fewer say too little of a distribution's shape
+_LEAST_VALUES = 20  # with fewer, the shape of a distribution is not known
 _SKEWNESS = 0.5  # above it a column counts as skewed
-_LEFT = 0.9  # of which a logarithm must leave less than this share
+_LEFT = 0.9  # largest share of the skewness that a logarithm may leave
 # After n equal values the next is another with a probability of 1 / (n + 2) (Laplace): from eight
 # on the value itself is a 90 % interval.
 _SURELY_CONSTANT = 8
@@ -43,12 +38,12 @@ _SURELY_CONSTANT = 8
 
 @dataclasses.dataclass(frozen=True)
 class ColumnKind:
-    """What values an output can have.
+    """The values that an output can have, and its transform.
 
-    * name: of the column.
+    * name: name of the column.
     * kind: ``"continuous"`` (any number), ``"positive"`` (also zero, if there are zeros),
       ``"count"`` (0, 1, 2, ...), ``"bounded"`` or ``"binary"`` (0 and 1).
-    * transform: what is standardised, and what the model sees, instead of the values.
+    * transform: the model sees transformed values, standardised.
     * lower, upper: the range; filled values and their intervals stay inside.
     """
 
@@ -71,7 +66,7 @@ class ColumnKind:
         return inside & (values == np.round(values)) if self.whole else inside
 
     def describe(self) -> str:
-        """The kind in a few words, as reports have it."""
+        """The kind in a few words, for messages and reports."""
         if isinstance(self.transform, Log):
             shift = self.transform.shift
             seen = f"log(value + {shift:g})" if shift else "its logarithm"
@@ -82,23 +77,24 @@ class ColumnKind:
         return plain.get(self.kind, "continuous")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, of which :meth:`from_dict` makes it again."""
+        """Plain values by name, as :meth:`from_dict` takes them."""
         shift = self.transform.shift if isinstance(self.transform, Log) else None
         bounds = [self.lower, self.upper] if self.kind == "bounded" else None
         return {"name": self.name, "kind": self.kind, "shift": shift, "bounds": bounds}
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> ColumnKind:
-        """What :meth:`to_dict` wrote."""
+        """The kind of plain values."""
         return _make(record["name"], record["kind"], record["shift"], record["bounds"])
 
     def settle(
         self, mean: np.ndarray, variance: np.ndarray, lower: np.ndarray, upper: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Values, standard deviations and intervals as this kind of column can have them.
+        """Values, standard deviations and interval ends that this kind of column can have.
 
-        Inside of the range; the interval of a count ends at whole numbers, rounded outwards; the
-        value of a binary output is the probability of 1, and its interval holds 0, 1 or both.
+        All are inside of the range. The interval of a count ends at whole numbers, rounded
+        outwards; the value of a binary output is the probability of 1, and its interval holds 0, 1
+        or both.
 
         :param mean, variance: of cells, in their units.
         :param lower, upper: ends of their 90 % interval.
@@ -113,22 +109,15 @@ class ColumnKind:
         return value, deviation, lower, upper
 
 
-def beside_name(name: Any, suffix: str) -> Any:
-    """The name of a column beside an output, on the last level of a name with several."""
-    if isinstance(name, tuple) and name:
-        return (*name[:-1], f"{name[-1]}_{suffix}")
-    return f"{name}_{suffix}"
-
-
 def decide_kind(name: str, values: np.ndarray) -> ColumnKind:
-    """The kind of a column nobody said anything of.
+    """Infer the kind of a column from its values.
 
     * Zeros and ones alone: binary.
     * Whole numbers from 0 on, at least three different ones: count; as its logarithm if that is
       less skewed.
-    * No negative number, and its logarithm less skewed: positive, as its logarithm.
-    * Else continuous: as it is. So is a column with fewer than 20 values, and one whose numbers
-      merely happen to be positive; that it is bounded is only ever a user's to say.
+    * No negative number, and a less skewed logarithm: positive, as its logarithm.
+    * Others: continuous, untransformed. So is a column with fewer than 20 values, and one whose
+      numbers merely happen to be positive. A bounded column is never inferred.
 
     A logarithm is less skewed if the skewness is above 0.5 and less than 90 % of it, of either
     sign, is left: exponential and gamma variables are positive, uniform ones are not.
@@ -232,19 +221,19 @@ def output_kinds(
     fitted: FittedColumns | None = None,
     problems: Problems | None = None,
 ) -> OutputKinds:
-    """The kinds of all columns to fill: as an earlier fit or the user says, or by the values.
+    """The kinds of all columns to fill: of an earlier fit, as the user says, or inferred.
 
-    A logarithm that nobody asked for is left out where it makes predictions from the other columns
-    worse, see :func:`~gpflow_bae.impute.logarithms.better_as_they_are`.
+    An inferred logarithm is dropped where it makes predictions from the other columns worse, see
+    :func:`~gpflow_bae.impute.reading.logarithms.better_as_they_are`.
 
-    :param names: of the Q columns.
-    :param Y: their cells [rows, Q]; NaN where missing.
-    :param said: by the user, by name: one of :data:`KINDS`, or the two bounds of a bounded column;
-        a single one is that of all.
-    :param fitted: of an earlier fit.
-    :param problems: where problems are added; None to raise them here.
+    :param names: names of the Q columns.
+    :param Y: cells [rows, Q]; NaN where missing.
+    :param said: kinds that the user names, by column: one of :data:`KINDS`, or the two bounds of a
+        bounded column; a single one is that of all.
+    :param fitted: how the table of an earlier fit was read.
+    :param problems: problems are added to these; None to raise them here.
     :raises TableError: for columns that are never observed, values that a column of the kind cannot
-        have, kinds that are none, or no column that varies.
+        have, unknown kinds, or no column that varies.
     """
     found = Problems() if problems is None else problems
     kinds: list[ColumnKind] = []
@@ -285,15 +274,16 @@ def output_kinds(
         if kind is not None:
             kinds.append(kind)
             wrong = np.flatnonzero(np.isfinite(column) & ~kind.allows(column))
-            found.add_rows(
-                f"Column {name!r} is {kind.describe()}, and holds",
-                wrong,
-                "Correct the cells or leave them empty, or say another kind of column.",
-                cells=[float(v) for v in column[wrong]],
-            )
-    if fitted is None and not found:
+            if len(wrong):
+                found.add_rows(
+                    f"Column {name!r} is {kind.describe()}, and holds",
+                    wrong,
+                    "Correct the cells or leave them empty, or say another kind of column.",
+                    cells=[float(v) for v in column[wrong]],
+                )
+    if fitted is None and not found.found:
         kinds = _as_they_are(kinds, said, dict(zip(names, Y.T, strict=True)))
-    if not kinds and not found:
+    if not kinds and not found.found:
         found.add(f"All outputs, {list(names)}, are constant: there is nothing to model")
     if problems is None:
         found.raise_if_any()
@@ -303,7 +293,7 @@ def output_kinds(
 def _as_they_are(
     kinds: list[ColumnKind], said: Mapping[str, Any], columns: Mapping[str, np.ndarray]
 ) -> list[ColumnKind]:
-    """The kinds, without logarithms that nobody asked for and that predict worse."""
+    """The kinds, without inferred logarithms that predict worse."""
     if not kinds:
         return kinds
     asked = [kind.name in said or not isinstance(kind.transform, Log) for kind in kinds]
@@ -356,10 +346,9 @@ def _make(name: str, kind: str, shift: float | None = None, bounds: Any = None) 
 
 
 def _shift(values: np.ndarray) -> float:
-    """What is added before a logarithm: where there are zeros, a quarter's worth of the others.
+    """The shift before a logarithm: the first quartile of positive values if there are zeros, or 0.
 
-    The first quartile of the positive values, so that zeros come to lie a factor of two below
-    values that are small themselves, and are no outliers.
+    Zeros then lie a factor of two below values that are small themselves, and are no outliers.
     """
     positive = values[values > 0.0]
     if len(positive) == len(values) or len(positive) == 0:
@@ -368,7 +357,7 @@ def _shift(values: np.ndarray) -> float:
 
 
 def _skewness_of(values: np.ndarray) -> float:
-    """Infinite where rounding has left nothing of the differences."""
+    """Skewness of values; infinite where they differ by rounding only."""
     if not varies(values):
         return np.inf
     centred = values - values.mean()

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 
 from . import cells
-from .columns import BESIDE, FittedColumns, beside_name, output_kinds, scale_inputs
+from .columns import FittedColumns, output_kinds, scale_inputs
 from .problems import Problems
 from .table_files import LINE
 from .table_format import TableFormat
-from .user_table import UserTable
+from .user_table import UserTable, beside_names
 
 __all__ = ["read_frame"]
 
@@ -98,7 +98,7 @@ def read_frame(
     if len(X) == len(inputs) + (time is not None) and X:
         seen = np.column_stack(list(X.values()))
         times = times if time is not None else seen[:, 0]
-        if not problems:
+        if not problems.found:
             seen, columns, of_inputs = scale_inputs(tuple(X), seen, times, of_outputs, fitted)
         _check_duplicates(seen, tasks, list(X), task, problems)
     problems.raise_if_any()
@@ -137,8 +137,7 @@ def _usable(
         usable -= set(again)
         if again:
             problems.add(f"Columns {again} are {what} twice; each has one role")
-    beside = [beside_name(name, suffix) for name in outputs for suffix in BESIDE]
-    taken = [name for name in beside if name in there]
+    taken = [name for output in outputs for name in beside_names(output) if name in there]
     if taken:
         problems.add(
             f"Columns {taken} are in the table, and what is filled would be written over them",

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...core.arguments import as_numbers
-from .columns import BESIDE, FittedColumns, beside_name, output_kinds, scale_inputs
+from .columns import FittedColumns, output_kinds, scale_inputs
 
 if TYPE_CHECKING:
     from ...data import MultiOutputTable, Standardiser
 
-__all__ = ["INTERVAL", "CellPredictions", "Imputed", "UserTable", "from_arrays"]
+__all__ = ["INTERVAL", "CellPredictions", "Imputed", "UserTable", "beside_names", "from_arrays"]
 
 INTERVAL = 1.6448536269514722  # half width of a 90 % normal interval, in standard deviations
 
@@ -206,6 +206,16 @@ class UserTable:
         return _fill_frame(self, settled)
 
 
+def beside_names(output: Any) -> list[Any]:
+    """Names of the columns that a filled frame has beside an output.
+
+    Of a name with several levels, the suffix is on the last one.
+    """
+    *levels, last = output if isinstance(output, tuple) and output else (output,)
+    names = [f"{last}_{suffix}" for suffix in ("sd", "lower", "upper")]
+    return [(*levels, name) for name in names] if isinstance(output, tuple) and output else names
+
+
 def _fill_arrays(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> Imputed:
     value, deviation, lower, upper = (
         np.stack([settled[name][i] for name in user.outputs], axis=-1).reshape(user.source.shape)
@@ -228,8 +238,8 @@ def _fill_frame(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> 
         if hole.any():
             place = names.index(name)
             columns[place] = _filled(columns[place], hole, value[hole], user.decimal)
-        for suffix, array in zip(BESIDE, beside, strict=True):
-            names.append(beside_name(name, suffix))
+        names += beside_names(name)
+        for array in beside:
             columns.append(pd.Series(np.where(hole, array, np.nan), index=source.index))
     filled = pd.concat(columns, axis=1)
     filled.attrs = dict(source.attrs)

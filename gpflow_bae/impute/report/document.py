@@ -1,7 +1,4 @@
-"""The report of a run: one HTML file, to read on a screen or on paper and to pass on.
-
-Figures are inside of the file, and nothing is loaded from elsewhere.
-"""
+"""The report of a run: one self-contained HTML file, for the screen or for print."""
 
 from __future__ import annotations
 
@@ -35,12 +32,12 @@ _LIBRARIES = ("gpflow-bae", "gpflow", "tensorflow", "keras", "numpy", "pandas")
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-    """What a report says of the run itself.
+    """What a report says about the run.
 
-    * source, result: files.
+    * source, result: names of the files.
     * command: the command line, to repeat the run.
-    * settings: arguments of the Imputer.
-    * seconds: of each part.
+    * settings: constructor arguments of the Imputer.
+    * seconds: time that each part took.
     """
 
     source: str
@@ -68,11 +65,11 @@ def write(
     result: CheckResult | None,
     run: RunFacts,
 ) -> None:
-    """Writes the report.
+    """Write the report.
 
-    :param predicted: of all cells of ``user``.
-    :param pictures: PNG files, by output.
-    :param result: of the check, if there was one.
+    :param predicted: predictions of all cells of ``user``.
+    :param pictures: PNG files by output.
+    :param result: the result of the check, if there was one.
     """
     holes = user.num_holes
     model = run.settings.get("model") if result is None else result.methods[0]
@@ -103,7 +100,11 @@ def _number(value: float | None, style: str) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], marked: int | None = None) -> str:
-    """A table whose first column is words and whose others are numbers; cells are HTML."""
+    """An HTML table with words in the first column and numbers in others.
+
+    :param header, rows: cells, as HTML.
+    :param marked: number of the row that is set in bold.
+    """
     head = "".join(f"<th>{cell}</th>" for cell in header)
     body = "".join(
         f"<tr{' class=best' if i == marked else ''}>"
@@ -133,7 +134,7 @@ def _verdict(result: CheckResult | None) -> str:
 
 
 def _columns(user: UserTable, predicted: CellPredictions) -> str:
-    """A row for each output, with the typical uncertainty of its filled cells."""
+    """A table with a row for each output, with the median uncertainty of its filled cells."""
     typical = {}
     for p, kind in enumerate(user.columns.kinds):
         hole = ~user.table.observed[..., p] & user.table.rows

@@ -20,8 +20,8 @@ from ..reading.user_table import CellPredictions, UserTable
 __all__ = ["draw", "file_names", "to_png"]
 
 _TASKS_DRAWN = 3
-_WIDTH = 6.4  # inches; on a telephone's screen the letters are still legible
-_DENSE = 1500  # rows from which on the marks are small
+_WIDTH = 6.4  # inches; letters are still legible on a telephone
+_DENSE = 1500  # number of rows from which marks are small
 
 
 def draw(user: UserTable, predicted: CellPredictions, *, as_map: bool = False) -> dict[str, Figure]:
@@ -42,14 +42,14 @@ def to_png(figure: Figure, dpi: int = 150) -> bytes:
     """The figure as a PNG file."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        # Letters that the font lacks are drawn as boxes, which needs no warning for each.
+        # Letters that the font lacks are drawn as boxes; a warning for each would be too much.
         warnings.filterwarnings("ignore", message=".*Glyph.*missing from", category=UserWarning)
         figure.savefig(buffer, dpi=dpi, format="png")
     return buffer.getvalue()
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """Parts of file names for columns, which may have any name; different for each.
+    """Different parts of file names for columns of any names.
 
     Letters and digits of any alphabet stay, as do ``-`` and ``.`` inside; all else becomes ``_``.
     """
@@ -59,7 +59,7 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
         plain = re.sub(r"[^\w.-]+", "_", unicodedata.normalize("NFC", str(name))).strip("_.-")
         plain = plain[:60] or "column"
         choice, number = plain, 1
-        while choice.casefold() in taken:  # some file systems know no capitals
+        while choice.casefold() in taken:  # some file systems ignore capitals
             number += 1
             choice = f"{plain}_{number}"
         taken.add(choice.casefold())
@@ -132,7 +132,10 @@ def _intervals(
     *,
     band: bool,
 ) -> None:
-    """A band over each gap; lines at single cells, and where there is nothing between cells."""
+    """Draw intervals of missing cells: a band over each gap, vertical lines at single cells.
+
+    :param band: whether intermediate times have values; else every cell has a line.
+    """
     edges = np.flatnonzero(np.diff(np.concatenate([[0], hole.astype(int), [0]])))
     label = "90 % interval"
     for start, stop in edges.reshape(-1, 2):
@@ -160,7 +163,7 @@ def _draw_map(axis: Axes, places: np.ndarray, observed: np.ndarray, value: np.nd
 
 
 def _plain(text: str, longest: int) -> str:
-    """Text that is not typeset as a formula, and not longer than there is room for."""
+    """Text cut to a length, whose dollar signs matplotlib does not typeset as formulas."""
     text = str(text)
     text = text if len(text) <= longest else text[: longest - 1] + "…"
     return text.replace("$", r"\$")

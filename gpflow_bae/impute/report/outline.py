@@ -1,4 +1,4 @@
-"""What a table holds, in a few lines: what the command prints and its report shows."""
+"""A summary of a table in a few lines, which the command prints and its report shows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ColumnOutline", "columns", "facts", "text"]
 
 @dataclasses.dataclass(frozen=True)
 class ColumnOutline:
-    """An output: how many cells it lacks, what kind it is, and its observed values' range."""
+    """Missing cells, kind, and range of the observed values of an output."""
 
     name: str
     num_missing: int
@@ -25,7 +25,7 @@ class ColumnOutline:
 
 
 def columns(user: UserTable) -> list[ColumnOutline]:
-    """All outputs, in the user's order."""
+    """Summaries of all outputs, in the user's order."""
     kinds = {kind.name: kind.describe() for kind in user.columns.kinds}
     rows = []
     for name, values, missing in zip(user.outputs, user.Y.T, user.missing.T, strict=True):
@@ -60,7 +60,7 @@ def facts(user: UserTable) -> dict[str, str]:
 
 
 def text(user: UserTable, source: str) -> str:
-    """The outline as lines for a terminal."""
+    """The summary as lines for a terminal."""
     summary = "; ".join(f"{name}: {value}" for name, value in facts(user).items())
     rows = columns(user)
     width = min(40, max(len(row.name) for row in rows))
@@ -80,12 +80,12 @@ def _percent(share: float) -> str:
 
 
 def _date(stamp: np.datetime64) -> str:
-    """Without a clock at midnight."""
+    """A timestamp in minutes; the date alone at midnight."""
     return str(stamp.astype("datetime64[m]")).replace("T", " ").removesuffix(" 00:00")
 
 
 def _duration(days: float) -> str:
-    """A length of time in the largest unit that it has at least one of."""
+    """A length of time in the largest unit of which it has at least one."""
     for unit, length in (("day", 1.0), ("hour", 1.0 / 24), ("minute", 1.0 / 1440)):
         if days >= 0.999 * length:
             count = f"{days / length:.3g}"
