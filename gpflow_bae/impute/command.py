@@ -1,4 +1,4 @@
-"""Fill the holes of a table of your own, with uncertainty, and see whether to trust it.
+"""Fill the missing cells of a table, with uncertainty, and check the result on hidden cells.
 
 gpflow-bae-impute --input=table.csv --time=date --inputs=lat,lon --outputs=a,b,c \\
     --task=station --out=imputed.csv

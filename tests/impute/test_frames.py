@@ -398,3 +398,22 @@ def test_of_a_constant_that_was_hardly_seen_nothing_is_sure(seen: int) -> None:
     assert "is 1000000000010 wherever" in note and ("too rare" in note) == (seen < 8)
     later = read(frame, outputs=["rain", "c"], time="t", task=None, fitted=user.columns)
     assert later.columns.doubtful == user.columns.doubtful
+
+
+def test_repeated_rows_are_said_of_inputs_of_any_name() -> None:
+    frame = far_and_near(["t", "wind"])
+    frame.columns = pd.Index([0, "wind"], dtype=object)
+    with pytest.raises(TableError, match="2 rows have the same 0 as another: row 40 and row 41"):
+        read(pd.concat([frame, frame[-1:]]), outputs=["wind"], time=0, task=None)
+
+
+def test_arrays_of_unequal_lengths_are_refused() -> None:
+    for X, Y in (((4, 1), (5, 1)), ((2, 5, 1), (3, 5, 1)), ((5, 1), (2, 4, 1))):
+        with pytest.raises(ValueError, match="X has shape .* and Y .*; expected X"):
+            from_arrays(np.zeros(X), np.zeros(Y))
+
+
+def test_moments_of_another_shape_are_refused() -> None:
+    user = read(stations()[1])
+    with pytest.raises(ValueError, match=r"Moments have the shapes .*; expected \(2, 40, 2\)"):
+        user.fill(*np.ones((2, 2, 40, 1)))

@@ -55,27 +55,27 @@ def check(
     gaps = hide_gaps(user.table, fraction, seed)
     mask = gaps.table.test_mask
     scale = user.standardiser(gaps.table)
-    # Rivals see standardised outputs, so that all methods predict the same numbers.
+    # All methods predict standardised outputs.
     seen = with_outputs(gaps.table, scale.transform(gaps.table.Y))
     moments: dict[str, _Moments] = {}
     seconds: dict[str, float] = {}
-    fit_started = time.perf_counter()
+    started = time.perf_counter()
     fitted = fit(gaps.table)
-    name = NAME
+    notes = [f"Hidden: {gaps.describe()}."]
     with tqdm(total=5, desc="check", disable=not progress, leave=False) as bar:
 
-        def run(name: str, method: Callable[[], _Moments]) -> None:
+        def run(name: str, method: Callable[[], _Moments], began: float | None = None) -> None:
             bar.set_description(f"check: {name}")
-            started = time.perf_counter()
+            began = time.perf_counter() if began is None else began
             moments[name] = method()
-            seconds[name] = time.perf_counter() - started
+            seconds[name] = time.perf_counter() - began
             bar.update()
 
-        run(name, lambda: fitted.predict(user, gaps.table, mask))
-        seconds[name] = time.perf_counter() - fit_started
-        features = calendar_of(user)
-        absent, patience = None, max(_PATIENCE, seconds[name])
-        short = ""
+        run(NAME, lambda: fitted.predict(user, gaps.table, mask), started)
+        features, patience = calendar_of(user), max(_PATIENCE, seconds[NAME])
+        limit = max(_LEAST_SECONDS, _SHARE_OF_TIME * seconds[NAME])
+        notes.append(f"Independent GPs had {limit:.0f} s to fit.")
+        shortened = ""
         try:
             rounds = iterative_imputer.affordable(seen, patience, features=features)
             if rounds:
@@ -87,10 +87,10 @@ def check(
                 )
             if len(rounds) < len(iterative_imputer.ROUNDS):
                 done = f"tried with at most {rounds[-1]} rounds" if rounds else "left out"
-                short = f"IterativeImputer was {done}, because more takes above {patience:.0f} s."
+                more = f"because more takes above {patience:.0f} s."
+                shortened = f" IterativeImputer was {done}, {more}"
         except ImportError:
-            absent = "IterativeImputer was left out: pip install scikit-learn."
-        limit = max(_LEAST_SECONDS, _SHARE_OF_TIME * seconds[name])
+            notes.append("IterativeImputer was left out: pip install scikit-learn.")
         columns = np.flatnonzero(mask.any((0, 1))).tolist()
         quick = dataclasses.replace(_QUICK, max_seconds=limit / len(columns))
         run(
@@ -100,10 +100,8 @@ def check(
         run("linear interpolation", lambda: linear_interpolation.fit_predict(seen, seed))
         run("column means", lambda: mean.fit_predict(seen, seed))
     result = _scored(gaps, user.columns.kinds, scale, moments, seconds, seed)
-    words = [f"Hidden: {gaps.describe()}.", f"Independent GPs had {limit:.0f} s to fit."]
-    hidden = " ".join([*words, *([absent] if absent else [])])
-    verdict = " ".join([result.verdict, *([short] if short else [])])
-    return dataclasses.replace(result, hidden=hidden, verdict=verdict), fitted
+    verdict = result.verdict + shortened
+    return dataclasses.replace(result, hidden=" ".join(notes), verdict=verdict), fitted
 
 
 def calendar_of(user: UserTable) -> np.ndarray | None:

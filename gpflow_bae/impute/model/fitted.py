@@ -55,10 +55,9 @@ class Fit:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances [T, N, P] of standardised outputs, noise included.
 
-        A straight line through logarithms becomes an exponential, and a row that is extreme in many
-        columns would be given many times the largest value ever seen. So a predicted logarithm lies
-        at most a quarter of a standard deviation beyond all observed ones, of the fit or of this
-        table, and what was taken from it is added to its uncertainty.
+        The model extrapolates logarithms linearly, hence values exponentially. So the mean of a
+        predicted logarithm is kept within a quarter of a standard deviation of the observed range,
+        of the fit and of this table, and the square of the correction is added to its variance.
 
         :param table: ``user.table`` with further cells hidden; ``user.table`` itself if None.
         :param where: cells to predict, Booleans [T, N, P]; others may be NaN. All if None.
@@ -78,7 +77,7 @@ class Fit:
         return CellPredictions(*scale.inverse_moments(*moments), *ends)
 
     def warnings(self) -> tuple[str, ...]:
-        """What a user should know of the fit, in sentences."""
+        """Warnings about the fit for the user, in sentences."""
         found = self.posterior
         if not found.gap_error > _USELESS:
             return ()
@@ -136,11 +135,11 @@ def make_plan(
     *,
     has_time: bool,
 ) -> Plan:
-    """The plan for a table: a channel for each output, of at most twenty, if nothing else is said.
+    """The plan for a table, with a channel for each output, of at most twenty, by default.
 
-    :param settings: in the place of those that follow from the table.
+    :param settings: settings that replace those that follow from the table.
     :param has_time: whether the first input is time.
-    :raises ValueError: for a setting that there is not, or a value out of its range.
+    :raises ValueError: for an unknown setting, or a value out of its range.
     """
     interval, unit = user.interval, user.time_scale
     periods = visible_periods(user.calendar, interval)
@@ -156,7 +155,7 @@ def make_plan(
     for name in ("latent_dim", "num_steps"):
         if given[name] is None:
             del given[name]
-    given.pop("log_outputs", None)  # which kinds of columns say
+    given.pop("log_outputs", None)  # a setting of the columns
     return Plan.from_dict(found | given)
 
 

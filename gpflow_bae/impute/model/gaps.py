@@ -53,7 +53,7 @@ class HiddenGaps:
         return int(np.count_nonzero(self.table.test_mask))
 
     def describe(self) -> str:
-        """What was hidden, in words."""
+        """A description of the hidden cells, in words."""
         cells = f"{self.num_cells} observed cells in {self.num_gaps} gaps"
         if not self.shaped:
             return f"{cells}, single cells at random, because the table has no gaps of its own"

@@ -99,7 +99,7 @@ def _inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
 def _conditional(
     mean: np.ndarray, covariance: np.ndarray, values: np.ndarray, shown: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with their holes filled in, and the summed covariance of what was filled."""
+    """Rows with missing cells at their conditional means, and the sum of their covariances."""
     filled = np.empty_like(values)
     total = np.zeros_like(covariance)
     for rows, gain, left in _patterns(covariance, shown):

@@ -76,8 +76,8 @@ def initial_model(
 def noise_floor(table: MultiOutputTable, plan: Plan) -> np.ndarray:
     """Return the least noise variance of each output [P] of a table of standardised values.
 
-    Along a series a hundredth of the mean square of a step: what an output changes by from one time
-    to the next may not pass as noise, such as the daily use in the readings of a meter.
+    Along a series it is a hundredth of the mean square of a step, so that small changes from one
+    time to the next, such as the daily use in the readings of a meter, are not taken as noise.
     """
     if plan.step is None:
         return np.full(table.num_outputs, NOISE_FLOOR)

@@ -425,9 +425,11 @@ def _offsets(text: pd.Series, missing: np.ndarray, name: str, problems: Problems
 
 
 def _iso_date(text: str, patterns: Sequence[str]) -> str:
-    """A date such as 31.01.2024 6:00 PM as 2024-01-31T18:00; text that is no date as it is.
+    """Write a date such as 31.01.2024 6:00 PM as 2024-01-31T18:00; other text stays.
 
-    So are 31-Jan-2024, January 31, 2024, and 2024Q1, which is its first day.
+    31-Jan-2024 and January 31, 2024 are dates too, and 2024Q1, which is the first day of it.
+
+    :param patterns: regular expressions of dates with named groups.
     """
     for pattern in patterns:
         match = re.fullmatch(pattern, text)

@@ -160,11 +160,11 @@ class FittedColumns(NamedTuple):
 
 
 class OutputKinds(NamedTuple):
-    """What :func:`output_kinds` found.
+    """The result of :func:`output_kinds`.
 
-    * kinds: of the columns that vary, in their order.
+    * kinds: kinds of the columns that vary, in their order.
     * constants: values of the others, by name.
-    * notes: what a user should know, in sentences.
+    * notes: notes for the user, in sentences.
     * doubtful: names of the constants that were observed too rarely to be sure of them.
     """
 
@@ -189,7 +189,7 @@ def scale_inputs(
     :param X: inputs [N, D].
     :param times: timestamps of the rows, if the first input is a date; else numbers.
     :param found: kinds of the outputs.
-    :param fitted: how the table of an earlier fit was read; None in a fit.
+    :param fitted: how the table of an earlier fit was read; None if this is the table of the fit.
     :return: the inputs, how columns are read, and notes on constant inputs.
     """
     if fitted is None:
@@ -306,9 +306,9 @@ def _as_they_are(
 
 
 def _said_kind(name: str, said: Any, values: np.ndarray, problems: Problems) -> ColumnKind | None:
-    """The kind that a user says a column has.
+    """The kind that a user names, or None with a problem if there is no such kind.
 
-    A count is seen as its logarithm where :func:`decide_kind` would; a positive column always.
+    A count is modelled as its logarithm where :func:`decide_kind` would; a positive column always.
     """
     if isinstance(said, str):
         if said in ("continuous", "binary"):

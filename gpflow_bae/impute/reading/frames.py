@@ -1,7 +1,7 @@
-"""Read a pandas DataFrame into a table by role; all that is wrong with it comes in one message.
+"""Read a pandas DataFrame into a table of columns by role, and report all errors together.
 
 Like the other modules that import pandas, it is imported where a DataFrame or a file is given. It
-needs no TensorFlow, so that a command can say what is wrong at once.
+needs no TensorFlow, so that a command can report errors at once.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def read_frame(
     fitted: FittedColumns | None = None,
     table_format: TableFormat | None = None,
 ) -> UserTable:
-    """The columns of a DataFrame that a model needs, each read once and then checked together.
+    """Read the columns of a DataFrame that a model needs, and check them together.
 
-    :param raw: numbers, or text that says numbers; a cell that is empty or NaN is missing.
+    :param raw: numbers, or numbers as text; a cell that is empty or NaN is missing.
     :param outputs: columns to fill.
     :param time: column of numbers or dates (ISO 8601, or as ``table_format`` says); the first
         input. Dates count in days from the first one of the fit's table; with offsets from UTC they
@@ -45,8 +45,8 @@ def read_frame(
     :param inputs: further numeric inputs, such as coordinates.
     :param task: column that says to which independent series a row belongs; one series if None.
     :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.reading.columns.output_kinds`.
-    :param fitted: what an earlier fit knows of the columns.
-    :param table_format: how text says numbers and dates.
+    :param fitted: how the table of an earlier fit was read.
+    :param table_format: the notation of numbers and dates as text.
     :raises TableError: for columns that are not there, text in a numeric column, infinities,
         missing inputs, rows of a task with the same inputs, outputs that are never observed, or no
         inputs at all: for all of them at once.
@@ -88,7 +88,7 @@ def read_frame(
         tasks = cells.read_tasks(found[task], task, table_format, problems)
 
     if Y:
-        if isinstance(kinds, Mapping):  # what is said of columns that could not be read is not lost
+        if isinstance(kinds, Mapping):  # kinds of columns that could not be read are no error
             kinds = {k: v for k, v in kinds.items() if k in Y or k not in outputs}
         of_outputs = output_kinds(
             tuple(Y), np.column_stack(list(Y.values())), kinds, fitted, problems
@@ -157,7 +157,7 @@ def _usable(
 def _check_tasks(
     tasks: np.ndarray, outputs: Sequence[np.ndarray], task: Any, problems: Problems
 ) -> None:
-    """A series without any observation says nothing that could be fitted."""
+    """Every series needs an observation to be fitted to."""
     if task is None or not outputs:
         return
     seen = pd.Series(~np.isnan(outputs).all(axis=0)).groupby(tasks, sort=False).any()

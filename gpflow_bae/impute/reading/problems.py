@@ -76,6 +76,9 @@ class Problems:
         self.add(f"{what} {listing}", advice)
 
     def raise_if_any(self) -> None:
-        """:raises TableError: if there is a problem."""
+        """Raise the problems.
+
+        :raises TableError: if there is a problem.
+        """
         if self.found:
             raise TableError(self.found)

@@ -1,4 +1,4 @@
-"""A user's table: its columns by role, read once, as models see them, and with its holes filled."""
+"""A user's table: its columns by role, the arrays that models see, and its filled copy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CellPredictions(NamedTuple):
 
 
 class Imputed(NamedTuple):
-    """Outputs without holes and their uncertainty, each of the shape of the given ``Y``.
+    """Filled outputs and their uncertainty, each of the shape of the given ``Y``.
 
     Where a cell was observed, ``sd`` is zero and the interval is the cell itself.
     """
@@ -43,7 +43,7 @@ class Imputed(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class UserTable:
-    """A table whose columns have been read and checked. TensorFlow is loaded by ``table`` only.
+    """A table whose columns have been read and checked. Only ``table`` needs TensorFlow.
 
     Rows are those of the DataFrame, or the T N rows of arrays.
 
@@ -54,7 +54,7 @@ class UserTable:
     * times [rows]: the first input for plots: numbers, or timestamps in UTC.
     * row_tasks [rows]: the name of each row's task.
     * columns: kinds of the outputs and scaling of the inputs.
-    * notes: what a user should know of how the table was read, in sentences.
+    * notes: notes for the user on how the table was read, in sentences.
     * decimal: the decimal mark of numbers that are text.
     """
 
@@ -71,7 +71,7 @@ class UserTable:
 
     @property
     def missing(self) -> np.ndarray:
-        """Which cells are holes: Booleans [rows, Q]."""
+        """Which cells are missing: Booleans [rows, Q]."""
         return np.isnan(self.Y)
 
     @property
@@ -171,10 +171,10 @@ class UserTable:
         lower: np.ndarray | None = None,
         upper: np.ndarray | None = None,
     ) -> Any:
-        """The source with its holes filled: a DataFrame, or :class:`Imputed` of arrays.
+        """The source with its missing cells filled: a DataFrame, or :class:`Imputed` of arrays.
 
-        Columns of a DataFrame keep their types, and cells that were observed stay as they are; in
-        columns of whole numbers or truth values filled cells are rounded. Beside each output come
+        Columns of a DataFrame keep their types, and observed cells stay as they are; in columns of
+        whole numbers or truth values filled cells are rounded. Beside each output come
         ``<output>_sd``, ``<output>_lower`` and ``<output>_upper``, missing but for the cells that
         were filled, and for those of a constant observed fewer than eight times. Values and
         intervals are what a column of its kind can have, see
@@ -227,8 +227,7 @@ def _fill_arrays(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) ->
 
 
 def _fill_frame(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> Any:
-    # pandas is there, or there would be no frame.
-    import pandas as pd
+    import pandas as pd  # an extra, which exists where there is a frame
 
     source = user.source
     names = list(source.columns)
@@ -251,7 +250,7 @@ def _fill_frame(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> 
 
 
 def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> Any:
-    """A column of a frame with its holes filled; of the same type, and observed cells untouched."""
+    """A column of a frame with its missing cells filled; its type and observed cells stay."""
     kind = getattr(column.dtype, "kind", "O")
     if kind == "f":
         found: Any = values.astype(getattr(column.dtype, "numpy_dtype", column.dtype))
@@ -264,7 +263,7 @@ def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> 
     else:
         cells = column.to_numpy(dtype=object, copy=True)
         if any(isinstance(cell, str) for cell in cells):
-            # The shortest text that is this number.
+            # The shortest text that is read as the same number.
             text = [repr(v).removesuffix(".0").replace(".", decimal) for v in values.tolist()]
             cells[hole] = text
         else:
@@ -289,7 +288,7 @@ def from_arrays(
     :param X: inputs [N, D] or [T, N, D], complete; [N, D] serves all tasks.
     :param Y: outputs [N, P] or [T, N, P], NaN where missing.
     :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.reading.columns.output_kinds`.
-    :param fitted: what an earlier fit knows of the columns.
+    :param fitted: how the table of an earlier fit was read.
     :raises ValueError: for other shapes, text, or what :func:`output_kinds` refuses; ``table``
         refuses inputs that are not finite, infinite outputs, and two rows of a task with the same
         inputs.
