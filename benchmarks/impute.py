@@ -154,11 +154,12 @@ def _rivals(user: Any, case: Any, seed: int) -> dict[str, Any]:
         mean,
     )
     from gpflow_bae.impute.check import hidden_gaps
+    from gpflow_bae.impute.model.gaps import with_outputs
     from gpflow_bae.impute.reading.columns import decide_kind
 
     table = user.table
     scale = user.standardiser()
-    seen = hidden_gaps.standardised(table, scale)
+    seen = with_outputs(table, scale.transform(table.Y))
     features = hidden_gaps.calendar_of(user)
     real = user.rows >= 0
     order = np.argsort(user.rows[real])

@@ -15,9 +15,9 @@ import numpy as np
 from check_shapes import check_shapes
 
 from experiments.common import scores
+from gpflow_bae.core.arguments import spread
 from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.impute.baselines import gp_fitting
-from gpflow_bae.impute.reading.user_table import input_scaling
 
 #: For the data sets of the paper. Small EEG: of both kernels, with and without the linear part,
 #: the one with the highest marginal likelihood of the training cells (1011 nats; the others 977,
@@ -163,7 +163,7 @@ class _Chain:
     def _make_kernel(self, share: float = gp_fitting.STARTS[0]) -> gpflow.kernels.Kernel:
         num_inputs, num_earlier = self.X.shape[-1], len(self.order)
         inputs = list(range(num_inputs))
-        lengthscales = share * input_scaling(self.X[self.rows])[1]
+        lengthscales = share * spread(self.X[self.rows])
         kernel = _KERNELS[self.kernel](lengthscales=lengthscales, active_dims=inputs)
         if num_earlier:
             outputs = list(range(num_inputs, num_inputs + num_earlier))

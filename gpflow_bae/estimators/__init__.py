@@ -1,5 +1,5 @@
-"""Models as scikit-learn estimators. They need the extra ``sklearn``; the rest of the package does
-not, and imports this room only when it is asked for.
+"""Models as scikit-learn estimators. They need the extra ``sklearn``, which the rest of the package
+does not.
 """
 
 try:

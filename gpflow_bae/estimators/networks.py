@@ -1,4 +1,4 @@
-"""Networks that start as principal component analysis."""
+"""Networks that are initialised to principal component analysis."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["network", "principal_components", "seeded", "start_at_principal_comp
 def network(
     num_inputs: int, num_outputs: int, units: Sequence[int], activation: Any
 ) -> keras.Model:
-    """A linear map, plus a network of dense hidden layers that is zero at first.
+    """A linear map plus a network of dense hidden layers that is zero at first.
 
     With the linear map alone an autoencoder is principal component analysis (Bourlard and Kamp
-    1988); what bends is learnt on top of it.
+    1988); the dense layers add what is nonlinear.
 
     :param units: widths of the hidden layers; none for the linear map alone.
     """
@@ -29,9 +29,9 @@ def network(
     for width in units:
         hidden = keras.layers.Dense(width, activation=activation)(hidden)
     if units:
-        # The linear map has the bias.
-        bent = keras.layers.Dense(num_outputs, kernel_initializer="zeros", use_bias=False)
-        outputs = keras.layers.add([outputs, bent(hidden)])
+        # The bias is that of the linear map.
+        nonlinear = keras.layers.Dense(num_outputs, kernel_initializer="zeros", use_bias=False)
+        outputs = keras.layers.add([outputs, nonlinear(hidden)])
     return keras.Model(rows, outputs)
 
 
@@ -51,10 +51,11 @@ def principal_components(rows: np.ndarray, num_components: int) -> tuple[np.ndar
 def start_at_principal_components(
     encoder: keras.Model, decoder: keras.Model, components: np.ndarray, deviations: np.ndarray
 ) -> None:
-    """Set the linear maps of two :func:`network`: codes are components, of unit variance.
+    """Set the linear maps of two :func:`network` so that codes are components of unit variance.
 
-    Directions along which the rows hardly vary are scaled up by no more than a thousandth of the
-    largest standard deviation allows, and not at all where all rows are equal, up to rounding.
+    A standard deviation below a thousandth of the largest counts as that much, so that directions
+    along which rows hardly vary are not blown up; where all rows are equal up to rounding, all
+    count as 1.
     """
     least = 1e-3 * deviations[0] if deviations[0] > 1e-6 else 1.0
     scale = np.maximum(deviations, least)
@@ -68,9 +69,9 @@ def _set_linear(model: keras.Model, kernel: np.ndarray) -> None:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Keras's initialisers draw their seeds from Python's generator: here from ``seed``.
+    """Seed Python's random generator, from which Keras's initialisers draw their seeds.
 
-    Functions that build networks may use it too, and it is afterwards what it was before.
+    The generator's state is restored afterwards.
     """
     state = random.getstate()
     random.seed(seed)

@@ -1,4 +1,4 @@
-"""An autoencoder for scikit-learn: a constructor of plain settings, ``fit``, ``transform``."""
+"""A tempered Bayesian autoencoder as a scikit-learn transformer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["TemperedAutoencoder"]
 # A built model, or a function of the numbers of inputs and outputs that builds one.
 NetworkLike: TypeAlias = keras.Model | Callable[[int, int], keras.Model] | None
 
-# From a mode near principal components, in whitened coordinates, with noise adapted to the
-# acceptance that theory asks for. Lengths, prior and damping were chosen on made tables (lines,
-# curves and a Swiss roll with noise), by rows that were not fitted.
+# Chains start from a mode near principal components and run in whitened coordinates, with noise
+# adapted to the optimal acceptance rate. Lengths, prior and damping were chosen on held-out rows of
+# synthetic tables (lines, curves and a Swiss roll with noise).
 _SETTINGS: dict[str, Any] = {
     "proposal": Proposal("lg", noise_scale=0.1, gradient_probability=1.0, target_acceptance=0.574),
     "num_samples": 1000,
@@ -37,21 +37,21 @@ _SETTINGS: dict[str, Any] = {
     "start": AdamStart(2000, batch_size=256, learning_rate=1e-2),
 }
 
-# Rows that are predicted in one call, the last ones padded: tables of all lengths share one trace,
-# and the numbers of a row do not depend on the rows beside it.
+# Rows are predicted in calls of this size, the last one padded: tables of all lengths share one
+# trace, and predictions of a row do not depend on the rows beside it.
 _ROWS_PER_CALL = 512
 
-# Of score: cells are hidden in this many parts, and filled in this often.
+# ``score`` hides cells in this many folds, and fills each in this many rounds.
 _NUM_FOLDS, _NUM_ROUNDS = 5, 5
 
 
 class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A nonlinear principal component analysis with uncertainty, sampled by tempered MCMC.
 
-    A :class:`~gpflow_bae.models.TemperedBAE` whose networks are built in ``fit``, when the number
-    of columns P is known, and start at principal components. Like PCA it centres columns and leaves
-    their scales as they are, so that large columns count for more: put a ``StandardScaler`` before
-    it where units differ. Cells that are NaN are missing, and allowed.
+    The model is a :class:`~gpflow_bae.models.TemperedBAE` whose networks are built in ``fit``, when
+    the number of columns P is known, and start at principal components. Like PCA it centres columns
+    and keeps their scales, so that columns with a large variance count for more: put a
+    ``StandardScaler`` before it where units differ. NaN are missing cells, and allowed.
 
     >>> Y = np.random.default_rng(0).random((40, 3))
     >>> brief = {"num_samples": 20, "num_replicas": 2, "thinning": 5, "start": None}
@@ -79,27 +79,27 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         progress: bool = False,
     ):
         """
-        :param encoder, decoder: networks of your own, in the place of those that ``fit`` builds:
-            built Keras 3 models, or functions ``(num_inputs, num_outputs) -> keras.Model``, which
-            ``fit`` calls with (P, latent_dim) and (latent_dim, P). They get the rows as they are,
-            neither centred nor scaled; a built model decides itself how many codes there are.
-        :param latent_dim: code channels L.
+        :param encoder, decoder: networks of your own that replace those that ``fit`` builds: built
+            Keras 3 models, or functions ``(num_inputs, num_outputs) -> keras.Model``, which ``fit``
+            calls with (P, latent_dim) and (latent_dim, P). They get rows that are neither centred
+            nor scaled; the number of codes is that of a built model.
+        :param latent_dim: number of code channels L.
         :param encoder_units: widths of the encoder's hidden layers; ``()`` is linear.
-        :param decoder_units: of the decoder; by default those of the encoder, reversed.
-        :param activation: of the hidden layers; the last layer is linear.
-        :param weight_prior: prior per weight tensor, given its shape; by default
+        :param decoder_units: widths of the decoder's; by default those of the encoder, reversed.
+        :param activation: activation of the hidden layers; the last layer is linear.
+        :param weight_prior: prior of a weight tensor, given its shape; by default
             :func:`~gpflow_bae.decoders.fan_in_prior`, and N(0, 25) for networks of your own.
-        :param noise_variance: where the noise variance starts, of the rows as the networks see
-            them (with an average variance of 1, but for networks of your own); by default at what
-            principal components leave over.
-        :param noise_prior: of :class:`~gpflow_bae.models.TemperedBAE`.
-        :param settings: a mapping of the fields of
-            :class:`~gpflow_bae.inference.TemperedSettings` to be other than this estimator's
-            defaults (4 replicas of 1000 steps, after 2000 of Adam), or such settings as a whole.
-        :param codes: what ``transform`` returns: ``"mean"``, codes averaged over the posterior
-            [N, L], or ``"samples"``, those of every posterior sample [S, N, L].
-        :param random_state: an integer, for equal fits at equal data; a ``RandomState``; or None
-            for other random numbers each time.
+        :param noise_variance: initial noise variance, of rows as the networks see them (with an
+            average variance of 1, but for networks of your own); by default the variance that
+            principal components leave.
+        :param noise_prior: as in :class:`~gpflow_bae.models.TemperedBAE`.
+        :param settings: a mapping of fields of :class:`~gpflow_bae.inference.TemperedSettings` that
+            replace this estimator's defaults (4 replicas of 1000 steps, after 2000 of Adam), or
+            such settings as a whole.
+        :param codes: ``transform`` returns ``"mean"``, codes averaged over the posterior [N, L],
+            or ``"samples"``, those of every posterior sample [S, N, L].
+        :param random_state: an integer, for equal fits to equal data; a ``RandomState``; or None
+            for new random numbers in each fit.
         :param progress: whether ``fit`` shows a progress bar.
         """
         self.encoder = encoder
@@ -124,8 +124,7 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         ``feature_names_in_`` of data frames.
 
         :param X: rows [N, P], N >= 2, NaN where missing.
-        :raises ValueError: for arguments or rows that cannot be; for a column without any
-            observation.
+        :raises ValueError: for invalid arguments or rows; for a column without any observation.
         """
         settings = self._check_arguments()
         X = self._rows(X, reset=True)
@@ -138,7 +137,7 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         own = self.encoder is not None or self.decoder is not None
         centre = np.nanmean(X, 0)
-        # What is left of a column of one value is a rounding error.
+        # A constant column has deviations from its mean that are rounding errors.
         spread = np.sqrt(np.nanmean(np.square((X - centre) * varies(X))))
         self.mean_ = np.zeros_like(centre) if own else centre
         self.scale_ = 1.0 if own or spread == 0.0 else float(spread)
@@ -169,9 +168,9 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return _by_chunks(self.posterior_.encode, self._scaled(X), result_axis=1)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
-        """Rows [N, P] that codes stand for, averaged over the posterior.
+        """Decode codes to rows [N, P], averaged over the posterior.
 
-        :param X: codes [N, L], or each sample's own [S, N, L].
+        :param X: codes [N, L], or those of each posterior sample [S, N, L].
         :raises ValueError: for codes of another shape.
         """
         check_is_fitted(self)
@@ -186,9 +185,9 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return self.mean_ + self.scale_ * rows
 
     def reconstruct(self, X: Any) -> Prediction:
-        """Rows as the model sees them [N, P]: mean, noise variance and posterior spread, apart.
+        """Reconstruct rows [N, P]: mean, noise variance and posterior variance of the mean.
 
-        Missing cells of ``X`` are filled: encoders see them at their columns' means.
+        Missing cells of ``X`` are filled; the encoder sees them as their columns' means.
         """
         check_is_fitted(self)
         found = self._reconstruct(self._scaled(self._rows(X)))
@@ -203,9 +202,9 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """R^2 of cells that are predicted from the other cells of their rows; 1 is perfect.
 
         0 is as good as the column means of ``fit``. A fifth of the cells is hidden at a time and
-        filled in by the model. A reconstruction error falls with every further code, up to a
-        copy of the row; this score falls when codes only copy, so that a search over
-        ``latent_dim`` finds the codes that columns share.
+        filled in by the model. A reconstruction error decreases with every further code, until
+        codes copy the row. This score is lower for codes that copy, so that a search over
+        ``latent_dim`` finds the number of codes that columns share.
 
         :param X: rows [N, P], NaN where missing; ``y`` is ignored.
         """
@@ -282,8 +281,9 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return TemperedSettings(**{**_SETTINGS, **(self.settings or {})})
 
     def _build(self, centred: np.ndarray, own: bool) -> TemperedBAE:
-        """The model, before sampling; it starts at principal components unless networks are given.
+        """Build the model; it starts at principal components unless networks are given.
 
+        :param own: whether networks are given.
         :param centred: rows [N, P] on the model's scale, zeros where missing.
         """
         width = centred.shape[1]
@@ -314,11 +314,11 @@ class TemperedAutoencoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         if given is None:
             return network(num_inputs, num_outputs, units, self.activation)
         if isinstance(given, keras.Model) or not callable(given):
-            return given  # anything but a model is refused where the model is made
+            return given  # TemperedBAE refuses anything but a model
         return given(num_inputs, num_outputs)
 
     def _variance(self, X: np.ndarray) -> float:
-        """Of rows about the column means of ``fit``, scaled; 0 where only rounding differs."""
+        """Variance of scaled rows about the column means of ``fit``; rounding counts as 0."""
         centre = self.mean_ + self.scale_ * self._column_means
         differs = varies(np.stack(np.broadcast_arrays(X, centre)))
         return float(np.nanmean(np.square((X - centre) / self.scale_ * differs)))
@@ -347,7 +347,10 @@ def _by_chunks(
     axis: int = 0,
     result_axis: int = 0,
 ) -> np.ndarray:
-    """``function`` of all rows, which are along ``axis``, and in its results along another."""
+    """Apply a function to chunks of rows, and join its results.
+
+    :param axis, result_axis: axis of the rows in ``values`` and in the results.
+    """
     parts = []
     for start in range(0, values.shape[axis], _ROWS_PER_CALL):
         rows = np.arange(start, min(start + _ROWS_PER_CALL, values.shape[axis]))
@@ -359,7 +362,7 @@ def _by_chunks(
 
 
 def _folds(shape: tuple[int, ...]) -> np.ndarray:
-    """A fold for each cell [N, P]: of each row, every fold has about as many."""
+    """Assign each cell [N, P] to a fold, so that folds have about as many cells of each row."""
     rng = np.random.default_rng(0)
     ranks = rng.permuted(np.tile(np.arange(shape[1]), (shape[0], 1)), axis=1)
     return (ranks + rng.integers(_NUM_FOLDS, size=(shape[0], 1))) % _NUM_FOLDS

@@ -1,4 +1,4 @@
-"""Fill the holes of a table, with uncertainty, and see whether to trust it."""
+"""Fill the missing cells of a table, with uncertainty, and check the result on hidden cells."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = [
     "UserTable",
 ]
 
-# What needs TensorFlow is imported when it is asked for, so that a command can say what is wrong
-# with a table before.
+# Modules that need TensorFlow are imported on first use, so that a command can report what is wrong
+# with a table without waiting for them.
 _MODULES = {
     "Imputed": "reading.user_table",
     "Imputer": "imputer",

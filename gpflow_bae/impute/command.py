@@ -1,14 +1,14 @@
-"""Fill the holes of a table of your own, with uncertainty, and see whether to trust it.
+"""Fill the missing cells of a table, with uncertainty, and check the result on hidden cells.
 
 gpflow-bae-impute --input=table.csv --time=date --inputs=lat,lon --outputs=a,b,c \\
     --task=station --out=imputed.csv
 
-First the table is checked; what is wrong with it is said at once, with columns and lines. Then
-observed cells are hidden, and the model is scored on them beside simpler methods. Then it is fitted
-to everything, and writes ``imputed.csv`` with ``<output>_sd`` and a 90 % interval for every filled
-cell, a report ``imputed.html`` to read and to pass on, a figure for each output, and the fitted
-posterior. ``--posterior=DIR`` fills other rows with that posterior, without fitting again; it may
-hold tasks that the fit never saw.
+First the table is checked, and all errors are reported with their columns and lines. Then observed
+cells are hidden, and the model and simpler methods are scored on them. Then the model is fitted to
+all observed cells, and the command writes ``imputed.csv`` with ``<output>_sd`` and a 90 % interval
+for every filled cell, a report ``imputed.html``, a figure for each output, and the fitted
+posterior. ``--posterior=DIR`` fills other rows with that posterior, without fitting again; they may
+belong to tasks that the fit never saw.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from ..core.terminal import load_tensorflow_quietly
 from . import saved_fits
 from .reading.problems import TableError
 from .reading.table_format import TableFormat
+from .reading.user_table import UserTable
+from .report import outline
 
 __all__ = ["define_flags", "main", "run"]
 
@@ -39,7 +41,7 @@ _KIND_FLAGS = ("continuous", "positive", "count", "binary")
 
 
 def define_flags() -> None:
-    """The flags of this command."""
+    """Define the flags of this command."""
     flags.DEFINE_string("input", None, "CSV, .csv.gz or Parquet file with holes.", required=True)
     flags.DEFINE_string("out", None, "The same, filled; or .xlsx.", required=True)
     flags.DEFINE_list("outputs", [], "Columns to fill.")
@@ -90,36 +92,32 @@ def main(argv: list[str]) -> None:
     started = time.perf_counter()
     try:
         settings, record = _settings()
-        checked = _checked(settings, record)
+        user = _read(settings, record)
     except (ImportError, OSError, ValueError) as error:
-        # What is wrong with a table is the user's to read, not a traceback.
+        # Errors of a table are for the user, who needs no traceback.
         sys.exit(f"impute: {error}")
 
-    from .report import outline  # pandas is there, or the table would not have been read
-
-    print(outline.text(checked, FLAGS.input), flush=True)
-    for note in (*_left_aside(record), *checked.notes):
+    print(outline.text(user, FLAGS.input), flush=True)
+    for note in (*_left_aside(record), *user.notes):
         print(f"Note: {note}", flush=True)
     try:
-        _fill(settings, record, checked, started)
+        _fill(settings, record, user, started)
     except KeyboardInterrupt:
         sys.exit("impute: stopped.")
 
 
-def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -> None:
-    """The part that needs TensorFlow."""
+def _fill(settings: dict[str, Any], record: Any, user: UserTable, started: float) -> None:
+    """Check, fit, fill and write: the part that needs TensorFlow."""
     seconds = {"reading": time.perf_counter() - started}
     print("Loading TensorFlow ...", flush=True)
     load_tensorflow_quietly()
     from .imputer import Imputer
-    from .reading import frames, table_files
+    from .reading import table_files
     from .report import document, figures
 
     out = pathlib.Path(FLAGS.out)
     beside = out.with_suffix("") if out.suffix.lower() == ".gz" else out
     result = None
-    fitted = None if record is None else saved_fits.fitted_columns(record)
-    user = frames.user_table(checked, fitted)
     if record is None:
         imputer = Imputer(**settings)
         if FLAGS.hold_out > 0:
@@ -156,12 +154,12 @@ def _fill(settings: dict[str, Any], record: Any, checked: Any, started: float) -
         seconds=seconds,
     )
     page = beside.with_suffix(".html")
-    document.write(page, checked, user, predicted, pictures, result, run)
+    document.write(page, user, predicted, pictures, result, run)
     print(f"Report: {page}, and a figure for each output beside it.", flush=True)
 
 
 def _settings() -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Arguments of the Imputer; and the record of the fit that ``--posterior`` names."""
+    """Constructor arguments of the Imputer; and the record of ``--posterior``'s fit, or None."""
     table_format = TableFormat(
         FLAGS.separator, FLAGS.encoding, FLAGS.decimal, FLAGS.dayfirst, tuple(FLAGS.missing_values)
     )
@@ -174,7 +172,7 @@ def _settings() -> tuple[dict[str, Any], dict[str, Any] | None]:
 
 
 def _check_paths() -> None:
-    """Whether files can be read and written as the flags say, before anything takes time."""
+    """Check, before anything takes time, that files can be read and written as the flags say."""
     source, out = (as_path(p) for p in (FLAGS.input, FLAGS.out))
     FLAGS["input"].value, FLAGS["out"].value = str(source), str(out)
     if out.is_dir():
@@ -207,7 +205,7 @@ def _check_paths() -> None:
 
 
 def _check_neighbours(source: pathlib.Path, out: pathlib.Path) -> None:
-    """Whether the report and the fit, which lie beside the table, have their places for them."""
+    """Check that the names of the report and of the fit's folder beside the table are free."""
     page, folder = out.with_suffix(".html"), out.with_suffix(".posterior")
     if out == folder or (folder.exists() and not folder.is_dir()) or page.is_dir():
         raise ValueError(
@@ -224,7 +222,7 @@ def _check_neighbours(source: pathlib.Path, out: pathlib.Path) -> None:
 
 
 def _left_aside(record: dict[str, Any] | None) -> list[str]:
-    """A note on flags that say something else than the fit of ``--posterior``."""
+    """A note on flags that have no effect beside the fit of ``--posterior``."""
     if record is None:
         return []
     of_fit = saved_fits.arguments(record)
@@ -242,7 +240,7 @@ def _left_aside(record: dict[str, Any] | None) -> list[str]:
 
 
 def _kinds() -> dict[str, Any]:
-    """Kinds of columns, as the flags say."""
+    """Kinds of columns by name, from the flags."""
     kinds: dict[str, Any] = {}
     for kind in _KIND_FLAGS:
         for name in FLAGS[kind].value or []:
@@ -262,8 +260,8 @@ def _kinds() -> dict[str, Any]:
     return kinds
 
 
-def _checked(settings: dict[str, Any], record: dict[str, Any] | None) -> Any:
-    """The table, after all checks; without TensorFlow."""
+def _read(settings: dict[str, Any], record: dict[str, Any] | None) -> UserTable:
+    """Read and check the table, without TensorFlow."""
     from .reading import frames, table_files
 
     raw, guessed = table_files.read_guessing(FLAGS.input, settings["table_format"])
@@ -271,34 +269,29 @@ def _checked(settings: dict[str, Any], record: dict[str, Any] | None) -> Any:
         twice = sorted({str(c) for c in raw.columns if list(raw.columns).count(c) > 1})
         if twice:
             raise TableError([f"Parquet files cannot have columns of one name: {twice}."])
+    roles: dict[str, Any] = {
+        name: settings.get(name) for name in (*saved_fits.ROLES, "kinds", "table_format")
+    }
+    fitted = None if record is None else saved_fits.fitted_columns(record)
     try:
-        checked = frames.check_frame(
-            raw,
-            settings["outputs"],
-            settings["time"],
-            settings["inputs"],
-            settings["task"],
-            settings.get("kinds"),
-            None if record is None else saved_fits.fitted_columns(record),
-            settings["table_format"],
-        )
+        user = frames.read_frame(raw, **roles, fitted=fitted)
     except TableError as error:
         raise TableError([*guessed, *error.problems]) from None
     if guessed:
         raise TableError(guessed)
-    return checked
+    return user
 
 
 @contextlib.contextmanager
 def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Notes the seconds that a block takes."""
+    """Record the seconds that a block takes."""
     started = time.perf_counter()
     yield
     seconds[name] = time.perf_counter() - started
 
 
 def run() -> None:
-    """The command, as the console script and ``python -m experiments.impute`` start it."""
+    """Start the command, for the console script and for ``python -m experiments.impute``."""
     before = set(FLAGS)
     define_flags()
     for name in set(FLAGS) - before:  # --help shows the flags of the program that was started

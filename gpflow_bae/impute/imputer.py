@@ -1,22 +1,22 @@
-"""An estimator that fills the holes of a table, with uncertainty, and says whether to trust it."""
+"""An estimator that fills the missing cells of a table, and checks itself on hidden cells."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import pathlib
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..core.arguments import check_types
 from ..core.files import as_path
-from ..data import MultiOutputTable, Standardiser
 from . import saved_fits
 from .check.hidden_gaps import check
 from .check.result import CheckResult
-from .model import Plan, TablePosterior
+from .model import TablePosterior
 from .model.fitted import Fit, fit_table, make_plan
 from .reading.columns import FittedColumns
 from .reading.problems import warn
@@ -28,7 +28,7 @@ __all__ = ["Imputer"]
 
 @dataclasses.dataclass(eq=False)
 class Imputer:
-    """Fills the holes of a table by a Gaussian-process autoencoder of its rows.
+    """Fill the missing cells of a table with a Gaussian process autoencoder of its rows.
 
     Its decoder is linear and its codes are integrated out, which makes it a linear model of
     coregionalisation (:mod:`gpflow_bae.impute.model`).
@@ -43,19 +43,20 @@ class Imputer:
     :param inputs: further numeric columns that every row has, such as coordinates.
     :param task: column that names the series a row belongs to; one series if None.
     :param latent_dim: latent channels; if None as many as outputs, at most twenty.
-    :param num_steps: of L-BFGS; 40 if None.
-    :param seed: of everything random.
+    :param num_steps: steps of L-BFGS; 40 if None.
+    :param seed: seed of all random numbers.
     :param settings: fields of :class:`~gpflow_bae.impute.Plan` and of
-        :class:`~gpflow_bae.inference.BlockFit`, in the place of those that follow from the table.
+        :class:`~gpflow_bae.inference.BlockFit` that replace those that follow from the table.
     :param progress: whether ``fit`` shows a progress bar.
-    :param kinds: of outputs, by name: ``"continuous"``, ``"positive"``, ``"count"``, ``"binary"``,
-        or the two bounds of a bounded column, such as ``(0, 100)``. Others follow from the observed
-        values, see :func:`~gpflow_bae.impute.reading.columns.decide_kind`.
+    :param kinds: kinds of outputs by name: ``"continuous"``, ``"positive"``, ``"count"``,
+        ``"binary"``, or the two bounds of a bounded column, such as ``(0, 100)``. Others follow
+        from the observed values, see
+        :func:`~gpflow_bae.impute.reading.columns.decide_kind`.
     :param table_format: how a DataFrame's text writes numbers, dates and missing cells.
 
-    After ``fit``: ``plan_``, ``posterior_`` (of standardised outputs, given scaled inputs),
-    ``standardiser_``, and ``columns_``, how other tables are read: scaling of the inputs, kinds of
-    the outputs.
+    Attributes after ``fit``: ``plan_``; ``posterior_``, of standardised outputs given scaled
+    inputs; ``standardiser_``; and ``columns_``, the kinds of the outputs and the scaling of the
+    inputs, by which other tables are read.
 
     >>> X = np.linspace(0.0, 6.0, 30)[:, None]
     >>> Y = np.concatenate([np.sin(X), np.cos(X)], axis=1)
@@ -79,7 +80,7 @@ class Imputer:
     table_format: TableFormat | None = None
 
     def __post_init__(self) -> None:
-        with contextlib.suppress(ValueError):  # said when it matters, as of all settings
+        with contextlib.suppress(ValueError):  # raised by read, as errors of all arguments are
             self._list_names()
         self.posterior_: TablePosterior | None = None
         self.checked_: Fit | None = None
@@ -90,7 +91,7 @@ class Imputer:
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def set_params(self, **arguments: Any) -> Imputer:
-        """Replaces constructor arguments, of the next ``fit``.
+        """Set constructor arguments for the next ``fit``.
 
         :raises ValueError: for an argument that the constructor does not have.
         """
@@ -104,7 +105,7 @@ class Imputer:
         return self
 
     def read(self, table: Any, Y: Any = None) -> UserTable:
-        """A table as models see it, after all checks; inputs are scaled as in ``fit``, if fitted.
+        """Read and check a table; after ``fit``, by the kinds and the scaling of its columns.
 
         :param table: a DataFrame, or inputs X; or what this method returned.
         :param Y: outputs, if ``table`` is X.
@@ -116,18 +117,16 @@ class Imputer:
         return self._read(table, Y, None if self.posterior_ is None else self.columns_)
 
     def fit(self, table: Any, Y: Any = None, *, start: Fit | None = None) -> Imputer:
-        """Fits the model to everything that is observed of a table; arguments as in :meth:`read`.
+        """Fit the model to the observed cells of a table; arguments as in :meth:`read`.
 
         :param start: ``checked_`` of a :meth:`check` of this table, which saves three
             quarters of the steps.
         :raises ValueError: as :meth:`read`; for an output that is constant or never observed; for
-            settings that are none; for a start that is a fit of another table.
+            unknown settings; for a start that is a fit of another table.
         """
         user = self._read(table, Y)
-        plan = self._plan(user)
-        fitted = self._fit(plan, user, user.table, start)
-        known = user.centre, user.scale, user.kinds, user.constants, user.doubtful, user.still
-        self._keep(fitted, FittedColumns(*known, user.origin))
+        fitted = self._fit(user)(user.table, start)
+        self._keep(fitted)
         self.table_ = user
         warn(fitted.warnings())
         return self
@@ -145,42 +144,34 @@ class Imputer:
     def predict_cells(self, table: Any = None, Y: Any = None) -> CellPredictions:
         """Moments and 90 % intervals [T, N, P] of all cells; arguments as in :meth:`predict_y`.
 
-        Intervals are quantiles, which differ from a Gaussian's where a column is seen transformed.
+        Intervals lie between quantiles, which are no Gaussian's where the model sees a column
+        transformed.
         """
-        return self._predict(self._table(table, Y))
-
-    def _predict(self, user: UserTable, where: np.ndarray | None = None) -> CellPredictions:
-        scale = self.standardiser_
-        moments = self._fitted().predict(user, where=where)
-        ends = (scale.inverse_quantile(*moments, probability) for probability in (0.05, 0.95))
-        return CellPredictions(*scale.inverse_moments(*moments), *ends)
+        return self._fitted().predict_cells(self._table(table, Y))
 
     def impute(self, table: Any = None, Y: Any = None) -> Any:
-        """The table with its holes filled; arguments and errors as in :meth:`predict_y`.
+        """The table with its missing cells filled; arguments and errors as in :meth:`predict_y`.
 
-        :return: the DataFrame, untouched but for the holes, with the columns ``<output>_sd``,
+        :return: the DataFrame, unchanged but for missing cells, with the columns ``<output>_sd``,
             ``<output>_lower`` and ``<output>_upper`` (a 90 % interval) for filled cells; of arrays,
             an :class:`~gpflow_bae.impute.Imputed`.
         """
         user = self._table(table, Y)
-        return user.fill(*self._predict(user, ~user.table.observed))
+        return user.fill(*self._fit_.predict_cells(user, ~user.table.observed))
 
     def check(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> CheckResult:
-        """How good the model is on hidden gaps, beside what it has to beat, and a verdict.
+        """Compare the model with simpler methods on hidden gaps, and give a verdict.
 
-        Hides gaps shaped like the table's own, fits everything to the rest, and leaves what was
-        fitted before as it is. What it fits is ``checked_``, which :meth:`fit` can start from.
+        Gaps shaped like the table's own are hidden, and all methods are fitted to the rest. An
+        earlier fit stays as it is; that of the check is ``checked_``, which :meth:`fit` can start
+        from.
 
         :param table, Y: as in :meth:`read`.
         :param fraction: share of the observed cells of the columns with holes, in (0, 1).
         :raises ValueError: as :meth:`fit`, or for a fraction that leaves an output without cells.
         """
         user = self._read(table, Y)
-        plan = self._plan(user)
-
-        def fit(hidden: MultiOutputTable) -> Fit:
-            return self._fit(plan, user, hidden)
-
+        fit = self._fit(user)
         result, self.checked_ = check(user, fit, fraction, self.seed, self.progress)
         return result
 
@@ -192,19 +183,16 @@ class Imputer:
         return type(table).from_dict(found, orient="index") if hasattr(table, "iloc") else found
 
     def save(self, folder: str | pathlib.Path) -> None:
-        """Writes the fit, without its table: ``fit.json`` and ``posterior.npz``.
+        """Write the fit, without its table: ``fit.json`` and ``posterior.npz``.
 
-        :param folder: made if it is not there; of an earlier fit in it both files are replaced.
-
+        :param folder: made if it is not there; both files of an earlier fit in it are replaced.
         :raises RuntimeError: before ``fit``.
         """
-        fitted, scale = self._fitted(), self.standardiser_
-        more = {"mean": scale.mean, "std": scale.std}
-        saved_fits.write(folder, fitted.save, self.get_params(), self.columns_, more)
+        self._fitted().save(folder, self.get_params())
 
     @classmethod
     def load(cls, folder: str | pathlib.Path) -> Imputer:
-        """What :meth:`save` wrote.
+        """Read what :meth:`save` wrote.
 
         :raises FileNotFoundError: if the folder holds no fit.
         :raises ValueError: for a damaged fit, or one of an earlier version.
@@ -212,17 +200,12 @@ class Imputer:
         folder = as_path(folder)
         record = saved_fits.read_record(folder)
         imputer = cls(**saved_fits.arguments(record))
-        columns = saved_fits.fitted_columns(record)
-        standardiser = Standardiser(
-            np.array(record["mean"]),
-            np.array(record["std"]),
-            transforms=tuple(kind.transform for kind in columns.kinds),
-        )
-        imputer._keep(Fit.load(folder, record, standardiser), columns)
+        imputer._keep(Fit.load(folder, record))
         return imputer
 
     def _read(self, table: Any, Y: Any, fitted: FittedColumns | None = None) -> UserTable:
-        if Y is not None and (isinstance(table, UserTable) or hasattr(table, "iloc")):
+        is_frame = hasattr(table, "iloc")
+        if Y is not None and (isinstance(table, UserTable) or is_frame):
             raise ValueError(
                 f"Y is given beside a {type(table).__name__}, which holds the outputs itself: "
                 "leave Y out, and name columns of one DataFrame as outputs; or pass two arrays."
@@ -231,41 +214,32 @@ class Imputer:
             return table
         self._list_names()
         # Columns may have names that are no strings.
-        columns = ("outputs", "inputs", "time", "task")
-        plain = {k: v for k, v in self.get_params().items() if k not in columns}
+        plain = {k: v for k, v in self.get_params().items() if k not in saved_fits.ROLES}
         least = {"latent_dim": 1, "num_steps": 1, "seed": 0}
         check_types(plain, type(self).__annotations__, globals(), least)
         kinds: Any = self.kinds
         if kinds is None and (self.settings or {}).get("log_outputs"):
             kinds = "positive"
-        if hasattr(table, "iloc"):
+        if is_frame:
             from .reading.frames import read_frame
 
-            user = read_frame(
-                table,
-                self.outputs,
-                self.time,
-                self.inputs,
-                self.task,
-                kinds,
-                fitted,
-                self.table_format,
-            )
-            warn(user.notes)
-            return user
-        if Y is None:
+            roles = {name: getattr(self, name) for name in (*saved_fits.ROLES, "table_format")}
+            user = read_frame(table, **roles, kinds=kinds, fitted=fitted)
+        elif Y is None:
             raise ValueError(
                 f"table is a {type(table).__name__} and Y is missing; expected a pandas DataFrame, "
                 "or arrays X and Y."
             )
-        if self.time is not None or self.inputs or self.task is not None:
+        elif self.time is not None or self.inputs or self.task is not None:
             raise ValueError("time, inputs and task name columns, which arrays do not have.")
-        user = from_arrays(table, Y, tuple(self.outputs), kinds, fitted)
+        else:
+            user = from_arrays(table, Y, tuple(self.outputs), kinds, fitted)
+        _ = user.table  # which refuses inputs that no model can see
         warn(user.notes)
         return user
 
     def _list_names(self) -> None:
-        """Columns as a list, whatever held their names: an index, an array, a generator."""
+        """Make lists of the names of columns, which may come in an index, array or generator."""
         for name in ("outputs", "inputs"):
             given = getattr(self, name)
             if isinstance(given, str | Mapping) or not np.iterable(given):
@@ -287,23 +261,20 @@ class Imputer:
             raise RuntimeError("A loaded Imputer does not have its table: pass it to this method.")
         return self.table_
 
-    def _plan(self, user: UserTable) -> Plan:
-        return make_plan(
+    def _fit(self, user: UserTable) -> Callable[..., Fit]:
+        """A function that fits a plan to the table as it is, or with further cells hidden."""
+        plan = make_plan(
             user,
             self.latent_dim,
             self.num_steps,
             self.settings or {},
-            has_time=self.time is not None or user.table.X.shape[-1] == 1,
+            has_time=self.time is not None or user.X.shape[1] == 1,
         )
+        return functools.partial(fit_table, plan, user, seed=self.seed, progress=self.progress)
 
-    def _fit(
-        self, plan: Plan, user: UserTable, table: MultiOutputTable, start: Fit | None = None
-    ) -> Fit:
-        return fit_table(plan, user, table, seed=self.seed, progress=self.progress, start=start)
-
-    def _keep(self, fitted: Fit, columns: FittedColumns) -> None:
-        self._fit_, self.columns_ = fitted, columns
-        self.plan_, self.standardiser_ = fitted.plan, fitted.standardiser
+    def _keep(self, fitted: Fit) -> None:
+        self._fit_, self.columns_ = fitted, fitted.columns
+        self.plan_, self.standardiser_ = fitted.posterior.plan, fitted.standardiser
         self.posterior_ = fitted.posterior
 
     def _fitted(self) -> Fit:

@@ -1,4 +1,4 @@
-"""The folder of a fit as far as it is text: its columns, and how tables are read by them."""
+"""Write and read the folder of a fit. Needs no TensorFlow; the posterior is a file of its own."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from ..versions import __version__
 from .reading.columns import ColumnKind, FittedColumns
 from .reading.table_format import TableFormat
 
-__all__ = ["arguments", "fitted_columns", "read_record", "write"]
+__all__ = ["POSTERIOR", "ROLES", "arguments", "fitted_columns", "read_record", "write"]
 
-_RECORD, _POSTERIOR = "fit.json", "posterior.npz"
-_NAMES = ("outputs", "inputs", "time", "task")
-_OF_EARLIER = ("model", "num_inducing", "epochs")  # arguments that files of earlier versions hold
+POSTERIOR = "posterior.npz"
+_RECORD = "fit.json"
+#: Arguments that name columns.
+ROLES = ("outputs", "inputs", "time", "task")
+_OF_EARLIER = ("model", "num_inducing", "epochs")  # arguments in files of earlier versions
 
 
 def write(
     folder: str | pathlib.Path,
-    write_posterior: Callable[[pathlib.Path], Mapping[str, Any]],
+    write_posterior: Callable[[pathlib.Path], None],
     arguments: Mapping[str, Any],
     columns: FittedColumns,
     more: Mapping[str, Any],
 ) -> None:
-    """Write the folder of a fit; an earlier one in its place stays whole until both files are.
+    """Write the folder of a fit. An earlier fit in it stays whole until both files are complete.
 
-    :param write_posterior: writes a file, and returns what else its reader needs.
-    :param arguments: of the fit's Imputer.
-    :param more: of ``fit.json``, plain values or arrays.
+    :param write_posterior: a function that writes the posterior to a path.
+    :param arguments: constructor arguments of the Imputer.
+    :param more: further entries of ``fit.json``, plain values or arrays.
     """
     folder = as_path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     given = dict(arguments)
     if given["table_format"] is not None:
         given["table_format"] = dataclasses.asdict(given["table_format"])
-    given |= {key: _plain(given[key]) for key in _NAMES}
+    given |= {key: _plain(given[key]) for key in ROLES}
     if isinstance(given["kinds"], Mapping):
         given["kinds"] = [[_plain(name), kind] for name, kind in given["kinds"].items()]
     record = {
@@ -60,15 +62,15 @@ def write(
     }
     with tempfile.TemporaryDirectory(dir=folder, prefix=".") as name:
         new = pathlib.Path(name)
-        record |= write_posterior(new / _POSTERIOR)
-        record["digest"] = _digest(new / _POSTERIOR)
+        write_posterior(new / POSTERIOR)
+        record["digest"] = _digest(new / POSTERIOR)
         (new / _RECORD).write_text(to_json(record, indent=1), encoding="utf-8")
-        for file in (_POSTERIOR, _RECORD):
+        for file in (POSTERIOR, _RECORD):
             os.replace(new / file, folder / file)
 
 
 def read_record(folder: str | pathlib.Path) -> dict[str, Any]:
-    """What :meth:`gpflow_bae.impute.Imputer.save` wrote to ``fit.json``.
+    """Read ``fit.json`` from the folder of a fit, and check that its posterior belongs to it.
 
     :raises FileNotFoundError: if the folder holds no fit.
     :raises ValueError: for a damaged fit, or one of an earlier version.
@@ -88,7 +90,7 @@ def read_record(folder: str | pathlib.Path) -> dict[str, Any]:
         raise ValueError(
             f"{folder} was written by an earlier version of gpflow_bae: fit the table again."
         )
-    posterior = folder / _POSTERIOR
+    posterior = folder / POSTERIOR
     if not posterior.exists() or _digest(posterior) != record["digest"]:
         raise ValueError(
             f"{posterior} is not what {path} was written with: it is missing, damaged or of "
@@ -98,19 +100,19 @@ def read_record(folder: str | pathlib.Path) -> dict[str, Any]:
 
 
 def arguments(record: dict[str, Any]) -> dict[str, Any]:
-    """Of the constructor of the fit's Imputer."""
+    """The constructor arguments of the fit's Imputer."""
     found = {k: v for k, v in record["arguments"].items() if k not in _OF_EARLIER}
     if found.get("table_format") is not None:
         found["table_format"] = TableFormat(**found["table_format"])
-    found |= {key: _named(found[key]) for key in _NAMES}
+    found |= {key: _named(found[key]) for key in ROLES}
     found |= {key: list(found[key]) for key in ("outputs", "inputs")}
     if isinstance(found["kinds"], list):
         found["kinds"] = {_named(name): kind for name, kind in found["kinds"]}
     return found
 
 
-def fitted_columns(record: dict[str, Any]) -> FittedColumns:
-    """How other tables are read."""
+def fitted_columns(record: Mapping[str, Any]) -> FittedColumns:
+    """The kinds of the outputs and the scaling of the inputs, by which other tables are read."""
     return FittedColumns(
         np.array(record["input_centre"]),
         np.array(record["input_scale"]),
@@ -129,7 +131,7 @@ def _digest(path: pathlib.Path) -> str:
 
 
 def _plain(name: Any) -> Any:
-    """The name of a column, or a sequence of names, as JSON has it."""
+    """The name of a column, or a sequence of names, in types of JSON."""
     if isinstance(name, tuple | list):
         return [_plain(part) for part in name]
     if hasattr(name, "isoformat"):
@@ -138,7 +140,7 @@ def _plain(name: Any) -> Any:
 
 
 def _named(plain: Any) -> Any:
-    """What :func:`_plain` made of a name."""
+    """The inverse of :func:`_plain`."""
     if isinstance(plain, list):
         return tuple(_named(part) for part in plain)
     if isinstance(plain, dict):

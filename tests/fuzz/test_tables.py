@@ -46,12 +46,12 @@ def test_any_file_is_read_or_refused(content: bytes, time: str | None) -> None:
         path.write_bytes(content)
 
         def read() -> Any:
-            return frames.read_frame(table_files.read_file(path), outputs=["b"], time=time)
+            return frames.read_frame(table_files.read_file(path), outputs=["b"], time=time).table
 
-        user = answered(read)
-    if user is not None:
-        assert_finite(user.table.X)
-        assert np.isfinite(user.table.Y[user.table.observed]).all()
+        table = answered(read)
+    if table is not None:
+        assert_finite(table.X)
+        assert np.isfinite(table.Y[table.observed]).all()
 
 
 @hypothesis.given(arrays(), arrays(), st.none() | arrays(), st.none() | arrays())

@@ -35,9 +35,8 @@ def coupled(num_rows: int = 700, seed: int = 0) -> tuple[MultiOutputTable, np.nd
 def plan_of(table: MultiOutputTable, **changes) -> Plan:
     step = float(table.X[0, 1, 0] - table.X[0, 0, 0])
     quick = {"num_steps": 12, "cells_in_fit": 1500, "cells_per_fit_block": 200}
-    return table_model.plan_of_table(
-        table.num_outputs, 2, step=step, **(quick | {"cells_per_block": 300} | changes)
-    )
+    fixed = {"latent_dim": 2, "step": step, "cells_per_block": 300}
+    return Plan.from_dict(quick | fixed | changes)
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +132,11 @@ def test_several_fits_predict_their_mixture(tmp_path: pathlib.Path) -> None:
 
 def test_settings_that_there_are_not_are_refused() -> None:
     with pytest.raises(ValueError, match=r"The imputer has no setting \['nugget'\]"):
-        table_model.plan_of_table(3, nugget=0.1)
+        Plan.from_dict({"nugget": 0.1})
     with pytest.raises(ValueError, match="latent_dim is 0"):
-        table_model.plan_of_table(3, 0)
+        Plan(latent_dim=0)
     with pytest.raises(ValueError, match="num_fits is 0"):
-        table_model.plan_of_table(3, num_fits=0)
+        Plan(num_fits=0)
     table, _ = coupled(60)
     with pytest.raises(ValueError, match="latent_dim is 5 for 4 outputs"):
         plan = dataclasses.replace(plan_of(table), latent_dim=5)

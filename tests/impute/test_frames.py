@@ -12,10 +12,9 @@ import pandas as pd
 import pytest
 
 from gpflow_bae.impute.reading import frames, table_files
-from gpflow_bae.impute.reading.columns import FittedColumns, beside_name
 from gpflow_bae.impute.reading.problems import TableError
 from gpflow_bae.impute.reading.table_format import TableFormat
-from gpflow_bae.impute.reading.user_table import INTERVAL, from_arrays
+from gpflow_bae.impute.reading.user_table import INTERVAL, beside_names, from_arrays
 from tests.impute.tables import COLUMNS, stations
 
 
@@ -56,7 +55,7 @@ def test_parquet_keeps_its_types(tmp_path: pathlib.Path) -> None:
     user = read(table_files.read_file(tmp_path / "t.parquet"))
     missing = holes[["a", "b"]].isna().to_numpy()
     assert np.isnan(user.table.Y).sum() == missing.sum()
-    days = user.table.X[0, :, 0] * user.scale[0] + user.centre[0]
+    days = user.table.X[0, :, 0] * user.columns.scale[0] + user.columns.centre[0]
     np.testing.assert_allclose(days, np.arange(40), atol=1e-9)
     shape = user.table.Y.shape
     table_files.write_file(user.fill(np.full(shape, 7.0), np.ones(shape)), tmp_path / "f.parquet")
@@ -210,7 +209,7 @@ def test_a_constant_column_is_filled_with_its_constant_and_not_modelled() -> Non
     assert (filled.loc[:4, "c_sd"] == 0.0).all() and filled.loc[5:60, "c_sd"].isna().all()
     X, Y = np.arange(6.0)[:, None], np.column_stack([np.arange(6.0), [3, 3, 3, np.nan, 3, 3]])
     arrays = from_arrays(X, Y)
-    assert arrays.table.output_names == ("y0",) and arrays.constants == {"y1": 3.0}
+    assert arrays.table.output_names == ("y0",) and arrays.columns.constants == {"y1": 3.0}
     imputed = arrays.fill(*np.ones((2, 1, 6, 1)))
     assert imputed.filled.shape == (6, 2) and imputed.filled[3, 1] == 3.0
 
@@ -248,12 +247,6 @@ def far_and_near(columns: list[str]) -> pd.DataFrame:
     return frame[columns]
 
 
-def fitted_columns(user: Any) -> FittedColumns:
-    return FittedColumns(
-        user.centre, user.scale, user.kinds, user.constants, user.doubtful, user.still
-    )
-
-
 def test_rounding_of_single_precision_makes_no_column_vary() -> None:
     """Neighbours among numbers of single precision, which in double precision are far apart."""
     frame = far_and_near(["t", "wind", "rain"])
@@ -261,11 +254,11 @@ def test_rounding_of_single_precision_makes_no_column_vary() -> None:
     frame["lat"] = near.astype(np.float32)
     options = {"outputs": ["wind", "rain"], "time": "t", "task": None}
     user = read(frame, **options, inputs=["lat"])
-    assert user.scale[1] == 1.0 and user.still.tolist() == [False, True]
+    assert user.columns.scale[1] == 1.0 and user.columns.still.tolist() == [False, True]
     frame["rain"] = frame.pop("lat")
     assert read(frame, **options).table.output_names == ("wind",)
     varied = read(frame.assign(lat=near.astype(np.float64)), **options, inputs=["lat"])
-    assert varied.scale[1] < 1e-5
+    assert varied.columns.scale[1] < 1e-5
 
 
 @pytest.mark.parametrize("jitter", [0.0, 1e-14])
@@ -276,18 +269,18 @@ def test_an_input_of_one_value_is_not_scaled_by_a_rounding_error(jitter: float) 
     frame["lat"] += jitter * (np.arange(40) % 3)
     user = read(frame, **options, inputs=["lat"])
     alone = read(frame.drop(columns="lat"), **options)
-    assert user.scale[1] == 1.0 and user.still.tolist() == [False, True]
+    assert user.columns.scale[1] == 1.0 and user.columns.still.tolist() == [False, True]
     np.testing.assert_array_equal(user.table.X, alone.table.X * [1.0, 0.0])
     assert any("'lat' has one value in all rows" in note for note in user.notes)
-    later = read(frame.assign(lat=48.86), **options, inputs=["lat"], fitted=fitted_columns(user))
+    later = read(frame.assign(lat=48.86), **options, inputs=["lat"], fitted=user.columns)
     np.testing.assert_array_equal(later.table.X, user.table.X)
     assert any("'lat' had one value in all rows of the fit" in note for note in later.notes)
-    same = read(frame, **options, inputs=["lat"], fitted=fitted_columns(user))
+    same = read(frame, **options, inputs=["lat"], fitted=user.columns)
     assert not any("'lat'" in note for note in same.notes)
     X, Y = frame[["t", "lat"]].to_numpy(), frame[["wind"]].to_numpy()
     arrays = from_arrays(X, Y)
     np.testing.assert_array_equal(arrays.table.X, user.table.X)
-    moved = from_arrays(X + [0.0, 1.0], Y, fitted=fitted_columns(arrays))
+    moved = from_arrays(X + [0.0, 1.0], Y, fitted=arrays.columns)
     np.testing.assert_array_equal(moved.table.X, user.table.X)
 
 
@@ -368,7 +361,7 @@ def test_columns_have_names_of_any_kind(names: list[Any]) -> None:
     assert user.outputs == tuple(outputs)
     filled = user.fill(*np.ones((2, *user.table.Y.shape)))
     assert list(filled.columns[:3]) == names and filled.shape == (40, 9)
-    assert (filled[beside_name(outputs[0], "sd")].notna() == frame[outputs[0]].isna()).all()
+    assert (filled[beside_names(outputs[0])[0]].notna() == frame[outputs[0]].isna()).all()
     with pytest.raises(TableError, match="nowhere"):
         read(frame, outputs=[*outputs, "nowhere", 5], time=time, task=None)
 
@@ -403,5 +396,24 @@ def test_of_a_constant_that_was_hardly_seen_nothing_is_sure(seen: int) -> None:
         assert ends.isna().all().all()
     (note,) = [note for note in user.notes if "'c'" in note]
     assert "is 1000000000010 wherever" in note and ("too rare" in note) == (seen < 8)
-    later = read(frame, outputs=["rain", "c"], time="t", task=None, fitted=fitted_columns(user))
-    assert later.doubtful == user.doubtful
+    later = read(frame, outputs=["rain", "c"], time="t", task=None, fitted=user.columns)
+    assert later.columns.doubtful == user.columns.doubtful
+
+
+def test_repeated_rows_are_said_of_inputs_of_any_name() -> None:
+    frame = far_and_near(["t", "wind"])
+    frame.columns = pd.Index([0, "wind"], dtype=object)
+    with pytest.raises(TableError, match="2 rows have the same 0 as another: row 40 and row 41"):
+        read(pd.concat([frame, frame[-1:]]), outputs=["wind"], time=0, task=None)
+
+
+def test_arrays_of_unequal_lengths_are_refused() -> None:
+    for X, Y in (((4, 1), (5, 1)), ((2, 5, 1), (3, 5, 1)), ((5, 1), (2, 4, 1))):
+        with pytest.raises(ValueError, match="X has shape .* and Y .*; expected X"):
+            from_arrays(np.zeros(X), np.zeros(Y))
+
+
+def test_moments_of_another_shape_are_refused() -> None:
+    user = read(stations()[1])
+    with pytest.raises(ValueError, match=r"Moments have the shapes .*; expected \(2, 40, 2\)"):
+        user.fill(*np.ones((2, 2, 40, 1)))

@@ -72,10 +72,10 @@ def test_a_fit_is_kept_and_knows_tasks_that_were_not_there(
 
 
 def test_arrays_and_frames_are_filled_with_the_same_numbers() -> None:
-    """And equal seeds give equal fits, others do not."""
+    """Equal seeds give equal fits, others do not. Only dates have a calendar, left out here."""
     _, holes = stations()
-    options = {"latent_dim": 1, "num_steps": 5}
-    options |= {"progress": False}
+    options = {"latent_dim": 1, "num_steps": 5, "progress": False}
+    options |= {"settings": {"num_fits": 1, "periods": ()}}
     X, Y = arrays(holes)
     frame = Imputer(**COLUMNS, **options).fit(holes).impute()
     array = Imputer(**options).fit(X, Y).impute()

@@ -49,7 +49,7 @@ def test_a_german_file_is_read_and_written_as_it_came(tmp_path: pathlib.Path) ->
     assert user.interval == pytest.approx(1.125)
 
     user = read(path, GERMAN, outputs=["Größe", "Wert"], time="Datum")
-    assert user.constants == {"Größe": 1.5} and user.num_holes == 2
+    assert user.columns.constants == {"Größe": 1.5} and user.num_holes == 2
     cells = np.full(user.table.Y.shape, 2.5)
     table_files.write_file(user.fill(cells, cells), tmp_path / "f.csv", GERMAN)
     again = (tmp_path / "f.csv").read_bytes().decode("latin-1").splitlines()
@@ -67,7 +67,7 @@ def test_every_hint_on_a_file_comes_in_one_message(tmp_path: pathlib.Path) -> No
     assert "not written in utf-8: see line 1. --encoding=latin-1 makes 'Größe;" in problems[0]
     assert problems[1].endswith("separated by ';': pass --separator=';'.")
     with pytest.raises(TableError) as caught:
-        frames.check_frame(raw, ["Größe", "Wert"], "Datum")
+        frames.read_frame(raw, ["Größe", "Wert"], "Datum")
     found = str(caught.value)
     assert "'31.01.2024 6:00' in line 2, '01.02.24' in line 4. If the day comes first" in found
     assert "'Wert' holds what is no number: '-0,25' in line 2. If these commas are dec" in found
@@ -148,7 +148,7 @@ DATES = {
 def test_days_and_months_are_read_as_said(name: str) -> None:
     written, dayfirst = DATES[name]
     raw = pd.DataFrame({"t": written, "a": [1.0, 2.0]})
-    found = frames.check_frame(raw, ["a"], "t", table_format=TableFormat(dayfirst=dayfirst))
+    found = frames.read_frame(raw, ["a"], "t", table_format=TableFormat(dayfirst=dayfirst))
     np.testing.assert_allclose(found.X[:, 0], [0.0, 1.5])
 
 
@@ -164,27 +164,27 @@ def test_days_and_months_are_read_as_said(name: str) -> None:
 def test_dates_that_are_not_understood(written: list[str], hint: str) -> None:
     raw = pd.DataFrame({"t": written, "a": [1.0, 2.0]})
     with pytest.raises(TableError, match=hint):
-        frames.check_frame(raw, ["a"], "t")
+        frames.read_frame(raw, ["a"], "t")
 
 
 def test_offsets_become_utc_with_a_note() -> None:
     """The clock goes forward: two rows an hour apart, which local time writes two hours apart."""
     raw = pd.DataFrame({"t": ["2024-03-31T01:30+01:00", "2024-03-31T03:30+0200"], "a": [1.0, 2.0]})
-    found = frames.check_frame(raw, ["a"], "t")
+    found = frames.read_frame(raw, ["a"], "t")
     np.testing.assert_allclose(found.X[:, 0] * 24.0, [0.0, 1.0])
     assert found.times[0] == np.datetime64("2024-03-31T00:30")
     assert found.notes == (
         "Times of column 't' were given in +01:00, +02:00, and are taken in UTC.",
     )
     zoned = raw.assign(t=pd.to_datetime(raw["t"], utc=True).dt.tz_convert("Europe/Berlin"))
-    again = frames.check_frame(zoned, ["a"], "t")
+    again = frames.read_frame(zoned, ["a"], "t")
     np.testing.assert_array_equal(again.times, found.times)
     assert "Europe/Berlin" in again.notes[0]
     plain = raw.assign(t=["2024-03-31T00:30Z", "2024-03-31T01:30Z"])
-    assert frames.check_frame(plain, ["a"], "t").notes == ()
+    assert frames.read_frame(plain, ["a"], "t").notes == ()
     mixed = raw.assign(t=["2024-03-31T00:30Z", "2024-03-31T01:30"])
     with pytest.raises(TableError, match=re.escape("in some rows (Z), and none in row 2")):
-        frames.check_frame(mixed, ["a"], "t")
+        frames.read_frame(mixed, ["a"], "t")
 
 
 @pytest.mark.parametrize(
@@ -206,13 +206,13 @@ def test_cells_that_are_no_numbers(
 ) -> None:
     raw = pd.DataFrame({"t": range(len(written)), "a": written})
     with pytest.raises(TableError, match=hint):
-        frames.check_frame(raw, ["a"], "t", table_format=table_format)
+        frames.read_frame(raw, ["a"], "t", table_format=table_format)
 
 
 def test_missing_values_are_words_or_numbers() -> None:
     raw = pd.DataFrame({"t": range(6), "a": ["-999.0", "1.5", "-", "n/a", " NULL ", "2"]})
     table_format = TableFormat(missing_values=("-999", "-"))
-    found = frames.check_frame(raw, ["a"], "t", table_format=table_format)
+    found = frames.read_frame(raw, ["a"], "t", table_format=table_format)
     np.testing.assert_array_equal(found.Y[:, 0], [np.nan, 1.5, np.nan, np.nan, np.nan, 2.0])
 
 
@@ -223,17 +223,17 @@ def test_values_that_may_mean_missing_are_noted(value: float) -> None:
     a[[3, 7]] = value
     raw = pd.DataFrame({"t": range(40), "a": a, "b": rng.uniform(-20000, 20000, 40)})
     raw.loc[5, "b"] = -9999.0  # in the middle of its column: a value like others
-    (note,) = frames.check_frame(raw, ["a", "b"], "t").notes
+    (note,) = frames.read_frame(raw, ["a", "b"], "t").notes
     assert f"Column 'a' holds {value:g} 2 times, first in row 4" in note
     assert f"--missing_values={value:g}" in note
     missing = TableFormat(missing_values=(f"{value:g}",))
-    checked = frames.check_frame(raw, ["a"], "t", table_format=missing)
+    checked = frames.read_frame(raw, ["a"], "t", table_format=missing)
     assert checked.notes == () and np.isnan(checked.Y).sum() == 2
 
 
-def times_of(column: object) -> frames.CheckedFrame:
+def times_of(column: object) -> UserTable:
     raw = pd.DataFrame({"t": column})
-    return frames.check_frame(raw.assign(a=np.arange(len(raw)) ** 2.0), ["a"], "t")
+    return frames.read_frame(raw.assign(a=np.arange(len(raw)) ** 2.0), ["a"], "t")
 
 
 @pytest.mark.parametrize("kind", [int, float, str, "Int64", object])
@@ -291,9 +291,9 @@ def test_periods_quarters_and_dates_in_the_index() -> None:
     np.testing.assert_array_equal(times_of(periods).X[:, 0], quarters)
     raw = pd.DataFrame({"a": [1.0, 2.0, 4.0]}, index=periods.to_timestamp())
     for name, time in ((None, "index"), ("day", "day")):
-        found = frames.check_frame(raw.rename_axis(name), ["a"], time)
+        found = frames.read_frame(raw.rename_axis(name), ["a"], time)
         np.testing.assert_array_equal(found.X[:, 0], quarters)
-        assert list(found.raw.columns) == ["a"] and found.raw.index.name == name
+        assert list(found.source.columns) == ["a"] and found.source.index.name == name
 
 
 def test_the_index_of_a_parquet_file_is_a_column(tmp_path: pathlib.Path) -> None:
@@ -301,7 +301,7 @@ def test_the_index_of_a_parquet_file_is_a_column(tmp_path: pathlib.Path) -> None
     raw = pd.DataFrame({"a": [1.0, 2.0, 4.0]}, pd.date_range("2024", periods=3, name="day"))
     raw.to_parquet(tmp_path / "t.PARQUET")
     found = table_files.read_file(tmp_path / "t.PARQUET")
-    np.testing.assert_array_equal(frames.check_frame(found, ["a"], "day").X[:, 0], [0.0, 1.0, 2.0])
+    np.testing.assert_array_equal(frames.read_frame(found, ["a"], "day").X[:, 0], [0.0, 1.0, 2.0])
     table_files.write_file(found, tmp_path / "f.parquet")
     assert list(table_files.read_file(tmp_path / "f.parquet").columns) == ["day", "a"]
 
@@ -311,32 +311,32 @@ def test_fill_values_in_single_precision_are_noted_and_can_be_named(value: float
     a = np.arange(20, dtype=np.float32) / 7
     a[3] = value
     raw = pd.DataFrame({"t": range(20), "a": a})
-    (note,) = frames.check_frame(raw, ["a"], "t").notes
+    (note,) = frames.read_frame(raw, ["a"], "t").notes
     named = re.search(r"--missing_values=(\S+)\.$", note)
     assert named is not None and float(named[1]) == pytest.approx(value, rel=1e-5)
-    found = frames.check_frame(raw, ["a"], "t", table_format=TableFormat(missing_values=named[1]))
+    found = frames.read_frame(raw, ["a"], "t", table_format=TableFormat(missing_values=named[1]))
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(found.Y)), [3])
 
 
 def test_true_and_false_are_a_binary_column_and_complex_numbers_are_none() -> None:
     for cells in (["True", "False", "", "TRUE"], [True, False, None, True]):
         raw = pd.DataFrame({"t": range(4), "a": cells})
-        found = frames.check_frame(raw, ["a"], "t")
+        found = frames.read_frame(raw, ["a"], "t")
         np.testing.assert_array_equal(found.Y[:, 0], [1.0, 0.0, np.nan, 1.0])
-        assert found.found.kinds[0].kind == "binary"
+        assert found.columns.kinds[0].kind == "binary"
     with pytest.raises(TableError, match="Column 'a' holds complex numbers"):
-        frames.check_frame(raw.assign(a=1j * np.arange(4)), ["a"], "t")
+        frames.read_frame(raw.assign(a=1j * np.arange(4)), ["a"], "t")
 
 
 def test_tasks_may_be_called_na() -> None:
     raw = pd.DataFrame({"t": range(4), "a": [1.0, 2.0, 4.0, 3.0], "s": ["NA", "None", "null", ""]})
     with pytest.raises(TableError, match=r"Task 's' is missing in row 4\. "):
-        frames.check_frame(raw, ["a"], "t", task="s")
-    found = frames.check_frame(raw[:3], ["a"], "t", task="s")
-    assert found.tasks.tolist() == ["NA", "None", "null"]
+        frames.read_frame(raw, ["a"], "t", task="s")
+    found = frames.read_frame(raw[:3], ["a"], "t", task="s")
+    assert list(found.tasks) == ["NA", "None", "null"]
     with pytest.raises(TableError, match="Task 's' is missing in row 1"):
         table_format = TableFormat(missing_values=("NA",))
-        frames.check_frame(raw[:3], ["a"], "t", task="s", table_format=table_format)
+        frames.read_frame(raw[:3], ["a"], "t", task="s", table_format=table_format)
 
 
 def test_gzipped_files_are_read_and_written(tmp_path: pathlib.Path) -> None:

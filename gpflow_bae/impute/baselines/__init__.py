@@ -1,9 +1,8 @@
-"""What a model of a table has to beat: one module per method.
+"""Simple methods that a model of a table has to beat, one in each module.
 
-Each has ``fit_predict(table, seed=0, **settings)``, which sees the table's ``X`` and ``Y`` and
-returns mean and variance [T, N, P] of what would be measured, noise included, for every row that
-is no padding (NaN there), in the units of the outputs. :mod:`experiments.common.scores` compares
-them with the truth.
+Each has ``fit_predict(table, seed=0, **settings)``, which uses the table's ``X`` and ``Y`` and
+returns mean and variance [T, N, P] of observations, noise included, in the units of the outputs;
+NaN in padding. :mod:`experiments.common.scores` compares them with the truth.
 """
 
 from . import gp_fitting, independent_gps, iterative_imputer, linear_interpolation, mean

@@ -1,4 +1,4 @@
-"""Gaussian process regressions of tasks that share their hyperparameters, fitted with restarts."""
+"""Gaussian process regressions of tasks with shared hyperparameters, fitted with restarts."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ __all__ = ["STARTS", "FitSettings", "Regressions", "fit"]
 # Inputs [N, D] to predictive means and variances [N].
 _Function: TypeAlias = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
-# Lengthscales may start at these shares of the inputs' standard deviation. The first is that of
-# functions that bend within the data, which a fit can smooth; from longer ones it may never come
-# back. But with several inputs points lie further apart than that, and all may end as noise.
+# Lengthscales may start at these shares of the inputs' standard deviation. A fit lengthens short
+# ones, but may never shorten long ones. With several inputs, however, points lie further apart than
+# a short one, and a fit may end with noise alone.
 STARTS = (0.3, 1.0, 3.0)
 
 _START_NOISE = 0.1  # of standardised outputs
-_FURTHEST = 9.0  # so that the noise stays above GPflow's lower bound of 1e-6 in every start
-_CHUNK = 4096  # rows that are predicted at once, for the memory's sake
+_FURTHEST = 9.0  # keeps the noise of every start above GPflow's lower bound of 1e-6
+_CHUNK = 4096  # rows that are predicted at once, to limit memory
 
 
 @dataclasses.dataclass(frozen=True)
 class FitSettings:
-    """How hyperparameters are found.
+    """Settings of the fit of hyperparameters.
 
     num_restarts: L-BFGS runs, from the kernel's own values and from random ones around them; the
         highest marginal likelihood wins.
-    restart_scale: standard deviation of the logarithm of what these are multiplied by.
-    max_iterations: of each run.
+    restart_scale: standard deviation of the logarithm of the random factors.
+    max_iterations: iterations of each run.
     max_points: a task with more is fitted by sparse regression (SGPR, Titsias 2009).
-    num_inducing: M of that; inducing inputs are the k-means centres of the inputs, and stay there.
-    max_training_points: hyperparameters see a random subset of the tasks with so many points in
-        all (at least one task); predictions use all points of their own task.
-    max_seconds: after which no further step is made; no limit if None. The result then depends on
-        the machine.
+    num_inducing: number of inducing inputs of SGPR, fixed at the k-means centres of the inputs.
+    max_training_points: hyperparameters are fitted to a random subset of the tasks with so many
+        points in all (at least one task); predictions use all points of their own task.
+    max_seconds: no step is made after that time; no limit if None. With a limit the result depends
+        on the machine.
     """
 
     num_restarts: int = 3
@@ -76,10 +76,10 @@ class FitSettings:
 
 @dataclasses.dataclass
 class Regressions:
-    """A fitted regression per task.
+    """A fitted regression for each task.
 
-    log_marginal_likelihood: of the tasks that the hyperparameters saw, in nats (a bound on it
-        where the regression is sparse).
+    log_marginal_likelihood: of the tasks that hyperparameters are fitted to, in nats; a lower bound
+        where the regression is sparse.
     """
 
     functions: list[_Function]
@@ -106,16 +106,16 @@ def fit(
     *,
     alternatives: Sequence[Callable[[], gpflow.kernels.Kernel]] = (),
 ) -> Regressions:
-    """Regressions with zero mean and Gaussian noise, of maximum marginal likelihood.
+    """Fit regressions with zero mean and Gaussian noise by maximum marginal likelihood.
 
-    Tasks share their hyperparameters; one without points has the prior that the others agreed on.
+    Tasks share their hyperparameters; a task without points is predicted by the prior.
 
     :param X: Inputs.
     :param y: One standardised output; NaN where missing.
-    :param make_kernel: A new kernel with the values to start from.
-    :param seed: Of restarts, of the subset of tasks and of k-means.
-    :param alternatives: The same kernel with other values; runs start from those, among all, that
-        have the highest marginal likelihood as they are.
+    :param make_kernel: A function that makes a kernel with the values to start from.
+    :param seed: Seed of restarts, of the subset of tasks and of k-means.
+    :param alternatives: Functions that make the same kernel with other values. Runs start from the
+        values with the highest marginal likelihood.
     :raises ValueError: If nothing is observed, or no run reached a finite marginal likelihood.
     """
     if np.isnan(y).all():
@@ -215,7 +215,7 @@ def _function(
     kernel: gpflow.kernels.Kernel,
     likelihood: gpflow.likelihoods.Gaussian,
 ) -> _Function:
-    """Predictive moments of a fitted model; of its prior where it has no points."""
+    """Predictive moments of a fitted model, or of the prior if it has no points."""
     if model is None:
         return lambda X: (
             np.zeros(len(X)),

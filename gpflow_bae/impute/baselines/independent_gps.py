@@ -1,4 +1,4 @@
-"""Independent Gaussian processes: one regression per output, which knows no other output."""
+"""Independent Gaussian processes: one regression for each output."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import gpflow
 import numpy as np
 from check_shapes import check_shapes
 
+from ...core.arguments import spread
 from ...data import MultiOutputTable, Standardiser
-from ..reading.user_table import input_scaling
 from . import gp_fitting
 
 __all__ = ["fit_predict"]
@@ -28,16 +28,16 @@ def fit_predict(
     IGP of Requeima et al. (2019) and Ashman et al. (2020). Exact (GPR) up to
     ``settings.max_points`` points a task, sparse (SGPR) above.
 
-    :param seed: Of the restarts.
-    :param settings: Of the fit of an output.
-    :param columns: Outputs to predict, the others are NaN; all if None.
+    :param seed: Seed of the restarts.
+    :param settings: Settings of the fit of an output.
+    :param columns: Outputs to predict; others are NaN. All if None.
     :raises ValueError: If an output is never observed or constant.
     """
     scale = Standardiser.fit(table.Y, table.output_names)
     Y, rows = scale.transform(table.Y), table.rows
-    spread = input_scaling(table.X[rows])[1]
+    deviations = spread(table.X[rows])
     first, *others = [
-        lambda share=share: gpflow.kernels.SquaredExponential(lengthscales=share * spread)
+        lambda share=share: gpflow.kernels.SquaredExponential(lengthscales=share * deviations)
         for share in gp_fitting.STARTS
     ]
     mean, variance = np.full(Y.shape, np.nan), np.full(Y.shape, np.nan)

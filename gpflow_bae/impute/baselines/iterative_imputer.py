@@ -1,14 +1,13 @@
-"""scikit-learn's IterativeImputer: each column regressed on the others of its row, in rounds.
+"""scikit-learn's IterativeImputer: each column is regressed on the others of its row, in rounds.
 
-It knows no neighbouring rows; what it is given of time are the calendar's sines and cosines. How
-many rounds it makes, and whether it sees the inputs beside the calendar, is chosen by its error on
-gaps that are hidden from it once more, shaped like the table's own; its uncertainty is the spread
-of those errors, a number for each column. scikit-learn has none for what is filled in jointly.
+It ignores neighbouring rows; its only features of time are the calendar's sines and cosines. The
+number of rounds, and whether inputs are features too, are chosen by the error on further hidden
+gaps, shaped like the table's own. Its variance is the mean squared error there, for each column:
+scikit-learn has none for cells that are filled jointly.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import time
 import types
 import warnings
@@ -19,21 +18,21 @@ from check_shapes import check_shapes
 
 from ...core.arguments import spread
 from ...data import MultiOutputTable, Standardiser
-from ..model.gaps import hide_gaps
+from ..model.gaps import hide_gaps, with_outputs
 
 __all__ = ["ROUNDS", "affordable", "fit_predict", "impute"]
 
 ROUNDS = (1, 3, 10, 30)
-_HIDDEN = 0.1
-_TRUST = 20.0  # hidden cells from which a column's own spread weighs as much as that of all
+_HIDDEN = 0.1  # share of the observed cells that is hidden
+_TRUST = 20.0  # hidden cells at which a column's own variance weighs as much as that of all
 
 
 def affordable(
     table: MultiOutputTable, seconds: float, *, features: np.ndarray | None = None
 ) -> tuple[int, ...]:
-    """Those of :data:`ROUNDS` that :func:`fit_predict` can try in a time, by one regression's.
+    """Those of :data:`ROUNDS` that :func:`fit_predict` has time for, judged by one regression.
 
-    :param seconds: that trying them and the final imputation may take, at most.
+    :param seconds: limit of the time for trying them and for the final imputation.
     :raises ImportError: without scikit-learn.
     """
     BayesianRidge = _sklearn().BayesianRidge
@@ -41,7 +40,7 @@ def affordable(
     parts = [Y, table.X[rows], *([] if features is None else [features[rows]])]
     columns = np.nan_to_num(np.concatenate(parts, axis=-1))
     taken = []
-    for _ in range(2):  # the first one loads what it needs
+    for _ in range(2):  # the first one also loads libraries
         started = time.perf_counter()
         BayesianRidge().fit(columns[:, 1:], columns[:, 0])
         taken.append(time.perf_counter() - started)
@@ -63,11 +62,11 @@ def fit_predict(
     features: np.ndarray | None = None,
     rounds: Sequence[int] = ROUNDS,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances of all rows that are no padding.
+    """Means and variances of all rows but padding.
 
-    :param seed: of the gaps that choose the number of rounds.
-    :param features: of the calendar, of each row; none if None.
-    :param rounds: to choose their number from.
+    :param seed: seed of the gaps by which the number of rounds is chosen.
+    :param features: the calendar's features of each row; none if None.
+    :param rounds: numbers of rounds to choose from.
     :raises ImportError: without scikit-learn.
     :raises ValueError: If an output is never observed or constant.
     """
@@ -76,8 +75,7 @@ def fit_predict(
     Z = scale.transform(table.Y)
     calendar = np.zeros((*rows.shape, 0)) if features is None else features
     inputs = np.concatenate([calendar, table.X], axis=-1)
-    shown = dataclasses.replace(table, Y=Z, truth=Z, test_mask=np.zeros(Z.shape, bool))
-    hidden = hide_gaps(shown, _HIDDEN, seed)
+    hidden = hide_gaps(with_outputs(table, Z), _HIDDEN, seed)
     mask = hidden.table.test_mask
     best, lowest, errors = (rounds[0], calendar), np.inf, np.zeros(0)
     for beside in (calendar, inputs):
@@ -100,17 +98,17 @@ def fit_predict(
 
 @check_shapes("Z: [rows, P]", "features: [rows, F]", "return: [rows, P]")
 def impute(Z: np.ndarray, features: np.ndarray, rounds: int) -> np.ndarray:
-    """What the imputer makes of a table; observed cells stay.
+    """Fill a table; observed cells stay.
 
     :param Z: standardised outputs; NaN where missing.
-    :param features: without holes; they are standardised here.
+    :param features: complete columns; they are standardised here.
     """
     IterativeImputer = _sklearn().IterativeImputer
     features = (features - features.mean(0)) / spread(features)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it says after every number of rounds that it might go on
+        warnings.simplefilter("ignore")  # that it has not converged
         imputer = IterativeImputer(max_iter=rounds, tol=1e-6, random_state=0)
-        # A column without any observation would be dropped, and is its mean here.
+        # scikit-learn drops a column without any observation; here it has its mean.
         empty = np.isnan(Z).all(0)
         found = np.zeros(Z.shape)
         together = np.concatenate([Z[:, ~empty], features], axis=-1)
@@ -119,7 +117,7 @@ def impute(Z: np.ndarray, features: np.ndarray, rounds: int) -> np.ndarray:
 
 
 def _sklearn() -> types.SimpleNamespace:
-    """What is used of scikit-learn, which is an extra."""
+    """The classes used of scikit-learn, which is an extra."""
     try:
         from sklearn.experimental import enable_iterative_imputer  # noqa: F401
         from sklearn.impute import IterativeImputer

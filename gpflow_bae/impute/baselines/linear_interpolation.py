@@ -1,12 +1,12 @@
-"""Straight lines between the nearest observations of the same output, with an honest error.
+"""Linear interpolation between the nearest observations of the same output.
 
 The rows of a task that agree in all inputs but the first form a series (the days of one station;
 all of a recording). Every cell is predicted from its nearest observed neighbours on either side in
-its series, never from itself: on the line between the two, or at the value of the only one, or,
-with none, at the output's mean.
+its series, never from itself: by the line between the two, by the value of the only one, or, with
+none, by the output's mean.
 
-How far off that is depends on how far away the neighbours are: so the variance is the mean squared
-error of the same prediction wherever the truth is observed, from neighbours as many rows away.
+The error depends on the distance of the neighbours. So the variance is the mean squared error of
+the same prediction of observed cells, from neighbours as many rows away.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 from check_shapes import check_shapes
 
 from ...data import MultiOutputTable, Standardiser
-from ..model.series import series_of
+from ..model.gaps import series_of
 
 __all__ = ["fit_predict"]
 
-# With fewer residuals from neighbours as far away, the variance is the output's own, which is too
+# With fewer residuals from neighbours as far away, the variance is that of the output, which is too
 # large rather than too small.
 _MIN_RESIDUALS = 10
 
@@ -46,7 +46,7 @@ def fit_predict(table: MultiOutputTable, seed: int = 0) -> tuple[np.ndarray, np.
             if pair.any():
                 residuals = _residuals(x, y, *pair)
                 if len(residuals) >= _MIN_RESIDUALS:
-                    # A series that is constant here would claim to be certain everywhere.
+                    # Predictions of a locally constant series would have no variance.
                     floor = 1e-6 * np.square(scale.std[p])
                     spread[same] = max(float(np.mean(np.square(residuals))), floor)
         mean[task[real], row[real], p] = predicted[real]
@@ -55,7 +55,7 @@ def fit_predict(table: MultiOutputTable, seed: int = 0) -> tuple[np.ndarray, np.
 
 
 def _nearest(observed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many places to the left and right the next observed cell is; 0 where there is none."""
+    """Distances in places to the next observed cell on the left and right; 0 where none is."""
     places = np.arange(observed.shape[1])
     last = np.maximum.accumulate(np.where(observed, places, -1), axis=1)
     before = np.concatenate([np.full((len(observed), 1), -1), last[:, :-1]], axis=1)
@@ -74,7 +74,7 @@ def _interpolate(
     right: np.ndarray | int,
     mean: float,
 ) -> np.ndarray:
-    """Values at ``places [K]`` of all series, from so many places left and right: [G, K]."""
+    """Predictions [G, K] at ``places [K]`` of all series, from neighbours at these distances."""
     series = np.arange(len(y))[:, None]
     x_left, y_left = x[series, places - left], y[series, places - left]
     x_right, y_right = x[series, places + right], y[series, places + right]
@@ -86,7 +86,7 @@ def _interpolate(
 
 
 def _residuals(x: np.ndarray, y: np.ndarray, left: int, right: int) -> np.ndarray:
-    """Errors at observed cells whose neighbours so many places away are observed too."""
+    """Errors at observed cells whose neighbours at these distances are observed too."""
     places = np.arange(left, y.shape[1] - right)
     residuals = y[:, places] - _interpolate(x, y, places, left, right, np.nan)
     return residuals[~np.isnan(residuals)]

@@ -1,4 +1,4 @@
-"""The mean of each output, with its standard deviation: what any method must beat."""
+"""Mean and variance of each output, the weakest of the methods to beat."""
 
 from __future__ import annotations
 

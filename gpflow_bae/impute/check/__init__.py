@@ -1,1 +1,1 @@
-"""How good the model is on gaps like the table's own, and what is advised."""
+"""Compare the model with simpler methods on hidden gaps, and advise which one to use."""

@@ -1,4 +1,4 @@
-"""How good a model is on gaps like a table's own, beside what it has to beat."""
+"""Score a model and simpler methods on hidden gaps that are shaped like a table's own."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ...data import MultiOutputTable, Standardiser
 from ..baselines import gp_fitting, independent_gps, iterative_imputer, linear_interpolation, mean
 from ..model import calendar_features, visible_periods
 from ..model.fitted import Fit
-from ..model.gaps import HiddenGaps, hide_gaps
+from ..model.gaps import HiddenGaps, hide_gaps, with_outputs
 from ..reading.columns import ColumnKind
 from ..reading.user_table import UserTable
 from .result import CheckResult
 from .verdict import GapErrors, decide
 
-__all__ = ["NAME", "calendar_of", "check", "standardised"]
+__all__ = ["NAME", "calendar_of", "check"]
 
-#: What the model is called in reports.
+#: Name of the model in reports.
 NAME = "coregionalised GPs"
 
-_SHARE_OF_TIME = 0.2  # of the model's seconds, that independent GPs may take
+_SHARE_OF_TIME = 0.2  # of the model's seconds, for independent GPs
 _LEAST_SECONDS = 3.0
 _PATIENCE = 60.0  # seconds that IterativeImputer may take, or as many as the model
 _QUICK = gp_fitting.FitSettings(
@@ -43,38 +43,39 @@ def check(
     seed: int,
     progress: bool,
 ) -> tuple[CheckResult, Fit]:
-    """Hides gaps, fits the model and its rivals to what is left, and scores them.
+    """Hide gaps, fit the model and simpler methods to the remaining cells, and score them.
 
-    All of them see outputs transformed as the kinds of the columns say.
+    All methods see outputs transformed as the kinds of the columns say.
 
-    :param fit: of the model, to a table with cells hidden.
+    :param fit: a function that fits the model to ``user.table`` with cells hidden.
     :param fraction: share of the observed cells to hide.
-    :param seed: of the choice of gaps, and of the rivals.
-    :return: what was found, and the fit of the model.
+    :param seed: seed of the choice of gaps, and of the simpler methods.
+    :return: the scores, and the fit of the model.
     """
     gaps = hide_gaps(user.table, fraction, seed)
     mask = gaps.table.test_mask
     scale = user.standardiser(gaps.table)
-    seen = standardised(gaps.table, scale)
+    # All methods predict standardised outputs.
+    seen = with_outputs(gaps.table, scale.transform(gaps.table.Y))
     moments: dict[str, _Moments] = {}
     seconds: dict[str, float] = {}
-    fit_started = time.perf_counter()
+    started = time.perf_counter()
     fitted = fit(gaps.table)
-    name = NAME
+    notes = [f"Hidden: {gaps.describe()}."]
     with tqdm(total=5, desc="check", disable=not progress, leave=False) as bar:
 
-        def run(name: str, method: Callable[[], _Moments]) -> None:
+        def run(name: str, method: Callable[[], _Moments], began: float | None = None) -> None:
             bar.set_description(f"check: {name}")
-            started = time.perf_counter()
+            began = time.perf_counter() if began is None else began
             moments[name] = method()
-            seconds[name] = time.perf_counter() - started
+            seconds[name] = time.perf_counter() - began
             bar.update()
 
-        run(name, lambda: fitted.predict(user, gaps.table, mask))
-        seconds[name] = time.perf_counter() - fit_started
-        features = calendar_of(user)
-        absent, patience = None, max(_PATIENCE, seconds[name])
-        short = ""
+        run(NAME, lambda: fitted.predict(user, gaps.table, mask), started)
+        features, patience = calendar_of(user), max(_PATIENCE, seconds[NAME])
+        limit = max(_LEAST_SECONDS, _SHARE_OF_TIME * seconds[NAME])
+        notes.append(f"Independent GPs had {limit:.0f} s to fit.")
+        shortened = ""
         try:
             rounds = iterative_imputer.affordable(seen, patience, features=features)
             if rounds:
@@ -86,10 +87,10 @@ def check(
                 )
             if len(rounds) < len(iterative_imputer.ROUNDS):
                 done = f"tried with at most {rounds[-1]} rounds" if rounds else "left out"
-                short = f"IterativeImputer was {done}, because more takes above {patience:.0f} s."
+                more = f"because more takes above {patience:.0f} s."
+                shortened = f" IterativeImputer was {done}, {more}"
         except ImportError:
-            absent = "IterativeImputer was left out: pip install scikit-learn."
-        limit = max(_LEAST_SECONDS, _SHARE_OF_TIME * seconds[name])
+            notes.append("IterativeImputer was left out: pip install scikit-learn.")
         columns = np.flatnonzero(mask.any((0, 1))).tolist()
         quick = dataclasses.replace(_QUICK, max_seconds=limit / len(columns))
         run(
@@ -98,25 +99,17 @@ def check(
         )
         run("linear interpolation", lambda: linear_interpolation.fit_predict(seen, seed))
         run("column means", lambda: mean.fit_predict(seen, seed))
-    result = _scored(gaps, user.kinds, scale, moments, seconds, seed)
-    words = [f"Hidden: {gaps.describe()}.", f"Independent GPs had {limit:.0f} s to fit."]
-    hidden = " ".join([*words, *([absent] if absent else [])])
-    verdict = " ".join([result.verdict, *([short] if short else [])])
-    return dataclasses.replace(result, hidden=hidden, verdict=verdict), fitted
+    result = _scored(gaps, user.columns.kinds, scale, moments, seconds, seed)
+    verdict = result.verdict + shortened
+    return dataclasses.replace(result, hidden=" ".join(notes), verdict=verdict), fitted
 
 
 def calendar_of(user: UserTable) -> np.ndarray | None:
-    """Sine and cosine of the hour, weekday and season that the table can show."""
+    """Sines and cosines [T, N, F] of the hour, weekday and season; None without dates."""
     if user.calendar is None:
         return None
     periods = visible_periods(user.calendar, user.interval)
     return calendar_features(user.calendar, periods, harmonics=1)
-
-
-def standardised(table: MultiOutputTable, scale: Standardiser) -> MultiOutputTable:
-    """What rivals see: standardised outputs, so that all methods predict the same numbers."""
-    Y = scale.transform(table.Y)
-    return dataclasses.replace(table, Y=Y, truth=Y, test_mask=np.zeros(Y.shape, bool))
 
 
 def _scored(
@@ -135,14 +128,14 @@ def _scored(
     per_column: dict[str, dict[str, dict[str, float]]] = {}
     errors: dict[str, GapErrors] = {}
     for name, (found_mean, found_variance) in moments.items():
-        # Where nothing was hidden a prediction may be missing.
+        # Predictions may be NaN where nothing was hidden.
         centre = np.where(mask, found_mean, 0.0)
         variance = np.where(mask, found_variance, 1.0)
         cells = [
             *scale.inverse_moments(centre, variance),
             *(scale.inverse_quantile(centre, variance, q) for q in (0.05, 0.95)),
         ]
-        # What is filled in is what a column of the kind can have, and so are the interval's ends.
+        # Scores are of the values and interval ends that would be filled in.
         settled = [kind.settle(*(c[..., p] for c in cells)) for p, kind in enumerate(kinds)]
         predicted, _, low, high = (np.stack(part, -1) for part in zip(*settled, strict=True))
         density = scale.log_density(np.where(mask, table.truth, np.nan), centre, variance)

@@ -1,4 +1,4 @@
-"""What the check of an imputer found: scores on hidden cells, and a verdict in words."""
+"""The result of a check: scores on hidden cells, and a verdict in words."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ __all__ = ["CheckResult"]
 
 @dataclasses.dataclass(frozen=True)
 class CheckResult:
-    """Scores of the model and its rivals on cells that were hidden from all of them.
+    """Scores of the model and of simpler methods on cells that were hidden from all of them.
 
-    Methods are named as a reader should see them ("linear interpolation"), the model first.
+    Methods have names for readers ("linear interpolation"); the model comes first.
 
     * per_column: scores of each method for each column, ``{method: {column: {score: number}}}``:
       ``rmse`` in standard deviations of the column's observed cells, ``nll``, the negative log
       density of a hidden cell in those units (nats), and ``coverage_90``, the share of hidden
       cells inside of their 90 % interval. A score that a method does not have is absent.
     * summary: the same scores, averaged over columns, ``{method: {score: number}}``.
-    * verdict: one or two sentences: whether to trust the model, or what to use instead.
+    * verdict: one or two sentences: whether to trust the model, or which method to use instead.
     * best: the method that the verdict advises.
-    * hidden: what was hidden, and how, in words.
-    * num_hidden: cells.
-    * seconds: of each method.
+    * hidden: a description of the hidden cells, in sentences.
+    * num_hidden: number of hidden cells.
+    * seconds: time that each method took.
     """
 
     per_column: Mapping[str, Mapping[str, Mapping[str, float]]]

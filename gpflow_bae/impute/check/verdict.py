@@ -1,4 +1,4 @@
-"""Which method a table should be filled with, in words, and how sure the check is of it."""
+"""Which method to fill a table with, in words, and whether the difference is significant."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from check_shapes import check_shapes
 
 __all__ = ["GapErrors", "Verdict", "decide"]
 
-_DRAWS = 1000
-_SURE = 0.975  # share of the resamples in which a method must be better to be so beyond doubt
-_MUCH = 0.05  # relative difference of errors that is worth a word on a single column
-_USELESS = 0.95  # of the error of column means, above which nothing was learnt
-_COVERAGE = (0.82, 0.97)
-_FEW_GAPS = 5
+_DRAWS = 1000  # resamples of the bootstrap
+_SURE = 0.975  # share of the resamples in which a method must be better to be significantly so
+_MUCH = 0.05  # relative difference of errors for which a single column is named
+_USELESS = 0.95  # share of the error of column means above which a method is useless
+_COVERAGE = (0.82, 0.97)  # of 90 % intervals that need no warning
+_FEW_GAPS = 5  # with fewer, no difference is significant
 
 
 @dataclasses.dataclass(frozen=True)
 class GapErrors:
-    """Squared errors of the hidden cells of a method, summed by gap and column.
+    """Squared errors of a method in hidden cells, summed by gap and column.
 
-    * squares [G, P]: in squared standard deviations of the columns.
-    * counts [G, P]: of hidden cells.
+    * squares [G, P]: sums, in squared standard deviations of the columns.
+    * counts [G, P]: numbers of hidden cells.
     """
 
     squares: np.ndarray
@@ -31,9 +31,9 @@ class GapErrors:
 
     @check_shapes("weights: [draws, G]", "return: [draws, P]")
     def rmse(self, weights: np.ndarray) -> np.ndarray:
-        """Root mean squared error of each column, gaps counted as often as they are drawn.
+        """Root mean squared error of each column; NaN where no gap of a column is drawn.
 
-        NaN where no gap of a column is drawn.
+        :param weights: how often each gap is drawn.
         """
         total = weights @ self.counts
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -42,7 +42,7 @@ class GapErrors:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """The method to use, whether it is better than all others beyond doubt, and it in words."""
+    """The method to use, whether it is significantly better than all others, and sentences."""
 
     best: str
     sure: bool
@@ -55,16 +55,16 @@ def decide(
     coverage: float,
     seed: int,
 ) -> Verdict:
-    """Compares methods on the gaps that were hidden from all of them.
+    """Compare methods on gaps that were hidden from all of them.
 
     The error of a method is its root mean squared error in standard deviations, averaged over
-    columns. How sure a difference is comes from a bootstrap over gaps, because cells of a gap are
-    wrong together.
+    columns. Differences are tested by a bootstrap over gaps, because errors within a gap are
+    correlated.
 
-    :param errors: of each method, the model first; column means are among them.
+    :param errors: errors by method, the model first; column means are among them.
     :param columns: names of the P columns.
-    :param coverage: of the model's 90 % intervals.
-    :param seed: of the bootstrap.
+    :param coverage: share of hidden cells inside of the model's 90 % intervals.
+    :param seed: seed of the bootstrap.
     """
     model, *rivals = errors
     num_gaps = len(errors[model].counts)
@@ -121,7 +121,7 @@ def _of_columns(
     draws: np.ndarray,
     once: np.ndarray,
 ) -> list[str]:
-    """Columns for which another method is clearly better than the best one overall."""
+    """Sentences on columns for which another method is clearly better than the best one overall."""
     alone = {name: e.rmse(once)[0] for name, e in errors.items()}
     resampled = {name: e.rmse(draws) for name, e in errors.items()}
     by_method: dict[str, list[str]] = {}

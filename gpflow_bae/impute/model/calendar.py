@@ -1,4 +1,4 @@
-"""What all rows of one hour, weekday or season share, however far apart they are."""
+"""Periodic features of dates: hours of the day, weekdays and seasons."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PERIODS_NEEDED, _SAMPLES_NEEDED = 2.0, 4.0
 
 
 def visible_periods(times: np.ndarray | None, interval: float) -> tuple[str, ...]:
-    """The periods that a table can show: at least two of them, with four rows in each.
+    """Names of the periods of which a table spans at least two, with four rows in each.
 
     :param times: datetime64 of the rows, of any shape; None where the time is no date.
     :param interval: between rows, in days.
@@ -34,10 +34,10 @@ def visible_periods(times: np.ndarray | None, interval: float) -> tuple[str, ...
 def calendar_features(
     times: np.ndarray, periods: tuple[str, ...], harmonics: int | None = None
 ) -> np.ndarray:
-    """Sines and cosines of the phases of the periods: the features of periodic kernels.
+    """Sines and cosines of the phases of the periods, the features of periodic kernels.
 
     :param times: datetime64, in UTC.
-    :param harmonics: of each period; those of :data:`PERIODS` if None.
+    :param harmonics: number for each period; those of :data:`PERIODS` if None.
     """
     days = (times.astype("datetime64[s]") - _MONDAY) / np.timedelta64(1, "D")
     columns = []

@@ -1,4 +1,4 @@
-"""A weight and variances by how well gaps were predicted that nobody had seen."""
+"""The weight of the stacked models and the scale of variances, from errors in hidden gaps."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Trial", "calibrate", "stacked"]
 
 _INTERVAL = 1.6448536269514722
 _LEVEL = 0.9  # of the intervals
-_HIGHEST = 0.95  # quantile of the errors that is asked of few gaps
-_TRUST = 10.0  # gaps of a column from which its own calibration weighs as much as everybody's
-_SHARES = 101  # of the Gaussian of rows, that are tried
-_LEAST, _MOST = 0.25, 16.0  # of what variances are multiplied by
+_HIGHEST = 0.95  # highest quantile of the errors that is taken, with few gaps
+_TRUST = 10.0  # gaps at which a column's own scale weighs as much as that of all columns
+_SHARES = 101  # weights of the Gaussian of rows that are tried
+_LEAST, _MOST = 0.25, 16.0  # of the scale of variances
 
 
 class Trial(NamedTuple):
-    """Hidden gaps, and moments [T, N, P] of their cells by models and by rows alone."""
+    """Hidden gaps, and moments [T, N, P] of their cells by the GPs and by the Gaussian of rows."""
 
     gaps: HiddenGaps
     smooth: tuple[np.ndarray, np.ndarray]
@@ -37,11 +37,12 @@ class Trial(NamedTuple):
 def calibrate(
     trials: Sequence[Trial], truth: np.ndarray, Z: np.ndarray
 ) -> tuple[float, np.ndarray, float]:
-    """The weight of the models, what variances are multiplied by, and the error that is left.
+    """Fit the weight of the GPs, the scale of variances [P], and measure the remaining error.
 
-    :param truth: the values that trials predict.
-    :param Z: the same before the trend was taken away, about which column means are zero.
-    :return: without trials 1, ones and NaN. The error is a share of that of column means.
+    :param truth: the values that trials predict, residuals from the trend.
+    :param Z: standardised values, whose column means are zero.
+    :return: weight, scales, and the root mean squared error as a share of that of column means;
+        without trials 1, ones and NaN.
     """
     if not trials:
         return 1.0, np.ones(Z.shape[-1]), np.nan
@@ -65,21 +66,20 @@ def calibrate(
 
 
 def _quantile_level(num_gaps: int) -> float:
-    """Of the errors in hidden gaps, such that another gap's cells are held nine times out of ten.
+    """The quantile of the errors in hidden gaps that covers the cells of nine in ten new gaps.
 
     The level of split conformal prediction (Vovk et al. 2005; Lei et al. 2018, section 2.2), with
-    gaps in the place of cells, because cells of a gap are wrong together. For fewer than nine gaps
-    that would be the whole line: it stops at a quantile that some cells still tell of.
+    gaps in the place of cells, because errors within a gap are correlated. For fewer than nine gaps
+    it would exceed 1; it is cut at a quantile that some cells still determine.
     """
     return min(_LEVEL * (num_gaps + 1) / num_gaps, _HIGHEST)
 
 
 def _weight(trials: Sequence[Trial], truth: np.ndarray) -> float:
-    """Of the models: as much as is not worse beyond doubt than the least squared error.
+    """The largest weight of the GPs whose squared error is within one standard error of the least.
 
-    That is the rule of one standard error (Hastie et al. 2009, section 7.10), with differences
-    paired by gap, because cells of a gap are wrong together: a few long gaps must not hand the
-    table to the rows alone.
+    The rule is that of Hastie et al. (2009, section 7.10), with differences paired by gap, because
+    errors within a gap are correlated: a few long gaps must not give all weight to the rows.
     """
     moved, left = [], []  # summed by gap: (m - n)^2 and (m - n)(y - m)
     for trial in trials:
@@ -102,10 +102,10 @@ def _weight(trials: Sequence[Trial], truth: np.ndarray) -> float:
 
 
 def _by_column(trials, values, estimate):  # type: ignore[no-untyped-def]
-    """An estimate from the hidden cells of each column [P], drawn towards that from all cells.
+    """An estimate from the hidden cells of each column [P], shrunk towards that from all cells.
 
     :param values: of each trial [T, N, P].
-    :param estimate: a number of a list of arrays [cells].
+    :param estimate: a function of a list of arrays [cells] that returns a number.
     """
     everybody = estimate([v[trial.mask] for trial, v in zip(trials, values, strict=True)])
     found = []
@@ -124,9 +124,9 @@ def stacked(
     smooth: tuple[np.ndarray, np.ndarray],
     of_rows: tuple[np.ndarray, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Moments [T, N, P] of the mixture of two predictions, the first with this weight.
+    """Moments [T, N, P] of the mixture of two predictions.
 
-    :param weight: in [0, 1], or one for each cell.
+    :param weight: of the first prediction, in [0, 1]; one number, or one for each cell.
     """
     (m, v), (n, u) = smooth, of_rows
     rest = 1.0 - weight

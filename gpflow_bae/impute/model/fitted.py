@@ -1,4 +1,4 @@
-"""A fit of a table: its model, the scale that the model sees, and the values it has seen."""
+"""A fit of a table: how its columns are read, the scale that the model sees, and the model."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ import numpy as np
 from ...core.files import digest
 from ...core.output_transforms import Log
 from ...data import MultiOutputTable, Standardiser
-from ..reading.user_table import UserTable
+from .. import saved_fits
+from ..reading.columns import FittedColumns
+from ..reading.user_table import CellPredictions, UserTable
 from .calendar import PERIODS, visible_periods
 from .fitting import fit
-from .plan import Plan, plan_of_table
+from .plan import Plan
 from .posterior import TablePosterior
 
 __all__ = ["Fit", "fit_table", "make_plan"]
 
+_MOST_CHANNELS = 20
 _USELESS = 0.97  # of the error of column means
 _BEYOND = 0.25  # standard deviations beyond observed ones that a predicted logarithm can have
 
@@ -28,14 +31,17 @@ _NO_LIMITS = np.array([[-np.inf], [np.inf]])
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fit:
-    """A plan, the scale of the outputs that its model sees, what was fitted, and to which table.
+    """A fitted model of a table.
 
-    * limits [2, P]: least and largest standardised value that the fit saw of outputs whose
-      logarithm is modelled; infinite for others.
-    * table: the digest of all that the table holds, cells that a check hid included; "" if loaded.
+    * columns: how the columns of tables are read.
+    * standardiser: the scale of the outputs that the model sees.
+    * posterior: the model of standardised outputs, given scaled inputs.
+    * limits [2, P]: least and largest standardised value in the fit of outputs whose logarithm is
+      modelled; infinite for others.
+    * table: the digest of the whole table, cells that a check hid included; "" if loaded.
     """
 
-    plan: Plan
+    columns: FittedColumns
     standardiser: Standardiser
     posterior: TablePosterior
     limits: np.ndarray
@@ -49,22 +55,29 @@ class Fit:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances [T, N, P] of standardised outputs, noise included.
 
-        A straight line through logarithms becomes an exponential, and a row that is extreme in many
-        columns would be given many times the largest value ever seen. So a predicted logarithm lies
-        at most a quarter of a standard deviation beyond all observed ones, of the fit or of this
-        table, and what was taken from it is added to its uncertainty.
+        The model extrapolates logarithms linearly, hence values exponentially. So the mean of a
+        predicted logarithm is kept within a quarter of a standard deviation of the observed range,
+        of the fit and of this table, and the square of the correction is added to its variance.
 
-        :param user: the table, with its calendar.
-        :param table: the same with other cells hidden; ``user.table`` if None.
-        :param where: cells that are wanted; others may be NaN. All if None.
+        :param table: ``user.table`` with further cells hidden; ``user.table`` itself if None.
+        :param where: cells to predict, Booleans [T, N, P]; others may be NaN. All if None.
         """
         table = user.table if table is None else table
         Z = self.standardiser.transform(table.Y)
-        moments = self.posterior.predict(table, Z, user.calendar, where)
-        return _within(*moments, _joined(self.limits, _limits(self.standardiser, Z)))
+        mean, variance = self.posterior.predict(table, Z, user.calendar, where)
+        low, high = _limits(self.standardiser, Z)
+        inside = np.clip(mean, np.minimum(self.limits[0], low), np.maximum(self.limits[1], high))
+        kept = inside + _BEYOND * np.tanh((mean - inside) / _BEYOND)
+        return kept, variance + np.square(np.minimum(np.abs(mean - kept), 2.0 * _BEYOND))
+
+    def predict_cells(self, user: UserTable, where: np.ndarray | None = None) -> CellPredictions:
+        """The same in the units of the outputs, with the ends of 90 % intervals."""
+        scale, moments = self.standardiser, self.predict(user, where=where)
+        ends = (scale.inverse_quantile(*moments, probability) for probability in (0.05, 0.95))
+        return CellPredictions(*scale.inverse_moments(*moments), *ends)
 
     def warnings(self) -> tuple[str, ...]:
-        """What a user should know of the fit, in sentences."""
+        """Warnings about the fit for the user, in sentences."""
         found = self.posterior
         if not found.gap_error > _USELESS:
             return ()
@@ -74,18 +87,25 @@ class Fit:
             "add columns that go together with these.",
         )
 
-    def save(self, path: pathlib.Path) -> dict[str, Any]:
-        """Writes the posterior to a file, and returns what else :meth:`load` needs."""
-        self.posterior.save(path)
-        return {"plan": self.plan.to_dict(), "limits": self.limits.tolist()}
+    def save(self, folder: str | pathlib.Path, arguments: Mapping[str, Any]) -> None:
+        """Write the folder of the fit.
+
+        :param arguments: of the Imputer's constructor.
+        """
+        more = {
+            "mean": self.standardiser.mean,
+            "std": self.standardiser.std,
+            "plan": self.posterior.plan.to_dict(),
+            "limits": self.limits,
+        }
+        saved_fits.write(folder, self.posterior.save, arguments, self.columns, more)
 
     @classmethod
-    def load(
-        cls, folder: pathlib.Path, record: Mapping[str, Any], standardiser: Standardiser
-    ) -> Fit:
-        """What :meth:`save` wrote.
+    def load(cls, folder: pathlib.Path, record: Mapping[str, Any]) -> Fit:
+        """Read what :meth:`save` wrote.
 
-        :param record: what it returned, and ``input_centre``.
+        :param record: what ``fit.json`` in the folder holds.
+        :raises ValueError: for a fit of a model that the imputer no longer has.
         """
         settings = dict(record["plan"])
         model = settings.pop("model", "lmc")  # files of earlier versions name one
@@ -94,9 +114,17 @@ class Fit:
                 f"{folder} holds a fit of the model {model!r}, which the imputer no longer has: "
                 "fit the table again."
             )
-        plan = Plan.from_dict(settings)
-        posterior = TablePosterior.load(folder / "posterior.npz", plan)
-        return cls(plan, standardiser, posterior, np.array(record["limits"]))
+        columns = saved_fits.fitted_columns(record)
+        return cls(
+            columns,
+            Standardiser(
+                np.array(record["mean"]),
+                np.array(record["std"]),
+                transforms=tuple(kind.transform for kind in columns.kinds),
+            ),
+            TablePosterior.load(folder / saved_fits.POSTERIOR, Plan.from_dict(settings)),
+            np.array(record["limits"]),
+        )
 
 
 def make_plan(
@@ -107,37 +135,42 @@ def make_plan(
     *,
     has_time: bool,
 ) -> Plan:
-    """The plan for a table.
+    """The plan for a table, with a channel for each output, of at most twenty, by default.
 
-    :param settings: in the place of those that follow from the table.
+    :param settings: settings that replace those that follow from the table.
     :param has_time: whether the first input is time.
-    :raises ValueError: for a setting that there is not.
+    :raises ValueError: for an unknown setting, or a value out of its range.
     """
-    periods = visible_periods(user.calendar, user.interval)
-    found: dict[str, Any] = {"periods": periods}
-    if has_time and np.isfinite(user.interval):
-        found["step"] = user.interval / user.time_scale
+    interval, unit = user.interval, user.time_scale
+    periods = visible_periods(user.calendar, interval)
+    found: dict[str, Any] = {
+        "latent_dim": min(user.table.num_outputs, _MOST_CHANNELS),
+        "periods": periods,
+    }
+    if has_time and np.isfinite(interval):
+        found["step"] = interval / unit
     if "hour" in periods:
-        found["day"] = PERIODS["hour"][0] / user.time_scale
-    given = {name: value for name, value in settings.items() if name != "log_outputs"}
-    latent_dim = given.pop("latent_dim", latent_dim)
-    num_steps = given.pop("num_steps", num_steps)
-    return plan_of_table(user.table.num_outputs, latent_dim, num_steps, **(found | given))
+        found["day"] = PERIODS["hour"][0] / unit
+    given = {"latent_dim": latent_dim, "num_steps": num_steps, **settings}
+    for name in ("latent_dim", "num_steps"):
+        if given[name] is None:
+            del given[name]
+    given.pop("log_outputs", None)  # a setting of the columns
+    return Plan.from_dict(found | given)
 
 
 def fit_table(
     plan: Plan,
     user: UserTable,
     table: MultiOutputTable,
+    start: Fit | None = None,
     *,
     seed: int,
     progress: bool,
-    start: Fit | None = None,
 ) -> Fit:
-    """Fits a plan's model to what is observed of a table.
+    """Fit a plan's model to the observed cells of a table.
 
-    :param user: the table, with its kinds of columns and its calendar.
-    :param table: the same, perhaps with cells hidden.
+    :param table: ``user.table``, perhaps with cells hidden.
     :param start: a fit of the same table with cells hidden, which saves steps.
     :raises ValueError: for a start that is a fit of another table.
     """
@@ -149,10 +182,9 @@ def fit_table(
         )
     standardiser = user.standardiser(table)
     Z = standardiser.transform(table.Y)
-    limits = _limits(standardiser, Z)
-    begin = start.posterior if start is not None and start.plan == plan else None
+    begin = start.posterior if start is not None and start.posterior.plan == plan else None
     posterior = fit(plan, table, Z, user.calendar, seed=seed, progress=progress, start=begin)
-    return Fit(plan, standardiser, posterior, limits, of)
+    return Fit(user.columns, standardiser, posterior, _limits(standardiser, Z), of)
 
 
 def _limits(standardiser: Standardiser, Z: np.ndarray) -> np.ndarray:
@@ -163,16 +195,3 @@ def _limits(standardiser: Standardiser, Z: np.ndarray) -> np.ndarray:
     low = np.fmin.reduce(Z, (0, 1), initial=np.inf)
     high = np.fmax.reduce(Z, (0, 1), initial=-np.inf)
     return np.where(logged, [low, high], _NO_LIMITS)
-
-
-def _joined(limits: np.ndarray, others: np.ndarray) -> np.ndarray:
-    return np.stack([np.minimum(limits[0], others[0]), np.maximum(limits[1], others[1])])
-
-
-def _within(
-    mean: np.ndarray, variance: np.ndarray, limits: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Moments whose mean is hardly outside of the limits: by less than ``_BEYOND``."""
-    inside = np.clip(mean, *limits)
-    kept = inside + _BEYOND * np.tanh((mean - inside) / _BEYOND)
-    return kept, variance + np.square(np.minimum(np.abs(mean - kept), 2.0 * _BEYOND))

@@ -1,4 +1,4 @@
-"""A table's models from start to calibrated predictions."""
+"""Fit the models of a table, and calibrate their predictions."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ...inference.optimise.coregionalisation_fit import Start
 from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
 from .calibration import Trial, calibrate
-from .gaps import HiddenGaps, hide_gaps
+from .gaps import HiddenGaps, hide_gaps, with_outputs
 from .plan import Plan
-from .posterior import TablePosterior, features_of, inputs_of_rows, predict_rows
-from .rows import GaussianRows
+from .posterior import TablePosterior, features_of
+from .rows import fit_rows, predict_rows
 from .starts import alternatives, initial_model, noise_floor
 
 __all__ = ["fit"]
 
 _RIDGE = 3.0  # pseudo-observations of zero for each calendar feature
-_FREE = 0.03  # and for the line of a task, which is as good as free
-_LEAST_GAPS = 20  # with fewer to spare, calibration is on gaps in what the fit has seen
-_FITS_OF_SMALL = 3  # that are averaged
+_FREE = 0.03  # pseudo-observations for the line of a task, which is next to free
+_LEAST_GAPS = 20  # with fewer hidden gaps, calibration is on gaps in what the fit has seen
+_FITS_OF_SMALL = 3  # fits of a small table, whose predictions are averaged
 _HIDDEN = 0.1  # share of the cells, from each of several fits
 _EXAMPLES = 0.15  # share of the cells that the fit has to predict
 _MASKS = 4  # different gaps that a calibration sees of a table
@@ -44,18 +44,19 @@ def fit(
     progress: bool = True,
     start: TablePosterior | None = None,
 ) -> TablePosterior:
-    """Fits the model to what is observed of a table, and calibrates it on gaps of its shape.
+    """Fit the model to the observed cells of a table, and calibrate it on gaps of its shape.
 
-    :param Z: its standardised outputs; NaN where missing.
+    :param Z: standardised outputs of the table; NaN where missing.
     :param times: datetime64 of the rows, if the plan has periods.
     :param seed: of the choice of blocks and gaps; equal seeds give equal fits.
-    :param start: of nearly the same table, from which a quarter of the steps is enough.
+    :param start: a fit of nearly the same table, from which a quarter of the steps is enough.
     """
     rng = np.random.default_rng([seed, 0xC0])
     rows = table.rows
     features = features_of(times, plan.periods, Z.shape[:2])
     coefficients = _ridge(features, table, Z)
     residual = Z - features @ coefficients
+    shown = with_outputs(table, residual)
     of_fit, num_fits = plan.fit, plan.num_fits or 1
     if np.count_nonzero(table.observed) <= 2 * of_fit.cells_per_block:  # all of them are in a fit
         num_fits = plan.num_fits or _FITS_OF_SMALL
@@ -68,8 +69,8 @@ def fit(
         # Each of several fits is calibrated on gaps of its own; a single one needs enough of them.
         fraction = plan.calibration if num_fits == 1 else max(plan.calibration, _HIDDEN)
         fraction = fraction if plan.calibration > 0.0 else 0.0
-        hidden = _gaps(table, residual, fraction, rng, _LEAST_GAPS if num_fits == 1 else 1)
-        seen = _with(table, residual) if hidden is None else hidden.table
+        hidden = _gaps(shown, fraction, rng, _LEAST_GAPS if num_fits == 1 else 1)
+        seen = shown if hidden is None else hidden.table
         candidates: list[Start]
         if start is None:
             own_seed = int(rng.integers(2**31)) if k else seed
@@ -89,24 +90,24 @@ def fit(
             seed=rng,
             progress=progress,
             starts=candidates,
-            hide=functools.partial(_gaps_of_example, seen),
+            hide=functools.partial(_example, seen),
         )
         models.append(model)
         if hidden is not None:
             trials.append(_trial(plan, model, hidden))
     if not trials and plan.calibration > 0.0:
-        drawn = [_gaps(table, residual, _HIDDEN, rng, 1) for _ in range(_MASKS)]
+        drawn = [_gaps(shown, _HIDDEN, rng, 1) for _ in range(_MASKS)]
         trials = [_trial(plan, models[0], gaps) for gaps in drawn if gaps is not None]
     weight, scale, error = calibrate(trials, residual, Z)
-    of_rows = GaussianRows.fit(inputs_of_rows(plan, table), residual[rows])
+    of_rows = fit_rows(plan, table, residual)
     smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block)
     return TablePosterior(plan, smooth, of_rows, weight, coefficients, scale, error)
 
 
 def _trial(plan: Plan, model: LinearCoregionalisation, gaps: HiddenGaps) -> Trial:
-    """What a model, and rows alone, make of hidden cells, of which neither has seen any."""
+    """Predictions of hidden gaps by a model and by the Gaussian of rows, fitted without them."""
     table = gaps.table
-    of_rows = GaussianRows.fit(inputs_of_rows(plan, table), table.Y[table.rows])
+    of_rows = fit_rows(plan, table, table.Y)
     return Trial(
         gaps,
         CoregionalisationPosterior((model,), plan.fit.cells_per_block).predict_cells(
@@ -117,12 +118,11 @@ def _trial(plan: Plan, model: LinearCoregionalisation, gaps: HiddenGaps) -> Tria
 
 
 def _ridge(features: np.ndarray, table: MultiOutputTable, Z: np.ndarray) -> np.ndarray:
-    """Coefficients [F + 1, P] by least squares on what is observed; periodic ones shrink.
+    """Coefficients [F + 1, P] of a ridge regression on the observed cells.
 
-    A column that rises steadily has an end apart from its beginning, and a regression on periods
-    alone would give them a share of that, several steps high, wherever they stop within a cycle. So
-    beside them each task has a line along the first input, which is not kept: it belongs to the
-    model of what goes slowly.
+    The periodic features would take up part of a steady rise wherever a table stops within a cycle.
+    So each task has a line along the first input beside them. The line is not kept: slow changes
+    are left to the GPs.
 
     :param features: of all rows [T, N, F + 1], the constant first.
     """
@@ -147,28 +147,23 @@ def _ridge(features: np.ndarray, table: MultiOutputTable, Z: np.ndarray) -> np.n
 
 
 def _gaps(
-    table: MultiOutputTable, Z: np.ndarray, fraction: float, rng: np.random.Generator, least: int
+    table: MultiOutputTable, fraction: float, rng: np.random.Generator, least: int
 ) -> HiddenGaps | None:
-    """Gaps in a table of these values; None where so many would hide much more than that."""
+    """Gaps in a table; None for a fraction of 0, or where fewer than ``least`` gaps have room."""
     if fraction == 0.0:
         return None
-    found = _hidden(_with(table, Z), fraction, int(rng.integers(2**31)))
+    found = _hidden(table, fraction, int(rng.integers(2**31)))
     return None if found is None or found.num_gaps < least else found
-
-
-def _with(table: MultiOutputTable, Z: np.ndarray) -> MultiOutputTable:
-    """A table of other values."""
-    return dataclasses.replace(table, Y=Z, truth=Z, test_mask=np.zeros(Z.shape, bool))
 
 
 def _hidden(table: MultiOutputTable, fraction: float, seed: int) -> HiddenGaps | None:
     try:
         return hide_gaps(table, fraction, seed, least_gaps=1)
-    except ValueError:
+    except ValueError:  # no cell could be hidden
         return None
 
 
-def _gaps_of_example(table: MultiOutputTable, seed: int) -> MultiOutputTable | None:
-    """The table with gaps that the fit has to fill."""
+def _example(table: MultiOutputTable, seed: int) -> MultiOutputTable | None:
+    """The table with further gaps, as an example that the fit has to predict."""
     found = _hidden(table, _EXAMPLES, seed)
     return None if found is None else found.table

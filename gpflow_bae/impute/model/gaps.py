@@ -1,7 +1,7 @@
-"""Gaps shaped like a table's own, laid over cells that are known.
+"""Hide observed cells of a table in gaps that are shaped like its own.
 
-Cells that are missing at random are easier to guess than what real tables miss: hours of a sensor,
-days of a station. So whoever asks how good a method is has to hide what looks like the holes.
+Cells that are missing at random are easier to predict than the gaps of real tables, such as hours
+of a sensor or days of a station. An honest test of a method hides gaps of the same shapes.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import MultiOutputTable
-from .series import series_of
 
-__all__ = ["HiddenGaps", "hide_gaps"]
+__all__ = ["HiddenGaps", "hide_gaps", "series_of", "with_outputs"]
 
 _LEAST_GAPS = 10
 _MOST = 0.3  # share of a column's observed cells that may be hidden
-_LONGEST = 0.125  # and that one gap may have
+_LONGEST = 0.125  # share of them that one gap may hide
 _TRIES = 40  # places that are tried for each gap
 
 
 class _Gap(NamedTuple):
-    """Columns that are missing together, and for how many rows of a series."""
+    """Columns that are missing together, and the number of rows of the series."""
 
     columns: np.ndarray
     length: int
@@ -31,11 +30,12 @@ class _Gap(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class HiddenGaps:
-    """A table with more gaps than it had.
+    """A table with further gaps.
 
-    * table: its ``test_mask`` shows what was hidden.
-    * gap [T, N, P]: which gap a hidden cell belongs to, from 0; -1 elsewhere.
-    * shaped: whether the gaps are shaped like the table's own, or single cells, as it has none.
+    * table: the hidden cells are its test cells.
+    * gap [T, N, P]: number of the gap that a hidden cell belongs to, from 0; -1 elsewhere.
+    * shaped: whether the gaps are shaped like the table's own; if it has none, they are single
+      cells.
     """
 
     table: MultiOutputTable
@@ -53,7 +53,7 @@ class HiddenGaps:
         return int(np.count_nonzero(self.table.test_mask))
 
     def describe(self) -> str:
-        """What was hidden, in words."""
+        """A description of the hidden cells, in words."""
         cells = f"{self.num_cells} observed cells in {self.num_gaps} gaps"
         if not self.shaped:
             return f"{cells}, single cells at random, because the table has no gaps of its own"
@@ -64,14 +64,14 @@ class HiddenGaps:
 def hide_gaps(
     table: MultiOutputTable, fraction: float, seed: int, *, least_gaps: int = _LEAST_GAPS
 ) -> HiddenGaps:
-    """Hides a share of the observed cells, in gaps drawn from those that the table has.
+    """Hide a share of the observed cells, in gaps whose shapes are drawn from the table's own.
 
-    A gap is a run of missing cells of one column along its series (:func:`.series.series_of`), with
-    the runs of other columns that cover most of the same rows. Columns without any hole are left
-    alone: nothing has to be filled there. A gap longer than an eighth of what its columns have
-    observed is cut to that. In a table without holes single cells of all columns are hidden.
+    A gap is a run of missing cells of one column along its series (:func:`series_of`), with
+    the runs of other columns that cover most of the same rows. Complete columns stay complete:
+    nothing has to be filled there. A gap longer than an eighth of the observed cells of its columns
+    is cut to that. In a table without missing cells single cells of all columns are hidden.
 
-    :param table: whose test cells are forgotten.
+    :param table: the table; its test cells are ignored.
     :param fraction: share of the observed cells of the columns with holes, in (0, 1); more where
         that would make fewer gaps than ``least_gaps``, up to 0.3.
     :param seed: of the choice of gaps and places.
@@ -99,8 +99,8 @@ def hide_gaps(
         if hidden.sum() >= wanted and placed >= least_gaps:
             break
         gap = gaps[rng.integers(len(gaps))]
-        # Places are tried for this gap: with another one for each place, long gaps, which few
-        # places have room for, would come out rarer than the table has them.
+        # All tries are for the same gap: long gaps, for which few places have room, would otherwise
+        # be rarer than in the table.
         for _ in range(_TRIES):
             length = min(gap.length, int(longest[gap.columns].min()))
             series = rng.integers(len(task))
@@ -110,7 +110,7 @@ def hide_gaps(
             window = np.zeros(shown.shape[1:], dtype=bool)
             window[first : first + length, gap.columns] = True
             cells = window & shown[series] & (number[series] < 0)
-            # Else long gaps would come out as the crumbs that other gaps leave.
+            # Most of the window must be free, or long gaps would be cut to pieces by earlier ones.
             if 2 * cells.sum() < window.sum() or (cells.sum(0) > allowed - hidden).any():
                 continue
             number[series][cells] = placed
@@ -132,8 +132,35 @@ def hide_gaps(
     return HiddenGaps(covered, gap_of, shaped)
 
 
+def series_of(table: MultiOutputTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Indices of the task and of the row [G, L] of each place of each series.
+
+    The rows of a task that agree in all inputs but the first form a series, in the order of the
+    first input: the days of one station, all of a recording, or a single row where inputs are
+    coordinates. The third array is False where a series is shorter than L.
+    """
+    series = []
+    for t, (inputs, length) in enumerate(zip(table.X, table.lengths, strict=True)):
+        inputs = inputs[:length]
+        _, group = np.unique(inputs[:, 1:], axis=0, return_inverse=True)
+        ordered = np.lexsort((inputs[:, 0], group.ravel()))
+        ends = np.cumsum(np.bincount(group.ravel()))[:-1]
+        series += [(t, rows) for rows in np.split(ordered, ends)]
+    longest = max(len(rows) for _, rows in series)
+    task, row = np.zeros((2, len(series), longest), dtype=int)
+    real = np.zeros((len(series), longest), dtype=bool)
+    for i, (t, rows) in enumerate(series):
+        task[i], row[i, : len(rows)], real[i, : len(rows)] = t, rows, True
+    return task, row, real
+
+
+def with_outputs(table: MultiOutputTable, Y: np.ndarray) -> MultiOutputTable:
+    """The table with other values [T, N, P] of its outputs, and without test cells."""
+    return dataclasses.replace(table, Y=Y, truth=Y, test_mask=np.zeros(Y.shape, bool))
+
+
 def _gaps(missing: np.ndarray) -> list[_Gap]:
-    """Runs of missing cells [G, L, P] along the second axis; those that mostly overlap are one."""
+    """Runs of missing cells [G, L, P] along the second axis; overlapping runs are joined."""
     found = []
     for series in missing:
         edges = np.diff(np.pad(series.astype(np.int8), ((1, 1), (0, 0))), axis=0)
@@ -157,7 +184,7 @@ def _gaps(missing: np.ndarray) -> list[_Gap]:
                 if free[j] and other not in joined and 2 * both >= max(last, end) - first:
                     joined.append(other)
                     free[j] = False
-            # A column without any observation here has no shape to learn from.
+            # A series without any observation of a column shows no shape of a gap.
             if last - first < len(series):
                 found.append(_Gap(np.array(joined), int(last - first)))
     return found

@@ -1,4 +1,4 @@
-"""Everything that decides the outcome of a fit of a table, but the table and the seed."""
+"""Settings of a fit of a table."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import Any
 
 from ...inference import BlockFit
 
-__all__ = ["Plan", "plan_of_table"]
+__all__ = ["Plan"]
 
-_MOST_CHANNELS = 20
 _OF_FIT = tuple(field.name for field in dataclasses.fields(BlockFit))
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Everything that decides the outcome of a fit, but the table and the seed.
+    """Settings of a fit. With the table and the seed they determine its outcome.
 
-    * latent_dim: channels, at most one for each output.
-    * periods: of the calendar, by name; see :data:`.calendar.PERIODS`.
+    * latent_dim: latent channels, at most one for each output.
+    * periods: names of periods of the calendar; see :data:`.calendar.PERIODS`.
     * step: distance of rows along the first input if that is time, in its units.
-    * day: length of a day in those units, for a kernel of daily cycles; None for none.
-    * deviation: prior standard deviation of what tells the decoders of different time scales apart.
+    * day: length of a day in those units, for a kernel of daily cycles; None for no such kernel.
+    * deviation: prior standard deviation of the differences between the decoders of different time
+      scales.
     * calibration: share of the observed cells that the fit does not see, for calibration.
-    * num_fits: whose predictions are averaged, each from a start of its own, and with a tenth of
-      the cells hidden from it; if None three for a table with at most twice as many observed cells
-      as a block of a prediction, which leaves room for several explanations, and one for others.
-    * fit: steps of L-BFGS, and sizes of blocks. Those of a small table, with at most twice as many
-      cells as a block of a prediction, are half as large again in the fit.
+    * num_fits: number of fits whose predictions are averaged, each from a start of its own and with
+      a tenth of the cells hidden. If None, three for a small table, with at most twice as many
+      observed cells as a block of a prediction, which several fits may explain; one for others.
+    * fit: steps of L-BFGS, and sizes of blocks. The blocks in the fit of a small table are half as
+      large again.
     """
 
     latent_dim: int = 1
@@ -51,9 +51,9 @@ class Plan:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Plan:
-        """The plan of settings by name, those of its ``fit`` beside the others.
+        """The plan of settings by name; those of ``fit`` stand beside the others.
 
-        :raises ValueError: for a name that there is not, or a value out of its range.
+        :raises ValueError: for an unknown name, or a value out of its range.
         """
         own = {field.name for field in dataclasses.fields(cls)} - {"fit"}
         if unknown := sorted(set(settings) - own - set(_OF_FIT)):
@@ -67,24 +67,6 @@ class Plan:
         return cls(**others, fit=BlockFit(**of_fit))
 
     def to_dict(self) -> dict[str, Any]:
-        """What :meth:`from_dict` takes, as plain values."""
+        """Plain values by name, as :meth:`from_dict` takes them."""
         settings = dataclasses.asdict(self)
         return settings | settings.pop("fit")
-
-
-def plan_of_table(
-    num_outputs: int,
-    latent_dim: int | None = None,
-    num_steps: int | None = None,
-    **changes: Any,
-) -> Plan:
-    """The settings for a table: a channel for each output, of at most twenty.
-
-    :param num_steps: of L-BFGS; 40 if None.
-    :param changes: further settings, by name.
-    :raises ValueError: for a setting that there is not, or a value out of its range.
-    """
-    if latent_dim is None:
-        latent_dim = min(num_outputs, _MOST_CHANNELS)
-    settings = {"latent_dim": latent_dim} | ({} if num_steps is None else {"num_steps": num_steps})
-    return Plan.from_dict(settings | changes)

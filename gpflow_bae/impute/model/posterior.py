@@ -1,4 +1,4 @@
-"""What is kept of a fit of a table: models and a Gaussian of rows, calibrated."""
+"""The posterior of a table: GPs stacked with a Gaussian of rows, and calibrated."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from ...posteriors.stored.archive import write_archive
 from .calendar import calendar_features
 from .calibration import stacked
 from .plan import Plan
-from .rows import GaussianRows
+from .rows import GaussianRows, predict_rows
 from .starts import LEAST_NOISE, initial_model
 
-__all__ = ["TablePosterior", "features_of", "inputs_of_rows", "predict_rows"]
+__all__ = ["TablePosterior", "features_of"]
 
 _ARRAYS = ("weight", "coefficients", "variance_scale")
 
 
 @dataclasses.dataclass(eq=False)
 class TablePosterior:
-    """What predicts the cells of any table of the same columns.
+    """Predicts the cells of any table with the same columns.
 
-    A hole is predicted by a mixture: of the models, so that where they disagree the table is taken
-    as uncertain, and of a Gaussian of single rows, with a weight by how well each did on gaps that
-    it had not seen (stacking: Wolpert 1992; Breiman 1996).
+    The prediction of a missing cell is a mixture of GPs, whose disagreement adds to the variance,
+    and of a Gaussian of single rows. Their weights follow from the errors of each on hidden gaps
+    (stacking: Wolpert 1992; Breiman 1996).
 
-    * smooth: the models, of the residuals from the trend.
+    * smooth: the GPs, of the residuals from the trend.
     * of_rows: the Gaussian of single rows, of residuals from the trend.
-    * weight: of the models, in [0, 1]; that of the Gaussian of rows is the rest.
-    * coefficients [F + 1, P]: of the constant and the calendar's features, shared by all rows.
-    * variance_scale [P]: what variances are multiplied by, so that 90 % intervals held nine of ten
-      cells of gaps that the fit did not see.
-    * gap_error: root mean squared error on those gaps, as a share of that of column means; NaN
+    * weight: of the GPs, in [0, 1]; the Gaussian of rows has the rest.
+    * coefficients [F + 1, P]: of the trend: the constant and the calendar's features.
+    * variance_scale [P]: factors of the variances with which 90 % intervals held nine of ten cells
+      of hidden gaps.
+    * gap_error: root mean squared error on hidden gaps, as a share of that of column means; NaN
       where there was nothing to hide.
     """
 
@@ -61,8 +61,8 @@ class TablePosterior:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances [T, N, P] of standardised outputs, noise included.
 
-        :param table: whose inputs and lengths are looked at.
-        :param Z: its standardised outputs; NaN where missing.
+        :param table: the table; only its inputs and lengths are used.
+        :param Z: standardised outputs of the table; NaN where missing.
         :param times: datetime64 of the rows, if the plan has periods.
         :param where: cells to predict, NaN elsewhere; all cells but padding if None.
         """
@@ -71,13 +71,13 @@ class TablePosterior:
         where = where & table.rows[..., None]
         smooth = self.smooth.predict_cells(table.X, Z - trend, table.lengths, where)
         alone = predict_rows(self.of_rows, self.plan, table, Z - trend)
-        # Of an observed cell its own row says all, and nothing of another measurement of it.
+        # The Gaussian of rows returns an observed cell itself, and no prediction of a repetition.
         weight = np.where(np.isnan(Z), self.weight, 1.0)
         mean, variance = stacked(weight, smooth, alone)
         return mean + trend, variance * self.variance_scale
 
     def save(self, path: pathlib.Path) -> None:
-        """One file of arrays."""
+        """Write one file of arrays."""
         arrays = self.smooth.to_arrays()
         arrays |= {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
         arrays |= {f"of_rows.{name}": value for name, value in vars(self.of_rows).items()}
@@ -85,7 +85,7 @@ class TablePosterior:
 
     @classmethod
     def load(cls, path: pathlib.Path, plan: Plan) -> TablePosterior:
-        """What :meth:`save` wrote.
+        """Read what :meth:`save` wrote.
 
         :raises ValueError: for a damaged file, or one of another plan.
         """
@@ -109,7 +109,7 @@ class TablePosterior:
 def features_of(
     times: np.ndarray | None, periods: tuple[str, ...], shape: tuple[int, ...]
 ) -> np.ndarray:
-    """A one, and the calendar's features: [T, N, F + 1]."""
+    """Features [T, N, F + 1] of the trend: a one, and the calendar's."""
     if not periods:
         return np.ones((*shape, 1))
     if times is None:
@@ -117,18 +117,3 @@ def features_of(
             f"The fit knows the calendar's {', '.join(periods)}; this table's time has no dates."
         )
     return np.concatenate([np.ones((*shape, 1)), calendar_features(times, periods)], axis=-1)
-
-
-def predict_rows(
-    rows: GaussianRows, plan: Plan, table: MultiOutputTable, Z: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """What each row's other cells tell: moments [T, N, P], without the trend; NaN in padding."""
-    mean, variance = np.full(Z.shape, np.nan), np.full(Z.shape, np.nan)
-    real = table.rows
-    mean[real], variance[real] = rows.predict(inputs_of_rows(plan, table), Z[real])
-    return mean, variance
-
-
-def inputs_of_rows(plan: Plan, table: MultiOutputTable) -> np.ndarray:
-    """Inputs of all rows but time, of which a row's outputs are no linear function."""
-    return table.X[table.rows][:, int(plan.step is not None) :]

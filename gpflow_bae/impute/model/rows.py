@@ -1,7 +1,7 @@
-"""A Gaussian of single rows: what the cells of a row tell of each other, and of nothing else.
+"""A joint Gaussian of the cells of a row, with rows independent of each other.
 
-It is what chained linear regressions converge to. It knows no neighbouring rows, and in exchange it
-is learnt from all of them at once, with a covariance of full rank.
+Chained linear regressions converge to its predictions. It ignores neighbouring rows; its covariance
+has full rank and is fitted to all rows at once.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ import dataclasses
 import numpy as np
 from check_shapes import check_shapes
 
-__all__ = ["GaussianRows"]
+from ...data import MultiOutputTable
+from .plan import Plan
 
-_PSEUDO_ROWS = 3.0  # of independent columns of unit variance, which keep the covariance definite
+__all__ = ["GaussianRows", "fit_rows", "predict_rows"]
+
+_PSEUDO_ROWS = 3.0  # with independent columns of unit variance, which keep the covariance definite
 _MOST_ROUNDS = 60
 _CONVERGED = 1e-3  # largest change of a covariance between rounds
 _BATCH = 4096  # patterns of missing cells that are solved for at once
@@ -32,9 +35,10 @@ class GaussianRows:
     @classmethod
     @check_shapes("X: [n, D]", "Z: [n, P]")
     def fit(cls, X: np.ndarray, Z: np.ndarray) -> GaussianRows:
-        """
+        """Fit the maximum a posteriori moments.
+
         :param X: inputs, complete.
-        :param Z: outputs, about standardised; NaN where missing.
+        :param Z: outputs, nearly standardised; NaN where missing.
         """
         values = np.concatenate([Z, X], axis=-1)
         shown = ~np.isnan(values)
@@ -66,10 +70,36 @@ class GaussianRows:
         return np.where(shown, values, filled)[:, :P], np.where(shown, 0.0, variance)[:, :P]
 
 
+def fit_rows(plan: Plan, table: MultiOutputTable, Z: np.ndarray) -> GaussianRows:
+    """The Gaussian of the rows of a table.
+
+    :param Z: residuals of the outputs from the trend; NaN where missing.
+    """
+    return GaussianRows.fit(_inputs(plan, table), Z[table.rows])
+
+
+def predict_rows(
+    rows: GaussianRows, plan: Plan, table: MultiOutputTable, Z: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Moments [T, N, P] of cells given the others of their row; NaN in padding.
+
+    :param Z: residuals from the trend.
+    """
+    mean, variance = np.full(Z.shape, np.nan), np.full(Z.shape, np.nan)
+    real = table.rows
+    mean[real], variance[real] = rows.predict(_inputs(plan, table), Z[real])
+    return mean, variance
+
+
+def _inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
+    """Inputs of all rows without time, of which outputs are no linear function."""
+    return table.X[table.rows][:, int(plan.step is not None) :]
+
+
 def _conditional(
     mean: np.ndarray, covariance: np.ndarray, values: np.ndarray, shown: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows with their holes filled in, and the summed covariance of what was filled."""
+    """Rows with missing cells at their conditional means, and the sum of their covariances."""
     filled = np.empty_like(values)
     total = np.zeros_like(covariance)
     for rows, gain, left in _patterns(covariance, shown):
@@ -85,8 +115,8 @@ def _centred(values: np.ndarray, shown: np.ndarray, mean: np.ndarray) -> np.ndar
 def _patterns(
     covariance: np.ndarray, shown: np.ndarray
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Of each pattern of observed columns: its rows, the regression on what is observed, and the
-    covariance that is left of what is not.
+    """For each pattern of observed columns: its rows, the coefficients of the regression on the
+    observed columns, and the conditional covariance of the others.
     """
     patterns, of_row = np.unique(shown, axis=0, return_inverse=True)
     order = np.argsort(of_row.ravel(), kind="stable")
@@ -95,7 +125,7 @@ def _patterns(
     for first in range(0, len(patterns), _BATCH):
         known = patterns[first : first + _BATCH].astype(float)
         both = known[:, :, None] * known[:, None, :]
-        # Missing columns are made independent, with nothing to say.
+        # Missing columns are made independent of the observed ones.
         observed = both * covariance + (1.0 - known)[:, :, None] * np.eye(len(covariance))
         cross = known[:, :, None] * covariance
         gains = np.swapaxes(np.linalg.solve(observed, cross), 1, 2)

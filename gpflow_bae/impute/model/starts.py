@@ -1,4 +1,4 @@
-"""Where a fit starts: principal directions of the outputs, kernels of a short and a long scale."""
+"""Initial values of a fit: principal directions of the outputs, kernels of two lengthscales."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .plan import Plan
 
 __all__ = ["LEAST_NOISE", "alternatives", "initial_model", "noise_floor"]
 
-# Shares of the codes' variance: of the long and the short scale, and of the code noise; the cycle
-# of a day, where there is one, has a tenth. Tables of each kind exist, and a fit that starts at the
-# wrong one takes many steps.
+# Shares of the codes' variance: of the kernel with the long lengthscale, of that with the short
+# one, and of the code noise. The kernel of daily cycles, where there is one, has a tenth. Tables of
+# each kind exist, and a fit that starts at the wrong shares takes many steps.
 _SHARES = ((0.45, 0.3, 0.15), (0.05, 0.05, 0.8), (0.8, 0.05, 0.05), (0.05, 0.8, 0.05))
 _LENGTHS = (1.0, 4.0, 0.3)
 _CYCLE = 0.1
 LEAST_NOISE = 1e-6  # variance, as small as GPflow's jitter
 _NOISE = 0.1  # variance, of standardised outputs
 _STEPS = (30.0, 4.0)  # lengthscales along a series, in steps of it
-_RANGES = (0.25, 0.05)  # and along coordinates, in their ranges
+_RANGES = (0.25, 0.05)  # lengthscales along coordinates, in their ranges
 _CYCLE_LENGTHSCALE = 10.0  # periods for which a cycle keeps its shape
 
 
@@ -35,7 +35,7 @@ def initial_model(
 
     :param X: inputs of all rows.
     :param Z: standardised outputs; NaN where missing.
-    :param floor: of the variance of the noise, see :func:`noise_floor`.
+    :param floor: least variance of the noise, see :func:`noise_floor`.
     """
     step, period, latent_dim = plan.step, plan.day, plan.latent_dim
     D = X.shape[1]
@@ -60,7 +60,7 @@ def initial_model(
         for part in getattr(kernel, "kernels", [kernel]):
             gpflow.set_trainable(getattr(part, "base_kernel", part).variance, False)
     assert all(kernel.active_dims is not None for kernel in kernels) and D > 0
-    # Channels of equal shares would stay alike: they differ from the start.
+    # Channels with equal shares would stay equal, so they start at different ones.
     shape = (len(kernels) + 1, latent_dim)
     spread = np.exp(0.3 * np.random.default_rng(seed).standard_normal(shape))
     return LinearCoregionalisation(
@@ -76,8 +76,8 @@ def initial_model(
 def noise_floor(table: MultiOutputTable, plan: Plan) -> np.ndarray:
     """Return the least noise variance of each output [P] of a table of standardised values.
 
-    Along a series a hundredth of the mean square of a step: what an output changes by from one time
-    to the next may not pass as noise, such as the daily use in the readings of a meter.
+    Along a series it is a hundredth of the mean square of a step, so that small changes from one
+    time to the next, such as the daily use in the readings of a meter, are not taken as noise.
     """
     if plan.step is None:
         return np.full(table.num_outputs, NOISE_FLOOR)
@@ -92,14 +92,14 @@ def noise_floor(table: MultiOutputTable, plan: Plan) -> np.ndarray:
 
 
 def _scales(shares: tuple[float, ...], num_kernels: int) -> np.ndarray:
-    """Of all kernels and the code noise [Q + 1, 1]."""
+    """Scales of all kernels and of the code noise [Q + 1, 1]."""
     *smooth, noise = shares
     cycle = [_CYCLE] * (num_kernels - len(smooth))
     return np.sqrt([*smooth, *cycle, noise])[:, None]
 
 
 def alternatives(model: LinearCoregionalisation) -> list[Start]:
-    """Values to start from: mostly slow, fast, or of single rows; on three scales of length."""
+    """Alternative values to start from: four divisions of the variance, three lengthscales."""
     spread = model.scales.numpy() / _scales(_SHARES[0], len(model.kernels))
     lengths = [(k.lengthscales, k.lengthscales.numpy()) for k in model.kernels[:2]]
     return [

@@ -1,1 +1,1 @@
-"""A user's table: read once, checked as a whole, and as models see it."""
+"""Read and check a user's table, and write its filled copy."""

@@ -1,10 +1,10 @@
-"""Columns of a DataFrame as numbers and times, and all that keeps them from being such."""
+"""Read columns of a DataFrame as numbers, times and names, and report cells that are none."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,17 @@ from ...core.arguments import varies
 from .problems import Problems
 from .table_format import TableFormat
 
-__all__ = ["missing_cells", "numbers", "sentinels", "times", "unnamed", "with_index"]
+__all__ = [
+    "fill_value_notes",
+    "read_numbers",
+    "read_tasks",
+    "read_times",
+    "with_holes",
+    "with_index",
+]
 
-_SHOWN = 12  # of the cells of a problem
-_FEW = 3  # where the whole column is written so
+_SHOWN = 12  # cells of a problem that a message shows
+_FEW = 3  # the same where most of the column is wrong
 
 _WORDS = ("", "nan", "-nan", "na", "n/a", "#n/a", "#na", "none", "null", "<na>", "nat")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
@@ -25,28 +32,34 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.[\d.]*(,\d+)?([eE][+-]?\d+)?")
 _LIMIT = re.compile(r"[<>≤≥]=?\s*[\d.,]+")
 _UNIT = re.compile(r"[+-]?[\d.,]+([eE][+-]?\d+)?\s*[^\d\s.,]+")
-_DAY_AND_MONTH = r"^(\d{1,2})[./-](\d{1,2})[./-](\d{4}|\d{2})(?:,?[ T]+(.*))?$"
-_YEAR_FIRST = r"^(\d{4})[-/](\d{1,2})[-/](\d{1,2})(?:,?[ T]+(.*))?$"
-_DAY_AND_NAME = r"^(\d{1,2})[-. ]+([A-Za-z]{3,9})[-., ]+(\d{4}|\d{2})(?:,?[ T]+(.*))?$"
-_NAME_AND_DAY = r"^([A-Za-z]{3,9})[-. ]+(\d{1,2})[-, ]+(\d{4})(?:,?[ T]+(.*))?$"
 _PLAIN_DATE = r"\d{4}-\d{2}(-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d+)?)?)?)?)?"
-_NAME_AND_YEAR = r"^([A-Za-z]{3,9})[-. ]+(\d{4})()()$"
-_FIRST_MONTHS = {"1": "01", "2": "04", "3": "07", "4": "10"}
-_QUARTER = r"^(\d{4})[- ]?[Qq]([1-4])$"
+_DAY_AND_MONTH = r"(\d{1,2})[./-](\d{1,2})[./-](\d{4}|\d{2})(?:,?[ T]+.*)?"
+_YEAR = r"(?P<year>\d{4}|\d{2})"
+_NAME = r"(?P<name>[A-Za-z]{3,9})"
+_REST = r"(?:,?[ T]+(?P<clock>.*))?"
+_DATES = (
+    r"(?P<year>\d{4})[-/](?P<month>\d{1,2})[-/](?P<day>\d{1,2})" + _REST,
+    r"(?P<day>\d{1,2})[-. ]+" + _NAME + "[-., ]+" + _YEAR + _REST,
+    _NAME + r"[-. ]+(?P<day>\d{1,2})[-, ]+(?P<year>\d{4})" + _REST,
+    _NAME + r"[-. ]+(?P<year>\d{4})",
+    r"(?P<year>\d{4})[- ]?[Qq](?P<quarter>[1-4])",
+)
+_DAY_FIRST = r"(?P<day>\d{1,2})[./-](?P<month>\d{1,2})[./-]" + _YEAR + _REST
+_MONTH_FIRST = r"(?P<month>\d{1,2})[./-](?P<day>\d{1,2})[./-]" + _YEAR + _REST
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june", "july"),
     *("august", "september", "october", "november", "december"),
 )
-_CLOCK = r"^(\d{1,2})(:\d{2})(:\d{2}(?:[.,]\d+)?)?(?:\s*([aApP])\.?[mM]\.?)?\s*(\S*)$"
+_CLOCK = r"(\d{1,2})(:\d{2})(:\d{2}(?:[.,]\d+)?)?(?:\s*([aApP])\.?[mM]\.?)?\s*(\S*)"
 _OFFSET = r"(?:[T ]\d{2}:?\d{2}(?::?\d{2})?(?:[.,]\d+)?)\s*(Z|z|[+-]\d{2}(?::?\d{2})?)$"
 
-# Digits of dates that are whole numbers, from yyyymm to yyyymmddHHMMSS, and of yyyyddd, whose days
-# count from the year's first; and their years.
+# Numbers of digits of dates that are whole numbers, from yyyymm to yyyymmddHHMMSS, and yyyyddd with
+# the day of the year; and the years that they may have.
 _DIGITS = (6, 7, 8, 10, 12, 14)
 _YEARS = {8: (1000, 2999)}
-_MODERN = (1900, 2099)  # of the others, which a counter could be
+_MODERN = (1900, 2099)  # years of the others, which could also be counters
 
-# What measuring devices and archives write where they have no value.
+# Values that measuring devices and archives write for missing ones.
 _SENTINELS = np.array(
     [-9, -99, -999, -9999, -99999, -99.9, -999.9, -9999.9, -999.99, -9999.99, -32768, -2147483648]
     + [99, 999, 9999, 99999, 999999, 99.9, 999.9, 9999.9, 999.99, 9999.99, 32767, 65535, 2147483647]
@@ -54,61 +67,96 @@ _SENTINELS = np.array(
 )
 
 
-def numbers(
-    column: pd.Series,
-    name: str,
+def read_numbers(
+    raw: pd.DataFrame,
+    names: Iterable[Any],
     table_format: TableFormat,
     problems: Problems,
     *,
-    missing_allowed: bool,
-) -> np.ndarray:
-    """A column as float64, NaN where missing, and where a problem was added.
+    are_inputs: bool,
+) -> dict[Any, np.ndarray]:
+    """Columns as float64, by name, NaN where cells are missing or wrong.
 
-    :param missing_allowed: whether a missing cell is no problem.
+    :param are_inputs: whether a missing cell is a problem. Of outputs, columns with a problem are
+        left out.
     """
-    missing, values, text = _parse(column, table_format)
-    bad = np.flatnonzero(np.isnan(values) & ~missing)
+    found = {}
+    for name in names:
+        text, missing = _text(raw[name], table_format)
+        values, missing = _parse(raw[name], text, missing, table_format)
+        right = _check_numbers(name, values, missing, text, table_format, problems, are_inputs)
+        if right or are_inputs:
+            found[name] = values
+    return found
+
+
+def _check_numbers(
+    name: Any,
+    values: np.ndarray,
+    missing: np.ndarray,
+    text: pd.Series,
+    table_format: TableFormat,
+    problems: Problems,
+    is_input: bool,
+) -> bool:
+    """Whether cells are finite numbers, and of an input complete; problems are added if not."""
+    bad, infinite = np.flatnonzero(np.isnan(values) & ~missing), np.flatnonzero(np.isinf(values))
+    if len(bad) + len(infinite) + is_input * np.count_nonzero(missing) == 0:
+        return True
+    cells = text.to_numpy(dtype=object)[bad]
     many = len(bad) >= 0.5 * np.count_nonzero(~missing)
-    advice = _advice(text[bad], table_format, many) if len(bad) else ""
+    advice = _advice(cells, table_format, many) if len(bad) else ""
     if len(bad) and many and not advice:
-        _add_words(name, text[bad], problems)
+        _add_words(name, cells, problems)
     else:
         problems.add_rows(
             f"Column {name!r} holds what is no number:",
             bad,
             advice,
-            cells=text[bad],
+            cells=cells,
             num_shown=_FEW if many else _SHOWN,
         )
-    infinite = np.flatnonzero(np.isinf(values))
     problems.add_rows(
         f"Column {name!r} is infinite in", infinite, "Leave cells without a value empty."
     )
-    if not missing_allowed:
+    if is_input:
         problems.add_rows(
             f"Input {name!r} is missing in",
             np.flatnonzero(missing),
             "Inputs must be complete: fill it in, or leave the rows out.",
         )
-    return values
+    return False
 
 
-def missing_cells(column: pd.Series, table_format: TableFormat) -> np.ndarray:
-    """Which cells of a column are missing: Booleans."""
-    text = column.astype(str).str.strip().str.lower()
-    words = {*_WORDS, *(word.lower() for word in table_format.missing_values)}
-    return (column.isna() | text.isin(words)).to_numpy()
-
-
-def unnamed(column: pd.Series, table_format: TableFormat) -> np.ndarray:
-    """Which rows have no task: Booleans. A series may be called NA (Namibia) or None."""
+def _text(column: pd.Series, table_format: TableFormat) -> tuple[pd.Series, np.ndarray]:
+    """The cells as text without surrounding spaces, and which of them are missing (Booleans)."""
     text = column.astype(str).str.strip()
-    words = {"", *table_format.missing_values}
-    return (column.isna() | text.isin(words)).to_numpy()
+    words = {*_WORDS, *(word.lower() for word in table_format.missing_values)}
+    return text, (column.isna() | text.str.lower().isin(words)).to_numpy()
+
+
+def with_holes(raw: pd.DataFrame, table_format: TableFormat) -> list[Any]:
+    """Names of the columns that have missing cells."""
+    columns = (raw.iloc[:, i] for i in range(raw.shape[1]))
+    return [column.name for column in columns if _text(column, table_format)[1].any()]
+
+
+def read_tasks(
+    column: pd.Series, name: Any, table_format: TableFormat, problems: Problems
+) -> np.ndarray:
+    """The name of each row's task. A task may be called NA (Namibia) or None."""
+    text = column.astype(str).str.strip()
+    unnamed = column.isna() | text.isin({"", *table_format.missing_values})
+    problems.add_rows(
+        f"Task {name!r} is missing in",
+        np.flatnonzero(unnamed),
+        "To which series do these rows belong?",
+    )
+    return column.astype(str).to_numpy()
 
 
 def with_index(raw: pd.DataFrame, names: Iterable[Any]) -> pd.DataFrame:
-    """The table, with those levels of its index as columns that are named and no column is."""
+    """The table, with those levels of its index as columns that only ``names`` has."""
     found = raw
     for level, name in enumerate(raw.index.names):
         name = "index" if name is None and raw.index.nlevels == 1 else name
@@ -118,54 +166,56 @@ def with_index(raw: pd.DataFrame, names: Iterable[Any]) -> pd.DataFrame:
     return found
 
 
-def times(
+def read_times(
     column: pd.Series,
-    name: str,
+    name: Any,
     table_format: TableFormat,
     problems: Problems,
     origin: np.datetime64 | None = None,
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """A column of numbers or dates as numbers; what plots show; and notes.
+    """Read a column of numbers or dates as numbers.
 
-    Whole numbers such as 20240131, all of which are dates, are taken as such: as numbers a month's
-    end would be 70 days.
+    Whole numbers such as 20240131 are read as dates if all of them are dates: as numbers, the step
+    from the end of a month would be 70.
 
-    :param origin: from which days count; the first date if None.
-    :return: numbers as they are, or days since the origin; the numbers, or timestamps in UTC
-        (datetime64); sentences for a user.
+    :param origin: days count from this date; from the first one if None.
+    :return: the numbers, or days since the origin; the numbers, or timestamps in UTC (datetime64),
+        for plots; and notes for the user, in sentences.
     """
     notes: tuple[str, ...] = ()
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
+    text, missing = _text(column, table_format)
     dated = pd.api.types.is_datetime64_any_dtype(column)
     if not dated:
-        missing, values, _ = _parse(column, table_format)
-        if missing.all() or not np.isnan(values[~missing]).all():
-            dates_of_digits = _digits(values[~missing])
+        values, missing = _parse(column, text, missing, table_format)
+        known = values[~missing]
+        if len(known) == 0 or not np.isnan(known).all():
+            dates_of_digits = _digits(known)
             if dates_of_digits is None:
-                found = numbers(column, name, table_format, problems, missing_allowed=False)
-                return found, found, ()
+                _check_numbers(name, values, missing, text, table_format, problems, True)
+                return values, values, ()
             stamps = np.full(len(column), np.datetime64("NaT"), "datetime64[s]")
             stamps[~missing] = dates_of_digits
             column, dated = pd.Series(stamps, column.index), True
-            first = int(values[~missing][0])
             notes = (
-                f"Times of column {name!r}, such as {first}, are read as dates "
+                f"Times of column {name!r}, such as {int(known[0])}, are read as dates "
                 f"({dates_of_digits[0]}). If they are plain numbers, subtract one of them first.",
             )
-    missing = missing_cells(column, table_format)
     problems.add_rows(
         f"Time {name!r} is missing in",
         np.flatnonzero(missing),
         "Every row needs its time: fill it in, or leave the rows out.",
     )
-    text = column.astype(str).str.strip()
     offsets: set[str] = set()
     if dated:
         zone = getattr(column.dt, "tz", None)
         offsets = set() if zone is None or str(zone) == "UTC" else {str(zone)}
     else:
-        iso = _year_first(text, table_format.dayfirst)
+        patterns: tuple[str, ...] = _DATES
+        if table_format.dayfirst is not None:
+            patterns = (*_DATES, _DAY_FIRST if table_format.dayfirst else _MONTH_FIRST)
+        iso = text.map(lambda cell: _iso_date(cell, patterns), na_action="ignore")
         offsets = _offsets(iso, missing, name, problems)
         column = iso.where(~missing)
     stamps = _stamps(column)
@@ -178,8 +228,8 @@ def times(
         num_shown=_FEW if len(bad) > 0.5 * len(text) else _SHOWN,
     )
     if origin is None:
-        known = stamps[~np.isnat(stamps)]
-        origin = known.min() if len(known) else np.datetime64("NaT", "D")
+        known_stamps = stamps[~np.isnat(stamps)]
+        origin = known_stamps.min() if len(known_stamps) else np.datetime64("NaT", "D")
     whole, part = _days(stamps)
     first, rest = _days(np.asarray(origin))
     days = (whole - first) / np.timedelta64(1, "D") + (part - rest)
@@ -190,9 +240,9 @@ def times(
 
 
 def _stamps(column: pd.Series) -> np.ndarray:
-    """Dates, or text that says dates, as datetime64 in UTC; NaT where it is none.
+    """Dates, or text in ISO 8601, as datetime64 in UTC; NaT where a cell is no date.
 
-    In nanoseconds where they reach, from 1678 to 2261, and in coarser units beyond.
+    Units are nanoseconds for years from 1678 to 2261, which they reach, and coarser for others.
     """
     dates = pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)
     found = dates.dt.tz_localize(None).to_numpy()
@@ -208,13 +258,13 @@ def _stamps(column: pd.Series) -> np.ndarray:
 
 
 def _days(stamps: Any) -> tuple[Any, Any]:
-    """The day of each, and the share of it that has gone: differences lose no digits."""
+    """The day of each timestamp, and the elapsed share of that day, to subtract without loss."""
     day = stamps.astype("datetime64[D]")
     return day, (stamps - day) / np.timedelta64(1, "D")
 
 
 def _digits(values: np.ndarray) -> np.ndarray | None:
-    """Numbers such as 20240131 as dates (datetime64[s]); None unless all of them are such."""
+    """Numbers such as 20240131 as dates (datetime64[s]); None unless all of them are dates."""
     if not ((values > 1e5) & (values < 1e15) & (values == np.round(values))).all():
         return None
     whole = values.astype(np.int64)
@@ -240,7 +290,7 @@ def _digits(values: np.ndarray) -> np.ndarray | None:
 
 
 def _days_of_years(year: np.ndarray, day: np.ndarray) -> np.ndarray | None:
-    """Days that count from 1 in each year as dates; None for others, and for those of one year."""
+    """Dates of years and days of the year from 1; None if some are none, or all of one year."""
     first = (year - 1970).astype("datetime64[Y]")
     dates = first.astype("datetime64[D]") + (day - 1)
     right = (year >= _MODERN[0]) & (year <= _MODERN[1]) & (dates.astype("datetime64[Y]") == first)
@@ -249,59 +299,68 @@ def _days_of_years(year: np.ndarray, day: np.ndarray) -> np.ndarray | None:
     return dates.astype("datetime64[s]")
 
 
-def sentinels(values: np.ndarray) -> dict[float, int]:
-    """Values that may stand for missing ones, and how often each occurs.
+def fill_value_notes(
+    columns: Mapping[Any, np.ndarray], place: Callable[[int], str]
+) -> tuple[str, ...]:
+    """Notes on values that may stand for missing ones.
 
-    What devices and archives write for no value (-999, 9999, 1e20, ...), where it lies further from
-    all other values than those do from one another.
+    These are values that devices and archives write where they have none (-999, 9999, 1e20, ...),
+    or what float32 makes of them, where they lie further from all other values of the column than
+    those do from one another.
+
+    :param place: a function of a row's number that names its place.
     """
-    known = values[np.isfinite(values)]
-    candidates = np.any([_equal(known, value) for value in _SENTINELS], axis=0)
-    others = known[~candidates]
-    if len(others) == 0:
-        return {}
-    found = {}
-    for value, count in zip(*np.unique(known[candidates], return_counts=True), strict=True):
-        if np.abs(others - value).min() > np.ptp(others):
-            found[float(value)] = int(count)
-    return found
-
-
-def _equal(values: np.ndarray, number: float) -> np.ndarray:
-    """Which values are a number, or what float32 makes of it."""
-    return (values == number) | (values == float(np.float32(number)))
+    notes = []
+    candidates = np.concatenate([_SENTINELS, _SENTINELS.astype(np.float32)])
+    for name, values in columns.items():
+        unlikely = np.isin(values, candidates)
+        others = values[np.isfinite(values) & ~unlikely]
+        if len(others) == 0:
+            continue
+        for value in np.unique(values[unlikely]):
+            if np.abs(others - value).min() <= np.ptp(others):
+                continue
+            rows = np.flatnonzero(values == value)
+            first = place(int(rows[0]))
+            often = f"in {first}" if len(rows) == 1 else f"{len(rows)} times, first in {first}"
+            notes.append(
+                f"Column {name!r} holds {value:g} {often}, far from all its other values. If that "
+                f"stands for a missing value, pass --missing_values={value:g}."
+            )
+    return tuple(notes)
 
 
 def _parse(
-    column: pd.Series, table_format: TableFormat
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which cells are missing, all as numbers (NaN where they are none), and as text."""
-    missing = missing_cells(column, table_format)
-    text = column.astype(str).str.strip()
+    column: pd.Series, text: pd.Series, missing: np.ndarray, table_format: TableFormat
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cells as numbers, NaN where they are missing or none; and which are missing.
+
+    Numbers that the format names as missing values are so, however they are written.
+    """
     said = text[~missing].str.lower()
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_complex_dtype(column):
         values = column.to_numpy(dtype=float, na_value=np.nan)
         if column.dtype == np.float32 and not varies(column.to_numpy()):
-            values[~np.isnan(values)] = np.nanmax(values, initial=-np.inf)  # of its digits
+            # They differ by rounding of single precision, which double precision would show.
+            values[~np.isnan(values)] = np.nanmax(values, initial=-np.inf)
     elif len(said) and said.isin(("true", "false")).all():
         values = (text.str.lower() == "true").to_numpy(dtype=float)
     else:
         plain = text.str.replace("\N{MINUS SIGN}", "-").where(~missing, None)
         if table_format.decimal == ",":
-            # A point would be of thousands, and 1.234 not what it looks like.
+            # A point would separate thousands, and 1.234 be read as a thousandth of what it means.
             plain = plain.where(~plain.str.contains(".", regex=False, na=False), "?")
             plain = plain.str.replace(",", ".")
         values = pd.to_numeric(plain, errors="coerce").to_numpy(dtype=float)
     for word in table_format.missing_values:
-        try:
-            missing = missing | _equal(values, float(word.replace(",", ".")))
-        except ValueError:
-            continue
-    return missing, np.where(missing, np.nan, values), text.to_numpy(dtype=object)
+        with contextlib.suppress(ValueError):
+            number = float(word.replace(",", "."))
+            missing = missing | np.isin(values, [number, float(np.float32(number))])
+    return np.where(missing, np.nan, values), missing
 
 
 def _add_words(name: str, words: np.ndarray, problems: Problems) -> None:
-    """A column of text, which no advice on single cells helps."""
+    """Add the problem that a column is text, which advice on single cells would not help."""
     values, counts = np.unique(words.astype(str), return_counts=True)
     most = np.argsort(-counts, kind="stable")[:6]
     shown = ", ".join(f"{values[i]!r} ({counts[i]})" for i in most)
@@ -314,7 +373,7 @@ def _add_words(name: str, words: np.ndarray, problems: Problems) -> None:
 
 
 def _advice(cells: np.ndarray, table_format: TableFormat, many: bool) -> str:
-    """What to do about cells that are no numbers; nothing to say of a column of mere words."""
+    """Advice on cells that are no numbers; none for a column of mere words."""
     commas = np.array([bool(_DECIMAL_COMMA.fullmatch(c) or _THOUSANDS.fullmatch(c)) for c in cells])
     if table_format.decimal == "." and commas.mean() > 0.5:
         if any("." in cell for cell in cells[commas]):
@@ -350,7 +409,7 @@ def _share(pattern: re.Pattern[str], cells: np.ndarray) -> float:
 
 
 def _offsets(text: pd.Series, missing: np.ndarray, name: str, problems: Problems) -> set[str]:
-    """Offsets from UTC of dates; one without, among others that have one, is a problem."""
+    """The offsets from UTC of dates; dates with and without an offset together are a problem."""
     offset = text.str.extract(_OFFSET)[0]
     without = (offset.isna().to_numpy() & ~missing).nonzero()[0]
     if offset.notna().any():
@@ -365,63 +424,41 @@ def _offsets(text: pd.Series, missing: np.ndarray, name: str, problems: Problems
     }
 
 
-def _year_first(text: pd.Series, dayfirst: bool | None) -> pd.Series:
-    """Dates such as 31.01.2024 6:00 PM as 2024-01-31T18:00; what is no date as it is.
+def _iso_date(text: str, patterns: Sequence[str]) -> str:
+    """Write a date such as 31.01.2024 6:00 PM as 2024-01-31T18:00; other text stays.
 
-    So are 31-Jan-2024, January 31, 2024, and 2024Q1, which is its first day.
+    31-Jan-2024 and January 31, 2024 are dates too, and 2024Q1, which is the first day of it.
+
+    :param patterns: regular expressions of dates with named groups.
     """
-    parts = text.str.extract(_YEAR_FIRST)
-    year, month, day, clock = (parts[i] for i in range(4))
-    if dayfirst is not None:
-        other = text.str.extract(_DAY_AND_MONTH)
-        year = _either(year, _whole_year(other[2]))
-        day, month = _either(day, other[1 - dayfirst]), _either(month, other[int(dayfirst)])
-        clock = _either(clock, other[3])
-    for pattern, places in (
-        (_DAY_AND_NAME, (2, 1, 0)),
-        (_NAME_AND_DAY, (2, 0, 1)),
-        (_NAME_AND_YEAR, (1, 0, 2)),
-    ):
-        named = text.str.extract(pattern)
-        number = named[places[1]].map(_month_number, na_action="ignore")
-        named.loc[number.isna()] = np.nan
-        year, month = _either(year, _whole_year(named[places[0]])), _either(month, number)
-        day, clock = _either(day, named[places[2]]), _either(clock, named[3])
-    quarter = text.str.extract(_QUARTER)
-    year, month = _either(year, quarter[0]), _either(month, quarter[1].map(_FIRST_MONTHS))
-    day = _either(day, quarter[1].where(quarter[1].isna(), "1"))
-    iso = year + "-" + month.str.zfill(2) + "-" + day.replace("", "1").str.zfill(2)
-    clock = clock.fillna("")
-    hour = clock.str.extract(_CLOCK)
-    named = hour[0].notna()
-    half = hour[3].str.lower()
-    number = pd.to_numeric(hour[0])
-    number = number.where(half.isna(), number % 12 + 12 * (half == "p"))
-    padded = number.where(named, 0).astype(int).astype(str).str.zfill(2)
-    clock = clock.where(~named, padded + hour[1] + hour[2].fillna("") + hour[4].fillna(""))
-    return text.where(iso.isna(), iso.where(clock == "", iso + "T" + clock))
-
-
-def _either(first: pd.Series, second: pd.Series) -> pd.Series:
-    """Text of the first, and of the second where that has none."""
-    return pd.Series(np.where(first.notna(), first, second), first.index, dtype=object)
-
-
-def _whole_year(year: pd.Series) -> pd.Series:
-    """Years of four digits; 69 to 99 are of the last century, as in Python."""
-    century = pd.Series(np.where(pd.to_numeric(year) >= 69, "19", "20"), year.index)
-    return year.where(year.str.len() != 2, century + year)
-
-
-def _month_number(name: str) -> str | None:
-    """Of an English name, or at least three letters of it."""
-    found = [i for i, month in enumerate(_MONTHS, 1) if month.startswith(name.lower())]
-    return str(found[0]) if found else None
+    for pattern in patterns:
+        match = re.fullmatch(pattern, text)
+        found: dict[str, str | None] = match.groupdict() if match else {}
+        month = found.get("month")
+        if name := found.get("name"):  # in English, or at least three letters of it
+            numbers = [i for i, long in enumerate(_MONTHS, 1) if long.startswith(name.lower())]
+            month = str(numbers[0]) if numbers else None
+        if quarter := found.get("quarter"):
+            month = str(3 * int(quarter) - 2)
+        if month is not None:
+            break
+    else:
+        return text
+    year = found["year"] or ""
+    if len(year) == 2:  # 69 to 99 are of the last century, as in Python
+        year = ("19" if int(year) >= 69 else "20") + year
+    date = f"{year}-{month:0>2}-{found.get('day') or '1':0>2}"
+    clock = found.get("clock") or ""
+    if parts := re.fullmatch(_CLOCK, clock):
+        hour, minute, second, half, offset = parts.groups(default="")
+        number = int(hour) % 12 + 12 * (half in "pP") if half else int(hour)
+        clock = f"{number:02d}{minute}{second}{offset}"
+    return f"{date}T{clock}" if clock else date
 
 
 def _date_advice(cells: pd.Series, dayfirst: bool | None) -> str:
-    """What to do about dates that are none."""
-    parts = cells.str.extract(_DAY_AND_MONTH).dropna(subset=[0])
+    """Advice on cells that are no dates."""
+    parts = cells.str.extract(f"^{_DAY_AND_MONTH}$").dropna(subset=[0])
     if dayfirst is None and len(parts) and len(parts) == len(cells):
         first, second = pd.to_numeric(parts[0]), pd.to_numeric(parts[1])
         if (first > 12).any() and not (second > 12).any():

@@ -1,7 +1,6 @@
-"""Kinds of columns: what values an output can have, and how a Gaussian model sees it.
+"""Kinds of outputs (their values, and their transform for a Gaussian model), scaling of inputs.
 
-A kind is a user's to say, or follows from the observed values alone by the rules of
-:func:`decide_kind`.
+The user names the kind of an output, or :func:`decide_kind` infers it from the observed values.
 """
 
 from __future__ import annotations
@@ -12,31 +11,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.arguments import varies
+from ...core.arguments import spread, varies
 from ...core.output_transforms import Identity, Log, Logit, OutputTransform
 from .logarithms import better_as_they_are
 from .problems import Problems
 
 __all__ = [
-    "BESIDE",
     "KINDS",
     "ColumnKind",
     "FittedColumns",
     "OutputKinds",
-    "beside_name",
     "decide_kind",
     "output_kinds",
-    "still_inputs",
+    "scale_inputs",
 ]
-
-#: What comes beside each output of a filled frame.
-BESIDE = ("sd", "lower", "upper")
 
 KINDS = ("continuous", "positive", "count", "bounded", "binary")
 
-_LEAST_VALUES = 20  # fewer say too little of a distribution's shape
+_LEAST_VALUES = 20  # with fewer, the shape of a distribution is not known
 _SKEWNESS = 0.5  # above it a column counts as skewed
-_LEFT = 0.9  # of which a logarithm must leave less than this share
+_LEFT = 0.9  # largest share of the skewness that a logarithm may leave
 # After n equal values the next is another with a probability of 1 / (n + 2) (Laplace): from eight
 # on the value itself is a 90 % interval.
 _SURELY_CONSTANT = 8
@@ -44,12 +38,12 @@ _SURELY_CONSTANT = 8
 
 @dataclasses.dataclass(frozen=True)
 class ColumnKind:
-    """What values an output can have.
+    """The values that an output can have, and its transform.
 
-    * name: of the column.
+    * name: name of the column.
     * kind: ``"continuous"`` (any number), ``"positive"`` (also zero, if there are zeros),
       ``"count"`` (0, 1, 2, ...), ``"bounded"`` or ``"binary"`` (0 and 1).
-    * transform: what is standardised, and what the model sees, instead of the values.
+    * transform: the model sees transformed values, standardised.
     * lower, upper: the range; filled values and their intervals stay inside.
     """
 
@@ -72,7 +66,7 @@ class ColumnKind:
         return inside & (values == np.round(values)) if self.whole else inside
 
     def describe(self) -> str:
-        """The kind in a few words, as reports have it."""
+        """The kind in a few words, for messages and reports."""
         if isinstance(self.transform, Log):
             shift = self.transform.shift
             seen = f"log(value + {shift:g})" if shift else "its logarithm"
@@ -83,23 +77,24 @@ class ColumnKind:
         return plain.get(self.kind, "continuous")
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values, of which :meth:`from_dict` makes it again."""
+        """Plain values by name, as :meth:`from_dict` takes them."""
         shift = self.transform.shift if isinstance(self.transform, Log) else None
         bounds = [self.lower, self.upper] if self.kind == "bounded" else None
         return {"name": self.name, "kind": self.kind, "shift": shift, "bounds": bounds}
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> ColumnKind:
-        """What :meth:`to_dict` wrote."""
+        """The kind of plain values."""
         return _make(record["name"], record["kind"], record["shift"], record["bounds"])
 
     def settle(
         self, mean: np.ndarray, variance: np.ndarray, lower: np.ndarray, upper: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Values, standard deviations and intervals as this kind of column can have them.
+        """Values, standard deviations and interval ends that this kind of column can have.
 
-        Inside of the range; the interval of a count ends at whole numbers, rounded outwards; the
-        value of a binary output is the probability of 1, and its interval holds 0, 1 or both.
+        All are inside of the range. The interval of a count ends at whole numbers, rounded
+        outwards; the value of a binary output is the probability of 1, and its interval holds 0, 1
+        or both.
 
         :param mean, variance: of cells, in their units.
         :param lower, upper: ends of their 90 % interval.
@@ -114,22 +109,15 @@ class ColumnKind:
         return value, deviation, lower, upper
 
 
-def beside_name(name: Any, suffix: str) -> Any:
-    """The name of a column beside an output, on the last level of a name with several."""
-    if isinstance(name, tuple) and name:
-        return (*name[:-1], f"{name[-1]}_{suffix}")
-    return f"{name}_{suffix}"
-
-
 def decide_kind(name: str, values: np.ndarray) -> ColumnKind:
-    """The kind of a column nobody said anything of.
+    """Infer the kind of a column from its values.
 
     * Zeros and ones alone: binary.
     * Whole numbers from 0 on, at least three different ones: count; as its logarithm if that is
       less skewed.
-    * No negative number, and its logarithm less skewed: positive, as its logarithm.
-    * Else continuous: as it is. So is a column with fewer than 20 values, and one whose numbers
-      merely happen to be positive; that it is bounded is only ever a user's to say.
+    * No negative number, and a less skewed logarithm: positive, as its logarithm.
+    * Others: continuous, untransformed. So is a column with fewer than 20 values, and one whose
+      numbers merely happen to be positive. A bounded column is never inferred.
 
     A logarithm is less skewed if the skewness is above 0.5 and less than 90 % of it, of either
     sign, is left: exponential and gamma variables are positive, uniform ones are not.
@@ -152,12 +140,14 @@ def decide_kind(name: str, values: np.ndarray) -> ColumnKind:
 
 
 class FittedColumns(NamedTuple):
-    """What an earlier fit knows of the columns of its table, and other tables are read by.
+    """How the columns of a fit's table are read, and those of other tables after it.
 
-    * centre, scale [D]: of the inputs.
-    * kinds, constants, doubtful: as in :class:`OutputKinds`.
-    * still [D]: which inputs had one value throughout; none if None.
-    * origin: from which days of the first input count, if it is a date.
+    * centre, scale [D]: models see the inputs ``(X - centre) / scale``.
+    * kinds: of the P outputs that vary.
+    * constants: values of the other outputs, by name; models do not see them.
+    * doubtful: names of the constants that were observed too rarely to be sure of them.
+    * still [D]: which inputs had one value throughout.
+    * origin: the date from which days of the first input count, if it is a date.
     """
 
     centre: np.ndarray
@@ -165,16 +155,16 @@ class FittedColumns(NamedTuple):
     kinds: tuple[ColumnKind, ...]
     constants: Mapping[Any, float]
     doubtful: frozenset[Any] = frozenset()
-    still: np.ndarray | None = None
+    still: np.ndarray | bool = False
     origin: np.datetime64 | None = None
 
 
 class OutputKinds(NamedTuple):
-    """What :func:`output_kinds` found.
+    """The result of :func:`output_kinds`.
 
-    * kinds: of the columns that vary, in their order.
+    * kinds: kinds of the columns that vary, in their order.
     * constants: values of the others, by name.
-    * notes: what a user should know, in sentences.
+    * notes: notes for the user, in sentences.
     * doubtful: names of the constants that were observed too rarely to be sure of them.
     """
 
@@ -184,33 +174,44 @@ class OutputKinds(NamedTuple):
     doubtful: frozenset[Any] = frozenset()
 
 
-def still_inputs(
-    names: Sequence[Any], X: np.ndarray, fitted: FittedColumns | None = None
-) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Inputs [N, D] with one value where they tell nothing, and notes on these.
+def scale_inputs(
+    names: Sequence[Any],
+    X: np.ndarray,
+    times: np.ndarray,
+    found: OutputKinds,
+    fitted: FittedColumns | None = None,
+) -> tuple[np.ndarray, FittedColumns, tuple[str, ...]]:
+    """Replace inputs that had one value throughout the fit by that value, and find the scaling.
 
-    Those that have one value in all rows of a fit, up to rounding: dividing by the spread of such
-    an input would make an infinite step of the next value.
+    An input counts as constant where its values agree up to rounding: dividing by their standard
+    deviation would make the next value infinitely far away.
 
-    :param fitted: what an earlier fit knows of the columns; None in a fit.
+    :param X: inputs [N, D].
+    :param times: timestamps of the rows, if the first input is a date; else numbers.
+    :param found: kinds of the outputs.
+    :param fitted: how the table of an earlier fit was read; None if this is the table of the fit.
+    :return: the inputs, how columns are read, and notes on constant inputs.
     """
     if fitted is None:
         still, value = ~varies(X), X[0]
-        notes = [
-            f"Input {names[d]!r} has one value in all rows: it tells nothing, and the model does "
-            "not see it."
-            for d in np.flatnonzero(still)
-        ]
+        constant = still
+        origin = times.min() if np.issubdtype(times.dtype, np.datetime64) else None
+        words = "has one value in all rows: it tells nothing, and the model does not see it."
     else:
-        still = np.zeros(X.shape[1], bool) if fitted.still is None else fitted.still
-        value = fitted.centre
-        moved = still & varies(np.concatenate([X, value[None]]))
-        notes = [
-            f"Input {names[d]!r} had one value in all rows of the fit, which says nothing of "
-            "others: filled values are as if it had that value here."
-            for d in np.flatnonzero(moved)
-        ]
-    return np.where(still, value, X), tuple(notes)
+        still, value, origin = np.array(fitted.still), fitted.centre, fitted.origin
+        constant = still & varies(np.concatenate([X, value[None]]))
+        words = (
+            "had one value in all rows of the fit, which says nothing of others: filled values are "
+            "as if it had that value here."
+        )
+    notes = tuple(f"Input {names[d]!r} {words}" for d in np.flatnonzero(constant))
+    X = np.where(still, value, X)
+    centre, scale = (X.mean(0), spread(X)) if fitted is None else (fitted.centre, fitted.scale)
+    centre = np.where(still, value, centre)
+    columns = FittedColumns(
+        centre, scale, found.kinds, found.constants, found.doubtful, still, origin
+    )
+    return X, columns, notes
 
 
 def output_kinds(
@@ -220,25 +221,25 @@ def output_kinds(
     fitted: FittedColumns | None = None,
     problems: Problems | None = None,
 ) -> OutputKinds:
-    """The kinds of all columns to fill: as an earlier fit or the user says, or by the values.
+    """The kinds of all columns to fill: of an earlier fit, as the user says, or inferred.
 
-    A logarithm that nobody asked for is left out where it makes predictions from the other columns
-    worse, see :func:`~gpflow_bae.impute.logarithms.better_as_they_are`.
+    An inferred logarithm is dropped where it makes predictions from the other columns worse, see
+    :func:`~gpflow_bae.impute.reading.logarithms.better_as_they_are`.
 
-    :param names: of the Q columns.
-    :param Y: their cells [rows, Q]; NaN where missing.
-    :param said: by the user, by name: one of :data:`KINDS`, or the two bounds of a bounded column;
-        a single one is that of all.
-    :param fitted: of an earlier fit.
-    :param problems: where problems are added; None to raise them here.
+    :param names: names of the Q columns.
+    :param Y: cells [rows, Q]; NaN where missing.
+    :param said: kinds that the user names, by column: one of :data:`KINDS`, or the two bounds of a
+        bounded column; a single one is that of all.
+    :param fitted: how the table of an earlier fit was read.
+    :param problems: problems are added to these; None to raise them here.
     :raises TableError: for columns that are never observed, values that a column of the kind cannot
-        have, kinds that are none, or no column that varies.
+        have, unknown kinds, or no column that varies.
     """
     found = Problems() if problems is None else problems
     kinds: list[ColumnKind] = []
     constants: dict[str, float] = {}
-    counts: dict[str, str] = {}
-    doubtful = set(() if fitted is None else fitted.doubtful)
+    doubtful = set() if fitted is None else set(fitted.doubtful)
+    notes: list[str] = []
     said = dict.fromkeys(names, said) if isinstance(said, str) else dict(said or {})
     unknown = sorted(set(said) - set(names), key=str)
     if unknown:
@@ -246,56 +247,55 @@ def output_kinds(
     earlier = {} if fitted is None else {kind.name: kind for kind in fitted.kinds}
     for name, column in zip(names, Y.T, strict=True):
         values = column[np.isfinite(column)]
+        often = "once" if len(values) == 1 else f"{len(values)} times"
         if fitted is not None and name in fitted.constants:
-            constants[name] = fitted.constants[name]
-            counts[name] = "in the table of the fit"
-            continue
-        if fitted is None and len(values) == 0:
+            constants[name], often = fitted.constants[name], "in the table of the fit"
+        elif fitted is None and len(values) == 0:
             found.add(
                 f"Column {name!r} is never observed: all {len(column)} cells are missing",
                 "Leave it out of the outputs.",
             )
             continue
-        if fitted is None and not varies(values):
+        elif fitted is None and not varies(values):
             constants[name] = float(values[0])
-            if len(values) < _SURELY_CONSTANT:
-                doubtful.add(name)
-            counts[name] = "once" if len(values) == 1 else f"{len(values)} times"
+            doubtful |= {name} if len(values) < _SURELY_CONSTANT else set()
+        if name in constants:
+            rare = " That is too rare to say how sure this is." if name in doubtful else ""
+            notes.append(
+                f"Column {name!r} is {constants[name]:.15g} wherever it is observed ({often}): its "
+                f"holes are filled with that, and the model does not see it.{rare}"
+            )
             continue
         kind: ColumnKind | None = earlier.get(name)
-        if kind is None:
-            kind = _said_kind(name, said[name], values, found) if name in said else None
-            kind = decide_kind(name, values) if name not in said else kind
+        if kind is None and name in said:
+            kind = _said_kind(name, said[name], values, found)
+        elif kind is None:
+            kind = decide_kind(name, values)
         if kind is not None:
             kinds.append(kind)
             wrong = np.flatnonzero(np.isfinite(column) & ~kind.allows(column))
-            found.add_rows(
-                f"Column {name!r} is {kind.describe()}, and holds",
-                wrong,
-                "Correct the cells or leave them empty, or say another kind of column.",
-                cells=[float(v) for v in column[wrong]],
-            )
-    if fitted is None and not found:
+            if len(wrong):
+                found.add_rows(
+                    f"Column {name!r} is {kind.describe()}, and holds",
+                    wrong,
+                    "Correct the cells or leave them empty, or say another kind of column.",
+                    cells=[float(v) for v in column[wrong]],
+                )
+    if fitted is None and not found.found:
         kinds = _as_they_are(kinds, said, dict(zip(names, Y.T, strict=True)))
-    if not kinds and not found:
+    if not kinds and not found.found:
         found.add(f"All outputs, {list(names)}, are constant: there is nothing to model")
     if problems is None:
         found.raise_if_any()
-    notes = tuple(
-        f"Column {name!r} is {value:.15g} wherever it is observed ({counts[name]}): its "
-        "holes are filled with that, and the model does not see it."
-        + (" That is too rare to say how sure this is." if name in doubtful else "")
-        for name, value in constants.items()
-    )
-    return OutputKinds(tuple(kinds), constants, notes, frozenset(doubtful))
+    return OutputKinds(tuple(kinds), constants, tuple(notes), frozenset(doubtful))
 
 
 def _as_they_are(
-    kinds: Sequence[ColumnKind], said: Mapping[str, Any], columns: Mapping[str, np.ndarray]
+    kinds: list[ColumnKind], said: Mapping[str, Any], columns: Mapping[str, np.ndarray]
 ) -> list[ColumnKind]:
-    """The kinds, without logarithms that nobody asked for and that predict worse."""
+    """The kinds, without inferred logarithms that predict worse."""
     if not kinds:
-        return []
+        return kinds
     asked = [kind.name in said or not isinstance(kind.transform, Log) for kind in kinds]
     transforms = [None if a else kind.transform for a, kind in zip(asked, kinds, strict=True)]
     Y = np.stack([columns[kind.name] for kind in kinds], axis=-1)
@@ -306,9 +306,9 @@ def _as_they_are(
 
 
 def _said_kind(name: str, said: Any, values: np.ndarray, problems: Problems) -> ColumnKind | None:
-    """The kind that a user says a column has.
+    """The kind that a user names, or None with a problem if there is no such kind.
 
-    A count is seen as its logarithm where :func:`decide_kind` would; a positive column always.
+    A count is modelled as its logarithm where :func:`decide_kind` would; a positive column always.
     """
     if isinstance(said, str):
         if said in ("continuous", "binary"):
@@ -346,10 +346,9 @@ def _make(name: str, kind: str, shift: float | None = None, bounds: Any = None) 
 
 
 def _shift(values: np.ndarray) -> float:
-    """What is added before a logarithm: where there are zeros, a quarter's worth of the others.
+    """The shift before a logarithm: the first quartile of positive values if there are zeros, or 0.
 
-    The first quartile of the positive values, so that zeros come to lie a factor of two below
-    values that are small themselves, and are no outliers.
+    Zeros then lie a factor of two below values that are small themselves, and are no outliers.
     """
     positive = values[values > 0.0]
     if len(positive) == len(values) or len(positive) == 0:
@@ -358,7 +357,7 @@ def _shift(values: np.ndarray) -> float:
 
 
 def _skewness_of(values: np.ndarray) -> float:
-    """Infinite where rounding has left nothing of the differences."""
+    """Skewness of values; infinite where they differ by rounding only."""
     if not varies(values):
         return np.inf
     centred = values - values.mean()

@@ -1,7 +1,7 @@
-"""Whether columns that a logarithm makes symmetric are better seen as they are.
+"""Whether skewed columns are predicted better untransformed than as logarithms.
 
-A skewed column may still be a sum of what makes the others: then it is predicted better as it is,
-and a prediction of its logarithm, taken back, is wrong most where its values are large.
+A skewed column may still be a sum of the sources of the other columns. It is then predicted better
+untransformed, because predictions of its logarithm have the largest errors where values are large.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ __all__ = ["better_as_they_are"]
 
 _FOLDS = 10
 _RIDGE = 1.0  # pseudo-observations of zero for each coefficient
-_CLEARLY = 0.04  # share of the mean squared error that must be gained
-_TELLING = 0.9  # share of a column's variance, of which the others must leave less
-_SURE = 1.0  # standard errors that the gain must have: a few large values often make all of it
+_CLEARLY = 0.04  # least gain, as a share of the mean squared error
+_TELLING = 0.9  # largest share of a column's variance that may remain, given the other columns
+_SURE = 1.0  # least gain in standard errors: a few large values often make all of it
 
 
 def better_as_they_are(Y: np.ndarray, transforms: Sequence[OutputTransform | None]) -> np.ndarray:
-    """Which columns a linear regression on the others predicts clearly better untransformed: [P].
+    """Which columns a linear regression on the others predicts clearly better untransformed.
 
-    Errors are those of a cross-validation in ten runs of rows, in the units of the column; the mean
-    of what is predicted through a logarithm is that of a log-normal variable. A column that nothing
-    else tells of stays what it was.
+    Errors are in the units of the column, from a cross-validation in ten blocks of successive rows;
+    the prediction through a logarithm is the mean of a log-normal variable. A column that the
+    others do not predict keeps its logarithm.
 
     :param Y: outputs [rows, P], NaN where missing.
-    :param transforms: of the columns in question; None for the others.
+    :param transforms: transforms of the columns in question; None for the others.
+    :return: Booleans [P].
     """
     logged = np.stack(
         [y if t is None else t.forward(y) for y, t in zip(Y.T, transforms, strict=True)], axis=-1
@@ -48,7 +49,7 @@ def better_as_they_are(Y: np.ndarray, transforms: Sequence[OutputTransform | Non
 
 
 def _squares(values: np.ndarray, p: int, transform: OutputTransform | None) -> np.ndarray:
-    """Squared errors of a column's cells, in its units, when others predict it."""
+    """Squared errors of predictions of a column by the others, in its units."""
     shown = ~np.isnan(values[:, p])
     target = values[shown, p]
     others = np.delete(values[shown], p, axis=1)
@@ -69,7 +70,7 @@ def _squares(values: np.ndarray, p: int, transform: OutputTransform | None) -> n
             left = np.mean(np.square(A[rest] @ weights - target[rest]))
             found = transform.moments(found, np.full(found.shape, left))[0]
             truth = transform.inverse(truth)
-        # One wild extrapolation must not decide.
+        # A single wild extrapolation must not decide.
         found = np.clip(found, *limits)
         missed[fold] = found - truth
     return np.square(missed)

@@ -1,4 +1,4 @@
-"""All that is wrong with a table, in one message."""
+"""Errors and warnings about a table; all errors are raised in one message."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SHOWN = 12  # of each problem's cells
 
 
 class TableError(ValueError):
-    """A table that cannot be used, with every reason.
+    """A table cannot be used; the message lists every reason.
 
-    :param problems: sentences, each of one problem.
+    :param problems: sentences, one for each problem.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -28,30 +28,27 @@ class TableError(ValueError):
 
 
 class TableWarning(UserWarning):
-    """What a user should know of how a table was read."""
+    """Something a user should know about how a table was read."""
 
 
 def warn(notes: Iterable[str]) -> None:
-    """Warns of each note, as of the line outside of this package that led here."""
+    """Warn of each note, at the line outside of this package that led here."""
     for note in notes:
         warn_caller(note, TableWarning)
 
 
 class Problems:
-    """Collects what is wrong, and raises it at once.
+    """Collects the problems of a table, to raise them together.
 
-    :param place: names the place of a row, such as ``line 7``, given its number from 0.
+    :param place: a function of a row's number from 0 that names its place, such as ``line 7``.
     """
 
     def __init__(self, place: Callable[[int], str] | None = None) -> None:
         self.found: list[str] = []
         self.place = (lambda row: f"row {row + 1}") if place is None else place
 
-    def __len__(self) -> int:
-        return len(self.found)
-
     def add(self, what: str, advice: str = "") -> None:
-        """One problem: a sentence without its full stop, and a sentence that says what to do."""
+        """Add a problem: a sentence without its full stop, and a sentence with advice."""
         self.found.append(f"{what}." + (f" {advice}" if advice else ""))
 
     def add_rows(
@@ -62,11 +59,11 @@ class Problems:
         cells: Any = None,
         num_shown: int = _SHOWN,
     ) -> None:
-        """One problem of several rows, of which the first are named; none if there are no rows.
+        """Add a problem of some rows, and name the first of them. Without rows, add nothing.
 
-        :param what: a sentence that the places of the rows end.
-        :param cells: what is written there, if that helps.
-        :param num_shown: how many are named.
+        :param what: the beginning of a sentence that ends with the places of the rows.
+        :param cells: the content of the cells, if the message should show it.
+        :param num_shown: number of rows that are named.
         """
         if len(rows) == 0:
             return
@@ -79,6 +76,9 @@ class Problems:
         self.add(f"{what} {listing}", advice)
 
     def raise_if_any(self) -> None:
-        """:raises TableError: if there is a problem."""
+        """Raise the problems.
+
+        :raises TableError: if there is a problem.
+        """
         if self.found:
             raise TableError(self.found)

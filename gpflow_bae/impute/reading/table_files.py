@@ -1,4 +1,4 @@
-"""Tables in files: CSV with every cell as its text, or Parquet; Excel is written only.
+"""Read tables from CSV and Parquet files, and write them to these or to Excel.
 
 Like the other modules that import pandas, it is imported where a DataFrame or a file is given.
 """
@@ -21,10 +21,10 @@ from .table_format import TableFormat
 
 __all__ = ["LINE", "check_output", "is_parquet", "read_file", "write_file"]
 
-LINE = "line"  # name of the index of what was read from a CSV file: its line of each row
+LINE = "line"  # name of the index of a table from a CSV file, which holds the line of each row
 
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
-# What is no text, and would not become it by being called so.
+# Endings of files that are no text; a CSV file of such a name would mislead other programs.
 _OTHERS = (
     *(".xls", ".ods", ".feather", ".arrow", ".orc", ".h5", ".hdf5", ".nc", ".json", ".pkl", ".npz"),
     *(".npy", ".mat", ".rds", ".sav", ".dta", ".zip", ".bz2", ".xz", ".zst"),
@@ -32,12 +32,12 @@ _OTHERS = (
 
 
 def is_parquet(path: str | pathlib.Path) -> bool:
-    """Whether a file is one of Parquet, by its ending."""
+    """Whether the ending of a file is one of Parquet."""
     return pathlib.Path(path).suffix.lower() in (".parquet", ".pq")
 
 
 def check_output(path: str | pathlib.Path) -> None:
-    """Whether :func:`write_file` can write a file of such a name, before there is a table.
+    """Check that :func:`write_file` can write a file of this name.
 
     :raises ValueError: for an ending of other files than CSV, gzipped CSV, Parquet and Excel.
     :raises ImportError: for Excel without openpyxl.
@@ -53,13 +53,13 @@ def check_output(path: str | pathlib.Path) -> None:
 
 
 def read_file(path: str | pathlib.Path, table_format: TableFormat | None = None) -> pd.DataFrame:
-    """A Parquet file (``.parquet``, ``.pq``), or a CSV file with every cell as its text.
+    """Read a Parquet file (``.parquet``, ``.pq``), or a CSV file with every cell as text.
 
     A CSV file may be compressed by gzip. Levels of the index of a Parquet file are columns; one
     without a name is called ``index``.
 
-    The index of what comes from a CSV file is the line of each row, counted from 1, the header's;
-    lines that are empty are left out.
+    The index of a table from a CSV file is the line of each row, where the header is line 1; empty
+    lines are left out.
 
     :raises OSError: for a file that is not there or cannot be read.
     :raises TableError: for a file in another encoding or with another separator, without a header,
@@ -74,12 +74,12 @@ def read_file(path: str | pathlib.Path, table_format: TableFormat | None = None)
 def read_guessing(
     path: str | pathlib.Path, table_format: TableFormat | None = None
 ) -> tuple[pd.DataFrame, list[str]]:
-    """As :func:`read_file`, but encoding and separator are guessed where they are not as said.
+    """As :func:`read_file`, but a wrong encoding or separator is replaced by a guess.
 
-    So that the problems of the table itself can be told with these.
+    So the problems of the table can be reported together with those of the file.
 
-    :return: the table, and what is wrong with the file, in sentences; it must not be used if there
-        is any.
+    :return: the table, and the problems of the file, in sentences. With problems the table is good
+        for error messages only.
     """
     path = pathlib.Path(path)
     if is_parquet(path):
@@ -132,7 +132,7 @@ def read_guessing(
 def write_file(
     frame: pd.DataFrame, path: str | pathlib.Path, table_format: TableFormat | None = None
 ) -> None:
-    """A Parquet, Excel, CSV or gzipped CSV file, by its ending; there as a whole or not at all.
+    """Write a Parquet, Excel, CSV or gzipped CSV file, by its ending, as a whole or not at all.
 
     :raises ValueError, ImportError: as :func:`check_output`.
     """
@@ -166,7 +166,7 @@ def write_file(
 
 
 def _text(path: pathlib.Path, encoding: str, problems: list[str]) -> str:
-    """What a file says; in Latin-1, which every file can be read in, if not in its encoding."""
+    """The text of a file; in Latin-1, which any bytes are, if not in the given encoding."""
     content = path.read_bytes()
     if content[:2] == b"\x1f\x8b":
         try:
@@ -179,7 +179,7 @@ def _text(path: pathlib.Path, encoding: str, problems: list[str]) -> str:
     if content[:2] == b"PK" or b"\0" in content[:1000] and not encoding.lower().startswith("utf"):
         raise TableError([f"{path} is no text: a spreadsheet or an archive. Save it as CSV."])
     try:
-        # The mark that Excel puts before the header is no part of it.
+        # The byte order mark that Excel writes is no part of the header.
         return content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError:
         problems.append(_encoding_problem(path, encoding, content))
@@ -202,7 +202,7 @@ def _cells(path: pathlib.Path, text: str, separator: str) -> tuple[list[int], li
 
 
 def _encoding_problem(path: pathlib.Path, encoding: str, content: bytes) -> str:
-    """Where the encoding breaks, and which one is likely."""
+    """The first line that is not in the encoding, and a likely encoding, as a sentence."""
     for number, line in enumerate(content.split(b"\n"), start=1):
         try:
             line.decode(encoding)

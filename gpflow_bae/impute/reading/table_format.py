@@ -1,4 +1,4 @@
-"""How a file writes its numbers, dates and missing cells."""
+"""The notation of numbers, dates and missing cells in a file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _SEPARATORS = {"\\t": "\t", "tab": "\t", "semicolon": ";", "comma": ",", "space"
 
 @dataclasses.dataclass(frozen=True)
 class TableFormat:
-    """How a file writes its numbers, dates and missing cells.
+    """The notation of numbers, dates and missing cells in a file.
 
     * separator: one character between the columns of a CSV file; ``tab`` for a tabulator.
-    * encoding: of a CSV file, such as ``utf-8``, ``latin-1`` or ``cp1252``.
+    * encoding: encoding of a CSV file, such as ``utf-8``, ``latin-1`` or ``cp1252``.
     * decimal: the decimal mark of numbers, ``.`` or ``,``.
     * dayfirst: whether 01.02.2024 is the first of February (True) or the second of January (False);
       None if all dates begin with the year (ISO 8601).
-    * missing_values: words and numbers that stand for a missing cell, beside the empty cell, NaN,
-      NA, N/A, null and none.
+    * missing_values: words and numbers that mean a missing cell. Empty cells, NaN, NA, N/A, null
+      and none always do.
 
     :raises ValueError: for a separator of several characters, a decimal mark that is neither or is
         the separator, or an encoding that Python does not know.

@@ -1,40 +1,27 @@
-"""A user's table as models see it: tasks, scaled inputs, outputs; and its holes filled."""
+"""A user's table: its columns by role, the arrays that models see, and its filled copy."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from check_shapes import check_shapes
 
-from ...core.arguments import as_numbers, spread
-from ...data import MultiOutputTable, Standardiser
-from ...data.tables import column_names
-from .columns import (
-    BESIDE,
-    ColumnKind,
-    FittedColumns,
-    beside_name,
-    output_kinds,
-    still_inputs,
-)
+from ...core.arguments import as_numbers
+from .columns import FittedColumns, output_kinds, scale_inputs
 
-__all__ = [
-    "INTERVAL",
-    "CellPredictions",
-    "Imputed",
-    "UserTable",
-    "from_arrays",
-    "input_scaling",
-]
+if TYPE_CHECKING:
+    from ...data import MultiOutputTable, Standardiser
+
+__all__ = ["INTERVAL", "CellPredictions", "Imputed", "UserTable", "beside_names", "from_arrays"]
 
 INTERVAL = 1.6448536269514722  # half width of a 90 % normal interval, in standard deviations
 
 
 class CellPredictions(NamedTuple):
-    """Of all cells [T, N, P], observation noise included, in the units of the outputs."""
+    """Predictions of all cells [T, N, P] in the units of the outputs, with observation noise."""
 
     mean: np.ndarray
     variance: np.ndarray
@@ -43,7 +30,7 @@ class CellPredictions(NamedTuple):
 
 
 class Imputed(NamedTuple):
-    """Outputs without holes and their uncertainty, each of the shape of the given ``Y``.
+    """Filled outputs and their uncertainty, each of the shape of the given ``Y``.
 
     Where a cell was observed, ``sd`` is zero and the interval is the cell itself.
     """
@@ -56,105 +43,127 @@ class Imputed(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class UserTable:
-    """A table as it came, and as a model sees it.
+    """A table whose columns have been read and checked. Only ``table`` needs TensorFlow.
 
-    * source: the DataFrame, or the array Y [N, P] or [T, N, P]; nothing but the holes is changed.
-    * table: tasks, scaled inputs, outputs in their own units; columns that are constant are left
-      out.
-    * rows [T, N]: the row of the DataFrame that each row of ``table`` is, -1 for padding.
-    * tasks: names of the tasks, in their order.
-    * times: of the rows of the DataFrame, or of T N rows of arrays, for plots: numbers, or
-      timestamps in UTC.
-    * centre, scale [D]: inputs of ``table`` are ``(X - centre) / scale``.
-    * outputs: names of all Q columns to fill, in the user's order.
-    * missing: which of their cells are holes, for the rows of the DataFrame, or T N rows of arrays:
-      Booleans [rows, Q].
-    * kinds: of the P outputs of ``table``.
-    * constants: values of the outputs that are left out of it, by name.
-    * notes: what a user should know of how the table was read, in sentences.
+    Rows are those of the DataFrame, or the T N rows of arrays.
+
+    * source: the DataFrame, or the array Y [N, P] or [T, N, P].
+    * inputs, outputs: names of the D inputs and of all Q columns to fill, in the user's order.
+    * X [rows, D]: inputs, complete; dates as days since ``columns.origin``.
+    * Y [rows, Q]: outputs in their units, NaN where missing.
+    * times [rows]: the first input for plots: numbers, or timestamps in UTC.
+    * row_tasks [rows]: the name of each row's task.
+    * columns: kinds of the outputs and scaling of the inputs.
+    * notes: notes for the user on how the table was read, in sentences.
     * decimal: the decimal mark of numbers that are text.
-    * doubtful: names of the constants that were observed too rarely to be sure of them.
     """
 
     source: Any
-    table: MultiOutputTable
-    rows: np.ndarray
-    tasks: tuple[str, ...]
+    inputs: tuple[Any, ...]
+    outputs: tuple[Any, ...]
+    X: np.ndarray
+    Y: np.ndarray
     times: np.ndarray
-    centre: np.ndarray
-    scale: np.ndarray
-    outputs: tuple[str, ...]
-    missing: np.ndarray
-    kinds: tuple[ColumnKind, ...]
-    constants: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    row_tasks: np.ndarray
+    columns: FittedColumns
     notes: tuple[str, ...] = ()
     decimal: str = "."
-    doubtful: frozenset[Any] = frozenset()
 
     @property
-    def still(self) -> np.ndarray:
-        """Which inputs have one value in all rows: Booleans [D]."""
-        return np.ptp(self.table.X[self.table.rows], axis=0) == 0
+    def missing(self) -> np.ndarray:
+        """Which cells are missing: Booleans [rows, Q]."""
+        return np.isnan(self.Y)
+
+    @property
+    def has_dates(self) -> bool:
+        """Whether the first input is a date; it then counts in days."""
+        return np.issubdtype(self.times.dtype, np.datetime64)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the T tasks, in the order of their first rows."""
+        return self._tasks_and_rows[0]
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The row that each row of ``table`` is: [T, N], -1 for padding."""
+        return self._tasks_and_rows[1]
+
+    @functools.cached_property
+    def _tasks_and_rows(self) -> tuple[tuple[str, ...], np.ndarray]:
+        names, first, task = np.unique(self.row_tasks, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        task = np.argsort(order)[task]
+        lengths = np.bincount(task)
+        rows = np.full((len(lengths), lengths.max()), -1)
+        rows[np.arange(rows.shape[1]) < lengths[:, None]] = np.argsort(task, kind="stable")
+        return tuple(names[order].tolist()), rows
+
+    @property
+    def _padded_rows(self) -> np.ndarray:
+        """As ``rows``, but padding is the task's last row."""
+        return np.where(self.rows >= 0, self.rows, self.rows.max(1, keepdims=True))
+
+    @functools.cached_property
+    def table(self) -> MultiOutputTable:
+        """The table that models see: tasks, scaled inputs, and the outputs that vary."""
+        from ...data import MultiOutputTable
+
+        kinds = self.columns.kinds
+        varying = [self.outputs.index(kind.name) for kind in kinds]
+        X = (self.X - self.columns.centre) / self.columns.scale
+        real = self.rows >= 0
+        return MultiOutputTable(
+            X[self._padded_rows],
+            np.where(real[..., None], self.Y[:, varying][self.rows], np.nan),
+            output_names=tuple(kind.name for kind in kinds),
+            input_names=self.inputs,
+            lengths=np.count_nonzero(real, axis=1),
+        )
 
     @property
     def calendar(self) -> np.ndarray | None:
         """Timestamps in UTC (datetime64) of the rows [T, N], padding as the task's last row.
 
-        None if the first input is no date. Else it counts in days, see ``time_scale``.
+        None if the first input is no date.
         """
-        if not np.issubdtype(self.times.dtype, np.datetime64):
-            return None
-        last = np.take_along_axis(self.rows, self.table.lengths[:, None] - 1, axis=1)
-        return self.times[np.where(self.rows >= 0, self.rows, last)]
-
-    @property
-    def origin(self) -> np.datetime64 | None:
-        """The first date, from which days count in a fit to this table; None if there are none."""
-        return self.times.min() if np.issubdtype(self.times.dtype, np.datetime64) else None
+        return self.times[self._padded_rows] if self.has_dates else None
 
     @property
     def time_scale(self) -> float:
-        """How long a unit of the scaled first input is: in days if it is a date."""
-        return float(self.scale[0])
+        """Length of a unit of the scaled first input: in days if it is a date."""
+        return float(self.columns.scale[0])
 
-    @property
+    @functools.cached_property
     def interval(self) -> float:
         """Median distance of the first input's values within tasks, in days if it is a date."""
-        steps = [
-            np.diff(np.unique(X[real, 0]))
-            for X, real in zip(self.table.X, self.table.rows, strict=True)
-        ]
-        all_steps = np.concatenate(steps)
-        return self.time_scale * float(np.median(all_steps)) if len(all_steps) else np.nan
+        first = [X[real, 0] for X, real in zip(self.table.X, self.table.rows, strict=True)]
+        steps = np.concatenate([np.diff(np.unique(values)) for values in first])
+        return self.time_scale * float(np.median(steps)) if len(steps) else np.nan
 
     def standardiser(self, table: MultiOutputTable | None = None) -> Standardiser:
-        """Of the outputs, each transformed as its kind says first.
+        """Mean and standard deviation of the outputs, each transformed as its kind says.
 
-        :param table: whose observed cells it is fitted to, such as this one with cells hidden;
-            ``self.table`` if None.
+        :param table: ``table`` with further cells hidden, whose observed cells are taken;
+            ``table`` itself if None.
         :raises ValueError: as :meth:`gpflow_bae.data.Standardiser.fit`.
         """
+        from ...data import Standardiser
+
         table = self.table if table is None else table
-        transforms = [kind.transform for kind in self.kinds]
+        transforms = [kind.transform for kind in self.columns.kinds]
         return Standardiser.fit(table.Y, table.output_names, transforms=transforms)
 
     @property
     def num_rows(self) -> int:
-        """Rows of all tasks, without padding."""
-        return int(np.count_nonzero(self.table.rows))
+        """Number of rows of all tasks."""
+        return len(self.X)
 
     @property
     def num_holes(self) -> int:
-        """Cells that are not observed, without padding."""
+        """Number of missing cells."""
         return int(np.count_nonzero(self.missing))
 
-    @check_shapes(
-        "self.table.Y: [T, N, P]",
-        "mean: [T, N, P]",
-        "variance: [T, N, P]",
-        "lower: [T, N, P]",
-        "upper: [T, N, P]",
-    )
     def fill(
         self,
         mean: np.ndarray,
@@ -162,38 +171,52 @@ class UserTable:
         lower: np.ndarray | None = None,
         upper: np.ndarray | None = None,
     ) -> Any:
-        """The source with its holes filled: a DataFrame, or :class:`Imputed` of arrays.
+        """The source with its missing cells filled: a DataFrame, or :class:`Imputed` of arrays.
 
-        Columns of a DataFrame keep their types, and cells that were observed stay as they are; in
-        columns of whole numbers or truth values filled cells are rounded. Beside each output come
+        Columns of a DataFrame keep their types, and observed cells stay as they are; in columns of
+        whole numbers or truth values filled cells are rounded. Beside each output come
         ``<output>_sd``, ``<output>_lower`` and ``<output>_upper``, missing but for the cells that
         were filled, and for those of a constant observed fewer than eight times. Values and
         intervals are what a column of its kind can have, see
         :meth:`gpflow_bae.impute.reading.columns.ColumnKind.settle`.
 
-        :param mean, variance: of the cells, in the units of the outputs.
+        :param mean, variance: of the cells [T, N, P], in the units of the outputs.
         :param lower, upper: ends of their 90 % interval; those of a Gaussian if None.
+        :raises ValueError: for arrays of another shape.
         """
         if lower is None or upper is None:
             half = INTERVAL * np.sqrt(variance)
             lower, upper = mean - half, mean + half
-        settled = {}
-        for p, kind in enumerate(self.kinds):
-            cells = (array[..., p] for array in (mean, variance, lower, upper))
-            settled[kind.name] = kind.settle(*cells)
-        for name, value in self.constants.items():
-            same = np.full(self.rows.shape, value)
-            unknown = np.full(same.shape, np.nan)
-            doubtful = unknown, unknown, unknown
-            settled[name] = same, *(doubtful if name in self.doubtful else (0.0 * same, same, same))
+        moments = mean, variance, lower, upper
+        if any(moment.shape != self.table.Y.shape for moment in moments):
+            shapes = [moment.shape for moment in moments]
+            raise ValueError(f"Moments have the shapes {shapes}; expected {self.table.Y.shape}.")
         real = self.rows >= 0
         order = np.argsort(self.rows[real])
-        ordered = {name: [a[real][order] for a in arrays] for name, arrays in settled.items()}
-        fill = _fill_arrays if isinstance(self.source, np.ndarray) else _fill_frame
-        return fill(self, ordered)
+        settled: dict[Any, tuple[np.ndarray, ...]] = {
+            kind.name: kind.settle(*(moment[..., p][real][order] for moment in moments))
+            for p, kind in enumerate(self.columns.kinds)
+        }
+        for name, value in self.columns.constants.items():
+            same, unknown = np.full(self.num_rows, value), np.full(self.num_rows, np.nan)
+            sure = name not in self.columns.doubtful
+            settled[name] = (same, 0.0 * same, same, same) if sure else (same, *[unknown] * 3)
+        if isinstance(self.source, np.ndarray):
+            return _fill_arrays(self, settled)
+        return _fill_frame(self, settled)
 
 
-def _fill_arrays(user: UserTable, settled: dict[str, list[np.ndarray]]) -> Imputed:
+def beside_names(output: Any) -> list[Any]:
+    """Names of the columns that a filled frame has beside an output.
+
+    Of a name with several levels, the suffix is on the last one.
+    """
+    *levels, last = output if isinstance(output, tuple) and output else (output,)
+    names = [f"{last}_{suffix}" for suffix in ("sd", "lower", "upper")]
+    return [(*levels, name) for name in names] if isinstance(output, tuple) and output else names
+
+
+def _fill_arrays(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> Imputed:
     value, deviation, lower, upper = (
         np.stack([settled[name][i] for name in user.outputs], axis=-1).reshape(user.source.shape)
         for i in range(4)
@@ -203,22 +226,19 @@ def _fill_arrays(user: UserTable, settled: dict[str, list[np.ndarray]]) -> Imput
     return Imputed(np.where(hole, value, given), np.where(hole, deviation, 0.0), *ends)
 
 
-def _fill_frame(user: UserTable, settled: dict[Any, list[np.ndarray]]) -> Any:
-    # pandas is there, or there would be no frame.
-    import pandas as pd
+def _fill_frame(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> Any:
+    import pandas as pd  # an extra, which exists where there is a frame
 
     source = user.source
-    places = {name: i for i, name in enumerate(source.columns)}
-    columns = [source.iloc[:, i] for i in range(source.shape[1])]
     names = list(source.columns)
-    for q, name in enumerate(user.outputs):
-        hole = user.missing[:, q]
+    columns = [source.iloc[:, i] for i in range(source.shape[1])]
+    for name, hole in zip(user.outputs, user.missing.T, strict=True):
         value, *beside = settled[name]
         if hole.any():
-            place = places[name]
+            place = names.index(name)
             columns[place] = _filled(columns[place], hole, value[hole], user.decimal)
-        for suffix, array in zip(BESIDE, beside, strict=True):
-            names.append(beside_name(name, suffix))
+        names += beside_names(name)
+        for array in beside:
             columns.append(pd.Series(np.where(hole, array, np.nan), index=source.index))
     filled = pd.concat(columns, axis=1)
     filled.attrs = dict(source.attrs)
@@ -230,7 +250,7 @@ def _fill_frame(user: UserTable, settled: dict[Any, list[np.ndarray]]) -> Any:
 
 
 def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> Any:
-    """A column of a frame with its holes filled; of the same type, and observed cells untouched."""
+    """A column of a frame with its missing cells filled; its type and observed cells stay."""
     kind = getattr(column.dtype, "kind", "O")
     if kind == "f":
         found: Any = values.astype(getattr(column.dtype, "numpy_dtype", column.dtype))
@@ -243,7 +263,7 @@ def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> 
     else:
         cells = column.to_numpy(dtype=object, copy=True)
         if any(isinstance(cell, str) for cell in cells):
-            # The shortest text that is this number.
+            # The shortest text that is read as the same number.
             text = [repr(v).removesuffix(".0").replace(".", decimal) for v in values.tolist()]
             cells[hole] = text
         else:
@@ -254,12 +274,6 @@ def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> 
     filled = column.copy()
     filled[hole] = found
     return filled
-
-
-def input_scaling(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation [D] of inputs [N, D]; 1 where an input is constant."""
-    scale = spread(X)
-    return np.where(np.ptp(X, axis=0) > 0, X.mean(0), X[0]), scale
 
 
 def from_arrays(
@@ -274,52 +288,43 @@ def from_arrays(
     :param X: inputs [N, D] or [T, N, D], complete; [N, D] serves all tasks.
     :param Y: outputs [N, P] or [T, N, P], NaN where missing.
     :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.reading.columns.output_kinds`.
-    :param fitted: what an earlier fit knows of the columns.
-    :raises ValueError: for other shapes, inputs that are not finite, infinite outputs, two rows
-        of a task with the same inputs, or what :func:`output_kinds` refuses.
+    :param fitted: how the table of an earlier fit was read.
+    :raises ValueError: for other shapes, text, or what :func:`output_kinds` refuses; ``table``
+        refuses inputs that are not finite, infinite outputs, and two rows of a task with the same
+        inputs.
     """
+    from ...data.tables import column_names
+
     X, Y = as_numbers(X, "X"), as_numbers(Y, "Y")
     wrong = X.ndim not in (2, 3) or Y.ndim not in (2, 3) or Y.ndim < X.ndim
-    if wrong or 0 in X.shape + Y.shape:
+    if wrong or 0 in X.shape + Y.shape or X.shape[:-1] != Y.shape[-X.ndim : -1]:
         raise ValueError(
             f"X has shape {X.shape} and Y {Y.shape}; expected X [N, D] and Y [N, P], or with an "
             "axis of tasks X [T, N, D] and Y [T, N, P]. A single column is [:, None]."
         )
     whole = Y[None] if Y.ndim == 2 else Y
-    inputs = np.broadcast_to(X, (len(whole), *X.shape)) if X.ndim == 2 else X
+    num_tasks, num_rows, num_outputs = whole.shape
+    inputs = np.broadcast_to(X, (num_tasks, *X.shape)) if X.ndim == 2 else X
     if fitted is not None:
         expected = len(fitted.centre), len(fitted.kinds) + len(fitted.constants)
-        if (inputs.shape[-1], whole.shape[-1]) != expected:
+        if (inputs.shape[-1], num_outputs) != expected:
             raise ValueError(
-                f"The table has {inputs.shape[-1]} inputs and {whole.shape[-1]} outputs; the one "
+                f"The table has {inputs.shape[-1]} inputs and {num_outputs} outputs; the one "
                 f"of fit had {expected[0]} and {expected[1]}."
             )
-    names = column_names("outputs", output_names, "y", whole.shape[-1])
-    flat = whole.reshape(-1, len(names))
-    found = output_kinds(names, flat, kinds, fitted)
-    flat_inputs = inputs.reshape(-1, inputs.shape[-1])
-    columns = [f"x{d}" for d in range(flat_inputs.shape[1])]
-    seen, notes = still_inputs(columns, flat_inputs, fitted)
-    centre, scale = input_scaling(seen) if fitted is None else (fitted.centre, fitted.scale)
-    kept = [names.index(kind.name) for kind in found.kinds]
-    table = MultiOutputTable(
-        ((seen - centre) / scale).reshape(inputs.shape),
-        whole[..., kept],
-        output_names=tuple(kind.name for kind in found.kinds),
-    )
-    num_tasks, num_rows = whole.shape[:2]
+    names = column_names("outputs", output_names, "y", num_outputs)
+    Y_rows, X_rows = whole.reshape(-1, num_outputs), inputs.reshape(-1, inputs.shape[-1])
+    input_names = tuple(f"x{d}" for d in range(X_rows.shape[1]))
+    found = output_kinds(names, Y_rows, kinds, fitted)
+    seen, columns, notes = scale_inputs(input_names, X_rows, X_rows[:, 0], found, fitted)
     return UserTable(
         Y,
-        table,
-        np.arange(num_tasks * num_rows).reshape(num_tasks, num_rows),
-        tuple(str(t) for t in range(num_tasks)),
-        flat_inputs[:, 0],
-        centre,
-        scale,
+        input_names,
         names,
-        np.isnan(flat),
-        found.kinds,
-        found.constants,
+        seen,
+        Y_rows,
+        X_rows[:, 0],
+        np.repeat([str(t) for t in range(num_tasks)], num_rows),
+        columns,
         (*notes, *found.notes),
-        doubtful=found.doubtful,
     )

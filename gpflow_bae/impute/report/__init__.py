@@ -1,1 +1,1 @@
-"""What is told of a filled table: an outline, figures, and a page of both."""
+"""Reports on a filled table: an outline in text, figures, and an HTML page."""

@@ -1,7 +1,4 @@
-"""The report of a run: one HTML file, to read on a screen or on paper and to pass on.
-
-Figures are inside of the file, and nothing is loaded from elsewhere.
-"""
+"""The report of a run: one self-contained HTML file, for the screen or for print."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ import numpy as np
 
 from ...core.files import write_atomically
 from ..check.result import CheckResult
-from ..reading.frames import CheckedFrame
 from ..reading.user_table import CellPredictions, UserTable
 from . import outline
 
@@ -36,12 +32,12 @@ _LIBRARIES = ("gpflow-bae", "gpflow", "tensorflow", "keras", "numpy", "pandas")
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-    """What a report says of the run itself.
+    """What a report says about the run.
 
-    * source, result: files.
+    * source, result: names of the files.
     * command: the command line, to repeat the run.
-    * settings: arguments of the Imputer.
-    * seconds: of each part.
+    * settings: constructor arguments of the Imputer.
+    * seconds: time that each part took.
     """
 
     source: str
@@ -63,18 +59,17 @@ def as_text(result: CheckResult) -> str:
 
 def write(
     path: pathlib.Path,
-    checked: CheckedFrame,
     user: UserTable,
     predicted: CellPredictions,
     pictures: Mapping[str, bytes],
     result: CheckResult | None,
     run: RunFacts,
 ) -> None:
-    """Writes the report.
+    """Write the report.
 
-    :param predicted: of all cells of ``user``.
-    :param pictures: PNG files, by output.
-    :param result: of the check, if there was one.
+    :param predicted: predictions of all cells of ``user``.
+    :param pictures: PNG files by output.
+    :param result: the result of the check, if there was one.
     """
     holes = user.num_holes
     model = run.settings.get("model") if result is None else result.methods[0]
@@ -85,9 +80,9 @@ def write(
             f"{model}; the filled table is {pathlib.Path(run.result).name}."
         ),
         verdict=_verdict(result),
-        facts=_pairs(outline.facts(checked)),
-        columns=_columns(checked, user, predicted),
-        notes=_notes(checked.notes),
+        facts=_pairs(outline.facts(user)),
+        columns=_columns(user, predicted),
+        notes=_notes(user.notes),
         check="" if result is None else _summary(result),
         by_column="" if result is None else _by_column(result),
         figures="".join(_figure(name, picture) for name, picture in pictures.items()),
@@ -105,7 +100,11 @@ def _number(value: float | None, style: str) -> str:
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]], marked: int | None = None) -> str:
-    """A table whose first column is words and whose others are numbers; cells are HTML."""
+    """An HTML table with words in the first column and numbers in others.
+
+    :param header, rows: cells, as HTML.
+    :param marked: number of the row that is set in bold.
+    """
     head = "".join(f"<th>{cell}</th>" for cell in header)
     body = "".join(
         f"<tr{' class=best' if i == marked else ''}>"
@@ -134,10 +133,10 @@ def _verdict(result: CheckResult | None) -> str:
     return f"<p class=verdict>{_text(result.verdict)}</p>"
 
 
-def _columns(checked: CheckedFrame, user: UserTable, predicted: CellPredictions) -> str:
-    """A row for each output, with the typical uncertainty of its filled cells."""
+def _columns(user: UserTable, predicted: CellPredictions) -> str:
+    """A table with a row for each output, with the median uncertainty of its filled cells."""
     typical = {}
-    for p, kind in enumerate(user.kinds):
+    for p, kind in enumerate(user.columns.kinds):
         hole = ~user.table.observed[..., p] & user.table.rows
         cells = (array[..., p][hole] for array in predicted)
         deviation = kind.settle(*cells)[1]
@@ -151,7 +150,7 @@ def _columns(checked: CheckedFrame, user: UserTable, predicted: CellPredictions)
             typical.get(row.name, "0"),
             _text(row.kind),
         )
-        for row in outline.columns(checked)
+        for row in outline.columns(user)
     ]
     header = ("column", "missing", "share", "least", "median", "greatest", "sd of filled", "kind")
     return _table(header, rows).replace("<table>", "<table class=columns>")

@@ -20,12 +20,12 @@ from ..reading.user_table import CellPredictions, UserTable
 __all__ = ["draw", "file_names", "to_png"]
 
 _TASKS_DRAWN = 3
-_WIDTH = 6.4  # inches; on a telephone's screen the letters are still legible
-_DENSE = 1500  # rows from which on the marks are small
+_WIDTH = 6.4  # inches; letters are still legible on a telephone
+_DENSE = 1500  # number of rows from which marks are small
 
 
 def draw(user: UserTable, predicted: CellPredictions, *, as_map: bool = False) -> dict[str, Figure]:
-    """A figure for each output: what was there, what was filled in, and the 90 % interval.
+    """Figures of each output: its observed values, its filled values, and the 90 % interval.
 
     :param predicted: of all cells [T, N, P], in the units of the outputs.
     :param as_map: whether the first two inputs are the axes of a map; else the first one is the
@@ -33,8 +33,8 @@ def draw(user: UserTable, predicted: CellPredictions, *, as_map: bool = False) -
     :return: by the output's name; the three tasks of each that have most holes.
     """
     return {
-        kind.name: _map(user, predicted, p) if as_map else _series(user, predicted, p)
-        for p, kind in enumerate(user.kinds)
+        kind.name: _figure(user, predicted, p, kind, as_map)
+        for p, kind in enumerate(user.columns.kinds)
     }
 
 
@@ -42,14 +42,14 @@ def to_png(figure: Figure, dpi: int = 150) -> bytes:
     """The figure as a PNG file."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        # Letters that the font lacks are drawn as boxes, which needs no warning for each.
+        # Letters that the font lacks are drawn as boxes; a warning for each would be too much.
         warnings.filterwarnings("ignore", message=".*Glyph.*missing from", category=UserWarning)
         figure.savefig(buffer, dpi=dpi, format="png")
     return buffer.getvalue()
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
-    """Parts of file names for columns, which may have any name; different for each.
+    """Different parts of file names for columns of any names.
 
     Letters and digits of any alphabet stay, as do ``-`` and ``.`` inside; all else becomes ``_``.
     """
@@ -59,7 +59,7 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
         plain = re.sub(r"[^\w.-]+", "_", unicodedata.normalize("NFC", str(name))).strip("_.-")
         plain = plain[:60] or "column"
         choice, number = plain, 1
-        while choice.casefold() in taken:  # some file systems know no capitals
+        while choice.casefold() in taken:  # some file systems ignore capitals
             number += 1
             choice = f"{plain}_{number}"
         taken.add(choice.casefold())
@@ -67,38 +67,60 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _series(user: UserTable, predicted: CellPredictions, p: int) -> Figure:
-    tasks = _tasks(user, p)
-    figure = Figure(figsize=(_WIDTH, 0.5 + 1.9 * len(tasks)), layout="constrained")
+def _figure(
+    user: UserTable, predicted: CellPredictions, p: int, kind: ColumnKind, as_map: bool
+) -> Figure:
+    holes = np.count_nonzero(~user.table.observed[..., p] & user.table.rows, axis=1)
+    tasks = sorted(np.argsort(-holes, kind="stable")[:_TASKS_DRAWN].tolist())
+    height = 4.2 * len(tasks) if as_map else 0.5 + 1.9 * len(tasks)
+    figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     axes = figure.subplots(len(tasks), 1, squeeze=False)[:, 0]
+    names = [_plain(name, 40 if as_map else 60) for name in user.inputs]
     for t, axis in zip(tasks, axes, strict=True):
-        real = user.rows[t] >= 0
-        times = user.times[user.rows[t][real]]
-        order = np.argsort(times, kind="stable")
-        times = times[order]
-        hole = ~user.table.observed[t, real, p][order]
-        value, low, high = (a[order] for a in _settled(user.kinds[p], predicted, t, real, p))
-        size = 3.0 if len(times) < _DENSE else 1.2
-        values = user.table.Y[t, real, p][order]
-        axis.plot(times, values, "k.", markersize=size, label="observed")
-        axis.plot(times[hole], value[hole], "C0.", markersize=size + 0.5, label="filled", zorder=3)
-        _intervals(axis, times, low, high, hole, band=not user.kinds[p].whole)
-        if np.issubdtype(times.dtype, np.datetime64):  # whole dates would overlap
-            locator = mdates.AutoDateLocator(minticks=3, maxticks=7)
-            axis.xaxis.set_major_locator(locator)
-            axis.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator))
-        axis.set_ylabel(_plain(user.kinds[p].name, 24))
+        real = user.table.rows[t]
+        rows, observed = user.rows[t, real], user.table.Y[t, real, p]
+        # Values and intervals as the filled table has them.
+        value, _, low, high = kind.settle(*(moment[t, real, p] for moment in predicted))
+        if as_map:
+            shown = _draw_map(axis, user.X[rows, :2], observed, value)
+            figure.colorbar(shown, ax=axis, label=_plain(kind.name, 40))
+            axis.set_xlabel(names[0])
+            axis.set_ylabel(names[1])
+        else:
+            _draw_series(axis, user.times[rows], observed, value, low, high, band=not kind.whole)
+            axis.set_ylabel(_plain(kind.name, 24))
         if user.tasks[t]:
             axis.set_title(_plain(user.tasks[t], 60), fontsize=9, loc="left")
-    axes[-1].set_xlabel(_plain(user.table.input_names[0], 60))
-    figure.legend(
-        *axes[0].get_legend_handles_labels(),
-        fontsize=8,
-        ncols=3,
-        frameon=False,
-        loc="outside upper right",
-    )
+    if not as_map:
+        axes[-1].set_xlabel(names[0])
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, fontsize=8, ncols=3, frameon=False, loc="outside upper right")
     return figure
+
+
+def _draw_series(
+    axis: Axes,
+    times: np.ndarray,
+    observed: np.ndarray,
+    value: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    *,
+    band: bool,
+) -> None:
+    order = np.argsort(times, kind="stable")
+    times, observed, value, low, high = (
+        array[order] for array in (times, observed, value, low, high)
+    )
+    hole = np.isnan(observed)
+    size = 3.0 if len(times) < _DENSE else 1.2
+    axis.plot(times, observed, "k.", markersize=size, label="observed")
+    axis.plot(times[hole], value[hole], "C0.", markersize=size + 0.5, label="filled", zorder=3)
+    _intervals(axis, times, low, high, hole, band=band)
+    if np.issubdtype(times.dtype, np.datetime64):  # whole dates would overlap
+        locator = mdates.AutoDateLocator(minticks=3, maxticks=7)
+        axis.xaxis.set_major_locator(locator)
+        axis.xaxis.set_major_formatter(mdates.ConciseDateFormatter(locator))
 
 
 def _intervals(
@@ -110,7 +132,10 @@ def _intervals(
     *,
     band: bool,
 ) -> None:
-    """A band over each gap; lines at single cells, and where there is nothing between cells."""
+    """Draw intervals of missing cells: a band over each gap, vertical lines at single cells.
+
+    :param band: whether intermediate times have values; else every cell has a line.
+    """
     edges = np.flatnonzero(np.diff(np.concatenate([[0], hole.astype(int), [0]])))
     label = "90 % interval"
     for start, stop in edges.reshape(-1, 2):
@@ -123,63 +148,22 @@ def _intervals(
         label = "_nolegend_"
 
 
-def _map(user: UserTable, predicted: CellPredictions, p: int) -> Figure:
-    tasks = _tasks(user, p)
-    figure = Figure(figsize=(_WIDTH, 4.2 * len(tasks)), layout="constrained")
-    axes = figure.subplots(len(tasks), 1, squeeze=False)[:, 0]
-    X = user.table.X * user.scale + user.centre
-    for t, axis in zip(tasks, axes, strict=True):
-        real = user.rows[t] >= 0
-        hole = ~user.table.observed[t, real, p]
-        value = np.where(
-            hole, _settled(user.kinds[p], predicted, t, real, p)[0], user.table.Y[t, real, p]
-        )
-        limits: Any = {"vmin": np.quantile(value, 0.01), "vmax": np.quantile(value, 0.99)}
-        place = X[t, real]
-        shown = axis.scatter(
-            *place[~hole, :2].T, c=value[~hole], s=14, linewidths=0, label="observed", **limits
-        )
-        axis.scatter(
-            *place[hole, :2].T,
-            c=value[hole],
-            s=26,
-            marker="s",
-            edgecolors="k",
-            linewidths=0.6,
-            label="filled",
-            **limits,
-        )
-        figure.colorbar(shown, ax=axis, label=_plain(user.kinds[p].name, 40))
-        axis.set_xlabel(_plain(user.table.input_names[0], 40))
-        axis.set_ylabel(_plain(user.table.input_names[1], 40))
-        if user.tasks[t]:
-            axis.set_title(_plain(user.tasks[t], 60), fontsize=9, loc="left")
-    figure.legend(
-        *axes[0].get_legend_handles_labels(),
-        fontsize=8,
-        ncols=2,
-        frameon=False,
-        loc="outside upper right",
+def _draw_map(axis: Axes, places: np.ndarray, observed: np.ndarray, value: np.ndarray) -> Any:
+    """Marks at places [rows, 2], coloured by their values; returns those of observed cells."""
+    hole = np.isnan(observed)
+    value = np.where(hole, value, observed)
+    limits: Any = {"vmin": np.quantile(value, 0.01), "vmax": np.quantile(value, 0.99)}
+    x, y = places.T
+    shown = axis.scatter(
+        x[~hole], y[~hole], c=value[~hole], s=14, linewidths=0, label="observed", **limits
     )
-    return figure
-
-
-def _tasks(user: UserTable, p: int) -> list[int]:
-    """The tasks with most holes, in their order."""
-    holes = np.count_nonzero(~user.table.observed[..., p] & user.table.rows, axis=1)
-    return sorted(np.argsort(-holes, kind="stable")[:_TASKS_DRAWN].tolist())
-
-
-def _settled(
-    kind: ColumnKind, predicted: CellPredictions, t: int, real: np.ndarray, p: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values and ends of intervals as the filled table has them."""
-    value, _, low, high = kind.settle(*(array[t, real, p] for array in predicted))
-    return value, low, high
+    look: Any = {"marker": "s", "edgecolors": "k", "linewidths": 0.6} | limits
+    axis.scatter(x[hole], y[hole], c=value[hole], s=26, label="filled", **look)
+    return shown
 
 
 def _plain(text: str, longest: int) -> str:
-    """Text that is not typeset as a formula, and not longer than there is room for."""
+    """Text cut to a length, whose dollar signs matplotlib does not typeset as formulas."""
     text = str(text)
     text = text if len(text) <= longest else text[: longest - 1] + "…"
     return text.replace("$", r"\$")

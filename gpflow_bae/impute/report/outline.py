@@ -1,4 +1,4 @@
-"""What a table holds, in a few lines: what the command prints and its report shows."""
+"""A summary of a table in a few lines, which the command prints and its report shows."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import dataclasses
 
 import numpy as np
 
-from ..reading.frames import CheckedFrame
+from ..reading.user_table import UserTable
 
 __all__ = ["ColumnOutline", "columns", "facts", "text"]
 
 
 @dataclasses.dataclass(frozen=True)
 class ColumnOutline:
-    """An output: how many cells it lacks, what kind it is, and its observed values' range."""
+    """Missing cells, kind, and range of the observed values of an output."""
 
     name: str
     num_missing: int
@@ -24,12 +24,11 @@ class ColumnOutline:
     greatest: float
 
 
-def columns(checked: CheckedFrame) -> list[ColumnOutline]:
-    """All outputs, in the user's order."""
-    kinds = {kind.name: kind.describe() for kind in checked.found.kinds}
+def columns(user: UserTable) -> list[ColumnOutline]:
+    """Summaries of all outputs, in the user's order."""
+    kinds = {kind.name: kind.describe() for kind in user.columns.kinds}
     rows = []
-    for name, values in zip(checked.names[1], checked.Y.T, strict=True):
-        missing = np.isnan(values)
+    for name, values, missing in zip(user.outputs, user.Y.T, user.missing.T, strict=True):
         shown = values[~missing]
         low, middle, high = np.quantile(shown, [0.0, 0.5, 1.0]) if len(shown) else [np.nan] * 3
         kind = kinds.get(name, "constant, not modelled")
@@ -39,32 +38,31 @@ def columns(checked: CheckedFrame) -> list[ColumnOutline]:
     return rows
 
 
-def facts(checked: CheckedFrame) -> dict[str, str]:
+def facts(user: UserTable) -> dict[str, str]:
     """Rows, series, span of the inputs and missing cells, in words."""
-    tasks, lengths = np.unique(checked.tasks, return_counts=True)
-    found = {"rows": f"{len(checked.X):,}"}
-    if len(tasks) > 1:
-        found["series"] = f"{len(tasks)}, of {_range(lengths.min(), lengths.max())} rows"
-    dates = np.issubdtype(checked.times.dtype, np.datetime64)
-    for d, name in enumerate(checked.names[0]):
-        if d == 0 and dates:
-            days = {task: np.unique(checked.X[checked.tasks == task, 0]) for task in tasks}
-            steps = np.concatenate([np.diff(day) for day in days.values()])
-            span = " to ".join(_date(edge) for edge in (checked.times.min(), checked.times.max()))
+    found = {"rows": f"{user.num_rows:,}"}
+    lengths = np.count_nonzero(user.rows >= 0, axis=1)
+    if len(lengths) > 1:
+        found["series"] = f"{len(lengths)}, of {_range(lengths.min(), lengths.max())} rows"
+    for d, name in enumerate(user.inputs):
+        if d == 0 and user.has_dates:
+            days = [np.unique(user.X[rows[rows >= 0], 0]) for rows in user.rows]
+            steps = np.concatenate([np.diff(day) for day in days])
+            span = " to ".join(_date(edge) for edge in (user.times.min(), user.times.max()))
             every = f", every {_duration(float(np.median(steps)))}" if len(steps) else ""
             found[f"time ({name})"] = span + every
         else:
-            column = checked.X[:, d]
+            column = user.X[:, d]
             found[f"input {name}"] = f"{column.min():g} to {column.max():g}"
-    holes, cells = int(np.isnan(checked.Y).sum()), checked.Y.size
+    holes, cells = user.num_holes, user.missing.size
     found["missing cells"] = f"{holes:,} of {cells:,} ({_percent(holes / cells)})"
     return found
 
 
-def text(checked: CheckedFrame, source: str) -> str:
-    """The outline as lines for a terminal."""
-    summary = "; ".join(f"{name}: {value}" for name, value in facts(checked).items())
-    rows = columns(checked)
+def text(user: UserTable, source: str) -> str:
+    """The summary as lines for a terminal."""
+    summary = "; ".join(f"{name}: {value}" for name, value in facts(user).items())
+    rows = columns(user)
     width = min(40, max(len(row.name) for row in rows))
     lines = [
         f"  {row.name:{width}}  {_percent(row.share_missing):>6} missing  {row.kind}"
@@ -82,12 +80,12 @@ def _percent(share: float) -> str:
 
 
 def _date(stamp: np.datetime64) -> str:
-    """Without a clock at midnight."""
+    """A timestamp in minutes; the date alone at midnight."""
     return str(stamp.astype("datetime64[m]")).replace("T", " ").removesuffix(" 00:00")
 
 
 def _duration(days: float) -> str:
-    """A length of time in the largest unit that it has at least one of."""
+    """A length of time in the largest unit of which it has at least one."""
     for unit, length in (("day", 1.0), ("hour", 1.0 / 24), ("minute", 1.0 / 1440)):
         if days >= 0.999 * length:
             count = f"{days / length:.3g}"
