@@ -16,7 +16,7 @@ import statistics
 import numpy as np
 from check_shapes import check_shapes
 
-from .core.arguments import as_numbers, check_arguments
+from .core.arguments import as_numbers, check_arguments, varies
 
 __all__ = [
     "Affine",
@@ -65,9 +65,7 @@ def smse(truth: np.ndarray, prediction: np.ndarray) -> float:
     """
     error = _mean_squared_error(truth, prediction)
     values = _columns(truth)
-    # Equality of the extremes, not a zero variance: rounding in the mean of equal numbers can
-    # leave a tiny one.
-    constant = np.flatnonzero(np.nanmin(values, axis=0) == np.nanmax(values, axis=0))
+    constant = np.flatnonzero(~varies(values))
     if constant.size:
         raise ValueError(
             f"truth is constant in column(s) {constant.tolist()}, so the mean squared error of"

@@ -223,7 +223,9 @@ def test_tasks_without_holes_change_nothing(holes: dict[int, list[int]], jit_com
     codes = np.linalg.cholesky(kernel_at(X)) @ rng.standard_normal((4, 4, 6))
     for task, points in holes.items():
         X[task, points, 1] = np.nan
-    many, prior = draws_of(*(np.repeat(v, copies, 0) for v in (X, codes)), None, rounds, jit_compile)
+    many, prior = draws_of(
+        *(np.repeat(v, copies, 0) for v in (X, codes)), None, rounds, jit_compile
+    )
     found = iter(np.split(many[first:], sum(map(len, holes.values())) * copies, 1))
     for task, points in holes.items():
         own = np.reshape(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from check_shapes import check_shapes
 
-from ...core.arguments import as_numbers, spread
+from ...core.arguments import as_numbers, spread, varies
 from ...data import MultiOutputTable, Standardiser
 from ...data.tables import column_names
 from .columns import (
@@ -93,8 +93,8 @@ class UserTable:
 
     @property
     def still(self) -> np.ndarray:
-        """Which inputs have one value in all rows: Booleans [D]."""
-        return np.ptp(self.table.X[self.table.rows], axis=0) == 0
+        """Which inputs have one value in all rows, but for rounding: Booleans [D]."""
+        return ~varies(self.table.X[self.table.rows])
 
     @property
     def calendar(self) -> np.ndarray | None:
@@ -258,8 +258,7 @@ def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> 
 
 def input_scaling(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation [D] of inputs [N, D]; 1 where an input is constant."""
-    scale = spread(X)
-    return np.where(np.ptp(X, axis=0) > 0, X.mean(0), X[0]), scale
+    return np.where(varies(X), X.mean(0), X[0]), spread(X)
 
 
 def from_arrays(
