@@ -231,6 +231,9 @@ def _fill_frame(user: UserTable, settled: dict[Any, list[np.ndarray]]) -> Any:
 
 def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> Any:
     """A column of a frame with its holes filled; of the same type, and observed cells untouched."""
+    if hasattr(column, "sparse"):  # which takes no assignments
+        dense = _filled(column.sparse.to_dense(), hole, values, decimal)
+        return dense.astype(column.dtype)
     kind = getattr(column.dtype, "kind", "O")
     if kind == "f":
         found: Any = values.astype(getattr(column.dtype, "numpy_dtype", column.dtype))
