@@ -17,7 +17,7 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy import special
 
-from .core.arguments import as_numbers, check_arguments
+from .core.arguments import as_numbers, check_arguments, varies
 
 __all__ = [
     "Affine",
@@ -68,8 +68,7 @@ def smse(truth: np.ndarray, prediction: np.ndarray) -> float:
     """
     error = _mean_squared_error(truth, prediction)
     values = _columns(truth)
-    # Tested by the extremes, because the variance of equal numbers may not be 0 after rounding.
-    constant = np.flatnonzero(np.nanmin(values, axis=0) == np.nanmax(values, axis=0))
+    constant = np.flatnonzero(~varies(values))
     if constant.size:
         raise ValueError(
             f"truth is constant in column(s) {constant.tolist()}, so the mean squared error of"

@@ -137,6 +137,14 @@ def test_spread_of_a_constant_is_one(constant):
     np.testing.assert_allclose(spread(values), expected, rtol=1e-15)
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e-30, 1e30, 1e200])
+def test_spread_of_what_has_no_squares(unit):
+    """1e-200 squared is 0, and 1e200 squared is infinite: as scales they would be 0 and that."""
+    values = np.array([[1.0, 2.0], [3.0, np.nan], [8.0, 5.0]])
+    np.testing.assert_allclose(spread(unit * values), unit * np.nanstd(values, 0), rtol=1e-14)
+    np.testing.assert_allclose(spread(unit * values, (0, 1)), unit * np.nanstd(values), rtol=1e-14)
+
+
 def test_spread_of_what_nearly_is_constant():
     rounded = np.array([0.1 + 0.2, 0.3, 0.3])  # a unit in the last place apart
     assert spread(rounded) == 1.0

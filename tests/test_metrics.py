@@ -143,6 +143,9 @@ def test_smse_refuses_constant_truth() -> None:
     truth = np.full((3, 1), 0.1)  # its mean is not exactly 0.1
     with pytest.raises(ValueError, match=r"constant in column\(s\) \[0\]"):
         metrics.smse(truth, np.zeros((3, 1)))
+    truth = np.array([[0.3], [0.1 + 0.2], [0.3]])  # two numbers, one rounding apart
+    with pytest.raises(ValueError, match=r"constant in column\(s\) \[0\]"):
+        metrics.smse(truth, np.zeros((3, 1)))
 
 
 @pytest.mark.parametrize("metric", [metrics.nll, metrics.coverage])

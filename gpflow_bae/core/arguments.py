@@ -153,7 +153,11 @@ def spread(values: np.ndarray, axis: int | tuple[int, ...] = 0) -> np.ndarray:
     if not differ.any():
         return np.ones(differ.shape, values.dtype)
     known = np.where(np.expand_dims(differ, axis) if values.ndim else differ, values, 1)
-    return np.where(differ, np.nanstd(known, axis), 1).astype(values.dtype)
+    # In units of a power of two, which changes no digit: squares of 1e-200 are 0.
+    _, exponent = np.frexp(np.nanmax(np.abs(known), axis, keepdims=True))
+    found = np.nanstd(np.ldexp(known, -exponent), axis, keepdims=True)
+    found = np.ldexp(found, exponent).reshape(differ.shape)
+    return np.where(differ, found, 1).astype(values.dtype)
 
 
 def varies(values: np.ndarray, axis: int | tuple[int, ...] = 0) -> np.ndarray:

@@ -10,11 +10,13 @@ import numpy as np
 from check_shapes import check_shapes
 from scipy.special import ndtri
 
-from ..core.arguments import as_numbers, check_arguments, varies
+from ..core.arguments import as_numbers, check_arguments, spread, varies
 from ..core.output_transforms import Identity, Log, OutputTransform
 from .tables import column_names
 
 __all__ = ["Standardiser"]
+
+_LEAST = 1e-150  # deviations; the square of a smaller one is 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +78,8 @@ class Standardiser:
         shown = ~np.isnan(Y)
         Y = scale.transform(Y)
         outside = (shown & ~np.isfinite(Y)).any(0)
+        finite = np.where(np.isfinite(Y), Y, np.nan)
+        scales = spread(finite)
         for problem, found, advice in (
             ("holds infinities", infinite, "Use NaN for missing outputs"),
             ("is never observed", ~shown.any(0), "Leave it out, or use more tasks"),
@@ -86,8 +90,13 @@ class Standardiser:
             ),
             (
                 "is constant",
-                ~varies(np.where(np.isfinite(Y), Y, np.nan)),
+                ~varies(finite),
                 "Leave it out: it has no scale, and nothing to predict",
+            ),
+            (
+                f"has a deviation below {_LEAST:g} or above {1.0 / _LEAST:g}",
+                ~((scales > _LEAST) & (scales < 1.0 / _LEAST)),
+                "Use other units: variances must be numbers",
             ),
         ):
             if found.any():
@@ -96,7 +105,7 @@ class Standardiser:
                     f"Output {', '.join(map(repr, columns))} {problem}, so it cannot be "
                     f"standardised. {advice}."
                 )
-        return cls(np.nanmean(Y, axis=0), np.nanstd(Y, axis=0), log_outputs, tuple(transforms))
+        return cls(np.nanmean(Y, axis=0), scales, log_outputs, tuple(transforms))
 
     @check_shapes("Y: [batch..., P]", "return: [batch..., P]")
     def transform(self, Y: np.ndarray) -> np.ndarray:

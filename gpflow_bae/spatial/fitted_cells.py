@@ -65,10 +65,12 @@ class FittedCells:
         tissue, _ = self._read(adata, fitted.slices, hidden)
         if list(adata.var_names) != fitted.genes:
             other = sorted(set(fitted.genes) ^ set(adata.var_names))
-            raise ValueError(
-                f"adata has other genes than the fit, or in another order ({len(other)} differ, "
-                f"such as {other[:3]}): take adata[:, model.genes_]."
+            what = (
+                f"other genes than the fit ({len(other)} differ, such as {other[:3]})"
+                if other
+                else "the genes of the fit in another order"
             )
+            raise ValueError(f"adata has {what}: take adata[:, model.genes_].")
         return tissue
 
     def _inputs_of(self, tissue: Tissue) -> np.ndarray:

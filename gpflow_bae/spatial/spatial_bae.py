@@ -122,6 +122,14 @@ class SpatialBAE(FittedCells):
             raise ValueError(
                 f"adata has {tissue.num_cells} cells; a model needs at least two, at two places."
             )
+        if tissue.hidden is not None:
+            seen_of_genes = tissue.num_cells - np.asarray(tissue.hidden.sum(0)).ravel()
+            lost = [str(name) for name in adata.var_names[seen_of_genes == 0]]
+            if lost:
+                raise ValueError(
+                    f"All counts of {len(lost)} genes, such as {lost[:3]}, are hidden by "
+                    f"adata.layers[{self.hidden_layer!r}]: leave these genes out."
+                )
         if self.denoise:
             check_bytes(
                 12.0 * np.prod(tissue.counts.shape),

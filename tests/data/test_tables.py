@@ -160,6 +160,8 @@ def test_the_log_jacobian_is_the_slope_of_the_transform() -> None:
         ([NAN, NAN, NAN], "Output 'b' is never observed"),
         ([NAN, 2.0, 2.0], "Output 'b' is constant"),
         ([0.3, 0.1 + 0.2, 0.3], "Output 'b' is constant"),
+        ([1e-200, 2e-200, 3e-200], "Output 'b' has a deviation below 1e-150 or above 1e"),
+        ([1e200, 2e200, 3e200], "Output 'b' has a deviation below 1e-150 or above 1e"),
         ([np.inf, 2.0, 3.0], "Output 'b' holds infinities"),
     ],
 )

@@ -254,6 +254,19 @@ def test_the_iterative_imputer_finds_what_columns_tell_of_each_other() -> None:
     np.testing.assert_allclose(mean[shown], truth[shown], rtol=1e-9)
 
 
+@pytest.mark.parametrize("place", [48.85, 1e12 + 0.1])
+def test_the_iterative_imputer_is_told_nothing_by_a_place_that_only_rounding_moves(
+    place: float,
+) -> None:
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((60, 1)) + 0.3 * rng.standard_normal((60, 3))
+    Z[rng.random(Z.shape) < 0.2] = np.nan
+    time = np.arange(60.0)[:, None]
+    still = place + np.spacing(place) * rng.integers(-1, 2, (60, 1))
+    found = iterative_imputer.impute(Z, np.concatenate([time, still], 1), 5)
+    np.testing.assert_allclose(found, iterative_imputer.impute(Z, time, 5), atol=1e-6)
+
+
 def test_the_iterative_imputer_sees_the_calendar() -> None:
     """A column that nothing but a feature tells of."""
     rng = np.random.default_rng(0)

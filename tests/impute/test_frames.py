@@ -301,6 +301,19 @@ def test_a_filled_table_is_not_filled_again() -> None:
         read(user.fill(cells, cells), outputs=["wind"], time="t", task=None)
 
 
+@pytest.mark.parametrize("number", [np.nan, 0.0])
+def test_sparse_columns_are_filled(number: float) -> None:
+    """pandas lets nobody assign to their cells."""
+    raw = pd.DataFrame({"t": np.arange(40.0), "a": np.sin(np.arange(40.0))})
+    raw.loc[[3, 7], "a"] = np.nan
+    sparse = raw.assign(a=raw["a"].astype(pd.SparseDtype(float, number)))
+    user = frames.user_table(frames.check_frame(sparse, ["a"], "t"))
+    mean = np.full(user.table.Y.shape, 0.25)
+    filled = user.fill(mean, np.ones_like(mean))
+    assert filled["a"].dtype == sparse["a"].dtype
+    np.testing.assert_array_equal(filled["a"].to_numpy(), raw["a"].fillna(0.25))
+
+
 def test_columns_keep_their_types_and_every_digit() -> None:
     large = 2**53 + 1  # no float64 is this number
     frame = pd.DataFrame(

@@ -7,7 +7,7 @@ import pytest
 
 from gpflow_bae.core.output_transforms import Identity, Log
 from gpflow_bae.impute.reading.columns import output_kinds
-from gpflow_bae.impute.reading.logarithms import better_as_they_are
+from gpflow_bae.impute.reading.logarithms import _squares, better_as_they_are
 
 NAMES = ("a", "b", "c")
 ROWS = 300
@@ -52,3 +52,27 @@ def test_only_logarithms_that_nobody_asked_for_are_left_out() -> None:
     assert not better_as_they_are(alone, [Log()])[0]
     unrelated = np.random.default_rng(1).gamma(1.0, 1.0, (ROWS, 3))
     assert not better_as_they_are(unrelated, [Log()] * 3).any()
+
+
+@pytest.mark.parametrize("beside", ["constant", "rounding", "offset"])
+def test_columns_without_a_spread_tell_nothing(beside: str) -> None:
+    """Errors of a column are what they are without one that only rounding moves.
+
+    A rounding error is no scale: divided by it, such a column would be noise of unit variance. One
+    that is far from zero says what it says near zero.
+    """
+    rng = np.random.default_rng(0)
+    Y = sums(rng)
+    if beside == "offset":
+        others, alone = Y + [1e6, 0.0, 0.0], Y
+    else:
+        still = np.full((ROWS, 1), 48.85)
+        if beside == "rounding":
+            still += np.spacing(48.85) * rng.integers(-1, 2, (ROWS, 1))
+        others, alone = np.concatenate([Y, still], 1), Y
+    found = _squares(others, 2, None)
+    np.testing.assert_allclose(found, _squares(alone, 2, None), rtol=1e-6, atol=1e-12)
+    np.testing.assert_array_equal(
+        better_as_they_are(others, [Log()] * 3 + [None] * (others.shape[1] - 3))[:3],
+        better_as_they_are(alone, [Log()] * 3),
+    )

@@ -262,17 +262,65 @@ def test_days_of_several_years_are_dates() -> None:
     [
         [20240131, 20240232, 20240301],  # a day that there is not
         [202401, 202402, 202403],  # months of one year are as far apart as their numbers
-        [1711063010, 1711063020, 1711063030],  # seconds since 1970
         [2023364, 2023366, 2024001],  # a year without its day 366
         [2024001, 2024002, 2024100],
         [2001, 2002, 2004],
         [20240131.5, 20240201, 20240202],
+        [10101, 10102, 10103, 10104, 10105, 10106],
+        list(range(0, 2000, 50)),
+        list(range(0, 1000, 7)),
     ],
 )
 def test_other_numbers_are_numbers(numbers: list[float]) -> None:
     found = times_of(numbers)
     np.testing.assert_array_equal(found.X[:, 0], numbers)
     assert found.notes == ()
+
+
+@pytest.mark.parametrize("kind", [int, str])
+@pytest.mark.parametrize("first", ["2023-12-28", "1999-12-28", "2004-02-27"])
+def test_dates_with_years_of_two_digits_are_dates(first: str, kind: type) -> None:
+    """As numbers the month's end would be a step of 70 or more, and that of 1999 one of -991130."""
+    days = pd.date_range(first, periods=12)
+    found = times_of(pd.Series(days.strftime("%y%m%d")).astype(int).astype(kind))
+    np.testing.assert_array_equal(found.X[:, 0], np.arange(12.0))
+    assert found.times[0] == np.datetime64(first) and "are read as dates" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("%d%m%Y", "with the day first, write them as 2024-01-20"),
+        ("%d%m%y", "with the day first, write them as 2024-01-20"),
+        ("%m%d", r"hours and minutes \(or months and days\)"),
+    ],
+)
+def test_days_in_other_orders_stay_numbers_with_a_note(written: str, words: str) -> None:
+    numbers = pd.date_range("2024-01-20", periods=40).strftime(written).astype(int)
+    found = times_of(numbers)
+    np.testing.assert_array_equal(found.X[:, 0], numbers)
+    (note,) = found.notes
+    assert re.search(words, note) and "plain numbers" in note
+
+
+def test_clocks_and_seconds_since_1970_stay_numbers_with_a_note() -> None:
+    clocks = pd.date_range("2024-01-01", periods=40, freq="20min").strftime("%H%M").astype(int)
+    stamps = 1706659200 + 600 * np.arange(40)
+    for numbers, words in (
+        (clocks, "59 minutes past an hour and the next hour are 41 apart"),
+        (stamps, 'seconds since 1970, make dates of them first: .*unit="s"'),
+        (stamps + 0.5, 'unit="s"'),
+        (1000 * stamps, 'milliseconds since 1970.*unit="ms"'),
+    ):
+        found = times_of(numbers)
+        np.testing.assert_array_equal(found.X[:, 0], numbers)
+        (note,) = found.notes
+        assert re.search(words, note), note
+
+
+def test_times_that_are_all_missing_are_named() -> None:
+    with pytest.raises(TableError, match="'t' is missing in row 1, row 2"):
+        times_of([np.nan, np.nan])
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us"])

@@ -181,8 +181,10 @@ def test_what_is_refused(fitted: SpatialBAE, tissue: Made) -> None:
         SpatialBAE().predict(np.zeros((1, 2)))
     with pytest.raises(ValueError, match="codes need a channel"):
         SpatialBAE(0, 0)
-    with pytest.raises(ValueError, match="other genes than the fit"):
+    with pytest.raises(ValueError, match="has the genes of the fit in another order: take adata"):
         fitted.log_density(tissue.adata[:, ::-1])
+    with pytest.raises(ValueError, match=r"other genes than the fit \(2 differ, such as \['gene 0"):
+        fitted.log_density(tissue.adata[:, 2:])
     for places in (np.zeros((2, 3)), np.full((2, 2), np.nan)):
         with pytest.raises(ValueError, match="places must be finite"):
             fitted.predict(places)
@@ -194,6 +196,12 @@ def test_what_is_refused(fitted: SpatialBAE, tissue: Made) -> None:
         SpatialBAE(num_steps=0)
     with pytest.raises(ValueError, match="at least two"):
         SpatialBAE().fit(tissue.adata[:1])
+    adata = tissue.adata.copy()
+    adata.layers["hidden"] = np.arange(adata.n_vars) == np.full((adata.n_obs, 1), 3)
+    with pytest.raises(
+        ValueError, match=r"All counts of 1 genes, such as \['gene 3'\], are hidden"
+    ):
+        SpatialBAE(hidden_layer="hidden").fit(adata)
 
 
 def test_an_error_leaves_the_data_as_they_were() -> None:

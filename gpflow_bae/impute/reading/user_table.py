@@ -251,6 +251,9 @@ def _fill_frame(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> 
 
 def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> Any:
     """A column of a frame with its missing cells filled; its type and observed cells stay."""
+    if hasattr(column, "sparse"):  # which takes no assignments
+        dense = _filled(column.sparse.to_dense(), hole, values, decimal)
+        return dense.astype(column.dtype)
     kind = getattr(column.dtype, "kind", "O")
     if kind == "f":
         found: Any = values.astype(getattr(column.dtype, "numpy_dtype", column.dtype))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ...core.arguments import warn_caller
+from ...core.arguments import varies, warn_caller
 from ...data import CompressedRows
 from ...posteriors import Posterior
 from ...posteriors.conditionals import latent_given_pseudo
@@ -56,7 +56,8 @@ def share_explained(posterior: Posterior) -> float:
         bound = model.bind(values)
         mean += bound.likelihood.moments(bound.decode(X, latents))[0].numpy() / len(last)
     truth = Y.numpy() if mask is None else np.where(mask, Y, np.nan)
-    spread = np.nanmean(np.square(truth - np.nanmean(truth, axis=(0, 1))))
+    centred = (truth - np.nanmean(truth, axis=(0, 1))) * varies(truth, axis=(0, 1))
+    spread = np.nanmean(np.square(centred))
     return float(1.0 - np.nanmean(np.square(truth - mean)) / spread) if spread > 0 else 1.0
 
 

@@ -23,7 +23,7 @@ _OF_PRIOR = 4  # one in so many proposals is drawn from the prior, the others ne
 _NARROWEST = (
     0.003  # of those, as a share of the prior's standard deviation; the widest has all of it
 )
-_MOST_TURNS = 8  # of the entries of a task, of which one moves at a time
+_MOST_TURNS = 8  # of the entries of a task, of which one or two move at a time
 
 
 class UnknownInputs(Move):
@@ -39,7 +39,9 @@ class UnknownInputs(Move):
     (accepted by :math:`p(latent | x)`), which suits codes with much noise, and with the code moving
     along, its residual :math:`(latent - m(x)) / \sqrt{v(x)}` where it is (accepted by
     :math:`p(y | latent)`), which suits codes with little. Under other priors one entry of each task
-    moves at a time, with the codes where they are.
+    moves at a time, then two together, with the codes where they are. Modes that are apart in more
+    than two entries of a task are crossed seldom, and so are those that many channels leave narrow:
+    start several chains, and compare them.
     """
 
     name = "unknown_inputs"
@@ -134,8 +136,8 @@ class _OfPoints(_OfColumn):
 
         def update(i: tf.Tensor, current: Any) -> Any:
             seeds = tf.unstack(tf.random.split(tf.random.fold_in(seed, i, "philox"), 2, "philox"))
-            current = self._code_stays(i, current, seeds[0])
-            return self._residual_stays(i, current, seeds[1])
+            current = self._code_stays(current, seeds[0])
+            return self._residual_stays(current, seeds[1])
 
         found = repeat(_UPDATES, update, start)
         values, codes, mean, variance, _ = found
@@ -144,9 +146,9 @@ class _OfPoints(_OfColumn):
         all_codes = tf.tensor_scatter_nd_update(self.state.codes, self.places, codes[0])
         return self.state._replace(parameters=self._with(values), codes=all_codes)
 
-    def _code_stays(self, i: tf.Tensor, current: Any, seed: tf.Tensor) -> Any:
+    def _code_stays(self, current: Any, seed: tf.Tensor) -> Any:
         values, codes, mean, variance, weight = current
-        offer = offered(i, values, self.table, seed)
+        offer = offered(values, self.table, seed)
         new_mean, new_variance = self._moments(offer.values)
         ratio = gaussian_log_density(codes - new_mean, new_variance)
         ratio -= gaussian_log_density(codes - mean, variance)
@@ -157,9 +159,9 @@ class _OfPoints(_OfColumn):
         )
         return tf.where(yes[:, None], offer.values, values), codes, mean, variance, weight
 
-    def _residual_stays(self, i: tf.Tensor, current: Any, seed: tf.Tensor) -> Any:
+    def _residual_stays(self, current: Any, seed: tf.Tensor) -> Any:
         values, codes, mean, variance, weight = current
-        offer = offered(i, values, self.table, seed)
+        offer = offered(values, self.table, seed)
         new_mean, new_variance = self._moments(offer.values)
         new_codes = new_mean + tf.sqrt(new_variance / variance) * (codes - mean)
         new_weight = self._log_likelihood(new_codes)
@@ -190,41 +192,49 @@ class _OfTasks(_OfColumn):
             found = tf.reduce_sum(found, keepdims=True)
         return tf.gather(found, self.tasks)
 
+    def _of_task(self, reduced: Any, values: tf.Tensor) -> tf.Tensor:
+        """What values [H] of a task's entries come to, for each entry: [H]."""
+        return tf.gather(reduced(values, self.tasks, int(self.X.shape[0])), self.tasks)
+
     def __call__(self, seed: tf.Tensor) -> Moved:
         values = self.state.parameters[self.number]
         count, num_tasks = int(values.shape[0]), int(self.X.shape[0])
 
         def update(i: tf.Tensor, current: Any) -> Any:
             values, weight = current
-            seeds = tf.unstack(tf.random.split(tf.random.fold_in(seed, i, "philox"), 2, "philox"))
-            offer = offered(i, values, self.table, seeds[0])
+            seeds = tf.unstack(tf.random.split(tf.random.fold_in(seed, i, "philox"), 3, "philox"))
+            offer = offered(values, self.table, seeds[0])
             keys = _uniform(seeds[1], count, values.dtype)
-            first = tf.math.unsorted_segment_max(keys, self.tasks, num_tasks)
-            turn = keys >= tf.gather(first, self.tasks)  # one entry of each task
+            first = self._of_task(tf.math.unsorted_segment_max, keys)
+            second = self._of_task(
+                tf.math.unsorted_segment_max, tf.where(keys < first, keys, tf.zeros_like(keys))
+            )
+            turn = keys >= tf.where(tf.equal(i % 2, 0), first, second)  # of each task one, or two
             new = tf.where(turn[:, None], offer.values, values)
             new_weight = self._log_density(new)
-            yes = turn & (offer.log_uniform < new_weight - weight + offer.log_ratio)
-            by_task = tf.math.unsorted_segment_max(tf.cast(yes, tf.int32), self.tasks, num_tasks)
-            changed = tf.gather(by_task, self.tasks) > 0  # weights are those of tasks
-            weight = tf.where(changed, new_weight, weight)
-            return tf.where(yes[:, None], offer.values, values), weight
+            ratios = tf.where(turn, offer.log_ratio, tf.zeros_like(offer.log_ratio))
+            ratio = new_weight - weight + self._of_task(tf.math.unsorted_segment_sum, ratios)
+            uniform = tf.math.log(_uniform(seeds[2], num_tasks, values.dtype))
+            yes = tf.gather(uniform, self.tasks) < ratio  # the same of all entries of a task
+            weight = tf.where(yes, new_weight, weight)
+            return tf.where((yes & turn)[:, None], offer.values, values), weight
 
         values, _ = repeat(self.updates, update, (values, self._log_density(values)))
         return self.state._replace(parameters=self._with(values))
 
 
-def offered(i: tf.Tensor, values: tf.Tensor, table: InputTable, seed: tf.Tensor) -> _Offer:
-    """Draws of the prior at every fourth update, else steps from ``values [H, 1]``."""
+def offered(values: tf.Tensor, table: InputTable, seed: tf.Tensor) -> _Offer:
+    """Draws of the prior for a fourth of the entries, else steps from ``values [H, 1]``."""
     prior, count, dtype = table.prior, int(values.shape[0]), values.dtype
-    seeds = tf.unstack(tf.random.split(seed, 4, alg="philox"))
+    seeds = tf.unstack(tf.random.split(seed, 5, alg="philox"))
     spread = tf.cast(prior.stddev(), dtype)
     widths = spread * tf.exp(_uniform(seeds[0], count, dtype) * np.log(_NARROWEST))
     near = values + widths[:, None] * standard_noise([count, 1], seeds[1], dtype)
     if isinstance(prior, UniformOnCircle):
         near = prior.wrap(near)
     drawn = tf.cast(prior.sample([count, 1], seed=seeds[2]), dtype)
-    is_drawn = tf.equal(i % _OF_PRIOR, 0)
-    new = tf.where(is_drawn, drawn, near)
+    is_drawn = _uniform(seeds[4], count, dtype) < 1.0 / _OF_PRIOR
+    new = tf.where(is_drawn[:, None], drawn, near)
     # A draw of the prior is offered with its density, which cancels that of the target.
     ratio = (prior.log_prob(new) - prior.log_prob(values))[:, 0]
     ratio = tf.where(is_drawn, tf.zeros_like(ratio), tf.cast(ratio, dtype))

@@ -7,6 +7,7 @@ leaves behind is tested by Kolmogorov-Smirnov tests of the parts of the joint de
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -156,10 +157,10 @@ def kernel_at(X: np.ndarray) -> np.ndarray:
     return kernel + CODE_NOISE * np.eye(X.shape[1])
 
 
-def exact_moments(X: np.ndarray, codes: np.ndarray, prior: Any) -> list[tuple[float, float]]:
-    """Means and deviations of the missing second inputs of one task, X [N, 2].
+def exact_density(X: np.ndarray, codes: np.ndarray, prior: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Of the missing second inputs of one task, X [N, 2]: places [G, H] and their weights [G].
 
-    By quadrature over a grid of one entry or two, under :func:`kernel_of` as it starts.
+    A grid of one entry or two, under :func:`kernel_of` as it starts.
 
     :param codes: [N, L].
     """
@@ -173,8 +174,39 @@ def exact_moments(X: np.ndarray, codes: np.ndarray, prior: Any) -> list[tuple[fl
     density = -0.5 * (squares + codes.shape[1] * np.linalg.slogdet(covariance)[1])
     density += stats.norm(float(prior.loc), float(prior.scale)).logpdf(places).sum(-1)
     weights = np.exp(density - density.max())
-    means = np.average(places, 0, weights)
-    return list(zip(means, np.sqrt(np.average((places - means) ** 2, 0, weights)), strict=True))
+    return places, weights / weights.sum()
+
+
+def draws_of(
+    X: np.ndarray, codes: np.ndarray, start: Any, rounds: int, jit_compile: bool = False
+) -> tuple[np.ndarray, Any]:
+    """The entries of tasks X [T, N, 2] after each of some rounds of the move, and their prior.
+
+    :param codes: [T, N, L].
+    :param start: of the entries [H]; None for where the model has them.
+    """
+    L = codes.shape[-1]
+    model = models.GPBAE(
+        kernel_of(X, False), *networks(L), likelihoods.Gaussian(NOISE), L, CODE_NOISE
+    )
+    (move,) = build_moves(("unknown_inputs",), model)
+    number = model.sampled.paths.index(move.owned[0])
+    values = model.sampled.values()
+    batch = Batch(tf.constant(model.inputs.prepare(X)), tf.zeros([*X.shape[:2], P]), None)
+    fixed = tf.constant(codes)
+
+    @tf.function(jit_compile=jit_compile, autograph=False)
+    def draws(start: tf.Tensor) -> tf.Tensor:
+        def step(i: Any, now: Any, found: Any) -> tuple[Any, Any, Any]:
+            state = Moved((*values[:number], now, *values[number + 1 :]), fixed, ())
+            now = move(state, batch, tf.stack([i, 9])).parameters[number]
+            return i + 1, now, tf.tensor_scatter_nd_update(found, [[i]], now[None, :, 0])
+
+        empty = tf.zeros([rounds, start.shape[0]], start.dtype)
+        return tf.while_loop(lambda i, *_: i < rounds, step, (0, start, empty))[-1]
+
+    first = values[number] if start is None else tf.constant(start[:, None])
+    return draws(first).numpy(), model.inputs.tables[0].prior
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -191,40 +223,45 @@ def test_tasks_without_holes_change_nothing(holes: dict[int, list[int]], jit_com
     codes = np.linalg.cholesky(kernel_at(X)) @ rng.standard_normal((4, 4, 6))
     for task, points in holes.items():
         X[task, points, 1] = np.nan
-    model = models.GPBAE(
-        kernel_of(np.repeat(X, copies, 0), False),
-        *networks(6),
-        likelihoods.Gaussian(NOISE),
-        6,
-        CODE_NOISE,
+    many, prior = draws_of(
+        *(np.repeat(v, copies, 0) for v in (X, codes)), None, rounds, jit_compile
     )
-    (move,) = build_moves(("unknown_inputs",), model)
-    number = model.sampled.paths.index(move.owned[0])
-    values = model.sampled.values()
-    prepared = tf.constant(model.inputs.prepare(np.repeat(X, copies, 0)))
-    batch = Batch(prepared, tf.zeros([4 * copies, 4, P]), None)
-    all_codes = tf.constant(np.repeat(codes, copies, 0))
-
-    @tf.function(jit_compile=jit_compile, autograph=False)
-    def draws() -> tf.Tensor:
-        def step(i: Any, now: Any, found: Any) -> tuple[Any, Any, Any]:
-            state = Moved((*values[:number], now, *values[number + 1 :]), all_codes, ())
-            now = move(state, batch, tf.stack([i, 9])).parameters[number]
-            return i + 1, now, tf.tensor_scatter_nd_update(found, [[i]], now[None, :, 0])
-
-        start = values[number]
-        empty = tf.zeros([rounds, start.shape[0]], start.dtype)
-        return tf.while_loop(lambda i, *_: i < rounds, step, (0, start, empty))[-1]
-
-    found = iter(np.split(draws().numpy()[first:], sum(map(len, holes.values())) * copies, 1))
-    prior = model.inputs.tables[0].prior
+    found = iter(np.split(many[first:], sum(map(len, holes.values())) * copies, 1))
     for task, points in holes.items():
         own = np.reshape(
             [next(found) for _ in range(copies * len(points))], (copies, len(points), -1)
         )
-        for k, (mean, deviation) in enumerate(exact_moments(X[task], codes[task], prior)):
-            np.testing.assert_allclose(own[:, k].mean(), mean, atol=0.15 * deviation)
-            np.testing.assert_allclose(own[:, k].std(), deviation, rtol=0.1)
+        places, weights = exact_density(X[task], codes[task], prior)
+        mean = weights @ places
+        deviation = np.sqrt(weights @ (places - mean) ** 2)
+        np.testing.assert_allclose(own.mean((0, 2)), mean, atol=0.15 * deviation.min())
+        np.testing.assert_allclose(own.std((0, 2)), deviation, rtol=0.1)
+
+
+def test_modes_of_two_entries_are_crossed() -> None:
+    """Twenty channels leave two entries narrow modes, which are apart in both of them.
+
+    All chains start in the mode with less weight, and leave it for the other.
+    """
+    copies, rounds, first = 32, 160, 80
+    starts = {42: (-0.9, -1.0), 58: (3.2, 3.1)}  # by the seed of a task
+    tasks, all_codes = [], []
+    for seed in starts:
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-2.0, 2.0, (4, 2))
+        all_codes.append(np.linalg.cholesky(kernel_at(X[None])[0]) @ rng.standard_normal((4, 20)))
+        X[[1, 3], 1] = np.nan
+        tasks.append(X)
+    start = np.repeat(np.array(list(starts.values())), copies, 0).ravel()
+    many = (np.repeat(np.stack(v), copies, 0) for v in (tasks, all_codes))
+    found, prior = draws_of(*many, start, rounds)
+    found = found[first:].reshape(rounds - first, 2, copies, 2)
+    for k, (X, codes) in enumerate(zip(tasks, all_codes, strict=True)):
+        places, weights = exact_density(X, codes, prior)
+        middle = 1.0 if k else -0.2  # between the modes
+        expected = weights @ (places > middle)
+        # Some 60 independent draws or more of a share between 0.1 and 0.9.
+        np.testing.assert_allclose((found[:, k] > middle).mean((0, 1)), expected, atol=0.15)
 
 
 def curve(num_points: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -415,6 +452,46 @@ def test_a_chain_samples_them(tmp_path: pathlib.Path) -> None:
     holes = np.isnan(X[:, 0])
     np.testing.assert_allclose(draws[:, holes], found[0])
     assert np.isfinite(whole.predict(np.array([[0.5]])).mean).all()
+
+
+@pytest.mark.parametrize("coordinates", ["none", "prior", "fisher"])
+def test_steps_leave_inputs_to_the_move_that_comes_by_itself(
+    coordinates: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever coordinates the steps are: a move that does nothing leaves inputs where they are.
+
+    Where there is no such move, coordinates that depend on the inputs are refused.
+    """
+    monkeypatch.setattr(inference.moves.UnknownInputs, "__call__", lambda self, state, *_: state)
+    _, X, Y = curve(12)
+    decoder, encoder = networks(2, 6)
+    base = gpflow.kernels.SquaredExponential()
+    kernel = inputs.CompletedInputs(base, inputs.MissingInputs(X, priors={0: normal(3.0, 1.8)}))
+    model = models.GPBAE(kernel, decoder, encoder, likelihoods.Gaussian(0.1), 2)
+    table = model.inputs.tables[0]
+    table.values.assign(table.prior.sample(table.values.shape, seed=tf.constant([1, 2])))
+    settings = inference.AmortizedSettings(
+        num_sampler_steps=3,
+        encoder=inference.EncoderSettings(num_steps=1),
+        burnin=4,
+        num_samples=1,
+        coordinates=coordinates,
+    )
+    data, sampler = prepare_data(model, (X, Y)), mcmc.sghmc.build(step_size=1e-2)
+    algorithm = inference.AmortizedSampling(model, data, settings, sampler)
+    (path,) = (name for name in algorithm.owned if name.endswith("tables[0].values"))
+    state, _ = algorithm.round(algorithm.initial(), 0)
+    start = model.sampled.values()
+    for name, new, old in zip(
+        model.sampled.paths, state.sampler.position.parameters, start, strict=True
+    ):
+        assert np.array_equal(new[0], old) == (name == path), name
+    anew = dataclasses.replace(settings, codes="encoder")
+    if coordinates == "none":
+        assert not inference.AmortizedSampling(model, data, anew, sampler).owned
+    else:
+        with pytest.raises(ValueError, match="depend on .* which the sampler's steps change"):
+            inference.AmortizedSampling(model, data, anew, sampler)
 
 
 def test_what_does_not_go_together_is_refused() -> None:

@@ -258,7 +258,7 @@ def launch(cases: str, folder: pathlib.Path) -> list[dict[str, np.ndarray]]:
             )
         )
     try:
-        said = [process.communicate(timeout=400)[0] for process in processes]
+        said = [process.communicate(timeout=1200)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()

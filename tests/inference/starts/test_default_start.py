@@ -185,6 +185,13 @@ def test_the_share_explained_is_one_less_the_error_over_the_variance() -> None:
     assert inference.share_explained(posterior) == pytest.approx(expected, rel=1e-5)
 
 
+def test_outputs_that_only_rounding_moves_have_nothing_to_explain() -> None:
+    """Each has a deviation of 1e-17, of which a decoder would explain less than nothing."""
+    Y = np.random.default_rng(2).choice([0.3, 0.1 + 0.2], (8, L))
+    model = models.VAE(network(L, L), network(L, 2 * L), Gaussian(), L)
+    assert inference.share_explained(gpflow_bae.Posterior.from_point(model, (None, Y))) == 1.0
+
+
 def test_a_chain_that_broke_is_reported() -> None:
     """From a trace: what fell, per observed cell, and nothing of one that rises, or that moves by
     as much in every round.
