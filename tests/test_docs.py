@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 SHORTENED = ["guides/impute.md", "guides/extend.md", "serving.md"]  # which assert nothing
 GUIDES = [
     "get_started.md",
+    "inference.md",
     "guides/impute.md",
     "guides/extend.md",
     "guides/gpflow.md",
