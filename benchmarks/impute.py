@@ -244,8 +244,8 @@ def _write(record: dict[str, Any], path: pathlib.Path) -> None:
         "",
         "How far off are the cells that the [imputer](impute.md) fills? These tables have gaps",
         "whose true values are known. The imputer has a lower error than scikit-learn's",
-        f"IterativeImputer on {won} of {len(errors)} tables, and its 90 % intervals hold 88 to 92 %",
-        f"of the hidden cells on {held} of them.",
+        f"IterativeImputer on {won} of {len(errors)} tables. Its 90 % intervals hold 88 to 92 % of",
+        f"the hidden cells on {held} of them.",
         "",
         "| table | rows | columns | imputer | IterativeImputer | coverage of 90 % | seconds "
         "| CPU seconds | GB |",
