@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 SHORTENED = ["guides/impute.md", "serving.md"]  # which assert nothing
 GUIDES = [
     "get_started.md",
+    "inference.md",
     "guides/impute.md",
     "guides/gpflow.md",
     "guides/minibatches.md",
