@@ -204,6 +204,14 @@ def assign_tolerance(model: Any, objective: Any) -> None:
         model.observation_likelihood.variance.assign(objective.tolerance)
 
 
+def gaussian_encoder(network: Any, is_clipped: bool) -> Any:
+    """A Gaussian encoder, its variance limited as in the published code with --clip_qs or not."""
+    from gpflow_bae import encoders
+
+    low, high = (1e-3, 10.0) if is_clipped else (1e-6, 1e3)
+    return encoders.GaussianEncoder(network, min_variance=low, max_variance=high)
+
+
 def encode_and_decode(
     posterior: Any, Y: np.ndarray, num_draws: int = 1, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:

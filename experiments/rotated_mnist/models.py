@@ -28,8 +28,6 @@ from gpflow_bae.mcmc import SamplingAlgorithm
 
 VARIATIONAL = ("vae", "cvae", "gppvae", "svgp_vae", "deep_svigp")
 MODELS = (*VARIATIONAL, "sgp_bae", "bae")
-# What the encoder's variance is clipped to: of the published code with --clip_qs, and without.
-CLIPPED, UNCLIPPED = (1e-3, 10.0), (1e-6, 1e3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,9 +128,8 @@ def _angle_features(X: tf.Tensor) -> tf.Tensor:
 
 def gaussian_encoder(plan: Plan, num_features: int = 0) -> encoders.GaussianEncoder:
     """The convolutional encoder with means and log standard deviations."""
-    low, high = CLIPPED if plan.clip_encoder else UNCLIPPED
     network = conv_encoder(2 * plan.latent_dim, num_features=num_features)
-    return encoders.GaussianEncoder(network, min_variance=low, max_variance=high)
+    return plans.gaussian_encoder(network, plan.clip_encoder)
 
 
 def build_model(plan: Plan, data: RotatedMNIST) -> Any:

@@ -25,9 +25,6 @@ from gpflow_bae import (
 from gpflow_bae.datasets.sprites import Frames
 from gpflow_bae.mcmc import SamplingAlgorithm
 
-# What the encoder's variance is clipped to: of the published code with --clip_qs, and without.
-CLIPPED, UNCLIPPED = (1e-3, 10.0), (1e-6, 1e3)
-
 
 @dataclasses.dataclass(frozen=True)
 class Plan(plans.Plan):
@@ -122,11 +119,10 @@ def gaussian_encoder(
     plan: Plan, num_pixels: int, num_features: int = 0
 ) -> encoders.GaussianEncoder:
     """The convolutional encoder with means and log standard deviations."""
-    low, high = CLIPPED if plan.clip_encoder else UNCLIPPED
     network = conv_encoder(
         num_pixels, 2 * plan.latent_dim, plan.encoder_filters, num_features=num_features
     )
-    return encoders.GaussianEncoder(network, min_variance=low, max_variance=high)
+    return plans.gaussian_encoder(network, plan.clip_encoder)
 
 
 def build_model(plan: Plan, data: Task, network: Any = None) -> Any:

@@ -115,7 +115,7 @@ def test_a_fit_that_is_no_better_than_means_says_so() -> None:
     """Of noise nothing can be known."""
     Y = np.random.default_rng(0).standard_normal((300, 2))
     Y[::7, 0] = np.nan
-    imputer = Imputer(num_steps=2, progress=False)
+    imputer = Imputer(num_steps=2, progress=False, settings={"num_fits": 1})
     with pytest.warns(TableWarning, match="no better than column means"):
         imputer.fit(np.arange(300.0)[:, None], Y)
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_filled_is_refused_before_a_fit(tmp_path: pathlib.Path) -
 
 def test_other_rows_have_the_columns_of_the_fit() -> None:
     X, Y = arrays(stations()[1])
-    imputer = Imputer(num_steps=1, progress=False).fit(X, Y)
+    imputer = Imputer(num_steps=1, progress=False, settings={"num_fits": 1}).fit(X, Y)
     with pytest.raises(ValueError, match="1 inputs and 1 outputs; the one of fit had 1 and 2"):
         imputer.impute(X, Y[..., :1])
 
