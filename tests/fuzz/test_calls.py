@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
 
-from tests.fuzz import array_calls, calls, count_calls, input_calls
 from tests.fuzz.answers import answered, cases
+from tests.fuzz.calls import array_calls, calls, count_calls, input_calls
 from tests.fuzz.strategies import SCALARS, arrays
 
 OBJECTS = st.sampled_from(

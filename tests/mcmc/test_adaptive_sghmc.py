@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae.mcmc import adaptive_sghmc, sghmc
-from tests.mcmc.assertions import assert_gaussian, assert_near, run
-from tests.mcmc.densities import GAUSSIAN, lyapunov_covariance
-from tests.mcmc.harness import case_named, stochastic_case
+from tests.mcmc.theory.assertions import assert_gaussian, assert_near, run
+from tests.mcmc.theory.densities import GAUSSIAN, lyapunov_covariance
+from tests.mcmc.theory.harness import case_named, stochastic_case
 
 SEED = tf.constant([1, 2])
 

@@ -13,7 +13,7 @@ from gpflow_bae.mcmc import State, Step, Target, adaptive_sghmc, sghmc, sgld
 from gpflow_bae.mcmc.algorithm import Settings
 from gpflow_bae.mcmc.calibrated import hmc, targets
 from gpflow_bae.mcmc.noise import noise_like
-from tests.mcmc.builds import (
+from tests.mcmc.theory.builds import (
     ADAM,
     CALIBRATED,
     EVALUATE,

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from gpflow_bae.mcmc import adaptive_sghmc, sghmc, sgld
 from gpflow_bae.mcmc.calibrated import random_walk
-from tests.mcmc import mutations
-from tests.mcmc.assertions import (
+from tests.mcmc.theory import mutations
+from tests.mcmc.theory.assertions import (
     assert_banana,
     assert_crosses_modes,
     assert_gaussian,
@@ -21,9 +21,9 @@ from tests.mcmc.assertions import (
     measure_bias_order,
     run,
 )
-from tests.mcmc.calibration import BATCH_SIZE, assert_calibrated
-from tests.mcmc.densities import ANHARMONIC, GAUSSIAN
-from tests.mcmc.harness import CASES, SamplerCase, case_named
+from tests.mcmc.theory.calibration import BATCH_SIZE, assert_calibrated
+from tests.mcmc.theory.densities import ANHARMONIC, GAUSSIAN
+from tests.mcmc.theory.harness import CASES, SamplerCase, case_named
 
 SEED = tf.constant([1, 2])
 COMPILED = ("sghmc_obabo", "hmc", "tempered_mala")

@@ -20,8 +20,8 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae.mcmc.noise import split, standard_noise
-from tests.mcmc import mutations
-from tests.mcmc.harness import CASES, SamplerCase
+from tests.mcmc.theory import mutations
+from tests.mcmc.theory.harness import CASES, SamplerCase
 
 # theta ~ N(0, I), three observations y ~ N(A theta, I / 4): the posterior's standard deviations
 # are 0.31 and 0.47, correlated.

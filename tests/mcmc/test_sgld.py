@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae.mcmc import noise, sghmc, sgld
-from tests.mcmc.assertions import assert_near, run
-from tests.mcmc.densities import GAUSSIAN
-from tests.mcmc.harness import case_named
+from tests.mcmc.theory.assertions import assert_near, run
+from tests.mcmc.theory.densities import GAUSSIAN
+from tests.mcmc.theory.harness import case_named
 
 SEED = tf.constant([1, 2])
 POSITION = [tf.constant([1.0, -2.0], tf.float64), tf.constant([[3.0]])]

@@ -13,7 +13,7 @@ from absl import app
 from experiments.common import terminal
 from gpflow_bae.core.terminal import LEVEL_VARIABLE
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 NOISE = (
     "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n"
     "I0000 00:00:1795356608.804999    8181 port.cc:153] oneDNN custom operations are on.\n"

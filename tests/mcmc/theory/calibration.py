@@ -15,7 +15,7 @@ from scipy import stats
 
 from gpflow_bae.mcmc import gradient_estimators
 from gpflow_bae.mcmc.noise import split
-from tests.mcmc.harness import SamplerCase
+from tests.mcmc.theory.harness import SamplerCase
 
 NUM_DATA, BATCH_SIZE = 10, 5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpflow_bae import inputs as unknown
-from tests.fuzz.calls import Call, inputs, kernel, network
+from tests.fuzz.calls.calls import Call, inputs, kernel, network
 from tests.serving.small_posteriors import P
 
 

@@ -14,7 +14,7 @@ from gpflow_bae import (
     metrics,
     posteriors,
 )
-from tests.fuzz.calls import Call, N, inputs, network, outputs
+from tests.fuzz.calls.calls import Call, N, inputs, network, outputs
 from tests.serving.small_posteriors import L, P
 
 SAMPLERS: dict[str, Call] = {

@@ -17,7 +17,7 @@ import pytest
 
 from gpflow_bae.core import terminal
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 PROGRAM = """
 import gpflow_bae

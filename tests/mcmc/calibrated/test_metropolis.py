@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae.mcmc.calibrated import adaptive_langevin, hmc, langevin, random_walk, targets
-from tests.mcmc import mutations
+from tests.mcmc.theory import mutations
 
 SEED = tf.constant([4, 5])
 KERNELS: dict[str, tuple[Any, dict[str, Any]]] = {

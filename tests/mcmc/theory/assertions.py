@@ -20,8 +20,8 @@ from scipy import stats
 
 from gpflow_bae.mcmc.noise import standard_noise
 from gpflow_bae.mcmc.structures import value_and_gradient
-from tests.mcmc.densities import ANHARMONIC, BANANA, GAUSSIAN, TWO_MODES
-from tests.mcmc.harness import Sampler, SamplerCase
+from tests.mcmc.theory.densities import ANHARMONIC, BANANA, GAUSSIAN, TWO_MODES
+from tests.mcmc.theory.harness import Sampler, SamplerCase
 
 
 def assert_near(per_chain: np.ndarray, expected: np.ndarray, bias: float = 0.0) -> None:

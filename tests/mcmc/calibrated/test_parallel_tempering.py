@@ -17,8 +17,8 @@ from gpflow_bae.mcmc.calibrated import (
     random_walk,
     targets,
 )
-from tests.mcmc import mutations
-from tests.mcmc.assertions import assert_near
+from tests.mcmc.theory import mutations
+from tests.mcmc.theory.assertions import assert_near
 
 LADDERS = {2: (1.0, 2.5), 3: (1.0, 2.0, 5.0), 4: (1.0, 2.0, 4.0, 8.0)}
 ENERGIES = {2: [-1.3, -0.2], 3: [-1.3, -0.2, -2.1]}  # log likelihoods, of replicas 0, 1, 2

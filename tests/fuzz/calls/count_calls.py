@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from gpflow_bae import decoders, latent_priors, likelihoods
 from gpflow_bae import inputs as unknown
-from tests.fuzz.calls import Call, inputs, kernel, network
+from tests.fuzz.calls.calls import Call, inputs, kernel, network
 from tests.serving.small_posteriors import L, P
 
 COUNTS: dict[str, Call] = {
