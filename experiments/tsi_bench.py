@@ -145,7 +145,7 @@ def runs() -> Iterator[driver.Run]:
     )
 
 
-STUDY = driver.Study("imputation_benchmarks", "tsi_bench", define_flags, runs)
+STUDY = driver.Study("imputation_benchmarks", define_flags, runs)
 
 if __name__ == "__main__":
     driver.start(STUDY)
