@@ -92,7 +92,9 @@ def as_array(values: Any, name: str) -> np.ndarray:
             values = np.ma.asarray(values, np.result_type(values.dtype, np.float16)).filled(np.nan)
         values = np.asarray(values)
     elif hasattr(values, "to_numpy") and hasattr(values, "isna"):  # a pandas frame or series
-        values = values.astype(object).where(values.notna(), np.nan)
+        known = values.notna()
+        complete = bool(np.all(known))  # complete columns keep their types, integers among them
+        values = values.to_numpy() if complete else values.astype(object).where(known, np.nan)
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:

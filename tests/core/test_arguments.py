@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_bae import inference, latent_priors, mcmc, models
-from gpflow_bae.core.arguments import as_numbers, check_arguments, check_fields, spread
+from gpflow_bae.core.arguments import as_array, as_numbers, check_arguments, check_fields, spread
 from gpflow_bae.data import prepare_data
 from gpflow_bae.data.memory import check_bytes
 from tests.serving import small_posteriors
@@ -150,3 +150,15 @@ def test_spread_of_what_nearly_is_constant():
     assert spread(rounded) == 1.0
     apart = 48.85 + 1e-9 * np.arange(5)
     np.testing.assert_allclose(spread(apart), apart.std(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "Int64", "uint8", "float32", "Float64", "boolean"])
+def test_complete_columns_of_frames_keep_their_types(dtype: str) -> None:
+    """Indices may be columns of a frame, and missing entries alone make numbers of them NaN."""
+    column = pd.Series([1, 0, 1], dtype=dtype)
+    found = as_array(column, "rows")
+    assert found.dtype == np.dtype(dtype.lower().replace("boolean", "bool"))
+    np.testing.assert_array_equal(found, [1, 0, 1])
+    if dtype in ("Int64", "Float64"):
+        holed = as_numbers(pd.Series([1, None, 1], dtype=dtype), "rows")
+        np.testing.assert_array_equal(holed, [1.0, np.nan, 1.0])
