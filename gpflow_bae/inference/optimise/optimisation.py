@@ -29,7 +29,7 @@ def cosine_decay(rate: float, num_steps: int, fraction: float) -> Any:
 
 
 class Optimisation(Algorithm):
-    """Minimises a loss of variables in place; checkpoints hold their values and Adam's state.
+    """Adam on a loss of variables, in place; checkpoints hold their values and Adam's state.
 
     If the loss of a block is not finite, variables get their values from before the last block with
     a finite loss, because that block may already have diverged.

@@ -31,8 +31,8 @@ class Spread:
 
     @classmethod
     def of(cls, replicas: Replicas, over: str | None, num_chains: int) -> Spread:
-        """Create the requested distribution. None selects chains, which exchange nothing within a
-        round, if their number is a multiple of the number of replicas, and else minibatches.
+        """Share chains or minibatches as requested. None selects chains, which exchange nothing
+        within a round, if replicas divide their number, and else minibatches.
         """
         if over is None:
             divides = num_chains % replicas.size == 0
