@@ -1,1 +1,1 @@
-"""What is refused before a chain starts, and what is said of its samples."""
+"""Checks of settings before a chain starts, and of its samples afterwards."""

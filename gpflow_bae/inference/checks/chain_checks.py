@@ -1,4 +1,4 @@
-"""What settings, samplers, models and data do not go together, refused before a chain starts."""
+"""Check that settings, sampler, model and data are compatible before a chain starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["brings_neighbours", "check_chain"]
 
 
 def brings_neighbours(model: Any, data: Observations, settings: AmortizedSettings) -> bool:
-    """Return whether minibatches of points need the codes of others.
+    """Return whether minibatches of points need the codes of neighbouring points.
 
     See :mod:`gpflow_bae.inference.engines.surroundings`.
     """
@@ -22,11 +22,11 @@ def brings_neighbours(model: Any, data: Observations, settings: AmortizedSetting
 
 
 def check_chain(engine: Any) -> None:
-    """Refuse what an engine does not have, and what would not sample the posterior.
+    """Check that an engine supports its settings, and that they sample the posterior.
 
     :param engine: a :class:`~gpflow_bae.inference.engines.chain_sampling.ChainSampling`.
-    :raises ValueError: saying which setting, and what to set instead.
-    :raises TypeError: for a sampler that is none.
+    :raises ValueError: if they do not, with the setting and an alternative.
+    :raises TypeError: if the sampler is not a ``SamplingAlgorithm``.
     """
     check_sampler(engine.sampler)
     if isinstance(engine.data, StreamedObservations):
@@ -56,7 +56,7 @@ def check_chain(engine: Any) -> None:
 
 
 def _check_stream(engine: Any) -> None:
-    """Refuse what needs all points at once, or points by their numbers."""
+    """Refuse settings that need all points at once, or access to points by index."""
     data, settings, sampler = engine.data, engine.settings, engine.sampler
     data.check_batch_size(settings.batch_size)
     if engine.samples_codes and settings.codes != "encoder":
@@ -96,7 +96,7 @@ def _check_point_estimates(engine: Any) -> None:
 
 
 def _check_calibrated(engine: Any, num_items: int, whole: bool) -> None:
-    """Refuse what a sampler that accepts or rejects does not go with."""
+    """Refuse settings that a sampler with Metropolis tests cannot use."""
     settings, name = engine.settings, engine.sampler.name
     if settings.coordinates != "none":
         raise ValueError(
@@ -117,7 +117,7 @@ def _check_calibrated(engine: Any, num_items: int, whole: bool) -> None:
 
 
 def _check_neighbours(engine: Any) -> None:
-    """Refuse what minibatches that bring the codes of neighbours do not go with."""
+    """Refuse codes that are not stored if minibatches need those of neighbours."""
     settings = engine.settings
     if settings.codes != "carried" and brings_neighbours(engine.model, engine.data, settings):
         raise ValueError(

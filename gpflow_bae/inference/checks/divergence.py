@@ -1,4 +1,4 @@
-"""What became of a chain that diverged, and what to do, in words."""
+"""Messages for a chain that diverged: what became non-finite, and what to change."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import numpy as np
 
 __all__ = ["against_divergence", "what_diverged"]
 
-_NAMES = 5  # of parameters that are shown
+_NAMES = 5  # largest number of parameters shown
 
 
 def what_diverged(names: Sequence[str], log_density: float) -> str:
-    """
-    :param names: of the parameters that are not finite.
-    :param log_density: of the chain, in nats.
+    """Describe what diverged.
+
+    :param names: names of the parameters that are not finite.
+    :param log_density: log density of the chain, in nats.
     """
     if names:
         more = " and others" if len(names) > _NAMES else ""
@@ -26,9 +27,9 @@ def what_diverged(names: Sequence[str], log_density: float) -> str:
 
 
 def against_divergence(settings: Mapping[str, Any]) -> str:
-    """What to set otherwise.
+    """Return advice on which settings to change.
 
-    :param settings: of the sampler.
+    :param settings: settings of the sampler.
     """
     now = ""
     if "step_size" in settings:

@@ -1,4 +1,4 @@
-"""Whether the log likelihood of chains still rose or fell where their samples come from."""
+"""Check whether the log likelihood of chains still drifts after burn-in."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from ...posteriors import Posterior, TemperedPosterior
 
 __all__ = ["Drift", "drift_of", "warn_of_drift"]
 
-_LEAST_ROUNDS = 24  # fewer say too little
-# Together they are exceeded by chance in less than one of a hundred series that are ten
-# autocorrelation times long.
+_LEAST_ROUNDS = 24  # fewer give too little information
+# A stationary series of ten autocorrelation times exceeds both with a probability below 1 %.
 _SURE = 4.5  # standard errors
 _LARGE = 1.0  # standard deviations of the series around its trend
-_LEAST_NATS = 1.0  # in which a change is worth a word
+_LEAST_NATS = 1.0  # smaller changes give no warning
 
 
 class Drift(NamedTuple):
-    """What a series did between its first third and its last."""
+    """Change of a series between its first and its last third."""
 
     before: float  # mean of the first third
     after: float  # mean of the last third
@@ -29,17 +28,17 @@ class Drift(NamedTuple):
 
     @property
     def is_sure(self) -> bool:
-        """Whether it drifted beyond doubt, and further than it fluctuates."""
+        """Whether the drift is significant, and larger than the fluctuations."""
         change = abs(self.after - self.before)
         return change > max(_SURE * self.standard_error, _LARGE * self.deviation)
 
 
 def drift_of(values: np.ndarray) -> Drift:
-    """Compare the first third of a series with the last, as Geweke (1992) does.
+    """Compare the first third of a series with the last, as Geweke (1992).
 
-    The standard error is that of an autocorrelated series, by the initial monotone sequence of
-    Geyer (1992), around its linear trend, which else would count as autocorrelation. A series
-    that is shorter than some ten autocorrelation times cannot be told from one that drifts.
+    The standard error accounts for autocorrelation by the initial monotone sequence estimator of
+    Geyer (1992), around the linear trend, which would otherwise count as autocorrelation. A series
+    of fewer than about ten autocorrelation times cannot be distinguished from one that drifts.
 
     :param values: [n], with n of at least 24.
     """
@@ -61,11 +60,11 @@ def drift_of(values: np.ndarray) -> Drift:
 
 
 def warn_of_drift(posterior: Posterior | TemperedPosterior, burnin: int) -> None:
-    """Say so where chains were still on their way after burn-in, and what to do.
+    """Warn if chains had not reached stationarity after burn-in, with advice.
 
     :param burnin: rounds or steps of the trace before the first sample.
-    :warns UserWarning: if the mean log likelihood of the chains drifted beyond doubt
-        (:func:`drift_of`), and by more than a nat.
+    :warns UserWarning: if the mean log likelihood of the chains drifted significantly
+        (:func:`drift_of`), and by at least one nat.
     """
     found = posterior.bank.trace.get("log_likelihood")
     if found is None or found.shape[1] - burnin < _LEAST_ROUNDS:

@@ -1,4 +1,4 @@
-"""Whether a fit says more of its data than column means do, and what to try where it does not."""
+"""Check whether a fit predicts its training data better than column means."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from ...posteriors.conditionals import latent_given_pseudo
 
 __all__ = ["largest_fall", "share_explained", "warn_of_useless_fit"]
 
-_MAX_POINTS = 20_000  # of the training data that are looked at
+_MAX_POINTS = 20_000  # of the training data that are used
 _MAX_CELLS = 40_000_000
 _MAX_SAMPLES = 8
 _USEFUL = 0.1
 _COLLAPSE = 0.5  # nats per observed cell, from one round to the next
-_UNUSUAL = 10.0  # times the median change of a round: of few cells chance alone makes up the above
+_UNUSUAL = 10.0  # times the median change of a round: with few cells changes of 0.5 are random
 
 
 def share_explained(posterior: Posterior) -> float:
-    """Share of the variance of the observed training cells that reconstructions explain.
+    """Return the share of the variance of observed training cells that reconstructions explain.
 
-    1 less the mean squared error of the reconstruction over that of the column means: 0 for a model
-    that knows no more than those, 1 for one that returns its data. Codes are those of the chain,
-    or of a variational model the posterior means. Of large data the first part is looked at, of
-    many samples the last ones.
+    This is 1 minus the mean squared error of the reconstruction divided by that of the column
+    means: 0 for a model that predicts these, 1 for one that returns its data. Codes are those of
+    the chain, or posterior means of a variational model. Only the first part of large data and the
+    last samples are used.
     """
     model, data = posterior.model, posterior.data
     num_tasks, num_points, num_outputs = data.Y.shape
     tasks, points = slice(None), slice(None)
-    if not model.encoder.takes_indices:  # whose codes are for all of the data or none
+    if not model.encoder.takes_indices:  # free codes need all of the data
         most = min(_MAX_POINTS, max(1, _MAX_CELLS // num_outputs))
         tasks, points = slice(max(1, most // num_points)), slice(most)
 
     def some(values: Any) -> Any:
-        if isinstance(values, CompressedRows):  # of a single task
+        if isinstance(values, CompressedRows):  # always a single task
             return values[..., points, :]
         return None if values is None else values[tasks, points]
 
@@ -62,18 +62,18 @@ def share_explained(posterior: Posterior) -> float:
 
 
 def largest_fall(posterior: Posterior) -> float:
-    """The most that a chain's log likelihood fell from one round to the next, per observed cell.
+    """Return the largest fall of a chain's log likelihood in one round, in nats per observed cell.
 
-    A chain that moves about its posterior rises and falls by fractions of a nat per cell; one whose
-    steps have become too large for the curvature is thrown out and falls by several. 0 where there
-    is no trace, or where it fell no further than ten times what a round changes in the median: over
-    few cells the log likelihood of a sound chain moves by as much.
+    At stationarity it changes by fractions of a nat per cell; if steps become too large for the
+    curvature, the chain leaves the typical set and it falls by several. The result is 0 without a
+    trace, and for falls below ten times the median change of a round, because with few cells a
+    sound chain's log likelihood changes by as much.
     """
     trace = posterior.bank.trace.get("log_likelihood")
     if trace is None or trace.shape[1] < 2:
         return 0.0
     data = posterior.data
-    # Of a stream data are a part.
+    # The posterior of a stream holds only part of the data.
     cells = data.num_observed * posterior.num_points / data.num_points
     changes = np.diff(trace, axis=1)
     usual = np.median(np.abs(changes), axis=1, keepdims=True)
@@ -82,10 +82,10 @@ def largest_fall(posterior: Posterior) -> float:
 
 
 def warn_of_useless_fit(posterior: Posterior) -> None:
-    """Say so where a fit is no better than column means, or its chain broke, and what to try.
+    """Warn if a fit is hardly better than column means or its chain diverged, with advice.
 
-    :warns UserWarning: if it explains less than a tenth of the variance of its own data, or its log
-        likelihood fell by more than half a nat per observed cell from one round to the next.
+    :warns UserWarning: if it explains less than a tenth of the variance of its training data, or
+        its log likelihood fell by more than half a nat per observed cell in one round.
     """
     fall = largest_fall(posterior)
     if fall > _COLLAPSE:

@@ -1,4 +1,4 @@
-"""Whether chains were at the temperature that was asked for, and what to do where they were not."""
+"""Check whether chains have their target temperature."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ...posteriors import Posterior, TemperedPosterior
 __all__ = ["block_temperatures", "blocks_off_temperature", "warn_of_temperature"]
 
 _TOLERANCE = 0.1  # relative, of a block's kinetic temperature
-_SURE = 3.0  # standard errors by which it must be off
-_BATCHES = 8  # parts of a chain, whose means give the standard error
+_SURE = 3.0  # standard errors by which it must deviate
+_BATCHES = 8  # parts of a chain whose means give the standard error (batch means)
 _SHOWN = 4
 
 
 def block_temperatures(posterior: Posterior | TemperedPosterior) -> dict[str, np.ndarray]:
-    """Kinetic temperatures [C, rounds] after burn-in of the blocks that are sampled, by path.
+    """Return kinetic temperatures [C, rounds] after burn-in of all sampled blocks, by path.
 
-    Left out are parameters at temperature 0 (point estimates), those that stay at rest because a
-    move draws them instead, and codes that each round redraws from the encoder, whose momenta start
-    at rest every time.
+    It omits parameters at temperature 0 (point estimates), parameters that a move updates instead
+    of the sampler, and codes that each round redraws from the encoder, because their momenta start
+    at zero every time.
 
-    :return: empty without a trace, and for a run of fewer than sixteen rounds after burn-in, which
-        says too little.
+    :return: empty without a trace, and for fewer than sixteen rounds after burn-in, which are too
+        few for an estimate.
     """
     found, settings = posterior.kinetic_temperature_rounds, posterior.bank.settings
     if posterior.temperature <= 0.0 or any(v.shape[1] < 2 * _BATCHES for v in found.values()):
@@ -39,17 +39,17 @@ def block_temperatures(posterior: Posterior | TemperedPosterior) -> dict[str, np
 
 
 def blocks_off_temperature(posterior: Posterior | TemperedPosterior) -> dict[str, float]:
-    """Temperatures of blocks that are off by more than a tenth, over what was asked for.
+    """Return temperatures, relative to the target, of blocks that deviate by more than a tenth.
 
-    Those of :func:`block_temperatures`; but where ``integrator="baoab"`` sees minibatches, whose
-    noise heats positions more than the momenta that are measured, those of positions
-    (:mod:`gpflow_bae.mcmc.integrators`). Only those that are off beyond doubt: by more than three
-    standard errors, from the means of eighths of the chains after burn-in.
+    They are those of :func:`block_temperatures`; for ``integrator="baoab"`` with minibatches, whose
+    noise heats positions more than the measured momenta, they are those of positions
+    (:mod:`gpflow_bae.mcmc.integrators`). A block must also deviate by more than three standard
+    errors, estimated from the means of eighths of the chains after burn-in.
 
-    :return: by path; the one that is furthest off first.
+    :return: by path, the largest deviation first.
     """
     off = {}
-    heat = _heat_of_positions(posterior)
+    heat = _position_heat_factor(posterior)
     for name, rounds in block_temperatures(posterior).items():
         relative = rounds / posterior.temperature
         parts = np.array([p.mean(1) for p in np.array_split(relative, _BATCHES, axis=1)])
@@ -61,8 +61,8 @@ def blocks_off_temperature(posterior: Posterior | TemperedPosterior) -> dict[str
     return dict(sorted(off.items(), key=lambda item: -abs(np.log(max(item[1], 1e-12)))))
 
 
-def _heat_of_positions(posterior: Posterior | TemperedPosterior) -> float:
-    """What heat of the measured momenta is multiplied with to be that of positions."""
+def _position_heat_factor(posterior: Posterior | TemperedPosterior) -> float:
+    """Return the ratio of the excess temperatures of positions and of measured momenta."""
     settings = posterior.bank.settings
     sampler, batch = settings.get("sampler_settings", {}), settings.get("batch_size")
     if isinstance(posterior, Posterior) and batch == posterior.data.num_items:
@@ -74,7 +74,7 @@ def _heat_of_positions(posterior: Posterior | TemperedPosterior) -> float:
 
 
 def _drawn_by_moves(posterior: Posterior | TemperedPosterior) -> tuple[str, ...]:
-    """Paths of what moves of the prior's parameters would take from the sampler."""
+    """Return the paths of parameters that ``moves=("prior_parameters",)`` would update."""
     model = posterior.model
     if not isinstance(model, BayesianAutoencoder) or model.whitened_codes:
         return ()
@@ -87,9 +87,9 @@ def _drawn_by_moves(posterior: Posterior | TemperedPosterior) -> tuple[str, ...]
 
 
 def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
-    """Say so where blocks of the chains were not at their temperature, and what to try.
+    """Warn if blocks of the chains do not have their target temperature, with advice.
 
-    :warns UserWarning: if :func:`blocks_off_temperature` finds any.
+    :warns UserWarning: if :func:`blocks_off_temperature` returns any.
     """
     off = blocks_off_temperature(posterior)
     if not off:
@@ -103,7 +103,7 @@ def warn_of_temperature(posterior: Posterior | TemperedPosterior) -> None:
         minibatches = minibatches and batch < posterior.data.num_items
     hot = max(off.values()) > 1.0
     if hot and minibatches:
-        # Of a bound there are none (bound_sampling), and a second time they do not help.
+        # Sampling of a bound has no control variates, and advice in use already does not help.
         has_codes = not isinstance(posterior.model, VariationalAutoencoder)
         controlled = posterior.bank.settings.get("gradients") == "control_variates"
         first = 'gradients="control_variates" with steps_per_batch=1, or '

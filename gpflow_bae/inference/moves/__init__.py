@@ -1,8 +1,8 @@
-"""Moves of a chain beside the steps of its sampler, each of which leaves the posterior as it is.
+"""MCMC moves between the rounds of a sampler, each of which leaves the posterior invariant.
 
-Gradients take a chain where the density goes up. They do not take it along exact symmetries, which
-cost nothing, nor do they suit a handful of scalars whose scales nobody knows. After each round a
-move draws some coordinates anew from their conditional distribution given the others, so that the
+Gradient steps explore exact symmetries slowly, because the density is constant along them, and do
+not suit a few scalars of unknown scale. After each round a move updates some variables by a
+transition that leaves their conditional distribution given the others invariant, so that the
 chain's stationary distribution stays the posterior.
 """
 
@@ -29,7 +29,7 @@ __all__ = [
     "build_moves",
 ]
 
-#: By the name that settings have.
+#: Moves by their name in settings.
 MOVES: dict[str, type[Move]] = {
     "code_scale": CodeScale,
     "prior_parameters": PriorParameters,
@@ -39,9 +39,9 @@ MOVES: dict[str, type[Move]] = {
 
 
 def build_moves(names: Sequence[str], model: BayesianAutoencoder) -> tuple[Move, ...]:
-    """The moves of a run, in their order.
+    """Return the named moves of a model, in the order of the names.
 
-    :raises ValueError: for a name that there is not, or a move that the model does not allow.
+    :raises ValueError: for an unknown name, or a move that the model does not allow.
     """
     if unknown := [name for name in names if name not in MOVES]:
         raise ValueError(f"moves holds {unknown[0]!r}; expected names among {tuple(MOVES)}.")
@@ -49,7 +49,7 @@ def build_moves(names: Sequence[str], model: BayesianAutoencoder) -> tuple[Move,
 
 
 def allowed_moves(model: BayesianAutoencoder) -> tuple[Move, ...]:
-    """Return all moves that a model allows, but those of inputs."""
+    """Return all moves that a model allows, except those of inputs."""
     found = []
     for name in ("code_scale", "prior_parameters", "likelihood_parameters"):
         with contextlib.suppress(ValueError):  # which says why the model does not allow it

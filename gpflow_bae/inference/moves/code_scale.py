@@ -1,4 +1,4 @@
-"""The scale of the codes, which the likelihood does not see."""
+"""A move of the scale of the codes, to which the likelihood is invariant."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from .base import Move, Moved, number_of, scaled
 
 __all__ = ["CodeScale"]
 
-_WIDTH = 0.5  # of the first interval, in log scale
-_TRIED = 3.0  # the factor by which invariance is checked
+_WIDTH = 0.5  # width of the first interval, in log scale
+_TEST_FACTOR = 3.0  # scale at which invariance is checked
 
 
 class CodeScale(Move):
-    r"""Codes times c, the decoder's first layer divided by c, kernel variances and code noise times
-    c^2: the data are as likely as before, and so are codes under a GP.
+    r"""Scale codes by c, the decoder's first layer by 1 / c, and prior variances by c^2.
 
+    Prior variances are those of kernels and the code noise. The likelihood does not change, and
+    neither does, up to the Jacobian, a GP's density of codes.
     c is drawn by slice sampling on log c from the joint density along this orbit times the Jacobian
-    of the transformation, against dc / c (the generalised Gibbs step of Liu and Sabatti 2000). So
-    priors decide how large codes are at once; by gradients a chain gets there over as many steps as
-    the first layer has prior standard deviations to go.
+    of the transformation, with respect to dc / c (the generalised Gibbs step of Liu and Sabatti
+    2000). So one move adapts the scale of the codes to the priors; gradient steps take as many
+    steps as the first layer is prior standard deviations away.
 
-    A stochastic encoder's last layer goes along, so that it still returns
-    codes of the chain. The whole density is evaluated, so the move is exact where the symmetry is
-    not: for fixed variances, a jitter that is no share of them, bounds of the code noise.
+    A stochastic encoder's last layer is scaled too, so that its draws still fit the codes. The
+    whole density is evaluated, so the move is exact even if the symmetry is not: with fixed
+    variances, a jitter that is not proportional to them, or bounds of the code noise.
     """
 
     name = "code_scale"
@@ -49,7 +50,7 @@ class CodeScale(Move):
         variances = [p for kernel in prior.kernels for p in _variances(kernel)]
         noise = getattr(prior, "code_noise_variance", None)
         variances += [] if noise is None else [noise]
-        #: Places of positive parameters, and the power of c that they are multiplied by.
+        #: Indices of positive parameters, and the powers of c that multiply them.
         shared = dict.fromkeys(place[id(p)] for p in variances if id(p) in place)
         self._powers = [(i, 2.0) for i in shared]
         self._first: int | None = None
@@ -63,10 +64,10 @@ class CodeScale(Move):
         rng = np.random.default_rng(0)
         codes = gpflow.utilities.to_default_float(rng.standard_normal((5, self.model.latent_dim)))
         values = self.sampled.values()
-        log_c = tf.constant(np.log(_TRIED), gpflow.default_float())
+        log_c = tf.constant(np.log(_TEST_FACTOR), gpflow.default_float())
         moved, _ = self._scaled(values, log_c)
         F = self.model.bind(values).decoder(codes)
-        G = self.model.bind(moved).decoder(_TRIED * codes)
+        G = self.model.bind(moved).decoder(_TEST_FACTOR * codes)
         self._check_outputs(
             self.model.decoder,
             F,
@@ -78,7 +79,7 @@ class CodeScale(Move):
     def _scaled(
         self, parameters: tuple[tf.Tensor, ...], log_c: tf.Tensor
     ) -> tuple[tuple[tf.Tensor, ...], tf.Tensor]:
-        """The parameters at another scale of the codes, and the log Jacobian."""
+        """Return the parameters at another scale of the codes, and the log Jacobian."""
         moved = list(parameters)
         total = tf.zeros([], gpflow.default_float())
         for i, power in self._powers:
@@ -115,7 +116,7 @@ class CodeScale(Move):
 
 
 def _variances(kernel: gpflow.kernels.Kernel) -> Iterator[gpflow.Parameter]:
-    """The parameters that, times c^2, make a kernel c^2 times as large."""
+    """Yield parameters whose multiplication by c^2 multiplies a kernel by c^2."""
     if isinstance(kernel, gpflow.kernels.Product):
         yield from _variances(kernel.kernels[0])
     elif isinstance(kernel, gpflow.kernels.Sum):
@@ -129,7 +130,7 @@ def _variances(kernel: gpflow.kernels.Kernel) -> Iterator[gpflow.Parameter]:
 
 
 def _last_layer(model: BayesianAutoencoder) -> tuple[int, ...]:
-    """Places of the encoder's weights that, times c, make its draws c times as large; or none."""
+    """Return indices of encoder weights whose multiplication by c scales draws by c, if any."""
     encoder = model.encoder
     if not isinstance(encoder, StochasticEncoder):
         return ()

@@ -1,4 +1,4 @@
-"""Noise and other parameters of the likelihood given what the decoder says."""
+"""A move of the likelihood's parameters given the decoder's outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LikelihoodParameters(SlicedParameters):
     """Slice sampling of the likelihood's parameters, such as a Gaussian's variance.
 
     Codes are decoded once; the density of all observations is then cheap. A noise variance is the
-    stiffest scalar of most models: all cells speak of it.
+    stiffest scalar of most models, because every observation informs it.
     """
 
     name = "likelihood_parameters"

@@ -1,4 +1,4 @@
-"""Kernel parameters, code noise and inducing inputs given the codes."""
+"""A move of kernel parameters, code noise and inducing inputs given the codes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["PriorParameters"]
 
 
 class PriorParameters(SlicedParameters):
-    """Slice sampling of what the prior over codes has, given the codes.
+    """Slice sampling of the parameters of the prior over codes, given the codes.
 
-    The conditional density has nothing of the decoder in it, so it costs little beside a step of
-    the chain. Inducing outputs that are sampled stay with the sampler, and are conditioned on.
+    The conditional density does not contain the decoder, so it is cheap compared to a step of the
+    chain. Sampled inducing outputs are updated by the sampler, and conditioned on here.
     """
 
     name = "prior_parameters"
@@ -33,7 +33,7 @@ class PriorParameters(SlicedParameters):
                 "needs its values."
             )
         kept = {id(p) for p in prior.parameters}
-        if prior.inputs is not None:  # UnknownInputs moves those, each by itself
+        if prior.inputs is not None:  # UnknownInputs updates these entry by entry
             kept -= {id(p) for p in prior.inputs.parameters}
         if prior.whitened_inducing is not None:
             kept -= {id(prior.whitened_inducing)}

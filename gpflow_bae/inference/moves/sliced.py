@@ -1,4 +1,4 @@
-"""Slice sampling of a handful of parameters, given everything else."""
+"""Slice sampling of a few parameters, given everything else."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .base import Move, Moved
 __all__ = ["SlicedParameters"]
 
 _SWEEPS = 2
-_DIRECTIONS = 4  # at most, of a parameter with several elements, in a sweep
-_WIDTH = 0.5  # of the first interval, in unconstrained units
+_DIRECTIONS = 4  # largest number in a sweep for a parameter with several elements
+_WIDTH = 0.5  # width of the first interval, in unconstrained units
 
 
 class SlicedParameters(Move):
-    """Updates of some parameters that need no step size, and that the sampler leaves alone.
+    """Slice sampling of some parameters, without a step size; the sampler does not update them.
 
-    A handful of scalars with scales of their own are either unstable or a hundred times slower than
-    the weights in steps that they share. A parameter of one element is updated by itself, one of
-    several along random directions (hit and run). A subclass says which parameters they are
-    (``_numbers``), and what they are weighed by.
+    With a step size shared with the weights, a few scalars of different scales are either unstable
+    or a hundred times slower. A parameter of one element is updated by itself, one of several
+    elements along random directions (hit and run). Subclasses define the parameters
+    (``_numbers``) and their log likelihood.
     """
 
-    _numbers: list[int]  # places in model.sampled
+    _numbers: list[int]  # indices in model.sampled
 
     @property
     def owned(self) -> tuple[str, ...]:
@@ -41,9 +41,9 @@ class SlicedParameters(Move):
     def _log_likelihood(
         self, state: Moved, batch: Batch
     ) -> Callable[[tuple[tf.Tensor, ...]], tf.Tensor]:
-        """What the parameters are weighed by beside their prior, as a function of all parameters.
+        """Return a function of all parameters: their log density without their prior.
 
-        It is called before the first update, for what stays the same in all of them.
+        Called once before the first update, to compute what is constant in all updates.
         """
 
     def __call__(self, state: Moved, batch: Batch, seed: tf.Tensor) -> Moved:
@@ -81,7 +81,7 @@ class SlicedParameters(Move):
 
 
 def _blocks(sizes: list[int]) -> np.ndarray:
-    """Which scalars each update moves: zeros and ones [updates, scalars]."""
+    """Return which scalars each update changes, as zeros and ones [updates, scalars]."""
     rows, first = [], 0
     for size in sizes:
         row = np.zeros(sum(sizes))

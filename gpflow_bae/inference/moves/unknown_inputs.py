@@ -1,4 +1,4 @@
-"""Missing inputs given everything else, entry by entry."""
+"""A move of missing inputs given everything else, entry by entry."""
 
 from __future__ import annotations
 
@@ -18,30 +18,28 @@ from .base import Move, Moved
 
 __all__ = ["UnknownInputs"]
 
-_UPDATES = 8  # of each column, in a round
-_OF_PRIOR = 4  # one in so many proposals is drawn from the prior, the others near where it stands
-_NARROWEST = (
-    0.003  # of those, as a share of the prior's standard deviation; the widest has all of it
-)
-_MOST_TURNS = 8  # of the entries of a task, of which one or two move at a time
+_UPDATES = 8  # of each column in a round
+_PRIOR_EVERY = 4  # a proposal is a prior draw with probability 1 / 4, else a random-walk step
+_NARROWEST = 0.003  # smallest width of steps, in prior standard deviations; the largest is 1
+_MOST_TURNS = 8  # largest number of entries of a task that multiplies _UPDATES
 
 
 class UnknownInputs(Move):
-    r"""Metropolis steps of missing inputs, which the sampler leaves alone.
+    r"""Metropolis updates of missing inputs, which the sampler does not update.
 
-    An entry of X has a conditional distribution that is narrow, may have several modes (an angle
-    and its opposite), and concerns one point: steps of the size that suits networks are too long
-    for it and too short. Here it is offered draws of its prior, and steps of widths from 0.003 to 1
-    standard deviation of that, drawn anew each time.
+    The conditional distribution of an entry of X is narrow and may have several modes (an angle and
+    its opposite), so step sizes that suit networks are both too long and too short for it.
+    Proposals are draws from its prior, and random-walk steps with random widths from 0.003 to 1
+    prior standard deviations.
 
-    Where codes are independent given sampled inducing outputs, all entries of a column move at
-    once, each accepted or not by itself, and in two ways in turn: with the code where it is
-    (accepted by :math:`p(latent | x)`), which suits codes with much noise, and with the code moving
-    along, its residual :math:`(latent - m(x)) / \sqrt{v(x)}` where it is (accepted by
-    :math:`p(y | latent)`), which suits codes with little. Under other priors one entry of each task
-    moves at a time, then two together, with the codes where they are. Modes that are apart in more
-    than two entries of a task are crossed seldom, and so are those that many channels leave narrow:
-    start several chains, and compare them.
+    If codes are independent given sampled inducing outputs, all entries of a column are updated at
+    once, each with its own Metropolis test, alternating two updates: with the code fixed
+    (accepted by :math:`p(latent | x)`), which suits codes with much noise, and with the code's
+    residual :math:`(latent - m(x)) / \sqrt{v(x)}` fixed (accepted by :math:`p(y | latent)`), which
+    suits codes with little. Under other priors one entry of each task is updated at a time, then
+    two together, with the codes fixed. The chain seldom crosses between modes that differ in more
+    than two entries of a task, or that are narrow because of many channels: run several chains and
+    compare them.
     """
 
     name = "unknown_inputs"
@@ -53,7 +51,7 @@ class UnknownInputs(Move):
             raise self._refuse("it has no inputs with missing entries (MissingInputs).")
         self.inputs = inputs
         numbers = {id(p): i for i, p in enumerate(self.sampled.parameters)}
-        #: Of each column that is sampled: its place in model.sampled, its table, tasks and points.
+        #: For each sampled column: its index in model.sampled, its table, tasks and points.
         self._columns = [
             (numbers[id(table.values)], table, inputs.places[np.asarray(own.rows)])
             for own, table in zip(inputs.columns, inputs.tables, strict=True)
@@ -68,38 +66,38 @@ class UnknownInputs(Move):
     def __call__(self, state: Moved, batch: Batch, seed: tf.Tensor) -> Moved:
         for number, table, places in self._columns:
             own_seed = tf.random.fold_in(seed, number, alg="philox")
-            of_column: Any = _OfPoints if self._apart else _OfTasks
+            of_column: Any = _IndependentPoints if self._apart else _CoupledPoints
             step = of_column(self.model, number, table, state, places=places, batch=batch)
             state = step(own_seed)
         return state
 
 
-class _Offer(NamedTuple):
-    """What entries are offered."""
+class _Proposal(NamedTuple):
+    """Proposed entries."""
 
     values: tf.Tensor  # [H, 1]
-    log_ratio: tf.Tensor  # [H], of the prior, where the offer is not one of its own draws
-    log_uniform: tf.Tensor  # [H], below which a log ratio must not be
+    log_ratio: tf.Tensor  # [H], of the prior; 0 for proposals drawn from it
+    log_uniform: tf.Tensor  # [H], accept if smaller than the log acceptance ratio
 
 
-class _OfColumn:
-    """Entries of one column, H of them, in a state that the move started from."""
+class _ColumnUpdate:
+    """Updates of the H missing entries of one column, from a given state."""
 
     def __init__(self, model: BayesianAutoencoder, number: int, table: InputTable, state: Moved):
         """
-        :param number: the values' place in ``model.sampled``.
+        :param number: index of the values in ``model.sampled``.
         """
         self.model, self.number, self.table, self.state = model, number, table, state
 
     def _with(self, values: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """All parameters, of which these entries [H, 1] are new."""
+        """Return all parameters, with new entries [H, 1]."""
         parameters = list(self.state.parameters)
         parameters[self.number] = values
         return tuple(parameters)
 
 
-class _OfPoints(_OfColumn):
-    """Of points whose codes are independent given inducing outputs."""
+class _IndependentPoints(_ColumnUpdate):
+    """Updates for points whose codes are independent given inducing outputs."""
 
     def __init__(self, *arguments: Any, places: np.ndarray, batch: Batch):
         super().__init__(*arguments)
@@ -117,11 +115,11 @@ class _OfPoints(_OfColumn):
         self.X, self.codes, self.Y, self.mask = X, codes, Y, mask
 
     def _moments(self, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Of codes [1, H, L] whose points have these entries [H, 1]."""
+        """Return prior moments [1, H, L] of the codes at entries [H, 1]."""
         return self.model.bind(self._with(values)).latent_prior.given_inducing_outputs(self.X)
 
     def _log_likelihood(self, codes: tf.Tensor) -> tf.Tensor:
-        """[H]."""
+        """Return the log likelihood [H] of the points at codes [1, H, L]."""
         found = self.bound.likelihood.masked_log_prob(
             self.bound.decode(self.X, codes), self.Y, self.mask
         )
@@ -174,8 +172,8 @@ class _OfPoints(_OfColumn):
         return values, codes, mean, variance, tf.where(yes, new_weight, weight)
 
 
-class _OfTasks(_OfColumn):
-    """Of points that the prior couples with the others of their task."""
+class _CoupledPoints(_ColumnUpdate):
+    """Updates for points that the prior couples with the others of their task."""
 
     def __init__(self, *arguments: Any, places: np.ndarray, batch: Batch):
         super().__init__(*arguments)
@@ -185,15 +183,15 @@ class _OfTasks(_OfColumn):
         self.updates = _UPDATES * min(most, _MOST_TURNS)
 
     def _log_density(self, values: tf.Tensor) -> tf.Tensor:
-        """Of codes given entries [H, 1], of the task of each: [H]."""
+        """Return log densities [H] of the codes of each entry's task, given entries [H, 1]."""
         prior = self.model.bind(self._with(values)).latent_prior
         found = prior.log_prob(self.X, self.state.codes)
-        if self.X.shape[0] == 1:  # all tasks have these inputs
+        if self.X.shape[0] == 1:  # all tasks share these inputs
             found = tf.reduce_sum(found, keepdims=True)
         return tf.gather(found, self.tasks)
 
     def _of_task(self, reduced: Any, values: tf.Tensor) -> tf.Tensor:
-        """What values [H] of a task's entries come to, for each entry: [H]."""
+        """Reduce values [H] over the entries of each task; return the result at each entry [H]."""
         return tf.gather(reduced(values, self.tasks, int(self.X.shape[0])), self.tasks)
 
     def __call__(self, seed: tf.Tensor) -> Moved:
@@ -209,13 +207,13 @@ class _OfTasks(_OfColumn):
             second = self._of_task(
                 tf.math.unsorted_segment_max, tf.where(keys < first, keys, tf.zeros_like(keys))
             )
-            turn = keys >= tf.where(tf.equal(i % 2, 0), first, second)  # of each task one, or two
+            turn = keys >= tf.where(tf.equal(i % 2, 0), first, second)  # one or two of each task
             new = tf.where(turn[:, None], offer.values, values)
             new_weight = self._log_density(new)
             ratios = tf.where(turn, offer.log_ratio, tf.zeros_like(offer.log_ratio))
             ratio = new_weight - weight + self._of_task(tf.math.unsorted_segment_sum, ratios)
             uniform = tf.math.log(_uniform(seeds[2], num_tasks, values.dtype))
-            yes = tf.gather(uniform, self.tasks) < ratio  # the same of all entries of a task
+            yes = tf.gather(uniform, self.tasks) < ratio  # the same for all entries of a task
             weight = tf.where(yes, new_weight, weight)
             return tf.where((yes & turn)[:, None], offer.values, values), weight
 
@@ -223,8 +221,8 @@ class _OfTasks(_OfColumn):
         return self.state._replace(parameters=self._with(values))
 
 
-def offered(values: tf.Tensor, table: InputTable, seed: tf.Tensor) -> _Offer:
-    """Draws of the prior for a fourth of the entries, else steps from ``values [H, 1]``."""
+def offered(values: tf.Tensor, table: InputTable, seed: tf.Tensor) -> _Proposal:
+    """Propose prior draws for a fourth of the entries, else random-walk steps from ``values``."""
     prior, count, dtype = table.prior, int(values.shape[0]), values.dtype
     seeds = tf.unstack(tf.random.split(seed, 5, alg="philox"))
     spread = tf.cast(prior.stddev(), dtype)
@@ -233,16 +231,16 @@ def offered(values: tf.Tensor, table: InputTable, seed: tf.Tensor) -> _Offer:
     if isinstance(prior, UniformOnCircle):
         near = prior.wrap(near)
     drawn = tf.cast(prior.sample([count, 1], seed=seeds[2]), dtype)
-    is_drawn = _uniform(seeds[4], count, dtype) < 1.0 / _OF_PRIOR
+    is_drawn = _uniform(seeds[4], count, dtype) < 1.0 / _PRIOR_EVERY
     new = tf.where(is_drawn[:, None], drawn, near)
-    # A draw of the prior is offered with its density, which cancels that of the target.
+    # The proposal density of a prior draw cancels the prior in the acceptance ratio.
     ratio = (prior.log_prob(new) - prior.log_prob(values))[:, 0]
     ratio = tf.where(is_drawn, tf.zeros_like(ratio), tf.cast(ratio, dtype))
-    return _Offer(new, ratio, tf.math.log(_uniform(seeds[3], count, dtype)))
+    return _Proposal(new, ratio, tf.math.log(_uniform(seeds[3], count, dtype)))
 
 
 def _uniform(seed: tf.Tensor, count: int, dtype: tf.DType) -> tf.Tensor:
-    """Numbers in (0, 1) [count], the same in a plain graph and under XLA."""
+    """Return uniform numbers [count] in (0, 1), the same with and without XLA."""
     bits = tf.random.stateless_uniform(
         [count], seed, minval=0, maxval=2**31 - 1, dtype=tf.int32, alg="philox"
     )

@@ -1,1 +1,1 @@
-"""Optimisation in place: Adam, bounds and their objectives, encoders, relocation."""
+"""Optimisers and fits: Adam, L-BFGS, variational objectives, encoders, relocation of codes."""

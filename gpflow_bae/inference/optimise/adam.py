@@ -1,4 +1,4 @@
-"""Adam as a pure function: Keras's optimisers have no stateless form under TensorFlow."""
+"""Adam as a pure function; Keras's optimisers have no stateless form under TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Values = tuple[tf.Tensor, ...]
 
 
 class AdamState(NamedTuple):
-    """Steps taken, and running means of the gradient and its square."""
+    """Number of steps, and moving averages of the gradient and its square."""
 
     count: tf.Tensor  # int64
     first: Values
@@ -21,7 +21,7 @@ class AdamState(NamedTuple):
 
 
 def init(values: Sequence[tf.Tensor]) -> AdamState:
-    """At rest."""
+    """Return the initial state: zero steps and zero moments."""
     zeros = tuple(tf.zeros_like(v) for v in values)
     return AdamState(tf.zeros([], tf.int64), zeros, zeros)
 
@@ -35,8 +35,8 @@ def update(
     beta_2: float = 0.999,
     epsilon: float = 1e-7,
 ) -> tuple[Values, AdamState]:
-    """One step down (Kingma and Ba 2015), with Keras's arithmetic: epsilon is outside of the bias
-    correction. A value whose gradient is None stays where it is.
+    """Take one descent step (Kingma and Ba 2015). As in Keras, epsilon is outside of the bias
+    correction. A value whose gradient is None does not change.
     """
 
     def one(

@@ -1,4 +1,4 @@
-"""Hyperparameters of a linear model of coregionalisation, by L-BFGS on blocks of rows."""
+"""Fit hyperparameters of a linear model of coregionalisation by L-BFGS on blocks of rows."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from .lbfgs import assign_vector, lbfgs, loss_with_gradient, vector_of
 
 __all__ = ["BlockFit", "fit_coregionalisation"]
 
-_HIDDEN = 0.15  # share of the cells that are hidden from a block, and predicted
-_MASKS = 4  # different sets of hidden cells that a fit sees
+_HIDDEN = 0.15  # share of the cells that are hidden from a block and predicted
+_MASKS = 4  # number of different sets of hidden cells in a fit
 
 #: Values of some parameters, from which a fit may start.
 Start: TypeAlias = Sequence[tuple[Parameter, np.ndarray]]
 
-#: A table with further cells hidden, of a seed; None where too few are left.
+#: Given a seed, returns a table with further cells hidden, or None if too few are left.
 Hide: TypeAlias = Callable[[int], MultiOutputTable | None]
 
 
 @dataclasses.dataclass(frozen=True)
 class BlockFit:
-    """How a linear model of coregionalisation is fitted, in blocks of neighbouring rows."""
+    """Settings of a fit of a linear model of coregionalisation to blocks of neighbouring rows."""
 
     num_steps: int = 40
-    """Of L-BFGS."""
+    """Number of L-BFGS steps."""
     cells_per_fit_block: int = 350
-    """Observed cells of a block that hyperparameters are fitted to."""
+    """Observed cells in a block of the fit."""
     cells_in_fit: int = 8_000
-    """Observed cells of all such blocks together."""
+    """Observed cells in all blocks with hidden cells; those of the density have half as many."""
     cells_per_block: int = 900
-    """Observed cells that a prediction is given."""
+    """Observed cells that a prediction is conditioned on."""
 
     def __post_init__(self) -> None:
         check_fields(self, num_steps=1, cells_per_fit_block=1, cells_in_fit=1, cells_per_block=1)
@@ -62,35 +62,36 @@ def fit_coregionalisation(
     starts: Any = ((),),
     hide: Hide | None = None,
 ) -> CoregionalisationPosterior:
-    """Move a model to blocks of high density that predict hidden cells well, by L-BFGS.
+    """Fit a model's hyperparameters to the density of blocks and to predictions of hidden cells.
 
-    The objective is the mean log density of an observed cell, and of a hidden cell given what is
-    observed around it, with equal weights, and the prior. A density alone is dominated by what
-    changes from one row to the next, while gaps are filled by what goes slowly; and where the model
-    is wrong, which it is for real data, the two want other hyperparameters. So blocks are trained
-    as they are used (Rasmussen and Williams 2006, section 5.4.2, with gaps in the place of single
-    cells); the density keeps small data sets from being learnt by heart.
+    The objective is the mean log density of observed cells, plus the mean log predictive density of
+    hidden cells given the observed ones around them, with equal weights, plus the log prior. The
+    density alone is dominated by changes from one row to the next, while long gaps are filled from
+    slow components; for a misspecified model, as with real data, the two have different optima. So
+    the fit includes predictions of gaps (Rasmussen and Williams 2006, section 5.4.2, with gaps
+    instead of single cells); the density prevents overfitting of small data sets.
 
     :param model: changed in place; the posterior holds it.
     :param data: ``(X, Y)``: inputs [N, D] or [T, N, D], and outputs [N, P] or [T, N, P], about
         standardised, NaN where missing; or a :class:`~gpflow_bae.data.MultiOutputTable`. Tasks are
         independent given the hyperparameters.
     :param settings: :class:`BlockFit` with its defaults if None.
-    :param seed: of the choice of blocks and of hidden cells, or a ``numpy.random.Generator``.
-    :param progress: whether to show a bar.
-    :param starts: pairs of a parameter and its value, for each place to start from; the one with
-        the best objective is taken. By default the values that the model has.
-    :param hide: returns the table with further cells hidden, of a seed; by default 15 % of each
-        output at random. Where gaps are long, hide gaps as long.
-    :return: what predicts ``data`` and other rows (:meth:`CoregionalisationPosterior.predict_y`).
-    :raises TypeError: for another model.
+    :param seed: seed of blocks and hidden cells, or a ``numpy.random.Generator``.
+    :param progress: whether to show a progress bar.
+    :param starts: initial points, each a sequence of (parameter, value) pairs; the one with the
+        best objective is used. The default is the model's current values.
+    :param hide: returns the table with further cells hidden, given a seed; by default 15 % of each
+        output at random. If gaps are long, hide gaps of the same length.
+    :return: posterior that predicts ``data`` and other rows
+        (:meth:`CoregionalisationPosterior.predict_y`).
+    :raises TypeError: if ``model`` is not a ``LinearCoregionalisation``.
     :raises ValueError: for data of other shapes, or without an observation.
     """
     if not isinstance(model, LinearCoregionalisation):
         raise TypeError(f"model must be a LinearCoregionalisation, got {kind_of(model)}.")
     settings = BlockFit() if settings is None else settings
     table = as_table(data, model.num_outputs)
-    if table is not data:  # of a table others have looked
+    if table is not data:  # the caller has checked the inputs of a table
         model.check_inputs(table.X[table.rows])
     if not table.observed.any():
         raise ValueError("Y has no observation, so there is nothing to fit a model to.")
@@ -103,7 +104,7 @@ def fit_coregionalisation(
 
 
 def _hidden_at_random(table: MultiOutputTable, seed: int) -> MultiOutputTable | None:
-    """The table with some cells hidden; None where an output would have none left."""
+    """Return the table with some cells hidden; None if an output would have none left."""
     try:
         return hold_out(table, _HIDDEN, seed)
     except ValueError:
@@ -113,7 +114,7 @@ def _hidden_at_random(table: MultiOutputTable, seed: int) -> MultiOutputTable | 
 def _density_blocks(
     settings: BlockFit, table: MultiOutputTable, rng: np.random.Generator
 ) -> list[Block]:
-    """Blocks in a random order, until there are half as many cells as a fit sees."""
+    """Draw blocks until they hold half of ``settings.cells_in_fit`` observed cells."""
     arrays = table.X, table.Y, table.lengths
     places = places_of_blocks(*arrays, settings.cells_per_fit_block)
     found: list[Block] = []
@@ -127,7 +128,10 @@ def _density_blocks(
 def _examples(
     settings: BlockFit, table: MultiOutputTable, rng: np.random.Generator, hide: Hide
 ) -> list[tuple[Block, np.ndarray]]:
-    """Blocks of which cells are hidden, with their truth, until there are enough of them."""
+    """Draw blocks with hidden cells, until they hold ``settings.cells_in_fit`` observed cells.
+
+    :return: pairs of a block and the true values of its hidden cells.
+    """
     found: list[tuple[Block, np.ndarray]] = []
     cells = 0
     for _ in range(_MASKS):
@@ -154,10 +158,10 @@ def _maximise(
     progress: bool,
     starts: Sequence[Start],
 ) -> None:
-    """L-BFGS on a sum of mean losses of a cell; every step sees all blocks and examples.
+    """Run L-BFGS on the sum of mean losses per cell; every step uses all blocks and examples.
 
-    :param blocks: whose observed cells have a density.
-    :param examples: blocks, with the truth of their targets.
+    :param blocks: blocks whose observed cells enter by their density.
+    :param examples: blocks, with the true values of their targets.
     """
     variables = list(model.trainable_variables)
 

@@ -1,4 +1,4 @@
-"""The encoder of a chain: its weights and Adam's moments are part of the chain's state."""
+"""Encoder training in a chain, whose state includes the weights and Adam's moments."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["EncoderFit", "EncoderState"]
 
 
 class EncoderState(NamedTuple):
-    """The weights in the order of the encoder's paths, and Adam's moments."""
+    """Encoder weights in the order of the parameters' paths, and Adam's state."""
 
     weights: tuple[tf.Tensor, ...]
     adam: adam.AdamState
 
 
 class EncoderFit:
-    """Adam steps of an encoder that is a function of its weights."""
+    """Adam steps for an encoder as a pure function of its weights."""
 
     def __init__(
         self, encoder: gpflow.Module, settings: EncoderSettings, replicas: Replicas = ALONE
@@ -37,25 +37,25 @@ class EncoderFit:
         self.parameters = ParameterSet(encoder, lambda p: p.trainable)
 
     def initial_state(self) -> EncoderState:
-        """The encoder as it stands, and Adam at rest."""
+        """Return the encoder's current weights and Adam's initial state."""
         weights = self.parameters.values()
         return EncoderState(weights, adam.init(weights))
 
     def at(self, weights: Sequence[tf.Tensor]) -> Any:
-        """The encoder with other weights."""
+        """Return the encoder with other weights."""
         return functional.functional_copy(self.encoder, self.parameters.constrained(weights))
 
     def apply(self, state: EncoderState, gradients: Sequence[tf.Tensor | None]) -> EncoderState:
-        """One step of Adam down a gradient."""
+        """Take one Adam step along given gradients."""
         rate = self.settings.learning_rate
         return EncoderState(*adam.update(state.weights, gradients, state.adam, rate))
 
     def descend(
         self, state: EncoderState, loss: Callable[[Any, Share], tf.Tensor], num_rows: int
     ) -> tuple[EncoderState, tf.Tensor]:
-        """One step down ``loss(encoder, share)``, a mean over rows, and its value.
+        """Take one Adam step on ``loss(encoder, share)``, a mean over rows; also return its value.
 
-        :param num_rows: of all replicas together.
+        :param num_rows: number of rows of all replicas together.
         """
 
         def weighted(weights: Any, share: Share) -> tf.Tensor:
@@ -73,10 +73,11 @@ class EncoderFit:
         start_seed: tf.Tensor | None,
         seed: tf.Tensor,
     ) -> tuple[EncoderState, tf.Tensor]:
-        """J steps on pairs of observations and sampled codes; the mean loss.
+        """Take ``settings.num_steps`` steps on pairs of observations and sampled codes.
 
-        :param start_seed: that of the encoder's draws from which the codes started; None if they
-            started elsewhere.
+        :param start_seed: seed of the encoder's draws that initialised the codes; None if they were
+            initialised otherwise.
+        :return: the new state, and the mean loss of the steps.
         """
         settings = self.settings
         Y = tf.reshape(batch.Y, [-1, batch.Y.shape[-1]])
@@ -84,7 +85,7 @@ class EncoderFit:
         codes = tf.reshape(latents, [-1, latents.shape[-1]])
         size = settings.batch_size
         whole = size is None or size >= Y.shape[0]
-        # The paper's squared error compares with the very noise that started the codes.
+        # The paper's squared error uses the same noise as the draw that initialised the codes.
         paired = settings.loss == "mse" and whole and start_seed is not None
         if settings.num_steps == 0:
             return state, tf.zeros([], codes.dtype)
@@ -96,7 +97,7 @@ class EncoderFit:
             seeds = tf.unstack(
                 tf.random.split(tf.random.fold_in(seed, i, alg="philox"), alg="philox")
             )
-            if paired and self.replicas.size > 1:  # rows, with the noise that they have in tasks
+            if paired and self.replicas.size > 1:  # flat rows, with the same noise as in tasks
                 inputs, targets, seen, own_seed = Y, codes, mask, start_seed
             elif paired:
                 inputs, targets, seen, own_seed = batch.Y, latents, batch.mask, start_seed

@@ -1,8 +1,8 @@
-"""Scores that fit an encoder to sampled codes (line 9 of Algorithm 1, Tran et al. 2023).
+"""Losses that fit an encoder to sampled codes (line 9 of Algorithm 1, Tran et al. 2023).
 
-``energy`` and ``nll`` are proper: their minimum is the distribution of the sampled codes given y.
-``mse`` is the paper's; its minimum is the conditional mean, and iterated through Algorithm 1 the
-encoder's spread collapses.
+``energy`` and ``nll`` are proper scoring rules, minimised by the distribution of the sampled codes
+given y. ``mse`` is the paper's loss; it is minimised by the conditional mean, so that over the
+iterations of Algorithm 1 the encoder's variance collapses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["check_encoder_loss", "encoder_loss"]
 
 
 def check_encoder_loss(kind: str, encoder: Encoder) -> None:
-    """Refuse ``nll`` without a density, and an encoder without observations."""
+    """Refuse ``nll`` for an encoder without a density, and encoders of indices."""
     if kind == "nll" and not isinstance(encoder, DensityEncoder):
         raise ValueError(
             f'encoder_loss="nll" needs an encoder with a density, and {type(encoder).__name__} '
@@ -30,7 +30,7 @@ def check_encoder_loss(kind: str, encoder: Encoder) -> None:
 
 
 def _norm(difference: tf.Tensor) -> tf.Tensor:
-    # Shifted inside the root, because the gradient of a norm at 0 is NaN.
+    # A small constant in the root, because the gradient of a norm at 0 is NaN.
     tiny = tf.cast(1e-12, difference.dtype)
     return tf.sqrt(tf.reduce_sum(tf.square(difference), -1) + tiny)
 
@@ -43,16 +43,16 @@ def encoder_loss(
     kind: str = "energy",
     mask: TensorType | None = None,
 ) -> tf.Tensor:
-    """Mean loss of the encoder on pairs of observations and sampled codes.
+    """Return the mean loss of the encoder on pairs of observations and sampled codes.
 
     * ``energy``: ``E|z' - z| - E|z' - z''| / 2``, with z', z'' two draws of the encoder and z the
-      code (Gneiting and Raftery 2007, eq. 21): strictly proper, and needs no density;
+      code (Gneiting and Raftery 2007, eq. 21): strictly proper, without a density;
     * ``nll``: -log q(z | y), for encoders with a density;
-    * ``mse``: ``|z' - z|^2``, z' drawn with ``seed`` (the paper's, with the noise that started z).
+    * ``mse``: ``|z' - z|^2``, z' drawn with ``seed`` (in the paper that of z's initial draw).
 
     :param Y: observations [batch..., N, P], zeros where missing.
     :param latents: sampled codes [batch..., N, L].
-    :param mask: [batch..., N, P], True where observed, for an encoder that takes it; None where
+    :param mask: [batch..., N, P], True where observed, for an encoder that takes it; None if
         nothing is missing.
     """
     side = encoder.side_inputs(mask)

@@ -1,4 +1,4 @@
-"""Missing inputs go where what is observed there fits best."""
+"""Move missing inputs to the values that fit the observations best."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ...models import VariationalAutoencoder
 __all__ = ["has_relocatable_inputs", "relocate_inputs"]
 
 NUM_CANDIDATES = 64
-_GAIN = 1.0  # nats; less is for gradients to find, whose moments a move would spoil
-_ELSEWHERE = 2.0  # standard deviations of a Gaussian, inside which nothing is elsewhere
+_MIN_GAIN = 1.0  # nats; gradients find smaller gains, and a move would invalidate Adam's moments
+_MIN_DISTANCE = 2.0  # in standard deviations of the entry's Gaussian
 _POINTS_PER_CALL = 16384
 
 
 def has_relocatable_inputs(model: Any) -> bool:
-    """Whether :func:`relocate_inputs` takes the model."""
+    """Return whether :func:`relocate_inputs` supports the model."""
     return isinstance(model, VariationalAutoencoder) and isinstance(model.inputs, MissingInputs)
 
 
@@ -33,23 +33,23 @@ def has_relocatable_inputs(model: Any) -> bool:
 def relocate_inputs(
     model: VariationalAutoencoder, data: Any, *, num_candidates: int = NUM_CANDIDATES, seed: int = 0
 ) -> float:
-    r"""Move missing inputs to other places, wherever they are better there.
+    r"""Move missing inputs to candidate values with a higher density.
 
-    Gradients move an input through places that may be worse; an angle that starts on the far side
-    of the circle does not come round. Here each missing entry is offered values :math:`x_c` drawn
-    from its prior, and takes the one with the largest
+    Gradients cannot cross values of low density: an angle that starts on the opposite side of the
+    circle stays there. For each missing entry this draws candidates :math:`x_c` from its prior, and
+    takes the one with the largest
 
     .. math:: \log p(x_c) + \sum_l \log N(\mu_{nl} | m_l(x_c), v_l(x_c) + s_{nl}^2),
 
-    what the encoder says of the point's code under the latent function that all points say (this
-    one included, from where it is), if that is a nat more than at the value that it has. A Gaussian
-    moves by more than two of its standard deviations or not at all, and then gets the width that
-    it started with.
+    the log density of the point's pseudo-observations under the latent function given those of all
+    points (this one included, at its current input), if it is more than a nat above that of the
+    current value. An entry with a Gaussian moves by at least two of its standard deviations or not
+    at all; a moved Gaussian gets its initial standard deviation.
 
-    :param model: with :class:`~gpflow_bae.inputs.MissingInputs` in its kernel.
-    :param data: that the inputs belong to.
+    :param model: a model with :class:`~gpflow_bae.inputs.MissingInputs` in its kernel.
+    :param data: the training data, with the inputs that have missing entries.
     :return: the share of the missing entries that moved.
-    :raises TypeError: for a model without missing inputs, or one that is no variational
+    :raises TypeError: for a model without missing inputs, or one that is not a variational
         autoencoder.
     """
     if not has_relocatable_inputs(model):
@@ -72,9 +72,9 @@ def relocate_inputs(
         found += table.prior.log_prob(candidates).numpy()
         if table.has_density:
             away = table.distance(candidates, here) / table.scale.numpy()[:, 0]
-            found[1:][away[1:] < _ELSEWHERE] = -np.inf
+            found[1:][away[1:] < _MIN_DISTANCE] = -np.inf
         best = np.argmax(found, 0)
-        better = found.max(0) > found[0] + _GAIN
+        better = found.max(0) > found[0] + _MIN_GAIN
         new = np.where(better, candidates[best, np.arange(len(here))], here)
         table.location.assign(new[:, None])
         table.reset_scale(better)
@@ -83,7 +83,7 @@ def relocate_inputs(
 
 
 class _Scores:
-    """Log densities of pseudo-observations where their inputs would be others."""
+    """Log densities of pseudo-observations at candidate inputs."""
 
     def __init__(self, model: VariationalAutoencoder, data: Any):
         batch = data.gather(None)
@@ -96,7 +96,7 @@ class _Scores:
         self._predict = compiled(self._prior.predict)
 
     def __call__(self, column: int, places: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-        """Of candidates [C, H] for entries of a column at ``places`` [H, 2]: [C, H]."""
+        """Return log densities [C, H] of candidates [C, H] for a column at ``places`` [H, 2]."""
         complete = self._inputs.complete(self._X).numpy()
         if len(complete) > 1 or self._pseudo[0].shape[0] > 1:
             return np.stack([self._of_tasks(complete, column, places, v) for v in candidates])
@@ -117,7 +117,7 @@ class _Scores:
     def _of_tasks(
         self, complete: np.ndarray, column: int, places: np.ndarray, values: np.ndarray
     ) -> np.ndarray:
-        """[H], all points of all tasks predicted at once; shared inputs have the sum over tasks."""
+        """Return log densities [H] with all entries moved; for shared inputs, sums over tasks."""
         X = complete.copy()
         X[places[:, 0], places[:, 1], column] = values
         density = self._density(X, self._pseudo)
@@ -126,7 +126,7 @@ class _Scores:
         return density[places[:, 0], places[:, 1]]
 
     def _density(self, X: np.ndarray, pseudo: Any) -> np.ndarray:
-        """[T, N'] of pseudo-observations [T, N', L] under the latent function at X [T, N', D]."""
+        """Return log densities [T, N'] of pseudo-observations [T, N', L] at X [T, N', D]."""
         at = self._inputs.prepare_tensor(tf.constant(X, gpflow.default_float()))
         mean, variance = self._predict(at, self._X, *self._pseudo)
         total = variance + self._prior.code_noise + pseudo[1]

@@ -1,4 +1,4 @@
-"""L-BFGS: all data in every step, a loss without noise, and a few thousand numbers at most."""
+"""L-BFGS for deterministic losses of at most a few thousand parameters."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = [
     "vector_of",
 ]
 
-_BARRIER = 1e10  # the loss of a point where none is finite, from which a line search turns back
+_BARRIER = 1e10  # replaces a loss that is not finite, so that the line search backtracks
 
 LossAndGradient: TypeAlias = Callable[[np.ndarray], tuple[Any, Any]]
 
 
 class Minimum(NamedTuple):
-    """Where L-BFGS ended."""
+    """Result of L-BFGS."""
 
     vector: np.ndarray
-    loss: float  # infinite where no finite one was found
+    loss: float  # infinite if no finite loss was found
 
 
 def vector_of(tensors: Sequence[tf.Tensor | tf.Variable]) -> np.ndarray:
-    """The values of tensors or variables as one vector in ``default_float()``."""
+    """Return the values of tensors or variables as one vector in ``default_float()``."""
     return functional.flatten(tensors).numpy()
 
 
 def assign_vector(variables: Sequence[tf.Variable], vector: np.ndarray) -> None:
-    """Write what :func:`vector_of` returned back."""
+    """Assign to variables a vector as :func:`vector_of` returns it."""
     values = functional.unflatten(tf.constant(vector), variables)
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)
@@ -47,9 +47,9 @@ def assign_vector(variables: Sequence[tf.Variable], vector: np.ndarray) -> None:
 def loss_with_gradient(
     loss: Callable[..., tf.Tensor], variables: Sequence[tf.Variable]
 ) -> Callable[..., tuple[tf.Tensor, tf.Tensor]]:
-    """A function that returns a loss and its gradient by all variables, as one vector.
+    """Return a function that returns a loss and its gradient by all variables, as one vector.
 
-    Variables that the loss does not depend on have a gradient of zero.
+    The gradient by variables that the loss does not depend on is zero.
     """
 
     def evaluated(*arguments: Any) -> tuple[tf.Tensor, tf.Tensor]:
@@ -62,7 +62,7 @@ def loss_with_gradient(
 
 
 def loss_of(loss_and_gradient: LossAndGradient, vector: np.ndarray) -> float:
-    """The loss at a vector; infinite where it or its gradient is not finite."""
+    """Return the loss at a vector; infinite if it or its gradient is not finite."""
     loss, _ = _evaluated(loss_and_gradient, vector)
     return loss if loss < _BARRIER else np.inf
 
@@ -70,7 +70,7 @@ def loss_of(loss_and_gradient: LossAndGradient, vector: np.ndarray) -> float:
 def _evaluated(loss_and_gradient: LossAndGradient, x: np.ndarray) -> tuple[float, np.ndarray]:
     try:
         loss, gradient = loss_and_gradient(x)
-    except tf.errors.InvalidArgumentError:  # a GPU's Cholesky raises where a CPU's gives NaN
+    except tf.errors.InvalidArgumentError:  # Cholesky failures raise on a GPU, and are NaN on a CPU
         return _BARRIER, np.zeros_like(x)
     value, slope = float(loss), np.asarray(gradient)
     finite = np.isfinite(value) and np.isfinite(slope).all()
@@ -86,17 +86,17 @@ def lbfgs(
     num_corrections: int = 10,
     callback: Callable[[np.ndarray], Any] | None = None,
 ) -> Minimum:
-    """Minimise a loss of a vector by L-BFGS-B (Zhu et al. 1997), as SciPy has it.
+    """Minimise a loss of a vector by SciPy's L-BFGS-B (Zhu et al. 1997).
 
-    Where the loss or its gradient is not finite, or a factorisation fails, the line search turns
-    back.
+    If the loss or its gradient is not finite, or a Cholesky factorisation fails, the line search
+    backtracks.
 
-    :param loss_and_gradient: of a vector in ``default_float()``.
-    :param start: a vector, or several, of which the one with the least loss is taken.
-    :param max_iterations: steps, at most.
-    :param max_evaluations: of the loss, at most; SciPy's default if None.
-    :param num_corrections: of the approximate Hessian.
-    :param callback: called after each step; where it raises ``StopIteration`` the fit ends.
+    :param loss_and_gradient: returns loss and gradient at a vector in ``default_float()``.
+    :param start: an initial vector, or several, of which the one with the lowest loss is used.
+    :param max_iterations: largest number of steps.
+    :param max_evaluations: largest number of evaluations of the loss; SciPy's default if None.
+    :param num_corrections: number of corrections in the Hessian approximation.
+    :param callback: called with the vector after each step; raising ``StopIteration`` ends the fit.
     """
     starts = [start] if isinstance(start, np.ndarray) else list(start)
     first = starts[0]

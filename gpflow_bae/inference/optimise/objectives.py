@@ -1,4 +1,4 @@
-"""What variational training minimises: the bound, its beta-weighted kin, and GECO."""
+"""Objectives of variational training: the ELBO, the beta-weighted ELBO, and GECO."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ __all__ = ["GECO", "EvidenceLowerBound", "GECOState", "Objective"]
 
 @runtime_checkable
 class Objective(Protocol):
-    """A loss of the bound's terms, with a state that is carried from step to step."""
+    """A loss computed from the bound's terms, with a state that is updated in each step."""
 
     def initial_state(self) -> Any:
-        """A structure of tensors."""
+        """Return the initial state, a structure of tensors."""
         ...
 
     def loss(
         self, terms: VariationalTerms, batch: Batch, likelihood: Any, state: Any
     ) -> tuple[tf.Tensor, Any]:
-        """Loss of the batch, in nats summed over its items, and the next state."""
+        """Return the loss of the batch, in nats summed over its items, and the next state."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class EvidenceLowerBound:
-    """-(E_q[log p(Y | latents)] - beta KL); beta = 1 is the evidence lower bound."""
+    """Negative ELBO, -(E_q[log p(Y | latents)] - beta KL); beta = 1 is the standard ELBO."""
 
     beta: float = 1.0
-    """Weight of the divergence (Higgins et al. 2017)."""
+    """Weight of the KL divergence (Higgins et al. 2017)."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -43,49 +43,49 @@ class EvidenceLowerBound:
             raise ValueError(f"beta must be positive, got {self.beta}.")
 
     def initial_state(self) -> tuple[()]:
-        """Nothing is carried."""
+        """Return an empty state."""
         return ()
 
     def loss(
         self, terms: VariationalTerms, batch: Batch, likelihood: Any, state: tuple[()]
     ) -> tuple[tf.Tensor, tuple[()]]:
-        """The negative, beta-weighted bound."""
+        """Return the negative beta-weighted ELBO, and the empty state."""
         return self.beta * terms.divergence - terms.expected_log_likelihood, state
 
 
 class GECOState(NamedTuple):
-    """What GECO carries."""
+    """State of GECO."""
 
     log_multiplier: tf.Tensor  # []
     constraint: tf.Tensor  # [], moving average of the violation
-    steps: tf.Tensor  # [], how many there were
+    steps: tf.Tensor  # [], number of steps taken
 
 
 @dataclasses.dataclass(frozen=True)
 class GECO:
-    r"""Least divergence with a reconstruction error of at most ``tolerance`` (Rezende, Viola 2018).
+    r"""Minimise the KL with a reconstruction error of at most ``tolerance`` (Rezende, Viola 2018).
 
-    With C the mean squared error per observed entry less ``tolerance``, and P entries per point,
+    With C the mean squared error per observed entry minus ``tolerance``, and P entries per point,
 
     .. math:: loss = KL + \lambda P \, C, \qquad
         C_{ma} \leftarrow \alpha C_{ma} + (1 - \alpha) C, \qquad
         \lambda \leftarrow \lambda \exp(\eta \, C_{ma}),
 
-    so the multiplier lambda plays the part of 1 / (2 noise variance), and adapts. The value of the
-    moving average enters the loss with the gradient of the present batch, as in Jazbec et al.
-    (2021). The noise of a Gaussian likelihood is not fitted by this loss; set it to the tolerance
-    afterwards, where predictive variances are wanted.
+    so the adaptive multiplier lambda takes the place of 1 / (2 noise variance). The loss has the
+    value of the moving average and the gradient of the current batch, as in Jazbec et al. (2021).
+    This loss does not fit the noise variance of a Gaussian likelihood; set it to the tolerance
+    afterwards if you need predictive variances.
     """
 
     tolerance: float = 0.020
-    """kappa squared: the mean squared error per entry that is allowed, in squared units of Y."""
+    """kappa squared: the allowed mean squared error per entry, in squared units of Y."""
     smoothing: float = 0.99
-    """alpha, of the moving average."""
+    """alpha, smoothing factor of the moving average."""
     rate: float = 1.0
-    """eta, of the multiplier."""
+    """eta, learning rate of the multiplier."""
     initial_multiplier: float = 1.0
     max_multiplier: float = 1e6
-    """The multiplier never leaves [1 / max_multiplier, max_multiplier]."""
+    """The multiplier is clipped to [1 / max_multiplier, max_multiplier]."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -96,7 +96,7 @@ class GECO:
             raise ValueError(f"smoothing of GECO must lie in [0, 1), got {self.smoothing}.")
 
     def initial_state(self) -> GECOState:
-        """The initial multiplier, and no average yet."""
+        """Return the initial multiplier, with an empty moving average."""
         dtype = gpflow.default_float()
         multiplier = tf.math.log(tf.constant(self.initial_multiplier, dtype))
         return GECOState(multiplier, tf.zeros([], dtype), tf.zeros([], tf.int32))
@@ -104,7 +104,7 @@ class GECO:
     def loss(
         self, terms: VariationalTerms, batch: Batch, likelihood: Any, state: GECOState
     ) -> tuple[tf.Tensor, GECOState]:
-        """KL plus the multiplier times the constraint, of the batch's observed entries."""
+        """Return KL + multiplier * constraint for observed entries of the batch, and the state."""
         mean, _ = likelihood.moments(terms.F)
         residual = mean - tf.cast(batch.Y, mean.dtype)
         count = tf.cast(tf.size(residual), terms.divergence.dtype)
@@ -114,7 +114,7 @@ class GECO:
         squares = tf.cast(tf.reduce_sum(tf.square(residual)), terms.divergence.dtype)
         constraint = squares / count - self.tolerance
         present = tf.stop_gradient(constraint)
-        # The first batch is its own average.
+        # The first batch initialises the moving average.
         smoothing = self.smoothing * tf.cast(state.steps > 0, present.dtype)
         average = smoothing * state.constraint + (1.0 - smoothing) * present
         multiplier = tf.exp(state.log_multiplier)

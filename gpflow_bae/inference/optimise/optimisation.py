@@ -1,4 +1,4 @@
-"""Adam on any loss, a compiled block of steps at a time: the one loop for all that is fitted."""
+"""Adam on any loss in compiled blocks of steps, for all fits by gradient descent."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from .row_adam import RowAdam
 __all__ = ["Loss", "Optimisation", "cosine_decay"]
 
 Loss = Callable[[tf.Tensor, Any, Any], tuple[tf.Tensor, Any]]
-"""(seed, carried, constants of the block) -> (loss, what is carried to the next step)."""
+"""(seed, carried state, constants of the block) -> (loss, state for the next step)."""
 
 
 def cosine_decay(rate: float, num_steps: int, fraction: float) -> Any:
-    """A learning rate that falls to ``fraction`` of itself along a cosine; 1 keeps it."""
-    rate = float(rate)  # Keras takes no number of NumPy's
+    """Return a learning rate with cosine decay to ``fraction`` of ``rate``; constant for 1."""
+    rate = float(rate)  # Keras does not accept NumPy scalars
     if fraction == 1.0:
         return rate
     return keras.optimizers.schedules.CosineDecay(rate, num_steps, alpha=fraction)
 
 
 class Optimisation(Algorithm):
-    """Variables that move down a loss, in place; their checkpoint is their values and Adam's.
+    """Adam on a loss of variables, in place; checkpoints hold their values and Adam's state.
 
-    Where a block of losses is not finite the variables go back to where they were before the last
-    block that was: those after it need not be good.
+    If the loss of a block is not finite, variables get their values from before the last block with
+    a finite loss, because that block may already have diverged.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Optimisation(Algorithm):
         jit_compile: bool = False,
     ):
         """
-        :param variables: all that moves, by name.
-        :param groups: variables that Adam moves, with a learning rate each (a number or a Keras
-            schedule); a group may be empty.
-        :param seed: two integers; call number k has what is folded from it and k.
-        :param label: what the bar says.
+        :param variables: all variables that change, by name.
+        :param groups: pairs of variables that Adam updates and their learning rate (a number or a
+            Keras schedule); a group may be empty.
+        :param seed: two integers; call k folds k into it.
+        :param label: name shown beside the progress bar.
         """
         self.loss, self.variables = loss, dict(variables)
         self.num_steps, self.steps_per_call, self.label = num_steps, steps_per_call, label
@@ -69,9 +69,9 @@ class Optimisation(Algorithm):
         self.block = compiled(self._block, jit_compile=jit_compile)
 
     def begin_again(self, seed: Sequence[int]) -> None:
-        """From the variables as they are now, by the graph that is there: Adam is at rest.
+        """Reset Adam's state and the seed, keeping the variables' values and the compiled graph.
 
-        :param seed: as when this was made.
+        :param seed: two integers, as in the constructor.
         """
         of_adam = [v for o, _ in self._groups for v in o.variables if v is not o.learning_rate]
         for variable in (*of_adam, *self.rows.state):
@@ -80,30 +80,30 @@ class Optimisation(Algorithm):
         self._good = self._values()
 
     def constants(self) -> Any:
-        """What all steps of a block share, computed at its start."""
+        """Return tensors that all steps of a block share, computed at its start."""
         return None
 
     def feed(self, number: int) -> Any:
-        """What the block after ``number`` steps is given from outside of its graph."""
+        """Return inputs to the graph of the block that follows ``number`` steps."""
         return ()
 
     def of_step(self, constants: Any, fed: Any, i: tf.Tensor) -> Any:
-        """What the loss of step i of a block is given for its constants.
+        """Return the constants that the loss of step i of a block receives.
 
         :param fed: see :meth:`feed`.
         """
         return constants
 
     def before_step(self, seed: tf.Tensor, loss: Callable[[], tf.Tensor]) -> None:
-        """A hook for what moves variables of its own before Adam does.
+        """Update variables that Adam does not; called before each Adam step.
 
-        :param seed: of this step, the one that the loss is called with.
+        :param seed: seed of this step, with which the loss is also called.
         """
 
     def gradients(
         self, seed: tf.Tensor, carried: Any, constants: Any, variables: list[tf.Variable]
     ) -> tuple[tf.Tensor, Any, list[Any]]:
-        """The loss of a step, what is carried on, and the gradient by ``variables``."""
+        """Return the loss of a step, the next carried state, and the gradients by ``variables``."""
         with tf.GradientTape() as tape:
             loss, following = self.loss(seed, carried, constants)
         return loss, following, tape.gradient(loss, variables)
@@ -127,7 +127,7 @@ class Optimisation(Algorithm):
             remaining = iter(gradients)
             for optimizer, group in self._groups:
                 moved = [(next(remaining), variable) for variable in group]
-                # Keras warns of each variable without a gradient, such as the noise under GECO.
+                # Keras warns about each variable without a gradient, such as the noise under GECO.
                 known = [(g, variable) for g, variable in moved if g is not None] or moved
                 optimizer.apply([g for g, _ in known], [variable for _, variable in known])
             return total + tf.cast(loss, tf.float64), following
@@ -136,7 +136,7 @@ class Optimisation(Algorithm):
         return total / tf.cast(count, tf.float64), carried
 
     def step(self, state: Any, number: int, stop: int) -> tuple[Any, int, Trace]:
-        """A block of steps; the loss is its mean."""
+        """Run a block of steps; the loss is its mean."""
         before = self._values()
         call = number // self.steps_per_call
         seed = tf.random.fold_in(self._seed, call, alg="philox")
@@ -144,13 +144,13 @@ class Optimisation(Algorithm):
         loss, self.carried = self.block(seed, self.carried, tf.constant(count), self.feed(number))
         loss = float(loss)
         if np.isfinite(loss) and not self._is_finite():
-            loss = np.nan  # of the next step: a loss is that of before its step
+            loss = np.nan  # losses precede their updates, so only the next one would show it
         if np.isfinite(loss):
             self._good = before
         return None, count, {"loss": np.array([loss])}
 
     def diagnose(self, state: Any, number: int, trace: Trace, saved: str) -> Exception | None:
-        """Losses that are not finite; the variables then hold the last good values."""
+        """Return an error if the loss is not finite, and restore the last good values."""
         loss = float(trace["loss"][-1])
         if np.isfinite(loss):
             return None
@@ -164,11 +164,11 @@ class Optimisation(Algorithm):
         )
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
-        """The loss."""
+        """Return the label and the loss."""
         return self.label, {"loss": f"{float(trace['loss'][-1]):.4g}"}
 
     def _all(self) -> list[tf.Variable]:
-        """Everything that a step changes."""
+        """Return all variables that a step changes."""
         slots = [v.value for optimizer, _ in self._groups for v in optimizer.variables]
         return [*self.variables.values(), *slots, *self.rows.state]
 
@@ -180,7 +180,7 @@ class Optimisation(Algorithm):
         return [tf.identity(v) for v in self.variables.values()]
 
     def arrays(self, state: Any) -> dict[str, np.ndarray]:
-        """Variables by name, Adam's by number, and what is carried."""
+        """Return variables by name, Adam's variables by number, and the carried state."""
         others = self._all()[len(self.variables) :]
         return (
             {f"variable/{name}": v.numpy() for name, v in self.variables.items()}
@@ -189,7 +189,7 @@ class Optimisation(Algorithm):
         )
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """The inverse of :meth:`arrays`, in place."""
+        """Assign the arrays that :meth:`arrays` returned to the variables."""
         names = [f"variable/{name}" for name in self.variables]
         every = self._all()
         names += [f"adam/{i}" for i in range(len(every) - len(names))]

@@ -1,4 +1,4 @@
-"""A bound climbed in phases, and again from other values by the graphs that are there."""
+"""Variational fits in phases, restarted from new values without tracing again."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .variational_fit import VariationalFit
 
 __all__ = ["PhasedFit"]
 
-_FIRST_SCALE = 0.03  # of the parameters' Gaussians
+_FIRST_SCALE = 0.03  # initial standard deviation of the parameters' Gaussians
 
 
 class _Phase(NamedTuple):
-    """Steps of one kind, of the model's parameters or of their Gaussians."""
+    """A phase: its fit, and the Gaussians of parameters, if any."""
 
     q: MeanFieldParameters | None
     fit: VariationalFit
 
 
 class PhasedFit:
-    """Fits of one model, or of Gaussians of its parameters, each phase traced once.
+    """Fits of a model, or of Gaussians of its parameters, in phases that are traced once.
 
-    In a phase the same parameters are trainable every time that it begins.
+    The same parameters must be trainable every time that a phase begins.
     """
 
     def __init__(
@@ -43,8 +43,8 @@ class PhasedFit:
         **options: Any,
     ):
         """
-        :param gaussian: whether independent Gaussians around the parameters are fitted.
-        :param options: of :func:`~gpflow_bae.inference.variational.climb`.
+        :param gaussian: whether to fit independent Gaussians of the parameters.
+        :param options: arguments of :func:`~gpflow_bae.inference.variational.climb`.
         """
         self.model, self.data, self.gaussian, self.options = model, data, gaussian, options
         self.seed, self.label = 0, ""
@@ -57,11 +57,11 @@ class PhasedFit:
 
     @property
     def fitted(self) -> VariationalAutoencoder | MeanFieldParameters:
-        """What is fitted: the model, or Gaussians."""
+        """The fitted object: the model, or Gaussians of its parameters."""
         return self._phase().q or self.model
 
     def values(self) -> Sequence[tf.Tensor]:
-        """Return the model's unconstrained parameters at present."""
+        """Return the model's current unconstrained parameters, or the means of their Gaussians."""
         q = self._phase().q
         if q is None:
             return list(self.model.sampled.values())
@@ -70,11 +70,11 @@ class PhasedFit:
     def begin(
         self, name: str, settings: VariationalSettings, scales: Mapping[int, Any] | None = None
     ) -> None:
-        """Begin a phase at the model's parameters.
+        """Begin a phase at the model's current parameters.
 
-        :param name: of the phase.
-        :param settings: of its steps, the same whenever it begins.
-        :param scales: of some Gaussians at the start, by the parameter's ``id``.
+        :param name: name of the phase.
+        :param settings: settings of its steps, the same every time that it begins.
+        :param scales: initial scales of some Gaussians, by the parameter's ``id``.
         """
         found = self._phases.get(name)
         if found is None:
@@ -107,9 +107,9 @@ class PhasedFit:
     def steps_without(
         self, parameter: Parameter, settings: VariationalSettings, out_dir: str | None, label: str
     ) -> tuple[np.ndarray, dict[int, Any]]:
-        """Take the steps of a phase with a parameter at zero, which then is what it was.
+        """Run a phase with one parameter fixed at zero, then restore its value.
 
-        :return: their losses, and the scales of the others' Gaussians, by ``id``.
+        :return: losses, and the scales of the other parameters' Gaussians, by ``id``.
         """
         before = parameter.numpy()
         parameter.assign(np.zeros_like(before))
@@ -126,9 +126,9 @@ class PhasedFit:
         return losses, scales
 
     def finish(self, num_draws: int) -> list[np.ndarray] | None:
-        """Leave the model at the means, and return draws of its parameters if those have Gaussians.
+        """Set the model to the means of the Gaussians, if any, and return draws of its parameters.
 
-        :return: [num_draws, ...] by parameter, or None.
+        :return: [num_draws, ...] by parameter, or None without Gaussians.
         """
         q = self._phase().q
         if q is None:

@@ -1,4 +1,4 @@
-"""Codes of a GPLVM that are free for each row go where the decoder explains the row best."""
+"""Move free-form codes of a GPLVM to where the decoder explains their rows best."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ from .input_relocation import has_relocatable_inputs, relocate_inputs
 __all__ = ["Relocations", "best_codes", "expected_log_likelihoods", "relocate_codes"]
 
 NUM_CANDIDATES = 1000
-# Of the steps of a fit, those in which codes are relocated; in the others they settle.
-_SHARE = 0.8
-_OF_INPUTS = 8  # relocations of missing inputs, unless settings say otherwise
-_ROUNDING = 1e-3  # nats: what is added up in another order is not a gain
-_NUMBERS = 2**22  # of an array over candidates, rows and cells: 32 MB
+_SHARE = 0.8  # first part of a fit's steps, with relocations; codes converge in the rest
+_INPUT_RELOCATIONS = 8  # default number for missing inputs
+_ROUNDING = 1e-3  # nats; smaller gains may be rounding errors
+_MAX_ELEMENTS = 2**22  # of an array over candidates, rows and cells: 32 MB
 
 
 def best_codes(
     model: StochasticGPLVM, data: Any, codes: tf.Tensor, weights: Any = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which of some codes explains each row best, and how well.
+    """Return the candidate code that explains each row best, and its score.
 
-    :param data: rows, as :func:`gpflow_bae.data.prepare_data` makes them.
-    :param codes: [C, L], candidates, the same for all rows.
-    :param weights: [C], what is added to the log likelihoods, such as a log prior.
-    :return: indices [N] of candidates, and E_q(f)[log p(y_n | f(code))] + weight of those, in nats.
+    :param data: rows, as :func:`gpflow_bae.data.prepare_data` returns them.
+    :param codes: candidates [C, L], the same for all rows.
+    :param weights: terms [C] that are added to the log likelihoods, such as a log prior.
+    :return: indices [N] of candidates, and their E_q(f)[log p(y_n | f(code))] + weight, in nats.
     """
     mean, variance = model.predict_f(codes)  # [C, P]
-    size = max(1, _NUMBERS // int(mean.shape[0] * mean.shape[1]))
+    size = max(1, _MAX_ELEMENTS // int(mean.shape[0] * mean.shape[1]))
     indices, values = [], []
     for start in range(0, data.num_items, size):
         batch = data.gather(tf.range(start, min(start + size, data.num_items)))
@@ -51,7 +50,7 @@ def best_codes(
 def expected_log_likelihoods(
     model: StochasticGPLVM, batch: Batch, mean: tf.Tensor, variance: tf.Tensor
 ) -> tf.Tensor:
-    """E[log p(y_n | f)] [B, C] of rows, of functions with moments [C, P] at the candidates."""
+    """Return E[log p(y_n | f)] [B, C] of rows, for f with moments [C, P] at the candidates."""
     likelihood = model.likelihood
     if batch.cells is None and isinstance(likelihood, gpflow.likelihoods.Gaussian):
         noise = likelihood.variance
@@ -69,7 +68,7 @@ def expected_log_likelihoods(
 def _gaussian_scores(
     batch: Batch, mean: tf.Tensor, variance: tf.Tensor, noise: tf.Tensor
 ) -> tf.Tensor:
-    """The same in matrix products: the squares of y - f are those of y, of f, and twice both."""
+    """Return scores [B, C] under a Gaussian by matrix products, from the expanded square."""
     Y = tf.cast(batch.Y[0], mean.dtype)
     seen = tf.ones_like(Y) if batch.mask is None else tf.cast(batch.mask[0], mean.dtype)
     Y = Y * seen
@@ -85,20 +84,20 @@ def _gaussian_scores(
 def relocate_codes(
     model: StochasticGPLVM, data: Any, *, num_candidates: int = NUM_CANDIDATES, seed: int = 0
 ) -> float:
-    r"""Move codes to other places of the latent space, wherever they are better there.
+    r"""Move free-form codes to candidates with a higher density, to escape local optima.
 
-    Gradients move a code through the latent space; where the way leads over worse places it does
-    not go. Here each row is offered codes :math:`x_c` drawn from the prior, and takes the one with
-    the largest :math:`E_{q(f)}[\log p(y_n | f(x_c))] + \log p(x_c)`, where that is larger than at
-    the mean that it has. Widths stay. With many latent dimensions hardly any draw is better.
+    Gradients do not move a code across regions of low density. For each row this draws candidates
+    :math:`x_c` from the prior and takes the one with the largest
+    :math:`E_{q(f)}[\log p(y_n | f(x_c))] + \log p(x_c)`, if that is larger than at the current
+    mean. Variances stay. With many latent dimensions hardly any draw is better.
 
     :param model: a GPLVM with a free Gaussian, or a free point, for each row: a
         :class:`~gpflow_bae.encoders.FreeFormEncoder` in a
         :class:`~gpflow_bae.guides.MeanFieldGuide` or :class:`~gpflow_bae.guides.PointEstimate`.
-    :param data: its rows, ``(None, Y)`` or as :func:`gpflow_bae.data.prepare_data` makes them.
-    :param num_candidates: what it costs grows with it, and with rows times columns.
-    :return: the share of the rows whose code was moved.
-    :raises TypeError: for other codes.
+    :param data: its rows, ``(None, Y)`` or as :func:`gpflow_bae.data.prepare_data` returns them.
+    :param num_candidates: number of draws; the cost is proportional to it times rows times columns.
+    :return: the share of the rows whose code moved.
+    :raises TypeError: for other models, guides or encoders.
     """
     check_relocatable(model)
     data = prepare_data(model, data)
@@ -114,7 +113,7 @@ def relocate_codes(
 
 
 def _own_scores(model: StochasticGPLVM, data: Any, codes: tf.Tensor) -> np.ndarray:
-    """E[log p(y_n | f(x_n))] [N] of each row at its own code."""
+    """Return E[log p(y_n | f(x_n))] [N] of each row at its own code."""
     values = []
     for start in range(0, data.num_items, 1024):
         rows = tf.range(start, min(start + 1024, data.num_items))
@@ -127,9 +126,9 @@ def _own_scores(model: StochasticGPLVM, data: Any, codes: tf.Tensor) -> np.ndarr
 
 
 def check_relocatable(model: Any) -> None:
-    """Refuse models without codes that :func:`relocate_codes` can move.
+    """Check that :func:`relocate_codes` supports the model.
 
-    :raises TypeError: saying which those are.
+    :raises TypeError: if it does not, with the models that it supports.
     """
     words = "codes can be relocated where each row has its own, in a StochasticGPLVM with "
     words += (
@@ -147,30 +146,28 @@ def check_relocatable(model: Any) -> None:
 
 
 class Relocations:
-    """When a fit relocates codes, or missing inputs: so many times, evenly spaced over its first
-    four fifths.
-    """
+    """Relocations of codes or missing inputs, evenly spaced over the first four fifths of a fit."""
 
     def __init__(self, model: Any, data: Any, count: int | None, num_steps: int, seed: int):
         """
-        :param count: how often; 0 for never, None for as often as the model needs it.
+        :param count: number of relocations; None for 8 with missing inputs, and else 0.
         :raises TypeError: for codes that cannot be relocated.
         """
         self._of_inputs = has_relocatable_inputs(model) and isinstance(data, Observations)
         if count is None:
-            count = _OF_INPUTS if self._of_inputs else 0
+            count = _INPUT_RELOCATIONS if self._of_inputs else 0
         if count and not self._of_inputs:
             check_relocatable(model)
         self._model, self._data, self._seed = model, data, seed
         self.count, self._period = count, _SHARE * num_steps / max(count, 1)
 
     def after(self, before: int, now: int) -> None:
-        """After a block of steps, where one falls in it.
+        """Relocate once if a relocation is due after a block of steps.
 
-        :param before, now: steps before the block and after it.
+        :param before, now: numbers of steps before and after the block.
         """
         done, due = (min(self.count, int(n / self._period + 1e-9)) for n in (before, now))
         if due > done:
-            seed = (1009 * self._seed + due) % 2_000_000_000  # of this fit and time
+            seed = (1009 * self._seed + due) % 2_000_000_000  # differs between relocations
             relocate = relocate_inputs if self._of_inputs else relocate_codes
             relocate(self._model, self._data, seed=seed)

@@ -1,4 +1,4 @@
-"""Adam for variables of which a step sees a few rows: the others, and their moments, rest."""
+"""Adam with sparse row updates: rows without a gradient, and their moments, do not change."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["RowAdam"]
 
 
 class RowAdam:
-    """Adam (Kingma and Ba 2015) whose step costs as much as the rows of the gradient.
+    """Adam (Kingma and Ba 2015) at a cost per step proportional to the rows of the gradient.
 
-    Each row has moments and a step count of its own, so a row's path is that of Adam on the steps
-    that saw it. (Keras's optimisers make a dense gradient of a sparse one: with a million rows that
-    is the whole cost of a step.)
+    Each row has its own moments and step count, so it follows Adam on the steps whose minibatch
+    includes it. (Keras's optimisers convert sparse gradients to dense ones, which with a million
+    rows is the whole cost of a step.)
     """
 
     def __init__(
@@ -28,15 +28,15 @@ class RowAdam:
         epsilon: float = 1e-7,
     ):
         """
-        :param variables: first axis: rows.
-        :param learning_rate: a number, or a Keras schedule of the steps taken.
+        :param variables: variables whose first axis is rows.
+        :param learning_rate: a number, or a Keras schedule of the number of steps.
         """
         self.variables = list(variables)
         self.learning_rate, self.epsilon = learning_rate, epsilon
         self.beta_1, self.beta_2 = beta_1, beta_2
         self.iterations = tf.Variable(0, dtype=tf.int64, trainable=False)
-        # First moments, second moments and the count of a row stand side by side: a large table is
-        # not in the processor's cache, and what is together is fetched at once.
+        # First moments, second moments and the count of a row are adjacent in memory: a large table
+        # does not fit into the cache, and adjacent numbers are fetched together.
         self._slots = [
             tf.Variable(tf.zeros([v.shape[0], 2 * _width(v) + 1], v.dtype), trainable=False)
             for v in self.variables
@@ -44,15 +44,15 @@ class RowAdam:
 
     @property
     def state(self) -> list[tf.Variable]:
-        """What a checkpoint must hold."""
+        """Variables that a checkpoint must hold."""
         if not self.variables:
             return []
         return [self.iterations, *self._slots]
 
     def apply(self, gradients: Sequence[tf.IndexedSlices]) -> None:
-        """One step along gradients whose rows are distinct.
+        """Take one step along gradients whose rows are distinct.
 
-        :raises TypeError: for a dense gradient: something read the whole variable.
+        :raises TypeError: for a dense gradient, which means that the loss read the whole variable.
         """
         if not self.variables:
             return
@@ -83,5 +83,5 @@ class RowAdam:
 
 
 def _width(variable: tf.Variable) -> int:
-    """Numbers in a row."""
+    """Return the number of elements of a row."""
     return math.prod(variable.shape[1:])

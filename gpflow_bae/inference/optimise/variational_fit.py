@@ -1,4 +1,4 @@
-"""Steps of a variational fit: Adam on a bound, some variables with steps of their own."""
+"""Variational fits: Adam on the objective, with natural gradients and sparse row updates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["VariationalFit"]
 
 
 class VariationalFit(Optimisation):
-    """A variational model on its way up its bound."""
+    """Fit of a variational model by stochastic gradients of its objective."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class VariationalFit(Optimisation):
         label: str = "variational",
     ):
         """
-        :param replicas: that share the items of minibatches.
-        :raises ValueError: for natural gradients of a model without a free q(u), or what replicas
-            cannot share.
+        :param replicas: replicas that share the items of minibatches.
+        :raises ValueError: for natural gradients of a model without a free q(u), or settings that
+            replicas cannot share.
         :raises TypeError: for relocations of codes that are not free for each row.
         """
         self.model, self.settings = model, settings
@@ -66,10 +66,10 @@ class VariationalFit(Optimisation):
                 ([v for v in adam if id(v) not in of_prior], self._decay(rate)),
                 ([v for v in adam if id(v) in of_prior], self._decay(prior_rate)),
             ],
-            # Whole calls, as many as it takes.
+            # Rounded up to whole calls.
             num_steps=-(-settings.num_steps // steps_per_call) * steps_per_call,
             steps_per_call=steps_per_call,
-            seed=_of_steps(seed),
+            seed=_step_seed(seed),
             label=label,
             jit_compile=jit_compile,
         )
@@ -77,7 +77,7 @@ class VariationalFit(Optimisation):
         self._begin(seed)
 
     def _begin(self, seed: int) -> None:
-        """What changes from step to step beside variables and Adam."""
+        """Initialise relocations, the stream reader and the objective's state."""
         model, data, settings = self.model, self.data, self.settings
         self._relocations = Relocations(model, data, settings.relocations, settings.num_steps, seed)
         self._reader = None
@@ -87,11 +87,11 @@ class VariationalFit(Optimisation):
         self.carried = settings.objective.initial_state()
 
     def refit(self, seed: int) -> None:
-        """To fit once more, from the variables as they are now, by the graph that is there.
+        """Prepare to fit again from the current values, with the compiled graph.
 
-        As a new fit of the same model with that seed, which would trace its steps again.
+        The result is that of a new fit of the same model with this seed, without tracing again.
         """
-        self.begin_again(_of_steps(seed))
+        self.begin_again(_step_seed(seed))
         self._begin(seed)
 
     def _natural_gradients(self) -> gpflow.optimizers.NaturalGradient | None:
@@ -108,7 +108,7 @@ class VariationalFit(Optimisation):
         return gpflow.optimizers.NaturalGradient(gamma=step_size)
 
     def _row_optimizer(self, trained: list[tf.Variable]) -> RowAdam:
-        """For what belongs to single items, of which a minibatch moves its own only."""
+        """Return the optimiser of per-item variables, of which a minibatch updates its own rows."""
         settings = self.settings
         whole = settings.num_items in (None, self.data.num_items)
         rows = () if whole else self.model.row_variables
@@ -121,29 +121,29 @@ class VariationalFit(Optimisation):
         return cosine_decay(rate, self.settings.num_steps, fraction)
 
     def constants(self) -> Any:
-        """What the bound must know of points outside of a batch."""
+        """Return the model's snapshot of points outside of a batch."""
         return self.model.snapshot(self.data)
 
     def feed(self, number: int) -> Any:
-        """Of a stream, the block's minibatches."""
+        """Return the block's minibatches of a stream; () without a stream."""
         return () if self._reader is None else self._reader.read(number)
 
     def of_step(self, constants: Any, fed: Any, i: tf.Tensor) -> Any:
-        """The snapshot, and of a stream the step's minibatch."""
+        """Return the snapshot, and the step's minibatch of a stream or None."""
         return constants, None if self._reader is None else self.data.batch(fed, i)
 
     def before_step(self, seed: tf.Tensor, loss: Callable[[], tf.Tensor]) -> None:
-        """A natural gradient step of q(u).
+        """Take a natural gradient step of q(u).
 
-        Of the whole bound, not of its share per point: a step of size 1 then is the conjugate
-        update where there is one.
+        The gradient is that of the whole bound, not of the bound per point, so that a step of size
+        1 is the conjugate update if there is one.
         """
         if self._natural is not None:
             number = float(self.data.num_points)
             self._natural.minimize(lambda: number * loss(), self._natural_pairs)
 
     def _fresh_loss(self, seed: tf.Tensor, state: Any, known: Any) -> tuple[tf.Tensor, Any]:
-        """The objective of a fresh minibatch, per point of the data.
+        """Return the objective of a new minibatch, per point of the data, and the next state.
 
         :param known: see :meth:`of_step`.
         """
@@ -154,7 +154,7 @@ class VariationalFit(Optimisation):
     def gradients(
         self, seed: tf.Tensor, carried: Any, constants: Any, variables: list[tf.Variable]
     ) -> tuple[tf.Tensor, Any, list[Any]]:
-        """Each replica's from its own share of the step's minibatch, summed."""
+        """Return loss, state and gradients, summed over the replicas' shares of the minibatch."""
         if self.replicas.size == 1:
             return super().gradients(seed, carried, constants, variables)
         snapshot, given = constants
@@ -172,7 +172,7 @@ class VariationalFit(Optimisation):
         return loss, carried, gradients
 
     def step(self, state: Any, number: int, stop: int) -> tuple[Any, int, Trace]:
-        """A block of steps, after which all processes have the chief's variables."""
+        """Run a block of steps, then copy the chief's variables to all processes."""
         workers = self.replicas.workers
         with workers.in_words():
             found = super().step(state, number, stop)
@@ -185,7 +185,7 @@ class VariationalFit(Optimisation):
         return found
 
     def _batch(self, seed: tf.Tensor, given: Batch | None = None) -> tuple[Batch, tf.Tensor]:
-        """The minibatch of a step, drawn unless it is given, and the seed of the step's draws."""
+        """Return the minibatch of a step, drawn unless given, and the seed of the step's draws."""
         settings, data = self.settings, self.data
         seeds = tf.random.split(seed, alg="philox")
         if given is not None:
@@ -205,9 +205,9 @@ class VariationalFit(Optimisation):
         snapshot: Any,
         with_prior: bool = True,
     ) -> tuple[tf.Tensor, Any]:
-        """The objective of a batch per point of the data, and what the objective carries on.
+        """Return the objective of a batch, per point of the data, and the objective's next state.
 
-        :param with_prior: whether the log prior of parameters is in it, where settings want it.
+        :param with_prior: whether to add the log prior of parameters, if settings include it.
         """
         settings = self.settings
         terms = self.model.terms(batch, seed, snapshot)
@@ -219,7 +219,7 @@ class VariationalFit(Optimisation):
         return loss / float(self.data.num_points), state
 
     def describe(self) -> dict[str, Any]:
-        """What a resumed fit must have in common with this one."""
+        """Return the settings that a resumed fit must share with this one."""
         return {
             **self.settings.describe(),
             "relocations": self._relocations.count,
@@ -231,7 +231,7 @@ class VariationalFit(Optimisation):
         }
 
 
-def _of_steps(seed: int) -> list[int]:
+def _step_seed(seed: int) -> list[int]:
     return [seed, 0x7A1]
 
 
@@ -242,9 +242,9 @@ def _check_replicas(
     replicas: Replicas,
     jit_compile: bool,
 ) -> None:
-    """Refuse what replicas cannot share.
+    """Check that replicas can share this fit.
 
-    :raises ValueError: saying what it is, and what to do instead.
+    :raises ValueError: if they cannot, with the reason and an alternative.
     """
     refused = {
         "a SparseTable, whose rows are of unequal length": isinstance(data, SparseTable),

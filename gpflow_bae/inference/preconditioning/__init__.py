@@ -1,4 +1,4 @@
-"""Linear maps of a sampler's steps: by priors, by the Fisher information, or fitted at a start."""
+"""Linear preconditioners of a sampler, from priors and from the Fisher information."""
 
 from .at_start import AffineMap, Whitening, affine_map, unfitted_map
 from .fisher import FisherPreconditioner

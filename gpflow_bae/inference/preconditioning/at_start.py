@@ -1,7 +1,7 @@
-r"""Maps of a network's weights that are fitted once, around the values that replicas start at.
+r"""Affine maps of a network's weights, fitted once around the initial values of replicas.
 
-Sampling u with values = start + A u, where A A^T is about the posterior's covariance, is the same
-as preconditioning the sampler with it; the Jacobian is constant, and drops out. The covariance is
+Sampling u with values = start + A u, where A A^T is about the posterior's covariance, is equivalent
+to preconditioning the sampler with A A^T; the Jacobian is constant and cancels. The covariance is
 (F + prior precision)^-1 with the Fisher information F (:mod:`.information`).
 """
 
@@ -29,46 +29,45 @@ __all__ = ["AffineMap", "Whitening", "affine_map", "unfitted_map"]
 Values = tuple[tf.Tensor, ...]
 
 _LARGEST_DENSE = 5000
-_LEAST_PRECISION = 1e-8  # of a prior
+_LEAST_PRECISION = 1e-8  # lower limit of prior precisions
 
 
 @dataclasses.dataclass(frozen=True)
 class Whitening:
-    """Which map of a network's weights is fitted where replicas start."""
+    """Settings of the affine map of a network's weights that is fitted at the initial values."""
 
     kind: Literal["none", "kronecker", "dense"] = "none"
     """``"dense"`` takes all correlations into account, for up to a few thousand scalars.
-    ``"kronecker"`` takes each parameter by itself (:mod:`.kronecker`)."""
+    ``"kronecker"`` preconditions each parameter separately (:mod:`.kronecker`)."""
     num_draws: int = 200
-    """Draws of simulated data that estimate the information; ``"dense"`` wants a few for each
-    scalar."""
+    """Number of gradient draws that estimate the Fisher information; ``"dense"`` needs a few for
+    each scalar."""
     damping: float = 0.0
-    """Added to the precision, so that no direction is scaled to more than damping^-1/2: along
-    directions that the data say little of, the posterior of a network is wide but far from
-    straight."""
+    """Added to the precision, so that no direction is scaled by more than damping^-1/2: along
+    directions of little information, the posterior of a network is wide but strongly curved."""
 
     def __post_init__(self) -> None:
         check_fields(self, num_draws=1, damping=0.0)
 
 
 class AffineMap(NamedTuple):
-    """values = start + A u, with an A for each parameter, one for all together, or none."""
+    """Affine map values = start + A u, with an A for each parameter, one joint A, or none."""
 
     start: Values  # [R, ...] by parameter
     maps: tuple[KroneckerMap, ...] = ()
 
     @property
     def is_dense(self) -> bool:
-        """Whether one map is of all parameters together."""
+        """Whether one map applies to all parameters together."""
         return bool(self.maps) and self.maps[0].scale.shape != self.start[0].shape[1:]
 
     def centre(self) -> Values:
-        """Return the coordinates of ``start``: zeros, of one type where all are mixed."""
+        """Return the coordinates u = 0 of ``start``, of one dtype if the map is dense."""
         dtype = self.maps[0].scale.dtype if self.is_dense else None
         return tuple(tf.zeros_like(v, dtype) for v in self.start)
 
     def forward(self, position: Sequence[tf.Tensor]) -> Values:
-        """Return unconstrained values [R, ...] at coordinates ``position``, tensors alike."""
+        """Return unconstrained values [R, ...] at coordinates ``position`` of the same shapes."""
         moved = list(position)
         if self.is_dense:
             flat = tf.concat([tf.reshape(u, [tf.shape(u)[0], -1]) for u in moved], 1)
@@ -81,7 +80,7 @@ class AffineMap(NamedTuple):
 
 
 def unfitted_map(kind: str, start: Values) -> AffineMap:
-    """Return a map of a kind that moves nothing: what a fitted one looks like.
+    """Return an identity map around ``start``, of the structure of a fitted map.
 
     :param start: unconstrained values [R, ...] of the replicas.
     :raises ValueError: for ``"dense"`` with too many scalars.

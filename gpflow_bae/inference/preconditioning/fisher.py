@@ -1,14 +1,14 @@
 """Preconditioning by prior and Fisher information, fitted to a chain during burn-in.
 
-Data say more of most weights than their priors do, by factors of 10^4 to 10^9 that differ from
-layer to layer and within layers; a sampler with unit mass would have to take steps for the largest.
-What they say is estimated where the chain is (:mod:`.information`). See :mod:`.kronecker` for what
-becomes of those of parameters, and :mod:`.prior` for those of codes under a smooth GP.
+For most weights the information of the data exceeds the prior precision by factors of 10^4 to 10^9,
+which differ between and within layers; the largest limits the step size of a sampler with unit
+mass. The information is estimated at the chain's state (:mod:`.information`). :mod:`.kronecker`
+describes the maps of parameters, and :mod:`.prior` those of codes under a smooth GP.
 
-A state is not the posterior: a hidden unit that is saturated in it says nothing of its weights, and
-says much as soon as they move. So maps are fitted to single states on the way to where the chain
-stays, and their scales in the end to the information as it is on average over a quarter of
-burn-in.
+The information at one state is not typical of the posterior: if a hidden unit is saturated, that on
+its weights is zero, but it is large as soon as they change. So maps are first fitted to single
+states, until the chain approaches stationarity; finally their scales are fitted to the average
+information over a quarter of burn-in.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ from .prior import code_map
 
 __all__ = ["FisherMetric", "FisherPreconditioner"]
 
-_SEED = 0x3E  # folded into that of a round
+_SEED = 0x3E  # folded into the seed of a round
 _DRAWS = 300
-_POINTS = 128  # of a draw, or the points of one task where that has more
-_LEAST_PRECISION = 0.01  # of a prior: no coordinate is longer than 10
-# What hardly matters where it is may matter where it would go: an inducing input that says nothing
-# yet. Longer coordinates than this share of the mean information allows have made step sizes
-# collapse (rotated MNIST: 0.003 instead of 0.14).
+_POINTS = 128  # in a draw, rounded up to whole tasks
+_LEAST_PRECISION = 0.01  # lower limit of prior precisions: no scale exceeds 10
+# A parameter without information at its current value may have some elsewhere, such as an inducing
+# input that does not affect the density yet. With larger scales than this share of the mean
+# information allows, step sizes have collapsed (rotated MNIST: 0.003 instead of 0.14).
 _RELATIVE_DAMPING = 1e-3
-# Where in burn-in maps are fitted: at its start, and again on the way to where it stays. From the
-# last of these to half of it the information is averaged; the rest is for the step size.
+# Fractions of burn-in at which maps are fitted. From the last of them to _AVERAGED_UNTIL the
+# information is averaged; the rest of burn-in adapts the step size.
 _FITS = (0.0, 1 / 16, 1 / 8, 1 / 4)
 _AVERAGED_UNTIL = 1 / 2
 
 
 class FisherMetric(NamedTuple):
-    """What is fitted to a chain, and part of its state."""
+    """The preconditioner of a chain, a part of its state."""
 
     parameters: tuple[KroneckerMap, ...]
-    information: Any = ()  # on each code [T, N, L, L]; () where codes stay what they are
-    squares: tuple[tf.Tensor, ...] = ()  # of draws of it along the bases, while they are averaged
+    information: Any = ()  # on each code [T, N, L, L]; () if codes are not preconditioned
+    squares: tuple[tf.Tensor, ...] = ()  # sums of squared draws along the bases, for the average
 
 
 class FisherPreconditioner(Preconditioner):
-    """Fits maps of a model's sampled parameters and codes to the states of chains."""
+    """Preconditioner of sampled parameters and codes that is fitted to the states of chains."""
 
     kind = "fisher"
 
@@ -72,13 +72,13 @@ class FisherPreconditioner(Preconditioner):
     ):
         """Arguments as in :class:`~.preconditioner.Preconditioner`, and:
 
-        :param burnin_rounds: of the run.
-        :param restart: returns a sampler's state at a position, at rest: how a chain goes on after
-            a fit.
+        :param burnin_rounds: number of burn-in rounds of the run.
+        :param restart: returns a sampler's initial state at a position, from which a chain
+            continues after a fit.
         """
         super().__init__(model, data, owned, batch_size)
         self._fits = {int(share * burnin_rounds) for share in _FITS}
-        # Draws for an average are made before each of these rounds.
+        # Draws for the average are made before each of these rounds.
         averaged = range(max(self._fits) + 1, int(_AVERAGED_UNTIL * burnin_rounds) + 1)
         self._averaged, self._draws = averaged, -(-_DRAWS // max(len(averaged), 1))
         self._restart = restart
@@ -89,7 +89,7 @@ class FisherPreconditioner(Preconditioner):
         self._fisher = FisherInformation(model, data, min(data.num_items, -(-_POINTS // points)))
 
     def initial(self) -> FisherMetric:
-        """Return the metric before a fit: values as they are, codes white under their prior."""
+        """Return the metric before a fit: identity for parameters, prior whitening for codes."""
         maps = tuple(identity_map(v) for v in self.model.sampled.values())
         squares = tuple(tf.zeros_like(m.scale) for m in maps)
         if not self.maps_codes:
@@ -121,7 +121,7 @@ class FisherPreconditioner(Preconditioner):
         return chains
 
     def _mapped(self, function: Callable[[Chain, tf.Tensor], Chain]) -> Callable[..., Chain]:
-        """Apply a function to each chain, with a seed that preconditioning alone has."""
+        """Map a function over chains, with a seed that is used only for preconditioning."""
 
         def of_one(chain: Chain, seed: tf.Tensor) -> Chain:
             return function(chain, tf.random.fold_in(seed, _SEED, alg="philox"))
@@ -160,7 +160,7 @@ class FisherPreconditioner(Preconditioner):
         return chain._replace(sampler=self._restart(position), metric=metric)
 
     def fit(self, position: Point, seed: tf.Tensor) -> FisherMetric:
-        """Return the metric at a chain's position; a pure function, to be compiled."""
+        """Return the metric fitted at a chain's position; a pure function, for compilation."""
         precision = self._fisher.precision(position, _LEAST_PRECISION)
         of_parameters, of_codes = tf.unstack(split(seed, 2))
         seeds = split(of_parameters, _DRAWS)

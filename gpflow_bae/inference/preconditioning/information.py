@@ -1,8 +1,8 @@
-"""What the data say of a model's parameters and codes: draws with the Fisher information.
+"""Random draws whose covariance is the Fisher information on a model's parameters and codes.
 
-Through the decoder goes noise whose variance is the information of each cell,
--d^2 log p(y | f) / df^2, so that gradients have the generalised Gauss-Newton matrix as their
-covariance, which for an exponential family is the Fisher information.
+Noise whose variance is the information of each cell, -d^2 log p(y | f) / df^2, is backpropagated
+through the decoder, so that the covariance of gradients is the generalised Gauss-Newton matrix,
+which for an exponential family is the Fisher information.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ from .prior import prior_precision
 
 __all__ = ["FisherInformation", "cell_information"]
 
-_CODE_DRAWS = 64  # or four for each channel; with all data, and an error of 18 % for each number
+_CODE_DRAWS = 64  # at least, or 4 for each channel; 64 give a relative standard error of 18 %
 
 
 class FisherInformation:
-    """Estimates of the Fisher information of a model's data, at any position."""
+    """Estimates of the Fisher information of the data at any position."""
 
     def __init__(
         self, model: BayesianAutoencoder | TemperedBAE, data: Observations, size: int | None = None
     ):
         """
-        :param size: of the items that a draw sees; None for all.
+        :param size: number of items in a draw; None for all.
         """
         self.model, self.data, self._size = model, data, size
         own = {id(p) for p in model.likelihood.parameters}
         self._of_likelihood = [id(p) in own for p in model.sampled.parameters]
 
     def precision(self, position: Point, least: float) -> tuple[tf.Tensor, ...]:
-        """Return what is known of each parameter without the decoder.
+        """Return precisions by prior and, for parameters of the likelihood, its curvature.
 
-        :param least: precision of a prior that has less.
+        :param least: lower limit of prior precisions.
         """
         values = position.parameters
         precision = prior_precision(self.model.sampled, values, least)
         return self._with_likelihood(precision, position, self.data.gather(None))
 
     def of_codes(self, position: Point, seed: tf.Tensor) -> tf.Tensor:
-        """Return the information of their observations on all codes [T, N, L, L]."""
+        """Return the Fisher information [T, N, L, L] of observations on their codes."""
         number = max(_CODE_DRAWS, 4 * self.model.latent_dim)
         seeds, batch, codes = split(seed, number), self.data.gather(None), position.codes
 
@@ -63,7 +63,7 @@ class FisherInformation:
         return repeat(number, add, start) / number
 
     def draw(self, position: Point, seed: tf.Tensor) -> Sequence[tf.Tensor]:
-        """Return one draw, by parameter, with the information of all data, from some of them."""
+        """Return a draw, by parameter; a minibatch estimates the information of all data."""
         which, noisy = tf.unstack(split(seed, 2))
         indices = draw_indices(self.data.num_items, self._size, which)
         batch, codes = self.data.gather(indices), position.codes
@@ -77,7 +77,7 @@ class FisherInformation:
         return tape.gradient(objective, values, unconnected_gradients=tf.UnconnectedGradients.ZERO)
 
     def _decoded(self, values: Sequence[tf.Tensor], codes: Any, batch: Batch) -> Any:
-        """The likelihood, and what it is given [T, N, P]."""
+        """Return the likelihood and the decoder's outputs [T, N, P]."""
         bound = self.model.bind(values)
         if isinstance(bound, TemperedBAE):
             return bound.likelihood, bound.reconstruct(batch.Y)
@@ -86,9 +86,9 @@ class FisherInformation:
     def _noisy(
         self, values: Sequence[tf.Tensor], codes: Any, batch: Batch, seed: tf.Tensor
     ) -> tf.Tensor:
-        """What has gradients with the information of a batch as their covariance."""
+        """Return a random scalar whose gradients have a batch's information as covariance."""
         likelihood, F = self._decoded(values, codes, batch)
-        # The information weighs the noise, and is no function of the values here.
+        # The information is a constant weight: its own gradient is not part of the draw.
         information = tf.stop_gradient(cell_information(likelihood, F, batch))
         noise = standard_noise(tf.shape(F), seed, F.dtype)
         return tf.reduce_sum(tf.sqrt(information) * noise * F)
@@ -96,9 +96,9 @@ class FisherInformation:
     def _with_likelihood(
         self, precision: Sequence[tf.Tensor], position: Point, batch: Batch
     ) -> tuple[tf.Tensor, ...]:
-        """The likelihood's own parameters, such as a noise variance, are seen by no decoder.
+        """Add the log likelihood's curvature to the precision of the likelihood's parameters.
 
-        Their curvature is that of the log likelihood at what is decoded, number by number.
+        Draws do not include these, such as a noise variance. Their Hessian is taken as diagonal.
         """
         if not any(self._of_likelihood):
             return tuple(precision)
@@ -124,9 +124,9 @@ class FisherInformation:
 
 
 def cell_information(likelihood: Any, F: tf.Tensor, batch: Batch) -> tf.Tensor:
-    """-d^2 log p(y | f) / df^2 of each cell, like F; 0 where it is negative, or y is missing.
+    """Return -d^2 log p(y | f) / df^2 of each cell [T, N, P]; 0 if negative or y is missing.
 
-    :param F: what the decoder says [T, N, P].
+    :param F: decoder outputs [T, N, P].
     """
     with tf.GradientTape(watch_accessed_variables=False) as outer:
         outer.watch(F)

@@ -1,4 +1,4 @@
-r"""Coordinates of single parameters from the Fisher information, by Kronecker factors.
+r"""Kronecker-factored preconditioners of single parameters, from the Fisher information.
 
 For a parameter W, a matrix with its last axis as columns, whose gradients G have the covariance F,
 the eigenvectors of E[G G^T] and E[G^T G] are about those of F, and the variances of G in their
@@ -7,10 +7,10 @@ Kronecker-factored eigenbasis", algorithm 1). So in coordinates u with::
 
     W = left ((F + prior precision + damping)^-1/2 * u) right^T
 
-the posterior is about a standard normal, as far as one parameter alone goes: what one says of
-another is left out. What has no more than a thousand numbers is taken as one column, so that the
-basis is that of F itself. A side of more than a thousand has none: its rotation would cost more
-than the layer, and where it is the pixels of an image, whose noise is independent, E[G^T G] is
+the posterior of one parameter given the others is about a standard normal; correlations between
+parameters are ignored. A parameter of at most a thousand elements is treated as one column, so that
+its basis is that of F itself. A side longer than a thousand has no basis: its rotation would cost
+more than the layer, and for the pixels of an image, whose noise is independent, E[G^T G] is
 diagonal.
 """
 
@@ -26,7 +26,7 @@ from .linear_map import LARGEST_SIDE, KroneckerMap, is_column, matrix_sides
 
 __all__ = ["basis_sizes", "fisher_maps", "identity_map", "rescaled", "squares_along"]
 
-_SEED = 0x5CA1E  # of the draws of a scale, folded into those of a basis
+_SEED = 0x5CA1E  # folded into the seeds of bases for the draws of scales
 
 
 def fisher_maps(
@@ -35,15 +35,15 @@ def fisher_maps(
     precision: Sequence[tf.Tensor],
     relative_damping: float = 0.0,
 ) -> tuple[KroneckerMap, ...]:
-    """A :class:`KroneckerMap` for each parameter.
+    """Return a :class:`KroneckerMap` for each parameter.
 
-    :param draw: seed [2] -> a gradient of the log likelihood by each parameter, with mean 0 and the
-        Fisher information as its covariance.
-    :param seeds: [S, 2], of S draws for the bases; the scales along them take S draws of their own,
-        since those that chose a direction say too little of it.
-    :param precision: of the prior, by parameter and alike; a matrix takes its mean.
+    :param draw: maps a seed [2] to a random gradient by each parameter, with mean 0 and the Fisher
+        information as its covariance.
+    :param seeds: seeds [S, 2] of S draws for the bases; the scales along them use S separate draws,
+        because those that determined a direction give a biased estimate of its scale.
+    :param precision: prior precision by parameter, of its shape; matrices use its mean.
     :param relative_damping: added to the precision, as a share of the parameter's mean Fisher
-        information: no direction is scaled by more than this allows.
+        information, to limit scales.
     """
     number = seeds.shape[0]
     sizes = [basis_sizes(p.shape) for p in precision]
@@ -87,9 +87,9 @@ def squares_along(
     seeds: tf.Tensor,
     start: Sequence[tf.Tensor],
 ) -> tuple[tf.Tensor, ...]:
-    """Squares of draws along the bases of factors, summed; arguments as above.
+    """Return ``start`` plus the sum of squared draws along the bases of ``factors``.
 
-    :param start: what is added to, by parameter.
+    Other arguments are as in :func:`fisher_maps`.
     """
 
     def add(i: tf.Tensor, sums: tuple[tf.Tensor, ...]) -> tuple[tf.Tensor, ...]:
@@ -105,7 +105,7 @@ def rescaled(
     precision: Sequence[tf.Tensor],
     relative_damping: float = 0.0,
 ) -> tuple[KroneckerMap, ...]:
-    """The same bases, with scales for an information along them; arguments as above."""
+    """Return maps of the same bases, with scales for the information ``fisher`` along them."""
     found = []
     for factor, information, prior in zip(factors, fisher, precision, strict=True):
         damping = relative_damping * tf.reduce_mean(information)
@@ -115,11 +115,11 @@ def rescaled(
 
 
 def _along(rotation: KroneckerMap, precision: tf.Tensor) -> tf.Tensor:
-    """The precision of the prior along each coordinate."""
+    """Return the prior precision along each direction of the basis."""
     if not rotation.left and not rotation.right:
         return precision
     if not is_column(precision.shape):
-        # Priors are the same within a matrix in every case of use, and their mean stands for them.
+        # All uses have one prior within a matrix, so the mean is exact.
         return tf.reduce_mean(precision)
     (left,) = rotation.left
     along = tf.linalg.matvec(tf.square(left), tf.reshape(precision, [-1]), transpose_a=True)
@@ -127,12 +127,12 @@ def _along(rotation: KroneckerMap, precision: tf.Tensor) -> tf.Tensor:
 
 
 def identity_map(value: tf.Tensor) -> KroneckerMap:
-    """Return a map that moves nothing, with the bases that a fitted one of this shape has."""
+    """Return the identity, with bases of the shapes that a fitted map of this parameter has."""
     bases = tf.nest.map_structure(lambda n: tf.eye(n, dtype=value.dtype), basis_sizes(value.shape))
     return KroneckerMap(tf.ones_like(value), *bases)
 
 
 def basis_sizes(shape: tf.TensorShape) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the sizes of the bases of a parameter, left and right; () for a side without."""
+    """Return the sizes of a parameter's left and right bases; () for a side without a basis."""
     left, right = ((n,) if 1 < n <= LARGEST_SIDE else () for n in matrix_sides(shape))
     return left, right

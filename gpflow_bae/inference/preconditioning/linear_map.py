@@ -1,4 +1,4 @@
-"""Linear maps from the coordinates of a sampler's steps to the values of a model."""
+"""Linear maps from a sampler's preconditioned coordinates to the values of a model."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..chain_state import Point
 
 __all__ = ["CodeMap", "KroneckerMap", "LinearMap", "PointMap", "is_column", "matrix_sides"]
 
-LARGEST_SIDE = 1000  # that has a basis
+LARGEST_SIDE = 1000  # longest side of a matrix with a basis
 
 
 class LinearMap(Protocol):
-    """value = A u, with A constant while a sampler takes its steps."""
+    """A linear map value = A u, with A constant within a round of the sampler."""
 
     def forward(self, u: Any) -> Any:
         """Return the value at coordinates u."""
@@ -25,18 +25,18 @@ class LinearMap(Protocol):
         """Return the coordinates of a value."""
 
     def pullback(self, slope: Any) -> Any:
-        """Return the gradient by u, A^T slope, given that by the value."""
+        """Return the gradient by u, A^T slope, given the gradient by the value."""
 
 
 class KroneckerMap(NamedTuple):
-    """A parameter in other coordinates: value = left (scale * u) right^T.
+    """A linear map of one parameter, value = left (scale * u) right^T.
 
-    Without bases it is diagonal, and dense for a parameter of one column.
+    It is diagonal without bases, and dense for a parameter of one column.
     """
 
     scale: tf.Tensor  # of the parameter's shape, or one that broadcasts to it
     left: tuple[tf.Tensor, ...] = ()  # one orthogonal matrix [R, R], or none
-    right: tuple[tf.Tensor, ...] = ()  # [C, C]
+    right: tuple[tf.Tensor, ...] = ()  # one orthogonal matrix [C, C], or none
 
     def forward(self, u: tf.Tensor) -> tf.Tensor:
         """Return the value at coordinates [chains..., shape...]."""
@@ -47,7 +47,7 @@ class KroneckerMap(NamedTuple):
         return self.rotated(value, inverse=True) / self.scale
 
     def pullback(self, slope: tf.Tensor) -> tf.Tensor:
-        """Return the gradient by coordinates, given that by the value."""
+        """Return the gradient by coordinates, given the gradient by the value."""
         return self.scale * self.rotated(slope, inverse=True)
 
     def rotated(self, tensor: tf.Tensor, *, inverse: bool) -> tf.Tensor:
@@ -66,9 +66,10 @@ class KroneckerMap(NamedTuple):
 
 
 class CodeMap(NamedTuple):
-    """Codes [T, N, L] of tasks: by one matrix for each channel of a task, or for all together.
+    """A linear map of codes [T, N, L], by one matrix for each channel of a task, or for all.
 
-    The matrices are [T, 1, N, N] or [T, L, N, N], or [T, 1, N L, N L] with points first.
+    Matrices are [T, 1, N, N] for shared channels, [T, L, N, N] for separate channels, or
+    [T, 1, N L, N L] for all codes of a task, with points before channels.
     """
 
     matrix: tf.Tensor
@@ -83,7 +84,7 @@ class CodeMap(NamedTuple):
         return _product(self.inverted, value)
 
     def pullback(self, slope: tf.Tensor) -> tf.Tensor:
-        """Return the gradient by coordinates, given that by the codes."""
+        """Return the gradient by coordinates, given the gradient by the codes."""
         return _product(self.matrix, slope, transpose=True)
 
 
@@ -99,10 +100,10 @@ def _product(matrix: tf.Tensor, codes: tf.Tensor, *, transpose: bool = False) ->
 
 
 class PointMap(NamedTuple):
-    """A position of the sampler: parameters one by one, and codes."""
+    """A linear map of a sampler's position, by a map for each parameter and one for codes."""
 
     parameters: tuple[KroneckerMap, ...]
-    codes: CodeMap | None = None  # None where codes stay what they are
+    codes: CodeMap | None = None  # None if codes are not preconditioned
 
     def forward(self, u: Point) -> Point:
         """Return the model's values at coordinates."""
@@ -113,7 +114,7 @@ class PointMap(NamedTuple):
         return self._applied("inverse", value)
 
     def pullback(self, slope: Point) -> Point:
-        """Return the gradient by coordinates, given that by the model's values."""
+        """Return the gradient by coordinates, given the gradient by the model's values."""
         return self._applied("pullback", slope)
 
     def _applied(self, name: str, point: Point) -> Point:
@@ -123,7 +124,7 @@ class PointMap(NamedTuple):
         return Point(parameters, codes)
 
     def target(self, target: Target) -> Target:
-        """Return a target's oracles in coordinates; densities lack a constant of the map."""
+        """Return the target in coordinates; its log density omits the constant log Jacobian."""
         natural, density = target.gradient, target.evaluate
         assert natural is not None
 
@@ -144,11 +145,11 @@ class PointMap(NamedTuple):
 
 
 def is_column(shape: tf.TensorShape) -> bool:
-    """Return whether a parameter is taken as one column."""
+    """Return whether a parameter is treated as one column."""
     return shape.rank < 2 or int(shape.num_elements()) <= LARGEST_SIDE
 
 
 def matrix_sides(shape: tf.TensorShape) -> tuple[int, int]:
-    """Return rows and columns of a parameter as a matrix."""
+    """Return the numbers of rows and columns of a parameter as a matrix."""
     columns = 1 if is_column(shape) else int(shape[-1])
     return int(shape.num_elements()) // columns, columns

@@ -1,18 +1,18 @@
-"""When a preconditioner is fitted, and which map the steps of a round have.
+"""Preconditioners of a sampler's rounds: the base class, and preconditioning by the prior.
 
-A sampler with unit mass moves every coordinate as far as the stiffest of them allows. Codes under a
-smooth GP are stiff: across a video they may hardly differ from one frame to the next, by the code
-noise, and yet move by a prior standard deviation together. Their prior covariance is known, so
-steps are made in whitened coordinates, codes = F u with F F^T = K(X, X) + noise, and in weights
-divided by their prior standard deviations; or, where the data say more of them than the prior does,
-in coordinates that add to the precision of the prior the information of the data
+The stiffest direction limits the step size of a sampler with unit mass. Codes under a smooth GP are
+stiff: those of successive video frames differ by little more than the code noise, while all of them
+together vary by a prior standard deviation. Their prior covariance is known, so the sampler takes
+steps in whitened coordinates, codes = F u with F F^T = K(X, X) + noise, and in weights divided by
+their prior standard deviations; or, if the data are more informative than the prior, in coordinates
+that add the Fisher information of the data to the prior precision
 (:mod:`gpflow_bae.inference.preconditioning.fisher`).
 
-The map is linear, and depends on nothing that the steps change: kernel parameters, code noise and
-inducing inputs are drawn between rounds (:mod:`gpflow_bae.inference.moves`). Given those the
-density in the new coordinates is the old one times a constant, and momenta are standard normal in
-them whatever they are. So a round leaves the posterior invariant, and the next round has the map of
-the new values.
+The map is linear and depends on nothing that the steps change: kernel parameters, code noise and
+inducing inputs are updated between rounds (:mod:`gpflow_bae.inference.moves`). Given those, the
+density in the new coordinates differs by a constant factor, and momenta are standard normal in any
+coordinates. So a round leaves the posterior invariant, and the next round uses the map of the new
+values.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .prior import code_map, has_code_covariance, prior_scales
 
 __all__ = ["Preconditioner"]
 
-_MOST_NUMBERS = 50_000_000  # of all factors of codes
+_MOST_NUMBERS = 50_000_000  # largest number of elements of all factors of codes
 
 
 class Preconditioner:
-    """White under the prior: known at once, and without a state."""
+    """Preconditioning by the prior, which needs no fit and no state; base class of others."""
 
     kind = "prior"
 
@@ -46,9 +46,10 @@ class Preconditioner:
         batch_size: int | None = None,
     ):
         """
-        :param owned: paths of the parameters that steps do not move.
-        :param batch_size: items of a minibatch; None for all.
-        :raises ValueError: for a map that steps would change, or that does not fit into memory.
+        :param owned: paths of the parameters that moves update instead of the sampler.
+        :param batch_size: number of items in a minibatch; None for all.
+        :raises ValueError: if the map depends on parameters that the sampler updates or needs the
+            codes of other points than a minibatch's, or if its factors are too large.
         """
         self.model, self.data = model, data
         self.maps_codes = has_code_covariance(model, data)
@@ -85,13 +86,13 @@ class Preconditioner:
             )
 
     def initial(self) -> Any:
-        """Return what a chain keeps of it, before its first round."""
+        """Return the initial metric of a chain, which is part of its state."""
         return ()
 
     def before_round(self, chains: Chain, number: int, seeds: tf.Tensor) -> Chain:
-        """Return chains as they go into a round of this number: fitted, where it is time.
+        """Return chains before round ``number``, with new metrics if these are fitted now.
 
-        :param seeds: one for each chain [C, 2].
+        :param seeds: seeds [C, 2], one for each chain.
         """
         return chains
 
@@ -104,10 +105,10 @@ class Preconditioner:
     ) -> PointMap:
         """Return the map of a chain's steps.
 
-        :param metric: what the chain keeps.
+        :param metric: the chain's metric.
         :param parameters: unconstrained values, in the order of ``model.sampled.paths``.
-        :param X: inputs of the tasks that the steps see [T, N, D].
-        :param indices: of these tasks among all; None for all.
+        :param X: inputs [T, N, D] of the tasks in the minibatch.
+        :param indices: indices of these tasks; None for all tasks.
         """
         return PointMap(
             prior_scales(self.model, parameters),

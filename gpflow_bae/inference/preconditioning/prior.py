@@ -1,14 +1,14 @@
-r"""Preconditioning by priors: of weights by their deviations, of the codes of a task by their GP.
+r"""Preconditioning by priors: weights by prior standard deviations, codes of a task by their GP.
 
-The codes Z [N, L] of a task have a prior with the covariance F F^T, F = blockdiag over channels of
-Cholesky factors, and what its observations say of them is about a Gaussian with the precision
+The codes Z [N, L] of a task have the prior covariance F F^T, F = blockdiag over channels of
+Cholesky factors, and their likelihood is about a Gaussian with the precision
 D = blockdiag over points of D_n [L, L]. With C C^T = I + F^T D F::
 
     Z = F u              white under the prior,
     Z = F C^-T u         white under the posterior: its precision is F^-T (I + F^T D F) F^-1.
 
-Under a smooth GP every frame of a video informs all the others, so that its posterior is stiffer
-than its prior by orders of magnitude along some directions and no stiffer along the rest.
+Under a smooth GP every frame of a video informs all the others, so that along some directions the
+posterior is stiffer than the prior by orders of magnitude, and along the rest it is not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["code_map", "has_code_covariance", "prior_precision", "prior_scales"]
 
 
 def has_code_covariance(model: BayesianAutoencoder | TemperedBAE, data: Observations) -> bool:
-    """Return whether codes have a prior covariance to be whitened by."""
+    """Return whether codes have a prior covariance by which they can be whitened."""
     if isinstance(model, TemperedBAE) or model.whitened_codes or data.X is None:
         return False
     return bool(model.latent_prior.kernels) and model.latent_prior.whitened_inducing is None
@@ -38,9 +38,9 @@ def has_code_covariance(model: BayesianAutoencoder | TemperedBAE, data: Observat
 def prior_scales(
     model: BayesianAutoencoder, parameters: Sequence[tf.Tensor]
 ) -> tuple[KroneckerMap, ...]:
-    """Scale parameters by the standard deviations of their priors.
+    """Return maps that scale parameters by the standard deviations of their priors.
 
-    That is, those with a normal prior on the real line; others stay as they are.
+    Only parameters with a normal prior and no transform are scaled.
 
     :param parameters: unconstrained values, in the order of ``model.sampled.paths``.
     """
@@ -59,7 +59,7 @@ def prior_precision(
     """Return minus the second derivative of the log prior, which factorises over scalars.
 
     :param values: unconstrained, in the order of ``sampled.paths``.
-    :param least: what stands where it is less, such as where a log density is convex.
+    :param least: lower limit, such as for a log density that is convex at these values.
     """
     with tf.GradientTape(watch_accessed_variables=False) as outer:
         outer.watch(values)
@@ -77,12 +77,12 @@ def prior_precision(
 def code_map(
     model: BayesianAutoencoder, parameters: Any, X: tf.Tensor | None, information: Any = ()
 ) -> CodeMap | None:
-    """Return the map of the codes of tasks; None under a prior that gives them no covariance.
+    """Return the map of the codes of tasks; None for a prior without a covariance of codes.
 
     :param parameters: unconstrained values, in the order of ``model.sampled.paths``.
-    :param X: inputs of the tasks [T, N, D].
-    :param information: of their observations on each code [T, N, L, L], positive semi-definite;
-        () to whiten by the prior alone.
+    :param X: inputs [T, N, D] of the tasks.
+    :param information: Fisher information [T, N, L, L] on each code, positive semi-definite; () to
+        whiten by the prior alone.
     """
     if X is None or model.whitened_codes:
         return None

@@ -1,1 +1,1 @@
-"""A run of many steps: checkpoints, resuming, records, interruption and progress."""
+"""Long runs: checkpoints, resuming, stored samples, interruption and progress bars."""

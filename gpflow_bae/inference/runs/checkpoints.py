@@ -1,4 +1,4 @@
-"""Runs that lose nothing: atomic checkpoints, and files that samples and statistics go to."""
+"""Run folders: atomic checkpoints, and files of samples and statistics."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from .run_files import NOT_WHOLE, DamagedError, RunFile, explained, read_arrays,
 __all__ = ["RunDirectory", "run_directory", "stopwatch", "write_atomically"]
 
 FORMAT = 1
-"""Of the files; raised where later versions cannot read what earlier ones wrote."""
+"""File format number; increased when a version cannot read the files of earlier versions."""
 
 
 class RunDirectory:
-    """A folder that holds a chain: its settings, its last two checkpoints, and what it has drawn.
+    """A folder of one run: settings, the last two checkpoints, samples and statistics.
 
-    The state is one file of arrays by name, replaced whole; the one before it is kept, for where
-    the last one is found damaged. Posterior samples and the statistics of rounds are files that
-    only grow (:class:`~gpflow_bae.core.records.RecordFile`), because rewriting all of them at every
-    checkpoint would cost more than sampling; a checkpoint says how many of them are the run's.
+    A checkpoint is one file of named arrays, replaced atomically; the previous one is kept in case
+    the last one is damaged. Posterior samples and statistics are append-only files
+    (:class:`~gpflow_bae.core.records.RecordFile`), because rewriting all of them at every
+    checkpoint would cost more than sampling; a checkpoint stores how many records are valid.
     """
 
     def __init__(self, path: str | os.PathLike[str], settings: Mapping[str, Any], resume: bool):
         """
-        :param settings: by name, plain values, NumPy's among them; ``"data"`` is what data
-            ``describe``.
-        :raises ValueError: if the folder holds a run with other settings or of other data, or one
-            that is not to be resumed.
+        :param settings: settings by name, as Python or NumPy values that JSON can hold; ``"data"``
+            is the record that ``data.describe()`` returns.
+        :raises ValueError: if the folder holds a run with other settings or of other data, or if
+            it holds a run and ``resume`` is False.
         """
         self.path = as_path(path)
         settings = json.loads(to_json(settings))
@@ -47,7 +47,7 @@ class RunDirectory:
         file = self.path / "chain.json"
         found = _settings_in(file)
         if isinstance(found, Mapping) and found != settings:
-            raise ValueError(f"out_dir {self.path} holds a run {_other(found, settings)}")
+            raise ValueError(f"out_dir {self.path} holds a run {_mismatch(found, settings)}")
         if found is not None and not resume:
             whose = "with these settings" if found == settings else "with a damaged chain.json"
             raise ValueError(
@@ -58,21 +58,21 @@ class RunDirectory:
         self.trace = RunFile(self.path / "trace.bin", "rows of statistics")
         self._state, self._previous = self.path / "state.npz", self.path / "state.previous.npz"
         if found is not None and found != settings:
-            self.read_state()  # raises for a state of other settings, which knows their hash
+            self.read_state()  # raises if the checkpoint's hash is that of other settings
         if found != settings:
             self._write(file, lambda f: f.write(json.dumps(settings, indent=1).encode()))
 
     def child(self, name: str, record: Mapping[str, Any]) -> RunDirectory:
-        """A folder inside this one, for a part of the run that has a state of its own."""
+        """Return a subfolder for a part of the run that has its own state."""
         return RunDirectory(self.path / name, record, resume=True)
 
     def write_state(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store the state of a chain; of those before it the last one is kept.
+        """Write a checkpoint, and keep the previous one.
 
-        What samples and statistics were written before are on the disk when it is.
+        Samples and statistics are flushed to disk first.
 
-        :raises OSError: where it cannot be written, for instance because the disk is full; those
-            that are there stay.
+        :raises OSError: if it cannot be written, for instance because the disk is full; existing
+            checkpoints stay.
         """
         about = {"format": FORMAT, "version": __version__, "settings": self._hash}
         stored = {f"checkpoint/{name}": np.array(value) for name, value in about.items()}
@@ -81,10 +81,9 @@ class RunDirectory:
         self._write(self._state, lambda f: save_counted(f, {**arrays, **stored}), self._previous)
 
     def read_state(self) -> dict[str, np.ndarray] | None:
-        """The last state written that is whole, if there is one; with a warning if later ones are
-        damaged.
+        """Return the last intact checkpoint, or None; warn if a later one is damaged.
 
-        :raises ValueError: for one of other settings, or of another format.
+        :raises ValueError: if the checkpoint has other settings or another format.
         """
         damaged = []
         for path in (self._state, self._previous):
@@ -94,7 +93,7 @@ class RunDirectory:
                 arrays = read_arrays(path)
             except DamagedError as error:
                 damaged.append(str(error))
-                # Out of the way, or the next state would push the good one out instead.
+                # Renamed, so that the next checkpoint does not replace the intact one.
                 os.replace(path, path.with_name("state.damaged.npz"))
                 continue
             self._check(path, arrays)
@@ -108,7 +107,7 @@ class RunDirectory:
             warnings.warn(f"{'; '.join(damaged)}: {what}.", stacklevel=3)
 
     def _check(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
-        """Take out what says whose state it is; files that say nothing are of format 1."""
+        """Remove and check format, version and settings; files without a format have format 1."""
         written = int(arrays.pop("checkpoint/format", FORMAT))
         version = str(arrays.pop("checkpoint/version", "0.1.0"))
         settings = str(arrays.pop("checkpoint/settings", self._hash))
@@ -126,21 +125,21 @@ class RunDirectory:
             )
 
     def close(self) -> None:
-        """Let go of the files that grow; writing opens them again."""
+        """Close the files of samples and statistics; writing opens them again."""
         self.samples.close()
         self.trace.close()
 
     def write_part(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store what was found once, before the first state.
+        """Store arrays that are computed once, before the first checkpoint.
 
         :raises OSError: as :meth:`write_state`.
         """
         self._write(self.path / f"{name}.npz", lambda f: save_counted(f, arrays))
 
     def read_part(self, name: str) -> dict[str, np.ndarray]:
-        """What :meth:`write_part` stored; nothing where it did not.
+        """Return the arrays that :meth:`write_part` stored; empty if there are none.
 
-        :raises ValueError: where it is damaged.
+        :raises ValueError: if the file is damaged.
         """
         path = self.path / f"{name}.npz"
         try:
@@ -159,9 +158,9 @@ class RunDirectory:
 def run_directory(
     path: str | os.PathLike[str] | None, settings: Mapping[str, Any], resume: bool
 ) -> Iterator[RunDirectory | None]:
-    """The folder of a run, which no other run may use inside this block; None for no folder.
+    """Open a run's folder and lock it against other runs; yield None if ``path`` is None.
 
-    :raises ValueError: as :class:`RunDirectory` does, and if another run is using it.
+    :raises ValueError: as :class:`RunDirectory`, and if another run is using the folder.
     """
     if path is None:
         yield None
@@ -174,11 +173,11 @@ def run_directory(
 
 
 def stopwatch(*folders: str | os.PathLike[str] | None) -> Callable[[], float]:
-    """A clock that has seen what runs did before they were resumed.
+    """Return a clock that includes the time spent before runs were resumed.
 
-    :param folders: each of a run, or of several that follow each other; None where nothing is kept.
-    :return: a function of nothing: the seconds since now, and those that were spent in earlier
-        processes on what the folders hold.
+    :param folders: folders of runs, or of sequences of runs; None for a run without a folder.
+    :return: a function without arguments that returns the seconds since this call, plus those that
+        earlier processes spent on the runs in the folders.
     """
     before = sum(_seconds_in(as_path(folder)) for folder in folders if folder is not None)
     began = time.perf_counter() - before
@@ -186,12 +185,12 @@ def stopwatch(*folders: str | os.PathLike[str] | None) -> Callable[[], float]:
 
 
 def _seconds_in(folder: Path) -> float:
-    """Of the run that has its state here, or of all those in the folders below."""
+    """Return the seconds of the run in a folder, or of all runs in its subfolders."""
     state = folder / "state.npz"
     if not state.exists():
         return sum(_seconds_in(path) for path in sorted(folder.glob("*/")))
     try:
-        with np.load(state) as file:  # only two of its numbers
+        with np.load(state) as file:  # reads only two numbers
             names = ("run/start_seconds", "run/seconds")
             return sum(float(file[name]) for name in names if name in file)
     except NOT_WHOLE:
@@ -199,7 +198,7 @@ def _seconds_in(folder: Path) -> float:
 
 
 def _settings_in(file: Path) -> Any:
-    """The settings of a folder's run: None if there is no run, "" where their file is damaged."""
+    """Return the settings of a folder's run; None without a run, "" if their file is damaged."""
     if not file.exists():
         return None
     try:
@@ -208,8 +207,8 @@ def _settings_in(file: Path) -> Any:
         return ""
 
 
-def _other(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What a run that is there is, other than the one to be, and what to do."""
+def _mismatch(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Describe how a stored run differs from the requested one, with advice."""
     data, own = there.get("data"), now.get("data")
     advice = "choose another out_dir, or delete that one."
     settings = _differences({**there, "data": own}, {**now, "data": own})
@@ -226,7 +225,7 @@ def _other(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """At most five entries that differ, nested ones by dotted names, in words."""
+    """Describe at most five entries that differ, with dotted names for nested ones."""
     there, now = _flat(there), _flat(now)
     names = sorted(k for k in {*there, *now} if there.get(k, ...) != now.get(k, ...))
 
@@ -239,7 +238,7 @@ def _differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def _flat(settings: Any, prefix: str = "") -> dict[str, Any]:
-    """Nested dictionaries and lists by dotted names: of a long list only what differs is shown."""
+    """Flatten nested dictionaries and lists to dotted names, so that list items are compared."""
     items = settings.items() if isinstance(settings, Mapping) else enumerate(settings)
     found: dict[str, Any] = {}
     for name, value in items:

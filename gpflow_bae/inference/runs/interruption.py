@@ -1,4 +1,4 @@
-"""Signals that end a program wait until what it is at is on disk."""
+"""Delay SIGTERM and SIGINT until the current step and its checkpoint are complete."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 __all__ = ["Interruption", "interruptions_wait"]
 
-# What schedulers of clusters send before they kill, and Ctrl-C.
+# Cluster schedulers send SIGTERM before SIGKILL; Ctrl-C is SIGINT.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interruption:
-    """Whether a signal has come that wants the program to end."""
+    """Record of a delayed SIGTERM or SIGINT; ``came`` is whether one has arrived."""
 
     came: bool = False
 
@@ -28,29 +28,29 @@ class Interruption:
         self._former: dict[int, Any] = {}
 
     def wait(self) -> None:
-        """From now on signals wait."""
+        """Install the handlers that delay signals."""
         for number in _SIGNALS:
             former = signal.getsignal(number)
-            if former not in (signal.SIG_IGN, None):  # whoever ignores them goes on doing so
+            if former not in (signal.SIG_IGN, None):  # ignored signals stay ignored
                 self._former[number] = signal.signal(number, self._take)
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         self.came, self.number = True, number
-        self.end()  # the next one is not waited for
+        self.end()  # a second signal takes effect at once
         name = signal.Signals(number).name
         words = f"{name}: stops after this step and its checkpoint; a second one does not wait\n"
         with contextlib.suppress(OSError):
-            os.write(2, words.encode())  # standard error itself may be in the middle of a line
+            os.write(2, words.encode())  # sys.stderr may be in the middle of a write
 
     def end(self) -> None:
-        """Signals are again what they were."""
+        """Restore the former signal handlers."""
         while self._former:
             signal.signal(*self._former.popitem())
 
     def deliver(self, where: str) -> None:
-        """Do what the signal does without us; where that is nothing, go on waiting for the next.
+        """Raise the delayed signal under its former handler, then delay signals again.
 
-        :param where: how far the work has come, for whoever reads the program's last words.
+        :param where: how far the work has come; shown in the exit message.
         """
         assert self.number is not None
         number, self.number, self.came = self.number, None, False
@@ -63,13 +63,13 @@ class Interruption:
 
 @contextlib.contextmanager
 def interruptions_wait(wanted: bool = True) -> Iterator[Interruption]:
-    """Inside, the first SIGTERM or SIGINT is noted only; it does what it does at the end.
+    """Delay the first SIGTERM or SIGINT inside the context; it takes effect at the end.
 
-    So whoever asks ``came`` between two steps can put its work on disk, and :meth:`deliver
-    <Interruption.deliver>` it. A second signal does not wait. Only the main thread can take
-    signals: in others nothing changes.
+    A loop that reads ``came`` between two steps can write a checkpoint and then call
+    :meth:`deliver <Interruption.deliver>`. A second signal is not delayed. Only the main thread
+    receives signals: in other threads this has no effect.
 
-    :param wanted: False changes nothing.
+    :param wanted: whether to delay signals.
     """
     interruption = Interruption()
     if wanted and threading.current_thread() is threading.main_thread():

@@ -1,4 +1,4 @@
-"""Convert nested states to named arrays, and back: by the paths of parameters."""
+"""Convert nested states to named arrays and back; parameters are named by their paths."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ __all__ = ["from_arrays", "leaf_names", "to_arrays"]
 
 
 def leaf_names(structure: Any, paths: Mapping[str, Sequence[str]], prefix: str = "") -> list[str]:
-    """A name for each leaf, in the order of ``tf.nest.flatten``.
+    """Return a name for each leaf, in the order of ``tf.nest.flatten``.
 
-    Fields and keys are joined by "/". The entries of a plain tuple or list under a key that is in
-    ``paths`` are named by it, such as parameters by their paths, and otherwise by their positions.
+    Fields and keys are joined by "/". Entries of a plain tuple or list are named by ``paths[key]``
+    if its key is in ``paths``, such as parameters by their paths, and otherwise by their positions.
     """
     if isinstance(structure, Mapping):
         entries = [(key, structure[key]) for key in sorted(structure)]
@@ -35,7 +35,7 @@ def leaf_names(structure: Any, paths: Mapping[str, Sequence[str]], prefix: str =
 
 
 def to_arrays(structure: Any, paths: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
-    """The leaves as arrays by name."""
+    """Return the leaves as arrays by name."""
     leaves = tf.nest.flatten(structure)
     return {
         name: np.asarray(leaf)
@@ -46,9 +46,9 @@ def to_arrays(structure: Any, paths: Mapping[str, Sequence[str]]) -> dict[str, n
 def from_arrays(
     like: Any, arrays: Mapping[str, np.ndarray], paths: Mapping[str, Sequence[str]]
 ) -> Any:
-    """Return the structure ``like`` with the leaves that :func:`to_arrays` wrote.
+    """Return the structure ``like`` with the leaves that :func:`to_arrays` returned.
 
-    :raises ValueError: for arrays of another structure, such as those of an earlier version.
+    :raises ValueError: if a leaf is missing, for instance in a checkpoint of an earlier version.
     """
     names = leaf_names(like, paths)
     if missing := [name for name in names if name not in arrays]:

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on: a bar on a terminal, a line now and then in a file."""
+"""Progress of a run: a bar on a terminal or in a notebook, periodic lines in a log file."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class Progress:
-    """The progress of one run, on standard error; one at a time.
+    """The progress of one run, on standard error; only one may be shown at a time.
 
-    On a terminal and in a notebook it is a bar. Elsewhere standard error is a file, where a bar
-    would leave thousands of copies of itself: there it is a line every half minute, and one at
-    the end.
+    It is a bar on a terminal and in a notebook. In a log file a bar would leave thousands of
+    copies of itself, so there a line is printed every 30 seconds, and one at the end.
     """
 
     def __init__(self, label: str, total: int, initial: int = 0, *, shown: bool = True):
         """
-        :param label: what the steps are of.
-        :param total: steps at the end.
-        :param initial: steps that are done already.
+        :param label: name of the run.
+        :param total: number of steps at the end.
+        :param initial: number of steps already taken.
         """
         self._label, self._total, self._number = label, total, initial
         self._first, self._started = initial, time.monotonic()
@@ -39,16 +38,16 @@ class Progress:
             self._bar = tqdm(total=total, initial=initial, desc=label, dynamic_ncols=True)
 
     def update(self, taken: int, label: str, numbers: Mapping[str, str]) -> None:
-        """After a call that took so many steps.
+        """Advance the progress by ``taken`` steps.
 
-        :param label: what the steps are of now.
-        :param numbers: what to show of them, by name.
+        :param label: name of the current phase.
+        :param numbers: formatted values to show, by name.
         """
         self._number += taken
         self._label = label
         self._numbers = "".join(f", {name} {value}" for name, value in numbers.items())
         if self._bar is not None:
-            # Each of these would draw the bar once more.
+            # Without refresh=False each of these would draw the bar once more.
             self._bar.set_description(label, refresh=False)
             self._bar.set_postfix(numbers, refresh=False)
             self._bar.update(taken)
@@ -81,13 +80,13 @@ class Progress:
 
 
 def _shows_bars() -> bool:
-    """Whether standard error is a terminal, or belongs to a notebook, which draws bars itself."""
-    is_notebook = issubclass(tqdm, notebook_tqdm)  # what tqdm.auto chose
+    """Return whether standard error is a terminal or this is a notebook, which draws bars."""
+    is_notebook = issubclass(tqdm, notebook_tqdm)  # the class that tqdm.auto selected
     return is_notebook or bool(getattr(sys.stderr, "isatty", lambda: False)())
 
 
 def _clock(seconds: float) -> str:
-    """As hours, minutes and seconds.
+    """Format seconds as hours, minutes and seconds.
 
     >>> _clock(75.2), _clock(3675.0)
     ('1:15', '1:01:15')

@@ -1,4 +1,4 @@
-"""The loop that every algorithm runs in: checkpoints, resuming, clock, bar, samples, divergence."""
+"""The loop of every algorithm: checkpoints, resuming, timing, progress, samples, divergence."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _watchers: contextvars.ContextVar[tuple[Watcher, ...]] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Every run inside this context, starts of chains included, is reported while it goes on.
+    """Call ``watcher`` after each step call of every run inside this context.
 
-    For what follows runs from outside, such as TensorBoard, whoever started them.
+    Runs that initialise chains are included. TensorBoard logging uses this.
 
-    :param watcher: called with (the algorithm's label, steps done, statistics) after each call.
+    :param watcher: called with (the algorithm's label, steps taken, statistics).
     """
     token = _watchers.set((*_watchers.get(), watcher))
     try:
@@ -43,10 +43,10 @@ def watched(watcher: Watcher) -> Iterator[None]:
 
 
 def report(label: str, number: int, trace: Trace) -> None:
-    """Tell those who watch; :func:`run` does, and a loop of somebody else's may.
+    """Call all watchers; :func:`run` does this, and custom loops may.
 
-    :param label: whose statistics they are.
-    :param number: steps done.
+    :param label: name of the algorithm.
+    :param number: steps taken.
     :param trace: statistics by name, arrays whose first axis is the steps.
     """
     for watcher in _watchers.get():
@@ -54,65 +54,66 @@ def report(label: str, number: int, trace: Trace) -> None:
 
 
 class Algorithm(ABC):
-    """What :func:`run` repeats.
+    """An iterative algorithm that :func:`run` runs.
 
     A state is a structure of tensors, or None for an algorithm that changes variables in place.
-    Steps are counted in units of the algorithm's own, of which one call may take several.
+    The algorithm defines the unit of a step; one call may take several steps.
     """
 
     label: str
-    """What the bar is called."""
+    """Name shown beside the progress bar."""
     num_steps: int
-    """Of a whole run."""
+    """Number of steps of a whole run."""
 
     @abstractmethod
     def step(self, state: Any, number: int, stop: int) -> tuple[Any, int, Trace]:
-        """Go on from a state after ``number`` steps, to at most ``stop``.
+        """Continue from the state after ``number`` steps, to at most ``stop``.
 
-        :return: the next state, the steps taken, and statistics by name, all with one row for each
-            of them, or all with one for the call, of the same types and shapes in every call.
+        :return: the next state, the number of steps taken, and statistics by name. All statistics
+            have one row for each step, or all have one row for the call; types and shapes of rows
+            are the same in every call.
         """
 
     @abstractmethod
     def arrays(self, state: Any) -> dict[str, np.ndarray]:
-        """A state by name, parameters by their paths: what a checkpoint holds."""
+        """Return a state as named arrays for a checkpoint; parameters are named by their paths."""
 
     @abstractmethod
     def restore(self, arrays: Mapping[str, np.ndarray]) -> Any:
-        """The state that :meth:`arrays` wrote."""
+        """Return the state whose :meth:`arrays` these are."""
 
     def sample(self, state: Any, number: int) -> dict[str, np.ndarray] | None:
-        """What goes into the bank after ``number`` steps; None for nothing.
+        """Return the sample to store after ``number`` steps, or None.
 
         Arrays have the same names, types and shapes in every sample.
         """
         return None
 
     def diagnose(self, state: Any, number: int, trace: Trace, saved: str) -> Exception | None:
-        """The error to raise where a step went wrong, else None.
+        """Return the error to raise if a step diverged, else None.
 
-        :param number: steps before the one that led to ``state``.
-        :param saved: where the last good state is, in words, to be put into the message.
+        :param number: steps taken before the call that led to ``state``.
+        :param saved: where the last good state is stored, as text for the error message.
         """
         return None
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
-        """What the bar shows after a step: its label, and numbers per item."""
+        """Return what the progress bar shows: a label, and formatted numbers by name."""
         return self.label, {}
 
 
 class Run(NamedTuple):
-    """What a run has come to."""
+    """The result of a run."""
 
     state: Any
     samples: Sequence[Mapping[str, np.ndarray]]
-    """Arrays by name for each; of a run with a folder they are in its file until they are read."""
+    """Samples as named arrays; those of a run with a folder are read from its file on access."""
     trace: dict[str, np.ndarray]
     """Statistics by name, rows in the order of the steps."""
     seconds: float
-    """Inside steps, those before an interruption included."""
+    """Time spent in steps, including those before an interruption."""
     start_seconds: float
-    """What the first state took; of a start that was interrupted, its last part."""
+    """Time to make the first state, including the recorded time of resumed runs in subfolders."""
 
 
 def run(
@@ -129,28 +130,28 @@ def run(
 ) -> Run:
     """Run an algorithm from its start, or from the last checkpoint in ``directory``, to its end.
 
-    :param initial: makes the first state; called only where there is no checkpoint.
-    :param directory: where checkpoints, samples and statistics go; None keeps everything in
-        memory, which then grows with every sample. A run
-        that was killed goes on from its last checkpoint as if it had not been, bit by bit. With
-        one, SIGTERM and SIGINT (Ctrl-C) wait for the call they fall into, and a checkpoint; the
-        second one does not wait.
-    :param stop: steps after which to stop early; None for all.
+    :param initial: returns the first state; called only if there is no checkpoint.
+    :param directory: folder for checkpoints, samples and statistics; None keeps everything in
+        memory, which then grows with every sample. A run that was killed resumes from its last
+        checkpoint and gives bitwise the same result. With a folder, the first SIGTERM or SIGINT
+        (Ctrl-C) waits for the current call and a checkpoint; a second one does not.
+    :param stop: number of steps after which to stop early; None for all.
     :param checkpoint_every: calls between checkpoints; one is also written after
         ``seconds_between_checkpoints``, and at the end.
-    :param callback: called with (steps done, statistics) after each call; True ends the run there.
-    :param replicas: that share the algorithm's work, each process in a loop of its own: the chief
-        writes and shows the bar, and all end where one is told to.
-    :raises FloatingPointError: what ``algorithm.diagnose`` says; the last good state is saved.
-    :raises ValueError: if what is in ``directory`` is damaged or another version's, so that it
-        cannot be resumed.
+    :param callback: called with (steps taken, statistics) after each call; returning True ends the
+        run.
+    :param replicas: replicas that share the work; each process runs this loop, only the chief
+        writes files and shows progress, and an interruption of one process ends all.
+    :raises FloatingPointError: returned by ``algorithm.diagnose``; the last good state is saved.
+    :raises ValueError: if the files in ``directory`` are damaged or of another version, so that
+        the run cannot be resumed.
     """
     records = RunRecords(directory)
     number, seconds = 0, 0.0
     found = None if directory is None else directory.read_state()
     if found is None:
         elapsed = stopwatch(None if directory is None else directory.path)
-        state = initial()  # resumes what it had begun in folders of its own
+        state = initial()  # resumes from its own subfolders after an interruption
         start_seconds = elapsed()
     else:
         assert directory is not None
@@ -184,7 +185,7 @@ def run(
         saved_number = number
 
     if found is None:
-        save()  # a start is not lost either
+        save()  # the initialisation may have been expensive
     stop = algorithm.num_steps if stop is None else min(stop, algorithm.num_steps)
     calls, saved_at = 0, time.monotonic()
     with (
@@ -199,7 +200,7 @@ def run(
             where = "" if directory is None else f" (saved in {directory.path})"
             error = algorithm.diagnose(following, number, trace, where)
             if error is not None:
-                if state is not None:  # what changes in place is not what it was
+                if state is not None:  # variables changed in place no longer hold the last state
                     save()
                 raise error
             state, number, calls = following, number + taken, calls + 1

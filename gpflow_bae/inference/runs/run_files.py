@@ -1,4 +1,4 @@
-"""The files of a run's folder: arrays that are written at once, and records that come singly."""
+"""Files of a run's folder: archives of arrays, and append-only records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...core.records import DamagedRecordsError, RecordFile, Records
 __all__ = ["NOT_WHOLE", "DamagedError", "RunFile", "explained", "read_arrays", "save_counted"]
 
 _NUM_ARRAYS = "checkpoint/num_arrays"
-# What NumPy and zipfile raise for bytes that they did not expect.
+# Errors that NumPy and zipfile raise for damaged files.
 NOT_WHOLE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -33,19 +33,19 @@ NOT_WHOLE = (
 
 
 class DamagedError(Exception):
-    """A file that is there, but not whole."""
+    """An existing file is damaged."""
 
 
 def save_counted(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
-    """With their number in front: a byte in the directory of a zip file may make it skip some."""
+    """Save arrays and their number: a damaged zip directory can hide some of them."""
     save_arrays(file, {_NUM_ARRAYS: np.array(len(arrays)), **arrays})
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a file, which zip files keep with their checksums.
+    """Read all arrays of a file and verify their number and checksums.
 
-    :raises FileNotFoundError: where there is none.
-    :raises DamagedError: where it is cut short, or other than what was written.
+    :raises FileNotFoundError: if there is no file.
+    :raises DamagedError: if it is truncated or its content has changed.
     """
     try:
         with path.open("rb") as opened, np.load(opened) as file:
@@ -55,7 +55,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
             raise ValueError(f"{len(arrays)} arrays instead of {expected}")
         return arrays
     except NOT_WHOLE as error:
-        # A place before the file's beginning is damage. No file, no permission, no disk are not.
+        # EINVAL comes from a damaged offset. A missing file, permission or disk is not damage.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise DamagedError(f"{path} is damaged ({type(error).__name__}: {error})") from error
@@ -63,7 +63,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Where a disk fails, which file it was, and what to do."""
+    """Raise an OSError with the file's path and advice if writing fails."""
     try:
         yield
     except OSError as error:
@@ -75,27 +75,27 @@ def explained(path: Path) -> Iterator[None]:
 
 
 class RunFile:
-    """Records of a run (:class:`~gpflow_bae.core.records.RecordFile`), with words for who runs it.
+    """Records of a run (:class:`~gpflow_bae.core.records.RecordFile`), with user-facing errors.
 
-    How many of them are the run's is in its checkpoints; later ones, of a process that died, are
-    ignored, and overwritten by the process that goes on.
+    Checkpoints store how many records are valid; later records, written by a process that died,
+    are ignored, and overwritten when the run resumes.
     """
 
     def __init__(self, path: Path, what: str):
         """
-        :param what: a record is, in words, in the plural.
+        :param what: name of the records in the plural, for error messages.
         """
         self._file, self._what = RecordFile(path), what
         self.path = path
         self.is_own = True
-        """Whether this process writes it; what others write is left alone."""
+        """Whether this process writes the file; otherwise writing has no effect."""
 
     def write(self, start: int, rows: Mapping[str, np.ndarray]) -> None:
-        """Store rows [K, ...], the first of which has the number ``start``.
+        """Store rows [K, ...] as records ``start`` to ``start + K - 1``.
 
-        :raises ValueError: for arrays of other names, types or shapes than those of row 0, or of
-            different numbers of rows.
-        :raises OSError: where they cannot be written, for instance because the disk is full; those
+        :raises ValueError: if names, types or shapes differ from those of record 0, or the arrays
+            have different numbers of rows.
+        :raises OSError: if they cannot be written, for instance because the disk is full; records
             before ``start`` stay.
         """
         if self.is_own:
@@ -103,7 +103,7 @@ class RunFile:
                 self._file.write(start, rows)
 
     def flush(self) -> None:
-        """Return when everything written is on the disk.
+        """Write all buffered data to disk.
 
         :raises OSError: as :meth:`write`.
         """
@@ -112,17 +112,17 @@ class RunFile:
                 self._file.flush()
 
     def close(self) -> None:
-        """Let go of the file; writing opens it again."""
+        """Close the file; writing opens it again."""
         self._file.close()
 
     def records(self, count: int) -> Records:
-        """The first ``count`` records, as they are: for the process that wrote or read them."""
+        """Return the first ``count`` records without verifying their checksums."""
         return Records(self.path, count)
 
     def read(self, count: int) -> Records:
-        """The first ``count`` records, compared to their checksums.
+        """Return the first ``count`` records after verifying their checksums.
 
-        :raises ValueError: where one of them is damaged or missing.
+        :raises ValueError: if one of them is damaged or missing.
         """
         try:
             return self._file.read(count)

@@ -1,4 +1,4 @@
-"""What a run has drawn, samples and statistics: in its folder, or in memory where it has none."""
+"""Samples and statistics of a run, stored in its folder or, without one, in memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Sample = Mapping[str, np.ndarray]
 
 
 class RunRecords:
-    """Samples and rows of statistics in the order they came in.
+    """Samples and rows of statistics in the order of the steps.
 
-    With a folder they are written as they come, and none is held in memory. A checkpoint stores
-    :meth:`counts`, by which the next process finds those that were drawn before it.
+    With a folder they are written immediately, and none is held in memory. A checkpoint stores
+    :meth:`counts`, from which a resumed run finds the earlier ones.
     """
 
     def __init__(self, directory: RunDirectory | None):
@@ -28,9 +28,9 @@ class RunRecords:
         self._traces: list[Trace] = []
 
     def resume(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on after the samples and rows of a checkpoint, whose counts are taken out of it.
+        """Continue after the samples and rows of a checkpoint; remove their counts from it.
 
-        :raises ValueError: if they are not what was written.
+        :raises ValueError: if stored samples or rows are damaged or missing.
         """
         assert self._directory is not None
         self._num_samples = int(arrays.pop("run/num_samples"))
@@ -39,9 +39,9 @@ class RunRecords:
         self._directory.trace.read(self._num_rows)
 
     def add(self, trace: Trace, sample: Sample | None) -> None:
-        """What one call of the algorithm gave.
+        """Append the statistics and the sample of one call of the algorithm.
 
-        :raises OSError: where it cannot be written.
+        :raises OSError: if they cannot be written.
         """
         if self._directory is None:
             self._traces.append(trace)
@@ -60,23 +60,23 @@ class RunRecords:
             self._num_samples += 1
 
     def counts(self) -> dict[str, int]:
-        """What a checkpoint holds of them."""
+        """Return the numbers of samples and rows, which a checkpoint stores."""
         return {"num_samples": self._num_samples, "num_rows": self._num_rows}
 
     def samples(self) -> Sequence[Sample]:
-        """All samples; with a folder they are read from it when they are asked for."""
+        """Return all samples; with a folder they are read from its file on access."""
         if self._directory is None:
             return self._samples
         return self._directory.samples.records(self._num_samples)
 
     def trace(self) -> dict[str, np.ndarray]:
-        """All statistics by name, rows in the order of the steps."""
+        """Return all statistics by name, rows in the order of the steps."""
         if self._directory is not None:
             return self._directory.trace.records(self._num_rows).stacked()
         names = self._traces[0] if self._traces else ()
         return {name: np.concatenate([t[name] for t in self._traces]) for name in names}
 
     def close(self) -> None:
-        """Let go of the folder's files."""
+        """Close the folder's files."""
         if self._directory is not None:
             self._directory.close()

@@ -1,13 +1,12 @@
 """Devices and processes of a ``tf.distribute.Strategy`` that share the work of a run.
 
-Each process holds the whole state of an algorithm, and takes every random number from the same
-seeds. What is shared out is either the items of minibatches, whose gradients are summed in each
-step, or chains, which exchange nothing inside of a round. After each round all processes take the
-chief's state (or that of the process that a chain belongs to), so they are equal bit by bit,
-whatever processors they have.
+Each process holds the whole state of an algorithm and uses the same random seeds. Replicas share
+either the items of minibatches, whose gradients are summed in each step, or chains, which exchange
+nothing within a round. After each round all processes take the chief's state (or that of the
+process that runs a chain), so states are bitwise equal on any hardware.
 
-Nothing of a strategy but its devices and its cluster is used: its variables and its ``run`` are for
-steps without loops of their own.
+Only the devices and the cluster of a strategy are used: its variables and its ``run`` are made for
+steps without inner loops.
 """
 
 from __future__ import annotations
@@ -32,30 +31,30 @@ __all__ = ["ALONE", "Replicas", "Share", "replicas_of"]
 
 
 class Share(NamedTuple):
-    """A replica's part of some items that come in an order."""
+    """A replica's contiguous part of some ordered items."""
 
     start: int = 0
-    stop: int | None = None  # None for all items: no replica shares them
+    stop: int | None = None  # None for all items, without sharing
     total: int = 0
 
     @property
     def is_first(self) -> bool:
-        """Whether what is to be counted once belongs to this one."""
+        """Whether this is the first share, which adds terms that are counted once."""
         return self.start == 0
 
     @property
     def weight(self) -> float:
-        """The part of all items that are here, for means."""
+        """The fraction of all items in this share, as the weight of its mean."""
         return 1.0 if self.stop is None else (self.stop - self.start) / self.total
 
     def cut(self, values: Any, axis: int = 0) -> Any:
-        """The items' own part of a tensor, or of None."""
+        """Return this share of a tensor along an axis; None for None."""
         if values is None or self.stop is None:
             return values
         return values[(slice(None),) * axis + (slice(self.start, self.stop),)]
 
     def of(self, batch: Batch, axis: int) -> Batch:
-        """The items' own part of a batch; ``scale`` stays, because shares are summed."""
+        """Return this share of a batch; ``scale`` stays, because shares are summed."""
         if self.stop is None:
             return batch
         X, indices = batch.X, batch.indices
@@ -71,7 +70,7 @@ class Share(NamedTuple):
         )
 
     def among_zeros(self, values: tf.Tensor, axis: int) -> tf.Tensor:
-        """The inverse of :meth:`cut`, with zeros for the items of others."""
+        """Pad this share with zeros at the items of other replicas."""
         if self.stop is None:
             return values
         paddings = [[0, 0] for _ in values.shape]
@@ -79,9 +78,9 @@ class Share(NamedTuple):
         return tf.pad(values, paddings)
 
     def noise(self, axis: int) -> contextlib.AbstractContextManager[None]:
-        """Inside, draws of items are those that these items have where nobody shares them.
+        """Return a context in which these items get the same noise as without sharing.
 
-        :param axis: of the items, counted from the last one.
+        :param axis: axis of the items, counted from the last one.
         """
         if self.stop is None:
             return contextlib.nullcontext()
@@ -89,26 +88,26 @@ class Share(NamedTuple):
 
 
 class Replicas:
-    """Those of one strategy; :data:`ALONE` is none, and changes nothing."""
+    """The replicas of a strategy; :data:`ALONE` is a single process on its default device."""
 
     def __init__(self, workers: Workers, devices: tuple[str, ...] = ("",)):
         """
-        :param devices: of this process.
+        :param devices: names of this process's devices.
         """
         self.workers, self.devices = workers, devices
         self.size = workers.count * len(devices)
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the one that writes and shows bars."""
+        """Whether this process writes files and shows progress."""
         return self.workers.rank == 0
 
     # Shares of items, and sums over them.
 
     def _shares(self, num_items: int) -> Iterator[tuple[str, Share]]:
-        """Device and items of each replica in this process; sizes differ by one at most.
+        """Yield the device and share of each replica in this process; sizes differ by at most one.
 
-        :raises ValueError: for fewer items than replicas.
+        :raises ValueError: if there are fewer items than replicas.
         """
         if num_items < self.size:
             raise ValueError(
@@ -122,7 +121,7 @@ class Replicas:
             yield device, Share(bounds[k], bounds[k + 1], num_items)
 
     def sum(self, function: Callable[[Share], Any], num_items: int) -> Any:
-        """The sum of ``function`` of every replica's share, a structure of tensors."""
+        """Return the sum of ``function(share)``, a structure of tensors, over all replicas."""
         if self.size == 1:
             return function(Share())
         parts = []
@@ -138,7 +137,7 @@ class Replicas:
     def value_and_gradient(
         self, function: Callable[[Any, Share], tf.Tensor], values: Any, num_items: int
     ) -> tuple[tf.Tensor, Any]:
-        """A sum over items and its gradient, each replica's from its own share."""
+        """Return a sum over items and its gradient; each replica computes its share."""
 
         def part(share: Share) -> tuple[tf.Tensor, Any]:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -156,10 +155,10 @@ class Replicas:
         batch: Batch,
         axis: int,
     ) -> Point:
-        """Gradient of N/B times a log likelihood of a batch, and a log prior.
+        """Return the gradient of N/B times the log likelihood of a batch, plus the log prior.
 
-        :param log_likelihood: a sum over items, of a batch and the position with their codes.
-        :param axis: of the items.
+        :param log_likelihood: a sum over items, given the position with their codes and a batch.
+        :param axis: axis of the items.
         """
 
         def part(share: Share) -> Point:
@@ -181,13 +180,13 @@ class Replicas:
 
     @property
     def _unconnected(self) -> tf.UnconnectedGradients:
-        """What is not in one replica's share is in another's."""
+        """Zeros with several replicas: a variable may be unused in one share only."""
         return tf.UnconnectedGradients.NONE if self.size == 1 else tf.UnconnectedGradients.ZERO
 
     # Chains.
 
     def over_devices(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """``function`` of arguments [C, ...], each device of this process with its part."""
+        """Apply ``function`` to arguments [C, ...], split over the devices of this process."""
         if len(self.devices) == 1:
             return function(*arguments)
         count = len(self.devices)
@@ -199,13 +198,13 @@ class Replicas:
                 parts.append(function(*own))
         return tf.nest.map_structure(lambda *leaves: tf.concat(leaves, 0), *parts)
 
-    # What all processes must have in common.
+    # Consistency of processes.
 
     def agree(self, record: Mapping[str, Any]) -> None:
-        """Compare settings, seeds and data with the other processes' before anything is done.
+        """Check that settings, seeds and data are equal in all processes.
 
-        :param record: by name, plain values; of data what they ``describe``.
-        :raises ValueError: naming what differs, and in which process.
+        :param record: JSON-compatible values by name; data are given by their ``describe()``.
+        :raises ValueError: with the names that differ and the number of the process.
         """
         if self.workers.count == 1:
             return
@@ -228,10 +227,10 @@ class Replicas:
     def directory(
         self, path: str | os.PathLike[str] | None, record: Mapping[str, Any], resume: bool
     ) -> Iterator[RunDirectory | None]:
-        """The folder of a run, which all processes read and the chief alone locks and writes.
+        """Open a run's folder, which all processes read and only the chief locks and writes.
 
-        :raises ValueError: as :func:`run_directory` does, in the chief.
-        :raises RuntimeError: in the others, if the chief could not have it.
+        :raises ValueError: as :func:`run_directory`, in the chief.
+        :raises RuntimeError: in the other processes, if the chief cannot use the folder.
         """
         if path is None or self.workers.count == 1:
             with run_directory(path, record, resume) as alone:
@@ -259,7 +258,7 @@ ALONE = Replicas(Workers(1, 0, ""))
 
 
 class _SharedDirectory(RunDirectory):
-    """A folder in a file system that all processes see; only the chief changes it."""
+    """A run's folder in a shared file system; only the chief writes to it."""
 
     def __init__(self, path: Any, record: Mapping[str, Any], resume: bool, workers: Workers):
         self._workers = workers
@@ -268,9 +267,9 @@ class _SharedDirectory(RunDirectory):
         self.samples.is_own = self.trace.is_own = self._chief
 
     def read_state(self) -> dict[str, np.ndarray] | None:
-        """As the chief finds it: nobody goes on before all have read it.
+        """Read the last checkpoint, and wait until all processes have read it.
 
-        :raises RuntimeError: in a process that does not see the chief's files.
+        :raises RuntimeError: if the processes do not read the same checkpoint.
         """
         found = super().read_state()
         number = -1 if found is None else int(found.get("run/number", 0))
@@ -288,10 +287,10 @@ class _SharedDirectory(RunDirectory):
 
 
 def replicas_of(strategy: tf.distribute.Strategy | None) -> Replicas:
-    """The replicas of a strategy; :data:`ALONE` for None.
+    """Return the replicas of a strategy; :data:`ALONE` for None.
 
-    :raises TypeError: for what is no strategy, or of a kind that has no replicas in step.
-    :raises ValueError: for TPUs, and tasks of a cluster that are neither chief nor worker.
+    :raises TypeError: if it is not a OneDevice-, Mirrored- or MultiWorkerMirroredStrategy.
+    :raises ValueError: if this process's task in the cluster is neither chief nor worker.
     """
     if strategy is None:
         return ALONE
@@ -318,6 +317,6 @@ def replicas_of(strategy: tf.distribute.Strategy | None) -> Replicas:
 
 
 def _digest(value: Any) -> np.ndarray:
-    """Eight int32 that equal values have in common."""
+    """Return the SHA-256 hash of a value's JSON as int32 [8]."""
     content = to_json(value, sort_keys=True).encode()
     return np.frombuffer(hashlib.sha256(content).digest(), np.int32)

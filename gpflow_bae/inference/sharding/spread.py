@@ -1,4 +1,4 @@
-"""What replicas share of stochastic-gradient MCMC: chains, or the items of minibatches."""
+"""Distribution of stochastic-gradient MCMC over replicas, by chains or by items of minibatches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Spread", "check_items"]
 
 
 class Spread:
-    """Replicas, and which of the two they share."""
+    """Replicas that share either chains or the items of minibatches."""
 
     def __init__(self, replicas: Replicas = ALONE, over: str = "minibatches"):
         """
@@ -31,8 +31,8 @@ class Spread:
 
     @classmethod
     def of(cls, replicas: Replicas, over: str | None, num_chains: int) -> Spread:
-        """What the caller wants; for None chains, which exchange nothing in a round, where their
-        number is a multiple of the replicas', and else minibatches.
+        """Share chains or minibatches as requested. None selects chains, which exchange nothing
+        within a round, if replicas divide their number, and else minibatches.
         """
         if over is None:
             divides = num_chains % replicas.size == 0
@@ -47,9 +47,9 @@ class Spread:
         num_chains: int,
         jit_compile: bool,
     ) -> None:
-        """Refuse what replicas cannot share.
+        """Check that replicas can share this run.
 
-        :raises ValueError: saying what it is, and what to do instead.
+        :raises ValueError: if they cannot, with the reason and an alternative.
         """
         replicas = self.chains if self._over_chains else self.gradients
         if replicas.size == 1:
@@ -77,14 +77,14 @@ class Spread:
     # Rounds.
 
     def own_chains(self, num_chains: int) -> range:
-        """Which of so many chains this process runs."""
+        """Return the indices of the chains that this process runs."""
         if not self._over_chains:
             return range(num_chains)
         count = num_chains // self.workers.count
         return range(self.workers.rank * count, (self.workers.rank + 1) * count)
 
     def round(self, function: Callable[..., Any], chains: Any, seeds: Any, *others: Any) -> Any:
-        """``function`` of all chains [C, ...], each process's own; equal in all afterwards."""
+        """Apply ``function`` to shared chains [C, ...]; return all results in all processes."""
         if self.workers.count == 1:
             return function(chains, seeds, *others)
         own = self.own_chains(seeds.shape[0])
@@ -95,20 +95,21 @@ class Spread:
     def _of_all(self, state: Any) -> Any:
         return self.workers.gather(state) if self._over_chains else self.workers.agreed(state)
 
-    # Starts.
+    # Initialisation.
 
     @property
     def makes_starts(self) -> bool:
-        """Whether this process makes those of its chains, or the chief does for all."""
+        """Whether this process initialises chains: all do if they share chains, else the chief."""
         return self.workers.rank == 0 or self._over_chains
 
     def started(
         self, state: Any, variables: Sequence[tf.Variable], losses: list[np.ndarray]
     ) -> Any:
-        """All chains, from where each process started its own.
+        """Return the initial states of all chains, from those that each process initialised.
 
-        :param variables: what starts moved; all processes take those of the last chain's.
-        :param losses: of these starts; those of all chains in the end.
+        :param variables: variables that initialisation changed; all processes take the values of
+            the last chain.
+        :param losses: losses of this process's initialisations; replaced by those of all chains.
         """
         if self.workers.count == 1:
             return state
@@ -118,14 +119,14 @@ class Spread:
         own = {f"{k}": loss for k, loss in enumerate(losses)}
         found = [self.workers.arrays_of(own, root) for root in range(last + 1)]
         losses[:] = [arrays[f"{k}"] for arrays in found for k in range(len(arrays))]
-        # The chief made it, where chains are not shared.
+        # The chief initialised all chains if they are not shared.
         return self._of_all(state) if self._over_chains else self.workers.same(state)
 
 
 def check_items(model: Any, data: Any, batch_size: int | None, replicas: Replicas) -> None:
-    """Refuse models whose density of a minibatch is no sum over its items, and too few of these.
+    """Check that the log density of a minibatch is a sum over items, at least one for each replica.
 
-    :raises ValueError: saying which, and what to do instead.
+    :raises ValueError: if it is not, with the reason and an alternative.
     """
     size = batch_size or data.num_items
     if size < replicas.size:
@@ -137,7 +138,7 @@ def check_items(model: Any, data: Any, batch_size: int | None, replicas: Replica
     if prior is None:
         return
     name = model.latent_prior_name
-    # Of a process without a density a minibatch estimates what all of its points say together.
+    # For a process without a tractable density, a minibatch estimates a joint term of all points.
     splits = isinstance(prior, GaussianLatentPrior) or not prior.needs_inputs
     if data.axis == 1 and not (splits and prior.splits_over_points):
         raise ValueError(

@@ -1,9 +1,9 @@
-"""Exchanges between the processes of a strategy, inside compiled functions and their loops too.
+"""Collective operations between the processes of a strategy, also in compiled loops.
 
-``tf.distribute.ReplicaContext.all_reduce`` may not stand inside of a loop, and rounds are loops. So
-these are TensorFlow's collective operations themselves, which a
-``tf.distribute.MultiWorkerMirroredStrategy`` has connected the processes for. Every process makes
-the same exchanges in the same order, because it runs the same program.
+``tf.distribute.ReplicaContext.all_reduce`` is not allowed in a loop, and rounds are loops. So this
+module calls TensorFlow's collective ops directly, for which a
+``tf.distribute.MultiWorkerMirroredStrategy`` has connected the processes. Every process executes
+the same collectives in the same order, because it runs the same program.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ...core.files import save_arrays
 
 __all__ = ["Workers"]
 
-# Groups of devices, beside the strategy's own, which count from 0.
+# Keys of device groups, distinct from the strategy's own, which count from 0.
 _SUMS, _EXCHANGES = 0x6BAE0001, 0x6BAE0002
-_instances = itertools.count(1)  # of exchanges in a program, equal in all of its processes
-_SMALL = 1 << 16  # numbers of a leaf below which it travels together with others
+_instances = itertools.count(1)  # instance keys, equal in all processes of a program
+_SMALL = 1 << 16  # smaller leaves of one dtype are concatenated into one collective
 
 _LOST = (
     tf.errors.UnavailableError,
@@ -39,19 +39,19 @@ class Workers:
 
     def __init__(self, count: int, rank: int, device: str):
         """
-        :param rank: which of them this is; 0 is the chief.
-        :param device: of this process, where sums are made.
+        :param rank: index of this process; 0 is the chief.
+        :param device: device of this process that computes sums.
         """
         self.count, self.rank, self.device = count, rank, device
         self._order: np.ndarray | None = None
         self._eager_instances: dict[tuple[Any, ...], int] = {}
-        if count > 1:  # the order in which TensorFlow puts processes together
+        if count > 1:  # TensorFlow gathers processes in an order of its own
             with self.in_words():
                 found = self._gather(tf.constant([rank], tf.int32))
             self._order = np.argsort(found.numpy())
 
     def sum(self, structure: Any) -> Any:
-        """The sum over all processes of each leaf; equal bits in all of them."""
+        """Return the sum of each leaf over all processes, bitwise equal in all of them."""
         if self.count == 1:
             return structure
         leaves = tf.nest.flatten(structure)
@@ -64,7 +64,7 @@ class Workers:
         for members in groups.values():
             own = [leaves[k] for k in members]
             parts = [tf.reshape(v, [-1]) for v in own]
-            # One after the other, in the order that all processes have.
+            # Control dependencies give the same order in all processes.
             with tf.control_dependencies(after), tf.device(self.device):
                 total = self._reduce(parts[0] if len(parts) == 1 else tf.concat(parts, 0))
             after = [total]
@@ -74,7 +74,7 @@ class Workers:
         return tf.nest.pack_sequence_as(structure, summed)
 
     def gather(self, structure: Any) -> Any:
-        """Leaves [n, ...] of all processes, one below the other in the order of the processes."""
+        """Concatenate leaves [n, ...] of all processes to [W n, ...], in the order of ranks."""
         if self.count == 1:
             return structure
         leaves = [tf.convert_to_tensor(v) for v in tf.nest.flatten(structure)]
@@ -89,9 +89,9 @@ class Workers:
         return tf.nest.pack_sequence_as(structure, result)
 
     def same(self, structure: Any, root: int = 0) -> Any:
-        """What process ``root`` holds, bit by bit.
+        """Broadcast the structure of process ``root`` to all processes, bitwise.
 
-        :param structure: in the other processes, what has its shapes and types.
+        :param structure: in other processes, a structure of the same shapes and types.
         """
         if self.count == 1:
             return structure
@@ -112,10 +112,9 @@ class Workers:
         return tf.nest.pack_sequence_as(structure, result)
 
     def agreed(self, structure: Any) -> Any:
-        """What the chief holds, of what all should hold: sent only where it differs somewhere.
+        """Return the chief's structure; it is sent only if hashes differ between processes.
 
-        Not inside of a graph. Equal processors make equal bits, and then hashes are all that is
-        exchanged.
+        Eager only. On equal hardware results are bitwise equal, so only hashes are exchanged.
         """
         if self.count == 1:
             return structure
@@ -126,7 +125,7 @@ class Workers:
         return structure if (found == found[:1]).all() else self.same(structure)
 
     def arrays_of(self, arrays: Mapping[str, np.ndarray], root: int = 0) -> dict[str, np.ndarray]:
-        """Arrays by name, as many and of such shapes as process ``root`` has."""
+        """Broadcast the named arrays of process ``root``; those of other processes are ignored."""
         if self.count == 1:
             return dict(arrays)
         content = b""
@@ -142,7 +141,7 @@ class Workers:
             return dict(found)
 
     def any(self, value: bool) -> bool:
-        """Whether it is true in any process."""
+        """Return whether ``value`` is true in any process."""
         if self.count == 1:
             return value
         with self.in_words():
@@ -150,9 +149,9 @@ class Workers:
 
     @contextlib.contextmanager
     def in_words(self) -> Iterator[None]:
-        """Inside, an exchange that another process does not take part in any more is said so.
+        """Raise a readable error inside the context if a collective fails.
 
-        :raises RuntimeError: where one ended, or cannot be reached.
+        :raises RuntimeError: if another process ended or cannot be reached.
         """
         try:
             yield
@@ -166,9 +165,10 @@ class Workers:
             ) from error
 
     def _options(self, group: int, *what: Any) -> dict[str, Any]:
-        """
-        :param what: is exchanged. TensorFlow keeps something of every instance for ever, so outside
-            of graphs, where one exchange follows the other, equal ones are one instance.
+        """Return the arguments that all collective ops need.
+
+        :param what: key of the collective. TensorFlow never frees an instance, so eager
+            collectives, which run one after the other, share an instance for equal keys.
         """
         if tf.executing_eagerly():
             if what not in self._eager_instances:
@@ -181,7 +181,7 @@ class Workers:
             "group_key": group,
             "instance_key": instance,
             "communication_hint": "auto",
-            "timeout_seconds": 0.0,  # one may be at its start for long; one that ended is noticed
+            "timeout_seconds": 0.0,  # initialisation may take long; a lost process raises anyway
         }
 
     def _reduce(self, value: tf.Tensor) -> tf.Tensor:
@@ -203,7 +203,7 @@ class Workers:
 
 
 def _as_integers(value: tf.Tensor) -> tf.Tensor:
-    """The bits of a tensor as int32 [numbers], which every exchange takes."""
+    """Return the bits of a tensor as int32 [size], which every collective accepts."""
     if value.dtype == tf.bool:
         value = tf.cast(value, tf.int32)
     elif value.dtype.size == 2:
