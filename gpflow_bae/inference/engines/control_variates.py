@@ -1,6 +1,6 @@
 """Targets of minibatches, with control variates for their gradients.
 
-For a batch b and a position q = (parameters, codes), the gradient of the parameters is estimated by::
+For a batch b and a position q = (parameters, codes), the estimate of the parameters' gradient is::
 
     g_b(q) - g_b(q0) + g(q0)
 

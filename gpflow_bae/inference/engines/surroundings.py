@@ -78,7 +78,7 @@ class Surroundings:
         )
 
     def _children_outside(self, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Return a batch's children outside it [E], each once, and which are no padding [E]."""
+        """Return a batch's children outside it, each once, and which are valid (both [E])."""
         number = indices.shape[0]
         starts = tf.gather(self._splits, indices)
         ends = tf.cumsum(tf.gather(self._splits, indices + 1) - starts)  # of all pairs, in order
