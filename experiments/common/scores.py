@@ -64,10 +64,12 @@ class TablePrediction:
         """Return the equal mixture of predictions of the same cells with the same standardiser."""
         densities = np.stack([part.log_density for part in parts])
         return cls(
-            *_mixed([(part.mean, part.variance) for part in parts]),
+            *_mixture_moments([(part.mean, part.variance) for part in parts]),
             logsumexp(densities, axis=0) - np.log(len(parts)),
             parts[0].standardiser,
-            *_mixed([(part.standardised_mean, part.standardised_variance) for part in parts]),
+            *_mixture_moments(
+                [(part.standardised_mean, part.standardised_variance) for part in parts]
+            ),
         )
 
     def quantile(self, probability: float) -> np.ndarray:
@@ -77,7 +79,9 @@ class TablePrediction:
         )
 
 
-def _mixed(moments: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def _mixture_moments(
+    moments: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
     """Return moments of an equal mixture, by the law of total variance."""
     means, variances = (np.stack(part) for part in zip(*moments, strict=True))
     return means.mean(0), variances.mean(0) + means.var(0)

@@ -85,12 +85,12 @@ def run(
     values = scores.score_prediction(scored, prediction)
     if plan.sampler is not None and given is None:
         chain = predict(posterior, standardiser, scored, seed=seed, codes_of_chain=True)
-        values |= _beside(scored, chain, "codes_of_chain", SHOWN)
+        values |= _scores_of(scored, chain, "codes_of_chain", SHOWN)
     if plan.net != "free":  # free-form codes exist for training rows only
         moments = encoder_only(posterior, standardiser, given, seed)
         alone = scores.TablePrediction.gaussian(scored, *moments, standardiser)
         # This prediction has moments only, without the density of the mixture.
-        values |= _beside(scored, alone, "encoder_only", [n for n in SHOWN if n != "nll"])
+        values |= _scores_of(scored, alone, "encoder_only", [n for n in SHOWN if n != "nll"])
     losses = posterior.warm_start_losses
     objective = float("nan") if losses is None else float(np.mean(losses[-len(losses) // 10 :]))
     return Outcome(
@@ -155,7 +155,7 @@ def mixture_scores(outcomes: Sequence[Outcome], table: MultiOutputTable) -> dict
     return scores.score_prediction(table, mixture)
 
 
-def _beside(
+def _scores_of(
     table: MultiOutputTable, prediction: scores.TablePrediction, words: str, names: Sequence[str]
 ) -> dict[str, float]:
     """Return some scores of another prediction of the same posterior, with a suffix ``words``."""

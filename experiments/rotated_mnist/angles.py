@@ -71,18 +71,18 @@ def scores(
         return circular_errors(found[scored], values[scored]) | count
     intervals = posteriors.input_intervals(posterior, _COLUMN, num_draws=NUM_DRAWS)
     metrics = circular_errors(intervals.estimate[scored], values[scored]) | count
-    metrics |= _of_intervals(intervals, values, scored)
+    metrics |= _interval_scores(intervals, values, scored)
     if not scored.all():
         known = np.full(truth.train.X.shape, np.nan)
         known[rows[~scored], _COLUMN] = values[~scored]
         intervals = posteriors.input_intervals(posterior, _COLUMN, known=known, num_draws=NUM_DRAWS)
-        calibrated = _of_intervals(intervals, values, scored)
+        calibrated = _interval_scores(intervals, values, scored)
         metrics |= {f"{name}_calibrated": value for name, value in calibrated.items()}
         metrics["angle_interval_scale"] = intervals.scale
     return metrics
 
 
-def _of_intervals(
+def _interval_scores(
     intervals: posteriors.InputIntervals, values: np.ndarray, scored: np.ndarray
 ) -> dict[str, float]:
     width = np.rad2deg(intervals.upper - intervals.lower)[scored]
@@ -94,7 +94,7 @@ def _of_intervals(
 
 def circular_errors(found: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     """Return errors in degrees of angles [H] in radians."""
-    errors = np.rad2deg(np.abs(_turn(truth - found)))
+    errors = np.rad2deg(np.abs(_wrap(truth - found)))
     return {
         "angle_error_median": float(np.median(errors)),
         "angle_error_mean": float(errors.mean()),
@@ -102,6 +102,6 @@ def circular_errors(found: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     }
 
 
-def _turn(angle: np.ndarray) -> np.ndarray:
+def _wrap(angle: np.ndarray) -> np.ndarray:
     """Return the same angle in [-pi, pi)."""
     return (angle + np.pi) % (2.0 * np.pi) - np.pi

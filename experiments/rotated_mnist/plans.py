@@ -65,7 +65,7 @@ def make_objective(model: str, parameters: str = "point", **given: Any) -> infer
 _CHAIN_BATCH_SIZE = 512
 
 
-def _in_coordinates(
+def _fisher_chain(
     preset: str, batch_size: int | None, sampler: dict[str, Any]
 ) -> tuple[dict[str, Any], SamplingAlgorithm]:
     """Return rounds and sampler of SGHMC in Fisher coordinates, at temperature 1.
@@ -116,7 +116,7 @@ def _minibatches(
 
 
 _CHAINS = {
-    "sghmc": _in_coordinates,
+    "sghmc": _fisher_chain,
     "adaptive_sghmc": _minibatches,
 }
 

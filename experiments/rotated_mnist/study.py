@@ -297,7 +297,7 @@ def _outcome(
         count, found = model.sampled.num_scalars, posterior.num_samples
         for path, samples in posterior.hyperparameters().items():
             if samples.ndim == 1:
-                values[_short(path) + "_median"] = float(np.median(samples))
+                values[_short_name(path) + "_median"] = float(np.median(samples))
         if plan.sampler is not None:
             values |= plans.chain_temperatures(posterior)
     outcome = Outcome(
@@ -341,7 +341,7 @@ def _along_the_chain(
     }
 
 
-def _short(path: str) -> str:
+def _short_name(path: str) -> str:
     """Return a parameter's name; for a variance, with the name of its module before it."""
     *_, room, name = path.split(".")
     return f"{room}_{name}" if name == "variance" else name

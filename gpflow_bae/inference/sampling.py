@@ -110,7 +110,7 @@ def sample_amortized(
     :param strategy: a ``tf.distribute.MirroredStrategy`` or ``MultiWorkerMirroredStrategy`` whose
         replicas share the work, made at the start of the program; None for this process alone.
         Every worker makes the same call and gets the same result; only the chief writes into
-        ``out_dir``, which all must see.
+        ``out_dir``, which all must be able to read.
     :param spread: what replicas share. ``"chains"``: each chain is bit by bit that of a run without
         a strategy, and replicas exchange nothing within a round. ``"minibatches"``: the items of
         each minibatch, whose gradients are summed in every step, which equals one replica to
@@ -176,7 +176,7 @@ def sample_amortized(
 
         def initial() -> Any:
             with replicas.workers.in_words():
-                state = _started(algorithm, starts, losses, directory, jit_compile, progress)
+                state = _initial_chains(algorithm, starts, losses, directory, jit_compile, progress)
             if directory is not None:
                 found = {f"{c}": loss for c, loss in enumerate(losses)}
                 directory.write_part("start_losses", found)
@@ -279,7 +279,7 @@ def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:
     }
 
 
-def _started(
+def _initial_chains(
     algorithm: ChainSampling,
     starts: list[Any],
     losses: list[np.ndarray],

@@ -14,8 +14,8 @@ from .starts.initializer import Initializer
 __all__ = ["Proposal", "TemperedSettings"]
 
 # Names of the parts' fields in the records of runs.
-_OF_WHITENING = {"kind": "whitening", "num_draws": "num_fisher_draws"}
-_OF_START = {"num_steps": "num_start_steps"}
+_WHITENING_NAMES = {"kind": "whitening", "num_draws": "num_fisher_draws"}
+_START_NAMES = {"num_steps": "num_start_steps"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,8 +105,8 @@ class TemperedSettings:
         return {
             **values,
             **proposal,
-            **{_OF_WHITENING.get(k, f"whitening_{k}"): v for k, v in whitening.items()},
-            **{_OF_START.get(k, f"start_{k}"): v for k, v in steps.items()},
+            **{_WHITENING_NAMES.get(k, f"whitening_{k}"): v for k, v in whitening.items()},
+            **{_START_NAMES.get(k, f"start_{k}"): v for k, v in steps.items()},
         }
 
     @property

@@ -19,7 +19,7 @@ from .tissue import Tissue
 __all__ = ["SMALL_TISSUE", "NetworkPlan", "Outline", "SpatialPlan", "build_model"]
 
 _SHORTEST, _LONGEST = 0.15, 1.2  # initial lengthscales, in extents of a slice
-_FOR_MOMENTS = 20_000, 40_000_000  # largest numbers of cells and counts for the genes' moments
+_MAX_FOR_MOMENTS = 20_000, 40_000_000  # largest numbers of cells and counts for the genes' moments
 _FEW_CELLS = 20_000
 _LEARNING_RATE = 1e-2  # initial learning rate of Adam
 SMALL_TISSUE = 2000  # largest number of cells without minibatches
@@ -177,7 +177,7 @@ class Outline:
         :param sizes: sizes of the cells [N].
         """
         rng = np.random.default_rng([seed, 0x5B])
-        cells, entries = _FOR_MOMENTS
+        cells, entries = _MAX_FOR_MOMENTS
         most = min(cells, max(1, entries // tissue.counts.shape[1]))
         some = np.sort(rng.permutation(tissue.num_cells)[:most])
         counts, of_some = tissue.rows(some), sizes[some][:, None]
@@ -195,7 +195,7 @@ class Outline:
         number = plan.num_inducing or max(1, min(100, tissue.num_cells // (4 * num_slices)))
         points = []
         for s in range(num_slices):
-            places = _spread_over(coordinates[tissue.slices == s], number, seed)
+            places = _cluster_centres(coordinates[tissue.slices == s], number, seed)
             points.append(np.concatenate([places, np.full((len(places), 1), s)], 1))
         return cls(
             rates,
@@ -228,7 +228,7 @@ def _means(values: np.ndarray, seen: np.ndarray, without: float = 0.0) -> np.nda
     return np.where(count > 0, total / np.maximum(count, 1), without)
 
 
-def _spread_over(places: np.ndarray, number: int, seed: int) -> np.ndarray:
+def _cluster_centres(places: np.ndarray, number: int, seed: int) -> np.ndarray:
     """Return cluster centres of places, [``number`` or fewer, D]."""
     different = np.unique(places, axis=0)
     if len(different) <= number:

@@ -186,19 +186,19 @@ class AmortizedSampling(ChainSampling):
         if self._has_fresh_batches:
             state = self._on_fresh_batches(chain, seeds[:3], steps, fed)
             last = self.batches_per_round - 1
-            item_seed, code_seed = (_folded(s, last) for s in seeds[:2])
+            item_seed, code_seed = (_fold_in(s, last) for s in seeds[:2])
         else:
             size, last = self.settings.num_sampler_steps, 0
             state = self._on_minibatch(chain, chain.sampler, seeds[:3], steps, size, fed, 0, adapt)
             item_seed, code_seed = seeds[:2]
         chain = chain._replace(sampler=state)
         if self.moves:
-            chain = self._moved(chain, seed)
+            chain = self._apply_moves(chain, seed)
         indices, given = self._items(item_seed, fed, last)
         batch = self.batch(indices, chain.sampler.position.codes, given)
-        return self._amortized(chain, batch, indices, seed, code_seed, seeds[3])
+        return self._fit_encoder(chain, batch, indices, seed, code_seed, seeds[3])
 
-    def _amortized(
+    def _fit_encoder(
         self,
         chain: Chain,
         batch: Batch,
@@ -208,7 +208,7 @@ class AmortizedSampling(ChainSampling):
         fit_seed: tf.Tensor,
     ) -> tuple[Chain, RoundStatistics]:
         """Fit the encoder to the codes of a minibatch, and compute the round's statistics."""
-        prior_seed = _folded(seed, PRIOR_DRAWS)
+        prior_seed = _fold_in(seed, PRIOR_DRAWS)
         state = gather_codes(chain.sampler, indices, self.data.axis)
         position = state.position
         latents = position.codes
@@ -221,7 +221,7 @@ class AmortizedSampling(ChainSampling):
         statistics = self.statistics(state, self.log_prior(position), log_likelihood, loss)
         return chain._replace(encoder=encoder), statistics
 
-    def _moved(self, chain: Chain, seed: tf.Tensor) -> Chain:
+    def _apply_moves(self, chain: Chain, seed: tf.Tensor) -> Chain:
         """Apply all moves in turn. Momenta stay: they are independent of positions."""
         state = chain.sampler
         position = state.position
@@ -317,10 +317,10 @@ class AmortizedSampling(ChainSampling):
         """Take the steps of a round, a few on each minibatch."""
         count = self.batches_per_round
         size = self.settings.num_sampler_steps // count
-        reference = self.reference(chain.sampler.position, _folded(seeds[2], -1))
+        reference = self.reference(chain.sampler.position, _fold_in(seeds[2], -1))
 
         def body(i: tf.Tensor, store: State) -> State:
-            own_seeds = [_folded(seed, i) for seed in seeds]
+            own_seeds = [_fold_in(seed, i) for seed in seeds]
             steps = first._replace(number=first.number + i * size)
             return self._on_minibatch(
                 chain, store, own_seeds, steps, size, fed, i, reference=reference
@@ -329,5 +329,5 @@ class AmortizedSampling(ChainSampling):
         return repeat(count, body, chain.sampler)
 
 
-def _folded(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
+def _fold_in(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
     return tf.random.fold_in(seed, number, alg="philox")

@@ -155,7 +155,7 @@ class ChainSampling(Algorithm):
         return tuple(path for move in self.moves for path in move.owned)
 
     def _sampler_state(self, position: Point) -> State:
-        """Start the sampler at a position, with fixed parameters at temperature 0."""
+        """Start the sampler at a position, with temperature 0 for parameters it does not sample."""
         target: Any = None if self._readers else self._target_at_start()
         state = self.sampler.init(position, target)
         cold, owned = self.point_estimates, self.owned

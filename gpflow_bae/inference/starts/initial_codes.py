@@ -61,7 +61,7 @@ def smoothest_projections(
         codes = whitened[:, : prior.latent_dim]
     else:
         tasks = tf.reshape(whitened, [num_tasks, num_points, width])
-        X, tasks = _some(data.X, tasks)
+        X, tasks = _subset(data.X, tasks)
         kernel = prior.kernels[0]
         variances = functools.partial(kernel, full_cov=False)
         total = covariance_of_tasks(kernel, X)
@@ -75,7 +75,7 @@ def smoothest_projections(
     return tf.reshape(codes, [num_tasks, num_points, prior.latent_dim]).numpy()
 
 
-def _some(X: tf.Tensor, tasks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _subset(X: tf.Tensor, tasks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return inputs and components of a subset of points and tasks that is solved in seconds."""
     num_tasks, num_points, _ = tasks.shape
     if num_points > MAX_POINTS:

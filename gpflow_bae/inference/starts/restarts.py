@@ -28,9 +28,9 @@ from .initializer import Initializer
 
 __all__ = ["ModeStart", "Restarts", "best_restart", "fresh_starts", "restart_seed"]
 
-_SMALL = 5000
-_MOST_SEEDS = 2_000_000_000
-_FURTHER = 5  # factor of a finalist's further iterations
+_MAX_COMPILED = 5000  # most numbers of a model that XLA compiles by default
+_NUM_SEEDS = 2_000_000_000  # seeds are below this
+_FINALIST_FACTOR = 5  # factor of the iterations of finalists
 
 
 class Restarts(NamedTuple):
@@ -55,11 +55,11 @@ class Restarts(NamedTuple):
 def restart_seed(seed: int, number: int) -> int:
     """Return the seed of one of several fits; the first has the seed of a fit without restarts.
 
-    The others are below ``_MOST_SEEDS``, so that an engine can add to them in 32 bits.
+    The others are below ``_NUM_SEEDS``, so that an engine can add to them in 32 bits.
     """
     if number == 0:
         return seed
-    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1) % _MOST_SEEDS
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1) % _NUM_SEEDS
 
 
 def fresh_starts(
@@ -118,7 +118,7 @@ def best_restart(
         return model.bind(values).data_log_likelihood(batch), model.sampled.log_prior(values)
 
     if jit_compile is None:
-        jit_compile = model.sampled.num_scalars <= _SMALL
+        jit_compile = model.sampled.num_scalars <= _MAX_COMPILED
 
     def evaluate(vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -146,7 +146,7 @@ def best_restart(
             shown.update(1, "restarts", {"log_posterior": f"{-found[-1].loss:.5g}"})
         order = np.argsort([mode.loss for mode in found])
         for place in order[:num_finalists]:
-            found[place] = climb(found[place].vector, _FURTHER * max_iterations)
+            found[place] = climb(found[place].vector, _FINALIST_FACTOR * max_iterations)
             shown.update(1, "finalists", {"log_posterior": f"{-found[place].loss:.5g}"})
     likelihoods = [
         float(densities(functional.unflatten(tf.constant(mode.vector), like))[0]) for mode in found
