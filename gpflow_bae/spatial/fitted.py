@@ -93,8 +93,9 @@ def check_same_data(folder: pathlib.Path, digests: dict[str, str], resume: bool)
 def write_fit(
     folder: pathlib.Path, arguments: dict[str, Any], fitted: Fitted, posterior: Posterior
 ) -> None:
-    """Write the estimator's arguments, the record of its fit and its posterior, over an earlier
-    fit's. An interruption leaves either the earlier fit or the new one.
+    """Write the estimator's arguments, the record of its fit and its posterior.
+
+    They replace an earlier fit's; an interruption leaves either the earlier fit or the new one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path, following = folder / _POSTERIOR, folder / _NEXT

@@ -25,9 +25,7 @@ __all__ = ["FoundFit", "fitted_posterior"]
 
 
 class FoundFit(NamedTuple):
-    """The posterior of all fits, with a chain of samples from each; the losses of the first fit,
-    and its scores of held-out places, if there are any.
-    """
+    """Posterior of all fits, a chain for each; losses and held-out scores of the first fit."""
 
     posterior: Posterior
     losses: np.ndarray
@@ -109,7 +107,7 @@ class _Fits:
             rest, asked = held_back(number, held_back_by)
             self._kept, self._others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
             fitted_to = prepare_data(model, self._kept)
-        gaussian = plan.has_gaussian_parameters(number)  # by all cells
+        gaussian = plan.has_gaussian_parameters(number)  # decided by the number of all cells
         self._options: dict[str, Any] = {"progress": progress, "resume": resume}
         self._climb = PhasedFit(model, fitted_to, gaussian=gaussian, **self._options)
         self._settings = {

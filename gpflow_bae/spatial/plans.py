@@ -238,8 +238,9 @@ def _cluster_centres(places: np.ndarray, number: int, seed: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """Decoder features of inputs [places, size, slice]: log size, and a one-hot slice if there are
-    several. This is a class so that models can be pickled.
+    """Decoder features of inputs [places, size, slice]: log size, and one-hot slices if several.
+
+    This is a class so that models can be pickled.
     """
 
     size_column: int

@@ -369,8 +369,9 @@ class ChainSampling(Algorithm):
         )
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
-        """Return the phase, burn-in or sampling, and current means over the chains: the log
-        likelihood per point, in nats, the kinetic temperature of all parameters, the step size.
+        """Return the phase, burn-in or sampling, and current means over the chains.
+
+        These are log likelihood per point, in nats, kinetic temperature, and step size.
         """
         likelihood = float(np.mean(trace["log_likelihood"][-1])) / self.data.num_points
         phase = "burn-in" if number <= self.settings.burnin_rounds else "sampling"

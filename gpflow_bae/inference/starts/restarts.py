@@ -28,7 +28,7 @@ from .initializer import Initializer
 
 __all__ = ["ModeStart", "Restarts", "best_restart", "fresh_starts", "restart_seed"]
 
-_MAX_COMPILED = 5000  # most numbers of a model that XLA compiles by default
+_MAX_COMPILED = 5000  # largest number of scalars for compilation with XLA by default
 _NUM_SEEDS = 2_000_000_000  # seeds are below this
 _FINALIST_FACTOR = 5  # factor of the iterations of finalists
 
