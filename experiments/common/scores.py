@@ -64,12 +64,10 @@ class TablePrediction:
         """Return the equal mixture of predictions of the same cells with the same standardiser."""
         densities = np.stack([part.log_density for part in parts])
         return cls(
-            *_mixture_moments([(part.mean, part.variance) for part in parts]),
+            *_mixture([(part.mean, part.variance) for part in parts]),
             logsumexp(densities, axis=0) - np.log(len(parts)),
             parts[0].standardiser,
-            *_mixture_moments(
-                [(part.standardised_mean, part.standardised_variance) for part in parts]
-            ),
+            *_mixture([(part.standardised_mean, part.standardised_variance) for part in parts]),
         )
 
     def quantile(self, probability: float) -> np.ndarray:
@@ -79,7 +77,7 @@ class TablePrediction:
         )
 
 
-def _mixture_moments(
+def _mixture(
     moments: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return moments of an equal mixture, by the law of total variance."""

@@ -52,8 +52,7 @@ class NetworkPlan:
 class SpatialPlan:
     """Settings of :class:`~gpflow_bae.spatial.SpatialBAE` beyond its arguments.
 
-    :param likelihood: likelihood of counts: zero-inflated negative binomial, negative binomial, or
-        Poisson.
+    :param likelihood: zero-inflated negative binomial, negative binomial, or Poisson.
     :param dispersion_power: whether the power of the mean in each gene's variance is learnt, rather
         than 2; not used for Poisson counts.
     :param networks: encoder and decoder.
@@ -68,8 +67,7 @@ class SpatialPlan:
     :param num_restarts: fits from different initial weights, over which predictions average; None
         for 4 for up to 2000 cells, 2 for up to 20,000, and 1 for more. Fits differ somewhat, the
         more so for fewer cells, and a fit to few cells takes a minute.
-    :param num_draws: draws of Gaussian parameters, over which predictions average, in total over
-        all fits.
+    :param num_draws: draws of Gaussian parameters of all fits, over which predictions average.
     :param sampling: rounds of the chains of ``method="sampled"``; its ``num_samples`` is in total
         over all fits, and ``batch_size`` above replaces its own.
     """
@@ -325,10 +323,7 @@ def _prior(outline: Outline, num_spatial: int, num_cell: int) -> latent_priors.P
 
 
 def _likelihood(kind: str, dispersion: np.ndarray, has_power: bool) -> likelihoods.CountLikelihood:
-    """Build the likelihood, with dispersions from the genes' moments.
-
-    These are reduced, because codes and zeros explain a part of the variance.
-    """
+    """Build the likelihood; codes and zeros explain a part of the genes' dispersions."""
     if kind == "poisson":
         return likelihoods.Poisson()
     power = np.full(len(dispersion), 2.0) if has_power else None

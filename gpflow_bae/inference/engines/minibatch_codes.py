@@ -14,9 +14,7 @@ __all__ = ["gather_codes", "scatter_codes"]
 
 
 def gather_codes(state: State, indices: tf.Tensor | None, axis: int) -> State:
-    """Restrict the sampler's state to the codes of some items (None for all).
-
-    The elements of the state, such as momenta, are restricted too.
+    """Restrict the sampler's position and elements, such as momenta, to some items (None for all).
 
     :param axis: axis of the items.
     """

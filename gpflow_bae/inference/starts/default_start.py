@@ -77,10 +77,7 @@ def _learning_rate(*networks: Any) -> float:
 
 
 def _batch_size(model: Any, data: Observations) -> int | None:
-    """Return the number of items with about a thousand points; None for all.
-
-    All items are used if they have no more points, or if the bound does not split over them.
-    """
+    """Return the number of items with about a thousand points; None for all items."""
     if data.axis == 1 and not model.splits_over_points:
         return None
     points_per_item = 1 if data.axis == 1 else int(data.Y.shape[1])
