@@ -4,5 +4,5 @@ import sys
 
 from gpflow_bae.core.terminal import quiet_tensorflow
 
-if "tensorflow" not in sys.modules:  # where it is, a program of its own imports these
+if "tensorflow" not in sys.modules:  # otherwise another program imports this package
     quiet_tensorflow()

@@ -1,4 +1,4 @@
-"""Bouncing balls: frames ahead of one ball, or missing pixels of two.
+"""Bouncing balls: predict frames of one ball, or missing pixels of two.
 
 python -m experiments.bouncing_ball --balls=1 --model=sgp_vae --period=26.7 --out_dir=runs/ball
 """

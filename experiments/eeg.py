@@ -1,4 +1,4 @@
-"""Electroencephalogram of one trial: the last 100 samples of three electrodes from four others.
+"""Electroencephalogram of one trial: the last 100 samples of three electrodes, given four others.
 
 python -m experiments.eeg --model=sgp_vae --pinference_net=indexnet --preset=paper \\
     --data_dir=DATA --out_dir=runs/eeg

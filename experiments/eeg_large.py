@@ -1,4 +1,4 @@
-"""Sixty recordings of 64 electrodes: fit half, fill the drop-outs of the others.
+"""Sixty recordings of 64 electrodes: fit half of them, and fill drop-outs of the others.
 
 python -m experiments.eeg_large --model=sgp_vae --pinference_net=factornet --regime=50/50 \\
     --batch_size=1 --data_dir=DATA --out_dir=runs/eeg_large

@@ -1,9 +1,9 @@
-"""Fill the holes of a table of your own, with uncertainty, and see whether to trust it.
+"""Fill missing cells of your own table, with uncertainty, and check the predictions.
 
 python -m experiments.impute --input=table.csv --time=date --inputs=lat,lon --outputs=a,b,c \
     --task=station --out=imputed.csv
 
-The same command as ``gpflow-bae-impute``; docs/guides/impute.md says what it writes.
+This is the same command as ``gpflow-bae-impute``; docs/guides/impute.md describes its output.
 """
 
 from gpflow_bae.impute.command import run

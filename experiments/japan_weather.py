@@ -1,4 +1,4 @@
-"""Japanese weather of 1980 and 1981: a task per week, the mean temperature of five days hidden.
+"""Japanese weather of 1980 and 1981: a task per week, with five days' mean temperature hidden.
 
 python -m experiments.japan_weather --model=sgp_vae --pinference_net=indexnet --test_year=1981 \\
     --data_dir=DATA --out_dir=runs/weather

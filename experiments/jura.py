@@ -1,4 +1,4 @@
-"""Heavy metals of the Swiss Jura: cadmium at 100 sites from nickel and zinc there.
+"""Heavy metals of the Swiss Jura: predict cadmium at 100 sites from nickel and zinc.
 
 python -m experiments.jura --model=sgp_vae --pinference_net=factornet --preset=paper \\
     --data_dir=DATA --out_dir=runs/jura

@@ -1,4 +1,4 @@
-"""Digits at 14 x 14 with 40 % of the pixels missing: what a flow adds to a Gaussian posterior.
+"""Digits of 14 x 14 pixels, 40 % of them missing: flow and Gaussian posteriors of codes.
 
 python -m experiments.missing_mnist --model=planar --num_layers=20 --preset=paper \\
     --data_dir=DATA --out_dir=runs/missing_mnist
@@ -17,11 +17,11 @@ from experiments.common import driver
 from experiments.gplvm import command
 
 FLAGS = flags.FLAGS
-_TEST_DRAWS = 50  # of a code
+_TEST_DRAWS = 50  # draws of a code
 
 
 def define_flags() -> None:
-    """Define the flags of every GPLVM study, and this one's own."""
+    """Define the flags of all GPLVM studies, and those of this one."""
     command.define_flags(
         list(command.POSTERIORS), model="planar", latent_dim=2, num_inducing=50, batch_size=100
     )
@@ -29,12 +29,12 @@ def define_flags() -> None:
 
 
 def make_plan() -> Any:
-    """The plan that the flags describe."""
+    """Return the plan of the flags."""
     return command.plan(FLAGS.model, {"quick": 2000, "paper": 5000}, noise_start=0.2)
 
 
 def run(plan: Any, options: driver.Options) -> driver.Outcome:
-    """Fit to the pixels that are there, and score the others."""
+    """Fit the observed pixels, and score the missing ones."""
     import numpy as np
 
     from experiments.gplvm import figures, models

@@ -1,4 +1,4 @@
-"""MovieLens 100K: ratings of users whom the fit has not seen, from triplets.
+"""MovieLens 100K: predict ratings of users who are not in the fit.
 
 python -m experiments.movielens --model=planar --num_layers=50 --preset=paper \\
     --data_dir=DATA --out_dir=runs/movielens
@@ -6,10 +6,10 @@ python -m experiments.movielens --model=planar --num_layers=50 --preset=paper \\
 python -m experiments.movielens --made --likelihood=ordinal --biases --out_dir=runs/made
 
 ``rmse_reconstruction`` is the paper's: the codes of 100 test users are fitted to all of their
-ratings, and the same ratings are scored. ``rmse_heldout`` is of the 20 % of each test user's
-ratings that a second fit of the codes does not see, beside the errors of film and user means.
-``log_probability`` is that of the same held-out stars, in nats a rating; of a Gaussian likelihood
-that of the interval that rounds to them, the outer ones without end.
+ratings, and the same ratings are scored. ``rmse_heldout`` is the error of the 20 % of each test
+user's ratings that a second fit of the codes does not use, beside errors of film and user means.
+``log_probability`` is that of the same held-out stars, in nats per rating; for a Gaussian
+likelihood it is that of the interval of values that are rounded to them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _HIDDEN = 0.2  # share of a test user's ratings
 
 
 def define_flags() -> None:
-    """Define the flags of every GPLVM study, and this one's own."""
+    """Define the flags of all GPLVM studies, and those of this one."""
     command.define_flags(
         list(command.POSTERIORS),
         model="planar",
@@ -42,7 +42,7 @@ def define_flags() -> None:
 
 
 def make_plan() -> Any:
-    """The plan that the flags describe."""
+    """Return the plan of the flags."""
     return command.plan(
         FLAGS.model,
         {"quick": 1000, "paper": 10_000},
@@ -54,7 +54,7 @@ def make_plan() -> Any:
 
 
 def words(plan: Any) -> list[str]:
-    """Words that tell a row from the paper's."""
+    """Return the variant's names of differences from the paper."""
     found = [plan.levels if plan.levels != "gaussian" else "", "biases" if plan.biases else ""]
     return [*found, "made ratings" if FLAGS.made else ""]
 
@@ -137,7 +137,7 @@ def run(plan: Any, options: driver.Options) -> driver.Outcome:
 
 
 def _log_probability(posterior: Any, part: Any, centre: float, is_ordinal: bool) -> Any:
-    """Log probability of the stars of each cell, in nats."""
+    """Return the log probability of the stars of each cell, in nats."""
     import numpy as np
     from scipy.stats import norm
 
@@ -152,7 +152,7 @@ def _log_probability(posterior: Any, part: Any, centre: float, is_ordinal: bool)
 
 
 def _means(index: Any, values: Any, size: int, prior_count: float = 5.0) -> Any:
-    """Shrunk means of groups: a group that is rarely seen stays near zero."""
+    """Return means of groups, shrunk to zero for groups with few values."""
     import numpy as np
 
     return np.bincount(index, values, size) / (np.bincount(index, minlength=size) + prior_count)

@@ -1,12 +1,12 @@
-"""Oil flow: the stochastic GPLVM beside GPflow's collapsed one.
+"""Oil flow: compare the stochastic GPLVM with GPflow's collapsed one.
 
 python -m experiments.oil_flow --model=bayesian_gplvm --data_dir=DATA --out_dir=runs/oil
 
-``bayesian_gplvm`` is GPflow's; its optimum is also scored with our bound. The others are ours, in
-full batch or, with --batch_size, in minibatches; --start=bayesian_gplvm begins at GPflow's optimum
-instead of principal components, which shows what minibatches alone cost. ``knn_errors``: of 1000
-points, how many have a nearest neighbour of another flow regime in the two most relevant latent
-dimensions.
+``bayesian_gplvm`` is GPflow's model; its optimum is also scored with our bound. The others are
+ours, in full batch or, with --batch_size, in minibatches; --start=bayesian_gplvm begins at GPflow's
+optimum instead of principal components, which shows the cost of minibatches alone. ``knn_errors``
+is the number of the 1000 points whose nearest neighbour in the two most relevant latent dimensions
+has another flow regime.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from experiments.gplvm import command
 
 FLAGS = flags.FLAGS
 _REFERENCE = "bayesian_gplvm"
-_NUM_BOUNDS = 100  # estimates of a bound, each of one draw of every code
+_NUM_BOUNDS = 100  # estimates of a bound, each with one draw of every code
 
 
 def define_flags() -> None:
-    """Define the flags of every GPLVM study, and this one's own."""
+    """Define the flags of all GPLVM studies, and those of this one."""
     command.define_flags(
         [_REFERENCE, *command.POSTERIORS],
         model="gaussian",
@@ -43,7 +43,7 @@ def define_flags() -> None:
 
 
 def make_plan() -> Any:
-    """The plan that the flags describe."""
+    """Return the plan of the flags."""
     if FLAGS.start == _REFERENCE and FLAGS.model not in (_REFERENCE, "gaussian"):
         raise ValueError(
             f"--start={_REFERENCE} needs --model=gaussian, whose posterior GPflow's optimum is; "
@@ -54,7 +54,7 @@ def make_plan() -> Any:
 
 
 def run(plan: Any, options: driver.Options) -> driver.Outcome:
-    """GPflow's fit, ours, or ours from GPflow's; the bound of what comes out, and its codes."""
+    """Fit GPflow's model, ours, or ours from GPflow's optimum, and score bound and codes."""
     import numpy as np
     import tensorflow as tf
 
@@ -108,7 +108,7 @@ def _assign_optimal(model: Any, data: Any, Y: Any) -> None:
 
 
 def _fit_reference(model: Any, Y: Any, max_iterations: int) -> float:
-    """GPflow's fit from the same start; our model then holds its optimum."""
+    """Fit GPflow's model from the same start, and assign its optimum to our model."""
     import gpflow
     import numpy as np
 
@@ -127,7 +127,7 @@ def _fit_reference(model: Any, Y: Any, max_iterations: int) -> float:
     with Progress("L-BFGS", max_iterations) as shown:
         number = itertools.count(1)
 
-        def show(intermediate_result: Any) -> None:  # SciPy knows the argument by this name
+        def show(intermediate_result: Any) -> None:  # SciPy requires this name of the argument
             value = float(intermediate_result.fun)
             shown.update(1, "L-BFGS", {"loss": f"{value / len(Y):.4g}"})
             report("L-BFGS", next(number), {"loss": np.array([value / len(Y)])})
@@ -145,7 +145,7 @@ def _fit_reference(model: Any, Y: Any, max_iterations: int) -> float:
 
 
 def nearest_neighbour_errors(codes: Any, labels: Any, relevance: Any) -> int:
-    """Points whose nearest neighbour has another label, in the two most relevant dimensions."""
+    """Count points with another label than their neighbour in the two most relevant dimensions."""
     import numpy as np
     from scipy.spatial import cKDTree
 

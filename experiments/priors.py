@@ -1,14 +1,14 @@
-"""Priors for many points: nearest neighbours over a field, and the exact GP over a long series.
+"""Priors for many points: nearest neighbours for a field, and the exact GP for a long series.
 
 python -m experiments.priors --problem=field --model=nearest_neighbours --out_dir=runs/field
 python -m experiments.priors --problem=series --model=markov_gp --out_dir=runs/series
 
-Three independent functions of a Matern 3/2 kernel (random Fourier features) are seen through a
-random network in twenty outputs, with noise. ``field`` has uniform places in the unit square, under
-a lengthscale of 0.05, and is scored at 2000 others. ``series`` has irregular times, twenty to a
-lengthscale, and is scored in gaps of a lengthscale, which hold a fifth of the times. ``svgp_vae``
-has inducing points in place of either prior, and all else the same. Scores: ``rmse`` of the outputs
-without noise, in their standard deviations, ``nll`` and ``coverage_90`` of new observations.
+A random network maps three independent functions of a Matern 3/2 kernel (random Fourier features)
+to twenty outputs, with noise. ``field`` has uniform places in the unit square and a lengthscale of
+0.05, and is scored at 2000 other places. ``series`` has irregular times, twenty per lengthscale,
+and is scored in gaps of a lengthscale, with a fifth of the times. ``svgp_vae`` has inducing points
+instead of either prior, and is otherwise the same. Scores are ``rmse`` of the outputs without
+noise, in their standard deviations, and ``nll`` and ``coverage_90`` of new observations.
 ``--preset=paper`` has a million places and a hundred thousand times.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FLAGS = flags.FLAGS
 MODELS = {"field": ["nearest_neighbours", "svgp_vae"], "series": ["markov_gp", "svgp_vae"]}
-#: Points of both presets, and steps of the quick one, which take minutes.
+#: Numbers of points of both presets, and steps of the quick preset, which takes minutes.
 _POINTS = {"field": (10_000, 1_000_000), "series": (2_000, 100_000)}
 _QUICK_STEPS = {
     ("field", "nearest_neighbours"): 4000,
@@ -40,16 +40,16 @@ _QUICK_STEPS = {
 }
 _PAPER_STEPS = {"field": 20_000, "series": 2000}
 _LENGTHSCALE = {"field": 0.05, "series": 1.0}
-_NUM_TEST = 2000  # places
+_NUM_TEST = 2000  # test places
 _TIMES_PER_LENGTHSCALE = 20
 _LATENT_DIM, _NUM_OUTPUTS, _WIDTH, _BATCH_SIZE = 3, 20, 64, 512
-_FEATURES = 1000  # random ones, for each function
-_NOISE = 0.5  # standard deviation, of outputs with a standard deviation of 1
+_FEATURES = 1000  # random Fourier features of each function
+_NOISE = 0.5  # standard deviation of the noise of outputs with a standard deviation of 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan(plans.Plan):
-    """Everything that decides the outcome of a run, but the seed."""
+    """All settings that change the outcome of a run, except the seed."""
 
     model: str
     problem: str
@@ -61,7 +61,7 @@ class Plan(plans.Plan):
 
 
 def define_flags() -> None:
-    """The shared flags, and this study's own."""
+    """Define the shared flags, and those of this study."""
     common_flags.define(["all", "nearest_neighbours", "markov_gp", "svgp_vae"])
     common_flags.define_num_steps()
     flags.DEFINE_enum("problem", "field", list(MODELS), "What is observed.")
@@ -71,7 +71,7 @@ def define_flags() -> None:
 
 
 def make_plan(model: str) -> Plan:
-    """The plan that the flags describe."""
+    """Return the plan of a model and the flags."""
     from gpflow_bae import inference
 
     problem, is_quick = FLAGS.problem, FLAGS.preset == "quick"
@@ -95,7 +95,7 @@ def make_plan(model: str) -> Plan:
 
 @dataclasses.dataclass(frozen=True)
 class Observed:
-    """The data of a fit, and the places or times that it is scored at."""
+    """The data of a fit, and the places or times of its scores."""
 
     X: np.ndarray  # [N, D]
     Y: np.ndarray  # [N, P], float32, noisy
@@ -105,13 +105,13 @@ class Observed:
 
 
 def make_data(plan: Plan, seed: int) -> Observed:
-    """Functions of random features, seen through a random network with one hidden layer."""
+    """Draw functions of random features, mapped by a random network with one hidden layer."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
     if plan.problem == "field":
         X, Xnew = rng.uniform(size=(plan.num_points, 2)), rng.uniform(size=(_NUM_TEST, 2))
-    else:  # one gap somewhere in every five lengthscales
+    else:  # a gap at a random time in every five lengthscales
         length = plan.num_points / _TIMES_PER_LENGTHSCALE
         times = np.sort(rng.uniform(0.0, length, plan.num_points))
         starts = rng.uniform(0.0, 4.0, int(length // 5) + 1)[(times // 5).astype(int)]
@@ -140,7 +140,7 @@ def make_data(plan: Plan, seed: int) -> Observed:
 
 
 def build_model(plan: Plan, X: np.ndarray) -> Any:
-    """An autoencoder under the prior of the plan, at places or times [N, D]."""
+    """Build an autoencoder with the prior of the plan, at places or times [N, D]."""
     import gpflow
     import keras
 
@@ -209,7 +209,7 @@ def run(plan: Plan, options: driver.Options) -> driver.Outcome:
 
 
 def _figure(made: Observed, mean: np.ndarray) -> Any:
-    """The first output at the places that were held out: what it is, and what was predicted."""
+    """Draw the truth and the prediction of the first output at the held-out places."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8.0, 3.6), layout="constrained")
@@ -226,7 +226,7 @@ def _figure(made: Observed, mean: np.ndarray) -> Any:
 
 
 def runs() -> Iterator[driver.Run]:
-    """One model of the problem, or both, each in a folder of its own."""
+    """Generate the run of one model of the problem, or of both, each in its own folder."""
     known = MODELS[FLAGS.problem]
     if FLAGS.model not in ("all", *known):
         raise ValueError(

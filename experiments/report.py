@@ -1,10 +1,10 @@
-"""Renders the pages of docs/results from collected runs, so that nobody types a number into one.
+"""Render the pages of docs/results from collected runs, with all numbers of their tables.
 
     python -m experiments.report --collect RUN_DIR...      # merge runs, then render
     python -m experiments.report --experiment=moving_ball  # render
-    python -m experiments.report --experiment=index        # the page above them, with pictures
+    python -m experiments.report --experiment=index        # the index page, with pictures
 
-``docs/results/<experiment>.md`` is the question, the prose of ``<experiment>.notes.md`` and the
+``docs/results/<experiment>.md`` has the question, the prose of ``<experiment>.notes.md`` and the
 figures that the prose does not show: ``figures/<experiment>_*`` (PNG and GIF) with the captions of
 ``<experiment>.captions.json``. ``runs/<experiment>.md`` has the tables of all runs of
 ``<experiment>.json`` and their commands. The same files always give the same pages.
@@ -49,12 +49,12 @@ Result = dict[str, Any]
 
 
 def collect(run_dirs: Iterable[results.PathLike], results_dir: results.PathLike) -> list[str]:
-    """Merges every ``results.json`` in or below the given folders into the collected lists.
+    """Merge every ``results.json`` in or below the given folders into the collected lists.
 
-    :param run_dirs: Folders of finished runs.
+    :param run_dirs: folders of finished runs.
     :param results_dir: ``docs/results``.
-    :return: Sorted names of the experiments that were touched.
-    :raises ValueError: If a folder holds no finished run, or one is not in the format.
+    :return: sorted names of the changed experiments.
+    :raises ValueError: if a folder holds no finished run, or one that is not in the format.
     """
     touched = set()
     for run_dir in run_dirs:
@@ -74,10 +74,10 @@ def collect(run_dirs: Iterable[results.PathLike], results_dir: results.PathLike)
 
 
 def write_pages(experiment: str, results_dir: results.PathLike) -> list[pathlib.Path]:
-    """Renders ``<experiment>.md`` and ``runs/<experiment>.md`` beside their data.
+    """Render ``<experiment>.md`` and ``runs/<experiment>.md`` beside their data.
 
-    :return: The pages; for ``index`` the one that lists the others.
-    :raises ValueError: If there are no collected runs of the experiment.
+    :return: the pages; for ``index`` the page that lists the others.
+    :raises ValueError: if there are no collected runs of the experiment.
     """
     folder = pathlib.Path(results_dir)
     if experiment == "index":
@@ -94,11 +94,11 @@ def write_pages(experiment: str, results_dir: results.PathLike) -> list[pathlib.
 
 
 def render(experiment: str, results_dir: results.PathLike) -> str:
-    """The page of a study as Markdown: its question, its notes and its figures.
+    """Render the page of a study as Markdown: its question, its notes and its figures.
 
-    :param experiment: Name of the driver.
-    :param results_dir: Folder with ``<experiment>.json``.
-    :raises ValueError: If there are no collected runs of the experiment.
+    :param experiment: name of the driver.
+    :param results_dir: folder with ``<experiment>.json``.
+    :raises ValueError: if there are no collected runs of the experiment.
     """
     folder = pathlib.Path(results_dir)
     runs = _collected(experiment, folder)
@@ -118,17 +118,17 @@ def render(experiment: str, results_dir: results.PathLike) -> str:
 
 
 def render_runs(experiment: str, results_dir: results.PathLike) -> str:
-    """The page of a study's runs as Markdown: a row for runs that differ in nothing but the seed.
+    """Render the page of a study's runs as Markdown: a row for runs that differ only in the seed.
 
-    :param experiment: Name of the driver.
-    :param results_dir: Folder with ``<experiment>.json``.
-    :raises ValueError: If there are no collected runs of the experiment.
+    :param experiment: name of the driver.
+    :param results_dir: folder with ``<experiment>.json``.
+    :raises ValueError: if there are no collected runs of the experiment.
     """
     runs = _collected(experiment, pathlib.Path(results_dir))
     tables: dict[tuple[Any, ...], list[Result]] = {}
     for run in runs:
         problem = run["model"].rpartition("/")[0]
-        held_out = "validation" in run.get("variant", "")  # scored on other cells than the test's
+        held_out = "validation" in run.get("variant", "")  # not scored on the test cells
         tables.setdefault((_preset_rank(run["preset"]), problem, held_out), []).append(run)
     parts = [
         _comment(experiment, ""),
@@ -173,7 +173,7 @@ def _comment(experiment: str, where: str) -> str:
 
 
 def _commands(runs: Sequence[Result]) -> tuple[str, list[str]]:
-    """What the commands of a table's runs share, as Markdown, and what each run's adds to it."""
+    """Return the common part of the commands of a table's runs as Markdown, and other flags."""
     words = [shlex.split(run.get("command", "")) for run in runs]
     each = list(zip(runs, words, strict=True))
     flags_of = [[w for w in line[3:] if not _is_known(w, run)] for run, line in each]
@@ -186,7 +186,7 @@ def _commands(runs: Sequence[Result]) -> tuple[str, list[str]]:
 
 
 def _is_known(word: str, run: Result) -> bool:
-    """Whether a word of a run's command is in its row, or names the row or its files alone."""
+    """Return whether a word of a run's command is in its row, or only names the row or files."""
     name = word.partition("=")[0].lstrip("-")
     of_row = (_model(run), f"--preset={run['preset']}")
     return word in of_row or name in ("seed", "variant", "out_dir", "resume")
@@ -200,7 +200,7 @@ def _run_table(runs: Sequence[Result], flags_of: Sequence[str]) -> str:
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, run in enumerate(runs):
         groups.setdefault(results.run_key(run)[:-1], []).append(index)
-    # What the field compares; the rest is in the file.
+    # Metrics that publications compare; all others are in the file.
     names = _metric_names(runs)
     metrics = [name for name in names if name in _METRIC_ORDER] or names
     rows = []
@@ -228,7 +228,7 @@ def _run_table(runs: Sequence[Result], flags_of: Sequence[str]) -> str:
 
 
 def _version_table(runs: Sequence[Result]) -> str:
-    """One row for each environment that runs were made in."""
+    """Return a table with a row for each environment of runs."""
     counts: dict[str, int] = {}
     for run in runs:
         key = json.dumps(run["versions"], sort_keys=True)
@@ -244,7 +244,7 @@ def _version_table(runs: Sequence[Result]) -> str:
 def _figures(
     experiment: str, folder: pathlib.Path, runs: Sequence[Result], notes: str
 ) -> list[str]:
-    """The figures that the notes do not show, with their captions."""
+    """Return the figures that the notes do not show, with their captions."""
     captions = {name: text for run in runs for name, text in run.get("captions", {}).items()}
     own = folder / f"{experiment}.captions.json"
     if own.exists():
@@ -268,9 +268,9 @@ def _figures(
 
 
 def _label(run: Result, peers: Sequence[Result]) -> str:
-    """The run's variant, and those settings in which runs of this model and variant differ.
+    """Return a run's variant, and those settings in which runs of its model and variant differ.
 
-    A setting that not all of them know, having been added since, does not tell them apart.
+    Settings that some of them lack, because they were added later, are left out.
     """
     variant = run.get("variant", "")
     alike = [
@@ -309,10 +309,10 @@ def _number(value: float | None) -> str:
 
 
 def _temperature(runs: Sequence[Result]) -> str:
-    """The temperature that was asked for, and what it was where a block was a tenth or more off.
+    """Return the target temperature, or the range of blocks if one is more than a tenth off.
 
-    Samplers that accept or reject have none but the one asked for; of the others, runs made before
-    temperatures were measured say so.
+    For samplers with an accept-reject step this is the target. Other runs without measured
+    temperatures are marked as such.
     """
     asked = runs[0]["temperature"]
     if asked is None:
@@ -341,7 +341,7 @@ def _preset_rank(preset: str) -> tuple[int, str]:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    # An unescaped bar would end the cell, in a command too.
+    # An unescaped bar would end the cell, also within a command.
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |"
         for line in lines
@@ -349,7 +349,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Collects if asked, then renders; prints the pages it wrote."""
+    """Collect runs if requested, render pages, and print their paths."""
     run_dirs = argv[1:]
     if run_dirs and not _COLLECT.value:
         raise app.UsageError(f"unexpected arguments {run_dirs}; to merge runs, add --collect.")

@@ -1,4 +1,4 @@
-"""The bias of SVGP-VAE's minibatch estimates (experiments/rotated_mnist/bias.py).
+"""Measure the bias of SVGP-VAE's minibatch estimates (experiments/rotated_mnist/bias.py).
 
 python -m experiments.rotated_mnist_bias --data_dir=DATA --epochs=40
 """
@@ -10,7 +10,7 @@ from experiments.common import terminal
 
 
 def define_flags() -> None:
-    """The flags of this command."""
+    """Define the flags of this command."""
     common_flags.define_data_dir()
     flags.DEFINE_string("out_file", "docs/results/rotated_mnist_bias.json", "JSON to write.")
     flags.DEFINE_string("figure", "docs/results/figures/rotated_mnist_bias.png", "PNG to write.")
@@ -19,7 +19,7 @@ def define_flags() -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Fit, measure, write and draw."""
+    """Fit the model, measure the bias, and write results and figure."""
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments.rotated_mnist import bias
 

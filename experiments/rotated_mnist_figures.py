@@ -1,4 +1,4 @@
-"""Figures of the results page of rotated MNIST, from finished runs.
+"""Draw the figures of the results page of rotated MNIST from finished runs.
 
 python -m experiments.rotated_mnist_figures --runs=runs --out_dir=docs/results/figures
 """

@@ -5,8 +5,8 @@ python -m experiments.tabular_bae --dataset=swiss_roll --method=adapt_lg_star --
 
 ``swiss_roll`` is generated; ``madelon`` and ``coil2000`` are read from --data_dir. --setting is
 ``published`` (networks, proposals and prior as in the paper) or ``tuned`` (ours: the same networks,
-prior and likelihood, started near a mode and sampled in whitened coordinates). --method=sghmc is
-ours: four chains at temperature 1 from the best of many modes.
+prior and likelihood, with a start near a mode and whitened coordinates). --method=sghmc is ours:
+four chains at temperature 1 from the best of many modes.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ DATASETS = ["swiss_roll", "madelon", "coil2000"]
 METHODS = ["adam", "sgd", "random_walk", "lg", "adapt_lg", "adapt_lg_star", "hmc", "sghmc"]
 FLAGS = common_flags.FLAGS
 
-# Flags that replace one setting of the preset when given; None keeps the preset's.
+# Flags that each replace one setting of the preset when given.
 _OVERRIDES = {
     "num_replicas": (flags.DEFINE_integer, "Replicas of the temperature ladder."),
     "max_temperature": (flags.DEFINE_float, "Highest temperature of the ladder."),
@@ -39,7 +39,7 @@ _OVERRIDES = {
 
 
 def define_flags() -> None:
-    """The shared flags and this driver's own."""
+    """Define the shared flags, and those of this driver."""
     common_flags.define(METHODS, default_model="adapt_lg_star", model_flag="method")
     flags.DEFINE_enum("dataset", "swiss_roll", DATASETS, "Which table.")
     flags.DEFINE_integer(
@@ -53,7 +53,7 @@ def define_flags() -> None:
 
 
 def runs() -> Iterator[driver.Run]:
-    """One method on one table."""
+    """Generate the run of one method on one table."""
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments.tabular import study
     from experiments.tabular.plans import make_plan
@@ -71,7 +71,7 @@ def runs() -> Iterator[driver.Run]:
         model=f"{FLAGS.dataset}/{FLAGS.method}",
         plan=plan,
         execute=execute,
-        # A row of its own for every change to a setting: rows of one variant are averaged.
+        # Every changed setting is in the variant, as results of one variant are averaged.
         words=[
             FLAGS.setting,
             "" if FLAGS.num_rows == 2000 else f"{FLAGS.num_rows} rows",

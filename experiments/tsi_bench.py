@@ -1,12 +1,12 @@
-"""The imputer on TSI-Bench's windows of hourly measurements, by the benchmark's own rule.
+"""The imputer on TSI-Bench's windows of hourly measurements, by the benchmark's protocol.
 
 python -m experiments.tsi_bench --pattern=point01 --data_dir=DATA --out_dir=runs/italy_air
 
-``imputer`` is :class:`gpflow_bae.impute.Imputer` as it comes, with a task for each window and the
-hour as its time. It is fitted to the training windows, and each test window is filled from its own
-observed cells. ``--fit_to=both`` fits it to the observed cells of the test windows, too, as methods
-of matrices are. ``linear_interpolation`` stays within its window; ``iterative_imputer`` is
-scikit-learn's, of single hours, fitted to both. Scores are over all hidden cells of the test
+``imputer`` is :class:`gpflow_bae.impute.Imputer` with its defaults, a task for each window and the
+hour as time. It is fitted to the training windows, and fills each test window given the window's
+observed cells. ``--fit_to=both`` fits it to the observed cells of the test windows, too, as matrix
+methods are. ``linear_interpolation`` uses a single window; ``iterative_imputer`` is scikit-learn's,
+applied to single hours and fitted to both. Scores are those of all hidden cells of the test
 windows, in the units of the benchmark: ``mae``, ``mse``, ``crps``, and ``coverage_90``.
 """
 
@@ -34,7 +34,7 @@ _PATTERNS = ("point01", "point05", "point09", "subseq05", "block05")
 
 @dataclasses.dataclass(frozen=True)
 class Plan(plans.Plan):
-    """Everything that decides the outcome of a run, but the seed."""
+    """All settings that change the outcome of a run, except the seed."""
 
     dataset: str
     pattern: str
@@ -42,7 +42,7 @@ class Plan(plans.Plan):
 
 
 def define_flags() -> None:
-    """The shared flags, and this study's own."""
+    """Define the shared flags, and those of this study."""
     common_flags.define(["imputer", "linear_interpolation", "iterative_imputer"])
     flags.DEFINE_enum("dataset", "italy_air", _DATASETS, "Whose windows are filled.")
     flags.DEFINE_enum("pattern", "point01", _PATTERNS, "Which cells are hidden.")
@@ -82,7 +82,7 @@ def run(model: str, plan: Plan, options: driver.Options) -> driver.Outcome:
 
 
 def _hours(windows: np.ndarray) -> np.ndarray:
-    """The hour of each row of windows [T, N, P], as inputs [T, N, 1]."""
+    """Return the hour of each row of windows [T, N, P], as inputs [T, N, 1]."""
     import numpy as np
 
     hours = np.arange(windows.shape[1], dtype=float)
@@ -92,7 +92,7 @@ def _hours(windows: np.ndarray) -> np.ndarray:
 def _imputer(
     parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options
 ) -> tuple[np.ndarray, ...]:
-    """Means, variances and ends of 90 % intervals [T, N, P] of the test windows."""
+    """Return means, variances and ends of 90 % intervals [T, N, P] of the test windows."""
     import numpy as np
 
     from gpflow_bae.impute import Imputer
@@ -110,7 +110,7 @@ def _imputer(
 def _baseline(
     parts: dict[str, tsi_bench.Windows], plan: Plan, options: driver.Options
 ) -> tuple[np.ndarray, ...]:
-    """The same of a method that is fitted to all windows at once."""
+    """Return the same of a baseline that is fitted to all windows at once."""
     import numpy as np
 
     from gpflow_bae.data import MultiOutputTable
@@ -133,7 +133,7 @@ _METHODS: dict[str, Callable[..., tuple[Any, ...]]] = {
 
 
 def runs() -> Iterator[driver.Run]:
-    """The one run that the flags ask for."""
+    """Generate the run of the flags."""
     if FLAGS.fit_to == "both" and FLAGS.model != "imputer":
         raise ValueError(f"--fit_to is for --model=imputer; {FLAGS.model} has no choice.")
     plan = Plan(dataset=FLAGS.dataset, pattern=FLAGS.pattern, fit_to=FLAGS.fit_to)

@@ -1,1 +1,1 @@
-"""What every study shares: the driver, its flags, and the result format."""
+"""Code that all studies share: the driver, its flags, and the result format."""

@@ -1,4 +1,4 @@
-"""Curves of a run: error against seconds of training, and what was minimised."""
+"""Curves of a run: test error against training time, and losses."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from matplotlib.figure import Figure
 
 
 class Curve:
-    """Test error against seconds of training, evaluations left out; for figures, never for choices.
+    """Test error against seconds of training, for figures only, never for choices of settings.
 
-    Evaluated at a growing distance, since it falls fast at first.
+    The time of evaluations is excluded, and the time between them grows, since the error falls fast
+    at first.
     """
 
     def __init__(self, error: Callable[[], float], before: float = 0.0, first: float = 1.0):
         """
-        :param error: of the model as it is; cheap enough for a curve.
+        :param error: returns the error of the model's current state.
         :param before: seconds of training so far.
         :param first: seconds of training before the first point.
         """
@@ -28,7 +29,7 @@ class Curve:
         self.points: dict[str, list[float]] = {"seconds": [], "mse": []}
 
     def __call__(self, step: int, loss: float) -> None:
-        """Record a point if it is time for one."""
+        """Record a point if one is due."""
         now = time.perf_counter()
         elapsed = now - self._started - self.spent
         if elapsed < self._next:
@@ -42,15 +43,15 @@ class Curve:
 def plot_losses(
     curves: Mapping[str, list[float]], names_of: Mapping[str, tuple[str, str]]
 ) -> Figure:
-    """Draw the losses of a run; those of the first steps, far from the rest, may leave the panel.
+    """Draw the losses of a run; those of the first steps may exceed the panel.
 
-    :param names_of: labels of both axes, of the curves that are drawn if they are there.
+    :param names_of: labels of both axes by the name of a curve; absent curves are left out.
     """
     names = [name for name in names_of if len(curves.get(name, ()))]
     figure = Figure(figsize=(4.6 * len(names), 3.2), layout="constrained")
     for axis, name in zip(np.ravel(figure.subplots(1, len(names))), names, strict=True):
         values = np.asarray(curves[name], float)
-        marker = "." if len(values) < 50 else None  # which keeps a single record visible
+        marker = "." if len(values) < 50 else None  # keeps a single record visible
         axis.plot(np.arange(1, len(values) + 1), values, lw=0.9, marker=marker)
         later = values[len(values) // 20 :]
         if np.ptp(later) > 0:  # False for NaN, too

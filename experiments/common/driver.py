@@ -1,9 +1,8 @@
-"""The one driver of every study: what a command does beside the study's own flags, plan and run.
+"""The driver of all studies, which does everything but a study's own flags, plan and run.
 
-A study is its flags and a function from them to the runs that were asked for. The rest is done
-here, once: parse the command line, claim the run's folder or resume it, run, with TensorBoard
-scalars on the way, and write figures, arrays, the posterior and, as the last act,
-``results.json``.
+A study is its flags and a function from them to the requested runs. The driver parses the command
+line, claims the run's folder or resumes the run, runs it, with TensorBoard scalars if requested,
+and writes figures, arrays, the posterior and, at last, ``results.json``.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ POSTERIOR = "posterior.npz"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a run is carried out; of these only the seed decides its outcome."""
+    """Options of a run; only the seed changes its outcome."""
 
     seed: int
     out_dir: pathlib.Path | None = None
@@ -39,9 +38,9 @@ class Options:
     progress: bool = True
 
     def arguments(self, folder: str | None = None) -> dict[str, Any]:
-        """The arguments that the functions of :mod:`gpflow_bae.inference` take.
+        """Return keyword arguments for the functions of :mod:`gpflow_bae.inference`.
 
-        :param folder: Of the run, for checkpoints; None for a fit that keeps none.
+        :param folder: folder of the checkpoints in the run's folder; None for a fit without any.
         """
         chosen: dict[str, Any] = {
             "seed": self.seed,
@@ -56,14 +55,14 @@ class Options:
 
 @dataclasses.dataclass(kw_only=True)
 class Outcome:
-    """What a run of any study leaves behind.
+    """Outcome of a run of any study.
 
-    unfinished: words such as "first 3 of 20 samples" of a run that was stopped; empty else.
-    seconds: of each phase; the driver adds the total.
-    posterior: what predicts, with a ``save``; None for a method that leaves none.
-    figures: by the name of their PNG file.
-    films: Matplotlib's animations, by the name of their GIF file.
-    arrays: what they were drawn from, for ``arrays.npz``.
+    unfinished: a text such as "first 3 of 20 samples" for a run that was stopped, else empty.
+    seconds: duration of each phase; the driver adds the total.
+    posterior: a posterior with a method ``save``; None for a method without one.
+    figures: Matplotlib figures by the name of their PNG file.
+    films: Matplotlib animations by the name of their GIF file.
+    arrays: data of the figures, for ``arrays.npz``.
     """
 
     metrics: dict[str, float]
@@ -79,14 +78,15 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run that a command asks for.
+    """One run of a command.
 
-    model: its name in the results.
+    model: name of the model in the results.
     plan: a :class:`~experiments.common.plans.Plan`; None for a method without settings.
-    execute: the run itself.
-    more: what else decides the outcome, beside experiment, model, preset, seed and settings.
-    words: of the variant, after those of --variant; empty ones are left out.
-    folder: below --out_dir.
+    execute: function that makes the run.
+    more: further settings that change the outcome, besides experiment, model, preset, seed and
+        plan.
+    words: parts of the variant's name after --variant; empty ones are left out.
+    folder: folder below --out_dir.
     """
 
     model: str
@@ -99,11 +99,11 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """A command, which its module hands to :func:`start`.
+    """A command, which its module passes to :func:`start`.
 
-    experiment: the page of docs/results that its runs belong to.
-    define_flags: the shared flags (:func:`experiments.common.flags.define`) and its own.
-    runs: a generator of what the flags ask for; a run is over before the next is asked for.
+    experiment: name of its page in docs/results.
+    define_flags: defines the shared flags (:func:`experiments.common.flags.define`) and its own.
+    runs: generates the runs of the flags; each is complete before the next is generated.
     """
 
     experiment: str
@@ -112,13 +112,13 @@ class Study:
 
 
 def start(study: Study) -> None:
-    """The command line of a study; the last line of its module."""
+    """Run a study from the command line."""
     define(study)
     terminal.run(lambda argv: run(study, argv, sys.argv[1:]))
 
 
 def define(study: Study) -> None:
-    """Defines the study's flags, all of which --help lists."""
+    """Define the study's flags, and list them all in --help."""
     before = set(FLAGS)
     study.define_flags()
     for name in set(FLAGS) - before:
@@ -126,12 +126,11 @@ def define(study: Study) -> None:
 
 
 def run(study: Study, argv: Sequence[str], arguments: Sequence[str]) -> None:
-    """Runs what the flags, which were parsed, ask for, and writes down what came of it.
+    """Make the runs of the parsed flags, and write their results.
 
-    :param argv: What no flag took, the program's name first.
-    :param arguments: The command line, for the record.
-    :raises app.UsageError: For flags that do not go together, a folder that is taken, or data that
-        are not there.
+    :param argv: the program's name, and arguments that are not flags.
+    :param arguments: the command line, for the record.
+    :raises app.UsageError: for incompatible flags, a folder with another run, or missing data.
     """
     if len(argv) > 1:
         raise app.UsageError(f"Unexpected arguments: {argv[1:]}")
@@ -153,16 +152,16 @@ def run(study: Study, argv: Sequence[str], arguments: Sequence[str]) -> None:
                 "settings": {} if asked.plan is None else asked.plan.describe(),
             }
             is_new = claim(out_dir, config, FLAGS.resume)
-        except ValueError as error:  # of a setting, or of the folder: for the user to read
+        except ValueError as error:  # user errors about a setting or the folder
             raise app.UsageError(str(error)) from error
         if is_new:
             _execute(asked, out_dir, config, command(arguments))
 
 
 def claim(out_dir: str | os.PathLike[str], config: Mapping[str, Any], resume: bool) -> bool:
-    """Claims ``out_dir`` for a run (:func:`results.prepare_out_dir`); whether it has work to do.
+    """Claim ``out_dir`` for a run (:func:`results.prepare_out_dir`), and return whether to run it.
 
-    A finished run that is to be resumed has none, and says so.
+    For a finished run to be resumed this prints a message and returns False.
     """
     out_dir = results.prepare_out_dir(out_dir, config, resume)
     written = out_dir / results.RESULTS
@@ -173,9 +172,9 @@ def claim(out_dir: str | os.PathLike[str], config: Mapping[str, Any], resume: bo
 
 
 def command(arguments: Sequence[str]) -> str:
-    """The command line for the record, without the folders of the machine that it ran on.
+    """Return the command line for the record, without folders of the machine.
 
-    :param arguments: Of the program that runs, a module or a file.
+    :param arguments: arguments of the program, which is a module or a file.
     """
     kept = [a for a in arguments if a.split("=")[0].lstrip("-") not in ("out_dir", "data_dir")]
     spec = sys.modules["__main__"].__spec__
@@ -186,7 +185,7 @@ def command(arguments: Sequence[str]) -> str:
 
 
 def _execute(asked: Run, out_dir: pathlib.Path, config: Mapping[str, Any], line: str) -> None:
-    """A run, and all that it leaves in its folder."""
+    """Make a run, and write everything to its folder."""
     jit_compile = common_flags.resolve_jit_compile(FLAGS.jit_compile)
     started = time.perf_counter()
     scalars: tensorboard.Scalars | None = None
@@ -195,14 +194,14 @@ def _execute(asked: Run, out_dir: pathlib.Path, config: Mapping[str, Any], line:
             scalars = watching.enter_context(tensorboard.writing(out_dir / "tensorboard"))
         try:
             outcome = asked.execute(Options(FLAGS.seed, out_dir, FLAGS.resume, jit_compile))
-        except FileNotFoundError as error:  # a data set, with where to get it
+        except FileNotFoundError as error:  # a missing data set; the message names its source
             results.release(out_dir)
             raise app.UsageError(str(error)) from error
     seconds = dict(outcome.seconds)
     elapsed = time.perf_counter() - started
     if not FLAGS.resume:
         seconds.setdefault("total", elapsed)
-    elif not seconds:  # the clock of a resumed run has not seen all of it
+    elif not seconds:  # the time before a resumed run is unknown
         seconds["since_resume"] = elapsed
     write_figures(outcome, out_dir)
     if scalars is not None:
@@ -230,7 +229,7 @@ def _execute(asked: Run, out_dir: pathlib.Path, config: Mapping[str, Any], line:
 
 
 def write_figures(outcome: Outcome, out_dir: pathlib.Path) -> None:
-    """The figures of an outcome as PNG files, films as GIF, and its arrays in ``arrays.npz``."""
+    """Write figures of an outcome as PNG, films as GIF, and arrays to ``arrays.npz``."""
     if outcome.figures:
         from experiments.common.images import save_png
 

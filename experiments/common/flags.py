@@ -1,7 +1,7 @@
-"""Flags that every driver has (docs/design.md, section 6).
+"""Flags of all drivers (docs/design.md, section 6).
 
 They are defined when a command starts, before ``absl.app.run`` parses the command line, and not at
-import: absl allows a flag to be defined once in a process, so tests could not import two studies.
+import: absl allows one definition of a flag per process, so tests could not import two studies.
 """
 
 import os
@@ -15,7 +15,7 @@ FLAGS = flags.FLAGS
 
 DATA_DIR_VARIABLE = "GPFLOW_BAE_DATA"
 
-# Settings of the rounds and of the sampler that a flag replaces: how it is defined, and its help.
+# Settings of the rounds and of the sampler that flags can replace: absl's function, and the help.
 SCHEDULE = {
     "burnin": (flags.DEFINE_integer, "SG-MCMC steps before the first sample."),
     "num_samples": (flags.DEFINE_integer, "Posterior samples to keep."),
@@ -36,14 +36,14 @@ SAMPLER = {
 def define(
     models: Sequence[str], default_model: str | None = None, *, model_flag: str = "model"
 ) -> None:
-    """Defines the shared flags.
+    """Define the shared flags.
 
     --model, --preset, --seed, --out_dir, --data_dir, --resume, --jit_compile, --tensorboard,
     --variant.
 
-    :param models: Values of --model, such as ["vae", "sgp_bae", "all"].
-    :param default_model: Of --model; the first of ``models`` if None.
-    :param model_flag: Name of that flag where the field has another word, such as "method".
+    :param models: values of --model, such as ["vae", "sgp_bae", "all"].
+    :param default_model: default of --model; the first of ``models`` if None.
+    :param model_flag: another name of that flag, such as "method".
     """
     flags.DEFINE_enum(model_flag, default_model or models[0], list(models), "Which system to run.")
     flags.DEFINE_enum(
@@ -70,7 +70,7 @@ def define(
 
 
 def define_num_steps() -> None:
-    """Defines --num_steps, which the published drivers call --epochs."""
+    """Define --num_steps, and its published name --epochs."""
     flags.DEFINE_integer(
         "num_steps",
         None,
@@ -82,9 +82,9 @@ def define_num_steps() -> None:
 
 
 def define_svgp_vae(kappa_squared: float) -> None:
-    """Define the flags of SVGP-VAE's objective, encoder and kernel that its released commands have.
+    """Define the flags of SVGP-VAE's objective, encoder and kernel, named as in its released code.
 
-    :param kappa_squared: the default; it was published for each data set.
+    :param kappa_squared: default of --kappa_squared, as published for the data set.
     """
     flags.DEFINE_boolean("GECO", None, "Train with GECO. Default: as published for the model.")
     flags.DEFINE_float(
@@ -97,15 +97,15 @@ def define_svgp_vae(kappa_squared: float) -> None:
 
 
 def svgp_vae_objective() -> dict[str, Any]:
-    """The arguments of :func:`experiments.common.plans.svgp_vae_objective` from these flags."""
+    """Return the arguments of :func:`experiments.common.plans.svgp_vae_objective` of the flags."""
     names = {"geco": "GECO", "kappa_squared": "kappa_squared", "smoothing": "alpha", "beta": "beta"}
     return {name: FLAGS[flag].value for name, flag in names.items()}
 
 
 def define_ablation(models: str) -> None:
-    """Defines --parameters, --point_decoder and --point_gp: the ablation of Tran et al. (2023).
+    """Define --parameters, --point_decoder and --point_gp: the ablation of Tran et al. (2023).
 
-    :param models: In words, those whose parameters --parameters is about.
+    :param models: text that names the models to which --parameters applies.
     """
     flags.DEFINE_enum(
         "parameters",
@@ -121,34 +121,34 @@ def define_ablation(models: str) -> None:
 
 
 def point_estimates() -> dict[str, tuple[str, ...]]:
-    """Return the field of a plan that --point_decoder and --point_gp ask for; empty if neither."""
+    """Return the field of a plan for --point_decoder and --point_gp; empty if both are off."""
     paths = {".decoder": FLAGS.point_decoder, ".latent_prior": FLAGS.point_gp}
     chosen = tuple(path for path, asked in paths.items() if asked)
     return {"point_estimates": chosen} if chosen else {}
 
 
 def define_data_dir() -> None:
-    """Defines --data_dir."""
+    """Define --data_dir."""
     flags.DEFINE_string(
         "data_dir",
         default_data_dir(),
         f"Folder of the data sets. Defaults to ${DATA_DIR_VARIABLE}, else ~/.cache/gpflow_bae.",
     )
-    # The help shows where data are looked for by rule, not on this machine.
+    # The help shows the rule for the folder, not its value on this machine.
     FLAGS["data_dir"].default_as_str = f"${DATA_DIR_VARIABLE} or ~/.cache/gpflow_bae"
 
 
 def default_data_dir() -> str:
-    """The environment's GPFLOW_BAE_DATA if set and not empty, else ~/.cache/gpflow_bae."""
+    """Return the environment's GPFLOW_BAE_DATA if set and not empty, else ~/.cache/gpflow_bae."""
     folder = os.environ.get(DATA_DIR_VARIABLE) or "~/.cache/gpflow_bae"
     return str(pathlib.Path(folder).expanduser())
 
 
 def resolve_jit_compile(value: str) -> bool:
-    """Turns the value of --jit_compile into a choice for this machine.
+    """Return whether to compile with XLA on this machine, given the value of --jit_compile.
 
     :param value: "auto", "true" or "false".
-    :raises ValueError: On any other value.
+    :raises ValueError: for any other value.
     """
     if value == "auto":
         # TensorFlow is slow to import, and --help does not need it.
@@ -161,19 +161,19 @@ def resolve_jit_compile(value: str) -> bool:
 
 
 def define_overrides(table: Mapping[str, tuple[Callable[..., Any], str]]) -> None:
-    """Defines flags that each replace one setting of the preset when given.
+    """Define flags that each replace one setting of the preset when given.
 
-    :param table: By name, absl's function that defines it, and its help.
+    :param table: absl's function that defines the flag, and its help, by name.
     """
     for name, (define_flag, text) in table.items():
         define_flag(name, None, text + " Default: the preset's.")
 
 
 def overrides(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a table's flags that were given, by name."""
+    """Return the values of those flags of a table that were given, by name."""
     return {name: FLAGS[name].value for name in table if FLAGS[name].value is not None}
 
 
 def values(*names: str) -> dict[str, Any]:
-    """The flags of these names, for settings that are called the same."""
+    """Return the values of flags by name, for settings with the same names."""
     return {name: FLAGS[name].value for name in names}

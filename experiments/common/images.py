@@ -1,4 +1,4 @@
-"""Rows of images with maps of what is uncertain in them, and figures as small PNG files."""
+"""Rows of images with maps of their uncertainty, and figures as small PNG files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image
 
 
 def save_png(figure: Figure, path: str | os.PathLike[str], dpi: int) -> None:
-    """Write a figure with a palette of 256 colours: a third of the bytes, for the same picture."""
+    """Write a figure with a palette of 256 colours, which takes a third of the bytes."""
     drawn = io.BytesIO()
     figure.savefig(drawn, dpi=dpi, format="png")
     image = Image.open(drawn).convert("RGB")
@@ -25,12 +25,12 @@ def plot_images(
     rows: Mapping[str, np.ndarray],
     maps: Mapping[str, tuple[np.ndarray, str]],
 ) -> Figure:
-    """Rows of images in [0, 1], then maps of them, each with a colour bar.
+    """Draw rows of images in [0, 1], then rows of maps, each with a colour bar.
 
-    :param titles: of the columns, N.
-    :param rows: images [N, side, side] in grey, which have a colour bar too, or
-        [N, side, side, 3] in colour, by the label of their row.
-    :param maps: values [N, side, side], and the label of their colour bar.
+    :param titles: titles of the N columns.
+    :param rows: grey images [N, side, side], with a colour bar, or colour images
+        [N, side, side, 3], by the label of their row.
+    :param maps: values [N, side, side] and the label of their colour bar, by the label of the row.
     """
     count, columns = len(rows) + len(maps), len(titles)
     figure = Figure(figsize=(columns + 2.6, 1.05 * count + 0.5), layout="constrained")

@@ -1,4 +1,4 @@
-"""TFP's No-U-Turn sampler on a model's own joint density of parameters and codes."""
+"""TFP's No-U-Turn sampler on a model's joint density of parameters and codes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ tfm = tfp.mcmc
 def flat_log_joint(
     model: models.BayesianAutoencoder, X: np.ndarray, Y: np.ndarray
 ) -> tuple[Any, list[tf.Tensor]]:
-    """log p(parameters, latents, Y) of vectors [C, D], and pieces with the shapes of one state.
+    """Return log p(parameters, latents, Y) of vectors [C, D], and tensors shaped like one state.
 
     :param X: inputs [T, N, D].
     :param Y: observations [T, N, P], none of them missing.
@@ -38,7 +38,7 @@ def flat_log_joint(
 def flat(
     log_density: Callable[[Sequence[tf.Tensor]], tf.Tensor], like: list[tf.Tensor]
 ) -> Callable[[tf.Tensor], tf.Tensor]:
-    """A log density of pieces, such as ``like``, as one of vectors [C, D]."""
+    """Return a log density of vectors [C, D], given one of tensors shaped like ``like``."""
 
     def densities(vectors: tf.Tensor) -> tf.Tensor:
         return tf.vectorized_map(
@@ -51,7 +51,7 @@ def flat(
 
 
 def unpacked(vectors: np.ndarray, like: Sequence[tf.Tensor]) -> list[np.ndarray]:
-    """The pieces [C S, ...] of what :func:`sample_vectors` drew, chain after chain."""
+    """Split draws of :func:`sample_vectors` into tensors [C S, ...], chain after chain."""
     flat = np.reshape(np.swapaxes(vectors, 0, 1), [-1, vectors.shape[-1]])
     pieces = np.split(flat, np.cumsum([int(np.prod(v.shape)) for v in like])[:-1], axis=1)
     return [np.reshape(piece, [-1, *v.shape]) for piece, v in zip(pieces, like, strict=True)]
@@ -65,9 +65,9 @@ def sample_vectors(
     num_draws: int,
     seed: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Vectors [draws, C, D] of a log density of vectors, divergences and acceptances.
+    """Sample vectors [draws, C, D] of a log density, and return divergences and acceptances too.
 
-    :param like: tensors that have the sizes of a vector's pieces, and the values chains start near.
+    :param like: tensors with the shapes of a vector's parts, near whose values chains start.
     """
     start_seed, chain_seed = np.array([seed, 0], np.int32), np.array([seed, 1], np.int32)
     noise = tf.random.stateless_normal(
@@ -87,7 +87,7 @@ def sample_vectors(
         inner = results.inner_results
         return inner.has_divergence, tf.exp(tf.minimum(inner.log_accept_ratio, 0.0))
 
-    # XLA: leapfrog steps of thirty scalars are all overhead otherwise.
+    # With XLA, because leapfrog steps of thirty scalars are mostly overhead otherwise.
     run = tf.function(
         lambda: tfm.sample_chain(
             num_draws,

@@ -1,4 +1,4 @@
-"""Commands that draw the figures of a results page, from finished runs or from collected ones."""
+"""Commands that draw the figures of a results page, from finished or collected runs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ DPI = 110
 
 
 def draw_runs(experiment: str, draw: Callable[[list[dict]], dict[str, Any]]) -> None:
-    """A command with --runs and --out_dir, which draws what the runs below a folder allow.
+    """Run a command with --runs and --out_dir that draws figures of the runs below a folder.
 
-    :param draw: From :func:`load_runs` to figures by name, without the experiment's.
+    :param draw: maps the results of :func:`load_runs` to figures, by names without the
+        experiment's.
     """
     flags.DEFINE_string("runs", None, "Folder below which finished runs lie.", required=True)
     flags.DEFINE_string("out_dir", "docs/results/figures", "Where the PNG files go.")
@@ -34,9 +35,9 @@ def draw_collected(
     draw: Callable[[list[dict]], dict[str, Any]],
     then: Callable[[list[dict]], None] | None = None,
 ) -> None:
-    """A command with --results_dir, which draws what the collected runs of a page allow.
+    """Run a command with --results_dir that draws figures of the collected runs of a page.
 
-    :param then: Called with the runs when the figures are written.
+    :param then: called with the runs after the figures are written.
     """
     flags.DEFINE_string("results_dir", "docs/results", "Folder of the collected runs.")
 
@@ -56,13 +57,13 @@ def _save(folder: pathlib.Path, experiment: str, figures: dict[str, Any]) -> Non
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in figures.items():
         path = folder / f"{experiment}_{name}.png"
-        # Thousands of dots do not compress, and need no more.
+        # Thousands of dots do not compress, and need no higher resolution.
         save_png(figure, path, 70 if name.startswith("codes") else DPI)
         print(path)
 
 
 def load_runs(folder: str | pathlib.Path, experiment: str) -> list[dict]:
-    """Results with their ``arrays``, in the order of their paths; none of validation."""
+    """Return results with ``arrays``, in the order of their paths, without validation runs."""
     import numpy as np
 
     runs = []

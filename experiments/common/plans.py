@@ -1,4 +1,4 @@
-"""What the plans of all studies share, and what is read off every posterior."""
+"""Base class of the plans of all studies, and results of any posterior."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Everything that decides the outcome of a run, but the seed and the data: a study's fields.
+    """All settings that change the outcome of a run, except the seed and the data.
 
-    A field ``sampler`` holds a sampler whose rounds are those of ``schedule``, or settings of
-    tempering; None where nothing is sampled.
+    A field ``sampler`` holds a sampler with the rounds of ``schedule``, or settings of tempering;
+    None if nothing is sampled.
     """
 
     @property
     def temperature(self) -> float | None:
-        """Temperature of the sampled posterior; None where nothing is sampled."""
+        """Temperature of the sampled posterior; None if nothing is sampled."""
         sampler = getattr(self, "sampler", None)
         return None if sampler is None else getattr(sampler, "settings", {}).get("temperature", 1.0)
 
     @property
     def num_samples(self) -> int:
-        """Posterior samples of a complete run."""
+        """Number of posterior samples of a complete run."""
         schedule = getattr(self, "schedule", getattr(self, "sampler", None))
         return 1 if schedule is None else schedule.num_samples
 
     def describe(self) -> dict[str, Any]:
-        """The settings as plain values."""
+        """Return the settings as plain values."""
         settings = dataclasses.asdict(self)
         for name, value in vars(self).items():
             if hasattr(value, "objective"):
@@ -43,26 +43,26 @@ class Plan:
         if settings.pop("schedule", None) is not None:
             schedule = vars(self)["schedule"].describe() | {"point_estimates": points}
             settings["sampler"] = schedule | dict(vars(self)["sampler"].settings)
-        for name in ("sampler", "spatial"):  # settings that have records of their own
+        for name in ("sampler", "spatial"):  # settings with their own records
             if hasattr(vars(self).get(name), "describe"):
                 settings[name] = vars(self)[name].describe()
         return settings
 
     def describe_objective(self, objective: Any) -> Any:
-        """The objective of a fit as a plain value: its name."""
+        """Return the name of a fit's objective."""
         return type(objective).__name__
 
 
 def named_objective(plan: Plan, objective: Any) -> dict[str, Any]:
-    """The objective of a fit by its name, with its own settings."""
+    """Return the name and settings of a fit's objective."""
     return {"name": type(objective).__name__, **dataclasses.asdict(objective)}
 
 
 def rounds(**fields: Any) -> inference.AmortizedSettings:
-    """Build the rounds of a chain, of fields by the names that flags and stored rows have.
+    """Build the rounds of a chain from fields, named as in flags and stored results.
 
-    :param fields: of :class:`~gpflow_bae.inference.AmortizedSettings`, and num_encoder_steps,
-        encoder_loss and encoder_batch_size for those of its ``encoder``.
+    :param fields: fields of :class:`~gpflow_bae.inference.AmortizedSettings`, with
+        num_encoder_steps, encoder_loss and encoder_batch_size for those of its ``encoder``.
     """
     from gpflow_bae import inference
 
@@ -78,12 +78,12 @@ def rounds(**fields: Any) -> inference.AmortizedSettings:
 def with_step_size_search(
     sampler: SamplingAlgorithm, given: Mapping[str, Any], fraction: float = 0.5
 ) -> SamplingAlgorithm:
-    """Let a sampler find its step size by the curvature, unless one is given: that is then used.
+    """Return a sampler with a step size from the curvature, unless a step size is given.
 
-    The run says so, and its record does (``step_size_search`` is null).
+    A given step size is printed, and ``step_size_search`` is then null in the record.
 
-    :param given: settings that flags replace.
-    :param fraction: of the largest stable step size.
+    :param given: settings from flags.
+    :param fraction: the step size as a fraction of the largest stable one.
     """
     from gpflow_bae.mcmc.step_size import from_curvature
 
@@ -95,14 +95,14 @@ def with_step_size_search(
 
 
 def unfinished(found: int, planned: int, what: str = "samples") -> str:
-    """Words of the variant of a run that was stopped; empty where all of it is there."""
+    """Return the variant's text for a run that was stopped; empty for a complete run."""
     return "" if found >= planned else f"first {found} of {planned} {what}"
 
 
 def chain_curves(posterior: Any) -> dict[str, list[float]]:
-    """Log density and encoder loss along a chain, and the losses of the fit before it.
+    """Return log density and encoder loss along a chain, and the losses of the fit before it.
 
-    Of several chains, their means.
+    For several chains these are means over the chains.
     """
     curves = {}
     if posterior.history is not None:
@@ -116,9 +116,9 @@ def chain_curves(posterior: Any) -> dict[str, list[float]]:
 
 
 def chain_temperatures(posterior: Any) -> dict[str, float]:
-    """Least and greatest kinetic temperature over blocks, means over rounds and chains.
+    """Return the least and greatest kinetic temperature of blocks, averaged over rounds and chains.
 
-    See :func:`gpflow_bae.inference.block_temperatures`; none where that knows none.
+    The result is empty if :func:`gpflow_bae.inference.block_temperatures` has no temperatures.
     """
     from gpflow_bae import inference
 
@@ -129,9 +129,9 @@ def chain_temperatures(posterior: Any) -> dict[str, float]:
 
 
 def chainwise_rhat(chains: np.ndarray, max_outputs: int = 2000) -> float:
-    """R-hat between the halves of each chain, the worst chain's; NaN of fewer than eight draws.
+    """Return the worst chain's R-hat between its halves; NaN for fewer than eight draws.
 
-    Of each chain the value that 95 % of its outputs do not pass.
+    The R-hat of a chain is the 95 % quantile over outputs.
 
     :param chains: draws of outputs [C, S, ...].
     """
@@ -148,10 +148,10 @@ def chainwise_rhat(chains: np.ndarray, max_outputs: int = 2000) -> float:
 
 
 def prior_level(model: Any) -> float | None:
-    """Mean log prior per sampled parameter over draws of the prior: minus its entropy.
+    """Return the prior mean of the log prior per sampled parameter, which is minus its entropy.
 
-    None where priors without a closed form, or of transformed parameters, are more than a
-    thousandth of the parameters, so that the rest does not tell.
+    The entropy is that of normal priors of untransformed parameters. The result is None if other
+    parameters are more than a thousandth of all.
     """
     total, counted = 0.0, 0
     for parameter in model.sampled.parameters:
@@ -163,7 +163,7 @@ def prior_level(model: Any) -> float | None:
 
 
 def chain_figure(posterior: Any, schedule: Any, is_warm: bool = True) -> Any:
-    """Log likelihood and log prior along chains (:func:`gpflow_bae.plotting.plot_chain`)."""
+    """Draw log likelihood and log prior along chains (:func:`gpflow_bae.plotting.plot_chain`)."""
     from gpflow_bae import plotting
 
     history, steps = posterior.history, schedule.num_sampler_steps
@@ -184,10 +184,10 @@ def svgp_vae_objective(
     smoothing: float = 0.99,
     beta: float = 1.0,
 ) -> Any:
-    """GECO, or the bound with a weight of its divergence.
+    """Return GECO, or the bound with a weight on its divergence.
 
-    :param published: whether the model was published with GECO, which is its default.
-    :param geco: True or False, whatever was published.
+    :param published: whether the model was published with GECO.
+    :param geco: whether to use GECO; None for ``published``.
     """
     from gpflow_bae import inference
 
@@ -197,7 +197,7 @@ def svgp_vae_objective(
 
 
 def assign_tolerance(model: Any, objective: Any) -> None:
-    """Give a model fitted by GECO, which fits no noise, the variance that it tolerates."""
+    """Set the noise variance of a model fitted by GECO, which fits none, to GECO's tolerance."""
     from gpflow_bae import inference
 
     if isinstance(objective, inference.GECO):
@@ -205,7 +205,7 @@ def assign_tolerance(model: Any, objective: Any) -> None:
 
 
 def gaussian_encoder(network: Any, is_clipped: bool) -> Any:
-    """A Gaussian encoder, its variance limited as in the published code with --clip_qs or not."""
+    """Return a Gaussian encoder with variances limited as by the published code's --clip_qs."""
     from gpflow_bae import encoders
 
     low, high = (1e-3, 10.0) if is_clipped else (1e-6, 1e3)
@@ -215,7 +215,7 @@ def gaussian_encoder(network: Any, is_clipped: bool) -> Any:
 def encode_and_decode(
     posterior: Any, Y: np.ndarray, num_draws: int = 1, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of rows given draws of the encoder alone, without the prior."""
+    """Return mean and variance of rows, given draws of the encoder without the prior."""
     means, noises = [], []
     for s, draws in enumerate(posterior.encode(Y, num_draws=num_draws, seed=seed)):
         bound = posterior.model.bind([v[s] for v in posterior.parameters])
@@ -227,5 +227,5 @@ def encode_and_decode(
 
 
 def count(values: Iterable[Any]) -> int:
-    """The number of scalars in parameters or variables."""
+    """Return the number of scalars in parameters or variables."""
     return sum(int(np.prod(v.shape)) for v in values)

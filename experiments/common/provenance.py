@@ -1,4 +1,4 @@
-"""What a result was made with: library versions and the commit of the code."""
+"""Provenance of a result: library versions and the commit of the code."""
 
 import importlib
 import os
@@ -8,12 +8,12 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 _PACKAGES = ("tensorflow", "tensorflow_probability", "keras", "gpflow", "numpy")
-# A result is what these make of its settings; edited documentation does not change one.
+# Changes of these files can change a result; changes of documentation cannot.
 _CODE = ("gpflow_bae", "experiments", "setup.py", "pyproject.toml")
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, of the libraries that numbers depend on, and of this package."""
+    """Return versions of Python, of the libraries that affect results, and of this package."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         found[package] = str(importlib.import_module(package).__version__)
@@ -22,12 +22,12 @@ def versions() -> dict[str, str]:
 
 
 def git_commit(root: str | os.PathLike[str] = ROOT) -> str:
-    """The commit of the code that runs.
+    """Return the commit of the running code.
 
-    :param root: The project's folder.
-    :return: The full hash, with "-dirty" appended where code (the packages, setup.py or
+    :param root: the project's folder.
+    :return: the full hash, with "-dirty" appended if code (the packages, setup.py or
         pyproject.toml) differs from it or is untracked; "unknown" outside git, without commits, or
-        where ``root`` merely lies inside somebody else's repository.
+        if ``root`` is a folder inside another repository.
     """
     top = _git(root, "rev-parse", "--show-toplevel")
     if top is None or pathlib.Path(top).resolve() != pathlib.Path(root).resolve():

@@ -1,8 +1,8 @@
-"""The one result format of every driver (docs/design.md, section 6).
+"""The result format of all drivers (docs/design.md, section 6).
 
-A run owns a folder: ``config.json`` says from the start which settings the folder belongs to, and
-``results.json`` says that the run is complete. Both appear whole or not at all, so a killed run
-never leaves half a file. Runs worth keeping are collected in ``docs/results/<experiment>.json``.
+A run has its own folder: ``config.json`` records its settings from the start, and ``results.json``
+its results at the end. Both are written atomically, so that a killed run leaves no partial file.
+Selected runs are collected in ``docs/results/<experiment>.json``.
 """
 
 import json
@@ -39,14 +39,14 @@ _REQUIRED: dict[str, type | tuple[type, ...]] = {
 
 
 def prepare_out_dir(out_dir: PathLike, config: Mapping[str, Any], resume: bool) -> pathlib.Path:
-    """Claims a folder for a run, and writes ``config.json`` into it.
+    """Claim a folder for a run, and write ``config.json`` into it.
 
-    :param out_dir: Made if it does not exist.
-    :param config: Settings that decide the outcome of the run, as JSON values. Leave out what does
-        not, such as --resume or the folders' names, or a moved run could not be resumed.
-    :param resume: Whether a run with the same settings may be continued.
-    :return: The folder.
-    :raises ValueError: If the folder holds a run with other settings, or holds one with these
+    :param out_dir: the folder, which is made if it does not exist.
+    :param config: settings that change the outcome of the run, as JSON values. Leave out others,
+        such as --resume or folders, because otherwise a moved run could not be resumed.
+    :param resume: whether a run with the same settings may be continued.
+    :return: the folder.
+    :raises ValueError: if the folder holds a run with other settings, or holds one with these
         settings and ``resume`` is False.
     """
     out_dir = pathlib.Path(out_dir)
@@ -75,25 +75,25 @@ def prepare_out_dir(out_dir: PathLike, config: Mapping[str, Any], resume: bool) 
 
 
 def release(out_dir: PathLike) -> None:
-    """Gives up a folder that holds no more than the claim of a run, which could not begin."""
+    """Release the folder of a run that could not begin, if it holds only ``config.json``."""
     out_dir = pathlib.Path(out_dir)
     if [path.name for path in out_dir.iterdir()] == [CONFIG]:
         (out_dir / CONFIG).unlink()
 
 
 def write_results(out_dir: PathLike, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes ``results.json``, the last act of a run.
+    """Write ``results.json``, at the end of a run.
 
-    :param out_dir: The run's folder, from :func:`prepare_out_dir`.
-    :param result: The keys of the format but ``versions`` and ``git_commit``, which are added:
+    :param out_dir: the run's folder, from :func:`prepare_out_dir`.
+    :param result: the keys of the format except ``versions`` and ``git_commit``, which are added:
         ``experiment``, ``model``, ``preset`` and ``seed``; ``temperature`` of the sampled
         posterior, None for a model that is not sampled; ``metrics``, finite numbers by the names of
-        design.md section 6; ``seconds`` of each phase; ``num_parameters``, scalars that are trained
-        or sampled. More keys that the report knows: ``variant`` (str), ``settings`` (dict),
+        design.md section 6; ``seconds`` of each phase; ``num_parameters``, the number of trained or
+        sampled scalars. Further keys that the report uses: ``variant`` (str), ``settings`` (dict),
         ``command`` (str), ``curves`` (dict of lists; six digits, a non-finite entry as null) and
         ``captions`` (dict from a figure's file name to its caption).
-    :return: What was written.
-    :raises ValueError: If a metric is not finite, a key is missing, or a name is reserved.
+    :return: the written result.
+    :raises ValueError: if a metric is not finite, a key is missing, or a name is reserved.
     """
     reserved = sorted({"versions", "git_commit"} & set(result))
     if reserved:
@@ -105,7 +105,7 @@ def write_results(out_dir: PathLike, result: Mapping[str, Any]) -> dict[str, Any
             name: [_curve_value(value) for value in np.ravel(np.asarray(values)).tolist()]
             for name, values in result["curves"].items()
         }
-    # Through JSON first, which turns NumPy's numbers into Python's.
+    # Conversion to JSON and back turns NumPy numbers into Python's.
     result = json.loads(_dumps("the result", result, allow_nan=True))
     validate(result)
     write_json(pathlib.Path(out_dir) / RESULTS, result)
@@ -113,14 +113,14 @@ def write_results(out_dir: PathLike, result: Mapping[str, Any]) -> dict[str, Any
 
 
 def append_results(path: PathLike, result: Mapping[str, Any]) -> None:
-    """Merges one result into a collected list, which is kept sorted.
+    """Add one result to a sorted collection of results.
 
     An entry with the same experiment, model, preset, seed, temperature, variant and settings is
     replaced.
 
-    :param path: ``docs/results/<experiment>.json``; made if it does not exist.
-    :param result: As written by :func:`write_results`.
-    :raises ValueError: If the result or the list is not in the format.
+    :param path: ``docs/results/<experiment>.json``, which is made if it does not exist.
+    :param result: a result of :func:`write_results`.
+    :raises ValueError: if the result or the collection does not have the format.
     """
     path = pathlib.Path(path)
     validate(result)
@@ -131,9 +131,9 @@ def append_results(path: PathLike, result: Mapping[str, Any]) -> None:
 
 
 def read_collected(path: PathLike) -> list[dict[str, Any]]:
-    """Reads and checks ``docs/results/<experiment>.json``.
+    """Read and check ``docs/results/<experiment>.json``.
 
-    :raises ValueError: If the file is missing or not a list of results.
+    :raises ValueError: if the file is missing or not a list of results.
     """
     path = pathlib.Path(path)
     if not path.exists():
@@ -150,7 +150,7 @@ def read_collected(path: PathLike) -> list[dict[str, Any]]:
 
 
 def run_key(result: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The key that tells runs apart, in the order of the report's tables."""
+    """Return the key that identifies a run and sorts the report's tables."""
     temperature = result["temperature"]
     return (
         result["experiment"],
@@ -164,9 +164,9 @@ def run_key(result: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def validate(result: Any) -> None:
-    """Checks one result against the format.
+    """Check one result against the format.
 
-    :raises ValueError: Naming the key that is missing, of the wrong type, or not finite.
+    :raises ValueError: if a key is missing, of the wrong type, or not finite; names the key.
     """
     if not isinstance(result, Mapping):
         raise ValueError(f"a result is a {type(result).__name__}; expected a dict.")
@@ -184,12 +184,10 @@ def validate(result: Any) -> None:
 
 
 def write_json(path: PathLike, value: Any) -> None:
-    """Writes JSON so that a reader, or a kill, sees the old file or the new one, never a part.
+    """Write JSON atomically, with lists of plain values on one line, which keeps curves short.
 
-    Lists of plain values stay on one line, so that curves do not fill the file.
-
-    :raises ValueError: If ``value`` holds NaN or infinity.
-    :raises TypeError: If it holds something that JSON has not.
+    :raises ValueError: if ``value`` holds NaN or infinity.
+    :raises TypeError: if it holds a value without a JSON form.
     """
     path = pathlib.Path(path)
     text = _dumps(path.name, value)
@@ -217,7 +215,7 @@ def _check_same_settings(out_dir: pathlib.Path, found: Any, wanted: dict[str, An
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted names."""
+    """Flatten nested settings to dotted names."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
@@ -228,7 +226,7 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """At most five settings that differ, in words; empty where none does."""
+    """Describe at most five settings that differ; empty if none does."""
     there, now = flat(found), flat(wanted)
     names = sorted(n for n in there.keys() | now.keys() if there.get(n, ...) != now.get(n, ...))
 
@@ -260,7 +258,7 @@ def _dumps(name: str, value: Any, allow_nan: bool = False) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, TensorFlow's tensors, and paths, as JSON has them."""
+    """Convert NumPy numbers and arrays, tensors and paths to JSON values."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "numpy"):
@@ -284,5 +282,5 @@ def _check_number(name: str, value: Any) -> None:
 
 
 def _curve_value(value: float) -> float | None:
-    """Six digits, more than a figure shows; None where it is not finite."""
+    """Round to six digits, more than a figure shows; None for a non-finite value."""
     return float(f"{value:.6g}") if math.isfinite(value) else None

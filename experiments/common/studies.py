@@ -1,4 +1,4 @@
-"""The question of each study, in a sentence and a picture, for its page and the page above."""
+"""Title, question and picture of each study, for its page and the index page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class About(NamedTuple):
 
     title: str
     sentence: str
-    figure: str  # of those in docs/results/figures, for the page above
+    figure: str  # name in docs/results/figures, for the index page
 
 
 ABOUT = {
@@ -76,9 +76,9 @@ ABOUT = {
 
 
 def render_index(results_dir: PathLike) -> str:
-    """The page above the studies' pages: what each asks, with a picture, and a link.
+    """Render the index page: the question of each study, with a picture and a link.
 
-    :param results_dir: Folder of the pages; those that are there are listed.
+    :param results_dir: folder of the pages; those that exist are listed.
     """
     folder = pathlib.Path(results_dir)
     parts = [

@@ -1,4 +1,4 @@
-"""TensorBoard scalars of a run, written while it goes on."""
+"""TensorBoard scalars of a run, written during the run."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-_MAX_LINES = 16  # chains or replicas that have a line of their own
+_MAX_LINES = 16  # largest number of chains or replicas with separate lines
 
 
 def is_installed() -> bool:
-    """Whether TensorBoard is there, without which TensorFlow writes no scalar."""
+    """Return whether TensorBoard is installed, without which TensorFlow writes no scalars."""
     return importlib.util.find_spec("tensorboard") is not None
 
 
 class Scalars:
-    """Writes what an algorithm reports, ``<its label>/<statistic>`` against its own steps.
+    """Writer of the statistics of algorithms, as ``<label>/<statistic>`` against their steps.
 
-    A label that starts again (a second phase, another initialisation) is numbered.
+    A label that occurs again (a second phase, another initialisation) is numbered.
     """
 
     def __init__(self, folder: pathlib.Path):
@@ -32,7 +32,7 @@ class Scalars:
         self._rounds: dict[str, int] = {}
 
     def __call__(self, label: str, number: int, trace: Mapping[str, np.ndarray]) -> None:
-        """A call of an algorithm; of several steps their mean is written."""
+        """Write the statistics of one call of an algorithm, averaged over its steps."""
         if number <= self._last.get(label, -1):
             self._rounds[label] = self._rounds.get(label, 1) + 1
         self._last[label] = number
@@ -40,7 +40,7 @@ class Scalars:
         group = label.replace(" ", "_") + ("" if run is None else f"_{run}")
         values = {}
         for name, rows in trace.items():
-            if name == "finite":  # a run stops where it is not
+            if name == "finite":  # always true, as a run stops otherwise
                 continue
             means = np.ravel(np.mean(np.asarray(rows, float), 0))[:_MAX_LINES]
             for i, mean in enumerate(means):
@@ -48,13 +48,13 @@ class Scalars:
         self.write(values, number)
 
     def write(self, values: Mapping[str, float], step: int) -> None:
-        """Scalars by name at one step."""
+        """Write scalars by name at one step."""
         with self._writer.as_default():
             for name, value in values.items():
                 self._scalar(name, value, step=step)
 
     def finish(self, metrics: Mapping[str, float], curves: Mapping[str, Sequence[float]]) -> None:
-        """The scores of a run, and the curves that only its end knows; closes the file."""
+        """Write the scores and curves of a finished run, and close the file."""
         self.write({f"metrics/{name}": value for name, value in metrics.items()}, 0)
         for name, values in curves.items():
             for step, value in enumerate(values):
@@ -64,7 +64,7 @@ class Scalars:
 
 @contextlib.contextmanager
 def writing(folder: pathlib.Path) -> Iterator[Scalars]:
-    """Scalars of every algorithm that runs inside this context."""
+    """Write the scalars of every algorithm that runs inside this context."""
     from gpflow_bae.inference.runs.run import watched
 
     scalars = Scalars(folder)

@@ -1,4 +1,4 @@
-"""Start commands on a terminal that shows their own lines."""
+"""Start commands, without log messages of libraries and long usage errors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from absl import app, flags, logging
 
 
 def run(main: Callable[[list[str]], None]) -> None:
-    """``absl.app.run``, but of what a user can mend it says that alone, without the whole help.
+    """Call ``absl.app.run``, but print usage errors without the whole help.
 
-    Libraries log through absl then; below warnings they are left out, unless --verbosity is given.
+    Libraries log through absl then, at level warning or above unless --verbosity is given.
     """
 
     def called(argv: list[str]) -> None:

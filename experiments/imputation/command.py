@@ -16,17 +16,17 @@ FLAGS = common_flags.FLAGS
 
 
 def start(name: str) -> None:
-    """The command line of a table."""
+    """Run the command of a table."""
     driver.start(study(name))
 
 
 def study(name: str) -> driver.Study:
-    """The command of a table, ``python -m experiments.<name>``."""
+    """Return the command of a table, ``python -m experiments.<name>``."""
     return driver.Study("imputation", lambda: define_flags(name), lambda: runs(name))
 
 
 def define_flags(name: str) -> None:
-    """The shared flags and those of the published drivers, with a table's own defaults."""
+    """Define the shared flags and those of the published drivers, with a table's defaults."""
     table = tables.TABLES[name]
     common_flags.define([*tables.MODELS, *BASELINES], default_model="sgp_vae")
     flags.DEFINE_enum(
@@ -86,7 +86,7 @@ def define_flags(name: str) -> None:
 
 
 def plan() -> Any:
-    """The plan that the flags describe."""
+    """Return the plan of the flags."""
     from experiments.imputation.plans import default_plan
 
     return default_plan(
@@ -131,7 +131,7 @@ def _period() -> float | tuple[float, ...] | None:
 
 
 def runs(name: str) -> Iterator[driver.Run]:
-    """One model or baseline on a table, from one or several initialisations."""
+    """Generate the run of a model or baseline on a table, with one or several initialisations."""
     number, keep = FLAGS.initialisations, FLAGS.keep or FLAGS.initialisations
     if not 1 <= keep <= number:
         raise ValueError(
@@ -172,14 +172,14 @@ def runs(name: str) -> Iterator[driver.Run]:
             _layers() if FLAGS.model == "dsgp_bae" else "",
             "sghmc" if FLAGS.sampler == "sghmc" else "",
             "" if number == 1 else f"best {keep} of {number}",
-            # Its fold is in the command, and belongs to the seed's column.
+            # The fold is in the command, and belongs to the seed's column.
             "" if validation is None else f"validation, blocks of {FLAGS.validation_block}",
         ],
     )
 
 
 def _layers() -> str:
-    # In words, since a setting that stored rows of two layers do not know tells nobody apart.
+    # A part of the variant's name, as stored results of two layers lack this setting.
     return "" if FLAGS.num_layers == 2 else f"{FLAGS.num_layers} layers"
 
 

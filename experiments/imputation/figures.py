@@ -15,18 +15,18 @@ from matplotlib.ticker import StrMethodFormatter
 from experiments.common import pages
 from gpflow_bae import plotting
 
-#: What was asked of the tables whose fits are started several times: the metric, and its limit.
+#: The target of each table with several initialisations: a metric and its limit.
 ASKED = {"eeg": ("smse", 0.20), "jura": ("mae", 0.39)}
 
 _MARKERS = "os^DvPX<>*"
 
 
 def draw_initialisations(runs: Sequence[Mapping[str, Any]]) -> Figure:
-    """Test score of every initialisation against its training objective, a panel for each table.
+    """Draw the test score of every initialisation against its objective, a panel for each table.
 
-    Filled markers are those that the row's mean is of: the best by the objective.
+    Filled markers are the best by the objective, over which the results average.
 
-    :param runs: Collected results; those of one initialisation are left out.
+    :param runs: collected results; those of a single initialisation are left out.
     """
     figure = Figure(figsize=(11.0, 4.6), layout="constrained")
     panels = figure.subplots(1, len(ASKED))
@@ -67,9 +67,9 @@ def draw_initialisations(runs: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def draw_chains(runs: Sequence[Mapping[str, Any]]) -> Figure:
-    """Log density along every chain that predicted test cells, a panel for each model.
+    """Draw the log density along every chain that predicted test cells, a panel for each model.
 
-    :param runs: Collected results; variational fits and validation runs are left out.
+    :param runs: collected results; variational fits and validation runs are left out.
     """
     chains = [
         run
@@ -85,7 +85,7 @@ def draw_chains(runs: Sequence[Mapping[str, Any]]) -> Figure:
         for run in (run for run in chains if run["model"] == name):
             values = np.array(run["curves"]["log_density"], float)
             axes.plot(values, lw=0.8, color=plotting.CYCLE[run["seed"] % len(plotting.CYCLE)])
-        # The start spans nearly the whole range; what matters comes later.
+        # The first rounds span nearly the whole range, so the limits are those of later ones.
         later = np.concatenate(
             [run["curves"]["log_density"][20:] for run in chains if run["model"] == name]
         )
@@ -95,13 +95,13 @@ def draw_chains(runs: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def _num_kept(run: Mapping[str, Any]) -> int:
-    """k of "best k of n" in the variant."""
+    """Return k of "best k of n" in the variant."""
     words = run["variant"].split()
     return int(words[words.index("best") + 1])
 
 
 def draw_runs(runs: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
-    """Both figures, by name."""
+    """Draw both figures, by name."""
     return {"initialisations": draw_initialisations(runs), "chains": draw_chains(runs)}
 
 

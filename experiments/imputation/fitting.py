@@ -30,10 +30,10 @@ def fit(
     jit_compile: bool = False,
     progress: bool = True,
 ) -> Posterior:
-    """The posterior of a plan's model, given what is observed of a table.
+    """Fit a plan's model to the observed cells of a table, and return the posterior.
 
-    :param standardiser: of the outputs; the model sees them standardised.
-    :param out_dir: where the run is kept, to be resumed.
+    :param standardiser: scaling of the outputs for the model.
+    :param out_dir: folder of the run, from which it can be resumed.
     :raises ValueError: for a task or output without any observation.
     """
     keras.utils.set_random_seed(int(seed))
@@ -69,10 +69,10 @@ def fit(
 
 
 def warm_start(plan: Plan, model: Any, table: MultiOutputTable) -> inference.WarmStart:
-    """The variational fit that a sampled model of a plan starts from."""
+    """Return the variational fit from which a plan's sampled model starts."""
     prior = None
     if isinstance(model, models.DSGPBAE):
-        # Hidden layers start as identities: the last one alone is what the deep model starts as.
+        # Hidden layers start as identities, so the last layer equals the initial deep prior.
         last = model.latent_prior.last_layer
         prior = latent_priors.SparseGP(
             last.kernels, last.inducing_variable, last.latent_dim, plan.code_noise_variance
@@ -89,16 +89,16 @@ def predict(
     *,
     codes_of_chain: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances [T, N, P] of standardised outputs, given what is observed and the prior.
+    """Return posterior means and variances [T, N, P] of standardised outputs.
 
-    Variances include the noise of an observation. Quantiles and densities of outputs in their own
-    units follow from these moments.
+    Variances include observation noise. Quantiles and densities of outputs in their own units
+    follow from these moments.
 
     :param given: ``(X, Y)`` of other tasks, Y in the units of the outputs; None for the training
         table.
     :param codes_of_chain: for the training table of a sampled model, whether its codes are those
         of the chain. Otherwise they follow from the encoder's pseudo-observations and the GP, as
-        for any other table: in chains of this length codes move too little to be averaged over.
+        for any other table: in chains of this length codes mix too slowly for averages over them.
     """
     posterior, given = _conditioned(posterior, standardiser, given, codes_of_chain)
     prediction = posterior.predict(None, given, num_codes=_num_codes(posterior), seed=seed)
@@ -115,12 +115,13 @@ def cell_log_density(
     *,
     codes_of_chain: bool = False,
 ) -> np.ndarray:
-    """Log density of cells in the units of the outputs, in nats; arguments as in :func:`predict`.
+    """Return the log density of cells in the units of the outputs, in nats.
 
-    The density is that of the mixture over posterior samples and draws of the codes, of lognormal
-    ones where outputs are modelled as logarithms.
+    The density is that of the mixture over posterior samples and draws of the codes, whose
+    components are lognormal if logarithms of outputs are modelled. Other arguments are as in
+    :func:`predict`.
 
-    :param truth: of the cells, in the units of the outputs; NaN where none is wanted.
+    :param truth: true values in the units of the outputs; NaN for cells without a density.
     """
     posterior, given = _conditioned(posterior, standardiser, given, codes_of_chain)
     density = posterior.predict_cell_log_density(
@@ -138,7 +139,7 @@ def _conditioned(
     given: tuple[np.ndarray, np.ndarray] | None,
     codes_of_chain: bool,
 ) -> tuple[Posterior, tuple[np.ndarray, np.ndarray] | None]:
-    """The posterior whose codes predictions take, and standardised ``given``."""
+    """Return the posterior for predictions, with or without the chain's codes, and scaled data."""
     if given is not None:
         return posterior, (given[0], standardiser.transform(given[1]))
     if codes_of_chain:
@@ -148,5 +149,5 @@ def _conditioned(
 
 
 def _num_codes(posterior: Posterior) -> int | None:
-    """Draws of the codes; a point estimate, which has no other mixture, takes the default."""
+    """Return the number of code draws per posterior sample; None, the default, for a single one."""
     return NUM_CODES if posterior.num_samples > 1 else None

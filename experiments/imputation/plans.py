@@ -1,4 +1,4 @@
-"""Models of tables with holes, and their settings (Ashman et al. 2020; Tran et al. 2023)."""
+"""Models of tables with missing cells, and their settings (Ashman 2020; Tran 2023)."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 
 @dataclasses.dataclass(frozen=True)
 class Plan(plans.Plan):
-    """Everything that decides the outcome of a fit, but the table and the seed.
+    """All settings that change the outcome of a fit, except the table and the seed.
 
-    :raises ValueError: for a model or network that is unknown, no channel or inducing point, and
-        settings that do not go together.
+    :raises ValueError: for an unknown model or network, and for no channel, layer or inducing
+        point.
     """
 
     model: str = "sgp_vae"
     net: str = "factornet"
-    log_outputs: bool = False  # positive outputs enter as logarithms
+    log_outputs: bool = False  # model logarithms of (positive) outputs
     latent_dim: int = 2
     num_inducing: int = 64
     lengthscale: float = 1.0
-    # Of periodic kernels, where given: of all channels, or of each in turn, again from the first.
+    # Period of periodic kernels, if any, of all channels, or one per channel, cyclically repeated.
     period: float | tuple[float, ...] | None = None
     encoder_widths: tuple[int, ...] = (20,)
     decoder_widths: tuple[int, ...] = (5, 5)
@@ -48,11 +48,11 @@ class Plan(plans.Plan):
     noise_start: float = 0.1  # standard deviation of the noise of standardised outputs
     noise_floor: float = 1e-3
     code_noise_variance: float = 1e-3  # of a sampled model
-    num_layers: int = 2  # of a deep prior, the last among them; 3 as published
-    hidden_variance: float = 0.05  # of what each hidden layer adds to its inputs, in X's units^2
-    nugget: float | None = None  # the same of a variational one; None: none, as published
+    num_layers: int = 2  # of a deep prior, including the last; 3 as published
+    hidden_variance: float = 0.05  # of hidden layers' functions around their inputs, in X's units^2
+    nugget: float | None = None  # code noise variance of a variational model; None as published
     variational: inference.VariationalSettings = inference.VariationalSettings()
-    schedule: inference.AmortizedSettings | None = None  # of a chain, like its sampler
+    schedule: inference.AmortizedSettings | None = None  # rounds of a chain
     sampler: SamplingAlgorithm | None = None
 
     def __post_init__(self) -> None:
@@ -74,14 +74,15 @@ def make_plan(
     sampler: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Plan:
-    """A plan with settings for its engine.
+    """Return a plan with settings of its engine.
 
-    :param num_steps, learning_rate, batch_size: of the variational fit; a sampled model starts
-        from one.
+    :param num_steps, learning_rate, batch_size: settings of the variational fit, from which a
+        sampled model starts.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings` that differ from
-        1500 steps of burn-in and 40 samples, 50 steps apart; no meaning for a variational model.
-    :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`; no meaning either.
-    :param fields: of :class:`Plan`.
+        1500 steps of burn-in and 40 samples, 50 steps apart; not used for a variational model.
+    :param sampler: arguments of :func:`gpflow_bae.mcmc.adaptive_sghmc.build`; not used for a
+        variational model.
+    :param fields: fields of :class:`Plan`.
     """
     sampled = model != "sgp_vae"
     variational = inference.VariationalSettings(
@@ -99,11 +100,10 @@ def make_plan(
 
 
 def default_plan(model: str, preset: str, **changes: Any) -> Plan:
-    """The settings that the drivers share; each changes what its table asks for.
+    """Return the plan of a preset, with changes for a table.
 
-    :param changes: fields of :class:`Plan`; ``num_steps`` and ``batch_size`` of the fit, and
-        ``schedule`` and ``sampler`` as :func:`make_plan` has them, but
-        that ``sampler`` may have a ``name``: of "sghmc" see :func:`_in_prior_coordinates`.
+    :param changes: fields of :class:`Plan`, and arguments of :func:`make_plan`. The ``sampler`` may
+        also have a ``name``; for "sghmc" see :func:`_in_prior_coordinates`.
     """
     num_steps, lengths = {
         "quick": (1500, {}),
@@ -123,12 +123,12 @@ def default_plan(model: str, preset: str, **changes: Any) -> Plan:
 
 
 def _in_prior_coordinates(plan: Plan, sampler: Mapping[str, Any]) -> Plan:
-    """A chain at temperature 1: BAOAB steps of SGHMC on all rows, in coordinates of the priors.
+    """Return a plan for SGHMC on all rows by BAOAB steps, in coordinates whitened by the priors.
 
-    Moves draw what those depend on, and the step size is found from the curvature.
+    Moves update the parameters on which these depend, and the step size follows from the curvature.
 
     :param sampler: arguments of :func:`gpflow_bae.mcmc.sghmc.build`.
-    :raises ValueError: for a plan without codes that are sampled in one piece.
+    :raises ValueError: for a variational model, or a chain with minibatches.
     """
     if plan.schedule is None or plan.schedule.batch_size is not None:
         raise ValueError(
@@ -150,7 +150,7 @@ def _decoder(plan: Plan, num_outputs: int) -> decoders.KerasDecoder:
 
 
 def gaussian_encoder(plan: Plan, table: MultiOutputTable) -> Any:
-    """The partial inference network of a plan, as pseudo-observations of the codes."""
+    """Return the partial inference network of a plan, or its free-form codes."""
     if plan.net == "free":
         return encoders.FreeFormEncoder(table.num_tasks, table.Y.shape[1], plan.latent_dim)
     return encoders.partial_encoder(
@@ -166,14 +166,14 @@ def _kernel(plan: Plan, table: MultiOutputTable, channel: int = 0) -> gpflow.ker
     periods = np.atleast_1d(plan.period)
     period = float(periods[channel % len(periods)])
     periodic = gpflow.kernels.Periodic(kernel, period=period)
-    # It is known to a few per cent, and the likelihood of other periods has many modes.
+    # The period is known to a few per cent, and the likelihood of other periods has many modes.
     location = gpflow.utilities.to_default_float(np.log(period))
     periodic.period.prior = tfp.distributions.LogNormal(location, 0.02)
     return periodic
 
 
 def inducing_inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
-    """Inducing inputs [M, D]: the centres of k-means, or all rows where there are no more."""
+    """Return inducing inputs [M, D]: centres of k-means, or all distinct rows if there are few."""
     rows = np.unique(table.X[table.rows], axis=0)
     if len(rows) <= plan.num_inducing:
         return rows
@@ -181,10 +181,10 @@ def inducing_inputs(plan: Plan, table: MultiOutputTable) -> np.ndarray:
 
 
 def build_model(plan: Plan, table: MultiOutputTable, Z: Any = None) -> Any:
-    """The model of a plan, at its initial values.
+    """Build the model of a plan at its initial values.
 
-    :param table: what it is for; of one row, if ``Z`` is given and the encoder is a network.
-    :param Z: inducing inputs [M, D], as an array or as GPflow has them; those of
+    :param table: the table to fit; one row suffices if ``Z`` is given and the encoder is a network.
+    :param Z: inducing inputs [M, D], as an array or GPflow's inducing points; those of
         :func:`inducing_inputs` if None.
     :raises ValueError: for a sampled model with free-form codes.
     """

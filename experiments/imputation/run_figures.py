@@ -14,18 +14,18 @@ from experiments.common.scores import TablePrediction
 from gpflow_bae import plotting
 from gpflow_bae.data import MultiOutputTable
 
-_FRAMES = 120  # of a sequence that are drawn
-_FILMED = 3  # every third of them is filmed: noise makes large files
-# Units of the tables whose data have one.
+_FRAMES = 120  # drawn frames of a sequence
+_FILMED = 3  # every third frame is in the film, because noise makes large files
+# Units of the outputs of tables, if all have the same.
 UNITS = {"jura": "ppm", "eeg": "µV", "eeg_large": "µV", "japan_weather": "°C"}
 
 
 def draw(name: str, table: MultiOutputTable, prediction: TablePrediction) -> dict[str, Figure]:
-    """The figures of a table, by name.
+    """Draw the figures of a table, by name.
 
     Lines are medians and bands lie between quantiles, as in the scores.
 
-    :param table: with the test cells that were predicted.
+    :param table: table with the predicted test cells.
     """
     if name == "bouncing_ball":
         return {"frames": frames(table, prediction.mean)}
@@ -35,7 +35,7 @@ def draw(name: str, table: MultiOutputTable, prediction: TablePrediction) -> dic
 
 
 def series(table: MultiOutputTable, prediction: TablePrediction, unit: str = "") -> Figure:
-    """The three outputs with most test cells of a task: seen, hidden, and predicted with a band."""
+    """Draw a task's three outputs with most test cells: observed, hidden and predicted values."""
     counts = table.test_mask.sum(1)  # [T, P]
     task = int(np.argmax(counts.sum(1)))
     outputs = [int(p) for p in np.argsort(-counts[task], kind="stable")[:3] if counts[task, p]]
@@ -63,7 +63,7 @@ def series(table: MultiOutputTable, prediction: TablePrediction, unit: str = "")
 
 
 def _window(table: MultiOutputTable) -> tuple[int, slice]:
-    """The sequence with most hidden frames, and those of it around where they begin."""
+    """Return the sequence with most hidden frames, and its frames around the first hidden one."""
     hidden = table.test_mask.any(-1)
     task = int(np.argmax(hidden.sum(1)))
     length = len(hidden[task])
@@ -76,7 +76,7 @@ def _window(table: MultiOutputTable) -> tuple[int, slice]:
 def _panels(
     table: MultiOutputTable, mean: np.ndarray, task: int, rows: slice
 ) -> list[tuple[str, np.ndarray]]:
-    """Titles and images [P, frames] of what was seen, predicted, and is true."""
+    """Return titles and images [P, frames] of observed, predicted and true values."""
     seen = "seen (grey: not seen)"
     images = {seen: table.Y, "predicted": mean, "truth": table.truth}
     return [(title, np.ma.masked_invalid(v[task, rows].T)) for title, v in images.items()]
@@ -87,7 +87,7 @@ def _limits(table: MultiOutputTable, task: int) -> tuple[float, float]:
 
 
 def frames(table: MultiOutputTable, mean: np.ndarray) -> Figure:
-    """A sequence of images of one row of pixels each: what was seen, predicted, and is true."""
+    """Draw observed, predicted and true frames of a sequence, each a column of pixels."""
     task, rows = _window(table)
     figure = Figure(figsize=(11.0, 3.4), layout="constrained")
     panels = figure.subplots(1, 3, sharey=True)
@@ -105,7 +105,7 @@ def frames(table: MultiOutputTable, mean: np.ndarray) -> Figure:
 
 
 def film(table: MultiOutputTable, mean: np.ndarray) -> FuncAnimation:
-    """A film of the same sequence: a column of pixels seen, predicted, and true."""
+    """Make a film of the same sequence: columns of observed, predicted and true pixels."""
     task, rows = _window(table)
     parts = _panels(table, mean, task, rows)
     figure = Figure(figsize=(3.2, 2.8), dpi=60, layout="constrained")
@@ -131,7 +131,7 @@ def film(table: MultiOutputTable, mean: np.ndarray) -> FuncAnimation:
 
 
 def ahead(errors: list[float]) -> Figure:
-    """Mean absolute errors by the number of frames ahead of the last that is seen."""
+    """Draw mean absolute errors by the number of frames after the last observed one."""
     figure = Figure(figsize=(6.4, 3.4), layout="constrained")
     axis = figure.subplots()
     axis.plot(np.arange(1, len(errors) + 1), errors, color=plotting.BLUE)
@@ -141,7 +141,7 @@ def ahead(errors: list[float]) -> Figure:
 
 
 def fit(plan: Any, posterior: Any) -> dict[str, Figure]:
-    """The loss of the fit, and both parts of the chain's log density where there is one."""
+    """Draw the loss of the fit, and both parts of a chain's log density."""
     figures = {}
     curves = plans.chain_curves(posterior)
     if curves.get("variational_loss"):

@@ -1,4 +1,4 @@
-"""Fit a model to a table with holes, fill them, and score what was hidden."""
+"""Fit a model to a table with missing cells, fill them, and score hidden cells."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from experiments.imputation.plans import Plan
 from gpflow_bae.data import MultiOutputTable, Standardiser
 from gpflow_bae.posteriors import Posterior
 
-SHOWN = ("smse", "mae", "nll", "nll_moments")  # of predictions beside the one that is scored
+SHOWN = ("smse", "mae", "nll", "nll_moments")  # scores of additional predictions
 
 
 @dataclasses.dataclass(kw_only=True)
 class Outcome(driver.Outcome):
     """The outcome of a fit, with its predictions in the units of the outputs.
 
-    objective: the training objective per point at the end, in nats: lower is better.
+    objective: the final training objective per point, in nats; lower is better.
     """
 
     prediction: scores.TablePrediction
@@ -36,7 +36,7 @@ def encoder_only(
     given: tuple[np.ndarray, np.ndarray] | None = None,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Moments of standardised outputs by draws of the encoder alone, without the prior.
+    """Return moments of standardised outputs, given draws of the encoder without the prior.
 
     :param given: as in :func:`.fitting.predict`.
     """
@@ -54,7 +54,7 @@ def predict(
 ) -> scores.TablePrediction:
     """Predict a table, with the density of the mixture over the posterior's samples.
 
-    :param table: that is predicted, with its truth.
+    :param table: the table to predict, with its truth.
     :param given, how: as in :func:`.fitting.predict`.
     """
     arguments = (posterior, standardiser)
@@ -71,10 +71,10 @@ def run(
     seed: int,
     **how: Any,
 ) -> Outcome:
-    """Fit, predict and score; the test cells are NaN to all of it but the scores.
+    """Fit, predict and score; only the scores use the values of the test cells.
 
-    :param test: tasks that the fit does not see, predicted from what is observed of them; None
-        scores the test cells of ``table`` itself.
+    :param test: tasks that the fit does not use, predicted from their observed cells; None scores
+        the test cells of ``table`` itself.
     :param how: fields of :class:`experiments.common.driver.Options`.
     """
     standardiser = Standardiser.fit(table.Y, table.output_names, plan.log_outputs)
@@ -85,12 +85,12 @@ def run(
     values = scores.score_prediction(scored, prediction)
     if plan.sampler is not None and given is None:
         chain = predict(posterior, standardiser, scored, seed=seed, codes_of_chain=True)
-        values |= _beside(scored, chain, "codes_of_chain", SHOWN)
-    if plan.net != "free":  # whose codes are of the training rows alone
+        values |= _scores_of(scored, chain, "codes_of_chain", SHOWN)
+    if plan.net != "free":  # free-form codes exist for training rows only
         moments = encoder_only(posterior, standardiser, given, seed)
         alone = scores.TablePrediction.gaussian(scored, *moments, standardiser)
-        # Of its draws there are moments alone, so no density of their mixture.
-        values |= _beside(scored, alone, "encoder_only", [n for n in SHOWN if n != "nll"])
+        # This prediction has moments only, without the density of the mixture.
+        values |= _scores_of(scored, alone, "encoder_only", [n for n in SHOWN if n != "nll"])
     losses = posterior.warm_start_losses
     objective = float("nan") if losses is None else float(np.mean(losses[-len(losses) // 10 :]))
     return Outcome(
@@ -119,12 +119,12 @@ def run_several(
     more: Callable[[np.ndarray, MultiOutputTable], tuple[dict[str, float], dict[str, list[float]]]]
     | None = None,
 ) -> Outcome:
-    """The best of several initialisations, with scores averaged over the ``keep`` best.
+    """Return the best of several initialisations, with scores averaged over the ``keep`` best.
 
-    Beside them their standard deviations and the scores of the best's equal mixture, which is what
-    several fits are good for.
+    Standard deviations of the scores, and scores of the equal mixture of the ``keep`` best, are
+    added.
 
-    :param more: further scores and curves, of the predicted means of ``test``.
+    :param more: returns further scores and curves of the predicted means of ``test``.
     """
     outcomes = []
     for i in range(number):
@@ -150,14 +150,14 @@ def run_several(
 
 
 def mixture_scores(outcomes: Sequence[Outcome], table: MultiOutputTable) -> dict[str, float]:
-    """Scores of the equal mixture of several runs' predictions."""
+    """Return the scores of the equal mixture of several runs' predictions."""
     mixture = scores.TablePrediction.mixture([outcome.prediction for outcome in outcomes])
     return scores.score_prediction(table, mixture)
 
 
-def _beside(
+def _scores_of(
     table: MultiOutputTable, prediction: scores.TablePrediction, words: str, names: Sequence[str]
 ) -> dict[str, float]:
-    """Some scores of another prediction of the same posterior, named by its words."""
+    """Return some scores of another prediction of the same posterior, with a suffix ``words``."""
     found = scores.score_prediction(table, prediction)
     return {f"{name}_{words}": found[name] for name in names}

@@ -1,4 +1,4 @@
-"""The tables with missing cells: where their models start, what flags they have, what is loaded."""
+"""The tables with missing cells: initial values of their models, flags and data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NETS = ("zeros", "pointnet", "indexnet", "factornet", "free")
 
 
 class Table(NamedTuple):
-    """Where the models of a data set start."""
+    """Initial settings of the models of a data set."""
 
     latent_dim: int
     init_lengthscale: float
@@ -31,7 +31,7 @@ TABLES = {
 
 
 def define_flags(name: str) -> None:
-    """Flags that one table alone has."""
+    """Define the flags of a single table."""
     if name == "eeg_large":
         flags.DEFINE_enum(
             "regime",
@@ -53,7 +53,7 @@ def define_flags(name: str) -> None:
 
 
 def load(name: str) -> tuple[Any, Any]:
-    """The table to fit, and one of other tasks to predict; None where the first has test cells."""
+    """Load the table to fit, and one of test tasks, or None if the first has the test cells."""
     from gpflow_bae.datasets import bouncing_ball, eeg, japan_weather, jura
 
     if name == "jura":
@@ -74,10 +74,10 @@ def load(name: str) -> tuple[Any, Any]:
 
 
 def with_scaled_inputs(table: Any, train: Any) -> Any:
-    """Inputs of zero mean and unit variance in the table that is fitted.
+    """Scale inputs to zero mean and unit variance in the table that is fitted.
 
-    Metres of elevation, degrees and days have no lengthscale in common to start from: with one of a
-    metre no station would know of another.
+    Metres of elevation, degrees and days have no common initial lengthscale: with one of a metre
+    all stations would be independent.
     """
     import dataclasses
 
@@ -94,16 +94,16 @@ def _balls() -> Any:
 
 
 def num_context() -> int:
-    """Frames that are seen of a test sequence of bouncing balls."""
+    """Return the number of observed frames of a test sequence of bouncing balls."""
     return FLAGS.num_context or {1: 20, 2: 250}[FLAGS.balls]
 
 
 def errors_ahead(mean: Any, test: Any) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Mean absolute errors of images of balls by the number of frames ahead of what is seen.
+    """Return mean absolute errors of images of balls by the number of frames ahead.
 
-    They are of the images without noise, whose error can reach zero; ``noisy`` of the pixels with
-    it that were not removed. Of two balls also ``mae_removed``: that of the pixels that were
-    removed from the frames that are seen.
+    Errors are those of images without noise, which can reach zero; the score with ``noisy`` is that
+    of noisy pixels that were not removed. If pixels were removed from observed frames (two balls),
+    ``mae_removed`` is the error there.
 
     :return: scores, and the curve ``mae_ahead`` over all frames ahead.
     """

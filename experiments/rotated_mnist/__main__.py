@@ -3,9 +3,9 @@
 python -m experiments.rotated_mnist --model=svgp_vae --preset=quick --seed=0 \
     --data_dir=DATA --out_dir=runs/svgp_vae
 
-The released commands of SVGP-VAE translate one for one: --elbo names the model as they do, and the
-other flags have the published names and meanings (docs/rotated_mnist.md has the table). Settings
-are chosen with --holdout_view, which makes a test set out of training images alone.
+The released commands of SVGP-VAE have direct equivalents: --elbo takes their names of models, and
+the other flags have the published names and meanings (docs/rotated_mnist.md has the table).
+Settings are chosen with --holdout_view, which makes a test set of training images.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ _SCHEDULE = common_flags.SCHEDULE | {
 
 
 def define_flags() -> None:
-    """The shared flags, the published ones, and this driver's own."""
+    """Define the shared flags, the published ones, and this driver's own."""
     common_flags.define(MODELS, default_model="svgp_vae")
     flags.DEFINE_enum("elbo", None, ELBOS, "Replaces --model: the name in the released commands.")
     common_flags.define_svgp_vae(kappa_squared=0.020)
@@ -244,7 +244,7 @@ def _missing_angles() -> str:
 
 
 def runs() -> Iterator[driver.Run]:
-    """One model, or all of them, each in a folder of its own."""
+    """Generate the run of one model, or the runs of all models, each in its own folder."""
     # TensorFlow takes seconds to import, and --help does not need it.
     from experiments.rotated_mnist import plans, study
 
@@ -267,7 +267,7 @@ def runs() -> Iterator[driver.Run]:
                 "" if digits == "3" else f"digits {digits}",
                 "" if share == 1.0 else f"train_share={share:g}",
                 "" if FLAGS.num_members == 1 else f"ensemble of {FLAGS.num_members}",
-                # Rows of one variant are averaged, and samplers are not one; --variant says more.
+                # Results of one variant are averaged, so samplers need different variants.
                 "" if FLAGS.variant or not sampled else FLAGS.sampler,
             ],
             folder=model if name == "all" else "",

@@ -1,4 +1,4 @@
-"""Angles of some training images that nobody recorded: hidden before a run, and scored after it."""
+"""Missing angles of training images: hidden before a run, inferred, and scored after it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 from gpflow_bae import inputs, posteriors
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 
-NUM_DRAWS = 200  # of a Gaussian for each angle
-_SEED = 0  # of which angles are hidden: a part of the data, whatever the seed of a run
+NUM_DRAWS = 200  # draws of each angle's Gaussian
+_SEED = 0  # seed of the hidden angles, which belong to the data and do not depend on a run's seed
 _COLUMN = 1
 
 
 def hide(data: RotatedMNIST, fraction: float) -> RotatedMNIST:
-    """The task with NaN for a random share of the training angles; itself where some are hidden.
+    """Set a random share of the training angles to NaN, unless some are NaN already.
 
-    A larger share hides all that a smaller one does.
+    A larger share includes the angles of a smaller one.
 
     :raises ValueError: for a share that hides none, or leaves an object without a known angle.
     """
@@ -38,7 +38,7 @@ def hide(data: RotatedMNIST, fraction: float) -> RotatedMNIST:
 def with_missing_angles(
     kernel: gpflow.kernels.Kernel, data: RotatedMNIST, bayesian: bool
 ) -> gpflow.kernels.Kernel:
-    """The kernel, of angles that are inferred where the data have none.
+    """Return the kernel over angles in which missing ones are parameters.
 
     :param bayesian: whether a variational fit has a Gaussian for each; a chain samples values.
     """
@@ -54,12 +54,12 @@ def with_missing_angles(
 def scores(
     posterior: posteriors.Posterior, truth: RotatedMNIST, fraction: float
 ) -> dict[str, float]:
-    """Errors in degrees of the angles that were hidden, and how often intervals hold them.
+    """Return errors of hidden angles in degrees, and the coverage of their intervals.
 
     The estimate is the mean direction; the interval holds the central 90 % of the draws around it.
 
-    :param fraction: of images whose angles are scored, the first to be hidden (:func:`hide`). Those
-        of others that are hidden, if any are, say how wide intervals must be.
+    :param fraction: share of images whose angles are scored, the first to be hidden (:func:`hide`).
+        Other hidden angles, if any, calibrate the widths of the intervals.
     """
     missing = posterior.model.inputs
     rows = missing.places[:, 1]
@@ -71,18 +71,18 @@ def scores(
         return circular_errors(found[scored], values[scored]) | count
     intervals = posteriors.input_intervals(posterior, _COLUMN, num_draws=NUM_DRAWS)
     metrics = circular_errors(intervals.estimate[scored], values[scored]) | count
-    metrics |= _of_intervals(intervals, values, scored)
+    metrics |= _interval_scores(intervals, values, scored)
     if not scored.all():
         known = np.full(truth.train.X.shape, np.nan)
         known[rows[~scored], _COLUMN] = values[~scored]
         intervals = posteriors.input_intervals(posterior, _COLUMN, known=known, num_draws=NUM_DRAWS)
-        calibrated = _of_intervals(intervals, values, scored)
+        calibrated = _interval_scores(intervals, values, scored)
         metrics |= {f"{name}_calibrated": value for name, value in calibrated.items()}
         metrics["angle_interval_scale"] = intervals.scale
     return metrics
 
 
-def _of_intervals(
+def _interval_scores(
     intervals: posteriors.InputIntervals, values: np.ndarray, scored: np.ndarray
 ) -> dict[str, float]:
     width = np.rad2deg(intervals.upper - intervals.lower)[scored]
@@ -93,8 +93,8 @@ def _of_intervals(
 
 
 def circular_errors(found: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Errors in degrees of angles [H] in radians."""
-    errors = np.rad2deg(np.abs(_turn(truth - found)))
+    """Return errors in degrees of angles [H] in radians."""
+    errors = np.rad2deg(np.abs(_wrap(truth - found)))
     return {
         "angle_error_median": float(np.median(errors)),
         "angle_error_mean": float(errors.mean()),
@@ -102,6 +102,6 @@ def circular_errors(found: np.ndarray, truth: np.ndarray) -> dict[str, float]:
     }
 
 
-def _turn(angle: np.ndarray) -> np.ndarray:
-    """The same angle in [-pi, pi)."""
+def _wrap(angle: np.ndarray) -> np.ndarray:
+    """Return the same angle in [-pi, pi)."""
     return (angle + np.pi) % (2.0 * np.pi) - np.pi

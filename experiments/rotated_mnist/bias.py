@@ -1,11 +1,11 @@
 """Bias of the minibatch estimate of SVGP-VAE's inducing outputs (Jazbec et al. 2021, app. C.4).
 
-Eq. 9 estimates the posterior mean of the inducing outputs from a minibatch. It is consistent, not
-unbiased: the minibatch enters through an inverse. One SVGP-VAE is fitted as the driver does; on the
-way the estimates from random minibatches of several sizes are averaged and compared with the value
-from all data, for the same networks. The minibatches are cut from random passes over the data, so
-most of their noise cancels; the Monte Carlo error that is left is recorded beside the bias: a
-bias of that size is none that was seen.
+Eq. 9 estimates the posterior mean of the inducing outputs from a minibatch. It is consistent but
+biased, because the minibatch enters through an inverse. One SVGP-VAE is fitted as by the driver;
+during the fit estimates from random minibatches of several sizes are averaged and compared with the
+value from all data, for the same networks. The minibatches partition random passes over the data,
+so most of their noise cancels; the remaining Monte Carlo error is recorded beside the bias, and a
+bias of that size is not significant.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gpflow_bae import inference
 from gpflow_bae.datasets import rotated_mnist
 
 BATCH_SIZES = (64, 128, 256, 512, 1024)
-NUM_PASSES = 30  # over the data, in minibatches of each size
-NUM_RECORDS = 20  # epochs of the fit at which the bias is measured, at most
+NUM_PASSES = 30  # passes over the data, in minibatches of each size
+NUM_RECORDS = 20  # largest number of epochs of the fit at which the bias is measured
 
 
 def run(data_dir: str, epochs: int, seed: int, out_file: str, figure: str) -> None:
-    """Fit, measure, write and draw."""
+    """Fit the model, measure the bias, and write results and figure."""
     data = rotated_mnist.load(data_dir)
     plan = make_plan("svgp_vae", "quick", regime=[f"joint-{epochs}"])
     keras.utils.set_random_seed(seed)
@@ -80,7 +80,7 @@ def make_measure(
     seed: int,
     num_passes: int = NUM_PASSES,
 ) -> Callable[[], dict[str, dict[int, float]]]:
-    """A function that measures the model as it is then.
+    """Make a function that measures the bias in the model's current state.
 
     It returns, for each batch size b, the bias |mean over minibatches - m| / |m| where m is the
     mean of the whitened inducing outputs of all channels given all data, and the Monte Carlo
@@ -113,7 +113,7 @@ def make_measure(
 
 
 def plot(result: dict) -> Figure:
-    """Relative bias along the fit, a line for each batch size; dotted, its Monte Carlo error."""
+    """Draw the relative bias along the fit for each batch size; its Monte Carlo error is dotted."""
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     axis = figure.subplots()
     sizes = list(result["relative_bias"])

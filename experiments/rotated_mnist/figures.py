@@ -1,7 +1,7 @@
 """Figures of rotated MNIST: of one run at its end, and of the results page from finished runs.
 
-Runs that were scored on a validation set are left out of the page: their numbers are for choosing
-settings. What no run allows is not drawn.
+Runs with a validation set are left out of the page, as their scores are for choosing settings.
+Figures without data are left out.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from gpflow_bae import diagnostics, plotting
 from gpflow_bae.datasets.rotated_mnist import RotatedMNIST
 from gpflow_bae.posteriors import Prediction
 
-MAX_CODES = 2000  # points of a t-SNE map
-RHAT_IMAGES = 64  # test images whose predictions are kept sample by sample
+MAX_CODES = 2000  # largest number of points of a t-SNE map
+RHAT_IMAGES = 64  # test images whose predictions are kept for each sample
 MSE = "test MSE per pixel (squared grey value)"
 # Colour of each model, and its published error (gppvae: Jazbec et al., others: Tran et al.).
 MODELS = {
@@ -44,11 +44,11 @@ def draw(
     one_draw: np.ndarray | None,
     model: Any = None,
 ) -> None:
-    """The figures of one run, and the arrays that they and those of the page are drawn from.
+    """Draw the figures of one run, and store the data of these and of the page's figures.
 
-    :param prediction: Of the test images, [1, N, P]; None without a prior over X.
-    :param one_draw: [N, P], decoded from a single draw of the codes.
-    :param model: For a run without a posterior.
+    :param prediction: prediction of the test images, [1, N, P]; None without a prior over X.
+    :param one_draw: images [N, P] decoded from a single draw of the codes.
+    :param model: the model, for a run without a posterior.
     """
     outcome.arrays = arrays = {
         "X": data.test.X.astype(np.float32),
@@ -58,7 +58,7 @@ def draw(
     try:
         arrays |= _codes(outcome.posterior, model, data)
     except Exception as error:
-        print(f"No map of the codes: {error}")  # the run is done; keep the rest of it
+        print(f"No map of the codes: {error}")  # keep all other results of the finished run
     figures = outcome.figures
     if prediction is not None and one_draw is not None:
         arrays |= _predictions(outcome, data, prediction, one_draw)
@@ -99,10 +99,10 @@ def _predictions(
 
 
 def _codes(posterior: Any, model: Any, data: RotatedMNIST) -> dict[str, np.ndarray]:
-    """Posterior mean codes of training images, their angles, and their t-SNE map."""
+    """Return posterior mean codes of training images, their angles, and their t-SNE map."""
     from sklearn.manifold import TSNE
 
-    if posterior is None:  # a Deep SVIGP has codes, but no encoder
+    if posterior is None:  # a deep SVIGP has codes, but no encoder
         codes = model.predict_f(data.train.X)[0].numpy()
     else:
         codes = posterior.predict_latent()[0][0]
@@ -121,7 +121,7 @@ def _codes(posterior: Any, model: Any, data: RotatedMNIST) -> dict[str, np.ndarr
 def _plot_images(
     ids: np.ndarray, rows: dict[str, np.ndarray], maps: dict[str, tuple[np.ndarray, str]]
 ) -> Figure:
-    """Ten of the images [N, P], and maps of them."""
+    """Draw ten of the images [N, P], and maps of them."""
     chosen = np.linspace(0, len(ids) - 1, min(10, len(ids))).astype(int)
 
     def squares(values: np.ndarray) -> np.ndarray:
@@ -136,7 +136,7 @@ def _plot_images(
 
 
 def _plot_codes(codes: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
-    """t-SNE maps side by side, coloured by angle; the names are titles."""
+    """Draw t-SNE maps side by side, coloured by angle, with their names as titles."""
     columns = min(3, len(codes))
     rows = -(-len(codes) // columns)
     figure = Figure(figsize=(3.6 * columns + 1.2, 3.4 * rows + 0.2), layout="constrained")
@@ -160,7 +160,7 @@ _LOSSES = {
 
 
 def draw_runs(runs: list[dict]) -> dict[str, Figure]:
-    """All figures that ``runs`` allow, by name."""
+    """Draw all figures for which ``runs`` have data, by name."""
     figures = {}
     for preset in ("quick", "paper"):
         of_preset = [r for r in runs if r["preset"] == preset]
@@ -182,7 +182,7 @@ def draw_runs(runs: list[dict]) -> dict[str, Figure]:
 
 
 def _seeds(runs: list[dict]) -> list[dict]:
-    """The preset's runs, one for each seed: of the settings that most of them have."""
+    """Return one run for each seed, with the settings that most runs have."""
     groups: dict[str, dict[int, dict]] = collections.defaultdict(dict)
     plain = [r for r in runs if not r.get("variant") or r["variant"].startswith("first ")]
     for run in sorted(plain, key=lambda r: not r.get("complete", True)):
@@ -196,7 +196,7 @@ def _key(run: dict) -> str:
 
 
 def _plot_models(arrays: Mapping[str, Mapping[str, np.ndarray]]) -> Figure:
-    """Generated digits, a row for each model, and what SGP-BAE does not know about them."""
+    """Draw generated digits, a row for each model, and the epistemic deviation of SGP-BAE."""
     any_of_them, maps = next(iter(arrays.values())), {}
     rows = {"truth": any_of_them["truth"], **{m: a["mean"] for m, a in arrays.items()}}
     if "sgp_bae" in arrays:
@@ -231,9 +231,9 @@ def _plot_per_sample(curves: Mapping[str, list[float]]) -> Figure:
 
 
 def plot_rhat(runs: list[dict]) -> Figure:
-    """R-hat of predicted pixels over chains, which are runs that differ in their seed alone.
+    """Draw R-hat of predicted pixels over chains, which are runs with different seeds.
 
-    :raises ValueError: if their settings or presets differ, or two have the same seed.
+    :raises ValueError: if settings or presets of the runs differ, or two have the same seed.
     """
     if len({_key(r) for r in runs}) != 1 or len({r["seed"] for r in runs}) < len(runs):
         raise ValueError("R-hat needs runs of the same settings, with a seed each; these differ.")
@@ -257,5 +257,5 @@ def plot_rhat(runs: list[dict]) -> Figure:
 
 
 def main() -> None:
-    """The command."""
+    """Run the command."""
     pages.draw_runs("rotated_mnist", draw_runs)

@@ -32,7 +32,7 @@ MODELS = (*VARIATIONAL, "sgp_bae", "bae")
 
 @dataclasses.dataclass(frozen=True)
 class Plan(plans.Plan):
-    """Everything that decides the outcome of a run, but the seed and the data."""
+    """All settings that change the outcome of a run, except the seed and the data."""
 
     model: str
     regime: tuple[tuple[str, int], ...]  # phases: "VAE", "GP" or "joint", and their epochs
@@ -52,25 +52,25 @@ class Plan(plans.Plan):
     learn_code_noise: bool = False
     noise_variance: float = 0.05
     weight_prior_scale: float = 1.0
-    start: str = "svgp_vae"  # of the chain of sgp_bae; or "mode", or "svgp_vae_mode": near it
-    start_epochs: int = 0  # of an SVGP-VAE whose q(u) deep_svigp starts from; 0 for one at random
-    mode_epochs: int = 0  # of a mode near an SVGP-VAE
+    start: str = "svgp_vae"  # of sgp_bae's chain; "mode" and "svgp_vae_mode" are the alternatives
+    start_epochs: int = 0  # of an SVGP-VAE with the initial q(u) of deep_svigp; 0 for a random q(u)
+    mode_epochs: int = 0  # of the fit of a mode near an SVGP-VAE
     parameters: str = "point"  # of svgp_vae; or "mean_field", or "sghmc" on its bound
-    point_estimates: tuple[str, ...] = ()  # what is optimised in the steps of a chain
+    point_estimates: tuple[str, ...] = ()  # paths of parameters optimised in the steps of a chain
     num_draws: int = 50  # of mean-field parameters
     num_members: int = 1  # of an ensemble of point estimates
-    missing_angles: float = 0.0  # share of the training images whose angle is hidden, and inferred
-    calibration_angles: float = 0.0  # a further share, whose truth says how wide intervals must be
-    angles: str = "bayesian"  # a distribution for each of those, or "point"
+    missing_angles: float = 0.0  # share of the training images with a hidden angle
+    calibration_angles: float = 0.0  # a further share, which calibrates the widths of intervals
+    angles: str = "bayesian"  # a distribution for each missing angle, or "point"
 
     @property
     def has_samples(self) -> bool:
-        """Whether its posterior is one of draws of the parameters."""
+        """Whether the posterior has draws of the parameters."""
         return self.sampler is not None or self.parameters != "point"
 
     @property
     def num_epochs(self) -> int:
-        """Epochs of all phases."""
+        """Number of epochs of all phases."""
         return sum(epochs for _, epochs in self.regime)
 
     describe_objective = plans.named_objective
@@ -80,7 +80,7 @@ def _object_vectors(plan: Plan, data: RotatedMNIST) -> np.ndarray:
     if plan.principal_components:
         return data.object_vectors
     shape = (len(data.object_vectors), plan.object_dim)
-    return np.random.default_rng(0).normal(0.0, 1.5, shape)  # as the published code draws them
+    return np.random.default_rng(0).normal(0.0, 1.5, shape)  # as in the published code
 
 
 def _kernel_and_points(
@@ -91,7 +91,7 @@ def _kernel_and_points(
         vectors, object_kernel=kernels.NormalizedLinear() if plan.normalize_objects else None
     )
     if plan.model == "gppvae":
-        # Every view with a basis of object vectors spans the kernel: FITC is exact.
+        # Every view with a basis of object vectors spans the kernel, so FITC is exact.
         width = vectors.shape[1]
         scale = float(np.sqrt(np.mean(np.square(vectors))))
         Z = np.concatenate(
@@ -105,7 +105,7 @@ def _kernel_and_points(
     if not plan.learn_kernel:
         gpflow.set_trainable(kernel.view_kernel, False)
     gpflow.set_trainable(kernel.object_vectors, plan.learn_objects)
-    models.set_default_kernel_priors(kernel)  # the peers' bounds have them too
+    models.set_default_kernel_priors(kernel)  # which the bounds of the other models include too
     if plan.missing_angles:
         drawn = plan.angles == "bayesian" and plan.model in VARIATIONAL
         hidden = hide(data, plan.missing_angles + plan.calibration_angles)
@@ -114,26 +114,26 @@ def _kernel_and_points(
 
 
 def start_prior(plan: Plan, model: models.SGPBAE, data: RotatedMNIST) -> latent_priors.TitsiasGP:
-    """The prior of the warm start of ``sgp_bae``: its kernel, on the published points."""
-    # Two span nothing. Missing angles are those of the model's kernels.
+    """Return the prior of the warm start of ``sgp_bae``: its kernel, on the published points."""
+    # Two points per view, which do not span the kernel. The model's kernels have missing angles.
     own = dataclasses.replace(plan, inducing_per_view=2, learn_inducing=True, missing_angles=0.0)
     _, points = _kernel_and_points(own, data)
     return latent_priors.TitsiasGP(model.latent_prior.kernels, points, model.latent_dim)
 
 
 def _angle_features(X: tf.Tensor) -> tf.Tensor:
-    """Sine and cosine of the angle: [..., 2]."""
+    """Return sine and cosine of the angle, [..., 2]."""
     return tf.concat([tf.sin(X[..., 1:]), tf.cos(X[..., 1:])], -1)
 
 
 def gaussian_encoder(plan: Plan, num_features: int = 0) -> encoders.GaussianEncoder:
-    """The convolutional encoder with means and log standard deviations."""
+    """Return the convolutional encoder with means and log standard deviations."""
     network = conv_encoder(2 * plan.latent_dim, num_features=num_features)
     return plans.gaussian_encoder(network, plan.clip_encoder)
 
 
 def build_model(plan: Plan, data: RotatedMNIST) -> Any:
-    """The model of a plan, at its initial values."""
+    """Build the model of a plan at its initial values."""
     L = plan.latent_dim
     likelihood = likelihoods.Gaussian(plan.noise_variance)
     if plan.model == "cvae":
@@ -157,7 +157,7 @@ def build_model(plan: Plan, data: RotatedMNIST) -> Any:
         return kind(kernel, points, encoder=gaussian_encoder(plan), **common)
     if plan.model == "deep_svigp":
         deep = models.DeepSVIGP(kernel, points, num_data=len(data.train.Y), **common)
-        # GPflow starts q(u) at the prior, and a decoder of nothing but noise learns slowly.
+        # GPflow starts q(u) at the prior, and a decoder of noise is fitted slowly.
         rng = np.random.default_rng(0)
         deep.q_mu.assign(rng.normal(0.0, 1.0, deep.q_mu.shape))
         deep.q_sqrt.assign(0.1 * deep.q_sqrt)
@@ -180,5 +180,5 @@ def _stochastic_encoder(latent_dim: int) -> encoders.StochasticEncoder:
 
 
 def num_steps(plan: Plan, num_points: int, epochs: int) -> int:
-    """Adam steps of so many epochs."""
+    """Return the number of Adam steps of a number of epochs."""
     return epochs * math.ceil(num_points / (plan.variational.batch_size or num_points))

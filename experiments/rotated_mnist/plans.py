@@ -10,7 +10,7 @@ from experiments.rotated_mnist.models import Plan
 from gpflow_bae import inference
 from gpflow_bae.mcmc import SamplingAlgorithm, adaptive_sghmc, sghmc
 
-# --elbo of the released commands, as --model of ours.
+# Values of --model by those of --elbo in the released commands.
 ELBO_MODELS = {
     "VAE": "vae",
     "CVAE": "cvae",
@@ -19,9 +19,9 @@ ELBO_MODELS = {
     "GPVAE_Casale": "gppvae",
     "SVIGP_Hensman": "deep_svigp",
 }
-# Of the presets quick and paper. The latter has half of the published epochs (GPPVAE all, deep
-# SVIGP half with its start), at four times the published learning rate, which decays; settings were
-# chosen with --holdout_view=3 (docs/results/rotated_mnist.md).
+# Phases and epochs of the presets quick and paper. The latter has half of the published epochs (all
+# for GPPVAE; half, including its start, for deep SVIGP), at four times the published learning rate,
+# which decays; settings were chosen with --holdout_view=3 (docs/results/rotated_mnist.md).
 _EPOCHS = {
     "vae": ("joint-100", "joint-500"),
     "cvae": ("joint-100", "joint-500"),
@@ -32,11 +32,11 @@ _EPOCHS = {
     "bae": ("joint-60", "joint-60"),
 }
 _MODE_EPOCHS = (400, 1500)
-_START_EPOCHS = (100, 500)  # of the SVGP-VAE that deep_svigp starts from
+_START_EPOCHS = (100, 500)  # of the SVGP-VAE from which deep_svigp starts
 
 
 def parse_regime(words: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    """``["VAE-100", "GP-100"]`` as phases and their epochs.
+    """Parse phases and their epochs, such as ``["VAE-100", "GP-100"]``.
 
     :raises ValueError: for anything else.
     """
@@ -53,24 +53,26 @@ def parse_regime(words: Sequence[str]) -> tuple[tuple[str, int], ...]:
 
 
 def make_objective(model: str, parameters: str = "point", **given: Any) -> inference.Objective:
-    """The objective of a fit: GECO where it was published with it, unless parameters are no points.
+    """Return the objective of a fit: GECO if published so and parameters are point estimates.
 
-    :param given: of :func:`experiments.common.plans.svgp_vae_objective`.
+    :param given: arguments of :func:`experiments.common.plans.svgp_vae_objective`.
     """
     published = model in ("svgp_vae", "deep_svigp") and parameters == "point"
     return plans.svgp_vae_objective(published, **{"kappa_squared": 0.020} | given)
 
 
-# Of the chain in Fisher coordinates: images per step, with control variates.
+# Images per step of the chain in Fisher coordinates, with control variates.
 _CHAIN_BATCH_SIZE = 512
 
 
-def _in_coordinates(
+def _fisher_chain(
     preset: str, batch_size: int | None, sampler: dict[str, Any]
 ) -> tuple[dict[str, Any], SamplingAlgorithm]:
-    """A chain at temperature 1: all images in every step, or minibatches and what cools them.
+    """Return rounds and sampler of SGHMC in Fisher coordinates, at temperature 1.
 
-    :param batch_size: 0 for all images.
+    Steps use all images, or minibatches with control variates.
+
+    :param batch_size: images per step; 0 for all, None for the default.
     """
     lengths = {
         "quick": {"burnin": 1600, "num_samples": 20, "thinning": 160},
@@ -92,7 +94,7 @@ def _in_coordinates(
             "quick": {"burnin": 1200, "num_samples": 30, "thinning": 40},
             "paper": {"burnin": 2000, "num_samples": 100, "thinning": 40},
         }
-        # Where the search for a step size begins, and critical damping of what is scaled right.
+        # The search's first step size, and critical damping of well-scaled parameters.
         steps = {"step_size": 0.01, "momentum_decay": 0.02}
     built = sghmc.build(**(steps | {"integrator": "baoab"} | sampler))
     if not batch_size:
@@ -114,17 +116,18 @@ def _minibatches(
 
 
 _CHAINS = {
-    "sghmc": _in_coordinates,
+    "sghmc": _fisher_chain,
     "adaptive_sghmc": _minibatches,
 }
 
 
 def default_sampler(model: str, point_estimates: Sequence[str] = ()) -> str:
-    """The sampler of a model's chain: the coordinates of "sghmc" do not suit the codes of "bae".
+    """Return the default sampler of a model's chain.
 
-    Nor do they suit what is optimised in a chain's steps, or a chain on a bound.
+    The coordinates of "sghmc" do not suit the codes of "bae", parameters that are optimised in a
+    chain's steps, or a chain on a bound.
 
-    :param point_estimates: paths of what is.
+    :param point_estimates: paths of parameters that are optimised in the steps.
     """
     return "sghmc" if model == "sgp_bae" and not point_estimates else "adaptive_sghmc"
 
@@ -136,7 +139,7 @@ def _check_parameters(
     sampler_name: str | None,
     changes: dict[str, Any],
 ) -> None:
-    """Refuse what Gaussian or sampled parameters of a bound do not go with."""
+    """Raise a ``ValueError`` for settings incompatible with Gaussian or sampled parameters."""
     problem = None
     if model != "svgp_vae":
         problem = f"is for svgp_vae: those of {model} are points, or sampled already"
@@ -166,24 +169,24 @@ def make_plan(
     parameters: str = "point",
     **changes: Any,
 ) -> Plan:
-    """A preset with some settings replaced.
+    """Return the plan of a preset with some settings replaced.
 
-    :param regime: phases; the preset's where None.
-    :param objective: as published for the model where None.
-    :param batch_size: of the fit, and of a chain of adaptive SGHMC.
-    :param chain_batch_size: of the chain alone; 0 for all images, which then finds its own step
-        size; None for 512, or ``batch_size`` for adaptive SGHMC.
+    :param regime: phases; None for the preset's.
+    :param objective: objective of the fit; None for that published for the model.
+    :param batch_size: images per step of the fit, and of a chain of adaptive SGHMC.
+    :param chain_batch_size: images per step of the chain; 0 for all, with a step size from the
+        curvature; None for 512, or ``batch_size`` for adaptive SGHMC.
     :param fit: fields of :class:`~gpflow_bae.inference.VariationalSettings`; a ``batch_size`` of
         None there takes all points in every step, so that the bound is Titsias's.
     :param sampler_name: "sghmc", BAOAB steps in coordinates of the Fisher information, on
-        minibatches with control variates; or "adaptive_sghmc", as published. The first by default,
-        but for "bae", whose codes have no such coordinates.
+        minibatches with control variates; or "adaptive_sghmc", as published. None for
+        :func:`default_sampler`.
     :param schedule: fields of :class:`~gpflow_bae.inference.AmortizedSettings`.
     :param sampler: arguments of the sampler's ``build``; a ``step_size`` is kept, without a search.
-    :param start: of the chain of sgp_bae, see :class:`Plan`; None for the sampler's own.
-    :param parameters: of svgp_vae, see :class:`Plan`.
+    :param start: start of the chain of sgp_bae, see :class:`Plan`; None for the sampler's default.
+    :param parameters: inference of the parameters of svgp_vae, see :class:`Plan`.
     :param changes: fields of :class:`Plan`.
-    :raises ValueError: for parts of the ablation that are not of the model.
+    :raises ValueError: for parts of the ablation that do not apply to the model.
     """
     epochs = _EPOCHS[model][preset == "paper"]
     sampled = model in ("sgp_bae", "bae")
@@ -220,9 +223,9 @@ def make_plan(
         if start == "svgp_vae_mode":
             changes = {"mode_epochs": _MODE_EPOCHS[preset == "paper"]} | changes
         if in_coordinates:
-            # Eight points per angle span the kernel wherever they are, so that to move them says
-            # nothing new; and the curvature along them grows without bound as they come together,
-            # by which a chain that moved them was heated (docs/results/rotated_mnist.notes.md).
+            # Eight points per angle span the kernel wherever they are, so that moving them changes
+            # nothing; and the curvature along them grows without bound as they come together,
+            # which heated a chain that moved them (docs/results/rotated_mnist.notes.md).
             changes = {"learn_inducing": False} | changes
         changes["start"] = start
     if model == "deep_svigp":

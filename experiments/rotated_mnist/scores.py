@@ -1,4 +1,4 @@
-"""Scores of the rotated-MNIST experiment, and the predictions that they are of."""
+"""Predictions of the rotated-MNIST experiment, and their scores."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ NUM_CODES = 8  # draws of the codes for each posterior sample
 
 
 def mean_squared_error(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """Mean squared error per pixel."""
+    """Return the mean squared error per pixel."""
     return float(np.mean(np.square(predicted - truth)))
 
 
 def test_scores(
     prediction: Prediction, log_density: np.ndarray, truth: np.ndarray
 ) -> dict[str, float]:
-    """Per-pixel error, coverage of 90 % intervals, and the parts of the predictive variance.
+    """Return error per pixel, coverage of 90 % intervals, log densities and epistemic variance.
 
-    ``nll`` is of the mixture over samples and codes; ``nll_moments`` and the intervals are of the
-    Gaussian with its mean and variance.
+    ``nll`` is that of the mixture over samples and codes; ``nll_moments`` and the intervals are
+    those of the Gaussian with its mean and variance.
 
-    :param log_density: of the pixels [1, N, P] under the mixture.
+    :param log_density: log density of the pixels [1, N, P] under the mixture.
     """
     mean, variance = prediction.mean[0], prediction.variance[0]
     return {
@@ -45,24 +45,24 @@ def test_scores(
 
 
 def quick_mse(model: Any, data: RotatedMNIST) -> float:
-    """Test error of the decoded means, cheap enough for a curve."""
+    """Return the test error of decoded mean codes, which is cheap enough for a curve."""
     return mean_squared_error(_decode(model, data, latent_moments(model, data)[0])[0], data.test.Y)
 
 
 def _decode(model: Any, data: RotatedMNIST, codes: tf.Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and noise variance of the test images, [N, P] each, at their codes [1, N, L]."""
+    """Return mean and noise variance of the test images, [N, P] each, given codes [1, N, L]."""
     mean, noise = model.observation_likelihood.moments(_function(model, data, codes))
     return mean.numpy()[0], noise.numpy()[0]
 
 
 def _function(model: Any, data: RotatedMNIST, codes: tf.Tensor) -> tf.Tensor:
-    """The decoder's outputs for the test images [1, N, P], which the likelihood takes."""
+    """Return the decoder's outputs for the test images [1, N, P], for the likelihood."""
     conditional = isinstance(model, models.CVAE)
     return model.decode(data.test.X[None], codes) if conditional else model.decoder(codes)
 
 
 def _draw_codes(model: Any, data: RotatedMNIST, seed: int, number: int) -> Iterator[tf.Tensor]:
-    """Draws of the test images' codes, of a point-estimate model."""
+    """Draw the test images' codes under a point-estimate model."""
     mean, variance = latent_moments(model, data)
     variance += getattr(getattr(model, "latent_prior", None), "code_noise", 0.0)
     rng = np.random.default_rng(seed)
@@ -71,7 +71,7 @@ def _draw_codes(model: Any, data: RotatedMNIST, seed: int, number: int) -> Itera
 
 
 def latent_moments(model: Any, data: RotatedMNIST) -> tuple[tf.Tensor, tf.Tensor]:
-    """Codes [1, N, L] that a point-estimate model gives the test images, from X alone."""
+    """Return moments of the test images' codes [1, N, L] given X, under a point-estimate model."""
     inputs = getattr(model, "inputs", None)
     Xnew = as_inputs(data.test.X, inputs=inputs)
     if isinstance(model, models.DeepSVIGP):
@@ -89,7 +89,7 @@ def latent_moments(model: Any, data: RotatedMNIST) -> tuple[tf.Tensor, tf.Tensor
 def _mean_codes_by_object(
     mean: tf.Tensor, variance: tf.Tensor, data: RotatedMNIST
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """A CVAE's code of an object: the average of draws for its images (Jazbec et al. 2021)."""
+    """Return moments of a CVAE's code of an object, averaged over its images (Jazbec 2021)."""
     ids = tf.constant(data.train.X[:, 0], tf.int32)
     number = len(data.object_vectors)
     wanted = tf.constant(data.test.X[:, 0], tf.int32)
@@ -100,7 +100,7 @@ def _mean_codes_by_object(
 
 
 def predict_point(model: Any, data: RotatedMNIST, seed: int = 0) -> tuple[Prediction, np.ndarray]:
-    """Test predictions of a point-estimate model, averaged over draws of the codes.
+    """Predict test images under a point-estimate model, averaged over draws of the codes.
 
     :return: moments, and the log density of the test images [1, N, P] under the mixture of draws.
     """
@@ -115,7 +115,7 @@ def predict_point(model: Any, data: RotatedMNIST, seed: int = 0) -> tuple[Predic
 
 
 def mixture(parts: Sequence[tuple[Prediction, np.ndarray]]) -> tuple[Prediction, np.ndarray]:
-    """Moments and log density that an ensemble predicts, from those of its members."""
+    """Return an ensemble's predictive moments and log density, given those of its members."""
     means, noises, spreads = (
         np.stack([getattr(prediction, name) for prediction, _ in parts])
         for name in ("mean", "noise_variance", "epistemic_variance")
@@ -127,7 +127,7 @@ def mixture(parts: Sequence[tuple[Prediction, np.ndarray]]) -> tuple[Prediction,
 def decode_one_draw(
     plan: Plan, model: Any, posterior: Posterior | None, data: RotatedMNIST
 ) -> np.ndarray:
-    """One draw of the codes, from one sample of the posterior, decoded (Jazbec et al. 2021)."""
+    """Decode one draw of the codes from one posterior sample (Jazbec et al. 2021)."""
     if plan.has_samples:
         assert posterior is not None
         last = posterior.select([posterior.num_samples - 1])
@@ -137,6 +137,6 @@ def decode_one_draw(
 
 
 def reconstruction_error(posterior: Posterior, data: RotatedMNIST) -> float:
-    """Error of encoding and decoding the images of unseen objects, without the prior."""
+    """Return the error of encoding and decoding images of new objects, without the prior."""
     mean, _ = plans.encode_and_decode(posterior, data.validation.Y[None])
     return mean_squared_error(mean[0], data.validation.Y)

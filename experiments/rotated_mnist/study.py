@@ -36,11 +36,11 @@ def load(
     holdout_view: int | None,
     train_share: float = 1.0,
 ) -> RotatedMNIST:
-    """The images of some digits, such as "36" or "all".
+    """Load the images of some digits, such as "36" or "all".
 
     :param holdout_view: index of an angle whose training images become the test set; None for the
         test images.
-    :param train_share: of the training images, how much is kept.
+    :param train_share: share of the training images that is kept.
     """
     numbers = tuple(int(d) for d in ("0123456789" if digits == "all" else digits))
     data = rotated_mnist.load(data_dir, numbers, num_components=num_components)
@@ -80,7 +80,7 @@ def _run(plan: Plan, data: RotatedMNIST, options: Options, max_samples: int | No
 
 
 class Member(NamedTuple):
-    """Another fit of an ensemble: what it says of the test images, and what it cost."""
+    """Predictions of the test images by a further member of an ensemble, and its training time."""
 
     prediction: tuple[Prediction, np.ndarray]
     seconds: float
@@ -99,7 +99,7 @@ def _train_arrays(data: RotatedMNIST) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Fit(NamedTuple):
-    """A fitted variational model, its posterior (none without an encoder), time and curves."""
+    """A fitted variational model, its posterior (None without an encoder), time and curves."""
 
     model: Any
     posterior: Posterior | None
@@ -108,7 +108,7 @@ class Fit(NamedTuple):
 
 
 def _fit(plan: Plan, data: RotatedMNIST, options: Options) -> Fit:
-    """The phases of a variational model."""
+    """Fit a variational model in the phases of its plan."""
     losses: list[float] = []
     start = options.arguments("start")
     phases = [options.arguments(f"phase_{number}") for number in range(len(plan.regime))]
@@ -141,7 +141,7 @@ def _fit(plan: Plan, data: RotatedMNIST, options: Options) -> Fit:
 def _gaussian_parameters(
     plan: Plan, model: models.SVGPVAE, data: RotatedMNIST, options: Options
 ) -> tuple[Any, list[float]]:
-    """Draws of a Gaussian for each parameter, fitted around their values, and its losses."""
+    """Fit a Gaussian for each parameter from their values, and return its draws and losses."""
     number = len(data.train.Y)
     q = models.MeanFieldParameters(model, num_items=number)
     settings = dataclasses.replace(
@@ -161,7 +161,7 @@ def _gaussian_parameters(
 def _started_from_svgp_vae(
     plan: Plan, data: RotatedMNIST, options: dict[str, Any]
 ) -> models.DeepSVIGP:
-    """A deep SVIGP with q(u), prior and decoder of an SVGP-VAE, which is fitted here."""
+    """Fit an SVGP-VAE, and return a deep SVIGP with its q(u), prior and decoder."""
     settings = dataclasses.replace(plan.variational, natural_gradient_step_size=None)
     own = dataclasses.replace(plan, model="svgp_vae", variational=settings)
     model = build_model(own, data)
@@ -177,7 +177,7 @@ def _fit_phase(
     epochs: int,
     options: dict[str, Any],
 ) -> list[float]:
-    """One phase: the networks alone ("VAE"), the latent prior alone ("GP"), or both ("joint")."""
+    """Fit the networks only ("VAE"), the latent prior only ("GP"), or both ("joint")."""
     number, fixed = len(data.train.Y), []
     settings = dataclasses.replace(plan.variational, num_steps=num_steps(plan, number, epochs))
     fitted = model
@@ -194,7 +194,7 @@ def _fit_phase(
         fitted,
         _train_arrays(data),
         settings,
-        steps_per_call=num_steps(plan, number, 1),  # an epoch, after which a snapshot is new
+        steps_per_call=num_steps(plan, number, 1),  # an epoch, after which a snapshot is taken
         checkpoint_every=50,
         **options,
     )
@@ -210,13 +210,13 @@ def _sample(
     options: Options,
     max_samples: int | None,
 ) -> tuple[Posterior, dict[str, list[float]]]:
-    """A chain from its warm start, and the curves of both."""
+    """Run the warm start and the chain, and return the posterior and the curves of both."""
     settings = dataclasses.replace(
         plan.variational, num_steps=num_steps(plan, len(data.train.Y), plan.num_epochs)
     )
     encoder, prior, curve = gaussian_encoder(plan), None, None
     warm_start: inference.WarmStart | inference.PriorMeanStart
-    if plan.model == "svgp_vae":  # whose bound is sampled, and fitted first
+    if plan.model == "svgp_vae":  # the chain samples its bound, after a fit
         curve = _curve(model, data)
         warm_start = inference.WarmStart(
             model.encoder, settings, num_initial_steps=0, callback=curve
@@ -243,7 +243,7 @@ def _sample(
             warm_start = inference.PriorMeanStart(settings, first=first)
     schedule = plan.schedule
     assert schedule is not None
-    if (schedule.batch_size or 0) >= len(data.train.Y):  # of few images all are seen anyway
+    if (schedule.batch_size or 0) >= len(data.train.Y):  # a minibatch would have all images
         schedule = dataclasses.replace(schedule, batch_size=None, gradients="minibatch")
     posterior = inference.sample_amortized(
         model,
@@ -267,8 +267,9 @@ def _outcome(
     curves: dict[str, list[float]],
     others: Sequence[tuple[Prediction, np.ndarray]] = (),
 ) -> Outcome:
-    """
-    :param others: predictions of the other fits of an ensemble.
+    """Score the predictions, draw the figures, and return the outcome of a run.
+
+    :param others: predictions of the other members of an ensemble.
     """
     values: dict[str, float] = {}
     prediction, one_draw = None, None
@@ -296,7 +297,7 @@ def _outcome(
         count, found = model.sampled.num_scalars, posterior.num_samples
         for path, samples in posterior.hyperparameters().items():
             if samples.ndim == 1:
-                values[_short(path) + "_median"] = float(np.median(samples))
+                values[_short_name(path) + "_median"] = float(np.median(samples))
         if plan.sampler is not None:
             values |= plans.chain_temperatures(posterior)
     outcome = Outcome(
@@ -318,7 +319,7 @@ def _outcome(
 def _along_the_chain(
     plan: Plan, posterior: Posterior, data: RotatedMNIST, curves: dict[str, list[float]]
 ) -> dict[str, list[float]]:
-    """Test error of the running average over samples, on the clock of the whole run."""
+    """Return the test error of the running average over samples, against the run's total time."""
     assert plan.schedule is not None
     means = [
         posterior.select([s]).predict(data.test.X[None], num_codes=2).mean[0]
@@ -340,7 +341,7 @@ def _along_the_chain(
     }
 
 
-def _short(path: str) -> str:
-    """A parameter's own name, with the room before it where that alone says too little."""
+def _short_name(path: str) -> str:
+    """Return a parameter's name; for a variance, with the name of its module before it."""
     *_, room, name = path.split(".")
     return f"{room}_{name}" if name == "variance" else name

@@ -19,10 +19,11 @@ def draw(
     reconstruction: np.ndarray,
     num_burnin: int = 0,
 ) -> None:
-    """The figures of one run.
+    """Draw the figures of one run.
 
-    :param codes: Of the test rows [Ntest, L], averaged over samples; and what is made of them.
-    :param num_burnin: Rows of the trace before the first sample.
+    :param codes, reconstruction: codes of the test rows [Ntest, L], averaged over samples, and
+        reconstructed rows.
+    :param num_burnin: rows of the trace before the first sample.
     """
     figures = outcome.figures
     if plan.dataset == "swiss_roll":
@@ -47,7 +48,7 @@ def draw(
 
 
 def _manifold(table: tabular.Table, codes: np.ndarray, reconstruction: np.ndarray) -> Figure:
-    """Test rows, their reconstructions, and their codes, coloured by the position on the roll."""
+    """Draw test rows, reconstructions and codes, coloured by the position on the roll."""
     figure = Figure(figsize=(12.0, 4.0), layout="constrained")
     for i, (title, rows) in enumerate(
         (("test rows", table.test), ("reconstructed", reconstruction)), start=1
@@ -64,7 +65,7 @@ def _manifold(table: tabular.Table, codes: np.ndarray, reconstruction: np.ndarra
 
 
 def _traces(values: np.ndarray, xlabel: str, ylabel: str, num_burnin: int = 0) -> Figure:
-    """[steps, R], a line per replica; the end of burn-in is marked."""
+    """Draw values [steps, R], a line per replica, and mark the end of burn-in."""
     figure = Figure(figsize=(7.0, 3.2), layout="constrained")
     axes = figure.subplots()
     stride = max(1, len(values) // 2000)
@@ -73,7 +74,7 @@ def _traces(values: np.ndarray, xlabel: str, ylabel: str, num_burnin: int = 0) -
     if num_burnin:
         axes.axvline(num_burnin, color=plotting.GREY, ls="--", lw=1.0)
         axes.set_title("dashed: from here on samples at temperature 1", fontsize="small")
-        # The first steps span nearly the whole range; what matters comes later.
+        # The first steps span nearly the whole range, so the limits are those of later ones.
         later = values[len(values) // 20 :]
         margin = 0.05 * (later.max() - later.min()) + 1e-12
         axes.set_ylim(later.min() - margin, later.max() + margin)
@@ -83,7 +84,7 @@ def _traces(values: np.ndarray, xlabel: str, ylabel: str, num_burnin: int = 0) -
 
 
 def _marginals(samples: dict[str, np.ndarray]) -> Figure:
-    """Histograms of one weight for each kernel, a line per replica; samples [R, S]."""
+    """Draw histograms of one weight of each kernel, a line per replica; samples are [R, S]."""
     figure = Figure(figsize=(3.2 * max(1, len(samples)), 3.0), layout="constrained")
     figure.suptitle(
         "a weight of each layer, a line for each replica: they coincide where chains have mixed",

@@ -1,4 +1,4 @@
-"""The autoencoders of the tabular study, and where their weights start."""
+"""The autoencoders of the tabular study, and their initial weights."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SIZES = {
 def build(
     dataset: str, rows: np.ndarray, initial: str, seed: int, dtype: str = "float32"
 ) -> tuple[keras.Model, keras.Model]:
-    """Encoder and decoder, sigmoid in every layer, codes and outputs included, as published.
+    """Build encoder and decoder with sigmoids in every layer, including codes and outputs.
 
-    (The published networks also normalise their codes over the batch, which no density of single
-    rows can contain; ours do not.)
+    The published networks also normalise their codes over the batch, which a density of single
+    rows cannot include; these networks do not.
 
     :param rows: training rows [N, P], for ``"spectral"``.
-    :param initial: ``"glorot"``, the networks' usual initialisation, with which six sigmoid layers
-        start as a constant; ``"isometric"``, orthogonal kernels that undo a sigmoid's slope of a
+    :param initial: ``"glorot"``, the usual initialisation, with which six sigmoid layers start
+        nearly constant; ``"isometric"``, orthogonal kernels that undo a sigmoid's slope of a
         quarter; or ``"spectral"``, principal components, see :func:`_spectral`.
-    :param dtype: float64 for networks that L-BFGS climbs to the end.
+    :param dtype: type of weights; float64 for networks that L-BFGS fits to convergence.
     """
     sizes = SIZES[dataset]
     keras.utils.set_random_seed(seed)
@@ -49,10 +49,10 @@ def _network(sizes: tuple[int, ...], dtype: str) -> keras.Model:
 
 
 def draw_weights(dataset: str, seed: int) -> list[np.ndarray]:
-    """Fresh kernels and biases of both networks, encoder first, whose units are in use.
+    """Draw kernels and biases of both networks, encoder first, without saturated units.
 
-    Kernels are normal, at 3 to 8 times Glorot's scale, which makes up for a sigmoid's slope of a
-    quarter; biases put the middle of a unit's inputs, 1/2 each, near the middle of its sigmoid.
+    Kernels are normal, at 3 to 8 times Glorot's scale, which compensates a sigmoid's slope of a
+    quarter; biases map the middle of a unit's inputs, 1/2 each, near the middle of its sigmoid.
     """
     rng, weights = np.random.default_rng(seed), []
     gain = np.exp(rng.uniform(np.log(3.0), np.log(8.0)))
@@ -66,12 +66,12 @@ def draw_weights(dataset: str, seed: int) -> list[np.ndarray]:
 def _spectral(
     rows: np.ndarray, widths: list[int], seed: int, spread: float = 0.3
 ) -> list[np.ndarray]:
-    """Weights with which a deep sigmoid autoencoder starts as principal component analysis.
+    """Return weights with which a deep sigmoid autoencoder starts as principal component analysis.
 
-    Around 0 a sigmoid is nearly a line, 1/2 + z / 4. Every layer carries the leading principal
-    components there, scaled to at most ``spread`` standard deviations, in the first rows of an
-    orthogonal basis of its own; each has as many of them as the narrowest layer before it allows.
-    (The best linear autoencoder is the one of principal components: Bourlard and Kamp 1988.)
+    Around 0 a sigmoid is nearly linear, 1/2 + z / 4. There every layer represents the leading
+    principal components, with standard deviations of at most ``spread``, in the first rows of a
+    random orthogonal basis; their number is the least width of the layers so far. (The best linear
+    autoencoder is that of principal components: Bourlard and Kamp 1988.)
 
     :return: kernel and bias of each layer.
     """
@@ -91,8 +91,8 @@ def _spectral(
             bias = -0.5 * kernel.sum(0)
         weights += [kernel, bias]
         basis = next_basis
-    # The output's slope at the mean is mean (1 - mean); columns that are nearly constant are kept
-    # away from the flat ends.
+    # The output's slope at the mean is mean (1 - mean); the mean is clipped, so that nearly
+    # constant columns do not saturate.
     level = np.clip(mean, 0.02, 0.98)
     slope = level * (1.0 - level)
     kernel = (4.0 / scale) * basis[:rank].T @ components[:rank] / slope

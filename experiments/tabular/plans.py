@@ -1,4 +1,4 @@
-"""Settings of the tabular study: as published, and ours."""
+"""Settings of the tabular study: the published ones, and ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpflow_bae.mcmc.step_size import from_curvature
 
 @dataclasses.dataclass(frozen=True)
 class Plan(plans.Plan):
-    """Everything that decides the outcome of a run, but the seed."""
+    """All settings that change the outcome of a run, except the seed."""
 
     dataset: str
     method: str
@@ -28,16 +28,16 @@ class ChainPlan(Plan):
 
     schedule: inference.AmortizedSettings
     num_restarts: int
-    num_iterations: int  # of L-BFGS, in each at first
-    num_finalists: int = 5  # that are climbed on
+    num_iterations: int  # of L-BFGS in each restart
+    num_finalists: int = 5  # restarts that are continued
     num_chains: int = 4
 
 
-# Of the point estimates, until their training error has levelled off.
+# Epochs of the point estimates, after which their training error is nearly constant.
 _EPOCHS = {"swiss_roll": 1500, "coil2000": 300, "madelon": 200}
 
-# Ours: start at a mode, in whitened coordinates, with noise adapted to the acceptance that theory
-# asks for. Chosen at seed 0 with training and test errors both in sight
+# Our settings: start at a mode, in whitened coordinates, with noise adapted to the theoretically
+# optimal acceptance. They were chosen at seed 0 by both training and test errors
 # (docs/results/tabular_bae.notes.md).
 TUNED_INITIAL = {"swiss_roll": "isometric", "coil2000": "isometric", "madelon": "spectral"}
 _ADAPTED = {"target_acceptance": 0.574, "noise_scale": 0.1, "whitening_damping": 100.0}
@@ -71,11 +71,10 @@ _TUNED: dict[str, dict[str, Any]] = {
 def make_plan(
     dataset: str, method: str, preset: str, setting: str, sampler: dict[str, Any] | None = None
 ) -> Plan:
-    """A preset (its length) at a setting: ``"published"`` or ``"tuned"``, which is ours.
+    """Return the plan of a preset (its length) and a setting, ``"published"`` or ``"tuned"``.
 
-    :param sampler: settings of the tempered chains by the names that flags have; ``"sghmc"`` has
-        settings of its own, which none of them changes.
-    :raises ValueError: for changes to the latter.
+    :param sampler: settings of the tempered chains, named as flags; ``"sghmc"`` has none of them.
+    :raises ValueError: if ``sampler`` is given for ``"sghmc"``.
     """
     if method == "sghmc":
         if sampler:
@@ -95,7 +94,7 @@ def make_plan(
 
 
 def _tempered(**fields: Any) -> inference.TemperedSettings:
-    """Build settings of tempered chains, of fields by the names that flags and stored rows have."""
+    """Build settings of tempered chains from fields, named as in flags and stored results."""
 
     def part(**names: str) -> dict[str, Any]:
         return {own: fields.pop(name) for own, name in names.items() if name in fields}
@@ -114,7 +113,7 @@ def _tempered(**fields: Any) -> inference.TemperedSettings:
 
 @dataclasses.dataclass(frozen=True)
 class _Lengths:
-    """Restarts and their iterations, finalists, burn-in, samples of a chain, steps between them."""
+    """Numbers of restarts, their iterations, finalists, burn-in steps, samples and thinning."""
 
     restarts: int
     iterations: int
@@ -124,8 +123,8 @@ class _Lengths:
     thinning: int
 
 
-# As long as steps on two cores allow: milliseconds on the Swiss roll, a tenth of a second
-# and more on Coil 2000, seconds on Madelon.
+# Lengths that are feasible on two cores: a step takes milliseconds on the Swiss roll, a tenth of a
+# second or more on Coil 2000, and seconds on Madelon.
 _LENGTHS = {
     ("swiss_roll", "quick"): _Lengths(6, 1000, 5, 2000, 40, 100),
     ("swiss_roll", "paper"): _Lengths(30, 5000, 5, 60_000, 200, 1500),
@@ -137,7 +136,10 @@ _LENGTHS = {
 
 
 def _best_mode(dataset: str, preset: str) -> ChainPlan:
-    """SGHMC on all rows in coordinates of the Fisher information; the step size is found."""
+    """Return a plan for SGHMC on all rows, whitened by the Fisher information.
+
+    The step size follows from the curvature.
+    """
     lengths = _LENGTHS[dataset, preset]
     schedule = inference.AmortizedSettings(
         num_sampler_steps=25 if dataset == "madelon" else 50,
@@ -147,8 +149,8 @@ def _best_mode(dataset: str, preset: str) -> ChainPlan:
         thinning=lengths.thinning,
         coordinates="fisher",
     )
-    # Half of the usual step: at half of the largest stable one chains met walls after burn-in,
-    # that threw them down by hundreds of nats.
+    # Half of the usual step: with half of the largest stable one, chains met regions of high
+    # curvature after burn-in, where the log density fell by hundreds of nats.
     sampler = from_curvature(sghmc.build(0.01, 0.02, integrator="baoab"), fraction=0.25)
     return ChainPlan(
         dataset,

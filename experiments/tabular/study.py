@@ -23,9 +23,9 @@ from gpflow_bae.posteriors import Bank, TemperedPosterior
 
 
 def load(dataset: str, data_dir: str, seed: int, num_rows: int = 2000) -> tabular.Table:
-    """The table of a data set; the split follows the seed where there is none.
+    """Load the table of a data set; the seed determines the split if the data set has none.
 
-    :param num_rows: of the Swiss roll.
+    :param num_rows: number of rows of the Swiss roll.
     """
     if dataset == "madelon":
         return tabular.madelon(data_dir)
@@ -37,7 +37,7 @@ def load(dataset: str, data_dir: str, seed: int, num_rows: int = 2000) -> tabula
 def run(
     plan: Plan, table: tabular.Table, options: Options, max_steps: int | None = None
 ) -> Outcome:
-    """Train or sample, score on rows that no network saw, and draw the figures."""
+    """Train or sample, score on test rows, and draw the figures."""
     if isinstance(plan, ChainPlan):
         return _sample_best_mode(plan, table, options, max_steps)
     encoder, decoder = networks.build(plan.dataset, table.train, plan.initial, options.seed)
@@ -56,8 +56,8 @@ def run(
 def _sample_best_mode(
     plan: ChainPlan, table: tabular.Table, options: Options, max_steps: int | None
 ) -> Outcome:
-    """Chains in the basin of the best of many modes; what the others had is in the curves."""
-    # L-BFGS climbs to the end in float64; Madelon's million weights only begin to climb.
+    """Sample chains at the best of many modes; the densities of the others are in the curves."""
+    # L-BFGS converges in float64; with Madelon's million weights it does not in any case.
     dtype = "float32" if plan.dataset == "madelon" else "float64"
     encoder, decoder = networks.build(plan.dataset, table.train, "glorot", options.seed, dtype)
     model = models.TemperedBAE(encoder, decoder)
@@ -89,7 +89,7 @@ def _sample_best_mode(
 def _restarts(
     plan: ChainPlan, model: models.TemperedBAE, table: tabular.Table, options: Options
 ) -> inference.Restarts:
-    """The best of many modes, once for a run: a resumed one has them from its folder."""
+    """Find the best of many modes once per run; a resumed run reads it from its folder."""
     file = None if options.out_dir is None else options.out_dir / "restarts.npz"
     if file is not None and options.resume and file.exists():
         with np.load(file) as stored:
@@ -100,7 +100,7 @@ def _restarts(
     first = 1000 * options.seed
 
     def draw(number: int) -> list[Any]:
-        if number == first and plan.dataset != "swiss_roll":  # where the tuned chains start
+        if number == first and plan.dataset != "swiss_roll":  # initial weights of tuned chains
             initial = TUNED_INITIAL[plan.dataset]
             built = networks.build(plan.dataset, table.train, initial, options.seed)
             return [*(w for network in built for w in network.get_weights()), *others]
@@ -128,7 +128,7 @@ def _restarts(
 def _fit_point(
     plan: Plan, table: tabular.Table, encoder: keras.Model, decoder: keras.Model, progress: bool
 ) -> Outcome:
-    """The ordinary autoencoder: squared error, minibatches of 64."""
+    """Fit an ordinary autoencoder by squared error, in minibatches of 64."""
     autoencoder = keras.Sequential([keras.Input(encoder.input_shape[1:]), encoder, decoder])
     optimizer = keras.optimizers.Adam(1e-3) if plan.method == "adam" else keras.optimizers.SGD(0.5)
     autoencoder.compile(optimizer=optimizer, loss="mse")
@@ -169,7 +169,7 @@ def _fit_point(
 
 
 def _point(encoder: keras.Model, decoder: keras.Model, variance: float) -> TemperedPosterior:
-    """Fitted networks as a posterior of one sample, whose noise is the training error."""
+    """Return fitted networks as a posterior of one sample; the noise is the training error."""
     model = models.TemperedBAE(encoder, decoder)
     model.likelihood.variance.assign(variance)
     values = zip(model.sampled.paths, model.sampled.values(), strict=True)
@@ -179,7 +179,7 @@ def _point(encoder: keras.Model, decoder: keras.Model, variance: float) -> Tempe
 
 
 def classify(plan: Plan, table: tabular.Table, encode: Any) -> dict[str, float]:
-    """Accuracy of two classifiers on the codes of rows that neither they nor the networks saw."""
+    """Return the accuracy of two classifiers on codes of rows unseen by them and the networks."""
     if plan.dataset == "swiss_roll":
         return {}
     codes, held_out = encode(table.train), encode(table.labelled)
@@ -240,9 +240,9 @@ def _outcome(
     unfinished: str,
     num_burnin: int,
 ) -> Outcome:
-    """Scores that every sampler has, and figures.
+    """Return the outcome of a run, with the scores of every sampler and figures.
 
-    :param own: further scores, of this kind of sampler.
+    :param own: further scores of this kind of sampler.
     :param num_burnin: rows of the trace before the first sample.
     """
     errors = posterior.squared_errors(table.test)  # [R, S]
@@ -268,7 +268,7 @@ def _outcome(
         "mse_per_sample": errors.mean(0),
     }
     outcome = Outcome(
-        # R-hat is infinite where chains never moved, and a result holds finite numbers only.
+        # R-hat is infinite if chains never moved, and results hold finite numbers only.
         metrics={k: float(v) for k, v in scores.items() if np.isfinite(v)},
         num_parameters=posterior.model.sampled.num_scalars,
         curves={k: [float(v) for v in values] for k, values in curves.items()},

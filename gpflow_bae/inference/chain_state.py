@@ -1,4 +1,4 @@
-"""What a chain of stochastic-gradient MCMC holds, and what its rounds report."""
+"""State of a stochastic-gradient MCMC chain, and the statistics of its rounds."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ __all__ = ["Chain", "Point", "RoundStatistics"]
 
 
 class Point(NamedTuple):
-    """A position of the sampler."""
+    """A position of the sampler: parameters and latent codes."""
 
     parameters: tuple[tf.Tensor, ...]  # unconstrained, in the order of model.sampled.paths
     codes: Any  # [T, N, L]; () where codes are not sampled
 
 
 class Chain(NamedTuple):
-    """Where one chain is; with a leading axis of chains in every leaf, where all are."""
+    """State of one chain, or of several with a leading axis of chains in every leaf."""
 
-    sampler: State  # its structures are Points
-    encoder: Any  # an EncoderState; () where nothing is amortised
-    metric: Any = ()  # what the preconditioner has fitted to the chain, such as a FisherMetric
+    sampler: State  # whose structures are Points
+    encoder: Any  # an EncoderState; () without an amortised encoder
+    metric: Any = ()  # fitted by the preconditioner to the chain, such as a FisherMetric
 
 
 class RoundStatistics(NamedTuple):
-    """What a round reports."""
+    """Statistics of one round."""
 
-    log_prior: tf.Tensor  # of the parameters, at the end of the round
-    log_likelihood: tf.Tensor  # of codes and observations, times N/B
+    log_prior: tf.Tensor  # log prior of the parameters at the end of the round
+    log_likelihood: tf.Tensor  # log density of codes and observations, times N/B
     encoder_loss: tf.Tensor  # mean over the round's Adam steps
     finite: tf.Tensor  # bool, one for each leaf of position and elements
-    kinetic_temperature: tf.Tensor  # of each leaf, a mean over the round's steps; [0] of no momenta
-    step_size: tf.Tensor  # [1] of a sampler that says it in its info, [0] of others
+    kinetic_temperature: tf.Tensor  # mean of each leaf over the round's steps; [0] without momenta
+    step_size: tf.Tensor  # [1] if the sampler's info has a step size, else [0]

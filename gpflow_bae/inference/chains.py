@@ -1,4 +1,4 @@
-"""Chains are the leading axis of every leaf of a state: one chain's function for all of them."""
+"""Map a function over chains, the leading axis of every leaf of a state."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def map_chains(
     arguments: tuple[Any, ...],
     signature: Any,
 ) -> Any:
-    """``function`` of each chain's part of ``arguments``, and the results stacked.
+    """Apply ``function`` to each chain's part of ``arguments``, and stack the results.
 
-    A loop in the graph, whose iterations may overlap: a chain is then, bit by bit, what it is
-    alone, whatever the networks.
+    This is a loop in the graph, whose iterations may overlap: so the values of a chain are, bit by
+    bit, those of a run of that chain alone, for any networks.
 
     :param arguments: structures whose leaves are [C, ...].
     :param signature: ``tf.TensorSpec`` of each leaf of one chain's result.
@@ -36,15 +36,15 @@ def map_chains(
 
 
 def stack_chains(states: Sequence[Any]) -> Any:
-    """The states of single chains as one, with the chains in front."""
+    """Stack the states of single chains along a leading axis of chains."""
     return tf.nest.map_structure(lambda *leaves: tf.stack(leaves), *states)
 
 
 def of_chain(state: Any, chain: int) -> Any:
-    """One chain's state."""
+    """Return the state of one chain."""
     return tf.nest.map_structure(lambda v: v[chain], state)
 
 
 def chain_seeds(seed: int, num_chains: int) -> list[int]:
-    """The seed of each chain: chain c of many is the only chain of a run with the c-th of these."""
+    """Return the seed of each chain: chain c equals a single-chain run with ``seed + c``."""
     return [seed + c for c in range(num_chains)]

@@ -1,4 +1,4 @@
-"""One call from a model and data to a posterior."""
+"""Fit a model to data with default settings, and return its posterior."""
 
 from __future__ import annotations
 
@@ -45,26 +45,28 @@ def fit(
     progress: bool = True,
     strategy: tf.distribute.Strategy | None = None,
 ) -> Posterior | TemperedPosterior | CoregionalisationPosterior:
-    """Fit a model with settings that suit most, and look whether it says anything.
+    """Fit a model with default settings, and check that it explains the data.
 
     A sampled model starts from a variational fit and is sampled for some minutes
     (:func:`sample_amortized` with its defaults); a variational one is fitted from the smoothest
     projections of the data; a ``TemperedBAE`` is sampled by :func:`sample_tempered`; a
     ``LinearCoregionalisation`` is fitted by L-BFGS in seconds, which keeps nothing in ``out_dir``
-    (:func:`fit_coregionalisation`). Those, and :func:`fit_variational`, take settings of your own.
+    (:func:`fit_coregionalisation`). For settings of your own, call these functions, or
+    :func:`fit_variational`, directly.
 
     :param data: ``(X, Y)``: inputs ``[N, D]`` or ``[T, N, D]`` (None for models without inputs) and
         observations ``[N, P]`` or ``[T, N, P]``, NaN where missing; or, for a variational model, a
-        :class:`~gpflow_bae.data.StreamedObservations`, of which ten thousand points start the fit.
-    :param seed: of everything random; equal seeds give equal results.
-    :param out_dir, resume: keep the run in a folder, and go on with one that stopped.
+        :class:`~gpflow_bae.data.StreamedObservations`; the fit then starts on ten thousand of its
+        points.
+    :param seed: seed of all random numbers; equal seeds give equal results.
+    :param out_dir, resume: keep the run in a folder, and continue one that was stopped.
     :param progress: whether to show progress bars.
-    :param strategy: whose replicas share the work of a sampled model (:func:`sample_amortized`).
+    :param strategy: its replicas share the work of a sampled model (:func:`sample_amortized`).
     :raises TypeError: for another kind of model.
-    :raises ValueError: for data that do not fit the model, and a ``strategy`` for one that is not
-        sampled by :func:`sample_amortized`.
-    :warns UserWarning: if the fit explains less than a tenth of the variance of the data; of
-        chains see :func:`sample_amortized`.
+    :raises ValueError: for data that do not fit the model, and for a ``strategy`` with a model
+        that is not sampled by :func:`sample_amortized`.
+    :warns UserWarning: if the fit explains less than a tenth of the variance of the data; for the
+        warnings about chains see :func:`sample_amortized`.
     """
     options: dict[str, Any] = {"seed": seed, "progress": progress}
     if isinstance(data, StreamedObservations) and not isinstance(model, VariationalAutoencoder):
@@ -104,7 +106,7 @@ def fit(
     with run_directory(out_dir, record, resume) as directory:
         seed_networks(model, seed)
         _, losses = start.run(model, in_memory(observations), directory=directory, **options)
-        if is_sampled:  # from where the sample led
+        if is_sampled:  # continue on all data from the fit to a sample of them
             folder = None if directory is None else directory.child("stream", {})
             size = min(_STREAM_BATCH, observations.num_points)
             longer = dataclasses.replace(longer, batch_size=size)

@@ -16,16 +16,16 @@ def repeat(
     initial: Any,
     go_on: Callable[[Any], tf.Tensor] | None = None,
 ) -> Any:
-    """``state = body(i, state)`` for i = 0, 1, ..., ``num_steps`` - 1, as one ``tf.while_loop``.
+    """Repeat ``state = body(i, state)`` for i = 0, ..., ``num_steps`` - 1 in one ``tf.while_loop``.
 
-    Written out, because AutoGraph would convert every function that the body calls, which takes
-    longer than tracing it.
+    The loop is written out, because AutoGraph would convert every function that the body calls,
+    which takes longer than tracing it.
 
-    :param go_on: stops the loop early where it is false of the state.
+    :param go_on: optional predicate of the state; the loop ends when it is false.
     """
     if go_on is None and isinstance(num_steps, int) and num_steps == 1:
-        # A loop within a loop begins anew in every turn, which takes 0.8 ms where a sampler's step
-        # has a minibatch of its own.
+        # An inner loop starts again in every iteration of the outer one, which takes 0.8 ms when
+        # each step of a sampler has its own minibatch.
         return body(tf.constant(0), initial)
 
     def more(i: tf.Tensor, state: Any) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""Codes of rows that a GPLVM was not fitted to: everything else stays as it is."""
+"""Infer codes of new rows under a fitted GPLVM, with all other parameters held fixed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DEFAULT = VariationalSettings(num_steps=500, learning_rate=0.05, final_learning
 
 
 class _FrozenGPLVM(VariationalModel):
-    """The bound of new rows as a function of their codes' posterior alone."""
+    """The bound of new rows as a function of the posterior of their codes only."""
 
     splits_over_outputs = True
     is_amortized = False
@@ -68,15 +68,15 @@ def latents_for_new(
 ) -> GPLVMPosterior:
     """Infer codes of new, partly observed rows under a fitted GPLVM with everything else frozen.
 
-    Free-form codes start from that of a random 200 training rows which explains the row best, and
-    are fitted by Adam; a flow stays what it is. Codes of an encoder network need no fit.
+    A free-form code starts at the code, among those of 200 random training rows, that explains the
+    row best, and is fitted by Adam; a flow stays fixed. Codes of an encoder network need no fit.
 
     :param model: a :class:`~gpflow_bae.models.StochasticGPLVM`.
     :param Ynew: [N, P], NaN where missing, or a :class:`SparseTable` of as many columns.
-    :param settings: of the fit; by default 500 steps on all rows.
+    :param settings: settings of the fit; by default 500 steps on all rows.
     :return: the posterior of these rows, with predictions for their cells.
     :raises ValueError: for another number of columns, infinite values, or a row without any
-        observation, about which nothing but the prior is known.
+        observation, whose codes would have the prior as their posterior.
     """
     data = Ynew if isinstance(Ynew, SparseTable) else _prepare(model, Ynew)
     if model.is_amortized:
@@ -91,7 +91,7 @@ def latents_for_new(
 
 
 def _prepare(model: Any, Ynew: Any) -> Observations:
-    """As ``prepare_data``, but a column may be empty: it is known from the fit."""
+    """Check new rows like ``prepare_data``, but allow columns without observations."""
     Y = as_numbers(Ynew, "Ynew", np.float32)
     P = model.decoder.output_dim
     if Y.ndim != 2 or Y.shape[1] != P:
@@ -107,7 +107,7 @@ def _prepare(model: Any, Ynew: Any) -> Observations:
 
 
 def _best_candidates(model: Any, data: Any, seed: int) -> np.ndarray:
-    """For each row the base code [N, L], of training rows, under which it is likeliest."""
+    """Return, for each row, the training row's base code that explains it best, [N, L]."""
     means = np.asarray(model.guide.encoder.mean)
     rng = np.random.default_rng(seed)
     chosen = rng.choice(len(means), min(_NUM_CANDIDATES, len(means)), replace=False)

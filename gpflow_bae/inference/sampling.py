@@ -1,4 +1,4 @@
-"""Sample a model by stochastic-gradient MCMC, from a start to a bank of posterior samples."""
+"""Sample a model by stochastic-gradient MCMC: initialisation, chains and posterior samples."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ __all__ = ["sample_amortized", "sampling_algorithm"]
 
 
 def sampling_algorithm(model: Any) -> type[ChainSampling]:
-    """How a model's posterior is explored.
+    """Return the class of the algorithm that samples a model's posterior.
 
-    :raises TypeError: for a model that no engine here explores.
+    :raises TypeError: for a model that no algorithm here samples.
     """
     if isinstance(model, BayesianAutoencoder):
         return AmortizedSampling
@@ -76,58 +76,59 @@ def sample_amortized(
 ) -> Any:
     """Sample codes and parameters of ``model`` jointly with Algorithm 1 of Tran et al. (2023).
 
-    Of a variational model the parameters alone are sampled, under its bound, while the encoder is
-    optimised on it (:class:`~gpflow_bae.inference.engines.bound_sampling.BoundSampling`); of a
-    :class:`~gpflow_bae.models.TemperedBAE` all weights
+    For a variational model only the parameters are sampled, under its bound, while the encoder is
+    optimised on it (:class:`~gpflow_bae.inference.engines.bound_sampling.BoundSampling`). For a
+    :class:`~gpflow_bae.models.TemperedBAE` all weights are sampled
     (:class:`~gpflow_bae.inference.engines.weight_sampling.WeightSampling`).
 
     :param data: ``(X, Y)``: inputs ``[T, N, D]`` (or ``[N, D]``; None for models without inputs)
         and observations ``[T, N, P]`` (or ``[N, P]``), NaN where missing; or a
-        :class:`~gpflow_bae.data.StreamedObservations`, with a ``batch_size``, whose starts see ten
-        thousand of its points.
+        :class:`~gpflow_bae.data.StreamedObservations`, with a ``batch_size``; ten thousand of its
+        points are used to initialise the chains.
     :param settings: the schedule of rounds, an :class:`AmortizedSettings`, or the preset
         ``"quick"``, ``"paper"`` or ``"ensemble"``.
     :param sampler: any sampler of :mod:`gpflow_bae.mcmc`, such as ``mcmc.sghmc.build(...)``, or one
-        of your own; None for the preset's, or the published one, ``adaptive_sghmc.build()``.
-    :param num_chains: C chains in one program, each with a start, a seed and an encoder of its own.
-        Chain c is, bit by bit, the run with ``num_chains=1`` and ``seed + c``.
-    :param seed: of everything random, the first weights of networks included
+        of your own; None for that of the preset, or else ``adaptive_sghmc.build()``, the published
+        one.
+    :param num_chains: number C of chains in one program, each with its own initialisation, seed and
+        encoder. Chain c equals, bit by bit, the run with ``num_chains=1`` and ``seed + c``.
+    :param seed: seed of all random numbers, including the initial weights of networks
         (:func:`~gpflow_bae.inference.seed_networks`); equal seeds give equal chains.
     :param warm_start: fit prior and decoder first; see :class:`WarmStart`, :class:`PriorMeanStart`,
-        :class:`ModeStart`, and :func:`~gpflow_bae.inference.default_start` for what is done by
-        default (for a ``TemperedBAE``: nothing). A sequence has one for each chain; one alone is
-        run for each chain with its seed. None starts at the model's present values, and codes at
-        draws of the encoder: such a chain folds the latent space more often than not.
+        :class:`ModeStart`, and :func:`~gpflow_bae.inference.default_start` for the default (no
+        fit for a ``TemperedBAE``). A sequence has one for each chain; a single one is run for each
+        chain with the chain's seed. None starts parameters at the model's current values, and
+        codes at draws of the encoder: such a chain usually folds the latent space.
     :param out_dir: folder for checkpoints and samples; None keeps everything in memory.
-    :param resume: continue the run in ``out_dir`` where its last checkpoint left it; the samples
-        are then those of an uninterrupted run, bit by bit.
-    :param max_samples: stop early, once that many samples are there; the run in ``out_dir`` can
-        be resumed later, and then goes on as if it had not stopped.
+    :param resume: continue the run in ``out_dir`` from its last checkpoint; the samples are then
+        those of an uninterrupted run, bit by bit.
+    :param max_samples: stop early, after that many samples; the run in ``out_dir`` can be resumed
+        later, with the samples of an uninterrupted run.
     :param checkpoint_every: rounds between checkpoints.
     :param jit_compile: compile rounds with XLA; by default on a GPU, without a ``strategy``.
     :param callback: called with (rounds done, statistics) after each round.
     :param strategy: a ``tf.distribute.MirroredStrategy`` or ``MultiWorkerMirroredStrategy`` whose
         replicas share the work, made at the start of the program; None for this process alone.
         Every worker makes the same call and gets the same result; only the chief writes into
-        ``out_dir``, which all must see.
-    :param spread: what replicas share: ``"chains"``, each as it is alone, bit by bit, and nothing
-        is exchanged inside of a round; or ``"minibatches"``, the items of each, whose gradients are
-        summed in every step: equal to one replica to rounding. By default chains where their
-        number is a multiple of the replicas'.
-    :param point_estimates: beginnings of the paths of parameters that are optimised instead of
+        ``out_dir``, which all must be able to read.
+    :param spread: what replicas share. ``"chains"``: each chain is bit by bit that of a run without
+        a strategy, and replicas exchange nothing within a round. ``"minibatches"``: the items of
+        each minibatch, whose gradients are summed in every step, which equals one replica to
+        rounding. By default chains if their number is a multiple of the number of replicas.
+    :param point_estimates: prefixes of the paths of parameters that are optimised instead of
         sampled, at temperature 0 in the same steps: ``(".decoder",)`` or ``(".latent_prior",)`` is
         an ablation of the paper (appendix F).
-    :param moves: names among :data:`gpflow_bae.inference.moves.MOVES`, of what changes a chain
-        beside the steps after each round, where codes are sampled; None for those that
+    :param moves: names among :data:`gpflow_bae.inference.moves.MOVES` of the updates that are made
+        after the sampler steps of each round, if codes are sampled; None for those that
         ``settings.coordinates`` need.
-    :return: the bank of samples, a :class:`~gpflow_bae.posteriors.TemperedPosterior` for a
-        ``TemperedBAE``; ``model`` is left at the last one of the first chain.
+    :return: the posterior with the samples, a :class:`~gpflow_bae.posteriors.TemperedPosterior` for
+        a ``TemperedBAE``; ``model`` is left at the last state of the first chain.
     :raises ValueError: for data that do not fit the model (see
         :func:`~gpflow_bae.data.prepare_data`), a sampler or starts that do not fit the settings, or
         an ``out_dir`` with another run in it.
-    :raises TypeError: for a ``sampler`` that is no ``SamplingAlgorithm``, or another ``strategy``.
+    :raises TypeError: if ``sampler`` is not a ``SamplingAlgorithm``, or for another ``strategy``.
     :raises RuntimeError: if another worker of the strategy ends before this one.
-    :raises FloatingPointError: if a chain diverges; says what became non-finite.
+    :raises FloatingPointError: if a chain diverges; the message names the non-finite quantities.
     :warns UserWarning: if the samples explain less than a tenth of the variance of the data, a
         chain broke (its log likelihood fell by half a nat per cell within a round), a block of
         parameters is more than a tenth off its temperature, or the log likelihood still rose or
@@ -164,7 +165,7 @@ def sample_amortized(
     losses: list[np.ndarray] = []
 
     def tell(number: int, trace: Trace) -> None:
-        """What a callback returns ends nothing here: ``max_samples`` does."""
+        """Call the callback, and ignore its result: ``max_samples`` ends a run here."""
         if callback is not None:
             callback(number, trace)
 
@@ -175,7 +176,7 @@ def sample_amortized(
 
         def initial() -> Any:
             with replicas.workers.in_words():
-                state = _started(algorithm, starts, losses, directory, jit_compile, progress)
+                state = _initial_chains(algorithm, starts, losses, directory, jit_compile, progress)
             if directory is not None:
                 found = {f"{c}": loss for c, loss in enumerate(losses)}
                 directory.write_part("start_losses", found)
@@ -191,7 +192,7 @@ def sample_amortized(
             callback=tell,
             replicas=replicas,
         )
-        if directory is not None:  # a run that was resumed made no start
+        if directory is not None:  # a resumed run has made no starts
             stored = directory.read_part("start_losses")
             losses = [stored[f"{c}"] for c in range(len(stored))]
     start = 0.0 if starts[0] is None else found.start_seconds
@@ -206,7 +207,7 @@ def sample_amortized(
 
 
 def _check_memory(algorithm: ChainSampling, max_samples: int | None) -> None:
-    """Of the samples, which are held until the run ends."""
+    """Check that the samples, which are held until the run ends, fit in memory."""
     model, count = algorithm.model, max_samples or algorithm.settings.num_samples
     held = [p.unconstrained_variable for p in algorithm.sampled.parameters]
     each = sum(v.shape.num_elements() * v.dtype.size for v in [*held, *model.amortized.variables])
@@ -235,7 +236,7 @@ def _default_start(
 def _starts(
     warm_start: Initializer | Sequence[Initializer] | None, num_chains: int
 ) -> list[Initializer] | list[None]:
-    """One for each chain."""
+    """Return the start of each chain."""
     if warm_start is None:
         return [None] * num_chains
     if isinstance(warm_start, Sequence):
@@ -257,7 +258,7 @@ def _starts(
 
 
 def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:
-    """What a resumed run must have in common with this one."""
+    """Return the settings that a resumed run must have in common with this one."""
     model, data = algorithm.model, algorithm.data
     return {
         **algorithm.settings.describe(),
@@ -278,7 +279,7 @@ def _record(algorithm: ChainSampling, starts: list[Any]) -> dict[str, Any]:
     }
 
 
-def _started(
+def _initial_chains(
     algorithm: ChainSampling,
     starts: list[Any],
     losses: list[np.ndarray],
@@ -286,9 +287,10 @@ def _started(
     jit_compile: bool,
     progress: bool,
 ) -> Any:
-    """Every chain at the end of its start; each start begins at the values the model has now.
+    """Run each chain's start from the model's current values, and return the initial chains.
 
-    Of several workers each makes the starts of its own chains; what all share, the chief.
+    With several workers each runs the starts of its own chains; if the workers share minibatches,
+    the chief runs all.
     """
     model = algorithm.model
     moved = [model, *(n for start in starts if start is not None for n in start.networks)]
@@ -333,7 +335,7 @@ def _posterior(
     seconds: dict[str, float],
     losses: list[np.ndarray],
 ) -> Posterior | TemperedPosterior:
-    """The bank of a run; draws [C, S, ...]."""
+    """Return the posterior of a run, with draws [C, S, ...]."""
     model = algorithm.model
     traces = {
         f"trace/{k}": np.moveaxis(v[..., 0] if k == "step_size" else v, 0, 1)

@@ -1,4 +1,4 @@
-"""Networks whose first weights come from the seed of a run."""
+"""Draw the initial weights of networks from the seed of a run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ..core.keras_module import KerasModule
 
 __all__ = ["seed_networks"]
 
-_DEFAULT_GRAPH_SEED = 87654321  # what TensorFlow says where nobody has set a seed
+_DEFAULT_GRAPH_SEED = 87654321  # TensorFlow's value if no seed was set
 
 
 def seed_networks(module: tf.Module, seed: int) -> None:
-    """Draw the networks of ``module`` that nothing has touched yet from ``seed``.
+    """Draw the weights of ``module``'s networks from ``seed``, unless they were changed before.
 
-    A Keras network is drawn when it is built, before any engine knows the seed of the run. So its
-    weights are drawn again here, as :meth:`~gpflow_bae.core.keras_module.KerasModule.redraw` does:
-    what was trained, loaded or seeded stays as it is. After ``keras.utils.set_random_seed`` nothing
-    is drawn, because then the script says already which networks it wants.
+    A Keras network is initialised when it is built, before an engine has the seed of the run. So
+    its weights are drawn again here (:meth:`~gpflow_bae.core.keras_module.KerasModule.redraw`):
+    weights that were trained, loaded or seeded stay as they are. After
+    ``keras.utils.set_random_seed`` nothing is drawn, because the script then chose the weights.
     """
     if _keras_is_seeded():
         return
@@ -28,9 +28,9 @@ def seed_networks(module: tf.Module, seed: int) -> None:
 
 
 def _keras_is_seeded() -> bool:
-    """Whether the script has called ``keras.utils.set_random_seed``."""
+    """Return whether the script has called ``keras.utils.set_random_seed``."""
     try:
         from keras.src.utils.rng_utils import get_random_seed
-    except ImportError:  # Keras 3.8 does not say; but TensorFlow is seeded by the same call.
+    except ImportError:  # Keras 3.8 has no such function, but the same call seeds TensorFlow.
         return tf.compat.v1.get_seed(0)[0] != _DEFAULT_GRAPH_SEED
     return get_random_seed() is not None

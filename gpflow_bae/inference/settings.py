@@ -1,4 +1,4 @@
-"""Settings of the engines: frozen, printable, and checked when they are made."""
+"""Settings of the engines: frozen dataclasses that are checked when they are made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 
 def check_positive(settings: object, *names: str) -> None:
-    """Refuse settings among ``names`` that are neither None nor positive."""
+    """Raise a ``ValueError`` for settings among ``names`` that are neither None nor positive."""
     for name in names:
         value = getattr(settings, name)
         if value is not None and not 0 < value < np.inf:
@@ -33,7 +33,7 @@ def check_positive(settings: object, *names: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class VariationalSettings:
-    """How a variational model is fitted."""
+    """Settings of the fit of a variational model."""
 
     num_steps: int = 5000
     learning_rate: float = 1e-3
@@ -41,25 +41,25 @@ class VariationalSettings:
     """Tasks (or points of a single task) per step; None for all. A pair is of rows and outputs,
     for models whose bound splits over outputs too (GPLVM)."""
     row_learning_rate: float | None = None
-    """Learning rate of what belongs to single items (free-form codes) in minibatches, where each
-    is moved only in the steps that see it; None for the same."""
+    """Learning rate of parameters of single items (free-form codes) in minibatches, where each is
+    updated only in the steps whose minibatch has it; None for ``learning_rate``."""
     final_learning_rate_fraction: float = 1.0
     """The learning rate decays to this fraction of itself along a cosine."""
     prior_learning_rate: float | None = None
     """Learning rate of the latent prior's own parameters (kernel, inducing inputs, code noise),
-    which may want larger steps than network weights; None for the same."""
+    which may need larger steps than network weights; None for ``learning_rate``."""
     prior_on_parameters: bool = True
     """Add the log prior of decoder weights and hyperparameters (MAP) to the bound."""
     relocations: int | None = None
-    """How often, in the first four fifths of the steps, each row of a GPLVM may take another code
-    from all over the latent space (:func:`relocate_codes`), which gradients alone do not find; and
-    missing inputs other values (:func:`relocate_inputs`). None for 8 of the latter, and none of the
-    former."""
+    """Number of times, in the first four fifths of the steps, that each row of a GPLVM may take
+    another code from anywhere in the latent space (:func:`relocate_codes`), which gradients alone
+    do not find, and missing inputs other values (:func:`relocate_inputs`). None for 8 relocations
+    of inputs, and none of codes."""
     objective: Objective = EvidenceLowerBound()
-    """What is minimised: :class:`EvidenceLowerBound`, with its ``beta``, or :class:`GECO`."""
+    """The objective: :class:`EvidenceLowerBound`, with its ``beta``, or :class:`GECO`."""
     natural_gradient_step_size: float | None = None
-    """Step size of natural gradients on a free q(u), which Adam then leaves alone; None for
-    Adam on everything. For models with ``natural_parameters``."""
+    """Step size of natural gradients on a free q(u), which Adam then does not update; None for
+    Adam on all parameters. For models with ``natural_parameters``."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -104,15 +104,16 @@ class VariationalSettings:
 
 @dataclasses.dataclass(frozen=True)
 class EncoderSettings:
-    """How an encoder is fitted to draws of the codes, by Adam."""
+    """Settings of the fit of an encoder to draws of the codes, by Adam."""
 
     num_steps: int = 30
-    """J of Algorithm 1, steps after each round of a chain; of a start, of its whole fit."""
+    """Steps after each round of a chain (J of Algorithm 1), or of the whole fit in a start."""
     loss: Literal["energy", "nll", "mse"] = "energy"
-    """The energy score, which needs no density, the density, or the published squared error."""
+    """The energy score, which needs no density, the negative log density, or the squared error,
+    as published."""
     learning_rate: float = 1e-3
     batch_size: int | None = None
-    """Points per step, drawn from those at hand; None for all."""
+    """Points per step, drawn from the current minibatch or data; None for all."""
 
     def __post_init__(self) -> None:
         check_fields(self, num_steps=0, batch_size=1)
@@ -121,7 +122,7 @@ class EncoderSettings:
 
 @dataclasses.dataclass(frozen=True)
 class AmortizedSettings:
-    """How rounds of Algorithm 1 of Tran et al. (2023) are made; steps are those of any sampler.
+    """Settings of the rounds of Algorithm 1 of Tran et al. (2023), with any sampler.
 
     The published Algorithm 1 is ``codes="encoder", encoder=EncoderSettings(loss="mse")``.
     """
@@ -134,28 +135,28 @@ class AmortizedSettings:
     thinning: int = 400
     """SG-MCMC steps between samples, rounded to whole rounds."""
     codes: Literal["encoder", "carried"] = "carried"
-    """Where a round's codes start: where the chain left them, or at a fresh draw of the encoder
-    (Algorithm 1). Carried codes make the chain an ordinary SG-MCMC that the encoder follows. A
-    fresh draw forgets what the prior says through a point's neighbours, K steps do not bring it
-    back, and on the moving ball the chain drifts away from the posterior (docs/results)."""
+    """Initial codes of a round: the chain's last ones, or a fresh draw of the encoder
+    (Algorithm 1). With carried codes the chain is an ordinary SG-MCMC chain, to which the encoder
+    is fitted. A fresh draw loses the prior's information from a point's neighbours, K steps do not
+    recover it, and on the moving ball the chain drifts away from the posterior (docs/results)."""
     batch_size: int | None = None
     """Tasks (or points of a single task) per round; None for all."""
     steps_per_batch: int | None = None
-    """SG-MCMC steps on one minibatch; None for a whole round on it, as published. The noise of a
-    gradient that stays the same for many steps heats the chain many times as much as that of fresh
-    minibatches (by the sum of its autocorrelation), so 1 samples best where codes are carried.
-    Those of ``codes="encoder"`` are drawn anew with every minibatch, and want some steps on it."""
+    """SG-MCMC steps on one minibatch; None for a whole round on it, as published. Gradient noise
+    that stays the same for many steps raises the chain's temperature many times as much as that of
+    fresh minibatches (by the sum of its autocorrelation), so 1 samples best with carried codes.
+    With ``codes="encoder"`` codes are drawn anew with every minibatch, and need several steps."""
     gradients: Literal["minibatch", "control_variates"] = "minibatch"
-    """How a minibatch estimates the gradient of parameters: as it is, or less its error where the
-    round began (:mod:`gpflow_bae.inference.engines.control_variates`), which heats the chain less
-    and takes two gradients for every step; with ``steps_per_batch``."""
+    """Estimate of the parameters' gradient from a minibatch: unchanged, or minus the minibatch's
+    error at the state where the round began
+    (:mod:`gpflow_bae.inference.engines.control_variates`), which raises the temperature less and
+    takes two gradients for every step; with ``steps_per_batch``."""
     coordinates: Literal["none", "prior", "fisher"] = "none"
-    """What the sampler's steps are made in: the model's own values, values whitened by their
-    priors (:mod:`gpflow_bae.inference.preconditioning`), or by what the data say of them, layer by
-    layer: at the chain's state at the start and at a sixteenth, an eighth and a quarter of burn-in,
-    and from there to its half on average
-    (:mod:`gpflow_bae.inference.preconditioning.fisher`). For plain samplers such as
-    :mod:`~gpflow_bae.mcmc.sghmc`; the adaptive ones learn scales of their own."""
+    """Preconditioning of the sampler's steps: none, values whitened by their priors
+    (:mod:`gpflow_bae.inference.preconditioning`), or by the Fisher information, layer by layer: at
+    the chain's state at the start and at a sixteenth, an eighth and a quarter of burn-in, and from
+    then to half of burn-in on average (:mod:`gpflow_bae.inference.preconditioning.fisher`). For
+    plain samplers such as :mod:`~gpflow_bae.mcmc.sghmc`; adaptive ones have their own scales."""
     encoder: EncoderSettings = EncoderSettings()
     """Fit of the encoder after each round."""
 
@@ -197,28 +198,29 @@ class AmortizedSettings:
 
     @property
     def burnin_rounds(self) -> int:
-        """Whole rounds of burn-in."""
+        """Number of rounds of burn-in, rounded up."""
         return -(-self.burnin // self.num_sampler_steps)
 
     @property
     def rounds_per_sample(self) -> int:
-        """Whole rounds between samples."""
+        """Number of rounds between samples."""
         return max(1, round(self.thinning / self.num_sampler_steps))
 
     @property
     def num_rounds(self) -> int:
-        """Rounds of a whole run."""
+        """Number of rounds of a whole run."""
         return self.burnin_rounds + self.num_samples * self.rounds_per_sample
 
 
 @check_arguments()
 def amortized_preset(name: str) -> tuple[AmortizedSettings, SamplingAlgorithm]:
-    """``"paper"``: the moving-ball settings of Tran et al. (2023). ``"quick"``: minutes.
+    """Return the settings and sampler of a preset.
 
-    ``"ensemble"``: chains of microcanonical Langevin on full batches, as Sommer et al. (2025) run
-    them on networks: a large variance of the energy error, and a few thousand steps from a mode.
-    For many chains with starts of their own (``num_chains=8, warm_start=ModeStart()`` for a
-    ``TemperedBAE``), weighted by :func:`gpflow_bae.diagnostics.stacking_weights`.
+    ``"paper"`` has the moving-ball settings of Tran et al. (2023); ``"quick"`` takes minutes.
+    ``"ensemble"`` has chains of microcanonical Langevin on full batches, as Sommer et al. (2025)
+    run them on networks: a large variance of the energy error, and a few thousand steps from a
+    mode. It is for many chains with different starts (``num_chains=8, warm_start=ModeStart()`` for
+    a ``TemperedBAE``), weighted by :func:`gpflow_bae.diagnostics.stacking_weights`.
 
     :return: the schedule of rounds, and the sampler.
     :raises ValueError: for another name.

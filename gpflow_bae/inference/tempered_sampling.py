@@ -1,4 +1,4 @@
-"""Run tempered MCMC from its start to a bank of samples; every block can be resumed."""
+"""Sample a model by tempered MCMC, in blocks after each of which a run can be resumed."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def sample_tempered(
     """Sample all weights and the noise variance of ``model`` (Chandra et al. 2022, algorithm 1).
 
     :param Y: rows [N, P], NaN where missing.
-    :param seed: of everything random here; equal seeds give equal chains.
+    :param seed: seed of all random numbers; equal seeds give equal chains.
     :param out_dir: folder for checkpoints and samples; None keeps everything in memory.
     :param resume: continue the run in ``out_dir``; the samples are then those of an uninterrupted
         run, bit by bit.
-    :param max_steps: stop early after that many steps, past burn-in; the run in ``out_dir`` can
-        be resumed later.
+    :param max_steps: stop early after that many steps, which must exceed those of burn-in; the run
+        in ``out_dir`` can be resumed later.
     :param jit_compile: compile blocks with XLA.
-    :return: samples after burn-in; ``model`` is left as it was, but for networks that nothing has
-        touched yet, which are drawn from ``seed`` (:func:`~gpflow_bae.inference.seed_networks`).
+    :return: samples after burn-in; ``model`` keeps its values, except that networks with untouched
+        initial weights are drawn from ``seed`` (:func:`~gpflow_bae.inference.seed_networks`).
     :raises ValueError: for data that do not fit the model, a target that is not finite at the
         start, or an ``out_dir`` with another run in it.
-    :warns UserWarning: if the log likelihood still rose or fell after burn-in.
+    :warns UserWarning: if the log likelihood has a trend after burn-in.
     """
     settings = settings or TemperedSettings()
     seed_networks(model, seed)
@@ -92,7 +92,7 @@ def sample_tempered(
             initial,
             directory=directory,
             stop=max_steps,
-            checkpoint_every=10**9,  # by the clock alone: a block is a few steps
+            checkpoint_every=10**9,  # checkpoints depend on time only: a block is a few steps
             seconds_between_checkpoints=seconds_between_checkpoints,
             progress=progress,
         )

@@ -13,31 +13,32 @@ from .starts.initializer import Initializer
 
 __all__ = ["Proposal", "TemperedSettings"]
 
-# Fields of parts by the names that records of runs have for them.
-_OF_WHITENING = {"kind": "whitening", "num_draws": "num_fisher_draws"}
-_OF_START = {"num_steps": "num_start_steps"}
+# Names of the parts' fields in the records of runs.
+_WHITENING_NAMES = {"kind": "whitening", "num_draws": "num_fisher_draws"}
+_START_NAMES = {"num_steps": "num_start_steps"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Proposal:
-    """How a replica's next position is proposed, in the coordinates of the whitening."""
+    """Settings of the proposals of a replica, in the coordinates of the whitening."""
 
     method: Literal["random_walk", "lg", "adapt_lg", "adapt_lg_star", "hmc"] = "adapt_lg_star"
     """``lg`` proposes along the gradient, ``adapt_lg`` along a step of Adam, ``adapt_lg_star``
-    along Adam during burn-in and along the gradient afterwards: the only exact one of the two.
-    ``hmc``, ours, takes several leapfrog steps of size ``noise_scale`` to a proposal."""
+    along Adam during burn-in and along the gradient afterwards, which is exact, unlike
+    ``adapt_lg``. ``hmc``, ours, takes several leapfrog steps of size ``noise_scale``."""
     noise_scale: float = 0.005
     """Standard deviation of the proposal's noise (before adaptation, if there is any)."""
     learning_rate: float | None = None
-    """Of the gradient step; None is the Langevin value, half the square of the noise scale."""
+    """Size of the gradient step; None for the Langevin value, half the squared noise scale."""
     adam_learning_rate: float = 0.01
-    """Of the step of Adam."""
+    """Size of the step of Adam."""
     gradient_probability: float = 0.75
-    """A proposal follows the gradient with this probability, and is a random walk otherwise."""
+    """Probability of a proposal along the gradient; otherwise it is a random walk."""
     max_leapfrog_steps: int = 10
-    """Of ``hmc``; the number is uniform from 1 to this."""
+    """Largest number of leapfrog steps of ``hmc``, which is uniform from 1 to this."""
     target_acceptance: float | None = None
-    """Adapt every rung's noise scale during burn-in to accept this share; None keeps it fixed."""
+    """Acceptance rate to which each rung's noise scale is adapted during burn-in; None keeps the
+    noise scale fixed."""
 
     def __post_init__(self) -> None:
         check_fields(self, max_leapfrog_steps=1)
@@ -53,10 +54,10 @@ class Proposal:
 
 @dataclasses.dataclass(frozen=True)
 class TemperedSettings:
-    """How Chandra et al. (2022) is run; the defaults are the published values where they exist.
+    """Settings of tempered MCMC (Chandra et al. 2022); defaults are the published values, if any.
 
-    The first half of the steps is burn-in at the ladder's temperatures; from then on every
-    replica is at temperature 1, so that each is a chain of the posterior itself.
+    The first half of the steps is burn-in at the ladder's temperatures; afterwards every replica
+    is at temperature 1, so that each is a chain with the posterior as its target.
     """
 
     proposal: Proposal = Proposal()
@@ -64,19 +65,19 @@ class TemperedSettings:
     """Steps of each replica, burn-in included."""
     num_replicas: int = 8
     max_temperature: float = 2.0
-    """Of the geometric ladder from 1, on the likelihood alone."""
+    """Top of the geometric ladder of temperatures from 1, which act on the likelihood only."""
     swap_interval: int = 5
     """Steps between swaps of neighbouring temperatures."""
     burnin_fraction: float = 0.5
     thinning: int = 10
-    """Steps between samples that are kept, after burn-in, rounded to whole swap intervals."""
+    """Steps between samples after burn-in, rounded to whole swap intervals."""
     whitening: Whitening = Whitening()
-    """Coordinates of the proposals: those of the weights, as published, or whitened by the Fisher
-    information where replicas start."""
+    """Coordinates of the proposals: the weights themselves, as published, or whitened by the Fisher
+    information at the start of the replicas."""
     start: Initializer | None = None
-    """Where all replicas start: at the end of some steps of Adam
-    (:class:`~gpflow_bae.inference.AdamStart`), at the best of some modes
-    (:class:`~gpflow_bae.inference.ModeStart`), or, None, at the model's weights."""
+    """Start of all replicas: the end of some steps of Adam
+    (:class:`~gpflow_bae.inference.AdamStart`), the best of some modes
+    (:class:`~gpflow_bae.inference.ModeStart`), or the model's weights (None)."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -104,18 +105,18 @@ class TemperedSettings:
         return {
             **values,
             **proposal,
-            **{_OF_WHITENING.get(k, f"whitening_{k}"): v for k, v in whitening.items()},
-            **{_OF_START.get(k, f"start_{k}"): v for k, v in steps.items()},
+            **{_WHITENING_NAMES.get(k, f"whitening_{k}"): v for k, v in whitening.items()},
+            **{_START_NAMES.get(k, f"start_{k}"): v for k, v in steps.items()},
         }
 
     @property
     def num_burnin(self) -> int:
-        """Steps of burn-in, a whole number of swap intervals."""
+        """Number of steps of burn-in, a whole number of swap intervals."""
         return -(-round(self.num_samples * self.burnin_fraction) // self.swap_interval) * (
             self.swap_interval
         )
 
     @property
     def steps_per_sample(self) -> int:
-        """Steps between samples: a whole number of swap intervals."""
+        """Number of steps between samples, a whole number of swap intervals."""
         return max(1, round(self.thinning / self.swap_interval)) * self.swap_interval

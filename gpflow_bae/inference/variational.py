@@ -1,4 +1,4 @@
-"""Variational fitting: a model's bound, climbed in place."""
+"""Fit variational models in place by maximising their bound."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def fit_variational(
 ) -> np.ndarray:
     """Fit a variational model in place.
 
-    :param data: ``(X, Y)`` as in :func:`~gpflow_bae.data.prepare_data`, or, where they are larger
-        than memory, a :class:`~gpflow_bae.data.StreamedObservations`, with a ``batch_size``.
-    :param seed: of minibatches, code draws, and the first weights of networks (see
+    :param data: ``(X, Y)`` as in :func:`~gpflow_bae.data.prepare_data`, or, for data larger than
+        memory, a :class:`~gpflow_bae.data.StreamedObservations`, with a ``batch_size``.
+    :param seed: seed of minibatches, code draws, and the initial weights of networks (see
         :func:`~gpflow_bae.inference.seed_networks`); equal seeds give equal fits.
     :param steps_per_call: Adam steps in one compiled call; the loss is recorded once per call.
     :param out_dir: folder for checkpoints; None keeps none.
@@ -52,12 +52,12 @@ def fit_variational(
     :param callback: called with (steps done, mean loss) after each call; True ends the fit there.
     :param strategy: a ``tf.distribute.MirroredStrategy`` or ``MultiWorkerMirroredStrategy`` whose
         replicas share the items of each minibatch, made at the start of the program; the fit is
-        that of one replica, to rounding. Every worker makes the same call, and the chief alone
-        writes into ``out_dir``, which all must see.
-    :param label: what the progress bar calls the fit, such as one of several.
+        that of one replica, to rounding. Every worker makes the same call, and only the chief
+        writes into ``out_dir``, which all must be able to read.
+    :param label: name of the fit in the progress bar.
     :return: the mean loss per point of each call, in nats.
     :raises TypeError: for a model without a bound, or another ``strategy``.
-    :raises ValueError: for what replicas cannot share.
+    :raises ValueError: for a model or settings that replicas cannot share.
     :raises RuntimeError: if another worker of the strategy ends before this one.
     :raises FloatingPointError: if the loss becomes non-finite; the model then holds the last
         parameters for which it was finite.
@@ -103,10 +103,10 @@ def climb(
     progress: bool = True,
     callback: Callable[[int, float], bool | None] | None = None,
 ) -> np.ndarray:
-    """All steps of a fit that is made; arguments and losses as in :func:`fit_variational`."""
+    """Take all steps of a fit; arguments and losses are as in :func:`fit_variational`."""
     replicas = fit.replicas
     alone = out_dir is None and replicas.workers.count == 1
-    record = {} if alone else fit.describe()  # which digests the data
+    record = {} if alone else fit.describe()  # includes a digest of the data
     replicas.agree(record)
     with contextlib.ExitStack() as held:
         if isinstance(out_dir, RunDirectory):

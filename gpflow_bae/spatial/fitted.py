@@ -1,4 +1,4 @@
-"""What of a fit new cells are read by, and the file that keeps it."""
+"""The record of a fit that is needed to process new cells, and its file."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from .tissue import Coordinates
 __all__ = ["Fitted", "check_same_data", "read_fit", "write_fit"]
 
 _POSTERIOR = "posterior.npz"
-_NEXT = "posterior.next.npz"  # until the record that names its checksum is there
+_NEXT = "posterior.next.npz"  # name until the record with its checksum is written
 _NAME = "spatial.json"
 _DATA = "data.json"
-_BLOCK = 2**24  # bytes that are read at once
+_BLOCK = 2**24  # bytes read at once
 
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """What is read of new cells by."""
+    """Record of a fit that is needed to process new cells."""
 
     plan: SpatialPlan
     outline: Outline
     coordinates: Coordinates
-    shares: np.ndarray  # of each gene in all counts [P]
-    median: float  # of the cells' totals
+    shares: np.ndarray  # share of each gene in all counts [P]
+    median: float  # median of the cells' total counts
     genes: list[str]
     slices: list[str]
     counts: str  # digest of the cells' counts, in the fit's order
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the record as plain values for JSON."""
         return {
             "plan": dataclasses.asdict(self.plan),
             "outline": self.outline.to_dict(),
@@ -56,7 +56,7 @@ class Fitted:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Fitted:
-        """The inverse of :meth:`to_dict`."""
+        """Invert :meth:`to_dict`."""
         return cls(
             SpatialPlan.from_dict(values["plan"]),
             Outline.from_dict(values["outline"]),
@@ -70,10 +70,10 @@ class Fitted:
 
 
 def check_same_data(folder: pathlib.Path, digests: dict[str, str], resume: bool) -> None:
-    """Notes the data of a run in its folder, or compares them with what an earlier part noted.
+    """Write digests of a run's data into its folder, or compare them with those of the folder.
 
-    :param digests: by what is digested.
-    :raises ValueError: where a run is to go on with other data, naming what differs.
+    :param digests: digests by the name of the data.
+    :raises ValueError: if a run would be resumed with other data; names the data that differ.
     """
     path = folder / _DATA
     has_runs = folder.is_dir() and any(entry != path for entry in folder.iterdir())
@@ -93,12 +93,13 @@ def check_same_data(folder: pathlib.Path, digests: dict[str, str], resume: bool)
 def write_fit(
     folder: pathlib.Path, arguments: dict[str, Any], fitted: Fitted, posterior: Posterior
 ) -> None:
-    """Writes arguments of the estimator, what it read and its posterior, over those of an earlier
-    fit: who is stopped on the way leaves either the one or the other.
+    """Write the estimator's arguments, the record of its fit and its posterior.
+
+    They replace an earlier fit's; an interruption leaves either the earlier fit or the new one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path, following = folder / _POSTERIOR, folder / _NEXT
-    if _posterior_of(folder) == following:  # of a save that was stopped before its last step
+    if _posterior_of(folder) == following:  # a save was interrupted before its last step
         os.replace(following, path)
     posterior.save(following)
     record = {
@@ -112,7 +113,7 @@ def write_fit(
 
 
 def _posterior_of(folder: pathlib.Path) -> pathlib.Path:
-    """The file of the posterior that the record in a folder was written with."""
+    """Return the file of the posterior that belongs to the record in a folder."""
     following = folder / _NEXT
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         expected = json.loads((folder / _NAME).read_text(encoding="utf-8"))["posterior_crc32"]
@@ -122,10 +123,10 @@ def _posterior_of(folder: pathlib.Path) -> pathlib.Path:
 
 
 def read_fit(folder: pathlib.Path) -> tuple[dict[str, Any], Fitted, pathlib.Path]:
-    """What :func:`write_fit` wrote, and the file of the posterior.
+    """Read the arguments and the record that :func:`write_fit` wrote, and find its posterior file.
 
     :raises FileNotFoundError: if the folder holds no fit.
-    :raises ValueError: for a damaged fit, and a posterior of another one.
+    :raises ValueError: for a damaged fit, or a posterior of another fit.
     """
     path = folder / _NAME
     if not path.exists():

@@ -1,4 +1,4 @@
-"""How a spatial autoencoder is fitted: its bound climbed, and its parameters sampled from there."""
+"""Fit a spatial autoencoder: maximise its bound, and optionally sample its parameters."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ __all__ = ["FoundFit", "fitted_posterior"]
 
 
 class FoundFit(NamedTuple):
-    """Fits, whose samples are the posterior's chains; losses of the steps of the first, and scores
-    of places that were held back from it, if any were.
-    """
+    """Posterior of all fits, a chain for each; losses and held-out scores of the first fit."""
 
     posterior: Posterior
     losses: np.ndarray
@@ -43,13 +41,13 @@ def fitted_posterior(
     out_dir: str | os.PathLike[str] | None,
     **options: Any,
 ) -> FoundFit:
-    """Climbs the bound, of parameters or of their Gaussians, and samples them from there if asked.
+    """Fit parameters, or Gaussians of them, to the bound, and optionally sample the parameters.
 
-    As often as the plan has restarts, from first weights of their own.
+    The fit is made once for each of the plan's restarts, from different initial weights.
 
-    :param build: makes a model, with random first weights.
+    :param build: builds a model with random initial weights.
     :param data: X [N, D + 2] and counts [N, P], an array or a sparse matrix.
-    :param options: of :class:`_Fits`.
+    :param options: arguments of :class:`_Fits`.
     """
     plans = plan.of_restarts(len(data[0]))
     fits = _Fits(build(), data, plans[0], held_back_by=seed, **options)
@@ -60,7 +58,7 @@ def fitted_posterior(
     found: list[FoundFit] = []
     first: Sequence[tf.Tensor] = ()
     for number, (own, values) in enumerate(starts):
-        fits.parameters.assign(values)  # of one model, whose steps are traced
+        fits.parameters.assign(values)  # all fits use one model, whose steps are traced once
         folder = None if out_dir is None else pathlib.Path(out_dir)
         if folder is not None and number:
             folder /= f"restart_{number}"
@@ -74,10 +72,10 @@ def fitted_posterior(
 
 
 class _Fits:
-    """Fits of one model, which differ by its values at the start and by their seeds.
+    """Fits of one model from different initial values and with different seeds.
 
-    Channels of cells come in when those of space have found what they can: counts can be explained
-    by either, and what channels of cells have learnt first says nothing of other places.
+    Channels of cells are added after channels of space have been fitted: counts can be explained by
+    either, and what channels of cells explain does not predict other places.
     """
 
     def __init__(
@@ -94,7 +92,7 @@ class _Fits:
         resume: bool,
     ):
         """
-        :param held_back_by: seed of which places early stopping holds back.
+        :param held_back_by: seed of the choice of places that early stopping holds out.
         """
         number = len(data[0])
         self.model, self._plan, self._sampled = model, plan, sampled
@@ -109,7 +107,7 @@ class _Fits:
             rest, asked = held_back(number, held_back_by)
             self._kept, self._others = ((data[0][rows], data[1][rows]) for rows in (rest, asked))
             fitted_to = prepare_data(model, self._kept)
-        gaussian = plan.has_gaussian_parameters(number)  # by all cells
+        gaussian = plan.has_gaussian_parameters(number)  # decided by the number of all cells
         self._options: dict[str, Any] = {"progress": progress, "resume": resume}
         self._climb = PhasedFit(model, fitted_to, gaussian=gaussian, **self._options)
         self._settings = {
@@ -120,7 +118,7 @@ class _Fits:
         self._held: HeldOut | None = None
 
     def once(self, seed: int, folder: pathlib.Path | None, label: str) -> FoundFit:
-        """A fit from the model's values."""
+        """Make one fit from the model's current values."""
 
         def within(name: str) -> str | None:
             return None if folder is None else os.path.join(folder, name)
@@ -155,7 +153,7 @@ class _Fits:
         return FoundFit(posterior, trace, scores)
 
     def _held_out(self) -> HeldOut | None:
-        """Cells that are held back, if any are, without scores."""
+        """Return the held-out cells, if there are any, with their scores reset."""
         if self._others is None:
             return None
         if self._held is None:

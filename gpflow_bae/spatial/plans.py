@@ -1,4 +1,4 @@
-"""What a spatial autoencoder is made of, and what it is by default."""
+"""Components and default settings of a spatial autoencoder."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from .tissue import Tissue
 
 __all__ = ["SMALL_TISSUE", "NetworkPlan", "Outline", "SpatialPlan", "build_model"]
 
-_SHORTEST, _LONGEST = 0.15, 1.2  # lengthscales at the start, in extents of a slice
-_FOR_MOMENTS = 20_000, 40_000_000  # cells and counts that genes' moments are taken of, at most
+_SHORTEST, _LONGEST = 0.15, 1.2  # initial lengthscales, in extents of a slice
+_MAX_FOR_MOMENTS = 20_000, 40_000_000  # largest numbers of cells and counts for the genes' moments
 _FEW_CELLS = 20_000
-_LEARNING_RATE = 1e-2  # of Adam at the start
-SMALL_TISSUE = 2000  # cells, all of which a step sees
-_LEAST_SPREAD = 0.1  # of a gene's logarithms, by which they are divided
+_LEARNING_RATE = 1e-2  # initial learning rate of Adam
+SMALL_TISSUE = 2000  # largest number of cells without minibatches
+_LEAST_SPREAD = 0.1  # added to a gene's standard deviation of logarithms, a divisor
 
 
 @dataclasses.dataclass(frozen=True)
 class NetworkPlan:
-    """Networks of a spatial autoencoder.
+    """Settings of the networks of a spatial autoencoder.
 
-    :param encoder_units: of each of the encoder's two hidden layers.
-    :param decoder_units: of a hidden layer that channels of space go through; None for none, so
-        that each is one loading of each gene, as channels of cells are.
-    :param hidden_channels: which go through it: those of space, or all, as in spaVAE, where what a
-        channel of cells does to a gene is no one number.
-    :param weight_scale: of the decoder's normal prior, over the root of its inputs' number.
+    :param encoder_units: units of each of the encoder's two hidden layers.
+    :param decoder_units: units of a hidden layer for channels of space; None for no such layer, so
+        that each channel has one loading per gene, as channels of cells have.
+    :param hidden_channels: channels that go through this layer: those of space, or all, as in
+        spaVAE, in which case channels of cells have no single loading per gene.
+    :param weight_scale: standard deviation of the decoder's normal prior times the square root of
+        the number of a layer's inputs.
     """
 
     encoder_units: int = 64
@@ -51,24 +52,24 @@ class NetworkPlan:
 class SpatialPlan:
     """Settings of :class:`~gpflow_bae.spatial.SpatialBAE` beyond its arguments.
 
-    :param likelihood: of counts: negative binomial with more zeros, without, or Poisson.
-    :param dispersion_power: whether the power of the mean in each gene's variance is learnt, or 2;
-        Poisson counts have none.
+    :param likelihood: zero-inflated negative binomial, negative binomial, or Poisson.
+    :param dispersion_power: whether the power of the mean in each gene's variance is learnt, rather
+        than 2; not used for Poisson counts.
     :param networks: encoder and decoder.
-    :param space_first: share of the steps that are taken, at first, without channels of cells,
-        which would learn what channels of space can, and keep it.
+    :param space_first: share of the steps, at the start of a fit, without channels of cells, which
+        would otherwise explain spatial variation too.
     :param num_inducing: inducing points of each slice; None for a quarter of its cells, and at most
         100.
-    :param batch_size: cells of a step; None for all of up to 2000, and 1000 of more.
-    :param parameters: independent Gaussians, or a mode (``"point"``); None for the former of up to
-        20,000 cells, as those of more are narrow. At a mode of few cells leave the hidden layer out
-        (``NetworkPlan(decoder_units=None)``), which overfits them.
-    :param num_restarts: fits from other first weights, over which predictions average; None for 4
-        of up to 2000 cells and 2 of up to 20,000. Different fits find somewhat different functions,
-        the more so the fewer cells there are, and of few cells one takes a minute.
-    :param num_draws: of Gaussian parameters, over which predictions average, of all fits together.
-    :param sampling: rounds of the chains of ``method="sampled"``, whose ``num_samples`` are of all
-        fits together; cells of a step are those of ``batch_size``.
+    :param batch_size: cells per step; None for all of up to 2000 cells, and 1000 for more.
+    :param parameters: independent Gaussians, or a mode (``"point"``); None for Gaussians for up to
+        20,000 cells, as those of more cells are narrow. For a mode with few cells omit the hidden
+        layer (``NetworkPlan(decoder_units=None)``), which overfits them.
+    :param num_restarts: fits from different initial weights, over which predictions average; None
+        for 4 for up to 2000 cells, 2 for up to 20,000, and 1 for more. Fits differ somewhat, the
+        more so for fewer cells, and a fit to few cells takes a minute.
+    :param num_draws: draws of Gaussian parameters of all fits, over which predictions average.
+    :param sampling: rounds of the chains of ``method="sampled"``; its ``num_samples`` is in total
+        over all fits, and ``batch_size`` above replaces its own.
     """
 
     likelihood: Literal["zinb", "nb", "poisson"] = "zinb"
@@ -108,7 +109,7 @@ class SpatialPlan:
         return cls(**values | parts)
 
     def settings(self, num_cells: int, num_steps: int) -> inference.VariationalSettings:
-        """Of the fit."""
+        """Return the settings of the variational fit."""
         return inference.VariationalSettings(
             num_steps=num_steps,
             learning_rate=_LEARNING_RATE,
@@ -121,7 +122,7 @@ class SpatialPlan:
         return None if size >= num_cells else size
 
     def of_restarts(self, num_cells: int) -> list[SpatialPlan]:
-        """The plan of each fit, which has its share of draws and samples."""
+        """Return the plan of each fit, with its share of draws and samples."""
         by_default = 4 if num_cells <= SMALL_TISSUE else 2 if num_cells <= _FEW_CELLS else 1
         number = self.num_restarts or by_default
         draws, samples = (-(-v // number) for v in (self.num_draws, self.sampling.num_samples))
@@ -129,25 +130,26 @@ class SpatialPlan:
         return [dataclasses.replace(self, num_draws=draws, sampling=sampling)] * number
 
     def has_gaussian_parameters(self, num_cells: int) -> bool:
-        """Whether parameters have distributions without being sampled."""
+        """Return whether parameters have independent Gaussian posteriors."""
         if self.parameters is None:
             return num_cells <= _FEW_CELLS
         return self.parameters == "gaussian"
 
     def rounds(self, num_cells: int) -> inference.AmortizedSettings:
-        """Of chains of the parameters."""
+        """Return the settings of chains of the parameters."""
         return dataclasses.replace(self.sampling, batch_size=self._batch_size(num_cells))
 
 
 @dataclasses.dataclass(frozen=True)
 class Outline:
-    """What a model takes from the cells that it is fitted to, before the fit.
+    """Summary statistics of the fitted cells from which a model is built.
 
     - rates: counts of each gene per size [P].
-    - dispersion: of each gene by its moments [P].
-    - log_mean, log_spread: of each gene's log(1 + count / size) [P].
-    - inducing: places of inducing points, scaled, and their slices [M, D + 1].
-    - num_slices, num_cells: how many there are.
+    - dispersion: moment estimate for each gene [P].
+    - log_mean, log_spread: mean of each gene's log(1 + count / size), and its standard deviation
+      plus 0.1 [P].
+    - inducing: scaled places of inducing points, and their slices [M, D + 1].
+    - num_slices, num_cells: numbers of slices and cells.
     """
 
     rates: np.ndarray
@@ -167,17 +169,18 @@ class Outline:
         sizes: np.ndarray,
         seed: int,
     ) -> Outline:
-        """
+        """Compute the statistics of a tissue.
+
         :param coordinates: [N, D], :meth:`~gpflow_bae.spatial.tissue.Coordinates.inputs`.
-        :param sizes: of the cells [N].
+        :param sizes: sizes of the cells [N].
         """
         rng = np.random.default_rng([seed, 0x5B])
-        cells, entries = _FOR_MOMENTS
+        cells, entries = _MAX_FOR_MOMENTS
         most = min(cells, max(1, entries // tissue.counts.shape[1]))
         some = np.sort(rng.permutation(tissue.num_cells)[:most])
         counts, of_some = tissue.rows(some), sizes[some][:, None]
         seen = ~np.isnan(counts)
-        # Half a count more than there are, so that a gene that nobody counted has a rate.
+        # Half a count is added, so that a gene without counts has a positive rate.
         rates = (np.where(seen, counts, 0.0).sum(0) + 0.5) / ((seen * of_some).sum(0) + 0.5)
         mean = of_some * rates
         with np.errstate(invalid="ignore"):
@@ -190,7 +193,7 @@ class Outline:
         number = plan.num_inducing or max(1, min(100, tissue.num_cells // (4 * num_slices)))
         points = []
         for s in range(num_slices):
-            places = _spread_over(coordinates[tissue.slices == s], number, seed)
+            places = _cluster_centres(coordinates[tissue.slices == s], number, seed)
             points.append(np.concatenate([places, np.full((len(places), 1), s)], 1))
         return cls(
             rates,
@@ -203,13 +206,13 @@ class Outline:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the statistics as plain values for JSON."""
         values = dataclasses.asdict(self)
         return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Outline:
-        """The inverse of :meth:`to_dict`."""
+        """Invert :meth:`to_dict`."""
         found: dict[str, Any] = {
             k: np.array(v) if isinstance(v, list) else v for k, v in values.items()
         }
@@ -217,14 +220,14 @@ class Outline:
 
 
 def _means(values: np.ndarray, seen: np.ndarray, without: float = 0.0) -> np.ndarray:
-    """Of each column over what is seen; ``without`` where nothing is."""
+    """Return column means over observed entries; ``without`` for columns that have none."""
     count = seen.sum(0)
     total = np.where(seen, values, 0.0).sum(0)
     return np.where(count > 0, total / np.maximum(count, 1), without)
 
 
-def _spread_over(places: np.ndarray, number: int, seed: int) -> np.ndarray:
-    """Centres of places [number or fewer, D]."""
+def _cluster_centres(places: np.ndarray, number: int, seed: int) -> np.ndarray:
+    """Return cluster centres of places, [``number`` or fewer, D]."""
     different = np.unique(places, axis=0)
     if len(different) <= number:
         return different
@@ -233,8 +236,9 @@ def _spread_over(places: np.ndarray, number: int, seed: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """log size, and one column for each slice where there are several; of inputs [places, size,
-    slice]. A class, so that models can be pickled.
+    """Decoder features of inputs [places, size, slice]: log size, and one-hot slices if several.
+
+    This is a class so that models can be pickled.
     """
 
     size_column: int
@@ -242,11 +246,11 @@ class Features:
 
     @property
     def number(self) -> int:
-        """How many there are."""
+        """Number of features."""
         return 1 + (self.num_slices if self.num_slices > 1 else 0)
 
     def __call__(self, X: tf.Tensor) -> tf.Tensor:
-        """[..., number]."""
+        """Return the features [..., number] of inputs."""
         size = tf.math.log(X[..., self.size_column, None])
         if self.num_slices == 1:
             return size
@@ -257,9 +261,9 @@ class Features:
 def build_model(
     plan: SpatialPlan, outline: Outline, num_spatial: int, num_cell: int
 ) -> models.VariationalAutoencoder:
-    """A model at its initial values, of inputs [places..., size, slice].
+    """Build a model at its initial values, for inputs [places..., size, slice].
 
-    :param num_spatial, num_cell: channels that vary over space, and from cell to cell.
+    :param num_spatial, num_cell: numbers of channels over space, and independent for each cell.
     """
     D, L = outline.inducing.shape[1] - 1, num_spatial + num_cell
     features, networks = Features(D, outline.num_slices), plan.networks
@@ -294,9 +298,9 @@ def build_model(
 
 
 def _prior(outline: Outline, num_spatial: int, num_cell: int) -> latent_priors.ProductProcess:
-    """Channels with a lengthscale each, from short to long, and i.i.d. ones.
+    """Build the prior: channels with lengthscales from short to long, and i.i.d. channels.
 
-    Of several slices each has functions of its own, which share their lengthscales.
+    Several slices have independent functions, with shared lengthscales.
     """
     parts: list[latent_priors.LatentProcess] = []
     if num_spatial:
@@ -304,11 +308,11 @@ def _prior(outline: Outline, num_spatial: int, num_cell: int) -> latent_priors.P
         kernels: list[gpflow.kernels.Kernel] = []
         for length in np.geomspace(_SHORTEST, _LONGEST, num_spatial):
             kernel = gpflow.kernels.Matern32(lengthscales=length, active_dims=list(range(D)))
-            gpflow.set_trainable(kernel.variance, False)  # the decoder has a scale of its own
+            gpflow.set_trainable(kernel.variance, False)  # redundant with the decoder's scale
             if outline.num_slices > 1:
                 kernel = kernel * Categorical(active_dims=[D + 1])
             kernels.append(kernel)
-        # Sizes, which no kernel sees, are between places and slices.
+        # Sizes, which no kernel uses, are between places and slices.
         Z = np.insert(outline.inducing, D, 1.0, axis=1)
         points = gpflow.inducing_variables.InducingPoints(Z)
         gpflow.set_trainable(points, False)
@@ -319,7 +323,7 @@ def _prior(outline: Outline, num_spatial: int, num_cell: int) -> latent_priors.P
 
 
 def _likelihood(kind: str, dispersion: np.ndarray, has_power: bool) -> likelihoods.CountLikelihood:
-    """Dispersions start from the genes' moments, less what codes and zeros will explain."""
+    """Build the likelihood; codes and zeros explain a part of the genes' dispersions."""
     if kind == "poisson":
         return likelihoods.Poisson()
     power = np.full(len(dispersion), 2.0) if has_power else None

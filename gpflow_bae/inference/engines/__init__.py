@@ -1,1 +1,1 @@
-"""Chains of stochastic-gradient MCMC and of tempered MCMC, a compiled round at a time."""
+"""Algorithms of stochastic-gradient MCMC and tempered MCMC, with compiled rounds."""

@@ -1,7 +1,7 @@
-"""Algorithm 1 of Tran et al. (2023): codes and parameters sampled jointly, an encoder that follows.
+"""Algorithm 1 of Tran et al. (2023): sample codes and parameters jointly, and fit an encoder.
 
-A round draws a minibatch, starts its codes where the chain left them (or at the encoder's draws, as
-published), makes K steps of any sampler in (parameters, codes) jointly, and then J Adam steps that
+A round draws a minibatch, starts its codes at the chain's last ones (or at draws of the encoder, as
+published), takes K steps of any sampler in (parameters, codes) jointly, and then J Adam steps that
 fit the encoder to the sampled codes.
 """
 
@@ -48,8 +48,8 @@ class AmortizedSampling(ChainSampling):
     def __init__(self, model: BayesianAutoencoder, *arguments: Any, **options: Any):
         """Arguments as in :class:`~gpflow_bae.inference.engines.chain_sampling.ChainSampling`.
 
-        :raises ValueError: for an encoder, a loss, moves, coordinates or whitened codes that do not
-            go together.
+        :raises ValueError: for an incompatible combination of encoder, loss, moves, coordinates and
+            whitened codes.
         """
         super().__init__(model, *arguments, **options)
         check_encoder_loss(self.settings.encoder.loss, model.encoder)
@@ -69,7 +69,7 @@ class AmortizedSampling(ChainSampling):
             )
 
     def _build_surroundings(self) -> Surroundings | None:
-        """Tables of the points that codes of a minibatch depend on, where they depend on some."""
+        """Build the Markov blankets of minibatches, under a prior by neighbours; else None."""
         settings, data = self.settings, self.data
         if not brings_neighbours(self.model, data, settings):
             return None
@@ -79,10 +79,10 @@ class AmortizedSampling(ChainSampling):
     def batch(
         self, indices: tf.Tensor | None, codes: tf.Tensor, given: Batch | None = None
     ) -> Batch:
-        """The items of a minibatch, with the codes that theirs depend on.
+        """Return the items of a minibatch, with the codes on which their codes depend.
 
-        :param codes: of all items [T, N, L].
-        :param given: the minibatch, of a stream.
+        :param codes: codes of all items [T, N, L].
+        :param given: the minibatch, if the data are a stream.
         """
         if given is not None:
             return given
@@ -95,9 +95,9 @@ class AmortizedSampling(ChainSampling):
     def _build_moves(self, names: tuple[str, ...] | None) -> tuple[Move, ...]:
         """Build the moves of a run.
 
-        Missing inputs have conditionals that no step of a sampler suits, so those move in any case.
+        Missing inputs have conditionals that sampler steps do not suit, so they always have a move.
 
-        :raises ValueError: for moves that would not leave what the chain samples as it is.
+        :raises ValueError: for moves that would change the chain's stationary distribution.
         """
         settings, temperature = self.settings, self.sampler.settings.get("temperature", 1.0)
         why = ""
@@ -125,8 +125,8 @@ class AmortizedSampling(ChainSampling):
         return build_moves((*names, *always), self.model)
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
-        """At the model's present values; codes at ``latents``, or drawn by the encoder."""
-        if self._readers:  # a minibatch's codes are drawn when it comes
+        """Start at the model's current values; codes at ``latents``, or drawn by the encoder."""
+        if self._readers:  # codes of a stream are drawn for each minibatch
             latents = tf.zeros([1, self.settings.batch_size, self.model.latent_dim])
         elif latents is None:
             latents = self._draw_codes(self.model.encoder, self.data.gather(None), seed)
@@ -141,9 +141,9 @@ class AmortizedSampling(ChainSampling):
         return encoder.sample(batch.Y, seed, **encoder.side_inputs(batch.mask))
 
     def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor:
-        """The codes of all points [T, N, L]; not of a stream, which has none.
+        """Return the codes of all points [T, N, L], for data in memory.
 
-        :param seed: of draws of the prior, if it makes some.
+        :param seed: seed of the prior's draws, if it makes any.
         """
         position = chain.sampler.position
         if not self.model.whitened_codes:
@@ -162,10 +162,10 @@ class AmortizedSampling(ChainSampling):
     def log_density_gradient(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None
     ) -> Point:
-        """Gradient of the log posterior, estimated from ``batch``, in one backward pass.
+        """Estimate the gradient of the log posterior from ``batch`` in one backward pass.
 
-        The parameters' gradient carries N/B. A code's own conditional does not: only its own
-        point informs it (the paper's eq. 3 and code scale it too, which over-concentrates it).
+        The parameters' gradient is scaled by N/B. That of a code is not, as only its own point
+        informs it (the paper's eq. 3 and code scale it too, which over-concentrates it).
         """
         gradient = super().log_density_gradient(position, batch, seed)
         if self.moves:
@@ -186,19 +186,19 @@ class AmortizedSampling(ChainSampling):
         if self._has_fresh_batches:
             state = self._on_fresh_batches(chain, seeds[:3], steps, fed)
             last = self.batches_per_round - 1
-            item_seed, code_seed = (_folded(s, last) for s in seeds[:2])
+            item_seed, code_seed = (_fold_in(s, last) for s in seeds[:2])
         else:
             size, last = self.settings.num_sampler_steps, 0
             state = self._on_minibatch(chain, chain.sampler, seeds[:3], steps, size, fed, 0, adapt)
             item_seed, code_seed = seeds[:2]
         chain = chain._replace(sampler=state)
         if self.moves:
-            chain = self._moved(chain, seed)
+            chain = self._apply_moves(chain, seed)
         indices, given = self._items(item_seed, fed, last)
         batch = self.batch(indices, chain.sampler.position.codes, given)
-        return self._amortized(chain, batch, indices, seed, code_seed, seeds[3])
+        return self._fit_encoder(chain, batch, indices, seed, code_seed, seeds[3])
 
-    def _amortized(
+    def _fit_encoder(
         self,
         chain: Chain,
         batch: Batch,
@@ -207,8 +207,8 @@ class AmortizedSampling(ChainSampling):
         code_seed: tf.Tensor,
         fit_seed: tf.Tensor,
     ) -> tuple[Chain, RoundStatistics]:
-        """Fit the encoder to the codes of a minibatch, and report the round."""
-        prior_seed = _folded(seed, PRIOR_DRAWS)
+        """Fit the encoder to the codes of a minibatch, and compute the round's statistics."""
+        prior_seed = _fold_in(seed, PRIOR_DRAWS)
         state = gather_codes(chain.sampler, indices, self.data.axis)
         position = state.position
         latents = position.codes
@@ -221,8 +221,8 @@ class AmortizedSampling(ChainSampling):
         statistics = self.statistics(state, self.log_prior(position), log_likelihood, loss)
         return chain._replace(encoder=encoder), statistics
 
-    def _moved(self, chain: Chain, seed: tf.Tensor) -> Chain:
-        """All moves, one after the other. Momenta stay: they are independent of positions."""
+    def _apply_moves(self, chain: Chain, seed: tf.Tensor) -> Chain:
+        """Apply all moves in turn. Momenta stay: they are independent of positions."""
         state = chain.sampler
         position = state.position
         moved = Moved(position.parameters, position.codes, chain.encoder.weights)
@@ -237,7 +237,7 @@ class AmortizedSampling(ChainSampling):
         return chain._replace(sampler=state._replace(position=position), encoder=encoder)
 
     def _redraw_codes(self, chain: Chain, state: State, batch: Batch, seed: tf.Tensor) -> State:
-        """Codes at draws of the encoder, at rest; what else the sampler knows of them stays."""
+        """Set codes to draws of the encoder, with zero momenta; other statistics of codes stay."""
         encoder = self.encoder_fit.at(chain.encoder.weights)
         old = state.position.codes
         codes = tf.cast(self._draw_codes(encoder, batch, seed), old.dtype)
@@ -249,7 +249,7 @@ class AmortizedSampling(ChainSampling):
 
     @property
     def _has_fresh_batches(self) -> bool:
-        """Whether minibatches change within a round."""
+        """Return whether minibatches change within a round."""
         settings, data = self.settings, self.data
         whole = settings.batch_size is None or settings.batch_size >= data.num_items
         return settings.steps_per_batch is not None and (bool(self._readers) or not whole)
@@ -257,9 +257,9 @@ class AmortizedSampling(ChainSampling):
     def _items(
         self, seed: tf.Tensor, fed: Any, number: int | tf.Tensor
     ) -> tuple[tf.Tensor | None, Batch | None]:
-        """Which items a minibatch has, drawn (None for all), or the minibatch, if it is fed.
+        """Draw the indices of a minibatch's items (None for all), or return a stream's minibatch.
 
-        :param number: of the minibatch, among those that are fed.
+        :param number: index of the minibatch among those of a stream in ``fed``.
         """
         if isinstance(self.data, StreamedObservations):
             return None, self.data.batch(fed, number)
@@ -277,12 +277,12 @@ class AmortizedSampling(ChainSampling):
         changed: bool | tf.Tensor = True,
         reference: Reference | None = None,
     ) -> State:
-        """Take steps of the sampler on one minibatch, and return it with all codes.
+        """Take steps of the sampler on one minibatch, and return its state with all codes.
 
-        :param store: the sampler with all codes.
-        :param seeds: of the items, of their codes where the encoder draws these, and of the steps.
+        :param store: the sampler's state with all codes.
+        :param seeds: seeds of the items, of codes drawn by the encoder, and of the steps.
         :param first: number of the first of these steps, and whether the sampler may adapt.
-        :param changed: whether it adapts; what it did not change is not copied.
+        :param changed: whether it adapts; statistics that did not change are not copied.
         """
         data = self.data
         indices, given = self._items(seeds[0], fed, number)
@@ -317,10 +317,10 @@ class AmortizedSampling(ChainSampling):
         """Take the steps of a round, a few on each minibatch."""
         count = self.batches_per_round
         size = self.settings.num_sampler_steps // count
-        reference = self.reference(chain.sampler.position, _folded(seeds[2], -1))
+        reference = self.reference(chain.sampler.position, _fold_in(seeds[2], -1))
 
         def body(i: tf.Tensor, store: State) -> State:
-            own_seeds = [_folded(seed, i) for seed in seeds]
+            own_seeds = [_fold_in(seed, i) for seed in seeds]
             steps = first._replace(number=first.number + i * size)
             return self._on_minibatch(
                 chain, store, own_seeds, steps, size, fed, i, reference=reference
@@ -329,5 +329,5 @@ class AmortizedSampling(ChainSampling):
         return repeat(count, body, chain.sampler)
 
 
-def _folded(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
+def _fold_in(seed: tf.Tensor, number: int | tf.Tensor) -> tf.Tensor:
     return tf.random.fold_in(seed, number, alg="philox")

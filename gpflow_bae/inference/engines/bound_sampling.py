@@ -22,10 +22,10 @@ __all__ = ["BoundSampling"]
 class BoundSampling(ChainSampling):
     r"""SG-MCMC on p(parameters) exp(ELBO(parameters, encoder)), Adam on the encoder alongside.
 
-    The codes have no chain of their own: they are integrated out under q(codes), so what is
-    sampled is the posterior of the parameters with the evidence replaced by its lower bound
-    (BVAE-SGHMC in appendix F of Tran et al. 2023). One draw of the codes estimates the bound in
-    every step, and encoder and parameters share its backward pass.
+    The codes are not sampled: they are integrated out under q(codes), so the chain's target is the
+    posterior of the parameters with the evidence replaced by its lower bound (BVAE-SGHMC in
+    appendix F of Tran et al. 2023). One draw of the codes estimates the bound in every step, and
+    encoder and parameters share its backward pass.
     """
 
     model: VariationalAutoencoder
@@ -34,8 +34,8 @@ class BoundSampling(ChainSampling):
         """Arguments as in :class:`~gpflow_bae.inference.engines.chain_sampling.ChainSampling`.
 
         Kernel parameters without a prior get the default ones of
-        :func:`~gpflow_bae.models.set_default_kernel_priors`, because they are sampled now, and
-        inducing inputs a normal one of twice their spread.
+        :func:`~gpflow_bae.models.set_default_kernel_priors`, because they are sampled, and inducing
+        inputs a normal prior with twice their standard deviation.
         """
         set_default_priors(model.latent_prior)
         super().__init__(model, *arguments, **options)
@@ -51,17 +51,17 @@ class BoundSampling(ChainSampling):
             )
 
     def _target_at_start(self) -> None:
-        """Nothing: no sampler that is taken asks."""
+        """Return None: the samplers allowed here need no target before their first step."""
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
-        """At the model's present values; there are no codes."""
+        """Start at the model's current values, without codes."""
         values = self.sampled.values()
         return Chain(self._sampler_state(Point(values, ())), self.encoder_fit.initial_state())
 
     def bound(
         self, values: tuple[tf.Tensor, ...], weights: Any, batch: Batch, seed: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Log prior of the parameters, and N/B times the batch's bound."""
+        """Return the log prior of the parameters, and N/B times the batch's bound."""
         elbo = self.model.bind(values, weights).batch_elbo(batch, seed)
         return self.sampled.log_prior(values), batch.scale * elbo
 

@@ -1,7 +1,7 @@
-"""What all chains of stochastic-gradient MCMC share: state, compiled round, checkpoint, diagnosis.
+"""Base class of stochastic-gradient MCMC: state, compiled rounds, checkpoints and diagnosis.
 
-A round is a number of sampler steps and whatever else an algorithm does beside them. Rounds are
-compiled once, for every step size, for burn-in and sampling alike.
+A round is a number of sampler steps and the algorithm's other updates. It is compiled once for all
+step sizes, and for both burn-in and sampling.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ __all__ = ["PRIOR_DRAWS", "ChainSampling"]
 
 PRIOR_DRAWS = 0x9D
 """Folded into the seed of a step, for the draws of a prior over codes."""
-_ORDER = 0x7A2  # beside the seed of a chain, of the order in which it reads a stream
+_ORDER = 0x7A2  # second part of the seed of the order in which a chain reads a stream
 
 
 class ChainSampling(Algorithm):
-    """Chains of one model on one data set, a compiled round at a time.
+    """Chains of one model on one data set, sampled in compiled rounds.
 
-    A subclass says what a round is (:meth:`_round`) and where a chain starts.
+    A subclass defines a round (:meth:`_round`) and the start of a chain (:meth:`initial_chain`).
     """
 
     label = "sampling"
-    coordinates: tuple[str, ...] = ()  # that settings may ask for, besides "none"
+    coordinates: tuple[str, ...] = ()  # allowed in settings, besides "none"
     has_control_variates = False
-    samples_codes = False  # whether codes are sampled, beside parameters
+    samples_codes = False  # whether codes are sampled, besides parameters
 
     def __init__(
         self,
@@ -70,18 +70,18 @@ class ChainSampling(Algorithm):
         """
         :param sampler: any :class:`~gpflow_bae.mcmc.SamplingAlgorithm`; None for the published
             one, adaptive SGHMC with its defaults.
-        :param seed: of the first chain; the others have the numbers that follow.
+        :param seed: seed of the first chain; chain c has ``seed + c``.
         :param spread: replicas that share chains or minibatches; None for this device alone.
-        :param point_estimates: beginnings of the paths of parameters that are optimised instead of
+        :param point_estimates: prefixes of the paths of parameters that are optimised instead of
             sampled, at temperature 0 in the same steps: ``(".decoder",)`` or
             ``(".latent_prior",)`` is an ablation of Tran et al. (2023, appendix F).
-        :param moves: names among :data:`gpflow_bae.inference.moves.MOVES`, of what changes a chain
-            beside the steps after each round, where codes are sampled; None for those that the
-            coordinates of the steps need.
+        :param moves: names among :data:`gpflow_bae.inference.moves.MOVES` of the updates that are
+            made after the sampler steps of each round, if codes are sampled; None for those that
+            the coordinates of the steps need.
         :raises ValueError: for fewer chains than one, a parameter that has no prior and gets none
             by default, point estimates that name no parameter, a sampler that cannot be used here,
-            or what cannot be shared.
-        :raises TypeError: for a ``sampler`` that is none.
+            or a model, data or settings that replicas cannot share.
+        :raises TypeError: if ``sampler`` is not a ``SamplingAlgorithm``.
         """
         if num_chains < 1:
             raise ValueError(f"num_chains must be at least 1, got {num_chains}.")
@@ -113,7 +113,7 @@ class ChainSampling(Algorithm):
 
     @property
     def batches_per_round(self) -> int:
-        """Minibatches that a round sees one after the other."""
+        """Number of minibatches of a round."""
         steps = self.settings.num_sampler_steps
         return steps // (self.settings.steps_per_batch or steps)
 
@@ -122,17 +122,17 @@ class ChainSampling(Algorithm):
 
     @property
     def tracing_count(self) -> int:
-        """How often the round was traced: 1 in a healthy run."""
+        """Number of times that the round was traced: 1 in a healthy run."""
         return self._compiled.experimental_get_tracing_count()
 
-    # Where chains start.
+    # Starts of chains.
 
     @abstractmethod
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
-        """One chain at the model's present values; codes at ``latents`` [T, N, L], or drawn."""
+        """Start a chain at the model's current values; codes at ``latents`` [T, N, L] or drawn."""
 
     def initial(self, latents: Sequence[tf.Tensor] | None = None) -> Chain:
-        """All chains, each at the model's present values and with its own codes."""
+        """Start all chains at the model's current values, each with its own codes."""
         return stack_chains(
             [
                 self.initial_chain(self.seed_of(c, -1), None if latents is None else latents[c])
@@ -141,7 +141,7 @@ class ChainSampling(Algorithm):
         )
 
     def _build_moves(self, names: tuple[str, ...] | None) -> tuple[Move, ...]:
-        """Build the moves of a run: none, where no codes are sampled."""
+        """Build the moves of a run: none if no codes are sampled."""
         if names:
             raise ValueError(
                 f"moves={names!r} are for models whose codes are sampled, such as SGPBAE: leave "
@@ -151,11 +151,11 @@ class ChainSampling(Algorithm):
 
     @property
     def owned(self) -> tuple[str, ...]:
-        """Paths of parameters that the sampler does not move: moves do."""
+        """Paths of parameters that are updated by moves only, not by the sampler."""
         return tuple(path for move in self.moves for path in move.owned)
 
     def _sampler_state(self, position: Point) -> State:
-        """The sampler at a position, with what it shall not sample at temperature 0."""
+        """Start the sampler at a position, with temperature 0 for parameters it does not sample."""
         target: Any = None if self._readers else self._target_at_start()
         state = self.sampler.init(position, target)
         cold, owned = self.point_estimates, self.owned
@@ -177,7 +177,7 @@ class ChainSampling(Algorithm):
         return state._replace(shared=state.shared | {"temperature": temperature})
 
     def _build_preconditioner(self) -> None:
-        """Build the preconditioner that the settings ask for, if they do."""
+        """Build the preconditioner of the settings, if they name one."""
         settings, shared = self.settings, (self.owned, self.settings.batch_size)
         if settings.coordinates == "prior":
             self.preconditioner = Preconditioner(self.model, self.data, *shared)
@@ -187,28 +187,28 @@ class ChainSampling(Algorithm):
             )
 
     def _initial_metric(self) -> Any:
-        """Return what a chain holds of the preconditioner before the first fit."""
+        """Return a chain's preconditioner state before the first fit."""
         return () if self.preconditioner is None else self.preconditioner.initial()
 
-    # What is sampled, of engines that know its density.
+    # The target, for algorithms with a density.
 
     def log_prior(self, position: Point) -> tf.Tensor:
-        """Log prior of one chain's parameters."""
+        """Return the log prior of one chain's parameters."""
         raise NotImplementedError
 
     def log_likelihood(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None
     ) -> tf.Tensor:
-        """Log density of one chain's codes and observations, summed over the batch.
+        """Return the log density of one chain's codes and observations, summed over the batch.
 
-        :param seed: of draws of the prior, if it makes some; None for its own.
+        :param seed: seed of the prior's draws, if it makes any; None for the prior's own seed.
         """
         raise NotImplementedError
 
     def log_density_gradient(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None
     ) -> Point:
-        """Gradient of the log posterior, estimated from ``batch``, in one backward pass."""
+        """Estimate the gradient of the log posterior from ``batch`` in one backward pass."""
         return self.spread.gradients.log_density_gradient(
             lambda position, own: self.log_likelihood(position, own, seed),
             self.log_prior,
@@ -218,7 +218,7 @@ class ChainSampling(Algorithm):
         )
 
     def target(self, batch: Batch, reference: Reference | None = None) -> Target:
-        """What a sampler may ask while it sees ``batch``, with control variates or without."""
+        """Return gradient and density oracles of ``batch``, optionally with control variates."""
 
         def gradient(position: Point, batch: Batch, seed: tf.Tensor) -> Point:
             prior_seed = tf.random.fold_in(seed, PRIOR_DRAWS, alg="philox")
@@ -228,9 +228,9 @@ class ChainSampling(Algorithm):
         return batch_target(gradient, evaluate, batch, reference)
 
     def reference(self, position: Point, seed: tf.Tensor) -> Reference | None:
-        """Where a round begins, and the gradient of all data there; None without control variates.
+        """Return a round's start and the gradient of all data there; None without control variates.
 
-        :param seed: of draws of the prior, if it makes some.
+        :param seed: seed of the prior's draws, if it makes any.
         """
         if self.settings.gradients != "control_variates":
             return None
@@ -238,11 +238,11 @@ class ChainSampling(Algorithm):
         return Reference(position, full.parameters)
 
     def _target_at_start(self) -> Target | None:
-        """What a sampler may ask before its first step."""
+        """Return the target that initialises the sampler, if it needs one."""
         return self.target(self.data.gather(None))
 
     def seed_of(self, chain: int, number: int) -> tf.Tensor:
-        """The seed of a chain's round; that of number -1 draws its first codes."""
+        """Return the seed of a chain's round; round -1 draws the initial codes."""
         return tf.random.fold_in(self._base_seeds[chain], number, alg="philox")
 
     # Rounds.
@@ -251,11 +251,11 @@ class ChainSampling(Algorithm):
     def _round(
         self, chain: Chain, seed: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
-        """One round of one chain.
+        """Make one round of one chain.
 
         :param first: int32, sampler steps of the chain before this round.
         :param adapt: whether the sampler may adapt.
-        :param fed: of a stream, the round's minibatches.
+        :param fed: the round's minibatches, if the data are a stream.
         """
 
     def _all_chains(
@@ -280,15 +280,15 @@ class ChainSampling(Algorithm):
         return self.spread.chains.over_devices(mapped, (chains, seeds, fed))
 
     def _count_temperatures(self, state: State) -> int:
-        """Of how many leaves the sampler knows the temperature: all or none.
+        """Return the number of leaves with a kinetic temperature: all or none.
 
-        :param state: of all chains.
+        :param state: state of all chains.
         """
         found = self.sampler.temperatures(of_chain(state, 0))
         return 0 if found is None else len(tf.nest.flatten(found))
 
     def round(self, chains: Chain, number: int) -> tuple[Chain, RoundStatistics]:
-        """Round ``number`` of all chains; in new coordinates, where they are fitted before it."""
+        """Make round ``number`` of all chains, after a fit of the preconditioner if one is due."""
         seeds = tf.stack([self.seed_of(c, number) for c in range(self.num_chains)])
         if self.preconditioner is not None:
             chains = self.preconditioner.before_round(chains, number, seeds)
@@ -300,23 +300,23 @@ class ChainSampling(Algorithm):
     def advance(
         self, chains: Chain, seeds: tf.Tensor, first: tf.Tensor, adapt: tf.Tensor, fed: Any = ()
     ) -> tuple[Chain, RoundStatistics]:
-        """A round of all chains, compiled.
+        """Make a compiled round of all chains.
 
         :param seeds: one for each chain [C, 2].
         :param first: int32, sampler steps of the chains before this round.
         :param adapt: bool, whether the sampler may adapt.
-        :param fed: of a stream, each chain's minibatches, as :class:`BatchReader` reads them.
+        :param fed: each chain's minibatches from :class:`BatchReader`, if the data are a stream.
         """
         return self.spread.round(self._compiled, chains, seeds, first, adapt, fed)
 
     def step(self, state: Chain, number: int, stop: int) -> tuple[Chain, int, Trace]:
-        """A round; statistics are [1, C]."""
+        """Make a round; its statistics are [1, C]."""
         state, statistics = self.round(state, number)
         names = RoundStatistics._fields
         return state, 1, {k: v.numpy()[None] for k, v in zip(names, statistics, strict=True)}
 
     def fresh_batch(self, seed: tf.Tensor, i: tf.Tensor, fed: Any = ()) -> Batch:
-        """What step i of a round sees, where minibatches change every ``steps_per_batch`` steps."""
+        """Return the minibatch of step i of a round; it changes every ``steps_per_batch`` steps."""
         settings, data = self.settings, self.data
         number = i // (settings.steps_per_batch or settings.num_sampler_steps)
         if isinstance(data, StreamedObservations):
@@ -327,7 +327,7 @@ class ChainSampling(Algorithm):
     def statistics(
         self, state: State, log_prior: tf.Tensor, log_likelihood: tf.Tensor, loss: tf.Tensor
     ) -> RoundStatistics:
-        """What a round reports, with the finiteness of what the sampler holds."""
+        """Return the statistics of a round, and whether each leaf of the sampler is finite."""
         held = tf.nest.flatten((state.position, state.elements))
         finite = tf.stack([tf.reduce_all(tf.math.is_finite(v)) for v in held])
         dtype = gpflow.default_float()
@@ -343,10 +343,10 @@ class ChainSampling(Algorithm):
             tf.zeros([0], dtype) if step_size is None else tf.cast(step_size, dtype)[None],
         )
 
-    # What a run asks.
+    # Methods that a run calls.
 
     def diagnose(self, state: Chain, number: int, trace: Trace, saved: str) -> Exception | None:
-        """Which quantity of which chain became non-finite."""
+        """Return an error that names a chain's non-finite quantities; None if all are finite."""
         density = trace["log_prior"][-1] + trace["log_likelihood"][-1]  # [C]
         finite = trace["finite"][-1]  # [C, leaves]
         losses = trace["encoder_loss"][-1]
@@ -369,8 +369,9 @@ class ChainSampling(Algorithm):
         )
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
-        """Burn-in or sampling, and of the chains at the moment the log likelihood per point, in
-        nats, and the kinetic temperature, a mean over all parameters.
+        """Return the phase, burn-in or sampling, and current means over the chains.
+
+        These are log likelihood per point, in nats, kinetic temperature, and step size.
         """
         likelihood = float(np.mean(trace["log_likelihood"][-1])) / self.data.num_points
         phase = "burn-in" if number <= self.settings.burnin_rounds else "sampling"
@@ -378,21 +379,21 @@ class ChainSampling(Algorithm):
         blocks = trace["kinetic_temperature"][-1].mean(0)[: len(self.sampled.paths)]
         sizes = [np.prod(p.unconstrained_variable.shape) for p in self.sampled.parameters]
         if blocks.any():
-            weights = np.where(blocks > 0.0, sizes, 0.0)  # those at rest have no temperature
+            weights = np.where(blocks > 0.0, sizes, 0.0)  # fixed parameters have no temperature
             numbers["temperature"] = f"{np.average(blocks, weights=weights):.3g}"
         if trace["step_size"].size:
             numbers["step_size"] = f"{np.mean(trace['step_size'][-1]):.2g}"
         return phase, numbers
 
     def codes(self, chain: Chain, seed: tf.Tensor) -> tf.Tensor:
-        """One chain's codes [T, N, L] of all points, where they are sampled and held.
+        """Return one chain's codes [T, N, L] of all points, if codes are sampled and in memory.
 
-        :param seed: of draws of the prior, if it makes some.
+        :param seed: seed of the prior's draws, if it makes any.
         """
         raise NotImplementedError
 
     def sample(self, state: Chain, number: int) -> dict[str, np.ndarray] | None:
-        """The chains as they stand, [C, ...] by path, where a sample is due."""
+        """Return the chains' current state, [C, ...] by path, if a sample is due; else None."""
         settings = self.settings
         after = number - settings.burnin_rounds
         if after <= 0 or after % settings.rounds_per_sample:
@@ -415,7 +416,7 @@ class ChainSampling(Algorithm):
         return arrays | {"latents": np.stack([np.asarray(v) for v in codes])}
 
     def assign(self, state: Chain) -> None:
-        """Leave the model at the first chain's parameters and encoder."""
+        """Assign the first chain's parameters and encoder to the model."""
         chain = of_chain(state, 0)
         self.sampled.assign(chain.sampler.position.parameters)
         if chain.encoder:
@@ -427,13 +428,13 @@ class ChainSampling(Algorithm):
         sampled = self.sampled.paths
         return {
             "parameters": sampled,
-            **dict.fromkeys(("weights", "first", "second"), weights),  # of Adam's moments, too
+            **dict.fromkeys(("weights", "first", "second"), weights),  # and Adam's moments
         }
 
     def arrays(self, state: Chain) -> dict[str, np.ndarray]:
-        """Every leaf by name."""
+        """Return every leaf by name."""
         return to_arrays(state, self._names)
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> Chain:
-        """The inverse of :meth:`arrays`."""
+        """Invert :meth:`arrays`."""
         return from_arrays(self.initial(), arrays, self._names)

@@ -1,13 +1,14 @@
-"""Targets of minibatches, whose gradients may lack their own error where a round began.
+"""Targets of minibatches, with control variates for their gradients.
 
-Of a batch b, position q = (parameters, codes), and where the round began, q0::
+For a batch b and a position q = (parameters, codes), the estimate of the parameters' gradient is::
 
     g_b(q) - g_b(q0) + g(q0)
 
-for the parameters, where g is the gradient of all data: unbiased, and the less variable the less q
-has moved from q0 (:mod:`gpflow_bae.mcmc.gradient_estimators`; q0 anew in every round as in Johnson
-and Zhang 2013). Codes have no such error: a code's conditional is that of its own point. It costs
-two gradients of a batch in every step, and one of all data in every round.
+where q0 is the position at the start of the round and g the gradient of all data. The estimate is
+unbiased, and its variance is the smaller, the closer q is to q0
+(:mod:`gpflow_bae.mcmc.gradient_estimators`; q0 is set in every round as in Johnson and Zhang 2013).
+Gradients of codes need no control variate, as a code's conditional is that of its own point. The
+cost is two gradients of a batch in every step, and one of all data in every round.
 
 Reference: Johnson, Zhang (2013). Accelerating stochastic gradient descent using predictive variance
 reduction. NeurIPS.
@@ -32,18 +33,18 @@ LogDensityGradient = Callable[[Point, Batch, tf.Tensor], Point]
 
 
 class Reference(NamedTuple):
-    """Where a round began, and the parameters' gradient of all data there."""
+    """The position at the start of a round, and the parameters' gradient of all data there."""
 
-    position: Point  # natural values; codes of all items, or of those of a batch
+    position: Point  # in the model's own coordinates; codes of all items, or of a batch's
     full: tuple[tf.Tensor, ...]
-    batch: Batch | None = None  # with the codes of neighbours there, where a batch brings these
+    batch: Batch | None = None  # with the neighbours' codes at that position, if batches have them
 
 
 def controlled(here: Point, there: Point, reference: Reference) -> Point:
-    """The estimate of a batch, corrected.
+    """Return the gradient of a batch, corrected by the control variate.
 
     :param here: gradient of a batch at a position.
-    :param there: of the same batch (and the same draws) at ``reference.position``.
+    :param there: gradient of the same batch (and the same draws) at ``reference.position``.
     """
     parts = zip(here.parameters, there.parameters, reference.full, strict=True)
     return here._replace(parameters=tuple(g - g0 + full for g, g0, full in parts))
@@ -58,9 +59,8 @@ def batch_target(
     """Make the gradient and density oracles of a minibatch.
 
     :param log_density_gradient: the gradient of the log posterior, estimated from a batch.
-    :param evaluate: log densities, which are those of all data where the batch is; offered for
-        that batch alone.
-    :param reference: where the round began, with codes of the batch's items; None for gradients
+    :param evaluate: log densities, which the target has only if the batch is all data.
+    :param reference: the start of the round, with codes of the batch's items; None for gradients
         without control variates.
     """
 

@@ -1,4 +1,4 @@
-"""The sampler's state with the codes of a minibatch, and with those of all items again."""
+"""Gather the codes of a minibatch in the sampler's state, and scatter them back."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["gather_codes", "scatter_codes"]
 
 
 def gather_codes(state: State, indices: tf.Tensor | None, axis: int) -> State:
-    """The sampler with the codes of some items only (None: all), and all that belongs to those.
+    """Restrict the sampler's position and elements, such as momenta, to some items (None for all).
 
-    :param axis: of the items.
+    :param axis: axis of the items.
     """
     if indices is None:
         return state
@@ -38,16 +38,16 @@ def scatter_codes(
     adapted: Collection[str] = (),
     adapt: bool | tf.Tensor = True,
 ) -> State:
-    """``state`` with the codes of all items: its own, and those of ``store`` for the others.
+    """Return ``state`` with the codes of all items: its own, and those of ``store`` for the others.
 
-    TensorFlow copies what a round was given before it changes a part of it. With a million points
-    that takes as long as some steps.
+    TensorFlow copies the input of a round before it changes a part of it. With a million points
+    this takes as long as several steps.
 
-    :param adapted: elements that are those of ``store`` still, unless ``adapt`` is true.
+    :param adapted: elements that still equal those of ``store``, unless ``adapt`` is true.
     """
     if indices is None:
         return state
-    of_points = axis == 1  # of the one task; its values are changed where they are
+    of_points = axis == 1  # the items are the points of a single task
     where = tf.stack([tf.zeros_like(indices), indices], 1) if of_points else indices[:, None]
 
     def scatter(new: Point, old: Point, changed: bool | tf.Tensor = True) -> Point:

@@ -1,4 +1,4 @@
-"""The loop over a sampler's steps, in the coordinates of a preconditioner."""
+"""Loop over a sampler's steps, in the coordinates of a preconditioner."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def sampler_steps(
 ) -> State:
     """Take steps of a sampler.
 
-    :param state: at natural values, as what is returned.
-    :param target_of: the target of step i of these, such as that of its minibatch.
-    :param seed: of which step i has ``fold_in(seed, i)``.
-    :param first: number of the first of them, and whether the sampler may adapt.
-    :param preconditioning: the map of the coordinates in which steps are made; None for natural
-        values.
+    :param state: state in the model's own coordinates, as is the result.
+    :param target_of: returns the target of step i, such as that of its minibatch.
+    :param seed: step i has the seed ``fold_in(seed, i)``.
+    :param first: number of the first step, and whether the sampler may adapt.
+    :param preconditioning: map from the coordinates of the steps to the model's; None for steps in
+        the model's own.
     """
     if preconditioning is not None:
         state = state._replace(position=preconditioning.inverse(state.position))

@@ -1,9 +1,9 @@
-r"""What the codes of a minibatch depend on under a prior by neighbours.
+r"""Markov blankets of the codes of a minibatch under a nearest-neighbour prior.
 
 Vecchia's density (:class:`~gpflow_bae.latent_priors.NearestNeighbourGP`) is a product of
-conditionals, p(latents) = prod_n p(latent_n | latents_{N(n)}). A code is in that of its own point
-and in those of its children, the points that have it as a neighbour. So a step on a minibatch b of
-B of N points, with the codes of all others where the chain left them, takes
+conditionals, p(latents) = prod_n p(latent_n | latents_{N(n)}). A code is in the conditional of its
+own point and in those of its children, the points that have it as a neighbour. So a step on a
+minibatch b of B of N points, with all other codes at the chain's last values, takes
 
 .. math::
     g_{parameters} &= \frac{N}{B} \sum_{n \in b} \nabla [\log p(latent_n | latents_{N(n)})
@@ -11,18 +11,18 @@ B of N points, with the codes of all others where the chain left them, takes
     g_{codes} &= \nabla \Big[ \sum_{n \in b \,\cup\, children(b)} \log p(latent_n | latents_{N(n)})
         + \sum_{n \in b} \log p(y_n | latent_n) \Big]
 
-the first of which has the gradient of all data as its mean over minibatches, and the second of
-which is that of the exact conditional of the batch's codes: each conditional that holds one of them
-is there once, without N/B, a neighbour that is in b where it is now, one outside of it as carried.
+The first has the gradient of all data as its mean over minibatches. The second is the gradient of
+the exact conditional of the batch's codes: each conditional with one of these codes occurs once,
+without N/B; neighbours in b have their current codes, and others those of the chain.
 
-A step looks at no other points, so its cost is one of B (1 + children) m^3, however many points
-there are (codes of all of them are written to after it, which is memory's work). A point has m
-children on average; those of a random batch that is a large part of all points are nearly all
-points, and then full batches cost as little.
+A step uses no other points, so its cost is of the order of B (1 + children) m^3 for any number of
+points (apart from writing the batch's codes to those of all points). A point has m children on
+average. If a random batch is a large part of all points, its children are nearly all points, and
+full batches then cost as little.
 
-With fixed parameters a chain on one batch a round has the bias of its sampler. Momenta of points
-rest while others have their batches; with fresh ones in a round that adds a bias of the order of
-the step size squared.
+With fixed parameters a chain with one batch per round has the bias of its sampler only. Momenta of
+points stay constant while other points have batches; with several batches per round this adds a
+bias of the order of the step size squared.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ __all__ = ["Surroundings"]
 
 
 class Surroundings:
-    """Tables of neighbours and children, and the conditionals that hold codes of a minibatch."""
+    """Tables of neighbours and children, which give the conditionals of a minibatch's codes."""
 
     def __init__(self, neighbours: tf.Tensor, batch_size: int, fixed_shapes: bool = False):
         """
-        :param neighbours: which points [N, m] those of a task are conditioned on, -1 for none.
-        :param batch_size: B.
+        :param neighbours: indices [N, m] of each point's neighbours, -1 for none.
+        :param batch_size: number of points B of a minibatch.
         :param fixed_shapes: always return as many conditionals as a batch of that size can have,
-            for XLA, which knows no others.
+            because XLA needs static shapes.
         """
         table = np.asarray(neighbours)
         splits, children = children_of(table)
@@ -58,10 +58,10 @@ class Surroundings:
 
     @check_shapes("indices: [B]", "X: [1, N, D]", "codes: [1, N, L]")
     def conditionals(self, indices: tf.Tensor, X: tf.Tensor, codes: tf.Tensor) -> Conditionals:
-        """Those of the points ``indices``, and of their children among other points.
+        """Return the conditionals of points ``indices`` and of their children outside the batch.
 
         :param X: inputs of all points.
-        :param codes: of all points, of which those outside of the batch stay where they are.
+        :param codes: codes of all points; those outside the batch are constants.
         """
         indices = tf.cast(indices, tf.int32)
         others, weights = self._children_outside(indices)
@@ -78,7 +78,7 @@ class Surroundings:
         )
 
     def _children_outside(self, indices: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Children [E] of a batch that are not in it, each once, and which of these there are."""
+        """Return a batch's children outside it, each once, and which are valid (both [E])."""
         number = indices.shape[0]
         starts = tf.gather(self._splits, indices)
         ends = tf.cumsum(tf.gather(self._splits, indices + 1) - starts)  # of all pairs, in order
@@ -88,7 +88,7 @@ class Surroundings:
         last = self._children.shape[0] - 1
         child = tf.minimum(tf.gather(starts, parent) + within, last)
         child = tf.gather(self._children, child)
-        # One that has several parents in the batch is there for the first of them alone.
+        # A child with several parents in the batch is kept for the first of them only.
         parents = _places_in(indices, tf.gather(self._table, child))
         first = tf.reduce_min(tf.where(parents < 0, number, parents), axis=1)
         outside = _places_in(indices, child) < 0
@@ -101,7 +101,7 @@ class Surroundings:
 
 
 def _places_in(indices: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
-    """Where in ``indices [B]`` each of ``points`` is, -1 for nowhere."""
+    """Return the position of each of ``points`` in ``indices [B]``, -1 if it is absent."""
     order = tf.argsort(indices)
     ascending = tf.gather(indices, order)
     flat = tf.reshape(points, [-1])

@@ -1,7 +1,7 @@
 """Tempered MCMC over the weights of an autoencoder (Chandra et al. 2022), compiled in blocks.
 
-A block is a number of swap intervals: steps of all replicas at once, then a round of swaps, and
-again. Nothing in it returns to Python.
+A block is a number of swap intervals, each of several steps of all replicas at once and a round of
+swaps, in one compiled function.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _BURNIN_STEPS_PER_BLOCK = 50
 
 
 class TemperedChain(NamedTuple):
-    """Where the replicas are, and the noise scale of each rung."""
+    """State of the replicas, and the noise scale of each rung."""
 
     tempering: parallel_tempering.State
     log_noise_scale: tf.Tensor  # [R], by rung
     step: tf.Tensor  # int32, steps taken
-    coordinates: AffineMap  # what positions are of; their Jacobian is constant
+    coordinates: AffineMap  # of the positions; its Jacobian is constant
 
 
 class TemperedTrace(NamedTuple):
@@ -56,7 +56,7 @@ class TemperedTrace(NamedTuple):
 
 
 class TemperedSampling(Algorithm):
-    """The replicas of one model on one data set, a compiled block at a time.
+    """Tempered replicas of one model on one data set, sampled in compiled blocks.
 
     Burn-in and sampling are traced once each.
     """
@@ -73,8 +73,8 @@ class TemperedSampling(Algorithm):
         jit_compile: bool = False,
     ):
         """
-        :param seed: seeds of a step depend on it and on the number of steps taken only, so that a
-            chain does not depend on how it was cut into blocks.
+        :param seed: seeds of a step depend only on it and on the number of steps taken, so that a
+            chain does not depend on its division into blocks.
         """
         self.model, self.data, self.settings = model, data, settings
         self.num_steps = settings.num_samples
@@ -89,11 +89,11 @@ class TemperedSampling(Algorithm):
 
     @property
     def tracing_count(self) -> int:
-        """How often blocks were traced: at most once for each phase in a healthy run."""
+        """Number of times that blocks were traced: at most once per phase in a healthy run."""
         return sum(f.experimental_get_tracing_count() for f in self._compiled.values())
 
     def target(self, coordinates: AffineMap) -> Any:
-        """Return the densities, and gradients but for a random walk, of positions."""
+        """Return the log densities of positions, with gradients unless for a random walk."""
         model, batch = self.model, self.data.gather(None)
         return targets.target(
             lambda position: model.log_likelihood(coordinates.forward(position), batch),
@@ -107,7 +107,7 @@ class TemperedSampling(Algorithm):
         return tuple(tf.stack([v] * replicas) for v in self.model.sampled.values())
 
     def initial_chain(self, coordinates: AffineMap) -> TemperedChain:
-        """Place the replicas at the centre of ``coordinates``, which say what positions mean.
+        """Start the replicas at the centre of ``coordinates``.
 
         :raises ValueError: if the target is not finite there.
         """
@@ -115,7 +115,7 @@ class TemperedSampling(Algorithm):
         ladder = geometric_ladder(settings.num_replicas, settings.max_temperature)
         adaptive = settings.proposal.method in ("adapt_lg", "adapt_lg_star")
         init = adaptive_langevin.init if adaptive else metropolis.init
-        # Compiled, or vectorized_map would trace by itself, of which TensorFlow warns in loops.
+        # Compiled, because vectorized_map would otherwise trace, with a warning in loops.
         start = compiled(lambda position: init(position, self.target(coordinates)))
         replicas = start(coordinates.centre())
         metropolis.check_initial(replicas.evaluation)
@@ -131,7 +131,7 @@ class TemperedSampling(Algorithm):
     def step(
         self, state: TemperedChain, number: int, stop: int
     ) -> tuple[TemperedChain, int, Trace]:
-        """Go on until the next sample is due, in burn-in at most to ``stop``."""
+        """Take steps until the next sample is due, or, in burn-in, at most until ``stop``."""
         settings = self.settings
         phase = "burnin" if number < settings.num_burnin else "sampling"
         if phase == "burnin":
@@ -146,7 +146,7 @@ class TemperedSampling(Algorithm):
         return state, taken, {k: v.numpy() for k, v in trace._asdict().items()}
 
     def sample(self, state: TemperedChain, number: int) -> dict[str, np.ndarray] | None:
-        """The replicas' unconstrained values [R, ...] by path, after burn-in."""
+        """Return the replicas' unconstrained values [R, ...] by path; None in burn-in."""
         if number <= self.settings.num_burnin:
             return None
         values = state.coordinates.forward(state.tempering.replicas.position)
@@ -156,7 +156,7 @@ class TemperedSampling(Algorithm):
         }
 
     def summary(self, number: int, trace: Trace) -> tuple[str, dict[str, str]]:
-        """Burn-in or sampling, and the replicas' mean log likelihood per row, in nats."""
+        """Return the phase, and the replicas' mean log likelihood per row, in nats."""
         phase = "burn-in" if number <= self.settings.num_burnin else "sampling"
         likelihood = float(trace["log_likelihood"][-1].mean()) / self.data.num_points
         return phase, {"log_likelihood": f"{likelihood:.4g}"}
@@ -187,7 +187,7 @@ class TemperedSampling(Algorithm):
         )
 
     def _start_sampling(self, chain: TemperedChain) -> TemperedChain:
-        """The end of burn-in: every rung at temperature 1, with the first rung's noise scale."""
+        """End burn-in: set every rung to temperature 1, with the first rung's noise scale."""
         tempering = chain.tempering
         scale = tf.fill(tf.shape(chain.log_noise_scale), chain.log_noise_scale[0])
         tempering = tempering._replace(ladder=tf.ones_like(tempering.ladder))
@@ -222,7 +222,7 @@ class TemperedSampling(Algorithm):
                 return chain, arrays
 
             chain, arrays = repeat(interval, one_step, carried)
-            if phase == "burnin":  # afterwards all temperatures are equal, and a swap does nothing
+            if phase == "burnin":  # afterwards all temperatures are equal, so swaps have no effect
                 swap_seed = tf.random.fold_in(seed, 2 * chain.step + 1, alg="philox")
                 chain = chain._replace(
                     tempering=parallel_tempering.swap(chain.tempering, swap_seed)
@@ -273,7 +273,7 @@ class TemperedSampling(Algorithm):
                 gradient_probability=proposal.gradient_probability,
                 **common,
             )
-        if len(replicas) < len(tempering.replicas):  # Adam's statistics rest after burn-in
+        if len(replicas) < len(tempering.replicas):  # Adam's moments stay fixed after burn-in
             replicas = type(tempering.replicas)(*replicas, *tempering.replicas[len(replicas) :])
         tempering = tempering._replace(replicas=replicas)
         scale = chain.log_noise_scale

@@ -1,4 +1,4 @@
-"""SG-MCMC of all weights of an autoencoder without codes of its own, encoder included."""
+"""SG-MCMC of all weights, encoder included, of an autoencoder without sampled codes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["WeightSampling"]
 
 
 class WeightSampling(ChainSampling):
-    """Any sampler on the posterior of a :class:`~gpflow_bae.models.TemperedBAE`, in minibatches.
+    """SG-MCMC on the posterior of a :class:`~gpflow_bae.models.TemperedBAE`, in minibatches.
 
-    Nothing is amortised: the encoder's weights are among the parameters. Settings of encoder fits
-    are not used, and a round takes fresh minibatches as often as ``steps_per_batch`` says.
+    The encoder's weights are sampled with the other parameters. Settings of encoder fits are not
+    used, and a round draws a new minibatch every ``steps_per_batch`` steps.
     """
 
     model: TemperedBAE
@@ -33,7 +33,7 @@ class WeightSampling(ChainSampling):
         self._build_preconditioner()
 
     def initial_chain(self, seed: tf.Tensor, latents: tf.Tensor | None = None) -> Chain:
-        """At the model's present values."""
+        """Start at the model's current values."""
         values = self.sampled.values()
         return Chain(self._sampler_state(Point(values, ())), (), self._initial_metric())
 
@@ -43,8 +43,8 @@ class WeightSampling(ChainSampling):
     def log_likelihood(
         self, position: Point, batch: Batch, seed: tf.Tensor | None = None
     ) -> tf.Tensor:
-        """log p(Y | parameters) of one chain, summed over the batch."""
-        # Not vectorised over a chain: XLA compiles gradients of vectorised maps in every call.
+        """Return log p(Y | parameters) of one chain, summed over the batch."""
+        # Not vectorised over one chain: XLA compiles gradients of vectorised maps in every call.
         return self.model.bind(position.parameters).data_log_likelihood(batch)
 
     def _round(

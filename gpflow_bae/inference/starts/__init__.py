@@ -1,4 +1,4 @@
-"""Where chains start: at variational fits, at modes, and from which codes those begin."""
+"""Initialisation of chains: variational fits, modes, and the initial codes of these."""
 
 from .default_start import default_start
 from .initial_codes import smoothest_projections

@@ -1,4 +1,4 @@
-"""The start that a run has unless it is told otherwise."""
+"""The default initialisation of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .warm_start import WarmStart
 
 __all__ = ["default_start"]
 
-_EXACT_POINTS = 200  # tasks of so many points are fitted under the exact GP: N^3 is still cheap
+_EXACT_POINTS = 200  # most points of a task fitted under the exact GP: N^3 is still cheap
 _POINTS_PER_STEP = 1024
 NUM_STEPS = 2000
 _DISTILLATION = EncoderSettings(num_steps=1000, batch_size=256)
@@ -31,12 +31,12 @@ _DISTILLATION = EncoderSettings(num_steps=1000, batch_size=256)
 def default_start(
     model: BayesianAutoencoder | VariationalAutoencoder, data: Observations
 ) -> WarmStart:
-    """A variational fit of prior and decoder from the smoothest projections of ``Y``.
+    """Return a variational fit of prior and decoder from the smoothest projections of ``Y``.
 
-    The encoder of the fit is the model's own where that is Gaussian, else a Gaussian one with the
-    widths of the model's. Adam takes 2000 steps, the wider the networks the smaller. A sparse GP of
-    short tasks is fitted as the exact one, which straightens the latent chart; one with sampled
-    inducing outputs, or the last layer of a deep one, as a
+    The encoder of the fit is the model's own if that is Gaussian, else a Gaussian one with the
+    same layer widths. Adam takes 2000 steps, with a smaller learning rate for wider networks. A
+    sparse GP of short tasks is fitted as the exact one, which straightens the latent chart; one
+    with sampled inducing outputs, or the last layer of a deep one, as a
     :class:`~gpflow_bae.latent_priors.TitsiasGP`. Minibatches hold about a thousand points; those
     under a :class:`~gpflow_bae.latent_priors.NearestNeighbourGP` have mean-field codes.
     """
@@ -49,13 +49,13 @@ def default_start(
         final_learning_rate_fraction=0.05,
         batch_size=_batch_size(model, data),
     )
-    # A decoder that is given features of the inputs too cannot be taught by codes alone, and there
+    # A decoder that also takes features of the inputs cannot be fitted to codes alone, and there
     # are no more linear projections than outputs.
     project = not model.decoder_needs_inputs and model.latent_dim <= data.num_outputs
     if variational:
         project = project and isinstance(model.latent_prior, KernelLatentPrior)
     if model.inputs is not None and model.inputs.needs_observations:
-        project = False  # the kernel's inputs are not there before the encoder is
+        project = False  # the kernel's inputs depend on the encoder, which is not fitted yet
     return WarmStart(
         encoder,
         settings,
@@ -66,10 +66,10 @@ def default_start(
 
 
 def _learning_rate(*networks: Any) -> float:
-    """Adam's: 1e-2 for small networks, 1e-3 for wide ones.
+    """Return Adam's learning rate, from 1e-2 for small networks to 1e-3 for wide ones.
 
-    A step of Adam moves every weight by as much, so the output of a unit by as much as it has
-    inputs.
+    A step of Adam changes every weight by the same amount, so the output of a unit changes in
+    proportion to its number of inputs.
     """
     shapes = [tuple(p.shape) for network in networks for p in network.parameters]
     widest = max((math.prod(shape[:-1]) for shape in shapes if len(shape) > 1), default=1)
@@ -77,7 +77,7 @@ def _learning_rate(*networks: Any) -> float:
 
 
 def _batch_size(model: Any, data: Observations) -> int | None:
-    """As many items as hold about a thousand points; None where all do, or must be there."""
+    """Return the number of items with about a thousand points; None for all items."""
     if data.axis == 1 and not model.splits_over_points:
         return None
     points_per_item = 1 if data.axis == 1 else int(data.Y.shape[1])
@@ -86,7 +86,7 @@ def _batch_size(model: Any, data: Observations) -> int | None:
 
 
 def _prior_of_fit(prior: Any, data: Observations) -> LatentProcess | None:
-    """The prior that stands in for the model's; None for its own."""
+    """Return the prior of the fit; None for the model's own."""
     if isinstance(prior, DeepSparseGP):
         prior = prior.last_layer
     if not isinstance(prior, SparseGP):
@@ -113,10 +113,10 @@ def _gaussian_encoder(model: BayesianAutoencoder, data: Observations) -> BaseGau
 
 
 def _hidden_layers(encoder: Any) -> list[tuple[int, Any]]:
-    """Widths and activations of an encoder's dense layers, but the last; two of 100 if it has none.
+    """Return widths and activations of an encoder's dense layers except the last.
 
-    Where an encoder is convolutional, or sums networks of single outputs, a dense one will do to
-    start from.
+    The default is two layers of 100 units: if an encoder is convolutional, or sums networks of
+    single outputs, a dense one suffices for a start.
     """
     found = []
     if isinstance(encoder, KerasModule):

@@ -1,4 +1,4 @@
-"""Where the codes of a warm start begin: the linear projections that the prior likes best."""
+"""Initial codes of a warm start: the linear projections that are smoothest under the prior."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...latent_priors.kernel_prior import KernelLatentPrior
 __all__ = ["smoothest_projections"]
 
 MAX_POINTS = 5000
-_MAX_COST = 2e11  # of N^3 over tasks
+_MAX_COST = 2e11  # largest sum of N^3 over tasks
 
 
 def smoothest_projections(
@@ -25,7 +25,7 @@ def smoothest_projections(
     num_components: int = 80,
     noise_variance: float = 0.1,
 ) -> np.ndarray:
-    """Uncorrelated, unit-variance linear projections of ``Y`` that are smoothest under the prior.
+    """Return uncorrelated, unit-variance linear projections of ``Y`` that are smoothest a priori.
 
     Among the whitened leading principal components W [T N, q] of ``Y``, the directions a that
     minimise sum_t a^T W_t^T (K_t + noise_variance I)^-1 W_t a with a^T a = 1, where K_t is the
@@ -33,12 +33,13 @@ def smoothest_projections(
     slow features of Wiskott and Sejnowski (2002); with K = I they are the principal components.
     An autoencoder that starts from random codes folds the latent space; these do not.
 
-    Of a table too large for that, the smoothness of ``MAX_POINTS`` points of a task, spread over
-    it, and of as many tasks as make no more work, decides; all points have codes.
+    For large data the smoothness is that of ``MAX_POINTS`` evenly spaced points of a task, and of
+    as many tasks as a limit on the cost allows; all points have codes.
 
-    :param prior: of the model; only its kernels matter (the first one, where there are several).
-    :param num_components: how many principal components q to search.
+    :param prior: the model's prior; only its first kernel is used.
+    :param num_components: number q of principal components to search.
     :return: codes [T, N, L] with zero mean and unit variance.
+    :raises ValueError: if ``Y`` spans fewer dimensions than the codes have.
     """
     num_tasks, num_points, num_outputs = data.Y.shape
     rows = tf.cast(tf.reshape(data.Y, [-1, num_outputs]), gpflow.default_float())
@@ -60,7 +61,7 @@ def smoothest_projections(
         codes = whitened[:, : prior.latent_dim]
     else:
         tasks = tf.reshape(whitened, [num_tasks, num_points, width])
-        X, tasks = _some(data.X, tasks)
+        X, tasks = _subset(data.X, tasks)
         kernel = prior.kernels[0]
         variances = functools.partial(kernel, full_cov=False)
         total = covariance_of_tasks(kernel, X)
@@ -74,8 +75,8 @@ def smoothest_projections(
     return tf.reshape(codes, [num_tasks, num_points, prior.latent_dim]).numpy()
 
 
-def _some(X: tf.Tensor, tasks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Inputs and components of as many points and tasks as can be solved for in seconds."""
+def _subset(X: tf.Tensor, tasks: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return inputs and components of a subset of points and tasks that is solved in seconds."""
     num_tasks, num_points, _ = tasks.shape
     if num_points > MAX_POINTS:
         chosen = np.linspace(0, num_points - 1, MAX_POINTS).astype(np.int32)

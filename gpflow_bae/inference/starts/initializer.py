@@ -1,4 +1,4 @@
-"""What every start of chains is."""
+"""Base class of initialisations of chains."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["Initializer"]
 
 
 class Initializer(ABC):
-    """Where chains start: it moves a model to values worth starting from.
+    """An initialisation of chains, which sets a model's parameters before sampling.
 
     ``warm_start`` of :func:`~gpflow_bae.inference.sample_amortized` and ``start`` of
-    :class:`~gpflow_bae.inference.TemperedSettings` take one, or one of your own.
+    :class:`~gpflow_bae.inference.TemperedSettings` take instances of subclasses, including yours.
     """
 
     @property
     def networks(self) -> tuple[tf.Module, ...]:
-        """Networks of its own that :meth:`run` changes beside the model."""
+        """Networks outside the model that :meth:`run` changes."""
         return ()
 
     @abstractmethod
@@ -41,11 +41,10 @@ class Initializer(ABC):
         progress: bool = True,
         directory: RunDirectory | None = None,
     ) -> tuple[tf.Tensor | None, np.ndarray]:
-        """Leave the model where a chain is to start.
+        """Set the model's parameters to the initial values of a chain.
 
-        :param seed: of everything random.
-        :param directory: where parts of it keep their checkpoints, so that a start that was killed
-            goes on from them; None keeps none.
-        :return: codes [T, N, L] to start from, None for models without codes, and the losses on
-            the way.
+        :param seed: seed of all random numbers.
+        :param directory: folder of checkpoints, from which an interrupted start continues; None
+            keeps none.
+        :return: initial codes [T, N, L], None for models without codes, and the losses of the fit.
         """

@@ -1,4 +1,4 @@
-"""Start at the end of some steps of Adam on the log posterior."""
+"""Start after a number of steps of Adam on the log posterior."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["AdamStart"]
 
 @dataclasses.dataclass(frozen=True)
 class AdamStart(Initializer):
-    """Climbs the log posterior of a :class:`~gpflow_bae.models.TemperedBAE` from where it is."""
+    """Adam on the log posterior of a :class:`~gpflow_bae.models.TemperedBAE`, from its values."""
 
     num_steps: int = 2000
     batch_size: int | None = None
     """Rows per step; None for all."""
     learning_rate: float = 3e-3
-    """Decays to zero along a cosine."""
+    """Initial learning rate, which decays to zero along a cosine."""
 
     def __post_init__(self) -> None:
         check_fields(self, num_steps=0)
@@ -48,9 +48,9 @@ class AdamStart(Initializer):
         progress: bool = True,
         directory: RunDirectory | None = None,
     ) -> tuple[None, np.ndarray]:
-        """Leave the model at the last step.
+        """Set the model's parameters to those of the last step.
 
-        :return: no codes, and the mean loss of every hundred steps, in nats per row.
+        :return: None for codes, and the mean loss of every hundred steps, in nats per row.
         :raises TypeError: for another model.
         """
         if not isinstance(model, TemperedBAE):

@@ -1,8 +1,8 @@
 """Start a chain at a mode of the sparse GP autoencoder with every code at its prior mean.
 
-Where one long task is taken in minibatches of points and the code noise is small, codes are nearly
-the latent function of the sampled inducing outputs. Its mode needs no encoder: decoder, kernel,
-inducing points and outputs are fitted to log p(Y | decoder(m(X))) + log prior.
+With minibatches of points of one long task, and small code noise, codes nearly equal the latent
+function given the sampled inducing outputs. The mode needs no encoder: decoder, kernel, inducing
+points and outputs are fitted to log p(Y | decoder(m(X))) + log prior.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["PriorMeanStart"]
 
 
 class _AtPriorMean(VariationalModel):
-    """A sampled model as one that the variational engine fits: codes are m(X), divergence 0."""
+    """A sampled model as a variational one: codes are m(X), and the divergence is 0."""
 
     needs_inputs = True
 
@@ -48,7 +48,7 @@ class _AtPriorMean(VariationalModel):
 
     @property
     def prior_parameters(self) -> tuple[Parameter, ...]:
-        """All that is sampled."""
+        """All sampled parameters."""
         return self.model.sampled.parameters
 
     @property
@@ -59,7 +59,7 @@ class _AtPriorMean(VariationalModel):
     def terms(
         self, batch: Batch, seed: TensorType, snapshot: Snapshot | None = None
     ) -> VariationalTerms:
-        """log p(Y | decoder(m(X))), and no divergence."""
+        """Return log p(Y | decoder(m(X))), and zero divergence."""
         prior = self.model.latent_prior.with_seed(seed)
         mean, _ = prior.given_inducing_outputs(batch.X)
         F = self.model.decode(batch.X, mean)
@@ -72,25 +72,25 @@ class _AtPriorMean(VariationalModel):
 class PriorMeanStart(Initializer):
     """A mode with codes at their prior mean, then an encoder fitted to those codes.
 
-    For a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing outputs, or a
-    :class:`~gpflow_bae.latent_priors.DeepSparseGP`: there the mean is that of the last layer given
-    a draw of the hidden ones, a new draw in each step, and hidden layers start at their linear
-    means.
+    The model's prior is a :class:`~gpflow_bae.latent_priors.SparseGP` with sampled inducing
+    outputs, or a :class:`~gpflow_bae.latent_priors.DeepSparseGP`. The mean of the latter is that of
+    the last layer given a draw of the hidden ones, with a new draw in each step, and hidden layers
+    start at their linear means.
     """
 
     settings: VariationalSettings = VariationalSettings()
     distillation: EncoderSettings = EncoderSettings(num_steps=1000, batch_size=256)
     """Fit of the model's encoder to the codes of the mode."""
     first: WarmStart | None = None
-    """A start before this one, where the fit then begins: so it ends at a mode near that of a
-    variational fit, which has learnt a lengthscale that generalises. A mode found from nothing
-    keeps the shorter one that it found first (rotated MNIST: 0.6 for 1.4)."""
+    """A start before this one, from which the fit begins: so it ends at a mode near a variational
+    fit, whose lengthscale generalises. A fit without it keeps a shorter lengthscale (rotated
+    MNIST: 0.6 instead of 1.4)."""
     callback: Callable[[int, float], None] | None = None
     """Called with (steps done, mean loss) during the fit."""
 
     @property
     def networks(self) -> tuple[GaussianEncoder, ...]:
-        """Those of the start before this one."""
+        """Networks of the start before this one."""
         return () if self.first is None else self.first.networks
 
     def __post_init__(self) -> None:
@@ -113,11 +113,11 @@ class PriorMeanStart(Initializer):
         progress: bool = True,
         directory: RunDirectory | None = None,
     ) -> tuple[tf.Tensor, np.ndarray]:
-        """Fit in place.
+        """Fit the model in place.
 
-        :param directory: where every part of the fit keeps its checkpoints; a start that was
-            killed goes on from them.
-        :return: initial codes [T, N, L], the prior means, and the losses of the fit itself.
+        :param directory: folder of the checkpoints of every part of the fit, from which an
+            interrupted start continues.
+        :return: initial codes [T, N, L], which are the prior means, and the losses of the fit.
         :raises ValueError: for a model with another prior.
         """
         prior = model.latent_prior

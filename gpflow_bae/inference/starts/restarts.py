@@ -1,8 +1,8 @@
-"""Many cheap climbs, compared by their log posteriors: where a chain should begin.
+"""Start chains at the best of several modes of the log posterior.
 
-A network's posterior has many modes, whose masses differ by hundreds of nats; a chain stays in the
-basin where it begins. So the basin is looked for first, by L-BFGS on all data from fresh weights,
-and what was not chosen is reported with it.
+A network's posterior has many modes, whose masses differ by hundreds of nats, and a chain stays in
+the basin where it begins. So the basin is sought first, by L-BFGS on all data from new initial
+weights, and the other modes are reported too.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .initializer import Initializer
 
 __all__ = ["ModeStart", "Restarts", "best_restart", "fresh_starts", "restart_seed"]
 
-_SMALL = 5000
-_MOST_SEEDS = 2_000_000_000
-_FURTHER = 5  # times as many iterations of a finalist
+_MAX_COMPILED = 5000  # largest number of scalars for compilation with XLA by default
+_NUM_SEEDS = 2_000_000_000  # seeds are below this
+_FINALIST_FACTOR = 5  # factor of the iterations of finalists
 
 
 class Restarts(NamedTuple):
-    """What was found, in the order of the restarts; nats, of all data."""
+    """Log densities of the modes of all restarts, in nats of all data."""
 
     log_posterior: np.ndarray  # [R], in unconstrained space
     log_likelihood: np.ndarray  # [R]
@@ -53,22 +53,22 @@ class Restarts(NamedTuple):
 
 
 def restart_seed(seed: int, number: int) -> int:
-    """Return the seed of a fit among several; the first is the fit without restarts.
+    """Return the seed of one of several fits; the first has the seed of a fit without restarts.
 
-    In 32 bits with room to spare, as engines want seeds.
+    The others are below ``_NUM_SEEDS``, so that an engine can add to them in 32 bits.
     """
     if number == 0:
         return seed
-    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1) % _MOST_SEEDS
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0] >> 1) % _NUM_SEEDS
 
 
 def fresh_starts(
     draw: Callable[[int], Sequence[Any]], seeds: Iterable[int]
 ) -> Iterator[tuple[int, tuple[tf.Tensor, ...]]]:
-    """Draw where each of many fits starts, with Keras's own numbers from the seed of that fit.
+    """Draw initial values of each of several fits, with Keras seeded by the fit's seed.
 
-    :param draw: a seed -> values of a model's parameters.
-    :return: seeds, and the values of each.
+    :param draw: maps a seed to values of a model's parameters.
+    :return: pairs of a seed and its values.
     """
     for seed in seeds:
         keras.utils.set_random_seed(seed)
@@ -87,21 +87,20 @@ def best_restart(
     jit_compile: bool | None = None,
     progress: bool = True,
 ) -> Restarts:
-    """Climb the log posterior from fresh weights again and again; leave the model at the best.
+    """Maximise the log posterior from several initial weights, and set the model to the best mode.
 
     Chains that ``sample_amortized(..., warm_start=None, num_chains=4)`` starts there explore its
-    basin. Networks of float64 can be climbed to the end; in float32 a line search stops early.
-
-    Climbs are long: after thousands of steps most still rise, so the best of them go on.
+    basin. In float64 L-BFGS can converge; in float32 its line search stops early. After thousands
+    of steps most restarts still improve, so the best of them are continued.
 
     :param data: ``(None, Y)``, rows ``Y [N, P]``, NaN where missing.
-    :param max_iterations: of L-BFGS, in each restart.
-    :param num_finalists: how many of the best are climbed on, for up to five times as long.
-    :param draw: the number of a restart (``seed``, ``seed + 1``, ...) -> unconstrained values, in
-        the order of ``model.sampled.paths``; by default what Keras's initialisers give, and the
-        other parameters as they are.
-    :param jit_compile: compile with XLA; by default for small networks, of up to 5000 numbers,
-        whose steps would be all overhead without it.
+    :param max_iterations: iterations of L-BFGS in each restart.
+    :param num_finalists: number of the best restarts that are continued, up to five times as long.
+    :param draw: maps the number of a restart (``seed``, ``seed + 1``, ...) to unconstrained values,
+        in the order of ``model.sampled.paths``; by default weights are drawn by Keras's
+        initialisers, and other parameters keep their values.
+    :param jit_compile: compile with XLA; by default for networks of up to 5000 numbers, whose steps
+        are mostly overhead otherwise.
     :return: log posterior and log likelihood of every mode.
     :raises TypeError: for another model.
     :raises ValueError: for less than one restart, or if none ended at a finite density.
@@ -119,7 +118,7 @@ def best_restart(
         return model.bind(values).data_log_likelihood(batch), model.sampled.log_prior(values)
 
     if jit_compile is None:
-        jit_compile = model.sampled.num_scalars <= _SMALL
+        jit_compile = model.sampled.num_scalars <= _MAX_COMPILED
 
     def evaluate(vector: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
@@ -147,7 +146,7 @@ def best_restart(
             shown.update(1, "restarts", {"log_posterior": f"{-found[-1].loss:.5g}"})
         order = np.argsort([mode.loss for mode in found])
         for place in order[:num_finalists]:
-            found[place] = climb(found[place].vector, _FURTHER * max_iterations)
+            found[place] = climb(found[place].vector, _FINALIST_FACTOR * max_iterations)
             shown.update(1, "finalists", {"log_posterior": f"{-found[place].loss:.5g}"})
     likelihoods = [
         float(densities(functional.unflatten(tf.constant(mode.vector), like))[0]) for mode in found
@@ -164,7 +163,7 @@ def best_restart(
 
 
 def fresh_values(model: TemperedBAE) -> tuple[tf.Tensor, ...]:
-    """Return the model's values, with all weights as Keras's initialisers give them anew."""
+    """Return the model's values, with all weights drawn anew by Keras's initialisers."""
     fresh: dict[int, tf.Tensor] = {}
     for network in (model.decoder, model.encoder):
         clone = keras.models.clone_model(network.model)
@@ -176,17 +175,17 @@ def fresh_values(model: TemperedBAE) -> tuple[tf.Tensor, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class ModeStart(Initializer):
-    """Starts chains of a :class:`~gpflow_bae.models.TemperedBAE` at modes, each at one of its own.
+    """Start of each chain of a :class:`~gpflow_bae.models.TemperedBAE` at a mode of its own.
 
-    For ``sample_amortized(model, data, "ensemble", num_chains=8, warm_start=ModeStart())``: chains
-    that stand in different basins, to be weighted by what they predict
-    (:func:`gpflow_bae.diagnostics.stacking_weights`), not to agree.
+    For ``sample_amortized(model, data, "ensemble", num_chains=8, warm_start=ModeStart())``: the
+    chains are in different basins, so they are weighted by their predictions
+    (:func:`gpflow_bae.diagnostics.stacking_weights`), and need not agree.
     """
 
     num_restarts: int = 1
-    """Climbs for each chain, of which it starts at the best; see :func:`best_restart`."""
+    """Restarts for each chain, which starts at the best of them; see :func:`best_restart`."""
     max_iterations: int = 1000
-    """Of L-BFGS, in each climb."""
+    """Iterations of L-BFGS in each restart."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -206,10 +205,10 @@ class ModeStart(Initializer):
         progress: bool = True,
         directory: RunDirectory | None = None,
     ) -> tuple[None, np.ndarray]:
-        """Leave the model at a mode.
+        """Set the model's parameters to a mode.
 
-        :param directory: not needed: climbs are short.
-        :return: no codes, and minus the log posterior of each climb.
+        :param directory: not used, as restarts are short.
+        :return: None for codes, and minus the log posterior of each restart.
         :raises TypeError: for another model.
         """
         if not isinstance(model, TemperedBAE):
@@ -220,8 +219,8 @@ class ModeStart(Initializer):
             self.num_restarts,
             self.max_iterations,
             0,
-            seed=seed * self.num_restarts,  # no two chains have a climb in common
-            jit_compile=jit_compile or None,  # if not asked for, small networks all the same
+            seed=seed * self.num_restarts,  # no two chains share a restart
+            jit_compile=jit_compile or None,  # compile small networks in any case
             progress=progress,
         )
         return None, -found.log_posterior

@@ -1,8 +1,7 @@
-"""Start a chain where variational inference ends, instead of in a corner of the prior.
+"""Start a chain at the end of a variational fit.
 
-A cold chain of the moving ball folds the latent space and stays there: its local modes are deep.
-The same prior and decoder, fitted variationally with a Gaussian encoder first, give the chain a
-place to start from; the chain then forgets it at its own pace.
+A chain of the moving ball that starts from random codes folds the latent space and stays in such a
+local mode. So the same prior and decoder are first fitted variationally with a Gaussian encoder.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from .initializer import Initializer
 
 __all__ = ["NetworkFits", "WarmStart"]
 
-_CODE_NOISE = 0.1  # standard deviation of the noise on the codes that a fit starts from
+_CODE_NOISE = 0.1  # standard deviation of the noise on a fit's initial codes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +47,12 @@ class WarmStart(Initializer):
     """The variational encoder, trained here; it may be the model's own if that is Gaussian."""
     settings: VariationalSettings = VariationalSettings()
     latent_prior: LatentProcess | None = None
-    """Prior to fit under, if not the model's own, which shares its kernel. For a sparse GP of few
+    """Prior of the fit, if not the model's own, with the model's kernel. For a sparse GP of few
     inducing points and short tasks, the exact GP straightens the latent chart further. For a
     sparse GP with sampled inducing outputs, a :class:`~gpflow_bae.latent_priors.TitsiasGP` makes
     the fit that of an SVGP-VAE: its codes have noise, and generalise better than those of a mode
-    (:class:`~gpflow_bae.inference.PriorMeanStart`). For a deep sparse GP with identity means,
-    the same over the kernels and inducing inputs of its last layer: what it starts as."""
+    (:class:`~gpflow_bae.inference.PriorMeanStart`). For a deep sparse GP with identity means, use a
+    TitsiasGP with the kernels and inducing inputs of its last layer: the two are equal at first."""
     distillation: EncoderSettings = EncoderSettings(num_steps=1000, batch_size=256)
     """Fit of the model's (stochastic) encoder to draws of the variational codes."""
     num_initial_steps: int = 200
@@ -91,12 +90,12 @@ class WarmStart(Initializer):
         progress: bool = True,
         directory: RunDirectory | None = None,
     ) -> tuple[tf.Tensor, np.ndarray]:
-        """Fit in place.
+        """Fit the model in place.
 
-        :param directory: where every part of the fit keeps its checkpoints; a start that was
-            killed goes on from them.
-        :return: initial codes [T, N, L], one draw from the variational marginals (or the prior's
-            means, where codes are whitened), and the losses.
+        :param directory: folder of the checkpoints of every part of the fit, from which an
+            interrupted start continues.
+        :return: initial codes [T, N, L], which are one draw from the variational marginals (or the
+            prior means, if codes are whitened), and the losses.
         """
         seed_networks(self.encoder, seed)
         latent_prior = self.latent_prior or model.latent_prior
@@ -123,33 +122,33 @@ class WarmStart(Initializer):
         noise = standard_noise(mean.shape, draw_seed, mean.dtype)
         if self.encoder is not model.encoder and self.distillation.num_steps:
             fits.distil(model.encoder, mean, tf.sqrt(variance))
-        if model.whitened_codes:  # draws would be many code noises away from the prior's mean
+        if model.whitened_codes:  # draws are many code noises away from the prior mean
             return model.latent_prior.given_inducing_outputs(data.X)[0], losses
         return mean + tf.sqrt(variance) * noise, losses
 
     def _variational(
         self, model: Autoencoder, latent_prior: LatentProcess
     ) -> VariationalAutoencoder:
-        """What is fitted: a variational model itself, with its own guide, or a stand-in."""
+        """Return the model to fit: a variational model itself, or one with the same decoder."""
         if isinstance(model, VariationalAutoencoder) and self.encoder is model.encoder:
             if latent_prior is model.latent_prior:
                 return model
-        # With the prior's default guide, whatever guide a model has: codes and inducing outputs
-        # start given pseudo-observations, but where a fit would exploit an approximate posterior.
+        # The prior's default guide, for any guide of the model: codes and inducing outputs start
+        # given pseudo-observations, unless a fit would exploit an approximate posterior.
         return VariationalAutoencoder(latent_prior, model.decoder, self.encoder, model.likelihood)
 
     @staticmethod
     def _move_inducing_outputs(
         model: BayesianAutoencoder, variational: VariationalAutoencoder, data: Observations
     ) -> None:
-        """Sampled inducing outputs start at their posterior mean given what the encoder says.
+        """Set sampled inducing outputs to their posterior mean given the encoder's codes.
 
-        The fit may have had other inducing points than the chain: fewer are faster to fit, and
-        more have more to say.
+        The fit may have other inducing points than the chain: fewer are faster to fit, and more
+        approximate better.
         """
         layer, X = model.latent_prior, data.X
         if isinstance(layer, DeepSparseGP):
-            # The hidden layers' means: where they have not been moved, their linear functions.
+            # Hidden layers without noise: at initial values these are their linear mean functions.
             noise = [tf.zeros((), gpflow.default_float())] * len(layer.hidden_layers)
             layer, X = layer.last_layer, layer.propagate(X, noise)
         if isinstance(layer, SparseGP) and layer.whitened_inducing is not None:
@@ -161,7 +160,7 @@ class WarmStart(Initializer):
 
 
 def _codes_of_fit(model: VariationalAutoencoder, data: Observations) -> tuple[tf.Tensor, tf.Tensor]:
-    """Means and variances [T, N, L] of q(latents)."""
+    """Return means and variances [T, N, L] of q(latents)."""
     if isinstance(model.guide, MeanFieldGuide):
         mean, variance = model.encode(data.X, data.Y, data.mask)
         return mean, variance
@@ -170,7 +169,7 @@ def _codes_of_fit(model: VariationalAutoencoder, data: Observations) -> tuple[tf
 
 
 def _check_shared(latent_prior: LatentProcess, own: LatentProcess) -> None:
-    """A fit of kernels that the model does not have would be thrown away."""
+    """Raise a ``ValueError`` if the fit shares no kernel with the model, which would waste it."""
     fitted, sampled = (
         {id(p) for k in v.kernels for p in k.parameters} for v in (latent_prior, own)
     )
@@ -183,7 +182,7 @@ def _check_shared(latent_prior: LatentProcess, own: LatentProcess) -> None:
 
 
 class NetworkFits:
-    """The fits of networks to given codes: Adam over rows, codes ~ N(mean, scale^2)."""
+    """Fits of networks to given codes: Adam over rows, codes ~ N(mean, scale^2)."""
 
     def __init__(
         self,
@@ -199,7 +198,7 @@ class NetworkFits:
         self.mask = None if data.mask is None else tf.reshape(data.mask, self.Y.shape)
 
     def distil(self, encoder: Any, mean: tf.Tensor, scale: tf.Tensor) -> None:
-        """The chain's own encoder learns what the start's says."""
+        """Fit the chain's encoder to the codes of the start."""
         settings = self.settings
 
         def objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -218,10 +217,10 @@ class NetworkFits:
         scale: tf.Tensor,
         steps: int,
     ) -> None:
-        """Fit encoder and decoder to the initial codes, so that neither begins with noise.
+        """Fit encoder and decoder to the initial codes.
 
-        With an untrained decoder the bound first drives the codes to the prior and the start is
-        lost; so the decoder learns to read these codes before the bound is used.
+        With an untrained decoder the bound would first move the codes to the prior and lose the
+        initial codes; so the decoder is fitted to these codes first.
         """
 
         def encoder_objective(batch: Batch, codes: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
