@@ -307,7 +307,7 @@ def test_sparse_columns_are_filled(number: float) -> None:
     raw = pd.DataFrame({"t": np.arange(40.0), "a": np.sin(np.arange(40.0))})
     raw.loc[[3, 7], "a"] = np.nan
     sparse = raw.assign(a=raw["a"].astype(pd.SparseDtype(float, number)))
-    user = frames.user_table(frames.check_frame(sparse, ["a"], "t"))
+    user = read(sparse, outputs=["a"], time="t", inputs=[], task=None)
     mean = np.full(user.table.Y.shape, 0.25)
     filled = user.fill(mean, np.ones_like(mean))
     assert filled["a"].dtype == sparse["a"].dtype
