@@ -5,8 +5,8 @@ the log density) while h^2 A is below a limit: 4 for the splitting schemes
 (:mod:`gpflow_bae.mcmc.integrators`). A chain diverges if a single direction, the stiffest, exceeds
 it.
 
-:func:`from_curvature` tracks that direction by power iteration, w <- H v and v <- w / |w|,
-with the products H v from two gradients::
+:func:`from_curvature` tracks that direction by power iteration, ``w <- H v`` and
+``v <- w / |w|``, with the products H v from two gradients::
 
     H v = (g(q - e v) - g(q + e v)) / (2 e),    e = A^-1/2
 
