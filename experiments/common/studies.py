@@ -47,6 +47,12 @@ ABOUT = {
         " close are the filled cells, beside the published models and simple baselines?",
         "imputation_initialisations",
     ),
+    "imputation_benchmarks": About(
+        "The imputer on a public benchmark",
+        "Windows of hourly measurements with hidden cells, by the rule of TSI-Bench: how far off is"
+        " the imputer, as it comes, beside everything that was published?",
+        "",
+    ),
     "gplvm": About(
         "Latent variable models with Gaussian process decoders",
         "Oil flow, digits with missing pixels, film ratings: what minibatches cost beside GPflow's"
