@@ -430,3 +430,20 @@ def test_moments_of_another_shape_are_refused() -> None:
     user = read(stations()[1])
     with pytest.raises(ValueError, match=r"Moments have the shapes .*; expected \(2, 40, 2\)"):
         user.fill(*np.ones((2, 2, 40, 1)))
+
+
+def test_times_of_other_tables_are_read_as_those_of_the_fit() -> None:
+    """Three numbers yymmdd may be dates by chance; as plain numbers they would be 240,000 days."""
+    days = pd.date_range("2024-01-01", periods=90, freq="D")
+    dates = pd.DataFrame({"t": days.strftime("%y%m%d").astype(int), "a": np.sin(np.arange(90.0))})
+    roles: dict[str, Any] = {"outputs": ["a"], "time": "t", "inputs": [], "task": None}
+    fitted = read(dates, **roles).columns
+    assert fitted.origin == np.datetime64("2024-01-01")
+    np.testing.assert_allclose(read(dates[50:], fitted=fitted, **roles).X[:3, 0], [50, 51, 52])
+    with pytest.raises(TableError, match="are dates in the fit, and numbers in.*2024-01-31"):
+        read(dates[:3], fitted=fitted, **roles)
+    numbers = read(dates[:3], **roles).columns
+    assert numbers.origin is None
+    np.testing.assert_array_equal(read(dates, fitted=numbers, **roles).X[:, 0], dates["t"])
+    with pytest.raises(TableError, match="are numbers in the fit, and dates in"):
+        read(dates.assign(t=days), fitted=numbers, **roles)

@@ -175,6 +175,7 @@ def read_times(
     table_format: TableFormat,
     problems: Problems,
     origin: np.datetime64 | None = None,
+    is_fitted: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
     """Read a column of numbers or dates as numbers.
 
@@ -182,6 +183,8 @@ def read_times(
     from the end of a month would be 70.
 
     :param origin: days count from this date; from the first one if None.
+    :param is_fitted: whether the times of an earlier fit were read: as dates if there is an
+        ``origin``, which these must be too, else as numbers.
     :return: the numbers, or days since the origin; the numbers, or timestamps in UTC (datetime64),
         for plots; and notes for the user, in sentences.
     """
@@ -194,8 +197,15 @@ def read_times(
         values, missing = _parse(column, text, missing, table_format)
         known = values[~missing]
         if len(known) == 0 or not np.isnan(known).all():
-            dates_of_digits = _digits(known)
+            dates_of_digits = None if is_fitted and origin is None else _digits(known)
             if dates_of_digits is None:
+                if is_fitted and origin is not None:
+                    problems.add_rows(
+                        f"Times of column {name!r} are dates in the fit, and numbers in",
+                        np.flatnonzero(~missing),
+                        "Write them as dates, such as 2024-01-31.",
+                        num_shown=_FEW,
+                    )
                 _check_numbers(name, values, missing, text, table_format, problems, True)
                 return values, values, _perhaps_times(known, name)
             stamps = np.full(len(column), np.datetime64("NaT"), "datetime64[s]")
@@ -230,6 +240,13 @@ def read_times(
         cells=text.iloc[bad].to_list(),
         num_shown=_FEW if len(bad) > 0.5 * len(text) else _SHOWN,
     )
+    if is_fitted and origin is None:
+        problems.add_rows(
+            f"Times of column {name!r} are numbers in the fit, and dates in",
+            np.flatnonzero(~missing),
+            "Write them as numbers of the same unit.",
+            num_shown=_FEW,
+        )
     if origin is None:
         known_stamps = stamps[~np.isnat(stamps)]
         origin = known_stamps.min() if len(known_stamps) else np.datetime64("NaT", "D")

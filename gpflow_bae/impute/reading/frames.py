@@ -77,7 +77,9 @@ def read_frame(
     times, tasks = np.zeros(0), np.full(len(raw), "")
     if time in usable:
         origin = None if fitted is None else fitted.origin
-        X[time], times, notes = cells.read_times(found[time], time, table_format, problems, origin)
+        X[time], times, notes = cells.read_times(
+            found[time], time, table_format, problems, origin, is_fitted=fitted is not None
+        )
     X |= cells.read_numbers(
         found, [c for c in inputs if c in usable], table_format, problems, are_inputs=True
     )
