@@ -12,6 +12,8 @@ import tensorflow as tf
 from tensorflow_probability import bijectors as tfb
 
 from ..core.arguments import check_arguments
+from .elementwise import AffineMap, ElementwiseMap, SplineMap
+from .layers import AutoregressiveLayer, CouplingLayer
 from .networks import AutoregressiveNetwork, DenseNetwork
 from .planar import Planar
 from .radial import Radial
@@ -77,28 +79,21 @@ def _with_reversals(layers: Sequence[tfb.Bijector], event_dim: int) -> tfb.Bijec
     return _chain(chain)
 
 
-class _ShiftAndLogScale(gpflow.Module):
-    """A network whose outputs are shift and log scale, the latter within (-limit, limit)."""
-
-    def __init__(self, network: gpflow.Module, limit: float = 5.0):
-        super().__init__()
-        self.network, self.limit = network, limit
-
-    def _split(self, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        shift, raw = tf.unstack(values, axis=-1)
-        return shift, self.limit * tf.tanh(raw / self.limit)
-
-    def __call__(self, x: tf.Tensor, *condition: Any, **kwargs: Any) -> Any:
-        return self._split(self.network(x))
-
-
-class _Coupling(_ShiftAndLogScale):
-    """Shift and log scale of the second part of the components, given the first."""
-
-    def __call__(self, x: tf.Tensor, output_units: int, **kwargs: Any) -> Any:
-        values = self.network(x)
-        shape = tf.concat([tf.shape(values)[:-1], [output_units, 2]], 0)
-        return self._split(tf.reshape(values, shape))
+def _coupling_layers(
+    event_dim: int,
+    num_layers: int,
+    hidden_widths: Sequence[int],
+    seed: int,
+    elementwise: ElementwiseMap,
+) -> tfb.Bijector:
+    rng = _generator(event_dim, num_layers, seed, 2)
+    kept = event_dim // 2
+    outputs = elementwise.num_parameters * (event_dim - kept)
+    layers = [
+        CouplingLayer(DenseNetwork(kept, hidden_widths, outputs, rng), kept, elementwise)
+        for _ in range(num_layers)
+    ]
+    return _with_reversals(layers, event_dim)
 
 
 @check_arguments(event_dim=1, num_layers=1, seed=0, hidden_widths=1)
@@ -109,22 +104,18 @@ def real_nvp_flow(
     seed: int = 0,
 ) -> tfb.Bijector:
     """Return affine coupling layers (Dinh et al. 2017), for at least two components."""
-    rng = _generator(event_dim, num_layers, seed, 2)
-    kept = event_dim // 2
-    layers = []
-    for _ in range(num_layers):
-        network = DenseNetwork(kept, hidden_widths, 2 * (event_dim - kept), rng)
-        layers.append(tfb.RealNVP(num_masked=kept, shift_and_log_scale_fn=_Coupling(network)))
-    return _with_reversals(layers, event_dim)
+    return _coupling_layers(event_dim, num_layers, hidden_widths, seed, AffineMap())
 
 
 def _autoregressive_layers(
     event_dim: int, num_layers: int, hidden_widths: Sequence[int], seed: int
 ) -> list[tfb.Bijector]:
     rng = _generator(event_dim, num_layers, seed)
+    elementwise = AffineMap()
     return [
-        tfb.MaskedAutoregressiveFlow(
-            _ShiftAndLogScale(AutoregressiveNetwork(event_dim, 2, hidden_widths, rng))
+        AutoregressiveLayer(
+            AutoregressiveNetwork(event_dim, elementwise.num_parameters, hidden_widths, rng),
+            elementwise,
         )
         for _ in range(num_layers)
     ]
@@ -154,37 +145,6 @@ def inverse_autoregressive_flow(
     return _with_reversals([tfb.Invert(layer) for layer in layers], event_dim)
 
 
-class _Spline(gpflow.Module):
-    """Monotone rational-quadratic splines for the second part, given the first."""
-
-    def __init__(self, network: gpflow.Module, num_bins: int, bound: float):
-        super().__init__()
-        self.network, self.num_bins, self.bound = network, num_bins, bound
-
-    def __call__(self, x: tf.Tensor, output_units: int, **kwargs: Any) -> tfb.Bijector:
-        values = self.network(x)
-        count = 3 * self.num_bins - 1
-        shape = tf.concat([tf.shape(values)[:-1], [output_units, count]], 0)
-        widths, heights, slopes = tf.split(
-            tf.reshape(values, shape), [self.num_bins, self.num_bins, self.num_bins - 1], -1
-        )
-        return tfb.RationalQuadraticSpline(
-            bin_widths=self._bins(widths),
-            bin_heights=self._bins(heights),
-            # Slope 1 for a network output of 0, and never below 1e-3.
-            knot_slopes=tf.nn.softplus(slopes + _SLOPE_OF_ONE) + 1e-3,
-            range_min=-self.bound,
-        )
-
-    def _bins(self, values: tf.Tensor) -> tf.Tensor:
-        """Return bin sizes that sum to the width of the box, none below a thousandth of it."""
-        share = tf.nn.softmax(values, -1) * (1.0 - 1e-3 * self.num_bins) + 1e-3
-        return share * (2.0 * self.bound)
-
-
-_SLOPE_OF_ONE = float(np.log(np.expm1(1.0 - 1e-3)))
-
-
 @check_arguments(event_dim=1, num_layers=1, seed=0, num_bins=1, hidden_widths=1)
 def neural_spline_flow(
     event_dim: int,
@@ -198,16 +158,8 @@ def neural_spline_flow(
 
     :param num_bins: number of bins of each spline on [-bound, bound]; outside it is the identity.
     """
-    rng = _generator(event_dim, num_layers, seed, 2)
-    kept = event_dim // 2
-    layers = []
-    for _ in range(num_layers):
-        outputs = (3 * num_bins - 1) * (event_dim - kept)
-        network = DenseNetwork(kept, hidden_widths, outputs, rng)
-        layers.append(
-            tfb.RealNVP(num_masked=kept, bijector_fn=_Spline(network, num_bins, float(bound)))
-        )
-    return _with_reversals(layers, event_dim)
+    elementwise = SplineMap(num_bins, float(bound))
+    return _coupling_layers(event_dim, num_layers, hidden_widths, seed, elementwise)
 
 
 def check_flow(flow: Any, event_dim: int) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 __all__ = ["Filtered", "filtered", "smoothed"]
 
@@ -104,13 +103,53 @@ def filtered(
 def _prefixes(combined: Callable[[Any, Any], Any], elements: Any, parallel: bool) -> Any:
     """Return all prefixes of elements under an associative operation, along the time axis."""
     axis = elements[0].shape.rank - 3
-    if parallel:
-        return tfp.math.scan_associative(combined, elements, axis=axis)
+    # The recursion needs the number of times, which the graph of a served model does not know.
+    if parallel and elements[0].shape[axis] is not None:
+        return _parallel_prefixes(combined, elements, axis)
     front = [axis, *(i for i in range(axis + 3) if i != axis)]
     in_front = type(elements)(*(tf.transpose(part, front) for part in elements))
     found = _sequential_prefixes(combined, in_front)
     back = [*range(1, axis + 1), 0, axis + 1, axis + 2]
     return type(elements)(*(tf.transpose(part, back) for part in found))
+
+
+def _parallel_prefixes(combined: Callable[[Any, Any], Any], elements: Any, axis: int) -> Any:
+    """Return all prefixes in logarithmic depth, with fewer than two operations for each element.
+
+    Prefixes of neighbouring pairs are those with an even number of elements; one more operation
+    gives the others (Blelloch 1990, "Prefix sums and their applications", section 1.4).
+    """
+    kind, length = type(elements), elements[0].shape[axis]
+    if length < 2:
+        return elements
+
+    def every(parts: Any, start: int, stop: int | None = None, step: int = 1) -> Any:
+        where = (*[slice(None)] * axis, slice(start, stop, step))
+        return kind(*(part[where] for part in parts))
+
+    half = length // 2
+    pairs = combined(every(elements, 0, 2 * half, 2), every(elements, 1, None, 2))
+    even = _parallel_prefixes(combined, pairs, axis)
+    if length > 2:
+        before = every(even, 0, (length - 1) // 2)
+        odd = combined(before, every(elements, 2, None, 2))
+        odd = kind(
+            *(tf.concat(both, axis) for both in zip(every(elements, 0, 1), odd, strict=True))
+        )
+    else:
+        odd = every(elements, 0, 1)
+    return kind(*(_alternating(*both, axis) for both in zip(odd, even, strict=True)))
+
+
+def _alternating(first: tf.Tensor, second: tf.Tensor, axis: int) -> tf.Tensor:
+    """Take slices of two tensors in turn; the first has as many as the second, or one more."""
+    count = second.shape[axis]
+    shape = tf.shape(second)
+    shape = tf.tensor_scatter_nd_update(shape, [[axis]], [2 * count])
+    where = (*[slice(None)] * axis, slice(0, count))
+    together = tf.reshape(tf.stack([first[where], second], axis + 1), shape)
+    rest = first[(*[slice(None)] * axis, slice(count, None))]
+    return tf.concat([together, rest], axis) if first.shape[axis] > count else together
 
 
 def _sequential_prefixes(combined: Callable[[Any, Any], Any], elements: Any) -> Any:

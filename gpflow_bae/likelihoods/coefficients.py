@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 __all__ = ["log_coefficient"]
 
@@ -67,8 +66,17 @@ def _remaining_log_ratios(r: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:
 
 def _rising_factorial_part(z: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
     """Return the log of gamma(z + n) / gamma(z), less n log(z + n) - n, for z >= 8."""
-    correction = tfp.math.log_gamma_correction
-    return (z - 0.5) * tf.math.log1p(n / z) + correction(z + n) - correction(z)
+    return (
+        (z - 0.5) * tf.math.log1p(n / z) + _log_gamma_correction(z + n) - _log_gamma_correction(z)
+    )
+
+
+def _log_gamma_correction(z: tf.Tensor) -> tf.Tensor:
+    """Return log gamma(z) less Stirling's formula, for z >= 8 (Abramowitz and Stegun, 6.1.41)."""
+    inverse = 1.0 / z
+    square = tf.square(inverse)
+    series = 1.0 / 1260.0 - square * (1.0 / 1680.0 - square / 1188.0)
+    return inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * series))
 
 
 def _remaining_derivative(r: tf.Tensor, Y: tf.Tensor) -> tf.Tensor:

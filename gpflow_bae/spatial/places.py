@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_probability as tfp
 
 from ..core.tracing import compiled
 from ..likelihoods import CountLikelihood
@@ -37,11 +36,12 @@ def stabilised(likelihood: CountLikelihood, logs: tf.Tensor, centre: tf.Tensor) 
     slope = mean * tf.math.rsqrt(variance)  # derivative with respect to the log count
     steps = 0.5 * (slope[1:] + slope[:-1]) * (_FURTHEST / _STEPS)
     scale = tf.concat([tf.zeros_like(steps[:1]), tf.cumsum(steps)], 0)
-    furthest = _FURTHEST * tf.ones_like(centre)
-    found = tfp.math.batch_interp_regular_1d_grid(
-        tf.transpose(logs - centre), -furthest, furthest, tf.transpose(scale - scale[_STEPS])
-    )
-    return tf.transpose(found)
+    scale = tf.transpose(scale - scale[_STEPS])  # of each gene, at the grid's points
+    place = tf.clip_by_value((logs - centre) / _FURTHEST, -1.0, 1.0) * _STEPS + _STEPS
+    below = tf.minimum(tf.floor(place), 2.0 * _STEPS - 1.0)
+    index = tf.transpose(tf.cast(below, tf.int32))
+    low, high = (tf.transpose(tf.gather(scale, index + i, batch_dims=1)) for i in (0, 1))
+    return low + (place - below) * (high - low)
 
 
 def places_embedded(posterior: Posterior, means: np.ndarray, num_spatial: int) -> np.ndarray:

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_bae import bijectors
+from gpflow_bae.bijectors import elementwise
 
 FLOWS: dict[str, Callable[[int], Any]] = {
     "planar": lambda d: bijectors.planar_flow(d, 5),
@@ -211,3 +212,39 @@ def test_what_is_no_flow_is_refused() -> None:
         bijectors.Planar(np.zeros(2), np.zeros(3), np.zeros(()))
     for make in FLOWS.values():
         bijectors.check_flow(make(2), 2)
+
+
+def test_splines_are_those_of_tensorflow_probability() -> None:
+    """Against an independent implementation, inside and outside of the box, in both directions."""
+    rng = np.random.default_rng(8)
+    spline, K, bound = elementwise.SplineMap(6, 2.5), 6, 2.5
+    parameters = rng.standard_normal((40, 3, spline.num_parameters))
+    widths, heights = (spline._bins(tf.constant(parameters[..., i : i + K]))[0] for i in (0, K))
+    shift = np.log(np.expm1(1.0 - 1e-3))
+    reference = tfp.bijectors.RationalQuadraticSpline(
+        widths, heights, tf.nn.softplus(parameters[..., 2 * K :] + shift) + 1e-3, -bound
+    )
+    x = tf.constant(rng.uniform(-4.0, 4.0, (40, 3)))
+    y, slope = spline.forward(x, tf.constant(parameters))
+    np.testing.assert_allclose(y, reference.forward(x), atol=1e-12)
+    np.testing.assert_allclose(slope, reference.forward_log_det_jacobian(x, 0), atol=1e-10)
+    again, slope = spline.inverse(tf.identity(y), tf.constant(parameters))
+    np.testing.assert_allclose(again, x, atol=1e-10)
+    np.testing.assert_allclose(slope, reference.forward_log_det_jacobian(x, 0), atol=1e-8)
+
+
+def test_an_autoregressive_layer_is_a_masked_autoregressive_flow() -> None:
+    """Its maps are affine with the shift and the log scale that the network gives."""
+    flow = _strong(bijectors.masked_autoregressive_flow(3, 1, (8,)), 0.3)
+    (layer,) = flow.bijectors
+
+    def shift_and_log_scale(y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        shift, raw = tf.unstack(layer.network(y), axis=-1)
+        return shift, 5.0 * tf.tanh(raw / 5.0)
+
+    reference = tfp.bijectors.MaskedAutoregressiveFlow(shift_and_log_scale)
+    x = tf.constant(np.random.default_rng(9).standard_normal((5, 3)))
+    np.testing.assert_allclose(flow.forward(x), reference.forward(x), rtol=1e-12)
+    np.testing.assert_allclose(
+        flow.forward_log_det_jacobian(x, 1), reference.forward_log_det_jacobian(x, 1), rtol=1e-10
+    )

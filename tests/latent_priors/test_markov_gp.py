@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import gpflow
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 
-from gpflow_bae.latent_priors import GP, MarkovGP
+from gpflow_bae.latent_priors import GP, MarkovGP, kalman
 from gpflow_bae.latent_priors.base import expected_log_prob
 
 k = gpflow.kernels
@@ -98,6 +98,26 @@ def test_gradients_of_gradients_step_by_step(num_times: int, data: dict[str, np.
     found = [tf.function(second, autograph=False)(prior) for prior in priors]
     for dense, markov in zip(*found, strict=True):
         np.testing.assert_allclose(markov, dense, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 7, 8, 13])
+def test_prefixes_are_those_of_a_loop(length: int) -> None:
+    """Of an operation that does not commute: products of matrices, for every kind of length."""
+
+    class Matrices(NamedTuple):
+        values: tf.Tensor
+
+    rng = np.random.default_rng(length)
+    matrices = rng.standard_normal((2, length, 3, 3))
+    found = kalman._prefixes(
+        lambda one, two: Matrices(tf.linalg.matmul(one.values, two.values)),
+        Matrices(tf.constant(matrices)),
+        parallel=True,
+    )
+    product = np.broadcast_to(np.eye(3), (2, 3, 3))
+    for n in range(length):
+        product = product @ matrices[:, n]
+        np.testing.assert_allclose(found.values[:, n], product, rtol=1e-9, atol=1e-12)
 
 
 def test_a_long_series_is_stable() -> None:

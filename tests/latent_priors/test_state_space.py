@@ -6,8 +6,14 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import special
 
-from gpflow_bae.latent_priors.state_space import check_state_space, harmonics_of, state_space
+from gpflow_bae.latent_priors.state_space import (
+    _scaled_bessel,
+    check_state_space,
+    harmonics_of,
+    state_space,
+)
 
 k = gpflow.kernels
 
@@ -81,3 +87,12 @@ def test_kernels_without_a_form_are_refused_by_name(kernel: k.Kernel, message: s
     with pytest.raises(ValueError, match=message):
         check_state_space(kernel)
         harmonics_of(kernel)
+
+
+@pytest.mark.parametrize("highest", [0, 3, 30])
+def test_bessel_functions_are_scipys(highest: int) -> None:
+    """For all lengthscales with at most thirty harmonics, and half of them; 1e-12 for rounding."""
+    a = np.geomspace(1e-5, 100.0, 40)
+    found = np.stack(_scaled_bessel(tf.constant(a), highest))
+    expected = special.ive(np.arange(highest + 1)[:, None], a)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)
