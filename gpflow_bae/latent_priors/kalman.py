@@ -1,9 +1,14 @@
-r"""Kalman filter and smoother over one axis of time, sequential or as a parallel scan.
+r"""Kalman filter, smoother and log density over one axis of time, in logarithmic depth.
 
 The model is s_1 ~ N(0, Q_1), s_k = A_k s_{k-1} + q_k with q_k ~ N(0, Q_k), and scalar observations
-y_k = H s_k + e_k with e_k ~ N(0, R_k), any of which may be missing. Särkkä and García-Fernández
-(2021), "Temporal parallelization of Bayesian smoothers": filtering and smoothing are prefix sums of
-an associative operation, eqs. 10 to 19, so their depth is log N.
+y_k = H^T s_k + e_k with e_k ~ N(0, R_k), any of which may be missing. A step takes the moments of a
+state to those of the next one, and steps compose to maps of the same kind, so all states are found
+by a parallel scan (Särkkä and García-Fernández 2021, "Temporal parallelization of Bayesian
+smoothers"). Covariances do not depend on observations and come first; means and the adjoint states
+of the smoother are affine in the observations.
+
+Within this module arrays are [rows, columns, batch, N]: operations on matrices of two or three rows
+are then operations on long contiguous rows.
 """
 
 from __future__ import annotations
@@ -13,271 +18,364 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-__all__ = ["Filtered", "filtered", "smoothed"]
+__all__ = ["Filtered", "filtered", "log_density", "smoothed"]
 
 
 class Filtered(NamedTuple):
-    """Filtering moments of the states, and one-step predictions of the observations."""
+    """Predictions of states from the observations before, one step ahead."""
 
-    mean: tf.Tensor  # [..., N, d, columns]
-    covariance: tf.Tensor  # [..., N, d, d]
-    predicted_mean: tf.Tensor  # mean of H s given earlier observations: [..., N, columns]
-    predicted_variance: tf.Tensor  # variance of H s, without the noise: [..., N]
+    A: tf.Tensor  # [d, d, batch, N]
+    H: tf.Tensor  # [d, 1, 1, 1]
+    mean: tf.Tensor  # of the state [d, columns, batch, N]
+    covariance: tf.Tensor  # of the state [d, d, batch, N]
+    y: tf.Tensor  # [1, columns, batch, N]
+    precision: tf.Tensor  # 1 / (H^T covariance H + R), 0 where missing: [1, 1, batch, N]
+    batch: tf.Tensor  # leading dimensions of the arguments, which are one within
 
+    @property
+    def predicted_mean(self) -> tf.Tensor:
+        """Mean of H^T s given earlier observations: [..., N, columns]."""
+        return _outside(_product_of_transpose(self.H, self.mean), self.batch)[..., 0, :]
 
-class _Element(NamedTuple):
-    """Parameters of p(s_k | y_k, s_{k-1}) and p(y_k | s_{k-1}), eq. 12."""
-
-    A: tf.Tensor  # [..., N, d, d]
-    b: tf.Tensor  # [..., N, d, columns]
-    C: tf.Tensor  # [..., N, d, d]
-    eta: tf.Tensor  # [..., N, d, columns]
-    J: tf.Tensor  # [..., N, d, d]
-
-
-class _SmoothingElement(NamedTuple):
-    """Parameters of p(s_k | y_1, ..., y_k, s_{k+1}), eq. 18."""
-
-    E: tf.Tensor  # [..., N, d, d]
-    g: tf.Tensor  # [..., N, d, columns]
-    L: tf.Tensor  # [..., N, d, d]
+    @property
+    def predicted_variance(self) -> tf.Tensor:
+        """Variance of H^T s given earlier observations, without the noise: [..., N]."""
+        found = _product_of_transpose(self.H, _product(self.covariance, self.H))
+        return _outside(found, self.batch)[..., 0, 0]
 
 
-def _t(matrix: tf.Tensor) -> tf.Tensor:
-    return tf.linalg.matrix_transpose(matrix)
+class _Covariances(NamedTuple):
+    """The map C -> A (I + C J)^-1 C A^T + Q of filtering covariances."""
+
+    A: tf.Tensor
+    Q: tf.Tensor
+    J: tf.Tensor
 
 
-def _symmetric(matrix: tf.Tensor) -> tf.Tensor:
-    return 0.5 * (matrix + _t(matrix))
+class _Affine(NamedTuple):
+    """The map s -> A s + b."""
+
+    A: tf.Tensor
+    b: tf.Tensor
+
+
+class _Adjoint(NamedTuple):
+    """The maps r -> A r + b and N -> A N A^T + V."""
+
+    A: tf.Tensor
+    b: tf.Tensor
+    V: tf.Tensor
 
 
 def filtered(
-    A: tf.Tensor,
-    Q: tf.Tensor,
-    H: tf.Tensor,
-    y: tf.Tensor,
-    precision: tf.Tensor,
-    *,
-    parallel: bool = True,
+    A: tf.Tensor, Q: tf.Tensor, H: tf.Tensor, y: tf.Tensor, precision: tf.Tensor
 ) -> Filtered:
-    """Return filtering moments of the states and predictions of the observations.
+    """Return predictions of states and observations one step ahead.
 
     :param A: [..., N, d, d]; the first is not used.
     :param Q: [..., N, d, d]; the first is the covariance of the first state.
     :param H: [d].
     :param y: [..., N, columns], observations with the same A, Q, H and precision.
     :param precision: 1 / R, [..., N]; 0 for missing observations.
-    :param parallel: use a scan of depth log N instead of a sequential loop.
     """
-    first = tf.zeros_like(A[..., :1, :, :])
-    A = tf.concat([first, A[..., 1:, :, :]], axis=-3)
-    column = H[:, None]
-    QH = tf.linalg.matmul(Q, column)  # [..., N, d, 1]
-    HQH = tf.linalg.matmul(column, QH, transpose_a=True)  # [..., N, 1, 1]
-    w = precision[..., None, None]
-    weight = w / (1.0 + w * HQH)  # 1 / S
-    gain = weight * QH
-    AtH = tf.linalg.matmul(A, column, transpose_a=True)
-    y = y[..., None, :]  # [..., N, 1, columns]
-    element = _Element(
-        A - tf.linalg.matmul(gain, AtH, transpose_b=True),
-        tf.linalg.matmul(gain, y),
-        Q - weight * tf.linalg.matmul(QH, QH, transpose_b=True),
-        tf.linalg.matmul(AtH, weight * y),
-        weight * tf.linalg.matmul(AtH, AtH, transpose_b=True),
+    precision, y = precision[..., None, None], y[..., None, :]
+    batch = tf.shape(A)[:-3]
+    for part in (Q, y, precision):
+        batch = tf.broadcast_dynamic_shape(batch, tf.shape(part)[:-3])
+    A, Q, y, w = (_inside(part, batch) for part in (A, Q, y, precision))
+    A = tf.concat([tf.zeros_like(A[..., :1]), A[..., 1:]], -1)
+    H = tf.reshape(H, [-1, 1, 1, 1])
+    QH, AtH = _product(Q, H), _product_of_transpose(A, H)
+    weight = w / (1.0 + w * _product_of_transpose(H, QH))
+    steps = _Covariances(
+        A - weight * _product_with_transpose(QH, AtH),
+        Q - weight * _product_with_transpose(QH, QH),
+        weight * _product_with_transpose(AtH, AtH),
     )
-    found = _prefixes(_combined, _same_batch(element), parallel)
-    mean, covariance = found.b, _symmetric(found.C)
-    before = tf.concat([tf.zeros_like(mean[..., :1, :, :]), mean[..., :-1, :, :]], axis=-3)
-    moved = tf.linalg.matmul(A, before)
-    spread = tf.concat([tf.zeros_like(covariance[..., :1, :, :]), covariance[..., :-1, :, :]], -3)
-    predicted = tf.linalg.matmul(tf.linalg.matmul(A, spread), A, transpose_b=True) + Q
-    return Filtered(
-        mean,
-        covariance,
-        tf.linalg.matmul(column, moved, transpose_a=True)[..., 0, :],
-        tf.einsum("d,...de,e->...", H, predicted, H),
-    )
+    (after,) = _states(_then_covariances, _next_covariance, _zeros(steps.Q), steps)
+    covariance = _symmetric(_product_with_transpose(_product(A, _shifted(after)), A) + Q)
+
+    PH = _product(covariance, H)
+    total = w / (1.0 + w * _product_of_transpose(H, PH))
+    gain = total * PH
+    moves = _Affine(A - _product_with_transpose(gain, AtH), gain * y)
+    (mean,) = _states(_then_affine, _next_mean, _zeros(moves.b), moves)
+    return Filtered(A, H, _product(A, _shifted(mean)), covariance, y, total, batch)
 
 
-def _prefixes(combined: Callable[[Any, Any], Any], elements: Any, parallel: bool) -> Any:
-    """Return all prefixes of elements under an associative operation, along the time axis."""
-    axis = elements[0].shape.rank - 3
-    # The recursion needs the number of times, which the graph of a served model does not know.
-    if parallel and elements[0].shape[axis] is not None:
-        return _parallel_prefixes(combined, elements, axis)
-    front = [axis, *(i for i in range(axis + 3) if i != axis)]
-    in_front = type(elements)(*(tf.transpose(part, front) for part in elements))
-    found = _sequential_prefixes(combined, in_front)
-    back = [*range(1, axis + 1), 0, axis + 1, axis + 2]
-    return type(elements)(*(tf.transpose(part, back) for part in found))
+def smoothed(found: Filtered) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return means [..., N, columns] and variances [..., N] of H^T s given all observations.
 
-
-def _parallel_prefixes(combined: Callable[[Any, Any], Any], elements: Any, axis: int) -> Any:
-    """Return all prefixes in logarithmic depth, with fewer than two operations for each element.
-
-    Prefixes of neighbouring pairs are those with an even number of elements; one more operation
-    gives the others (Blelloch 1990, "Prefix sums and their applications", section 1.4).
+    With the adjoint states r and N of Durbin and Koopman (2012, "Time series analysis by state
+    space methods", eqs. 4.44 and 4.69): H^T (a + P r) and H^T (P - P N P) H.
     """
-    kind, length = type(elements), elements[0].shape[axis]
-    if length < 2:
-        return elements
-
-    def every(parts: Any, start: int, stop: int | None = None, step: int = 1) -> Any:
-        where = (*[slice(None)] * axis, slice(start, stop, step))
-        return kind(*(part[where] for part in parts))
-
-    half = length // 2
-    pairs = combined(every(elements, 0, 2 * half, 2), every(elements, 1, None, 2))
-    even = _parallel_prefixes(combined, pairs, axis)
-    if length > 2:
-        before = every(even, 0, (length - 1) // 2)
-        odd = combined(before, every(elements, 2, None, 2))
-        odd = kind(
-            *(tf.concat(both, axis) for both in zip(every(elements, 0, 1), odd, strict=True))
-        )
-    else:
-        odd = every(elements, 0, 1)
-    return kind(*(_alternating(*both, axis) for both in zip(odd, even, strict=True)))
+    r, N = _adjoint_states(found)
+    PH = _product(found.covariance, found.H)
+    change = _outside(_product_of_transpose(PH, r), found.batch)[..., 0, :]
+    less = _outside(_product_of_transpose(PH, _product(N, PH)), found.batch)[..., 0, 0]
+    return found.predicted_mean + change, found.predicted_variance - less
 
 
-def _alternating(first: tf.Tensor, second: tf.Tensor, axis: int) -> tf.Tensor:
-    """Take slices of two tensors in turn; the first has as many as the second, or one more."""
-    count = second.shape[axis]
-    shape = tf.shape(second)
-    shape = tf.tensor_scatter_nd_update(shape, [[axis]], [2 * count])
-    where = (*[slice(None)] * axis, slice(0, count))
-    together = tf.reshape(tf.stack([first[where], second], axis + 1), shape)
-    rest = first[(*[slice(None)] * axis, slice(count, None))]
-    return tf.concat([together, rest], axis) if first.shape[axis] > count else together
+def log_density(
+    A: tf.Tensor, Q: tf.Tensor, H: tf.Tensor, y: tf.Tensor, noise: tf.Tensor
+) -> tf.Tensor:
+    """Return the log density of observations [...], summed over times and columns.
 
+    Its gradient is the score in closed form (Koopman and Shephard 1992, "Exact score for time
+    series models in state space form"), by one scan backwards instead of the gradients of scans.
 
-def _sequential_prefixes(combined: Callable[[Any, Any], Any], elements: Any) -> Any:
-    """Return all prefixes along the first axis by a loop, with gradients by a reverse loop.
-
-    TensorFlow's gradient of a loop accumulates one gradient of the whole input per step, so its
-    time grows with the square of the length. Here each step, prefix k = combined(prefix k - 1,
-    element k), is differentiated at the stored prefixes: with respect to the prefix step by step,
-    then with respect to all elements at once.
+    :param A: and ``Q``, ``H`` and ``y``, as for :func:`filtered`; H is taken as a constant.
+    :param noise: R, [..., N].
     """
-    kind = type(elements)
-
-    def gradients(one: Any, other: Any, upstream: Any, by: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(by)
-            both = combined(one, other)
-        zero = tf.UnconnectedGradients.ZERO
-        return tape.gradient(both, by, upstream, unconnected_gradients=zero)
+    columns = y.shape[-1]
+    lead = tf.broadcast_dynamic_shape(tf.shape(A)[:-2], tf.shape(Q)[:-2])
+    for part, rank in ((y, 1), (noise, 0)):
+        lead = tf.broadcast_dynamic_shape(lead, tf.shape(part)[: part.shape.rank - rank])
+    A, Q = (tf.broadcast_to(v, tf.concat([lead, tf.shape(v)[-2:]], 0)) for v in (A, Q))
+    y = tf.broadcast_to(y, tf.concat([lead, [columns]], 0))
+    noise = tf.broadcast_to(noise, lead)
 
     @tf.custom_gradient
-    def prefixes(*parts: tf.Tensor) -> tuple[Any, Callable[..., Any]]:
-        found = tf.scan(combined, kind(*parts))
+    def density(
+        A: tf.Tensor, Q: tf.Tensor, y: tf.Tensor, noise: tf.Tensor
+    ) -> tuple[tf.Tensor, Callable[..., Any]]:
+        found = filtered(A, Q, H, y, 1.0 / noise)
+        variance = found.predicted_variance + noise
+        error = y - found.predicted_mean
+        logs = columns * tf.math.log(2.0 * _PI * variance)
+        squares = tf.reduce_sum(tf.square(error), -1) / variance
+        value = -0.5 * tf.reduce_sum(logs + squares, -1)
 
-        def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
-            before = kind(*(part[:-1] for part in found))
-            element = kind(*(part[1:] for part in parts))
-            own = kind(*(part[:-1] for part in upstream))
-            last = kind(*(part[-1] for part in upstream))
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            by_A, by_Q, by_y, by_noise = (_outside(v, lead[:-1]) for v in _score(found))
+            by_A, by_Q = (upstream[..., None, None, None] * v for v in (by_A, by_Q))
+            by_y = upstream[..., None, None] * by_y[..., 0, :]
+            return by_A, by_Q, by_y, upstream[..., None] * by_noise[..., 0, 0]
 
-            def previous(later: Any, now: tuple[Any, Any, Any]) -> Any:
-                one, other, direct = now
-                through = gradients(one, other, later, by=one)
-                return kind(*(tf.add(*pair) for pair in zip(direct, through, strict=True)))
+        return value, gradient
 
-            earlier = tf.scan(previous, (before, element, own), last, reverse=True)
-            total = kind(*(tf.concat([e, v[None]], 0) for e, v in zip(earlier, last, strict=True)))
-            rest = gradients(before, element, kind(*(part[1:] for part in total)), by=element)
-            # The first prefix is the first element.
-            return [tf.concat([t[:1], r], 0) for t, r in zip(total, rest, strict=True)]
-
-        return tuple(found), gradient
-
-    return kind(*prefixes(*elements))
+    return density(A, Q, y, noise)
 
 
-def _same_batch(element: Any) -> Any:
-    """Broadcast all parts to the same leading dimensions, which a scan requires."""
-    lead = tf.shape(element[0])[:-2]
-    for part in element[1:]:
-        lead = tf.broadcast_dynamic_shape(lead, tf.shape(part)[:-2])
-    return type(element)(
-        *(tf.broadcast_to(p, tf.concat([lead, tf.shape(p)[-2:]], 0)) for p in element)
+_PI = 3.141592653589793
+
+
+def _score(found: Filtered) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Return derivatives of the log density by A, Q, y and R, [rows, columns, batch, N] each."""
+    r, N = _adjoint_states(found)
+    columns = tf.cast(tf.shape(found.y)[1], N.dtype)
+    by_covariance = 0.5 * (_product_with_transpose(r, r) - columns * N)
+    later = [_next_times(v) for v in (found.A, r, N)]
+    PH = _product(found.covariance, found.H)
+    error = found.precision * (found.y - _product_of_transpose(found.H, found.mean))
+    gain = found.precision * _product(later[0], PH)  # of the next state
+    smoothing_error = error - _product_of_transpose(gain, later[1])
+    spread = found.precision + _product_of_transpose(gain, _product(later[2], gain))
+    by_noise = tf.reduce_sum(tf.square(smoothing_error), 1, keepdims=True) - columns * spread
+    # Moments of the state before, given its own observation.
+    mean = _shifted(found.mean + PH * error)
+    covariance = _shifted(found.covariance - found.precision * _product_with_transpose(PH, PH))
+    by_A = _product_with_transpose(r, mean) + 2.0 * _product(
+        by_covariance, _product(found.A, covariance)
+    )
+    return by_A, by_covariance, -smoothing_error, 0.5 * by_noise
+
+
+def _adjoint_states(found: Filtered) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return r and N: derivatives of the log density by each predicted mean, and their variance."""
+    PH = _product(found.covariance, found.H)
+    later = _next_times(found.A)
+    error = found.precision * (found.y - _product_of_transpose(found.H, found.mean))
+    # Transposes of A_{k+1} (I - P H H^T / F).
+    back = _t(later) - found.precision * _product_with_transpose(found.H, _product(later, PH))
+    steps = _Adjoint(
+        back, found.H * error, found.precision * _product_with_transpose(found.H, found.H)
+    )
+    steps = _Adjoint(*(tf.reverse(v, [3]) for v in steps))
+    start = (*_zeros(steps.b), *_zeros(steps.V))
+    r, N = (tf.reverse(v, [3]) for v in _states(_then_adjoint, _next_adjoint, start, steps))
+    return r, N
+
+
+def _then_covariances(one: _Covariances, two: _Covariances) -> _Covariances:
+    """Compose two maps, the first applied first (Särkkä and García-Fernández 2021, eq. 15)."""
+    inverse = _inverse_of_one_plus(_product(one.Q, two.J))
+    later, earlier = _product(two.A, inverse), _product(inverse, one.A)
+    return _Covariances(
+        _product(later, one.A),
+        _product_with_transpose(_product(later, one.Q), two.A) + two.Q,
+        _product_of_transpose(earlier, _product(two.J, one.A)) + one.J,
     )
 
 
-def _combined(i: _Element, j: _Element) -> _Element:
-    """Combine an earlier and a later element, eq. 15."""
-    # (I + C_i J_j)^-1, and its transpose (I + J_j C_i)^-1.
-    eye = tf.eye(int(i.A.shape[-1]), dtype=i.A.dtype)
-    inverse = _inverse(eye + tf.linalg.matmul(i.C, j.J))
-    later = tf.linalg.matmul(j.A, inverse)  # A_j (I + C_i J_j)^-1
-    earlier = tf.linalg.matmul(inverse, i.A)  # its transpose is A_i^T (I + J_j C_i)^-1
-    return _Element(
-        tf.linalg.matmul(later, i.A),
-        tf.linalg.matmul(later, i.b + tf.linalg.matmul(i.C, j.eta)) + j.b,
-        tf.linalg.matmul(tf.linalg.matmul(later, i.C), j.A, transpose_b=True) + j.C,
-        tf.linalg.matmul(earlier, j.eta - tf.linalg.matmul(j.J, i.b), transpose_a=True) + i.eta,
-        tf.linalg.matmul(earlier, tf.linalg.matmul(j.J, i.A), transpose_a=True) + i.J,
+def _next_covariance(step: _Covariances, state: tuple[tf.Tensor]) -> tuple[tf.Tensor]:
+    moved = _product(step.A, _inverse_of_one_plus(_product(state[0], step.J)))
+    return (_symmetric(_product_with_transpose(_product(moved, state[0]), step.A) + step.Q),)
+
+
+def _then_affine(one: _Affine, two: _Affine) -> _Affine:
+    return _Affine(_product(two.A, one.A), _product(two.A, one.b) + two.b)
+
+
+def _next_mean(step: _Affine, state: tuple[tf.Tensor]) -> tuple[tf.Tensor]:
+    return (_product(step.A, state[0]) + step.b,)
+
+
+def _then_adjoint(one: _Adjoint, two: _Adjoint) -> _Adjoint:
+    return _Adjoint(
+        _product(two.A, one.A),
+        _product(two.A, one.b) + two.b,
+        _product_with_transpose(_product(two.A, one.V), two.A) + two.V,
     )
 
 
-def _inverse(matrix: tf.Tensor) -> tf.Tensor:
-    """Invert matrices [..., d, d]; in closed form up to d = 3, where LAPACK calls would be slow.
+def _next_adjoint(
+    step: _Adjoint, state: tuple[tf.Tensor, tf.Tensor]
+) -> tuple[tf.Tensor, tf.Tensor]:
+    r, N = state
+    spread = _product_with_transpose(_product(step.A, N), step.A) + step.V
+    return _product(step.A, r) + step.b, spread
 
-    The matrices are I + C J with C and J positive semi-definite, so eigenvalues are at least 1.
+
+def _states(
+    then: Callable[[Any, Any], Any],
+    apply: Callable[[Any, Any], tuple[tf.Tensor, ...]],
+    start: tuple[tf.Tensor, ...],
+    steps: Any,
+) -> tuple[tf.Tensor, ...]:
+    """Return the states after each step, which are the last axis, in logarithmic depth.
+
+    States after pairs of neighbouring steps are those with an even number of steps; one more step
+    from each gives the others (Blelloch 1990, "Prefix sums and their applications").
+
+    :param then: composition of two sequences of steps, the first applied first.
+    :param apply: the states after steps, from the states before them.
+    :param start: the state before the first step, with a last axis of 1.
     """
-    size = int(matrix.shape[-1])
+    length = steps[0].shape[-1]
+    if length is None:  # in the graph of a served model
+        return _states_one_by_one(apply, start, steps)
+    if length == 1:
+        return apply(steps, start)
+    kind, half = type(steps), length // 2
+    first = kind(*(v[..., ::2] for v in steps))
+    pairs = then(kind(*(v[..., :half] for v in first)), kind(*(v[..., 1::2] for v in steps)))
+    even = _states(then, apply, start, pairs)
+    before = tuple(
+        tf.concat([s, v[..., : (length - 1) // 2]], -1) for s, v in zip(start, even, strict=True)
+    )
+    odd = apply(first, before)
+    return tuple(_alternating(*both) for both in zip(odd, even, strict=True))
+
+
+def _alternating(first: tf.Tensor, second: tf.Tensor) -> tf.Tensor:
+    """Take values of two tensors in turn; the first has as many as the second, or one more."""
+    count = second.shape[-1]
+    shape = tf.concat([tf.shape(second)[:-1], [2 * count]], 0)
+    together = tf.reshape(tf.stack([first[..., :count], second], -1), shape)
+    return tf.concat([together, first[..., count:]], -1) if first.shape[-1] > count else together
+
+
+def _states_one_by_one(
+    apply: Callable[[Any, Any], tuple[tf.Tensor, ...]], start: tuple[tf.Tensor, ...], steps: Any
+) -> tuple[tf.Tensor, ...]:
+    in_front = type(steps)(*(tf.transpose(v, [3, 0, 1, 2])[..., None] for v in steps))
+    found = tf.scan(lambda state, step: apply(step, state), in_front, start)
+    return tuple(tf.transpose(v[..., 0], [1, 2, 3, 0]) for v in found)
+
+
+def _product(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """Multiply matrices [i, k, batch, N] and [k, j, batch, N]."""
+    if int(a.shape[1]) > _FEW_ROWS:
+        return _product_by_blas(a, b)
+    return tf.reduce_sum(tf.expand_dims(a, 2) * tf.expand_dims(b, 0), 1)
+
+
+def _product_with_transpose(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """Multiply matrices [i, k, batch, N] and the transposes of [j, k, batch, N]."""
+    if int(a.shape[1]) > _FEW_ROWS:
+        return _product_by_blas(a, _t(b))
+    product = tf.expand_dims(a, 1) * tf.expand_dims(b, 0)
+    return product[:, :, 0] if a.shape[1] == 1 else tf.reduce_sum(product, 2)
+
+
+def _product_of_transpose(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """Multiply the transposes of matrices [k, i, batch, N] and [k, j, batch, N]."""
+    if int(a.shape[0]) > _FEW_ROWS:
+        return _product_by_blas(_t(a), b)
+    return tf.reduce_sum(tf.expand_dims(a, 2) * tf.expand_dims(b, 1), 0)
+
+
+_FEW_ROWS = 4  # up to which sums of products are faster than calls of BLAS
+
+
+def _product_by_blas(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    a, b = (tf.transpose(v, [2, 3, 0, 1]) for v in (a, b))
+    return tf.transpose(tf.linalg.matmul(a, b), [2, 3, 0, 1])
+
+
+def _t(matrix: tf.Tensor) -> tf.Tensor:
+    return tf.transpose(matrix, [1, 0, 2, 3])
+
+
+def _symmetric(matrix: tf.Tensor) -> tf.Tensor:
+    return 0.5 * (matrix + _t(matrix))
+
+
+def _inverse_of_one_plus(matrix: tf.Tensor) -> tf.Tensor:
+    """Invert I + matrix [d, d, ...]; in closed form up to d = 3, where LAPACK would be slow.
+
+    Matrices are products of two positive semi-definite ones, so eigenvalues are at least 1.
+    """
+    size = int(matrix.shape[0])
+    matrix = matrix + tf.eye(size, dtype=matrix.dtype)[:, :, None, None]
     if size > 3:
-        return tf.linalg.inv(matrix)
+        return tf.transpose(tf.linalg.inv(tf.transpose(matrix, [2, 3, 0, 1])), [2, 3, 0, 1])
     if size == 1:
         return 1.0 / matrix
     if size == 2:
-        a, b = matrix[..., 0, 0], matrix[..., 0, 1]
-        c, d = matrix[..., 1, 0], matrix[..., 1, 1]
-        adjugate = tf.stack([tf.stack([d, -b], -1), tf.stack([-c, a], -1)], -2)
-        return adjugate / (a * d - b * c)[..., None, None]
-    x, y, z = (matrix[..., i, :] for i in range(3))  # rows
-    columns = [tf.linalg.cross(y, z), tf.linalg.cross(z, x), tf.linalg.cross(x, y)]
-    determinant = tf.reduce_sum(x * columns[0], axis=-1)
-    return tf.stack(columns, axis=-1) / determinant[..., None, None]
+        (a, b), (c, d) = (tf.unstack(row) for row in tf.unstack(matrix))
+        return tf.stack([tf.stack([d, -b]), tf.stack([-c, a])]) / (a * d - b * c)
+    rows = [tf.unstack(row) for row in tf.unstack(matrix)]
+
+    def cofactor(i: int, j: int) -> tf.Tensor:
+        (a, b), (c, d) = ([rows[(i + m) % 3][(j + n) % 3] for n in (1, 2)] for m in (1, 2))
+        return a * d - b * c
+
+    adjugate = [[cofactor(j, i) for j in range(3)] for i in range(3)]
+    determinant = sum(rows[0][i] * adjugate[i][0] for i in range(3))
+    return tf.stack([tf.stack(row) for row in adjugate]) / determinant
 
 
-def smoothed(
-    found: Filtered, A: tf.Tensor, Q: tf.Tensor, *, parallel: bool = True
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return means [..., N, d, columns] and covariances [..., N, d, d] given all observations.
-
-    :param A: and ``Q``, the same as for :func:`filtered`.
-    """
-    element = _smoothing_elements(found, A, Q)
-    axis = element.E.shape.rank - 3
-    reverse = _SmoothingElement(*(tf.reverse(part, [axis]) for part in element))
-    summed = _prefixes(_combined_smoothing, reverse, parallel)
-    return tf.reverse(summed.g, [axis]), _symmetric(tf.reverse(summed.L, [axis]))
+def _inside(value: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+    """Bring [..., N, rows, columns] to [rows, columns, batch, N]."""
+    value = tf.broadcast_to(value, tf.concat([batch, tf.shape(value)[-3:]], 0))
+    value = tf.reshape(value, [-1, *_sizes(value, 3)])
+    return tf.transpose(value, [2, 3, 0, 1])
 
 
-def _smoothing_elements(found: Filtered, A: tf.Tensor, Q: tf.Tensor) -> _SmoothingElement:
-    """Return the element of each time; that of the last time holds its filtering moments."""
-    m, P = found.mean, found.covariance
-    A, Q = (tf.broadcast_to(v, tf.shape(P))[..., 1:, :, :] for v in (A, Q))
-    mean, before = m[..., :-1, :, :], P[..., :-1, :, :]
-    AP = tf.linalg.matmul(A, before)
-    predicted = _symmetric(tf.linalg.matmul(AP, A, transpose_b=True) + Q)
-    gain = _t(tf.linalg.solve(predicted, AP))
-    parts = _SmoothingElement(
-        gain,
-        mean - tf.linalg.matmul(gain, tf.linalg.matmul(A, mean)),
-        before - tf.linalg.matmul(gain, AP),
-    )
-    last = (tf.zeros_like(P[..., -1:, :, :]), m[..., -1:, :, :], P[..., -1:, :, :])
-    both = (tf.concat(pair, axis=-3) for pair in zip(parts, last, strict=True))
-    return _same_batch(_SmoothingElement(*both))
+def _outside(value: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+    """Bring [rows, columns, batch, N] to [..., N, rows, columns]."""
+    value = tf.transpose(value, [2, 3, 0, 1])
+    return tf.reshape(value, tf.concat([batch, tf.shape(value)[-3:]], 0))
 
 
-def _combined_smoothing(j: _SmoothingElement, i: _SmoothingElement) -> _SmoothingElement:
-    """Combine a later and an earlier element, eq. 19."""
-    return _SmoothingElement(
-        tf.linalg.matmul(i.E, j.E),
-        tf.linalg.matmul(i.E, j.g) + i.g,
-        tf.linalg.matmul(tf.linalg.matmul(i.E, j.L), i.E, transpose_b=True) + i.L,
-    )
+def _sizes(value: tf.Tensor, count: int) -> list[Any]:
+    """Return the last sizes of a tensor, as numbers where they are known."""
+    dynamic = tf.shape(value)
+    known = value.shape[-count:]
+    return [dynamic[i - count] if n is None else n for i, n in enumerate(known)]
+
+
+def _shifted(value: tf.Tensor) -> tf.Tensor:
+    """Return the values one time before, zeros at the first time."""
+    return tf.concat([tf.zeros_like(value[..., :1]), value[..., :-1]], -1)
+
+
+def _next_times(value: tf.Tensor) -> tf.Tensor:
+    """Return the values one time later, zeros at the last time."""
+    return tf.concat([value[..., 1:], tf.zeros_like(value[..., :1])], -1)
+
+
+def _zeros(like: tf.Tensor) -> tuple[tf.Tensor]:
+    return (tf.zeros_like(like[..., :1]),)

@@ -51,20 +51,17 @@ class MarkovGP(GP):
         latent_dim: int,
         code_noise_variance: float | None = 1e-3,
         mean_function: MeanFunction | None = None,
-        parallel: bool = True,
     ):
         """
         :param kernel: one kernel of one input, or one for each channel: Matern12, Matern32,
             Matern52, Exponential, Cosine, Constant, Periodic over SquaredExponential, and sums
             and products of them.
-        :param parallel: False for a sequential filter and smoother.
         :raises ValueError: for a kernel without a state-space form, with its name.
         """
         super().__init__(kernel, latent_dim, code_noise_variance, mean_function)
         for found in self.kernels:
             check_state_space(found)
         self._harmonics = max(harmonics_of(found) for found in self.kernels)
-        self.parallel = bool(parallel)
 
     def _channels(self) -> Iterator[tuple[StateSpace, slice]]:
         """Yield each process with the slice of channels that have it."""
@@ -82,10 +79,6 @@ class MarkovGP(GP):
         Q = tf.concat([start, Q[..., 1:, :, :]], axis=-3)
         return _Chain(process, A[..., None, :, :, :], Q[..., None, :, :, :])
 
-    def _filtered(self, chain: _Chain, y: tf.Tensor, precision: tf.Tensor) -> kalman.Filtered:
-        H = chain.process.projection
-        return kalman.filtered(chain.A, chain.Q, H, y, precision, parallel=self.parallel)
-
     def _function(
         self, chain: _Chain, y: tf.Tensor, precision: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, kalman.Filtered]:
@@ -93,14 +86,9 @@ class MarkovGP(GP):
 
         :param y: [batch..., channels, N], and so is ``precision``.
         """
-        found = self._filtered(chain, y[..., None], precision)
-        mean, covariance = kalman.smoothed(found, chain.A, chain.Q, parallel=self.parallel)
-        H = chain.process.projection
-        return (
-            tf.einsum("d,...dc->...", H, mean),
-            tf.einsum("d,...de,e->...", H, covariance, H),
-            found,
-        )
+        found = kalman.filtered(chain.A, chain.Q, chain.process.projection, y[..., None], precision)
+        mean, variance = kalman.smoothed(found)
+        return mean[..., 0], variance, found
 
     @check_shapes(
         "X: [xbatch..., N, 1]",
@@ -143,12 +131,10 @@ class MarkovGP(GP):
         evidence = tf.zeros([], target.dtype)
         for process, which in self._channels():
             y = channels_first(target[..., which, :])[..., None, :, :]  # [batch..., 1, N, columns]
-            precision = tf.fill(tf.shape(times[..., None, :]), 1.0 / noise)
-            found = self._filtered(self._chain(process, times), y, precision)
-            densities = gaussian_log_density(
-                y - found.predicted_mean, found.predicted_variance[..., None] + noise
-            )
-            evidence += tf.reduce_sum(densities, axis=[-3, -2, -1])
+            chain = self._chain(process, times)
+            R = tf.fill(tf.shape(times[..., None, :]), noise)
+            densities = kalman.log_density(chain.A, chain.Q, process.projection, y, R)
+            evidence += tf.reduce_sum(densities, axis=-1)
         return evidence
 
     def precision_diagonal(self, X: TensorType, shape: TensorType) -> tf.Tensor:
