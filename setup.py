@@ -37,13 +37,18 @@ diagnostics = ["arviz>=0.20,<1"]  # arviz 1 has another InferenceData
 sklearn = ["scikit-learn>=1.6,<2"]  # the first with validate_data
 # scikit-learn has IterativeImputer, which the check of an imputation compares with.
 tables = ["pandas>=2.2,<4", "pyarrow>=15,<21", *sklearn]
+# DataFrames of polars and others come and go through narwhals; Excel's sheets through openpyxl.
+frames = ["narwhals>=2,<3", *tables]
+excel = ["openpyxl>=3.1,<4", *tables]
 # anndata 0.12 wants pandas below 3.
 spatial = ["anndata>=0.11,<0.13"]
 experiments = [*tables, *spatial]
 
 extras_require = {
     "diagnostics": diagnostics,
+    "excel": excel,
     "experiments": experiments,
+    "frames": frames,
     "impute": tables,  # its old name
     "sklearn": sklearn,
     # Only clients need this: a SavedModel is exported and loaded with TensorFlow alone.
@@ -74,10 +79,13 @@ extras_require = {
     ],
     "test": [
         *diagnostics,
+        *excel,
         *experiments,
+        *frames,
         "build>=1.2.1,<2",
         "hypothesis>=6.100,<7",
         "mypy>=1.13,<3",
+        "polars>=1.20,<2",
         "pytest>=8,<10",
         "pytest-xdist>=3.5,<4",
         "ruff>=0.17,<0.18",  # narrow: the formatter's output changes between minor versions

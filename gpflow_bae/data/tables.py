@@ -23,7 +23,7 @@ class MultiOutputTable:
     """Inputs, outputs with missing cells, and a mask of the held-out cells that are scored.
 
     * X [T, N, D]: inputs, float64, finite. Tasks with fewer rows than N are padded, see
-      :func:`pad_tasks`.
+      :func:`pad_tasks`. Without inputs (D = 0) rows have no order, and may be equal.
     * Y [T, N, P]: outputs, float64; NaN if never measured, held out, or padding. A row without
       outputs is allowed: it is uninformative, and predicted from the other rows.
     * truth [T, N, P]: all known outputs, held-out ones included; NaN where unknown. None for Y.
@@ -52,10 +52,10 @@ class MultiOutputTable:
 
     def __post_init__(self) -> None:
         X, Y = as_numbers(self.X, "X").copy(), as_numbers(self.Y, "Y").copy()
-        if X.ndim != 3 or Y.ndim != 3 or X.shape[:2] != Y.shape[:2] or 0 in X.shape + Y.shape:
+        if X.ndim != 3 or Y.ndim != 3 or X.shape[:2] != Y.shape[:2] or 0 in Y.shape:
             raise ValueError(
                 f"X has shape {X.shape} and Y {Y.shape}; expected X [T, N, D] and Y [T, N, P] with "
-                "the same T and N and nothing empty. Add the axis of a single task: X[None]."
+                "the same T and N and no empty Y. Add the axis of a single task: X[None]."
             )
         truth = Y.copy() if self.truth is None else as_numbers(self.truth, "truth").copy()
         mask = np.zeros(Y.shape, bool) if self.test_mask is None else np.array(self.test_mask)
@@ -269,6 +269,8 @@ def _check_inputs(X: np.ndarray, lengths: np.ndarray) -> None:
             f"X is NaN or infinite in task {task}, row {row}, column {column}; inputs must be "
             "complete. Drop those rows, or fill the input in."
         )
+    if X.shape[-1] == 0:
+        return
     for task, (inputs, length) in enumerate(zip(X, lengths, strict=True)):
         distinct, first = np.unique(inputs[:length], axis=0, return_index=True)
         if len(distinct) < length:

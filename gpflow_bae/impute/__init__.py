@@ -12,7 +12,9 @@ from .reading.table_format import TableFormat
 if TYPE_CHECKING:
     from .imputer import Imputer
     from .model import Plan
+    from .reading.grid import insert_rows
     from .reading.user_table import Imputed, UserTable
+    from .transformer import TableTransformer
 
 __all__ = [
     "CheckResult",
@@ -21,7 +23,9 @@ __all__ = [
     "Plan",
     "TableError",
     "TableFormat",
+    "TableTransformer",
     "UserTable",
+    "insert_rows",
 ]
 
 # Modules that need TensorFlow are imported on first use, so that a command can report what is wrong
@@ -30,7 +34,9 @@ _MODULES = {
     "Imputed": "reading.user_table",
     "Imputer": "imputer",
     "Plan": "model",
+    "TableTransformer": "transformer",
     "UserTable": "reading.user_table",
+    "insert_rows": "reading.grid",
 }
 
 

@@ -37,16 +37,19 @@ __all__ = ["define_flags", "main", "run"]
 FLAGS = flags.FLAGS
 
 _FIT_FLAGS = (*("outputs", "time", "inputs", "task", "latent_dim", "num_steps", "seed"),)
-_KIND_FLAGS = ("continuous", "positive", "count", "binary")
+_KIND_FLAGS = ("continuous", "positive", "count", "binary", "category")
 
 
 def define_flags() -> None:
     """Define the flags of this command."""
-    flags.DEFINE_string("input", None, "CSV, .csv.gz or Parquet file with holes.", required=True)
-    flags.DEFINE_string("out", None, "The same, filled; or .xlsx.", required=True)
+    flags.DEFINE_string(
+        "input", None, "CSV, .csv.gz, Parquet or .xlsx file with holes.", required=True
+    )
+    flags.DEFINE_string("out", None, "The same, filled.", required=True)
     flags.DEFINE_list("outputs", [], "Columns to fill.")
     flags.DEFINE_string("time", None, "Column of numbers or dates; the first input.")
-    flags.DEFINE_list("inputs", [], "Further numeric inputs, such as coordinates.")
+    flags.DEFINE_bool("grid", False, "Whether to insert rows at regular times that have none.")
+    flags.DEFINE_list("inputs", [], "Further inputs, such as coordinates; words may be missing.")
     flags.DEFINE_string("task", None, "Column that names the independent series a row belongs to.")
     flags.DEFINE_string(
         "separator", ",", "Between the columns of a CSV file; 'tab' is a tabulator."
@@ -58,11 +61,15 @@ def define_flags() -> None:
         None,
         "Dates such as 01.02.2024 begin with the day; with --nodayfirst, with the month.",
     )
+    flags.DEFINE_string(
+        "time_zone", None, "Of times without an offset: Europe/Berlin. None for UTC."
+    )
     flags.DEFINE_list("missing_values", [], "Words or numbers that mean a missing cell: -999,n/a")
     flags.DEFINE_list("continuous", [], "Outputs that can have any value, whatever they look like.")
     flags.DEFINE_list("positive", [], "Outputs that are never negative: modelled as logarithms.")
     flags.DEFINE_list("count", [], "Outputs that are whole numbers from 0 on.")
     flags.DEFINE_list("binary", [], "Outputs that are 0 or 1.")
+    flags.DEFINE_list("category", [], "Outputs and inputs that are categories, also if of digits.")
     flags.DEFINE_list("bounded", [], "Outputs between two bounds: humidity:0:100,cover:0:8")
     flags.DEFINE_string("posterior", None, "Folder of an earlier fit; nothing is fitted.")
     flags.DEFINE_integer(
@@ -161,7 +168,12 @@ def _fill(settings: dict[str, Any], record: Any, user: UserTable, started: float
 def _settings() -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Constructor arguments of the Imputer; and the record of ``--posterior``'s fit, or None."""
     table_format = TableFormat(
-        FLAGS.separator, FLAGS.encoding, FLAGS.decimal, FLAGS.dayfirst, tuple(FLAGS.missing_values)
+        FLAGS.separator,
+        FLAGS.encoding,
+        FLAGS.decimal,
+        FLAGS.dayfirst,
+        tuple(FLAGS.missing_values),
+        FLAGS.time_zone,
     )
     _check_paths()
     if FLAGS.posterior is not None:
@@ -274,12 +286,26 @@ def _read(settings: dict[str, Any], record: dict[str, Any] | None) -> UserTable:
     }
     fitted = None if record is None else saved_fits.fitted_columns(record)
     try:
+        if FLAGS.grid:
+            raw = _on_grid(raw, roles)
         user = frames.read_frame(raw, **roles, fitted=fitted)
     except TableError as error:
         raise TableError([*guessed, *error.problems]) from None
     if guessed:
         raise TableError(guessed)
     return user
+
+
+def _on_grid(raw: Any, roles: dict[str, Any]) -> Any:
+    """The table with a row at each regular time of its series."""
+    from .reading.grid import insert_rows
+
+    if roles["time"] is None:
+        raise TableError(["--grid inserts rows at regular times: name the --time of a row."])
+    parts = {name: roles[name] for name in ("time", "task", "inputs", "table_format")}
+    found = insert_rows(raw, **parts)
+    print(f"--grid: {len(found) - len(raw)} rows are inserted.", flush=True)
+    return found
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core.arguments import check_types
+from ..core.arguments import check_integer, check_types
 from ..core.files import as_path
 from . import saved_fits
 from .check.hidden_gaps import check
@@ -33,14 +33,19 @@ class Imputer:
     Its decoder is linear and its codes are integrated out, which makes it a linear model of
     coregionalisation (:mod:`gpflow_bae.impute.model`).
 
-    A table is a pandas DataFrame, whose columns the arguments name, or two arrays: inputs X [N, D]
+    A table is a DataFrame of pandas, polars or another library that narwhals knows, whose columns
+    the arguments name, or two arrays: inputs X [N, D]
     or [T, N, D], and outputs Y [N, P] or [T, N, P] with NaN where missing. Tasks are independent
     series that share everything but their latent functions.
+
+    Without time and inputs (of arrays, rows [N, P] alone) the rows have no order: a cell is
+    predicted from the others of its row, by a Gaussian of the columns.
 
     :param outputs: columns to fill; names of the columns of ``Y``, for arrays. Names may be text,
         numbers, timestamps, or tuples of these.
     :param time: column of numbers or ISO dates; the first input of the GP.
-    :param inputs: further numeric columns that every row has, such as coordinates.
+    :param inputs: further columns that every row has, such as coordinates. Categories (words, True
+        and False) may be missing.
     :param task: column that names the series a row belongs to; one series if None.
     :param latent_dim: latent channels; if None as many as outputs, at most twenty.
     :param num_steps: steps of L-BFGS; 40 if None.
@@ -49,7 +54,8 @@ class Imputer:
         :class:`~gpflow_bae.inference.BlockFit` that replace those that follow from the table.
     :param progress: whether ``fit`` shows a progress bar.
     :param kinds: kinds of outputs by name: ``"continuous"``, ``"positive"``, ``"count"``,
-        ``"binary"``, or the two bounds of a bounded column, such as ``(0, 100)``. Others follow
+        ``"binary"``, ``"category"``, or the two bounds of a bounded column, such as ``(0, 100)``.
+        Others follow
         from the observed values, see
         :func:`~gpflow_bae.impute.reading.columns.decide_kind`.
     :param table_format: how a DataFrame's text writes numbers, dates and missing cells.
@@ -108,7 +114,7 @@ class Imputer:
         """Read and check a table; after ``fit``, by the kinds and the scaling of its columns.
 
         :param table: a DataFrame, or inputs X; or what this method returned.
-        :param Y: outputs, if ``table`` is X.
+        :param Y: outputs, if ``table`` is X. If None, an array ``table`` has rows without inputs.
         :raises ValueError: for a column that is not there, text in a numeric column, infinities,
             missing inputs, two rows of a task with the same inputs, arrays of other shapes, or
             columns ``<output>_sd``, ``<output>_lower`` or ``<output>_upper``, which
@@ -152,12 +158,45 @@ class Imputer:
     def impute(self, table: Any = None, Y: Any = None) -> Any:
         """The table with its missing cells filled; arguments and errors as in :meth:`predict_y`.
 
-        :return: the DataFrame, unchanged but for missing cells, with the columns ``<output>_sd``,
-            ``<output>_lower`` and ``<output>_upper`` (a 90 % interval) for filled cells; of arrays,
-            an :class:`~gpflow_bae.impute.Imputed`.
+        :return: the DataFrame, of the given library, unchanged but for missing cells, with the
+            columns ``<output>_sd``, ``<output>_lower`` and ``<output>_upper`` (a 90 % interval) for
+            filled cells, or ``<output>_probability`` of categories; of arrays, an
+            :class:`~gpflow_bae.impute.Imputed`.
         """
         user = self._table(table, Y)
         return user.fill(*self._fit_.predict_cells(user, ~user.table.observed))
+
+    def draws(
+        self, number: int = 10, table: Any = None, Y: Any = None, *, seed: int = 0
+    ) -> list[Any]:
+        """Filled tables whose missing cells are drawn together, for multiple imputation.
+
+        Each cell is drawn from the distribution of which :meth:`impute` has the mean and the 90 %
+        interval. Cells of a row, and of a series, are drawn together, so that an analysis of each
+        table, pooled by Rubin's rules, has the right uncertainty. Tables without inputs are drawn
+        with parameters of their own.
+
+        :param number: of tables.
+        :param table, Y: as in :meth:`predict_y`.
+        :param seed: of the draws.
+        :return: DataFrames as :meth:`impute` has them, without columns beside the outputs; of
+            arrays, arrays of the shape of ``Y``.
+        """
+        from .model.draws import draw
+
+        check_integer("number", number, 1)
+        user = self._table(table, Y)
+        return [user.fill_with(values) for values in draw(self._fit_, user, number, seed)]
+
+    def probabilities(self, table: Any = None) -> dict[Any, Any]:
+        """Probabilities of the categories of each output that has some, as DataFrames [rows, K].
+
+        :param table: other rows than those of ``fit``, a DataFrame; arguments and errors as in
+            :meth:`predict_y`.
+        """
+        user = self._table(table, None)
+        moments = self._fit_.predict_cells(user)
+        return user.probabilities(moments.mean, moments.variance)
 
     def check(self, table: Any, Y: Any = None, *, fraction: float = 0.1) -> CheckResult:
         """Compare the model with simpler methods on hidden gaps, and give a verdict.
@@ -204,6 +243,12 @@ class Imputer:
         return imputer
 
     def _read(self, table: Any, Y: Any, fitted: FittedColumns | None = None) -> UserTable:
+        native = None
+        if not isinstance(table, UserTable | np.ndarray):
+            from .reading.other_frames import is_other_frame, to_pandas
+
+            if is_other_frame(table):
+                table, native = to_pandas(table), table
         is_frame = hasattr(table, "iloc")
         if Y is not None and (isinstance(table, UserTable) or is_frame):
             raise ValueError(
@@ -225,18 +270,14 @@ class Imputer:
 
             roles = {name: getattr(self, name) for name in (*saved_fits.ROLES, "table_format")}
             user = read_frame(table, **roles, kinds=kinds, fitted=fitted)
-        elif Y is None:
-            raise ValueError(
-                f"table is a {type(table).__name__} and Y is missing; expected a pandas DataFrame, "
-                "or arrays X and Y."
-            )
         elif self.time is not None or self.inputs or self.task is not None:
             raise ValueError("time, inputs and task name columns, which arrays do not have.")
         else:
+            table, Y = (None, table) if Y is None else (table, Y)
             user = from_arrays(table, Y, tuple(self.outputs), kinds, fitted)
         _ = user.table  # which refuses inputs that no model can see
         warn(user.notes)
-        return user
+        return user if native is None else dataclasses.replace(user, native=native)
 
     def _list_names(self) -> None:
         """Make lists of the names of columns, which may come in an index, array or generator."""

@@ -16,6 +16,7 @@ import numpy as np
 from ..core.files import as_path, to_json
 from ..versions import __version__
 from .reading.columns import ColumnKind, FittedColumns
+from .reading.indicators import Indicator
 from .reading.table_format import TableFormat
 
 __all__ = ["POSTERIOR", "ROLES", "arguments", "fitted_columns", "read_record", "write"]
@@ -121,7 +122,7 @@ def fitted_columns(record: Mapping[str, Any]) -> FittedColumns:
         ),
         {_named(name): value for name, value in record["constants"]},
         frozenset(_named(name) for name in record["doubtful"]),
-        np.array(record["input_still"]),
+        np.array(record["input_still"], dtype=bool),
         np.datetime64(record["origin"]) if record["origin"] else None,
     )
 
@@ -132,6 +133,8 @@ def _digest(path: pathlib.Path) -> str:
 
 def _plain(name: Any) -> Any:
     """The name of a column, or a sequence of names, in types of JSON."""
+    if isinstance(name, Indicator):
+        return {"column": _plain(name.column), "level": name.level, "filled": name.filled}
     if isinstance(name, tuple | list):
         return [_plain(part) for part in name]
     if hasattr(name, "isoformat"):
@@ -143,6 +146,8 @@ def _named(plain: Any) -> Any:
     """The inverse of :func:`_plain`."""
     if isinstance(plain, list):
         return tuple(_named(part) for part in plain)
+    if isinstance(plain, dict) and "level" in plain:
+        return Indicator(_named(plain["column"]), plain["level"], plain["filled"])
     if isinstance(plain, dict):
         import pandas as pd  # whose names these are
 

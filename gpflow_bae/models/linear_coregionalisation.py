@@ -240,6 +240,29 @@ class LinearCoregionalisation(
             prior += tf.gather(scale, target_column) * at_rows
         return mean, prior - explained
 
+    @check_shapes(
+        "X: [n, D]",
+        "row: [C]",
+        "column: [C]",
+        "target_row: [K]",
+        "target_column: [K]",
+        "return: [K, K]",
+    )
+    def predict_covariance(
+        self,
+        X: TensorType,
+        row: TensorType,
+        column: TensorType,
+        target_row: TensorType,
+        target_column: TensorType,
+    ) -> tf.Tensor:
+        """Return the covariance of target cells given observed ones, noise included."""
+        L = tf.linalg.cholesky(self.covariance(X, row, column))
+        cross = self._cross_covariance(X, row, column, target_row, target_column)
+        solved = tf.linalg.triangular_solve(L, cross)
+        prior = self.covariance(X, target_row, target_column)
+        return prior - tf.linalg.matmul(solved, solved, transpose_a=True)
+
     def _checked(self, data: tuple[TensorType, TensorType]) -> tuple[np.ndarray, np.ndarray]:
         """Return inputs and outputs of one task as arrays.
 

@@ -25,6 +25,7 @@ from .stored.parts import check_parts, parts_of
 __all__ = ["SIGNATURE", "CoregionalisationPosterior", "as_table"]
 
 KIND = "coregionalisation"
+_MOST_TOGETHER = 2000  # cells that are drawn together
 
 #: Signature of a :class:`~gpflow_bae.data.blocks.Block` with any number of rows and cells.
 SIGNATURE = (
@@ -137,6 +138,40 @@ class CoregionalisationPosterior:
         found = [_moments(model, X, Y, lengths, where, places) for model in self.models]
         means, variances = (np.stack(part) for part in zip(*found, strict=True))
         return means.mean(0), variances.mean(0) + means.var(0)
+
+    @check_shapes("X: [T, N, D]", "Y: [T, N, P]", "lengths: [T]", "where: [T, N, P]")
+    def draw_residuals(
+        self,
+        X: np.ndarray,
+        Y: np.ndarray,
+        lengths: np.ndarray,
+        where: np.ndarray,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
+        """Draw standard normal numbers [T, N, P], correlated as the cells in ``where`` are.
+
+        Given the observed cells, by one of the models, which is drawn; noise included. Cells of
+        different blocks are independent of each other. Other cells are NaN.
+
+        :param X, Y, lengths, where: as in :meth:`predict_cells`.
+        """
+        model = self.models[int(rng.integers(len(self.models)))]
+        found = np.full(Y.shape, np.nan)
+        for place in places_of_blocks(X, Y, lengths, self.cells_per_block, of_empty=True):
+            if not where[place.task, place.leaf].any():
+                continue
+            (x, row, column, _, at, of), targets = block_at(X, Y, lengths, place, where)
+            for part in np.array_split(np.arange(len(at)), -(-len(at) // _MOST_TOGETHER)):
+                covariance = model.predict_covariance(x, row, column, at[part], of[part]).numpy()
+                deviations = np.sqrt(np.maximum(np.diagonal(covariance), 1e-12))
+                variances, directions = np.linalg.eigh(
+                    covariance / deviations[:, None] / deviations
+                )
+                root = directions * np.sqrt(np.maximum(variances, 0.0))
+                cells = targets[part]
+                drawn = root @ rng.standard_normal(len(part))
+                found[place.task, cells[:, 0], cells[:, 1]] = drawn
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write models and data to one file, atomically."""

@@ -155,7 +155,7 @@ def test_all_problems_come_at_once_with_the_lines_of_the_file(tmp_path: pathlib.
     [
         ({"outputs": ["a", "c"]}, r"no column \['c'\] in the table"),
         ({"outputs": ["a", "Remark"]}, r"Did you mean 'remark' for 'Remark'\?"),
-        ({"outputs": ["a"], "time": None}, "what tells the rows apart"),
+        ({"outputs": ["a"], "time": None}, "rows in no order are no series"),
         ({"outputs": []}, r"name the columns to fill. Columns with missing cells are \['a', 'b'\]"),
         ({"inputs": ["a"]}, r"Columns \['a'\] are named twice"),
         ({"outputs": ["b"], "inputs": ["a"]}, r"Input 'a' is missing in row \d+, .* and 4 more"),

@@ -140,7 +140,7 @@ def test_what_cannot_be_filled_is_refused_before_a_fit(tmp_path: pathlib.Path) -
         Imputer().impute(X, Y)
     with pytest.raises(ValueError, match="outputs is 'ab'; it must be a list"):
         Imputer("ab", time="day").fit(holes)
-    with pytest.raises(ValueError, match="table is a ndarray and Y is missing"):
+    with pytest.raises(ValueError, match=r"Rows have shape \(2, 40, 1\); expected \[N, P\]"):
         Imputer().fit(X)
     with pytest.raises(ValueError, match="name columns, which arrays do not have"):
         Imputer(time="day").fit(X, Y)

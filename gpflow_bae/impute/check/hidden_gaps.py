@@ -74,7 +74,8 @@ def check(
         run(NAME, lambda: fitted.predict(user, gaps.table, mask), started)
         features, patience = calendar_of(user), max(_PATIENCE, seconds[NAME])
         limit = max(_LEAST_SECONDS, _SHARE_OF_TIME * seconds[NAME])
-        notes.append(f"Independent GPs had {limit:.0f} s to fit.")
+        if user.inputs:
+            notes.append(f"Independent GPs had {limit:.0f} s to fit.")
         shortened = ""
         try:
             rounds = iterative_imputer.affordable(seen, patience, features=features)
@@ -93,11 +94,12 @@ def check(
             notes.append("IterativeImputer was left out: pip install scikit-learn.")
         columns = np.flatnonzero(mask.any((0, 1))).tolist()
         quick = dataclasses.replace(_QUICK, max_seconds=limit / len(columns))
-        run(
-            "independent GPs",
-            lambda: independent_gps.fit_predict(seen, seed, settings=quick, columns=columns),
-        )
-        run("linear interpolation", lambda: linear_interpolation.fit_predict(seen, seed))
+        if user.inputs:
+            run(
+                "independent GPs",
+                lambda: independent_gps.fit_predict(seen, seed, settings=quick, columns=columns),
+            )
+            run("linear interpolation", lambda: linear_interpolation.fit_predict(seen, seed))
         run("column means", lambda: mean.fit_predict(seen, seed))
     result = _scored(gaps, user.columns.kinds, scale, moments, seconds, seed)
     verdict = result.verdict + shortened

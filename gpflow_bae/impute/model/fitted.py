@@ -141,7 +141,7 @@ def make_plan(
     :param has_time: whether the first input is time.
     :raises ValueError: for an unknown setting, or a value out of its range.
     """
-    interval, unit = user.interval, user.time_scale
+    interval, unit = user.interval, user.time_scale if user.inputs else 1.0
     periods = visible_periods(user.calendar, interval)
     found: dict[str, Any] = {
         "latent_dim": min(user.table.num_outputs, _MOST_CHANNELS),
@@ -183,7 +183,17 @@ def fit_table(
     standardiser = user.standardiser(table)
     Z = standardiser.transform(table.Y)
     begin = start.posterior if start is not None and start.posterior.plan == plan else None
-    posterior = fit(plan, table, Z, user.calendar, seed=seed, progress=progress, start=begin)
+    binary = np.array([kind.kind == "binary" for kind in user.columns.kinds])
+    posterior = fit(
+        plan,
+        table,
+        Z,
+        user.calendar,
+        seed=seed,
+        progress=progress,
+        start=begin,
+        rates=np.where(binary, standardiser.mean, np.nan),
+    )
     return Fit(user.columns, standardiser, posterior, _limits(standardiser, Z), of)
 
 

@@ -15,7 +15,8 @@ from ...inference import fit_coregionalisation
 from ...inference.optimise.coregionalisation_fit import Start
 from ...models import LinearCoregionalisation
 from ...posteriors import CoregionalisationPosterior
-from .calibration import Trial, calibrate
+from .calibration import Trial, calibrate, stacked
+from .chances import Chances
 from .gaps import HiddenGaps, hide_gaps, with_outputs
 from .plan import Plan
 from .posterior import TablePosterior, features_of
@@ -43,6 +44,7 @@ def fit(
     seed: int = 0,
     progress: bool = True,
     start: TablePosterior | None = None,
+    rates: np.ndarray | None = None,
 ) -> TablePosterior:
     """Fit the model to the observed cells of a table, and calibrate it on gaps of its shape.
 
@@ -50,6 +52,8 @@ def fit(
     :param times: datetime64 of the rows, if the plan has periods.
     :param seed: of the choice of blocks and gaps; equal seeds give equal fits.
     :param start: a fit of nearly the same table, from which a quarter of the steps is enough.
+    :param rates: shares of ones [P] of columns of zeros and ones, NaN for others; None for no such
+        column.
     """
     rng = np.random.default_rng([seed, 0xC0])
     rows = table.rows
@@ -57,6 +61,9 @@ def fit(
     coefficients = _ridge(features, table, Z)
     residual = Z - features @ coefficients
     shown = with_outputs(table, residual)
+    chances = Chances(np.full(Z.shape[-1], np.nan) if rates is None else rates)
+    if table.X.shape[-1] == 0:
+        return _fit_rows_alone(plan, shown, Z, coefficients, rng, chances)
     of_fit, num_fits = plan.fit, plan.num_fits or 1
     if np.count_nonzero(table.observed) <= 2 * of_fit.cells_per_block:  # all of them are in a fit
         num_fits = plan.num_fits or _FITS_OF_SMALL
@@ -99,9 +106,49 @@ def fit(
         drawn = [_gaps(shown, _HIDDEN, rng, 1) for _ in range(_MASKS)]
         trials = [_trial(plan, models[0], gaps) for gaps in drawn if gaps is not None]
     weight, scale, error = calibrate(trials, residual, Z)
+    chances = _calibrated(chances, trials, weight, scale, Z - residual, Z)
     of_rows = fit_rows(plan, table, residual)
     smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block)
-    return TablePosterior(plan, smooth, of_rows, weight, coefficients, scale, error)
+    return TablePosterior(plan, smooth, of_rows, weight, coefficients, scale, error, chances)
+
+
+def _calibrated(
+    chances: Chances,
+    trials: list[Trial],
+    weight: float,
+    scale: np.ndarray,
+    trend: np.ndarray,
+    Z: np.ndarray,
+) -> Chances:
+    """Chances with their sharpness, of variances that are not scaled: their scales become 1."""
+    scale[chances.columns] = 1.0
+    cells = []
+    for trial in trials if len(chances.columns) else ():
+        mean, variance = stacked(weight, trial.smooth, trial.of_rows)
+        cells.append((mean + trend, variance, Z, trial.mask))
+    return chances.fit(cells)
+
+
+def _fit_rows_alone(
+    plan: Plan,
+    shown: MultiOutputTable,
+    Z: np.ndarray,
+    coefficients: np.ndarray,
+    rng: np.random.Generator,
+    chances: Chances,
+) -> TablePosterior:
+    """The posterior of a table without inputs: the Gaussian of single rows, calibrated."""
+    trials = []
+    for gaps in (_gaps(shown, _HIDDEN, rng, 1) for _ in range(_MASKS if plan.calibration else 0)):
+        if gaps is not None:
+            hidden = gaps.table
+            mean, variance = predict_rows(fit_rows(plan, hidden, hidden.Y), plan, hidden, hidden.Y)
+            moments = mean, np.where(hidden.test_mask, variance, 1.0)
+            trials.append(Trial(gaps, moments, moments))
+    _, scale, error = calibrate(trials, shown.Y, Z)
+    chances = _calibrated(chances, trials, 1.0, scale, Z - shown.Y, Z)
+    of_rows = fit_rows(plan, shown, shown.Y)
+    return TablePosterior(plan, None, of_rows, 0.0, coefficients, scale, error, chances)
 
 
 def _trial(plan: Plan, model: LinearCoregionalisation, gaps: HiddenGaps) -> Trial:
@@ -132,7 +179,7 @@ def _ridge(features: np.ndarray, table: MultiOutputTable, Z: np.ndarray) -> np.n
     squares = np.tile(np.diag(penalty), (Z.shape[-1], 1, 1))
     products = np.zeros((Z.shape[-1], count))
     for t, length in enumerate(table.lengths):
-        x = table.X[t, :length, 0]
+        x = table.X[t, :length, 0] if count > 1 else np.arange(length, dtype=float)
         line = ((x - x.mean()) / spread(x, axis=0))[:, None]
         for p, z in enumerate(Z[t, :length].T):
             shown = ~np.isnan(z)

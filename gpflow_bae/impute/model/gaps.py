@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import MultiOutputTable
+from ..reading.indicators import groups
 
 __all__ = ["HiddenGaps", "hide_gaps", "series_of", "with_outputs"]
 
@@ -69,7 +70,8 @@ def hide_gaps(
     A gap is a run of missing cells of one column along its series (:func:`series_of`), with
     the runs of other columns that cover most of the same rows. Complete columns stay complete:
     nothing has to be filled there. A gap longer than an eighth of the observed cells of its columns
-    is cut to that. In a table without missing cells single cells of all columns are hidden.
+    is cut to that. In a table without missing cells single cells of all columns are hidden. Columns
+    of one category are hidden together.
 
     :param table: the table; its test cells are ignored.
     :param fraction: share of the observed cells of the columns with holes, in (0, 1); more where
@@ -84,8 +86,14 @@ def hide_gaps(
     shown = table.observed[task, row] & real[..., None]  # [G, L, P]
     gaps = _gaps(~shown & real[..., None])
     shaped = bool(gaps)
+    together = groups(table.output_names)
     if not shaped:
-        gaps = [_Gap(np.array([p]), 1) for p in range(table.num_outputs)]
+        gaps = [_Gap(np.array(columns), 1) for columns in together]
+    elif len(together) < table.num_outputs:  # one column of a category would tell the others
+        gaps = [
+            _Gap(np.concatenate([c for c in together if np.isin(c, gap.columns).any()]), gap.length)
+            for gap in gaps
+        ]
     columns = np.unique(np.concatenate([gap.columns for gap in gaps]))
     count = shown.sum((0, 1))
     allowed = np.maximum(max(_MOST, fraction) * count, 1.0)
@@ -137,11 +145,16 @@ def series_of(table: MultiOutputTable) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
     The rows of a task that agree in all inputs but the first form a series, in the order of the
     first input: the days of one station, all of a recording, or a single row where inputs are
-    coordinates. The third array is False where a series is shorter than L.
+    coordinates. Without inputs each row is a series; they are ordered by their cells, so that the
+    order of rows has no effect. The third array is False where a series is shorter than L.
     """
     series = []
     for t, (inputs, length) in enumerate(zip(table.X, table.lengths, strict=True)):
         inputs = inputs[:length]
+        if inputs.shape[1] == 0:
+            cells = np.nan_to_num(table.Y[t, :length], nan=np.inf)
+            series += [(t, np.array([row])) for row in np.lexsort(cells.T)]
+            continue
         _, group = np.unique(inputs[:, 1:], axis=0, return_inverse=True)
         ordered = np.lexsort((inputs[:, 0], group.ravel()))
         ends = np.cumsum(np.bincount(group.ravel()))[:-1]

@@ -16,6 +16,7 @@ from ...posteriors.coregionalisation import KIND, models_of, read_arrays
 from ...posteriors.stored.archive import write_archive
 from .calendar import calendar_features
 from .calibration import stacked
+from .chances import Chances
 from .plan import Plan
 from .rows import GaussianRows, predict_rows
 from .starts import LEAST_NOISE, initial_model
@@ -33,7 +34,8 @@ class TablePosterior:
     and of a Gaussian of single rows. Their weights follow from the errors of each on hidden gaps
     (stacking: Wolpert 1992; Breiman 1996).
 
-    * smooth: the GPs, of the residuals from the trend.
+    * smooth: the GPs, of the residuals from the trend; None where rows have no inputs. An observed
+      cell is then its own prediction, without variance.
     * of_rows: the Gaussian of single rows, of residuals from the trend.
     * weight: of the GPs, in [0, 1]; the Gaussian of rows has the rest.
     * coefficients [F + 1, P]: of the trend: the constant and the calendar's features.
@@ -41,15 +43,17 @@ class TablePosterior:
       of hidden gaps.
     * gap_error: root mean squared error on hidden gaps, as a share of that of column means; NaN
       where there was nothing to hide.
+    * chances: of columns of zeros and ones; None where there are none.
     """
 
     plan: Plan
-    smooth: CoregionalisationPosterior
+    smooth: CoregionalisationPosterior | None
     of_rows: GaussianRows
     weight: float
     coefficients: np.ndarray
     variance_scale: np.ndarray
     gap_error: float = np.nan
+    chances: Chances | None = None
 
     @check_shapes("table.X: [T, N, D]", "Z: [T, N, P]", "where: [T, N, P]", "times: [T, N]")
     def predict(
@@ -69,18 +73,28 @@ class TablePosterior:
         trend = features_of(times, self.plan.periods, Z.shape[:2]) @ self.coefficients
         where = np.ones(Z.shape, dtype=bool) if where is None else where
         where = where & table.rows[..., None]
-        smooth = self.smooth.predict_cells(table.X, Z - trend, table.lengths, where)
         alone = predict_rows(self.of_rows, self.plan, table, Z - trend)
+        if self.smooth is None:
+            mean, variance = (np.where(where, moment, np.nan) for moment in alone)
+            return self._with_chances(mean + trend, variance * self.variance_scale)
+        smooth = self.smooth.predict_cells(table.X, Z - trend, table.lengths, where)
         # The Gaussian of rows returns an observed cell itself, and no prediction of a repetition.
         weight = np.where(np.isnan(Z), self.weight, 1.0)
         mean, variance = stacked(weight, smooth, alone)
-        return mean + trend, variance * self.variance_scale
+        return self._with_chances(mean + trend, variance * self.variance_scale)
+
+    def _with_chances(
+        self, mean: np.ndarray, variance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return (mean, variance) if self.chances is None else self.chances.moments(mean, variance)
 
     def save(self, path: pathlib.Path) -> None:
         """Write one file of arrays."""
-        arrays = self.smooth.to_arrays()
+        arrays = {} if self.smooth is None else self.smooth.to_arrays()
         arrays |= {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
         arrays |= {f"of_rows.{name}": value for name, value in vars(self.of_rows).items()}
+        if self.chances is not None:
+            arrays |= {f"chances.{k}": np.asarray(v) for k, v in vars(self.chances).items()}
         write_archive(path, {"kind": KIND}, arrays)
 
     @classmethod
@@ -102,8 +116,12 @@ class TablePosterior:
                 box, np.zeros((2, coefficients.shape[1])), plan, 0, 0.5 * LEAST_NOISE
             )
 
-        smooth = CoregionalisationPosterior(models_of(arrays, build), plan.fit.cells_per_block)
-        return cls(plan, smooth, rows, float(weight), coefficients, scale)
+        models = models_of(arrays, build)
+        smooth = CoregionalisationPosterior(models, plan.fit.cells_per_block) if models else None
+        chances = None
+        if "chances.rates" in arrays:
+            chances = Chances(arrays["chances.rates"], float(arrays["chances.sharpness"]))
+        return cls(plan, smooth, rows, float(weight), coefficients, scale, chances=chances)
 
 
 def features_of(

@@ -69,6 +69,24 @@ class GaussianRows:
         P = Z.shape[1]
         return np.where(shown, values, filled)[:, :P], np.where(shown, 0.0, variance)[:, :P]
 
+    @check_shapes("X: [n, D]", "Z: [n, P]", "return: [n, P]")
+    def draw_residuals(self, X: np.ndarray, Z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Standard normal numbers of the missing cells, correlated as cells of their row are.
+
+        Given the observed cells of the row; those are 0.
+        """
+        values = np.concatenate([Z, X], axis=-1)
+        shown = ~np.isnan(values)
+        found = np.zeros(values.shape)
+        for rows, _, left in _patterns(self.covariance, shown):
+            deviations = np.sqrt(np.maximum(np.diagonal(left), 1e-12))
+            correlation = left / deviations[:, None] / deviations
+            correlation[shown[rows[0]]] = 0.0
+            variances, directions = np.linalg.eigh(correlation)
+            root = directions * np.sqrt(np.maximum(variances, 0.0))
+            found[rows] = rng.standard_normal((len(rows), len(root))) @ root.T
+        return found[:, : Z.shape[1]]
+
 
 def fit_rows(plan: Plan, table: MultiOutputTable, Z: np.ndarray) -> GaussianRows:
     """The Gaussian of the rows of a table.

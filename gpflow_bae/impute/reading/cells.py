@@ -11,10 +11,13 @@ import numpy as np
 import pandas as pd
 
 from ...core.arguments import varies
+from .local_time import clock_of, to_utc, zone_of
 from .problems import Problems
 from .table_format import TableFormat
 
 __all__ = [
+    "are_dates",
+    "as_text",
     "fill_value_notes",
     "read_numbers",
     "read_tasks",
@@ -85,7 +88,7 @@ def read_numbers(
     """
     found = {}
     for name in names:
-        text, missing = _text(raw[name], table_format)
+        text, missing = as_text(raw[name], table_format)
         values, missing = _parse(raw[name], text, missing, table_format)
         right = _check_numbers(name, values, missing, text, table_format, problems, are_inputs)
         if right or are_inputs:
@@ -131,7 +134,7 @@ def _check_numbers(
     return False
 
 
-def _text(column: pd.Series, table_format: TableFormat) -> tuple[pd.Series, np.ndarray]:
+def as_text(column: pd.Series, table_format: TableFormat) -> tuple[pd.Series, np.ndarray]:
     """The cells as text without surrounding spaces, and which of them are missing (Booleans)."""
     text = column.astype(str).str.strip()
     words = {*_WORDS, *(word.lower() for word in table_format.missing_values)}
@@ -141,7 +144,7 @@ def _text(column: pd.Series, table_format: TableFormat) -> tuple[pd.Series, np.n
 def with_holes(raw: pd.DataFrame, table_format: TableFormat) -> list[Any]:
     """Names of the columns that have missing cells."""
     columns = (raw.iloc[:, i] for i in range(raw.shape[1]))
-    return [column.name for column in columns if _text(column, table_format)[1].any()]
+    return [column.name for column in columns if as_text(column, table_format)[1].any()]
 
 
 def read_tasks(
@@ -156,6 +159,14 @@ def read_tasks(
         "To which series do these rows belong?",
     )
     return column.astype(str).to_numpy()
+
+
+def are_dates(values: Any) -> bool:
+    """Whether a column or a level of an index holds dates, as such or as text in ISO 8601."""
+    if pd.api.types.is_datetime64_any_dtype(values) or isinstance(values.dtype, pd.PeriodDtype):
+        return True
+    text = [cell for cell in values.dropna() if isinstance(cell, str) and cell.strip()]
+    return bool(text) and all(re.fullmatch(_PLAIN_DATE, cell.strip()) for cell in text)
 
 
 def with_index(raw: pd.DataFrame, names: Iterable[Any]) -> pd.DataFrame:
@@ -176,7 +187,7 @@ def read_times(
     problems: Problems,
     origin: np.datetime64 | None = None,
     is_fitted: bool = False,
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[str, ...]]:
     """Read a column of numbers or dates as numbers.
 
     Whole numbers such as 20240131 are read as dates if all of them are dates: as numbers, the step
@@ -185,13 +196,14 @@ def read_times(
     :param origin: days count from this date; from the first one if None.
     :param is_fitted: whether the times of an earlier fit were read: as dates if there is an
         ``origin``, which these must be too, else as numbers.
-    :return: the numbers, or days since the origin; the numbers, or timestamps in UTC (datetime64),
-        for plots; and notes for the user, in sentences.
+    :return: the numbers, or days since the origin; the numbers, or timestamps in UTC (datetime64);
+        the same as the clocks of the column's zone show them, for the calendar and for plots; and
+        notes for the user, in sentences.
     """
     notes: tuple[str, ...] = ()
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
-    text, missing = _text(column, table_format)
+    text, missing = as_text(column, table_format)
     dated = pd.api.types.is_datetime64_any_dtype(column)
     if not dated:
         values, missing = _parse(column, text, missing, table_format)
@@ -207,7 +219,7 @@ def read_times(
                         num_shown=_FEW,
                     )
                 _check_numbers(name, values, missing, text, table_format, problems, True)
-                return values, values, _perhaps_times(known, name)
+                return values, values, values, _perhaps_times(known, name)
             stamps = np.full(len(column), np.datetime64("NaT"), "datetime64[s]")
             stamps[~missing] = dates_of_digits
             column, dated = pd.Series(stamps, column.index), True
@@ -221,9 +233,10 @@ def read_times(
         "Every row needs its time: fill it in, or leave the rows out.",
     )
     offsets: set[str] = set()
+    zone = zone_of(column, table_format.time_zone)
+    naive = not dated or column.dt.tz is None
     if dated:
-        zone = getattr(column.dt, "tz", None)
-        offsets = set() if zone is None or str(zone) == "UTC" else {str(zone)}
+        offsets = set() if naive or str(column.dt.tz) == "UTC" else {str(column.dt.tz)}
     else:
         patterns: tuple[str, ...] = _DATES
         if table_format.dayfirst is not None:
@@ -232,6 +245,9 @@ def read_times(
         offsets = _offsets(iso, missing, name, problems)
         column = iso.where(~missing)
     stamps = _stamps(column)
+    if naive and not offsets and zone is not None:
+        stamps = to_utc(stamps, zone, name, problems)
+        missing = missing | np.isnat(stamps)
     bad = np.flatnonzero(np.isnat(stamps) & ~missing)
     problems.add_rows(
         f"Time {name!r} holds what is neither a number nor a date:",
@@ -253,10 +269,12 @@ def read_times(
     whole, part = _days(stamps)
     first, rest = _days(np.asarray(origin))
     days = (whole - first) / np.timedelta64(1, "D") + (part - rest)
-    if offsets - {"Z", "z", "+00:00"}:
+    if zone is not None:
+        notes += (f"Hours and days of column {name!r} are those of clocks in {zone}.",)
+    elif offsets - {"Z", "z", "+00:00"}:
         shown = ", ".join(sorted(offsets))
         notes += (f"Times of column {name!r} were given in {shown}, and are taken in UTC.",)
-    return days, stamps, notes
+    return days, stamps, clock_of(stamps, zone), notes
 
 
 def _stamps(column: pd.Series) -> np.ndarray:
@@ -462,8 +480,7 @@ def _add_words(name: str, words: np.ndarray, problems: Problems) -> None:
     more = f" and {len(values) - len(most)} others" if len(values) > len(most) else ""
     problems.add(
         f"Column {name!r} is text, with the values (and how often each occurs) {shown}{more}",
-        "Only numbers can be filled: leave the column out, or make a column of zeros and ones of "
-        "each value first (pandas.get_dummies).",
+        "If these are categories, say so with --category; else leave the column out.",
     )
 
 

@@ -26,7 +26,7 @@ __all__ = [
     "scale_inputs",
 ]
 
-KINDS = ("continuous", "positive", "count", "bounded", "binary")
+KINDS = ("continuous", "positive", "count", "bounded", "binary", "category")
 
 _LEAST_VALUES = 20  # with fewer, the shape of a distribution is not known
 _SKEWNESS = 0.5  # above it a column counts as skewed
@@ -327,8 +327,8 @@ def _said_kind(name: str, said: Any, values: np.ndarray, problems: Problems) -> 
             return _make(name, "bounded", bounds=(low, high))
     problems.add(
         f"The kind of {name!r} is {said!r}",
-        "Expected 'continuous', 'positive', 'count' or 'binary', or two bounds, the lower one "
-        "first.",
+        "Expected 'continuous', 'positive', 'count', 'binary' or 'category', or two bounds, the "
+        "lower one first.",
     )
     return None
 

@@ -15,7 +15,9 @@ import numpy as np
 import pandas as pd
 
 from . import cells
+from .categories import are_categories, read_categories
 from .columns import FittedColumns, output_kinds, scale_inputs
+from .indicators import Indicator
 from .problems import Problems
 from .table_files import LINE
 from .table_format import TableFormat
@@ -42,14 +44,15 @@ def read_frame(
         input. Dates count in days from the first one of the fit's table; with offsets from UTC they
         are taken in UTC. Time, inputs and task may be levels of the index, ``index`` if it has no
         name.
-    :param inputs: further numeric inputs, such as coordinates.
+    :param inputs: further inputs, such as coordinates. Without time and numeric inputs rows have no
+        order. Words, and True and False, are seen beside the outputs, and may be missing.
     :param task: column that says to which independent series a row belongs; one series if None.
     :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.reading.columns.output_kinds`.
     :param fitted: how the table of an earlier fit was read.
     :param table_format: the notation of numbers and dates as text.
     :raises TableError: for columns that are not there, text in a numeric column, infinities,
-        missing inputs, rows of a task with the same inputs, outputs that are never observed, or no
-        inputs at all: for all of them at once.
+        missing inputs, rows of a task with the same inputs, outputs that are never observed, or a
+        task without inputs: for all of them at once.
     """
     table_format = TableFormat() if table_format is None else table_format
     problems = Problems(
@@ -62,10 +65,18 @@ def read_frame(
             "outputs is empty: name the columns to fill",
             f"Columns with missing cells are {holes}." if holes else "No column has missing cells.",
         )
-    if time is None and not inputs:
-        problems.add("Name a column as time or inputs: what tells the rows apart?")
     found = cells.with_index(raw, named)
     usable = _usable(found, named, outputs, task, problems)
+    words = _categories(found, usable & {*inputs, *outputs}, kinds, fitted, table_format)
+    _check_names_beside(found, outputs, words, problems)
+    of_words = [c for c in (*outputs, *inputs) if c in words]
+    inputs = [c for c in inputs if c not in words]
+    plain = time is None and not inputs
+    if plain and task is not None:
+        problems.add(
+            f"Task {task!r} is named without time or inputs, and rows in no order are no series",
+            "Name what orders the rows, or leave the task out.",
+        )
     if raw.empty:
         problems.add("The table has a header and no rows")
         problems.raise_if_any()
@@ -73,38 +84,52 @@ def read_frame(
         problems.add("The table has one row: there is nothing to learn from")
 
     X: dict[Any, np.ndarray] = {}
-    notes: tuple[str, ...] = ()
-    times, tasks = np.zeros(0), np.full(len(raw), "")
+    notes = _overlooked_times(raw) if plain and fitted is None else ()
+    stamps, times, tasks = np.zeros(0), np.zeros(0), np.full(len(raw), "")
     if time in usable:
         origin = None if fitted is None else fitted.origin
-        X[time], times, notes = cells.read_times(
+        X[time], stamps, times, notes = cells.read_times(
             found[time], time, table_format, problems, origin, is_fitted=fitted is not None
         )
     X |= cells.read_numbers(
         found, [c for c in inputs if c in usable], table_format, problems, are_inputs=True
     )
     Y = cells.read_numbers(
-        found, [c for c in outputs if c in usable], table_format, problems, are_inputs=False
+        found,
+        [c for c in outputs if c in usable and c not in words],
+        table_format,
+        problems,
+        are_inputs=False,
+    )
+    for name in of_words:
+        Y |= read_categories(
+            found[name], name, table_format, problems, name in outputs, words[name]
+        )
+    place = {name: number for number, name in enumerate(dict.fromkeys([*outputs, *of_words]))}
+    Y = dict(
+        sorted(Y.items(), key=lambda c: place[c[0].column if isinstance(c[0], Indicator) else c[0]])
     )
     if task in usable:
         tasks = cells.read_tasks(found[task], task, table_format, problems)
 
     if Y:
         if isinstance(kinds, Mapping):  # kinds of columns that could not be read are no error
-            kinds = {k: v for k, v in kinds.items() if k in Y or k not in outputs}
+            kinds = {k: v for k, v in kinds.items() if k in Y or k not in named}
         of_outputs = output_kinds(
             tuple(Y), np.column_stack(list(Y.values())), kinds, fitted, problems
         )
         if fitted is None:
             _check_tasks(tasks, [Y[kind.name] for kind in of_outputs.kinds], task, problems)
-    if len(X) == len(inputs) + (time is not None) and X:
-        seen = np.column_stack(list(X.values()))
-        times = times if time is not None else seen[:, 0]
+    if len(X) == len(inputs) + (time is not None):
+        seen = np.column_stack([np.zeros((len(raw), 0)), *X.values()])
+        if time is None:
+            stamps = times = seen[:, 0] if X else np.arange(float(len(raw)))
         if not problems.found:
-            seen, columns, of_inputs = scale_inputs(tuple(X), seen, times, of_outputs, fitted)
-        _check_duplicates(seen, tasks, list(X), task, problems)
+            seen, columns, of_inputs = scale_inputs(tuple(X), seen, stamps, of_outputs, fitted)
+        if X:
+            _check_duplicates(seen, tasks, list(X), task, problems)
     problems.raise_if_any()
-    plain = {name: values for name, values in X.items() if name != time} | Y
+    numbers = {name: values for name, values in X.items() if name != time} | Y
     return UserTable(
         raw,
         tuple(X),
@@ -114,9 +139,23 @@ def read_frame(
         times,
         tasks,
         columns,
-        (*notes, *of_inputs, *cells.fill_value_notes(plain, problems.place), *of_outputs.notes),
-        table_format.decimal,
+        (*notes, *of_inputs, *cells.fill_value_notes(numbers, problems.place), *of_outputs.notes),
+        table_format,
     )
+
+
+def _overlooked_times(raw: pd.DataFrame) -> tuple[str, ...]:
+    """A note on a column or index of dates of a table whose rows are taken in no order."""
+    levels = [raw.index.get_level_values(i) for i in range(raw.index.nlevels)]
+    columns = [raw.iloc[:, i] for i in range(raw.shape[1])]
+    for values in (*levels, *columns):
+        if cells.are_dates(values):
+            name = "index" if values.name is None else values.name
+            return (
+                f"Rows are taken in no order, and {name!r} holds dates: if it is the time of a "
+                "row, name it as time.",
+            )
+    return ()
 
 
 def _usable(
@@ -139,13 +178,6 @@ def _usable(
         usable -= set(again)
         if again:
             problems.add(f"Columns {again} are {what} twice; each has one role")
-    taken = [name for output in outputs for name in beside_names(output) if name in there]
-    if taken:
-        problems.add(
-            f"Columns {taken} are in the table, and what is filled would be written over them",
-            "Rename them to fill or keep them; leave them out if they come from a table that was "
-            "filled before, whose filled cells count as observed.",
-        )
     for name in [c for c in named if c in usable and c != task]:
         if pd.api.types.is_complex_dtype(raw[name].dtype):
             problems.add(
@@ -154,6 +186,47 @@ def _usable(
             )
             usable.remove(name)
     return usable
+
+
+def _categories(
+    raw: pd.DataFrame,
+    names: set[Any],
+    kinds: Mapping[str, Any] | str | None,
+    fitted: FittedColumns | None,
+    table_format: TableFormat,
+) -> dict[Any, list[Indicator] | None]:
+    """The columns of categories, with their columns of zeros and ones in an earlier fit."""
+    if fitted is not None:
+        known = [*(kind.name for kind in fitted.kinds), *fitted.constants]
+        of_fit: dict[Any, list[Indicator] | None] = {}
+        for name in known:
+            if isinstance(name, Indicator) and name.column in names:
+                of_fit[name.column] = [*(of_fit.get(name.column) or []), name]
+        return of_fit
+    said = kinds if isinstance(kinds, Mapping) else dict.fromkeys(names, kinds)
+    return {
+        name: None
+        for name in names
+        if said.get(name) == "category"
+        or (said.get(name) is None and are_categories(raw[name], table_format))
+    }
+
+
+def _check_names_beside(
+    raw: pd.DataFrame, outputs: Sequence[Any], words: Mapping[Any, Any], problems: Problems
+) -> None:
+    """Columns beside the outputs must not be in the table."""
+    beside = (
+        beside_names(output, ("probability",)) if output in words else beside_names(output)
+        for output in outputs
+    )
+    taken = [name for names in beside for name in names if name in raw.columns]
+    if taken:
+        problems.add(
+            f"Columns {taken} are in the table, and what is filled would be written over them",
+            "Rename them to fill or keep them; leave them out if they come from a table that was "
+            "filled before, whose filled cells count as observed.",
+        )
 
 
 def _check_tasks(

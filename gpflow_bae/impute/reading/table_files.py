@@ -1,4 +1,4 @@
-"""Read tables from CSV and Parquet files, and write them to these or to Excel.
+"""Read tables from CSV, Parquet and Excel files, and write them.
 
 Like the other modules that import pandas, it is imported where a DataFrame or a file is given.
 """
@@ -10,6 +10,7 @@ import gzip
 import importlib.util
 import io
 import pathlib
+import zipfile
 import zlib
 from typing import IO, Any
 
@@ -23,7 +24,7 @@ __all__ = ["LINE", "check_output", "is_parquet", "read_file", "write_file"]
 
 LINE = "line"  # name of the index of a table from a CSV file, which holds the line of each row
 
-_SPREADSHEETS = (".xlsx", ".xls", ".ods")
+_SPREADSHEETS = (".xls", ".ods")
 # Endings of files that are no text; a CSV file of such a name would mislead other programs.
 _OTHERS = (
     *(".xls", ".ods", ".feather", ".arrow", ".orc", ".h5", ".hdf5", ".nc", ".json", ".pkl", ".npz"),
@@ -45,21 +46,19 @@ def check_output(path: str | pathlib.Path) -> None:
     ending = pathlib.Path(path).suffix.lower()
     if ending in _OTHERS:
         raise ValueError(f"{path}: {ending} cannot be written; name a .csv, .csv.gz or .parquet.")
-    if ending == ".xlsx" and importlib.util.find_spec("openpyxl") is None:
-        raise ImportError(
-            f"{path}: Excel files are written with openpyxl, which is not installed: pip install "
-            "openpyxl, or name a .csv."
-        )
+    if ending == ".xlsx":
+        _check_openpyxl(path)
 
 
 def read_file(path: str | pathlib.Path, table_format: TableFormat | None = None) -> pd.DataFrame:
-    """Read a Parquet file (``.parquet``, ``.pq``), or a CSV file with every cell as text.
+    """Read a Parquet file (``.parquet``, ``.pq``), the first sheet of an Excel file (``.xlsx``), or
+    a CSV file with every cell as text.
 
     A CSV file may be compressed by gzip. Levels of the index of a Parquet file are columns; one
     without a name is called ``index``.
 
-    The index of a table from a CSV file is the line of each row, where the header is line 1; empty
-    lines are left out.
+    The index of a table from a CSV or Excel file is the line of each row, where the header is line
+    1; empty lines are left out.
 
     :raises OSError: for a file that is not there or cannot be read.
     :raises TableError: for a file in another encoding or with another separator, without a header,
@@ -86,10 +85,10 @@ def read_guessing(
         frame = pd.read_parquet(path)
         return frame if isinstance(frame.index, pd.RangeIndex) else frame.reset_index(), []
     if path.suffix.lower() in _SPREADSHEETS:
-        raise TableError(
-            [f"{path} is a spreadsheet. Save it as CSV, or as Parquet, and pass that."]
-        )
+        raise TableError([f"{path} is a spreadsheet. Save it as .xlsx or CSV, and pass that."])
     table_format = TableFormat() if table_format is None else table_format
+    if path.suffix.lower() == ".xlsx":
+        return _read_excel(path, table_format.decimal), []
     problems: list[str] = []
     text = _text(path, table_format.encoding, problems)
     separator = table_format.separator
@@ -127,6 +126,46 @@ def read_guessing(
         raise TableError([*problems, *ragged.found])
     index = pd.Index(numbers, name=LINE)
     return pd.DataFrame(rows, columns=header, index=index, dtype=object), problems
+
+
+def _read_excel(path: pathlib.Path, decimal: str) -> pd.DataFrame:
+    """The first sheet of an Excel file, whose cells keep their types.
+
+    Numbers in a column that also has text are written with the decimal mark of the text.
+    """
+    _check_openpyxl(path)
+    try:
+        sheet = pd.read_excel(path, header=None, dtype=object, keep_default_na=False)
+    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise TableError([f"{path} is damaged, or no Excel file: {error}."]) from None
+    sheet.index = pd.Index(range(1, len(sheet) + 1), name=LINE)
+    cells = sheet.where(sheet.notna() & (sheet != ""), None)
+    cells = cells[cells.notna().any(axis=1)]
+    if cells.empty:
+        raise TableError([f"{path} is empty: its first sheet has neither a header nor rows."])
+    header = cells.iloc[0]
+    used = (header.notna() | cells.iloc[1:].notna().any()).to_numpy()
+    unnamed = [int(c) + 1 for c in header.index[header.isna() & used]]
+    if unnamed:
+        line = cells.index[0]
+        raise TableError([f"Columns {unnamed} of {path} have cells, and no name in line {line}."])
+    found = cells.iloc[1:].loc[:, used]
+    found.columns = pd.Index([str(name) for name in header[used]])
+    found = found.infer_objects()
+    if decimal != ".":
+        words = found.select_dtypes("object").columns
+        found[words] = found[words].map(
+            lambda cell: str(cell).replace(".", decimal) if type(cell) in (float, int) else cell
+        )
+    return found
+
+
+def _check_openpyxl(path: str | pathlib.Path) -> None:
+    if importlib.util.find_spec("openpyxl") is None:
+        raise ImportError(
+            f"{path}: Excel files are read and written with openpyxl, which is not installed: "
+            "pip install 'gpflow-bae[excel]', or name a .csv."
+        )
 
 
 def write_file(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import zoneinfo
 
 __all__ = ["TableFormat"]
 
@@ -20,9 +21,11 @@ class TableFormat:
       None if all dates begin with the year (ISO 8601).
     * missing_values: words and numbers that mean a missing cell. Empty cells, NaN, NA, N/A, null
       and none always do.
+    * time_zone: where the clocks are whose times have no offset, such as ``Europe/Berlin``; None
+      for UTC, or for a clock that is never changed.
 
     :raises ValueError: for a separator of several characters, a decimal mark that is neither or is
-        the separator, or an encoding that Python does not know.
+        the separator, or an encoding or a time zone that Python does not know.
     """
 
     separator: str = ","
@@ -30,6 +33,7 @@ class TableFormat:
     decimal: str = "."
     dayfirst: bool | None = None
     missing_values: tuple[str, ...] = ()
+    time_zone: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "separator", _SEPARATORS.get(self.separator, self.separator))
@@ -45,6 +49,14 @@ class TableFormat:
                 f"decimal and separator are both {self.decimal!r}; where numbers have decimal "
                 "commas, columns are usually separated by ';': pass --separator=';'."
             )
+        if self.time_zone is not None:
+            try:
+                zoneinfo.ZoneInfo(self.time_zone)
+            except (OSError, ValueError):
+                raise ValueError(
+                    f"time_zone is {self.time_zone!r}, which Python does not know; expected a name "
+                    "such as Europe/Berlin."
+                ) from None
         try:
             "".encode(self.encoding)
         except LookupError:

@@ -11,6 +11,8 @@ import numpy as np
 
 from ...core.arguments import as_numbers
 from .columns import FittedColumns, output_kinds, scale_inputs
+from .indicators import Indicator, groups, probabilities
+from .table_format import TableFormat
 
 if TYPE_CHECKING:
     from ...data import MultiOutputTable, Standardiser
@@ -49,13 +51,17 @@ class UserTable:
 
     * source: the DataFrame, or the array Y [N, P] or [T, N, P].
     * inputs, outputs: names of the D inputs and of all Q columns to fill, in the user's order.
+      Without inputs rows have no order. A column of categories is one of zeros and ones for each,
+      named by an :class:`~gpflow_bae.impute.reading.indicators.Indicator`.
     * X [rows, D]: inputs, complete; dates as days since ``columns.origin``.
     * Y [rows, Q]: outputs in their units, NaN where missing.
-    * times [rows]: the first input for plots: numbers, or timestamps in UTC.
+    * times [rows]: the first input for plots: numbers, or timestamps as the clocks of its time
+      zone show them; numbers of the rows where there are no inputs.
     * row_tasks [rows]: the name of each row's task.
     * columns: kinds of the outputs and scaling of the inputs.
     * notes: notes for the user on how the table was read, in sentences.
-    * decimal: the decimal mark of numbers that are text.
+    * table_format: how text writes numbers and missing cells.
+    * native: the given table, where ``source`` is its copy in pandas.
     """
 
     source: Any
@@ -67,7 +73,8 @@ class UserTable:
     row_tasks: np.ndarray
     columns: FittedColumns
     notes: tuple[str, ...] = ()
-    decimal: str = "."
+    table_format: TableFormat = TableFormat()
+    native: Any = None
 
     @property
     def missing(self) -> np.ndarray:
@@ -123,7 +130,7 @@ class UserTable:
 
     @property
     def calendar(self) -> np.ndarray | None:
-        """Timestamps in UTC (datetime64) of the rows [T, N], padding as the task's last row.
+        """Timestamps by the clock (datetime64) of the rows [T, N], padding as the task's last row.
 
         None if the first input is no date.
         """
@@ -136,7 +143,12 @@ class UserTable:
 
     @functools.cached_property
     def interval(self) -> float:
-        """Median distance of the first input's values within tasks, in days if it is a date."""
+        """Median distance of the first input's values within tasks, in days if it is a date.
+
+        NaN without inputs.
+        """
+        if not self.inputs:
+            return np.nan
         first = [X[real, 0] for X, real in zip(self.table.X, self.table.rows, strict=True)]
         steps = np.concatenate([np.diff(np.unique(values)) for values in first])
         return self.time_scale * float(np.median(steps)) if len(steps) else np.nan
@@ -161,8 +173,19 @@ class UserTable:
 
     @property
     def num_holes(self) -> int:
-        """Number of missing cells."""
-        return int(np.count_nonzero(self.missing))
+        """Number of missing cells of the columns to fill."""
+        return int(np.count_nonzero(self.missing[:, self._firsts]))
+
+    @property
+    def num_cells(self) -> int:
+        """Number of cells of the columns to fill."""
+        return self.num_rows * len(self._firsts)
+
+    @property
+    def _firsts(self) -> list[int]:
+        """One of the columns of each column to fill."""
+        firsts = (columns[0] for columns in groups(self.outputs))
+        return [p for p in firsts if getattr(self.outputs[p], "filled", True)]
 
     def fill(
         self,
@@ -174,7 +197,8 @@ class UserTable:
         """The source with its missing cells filled: a DataFrame, or :class:`Imputed` of arrays.
 
         Columns of a DataFrame keep their types, and observed cells stay as they are; in columns of
-        whole numbers or truth values filled cells are rounded. Beside each output come
+        whole numbers filled cells are rounded. A column of categories has the most probable one,
+        and ``<output>_probability`` beside it. Beside each output come
         ``<output>_sd``, ``<output>_lower`` and ``<output>_upper``, missing but for the cells that
         were filled, and for those of a constant observed fewer than eight times. Values and
         intervals are what a column of its kind can have, see
@@ -187,32 +211,79 @@ class UserTable:
         if lower is None or upper is None:
             half = INTERVAL * np.sqrt(variance)
             lower, upper = mean - half, mean + half
-        moments = mean, variance, lower, upper
+        settled = self._settled(mean, variance, lower, upper)
+        if isinstance(self.source, np.ndarray):
+            return _fill_arrays(self, settled)
+        return self._as_given(_fill_frame(self, settled))
+
+    def fill_with(self, values: np.ndarray) -> Any:
+        """The source with its missing cells at given values, and no columns beside its own.
+
+        :param values: of the cells [T, N, P], possible ones of their kinds.
+        """
+        settled = self._settled(values, values, values, values, as_they_are=True)
+        if isinstance(self.source, np.ndarray):
+            return _fill_arrays(self, settled).filled
+        filled = _fill_frame(self, settled)
+        return self._as_given(filled.iloc[:, : self.source.shape[1]])
+
+    def _as_given(self, filled: Any) -> Any:
+        """A filled frame in the library of the given table."""
+        if self.native is None:
+            return filled
+        from .other_frames import back
+
+        holes = [self.outputs[p] for p in self._firsts if self.missing[:, p].any()]
+        return back(self.native, filled, [getattr(name, "column", name) for name in holes])
+
+    def probabilities(self, mean: np.ndarray, variance: np.ndarray) -> dict[Any, Any]:
+        """Probabilities [rows, K] of the categories of each column to fill, as DataFrames.
+
+        :param mean, variance: of the cells [T, N, P].
+        """
+        import pandas as pd  # an extra, which exists where there is a frame
+
+        settled = self._settled(mean, variance, mean, mean)
+        found = {}
+        for p in self._firsts:
+            if isinstance(self.outputs[p], Indicator):
+                levels, chances = _categories(self, settled, self.outputs[p].column)
+                found[self.outputs[p].column] = pd.DataFrame(
+                    chances, columns=pd.Index(levels, dtype=object), index=self.source.index
+                )
+        return found
+
+    def _settled(
+        self, *moments: np.ndarray, as_they_are: bool = False
+    ) -> dict[Any, tuple[np.ndarray, ...]]:
+        """Values, deviations and interval ends [rows] of all columns, by name.
+
+        :param moments: means, variances and interval ends [T, N, P].
+        :param as_they_are: whether they are what a column of its kind can have.
+        """
         if any(moment.shape != self.table.Y.shape for moment in moments):
             shapes = [moment.shape for moment in moments]
             raise ValueError(f"Moments have the shapes {shapes}; expected {self.table.Y.shape}.")
         real = self.rows >= 0
         order = np.argsort(self.rows[real])
-        settled: dict[Any, tuple[np.ndarray, ...]] = {
-            kind.name: kind.settle(*(moment[..., p][real][order] for moment in moments))
-            for p, kind in enumerate(self.columns.kinds)
-        }
+        settled: dict[Any, tuple[np.ndarray, ...]] = {}
+        for p, kind in enumerate(self.columns.kinds):
+            cells = tuple(moment[..., p][real][order] for moment in moments)
+            settled[kind.name] = cells if as_they_are else kind.settle(*cells)
         for name, value in self.columns.constants.items():
             same, unknown = np.full(self.num_rows, value), np.full(self.num_rows, np.nan)
             sure = name not in self.columns.doubtful
             settled[name] = (same, 0.0 * same, same, same) if sure else (same, *[unknown] * 3)
-        if isinstance(self.source, np.ndarray):
-            return _fill_arrays(self, settled)
-        return _fill_frame(self, settled)
+        return settled
 
 
-def beside_names(output: Any) -> list[Any]:
+def beside_names(output: Any, suffixes: tuple[str, ...] = ("sd", "lower", "upper")) -> list[Any]:
     """Names of the columns that a filled frame has beside an output.
 
     Of a name with several levels, the suffix is on the last one.
     """
     *levels, last = output if isinstance(output, tuple) and output else (output,)
-    names = [f"{last}_{suffix}" for suffix in ("sd", "lower", "upper")]
+    names = [f"{last}_{suffix}" for suffix in suffixes]
     return [(*levels, name) for name in names] if isinstance(output, tuple) and output else names
 
 
@@ -232,11 +303,23 @@ def _fill_frame(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> 
     source = user.source
     names = list(source.columns)
     columns = [source.iloc[:, i] for i in range(source.shape[1])]
-    for name, hole in zip(user.outputs, user.missing.T, strict=True):
+    for p in user._firsts:
+        name, hole = user.outputs[p], user.missing[:, p]
+        if isinstance(name, Indicator):
+            from .categories import fill_categories
+
+            place = names.index(name.column)
+            levels, chances = _categories(user, settled, name.column)
+            columns[place], chosen = fill_categories(
+                columns[place], hole, levels, chances, user.table_format
+            )
+            names += beside_names(name.column, ("probability",))
+            columns.append(pd.Series(chosen, index=source.index))
+            continue
         value, *beside = settled[name]
         if hole.any():
             place = names.index(name)
-            columns[place] = _filled(columns[place], hole, value[hole], user.decimal)
+            columns[place] = _filled(columns[place], hole, value[hole], user.table_format.decimal)
         names += beside_names(name)
         for array in beside:
             columns.append(pd.Series(np.where(hole, array, np.nan), index=source.index))
@@ -247,6 +330,14 @@ def _fill_frame(user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]]) -> 
     else:
         filled.columns = pd.Index(names, name=source.columns.name, tupleize_cols=False)
     return filled
+
+
+def _categories(
+    user: UserTable, settled: dict[Any, tuple[np.ndarray, ...]], column: Any
+) -> tuple[tuple[Any, ...], np.ndarray]:
+    """The categories of a column, and their probabilities [rows, K]."""
+    own = [name for name in user.outputs if isinstance(name, Indicator) and name.column == column]
+    return probabilities({name: settled[name][0] for name in own})
 
 
 def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> Any:
@@ -280,7 +371,7 @@ def _filled(column: Any, hole: np.ndarray, values: np.ndarray, decimal: str) -> 
 
 
 def from_arrays(
-    X: Any,
+    X: Any | None,
     Y: Any,
     output_names: tuple[str, ...] = (),
     kinds: Mapping[str, Any] | str | None = None,
@@ -288,7 +379,8 @@ def from_arrays(
 ) -> UserTable:
     """The table of arrays.
 
-    :param X: inputs [N, D] or [T, N, D], complete; [N, D] serves all tasks.
+    :param X: inputs [N, D] or [T, N, D], complete; [N, D] serves all tasks. None for rows without
+        inputs, in no order; Y is then [N, P].
     :param Y: outputs [N, P] or [T, N, P], NaN where missing.
     :param kinds: of outputs, by name, see :func:`gpflow_bae.impute.reading.columns.output_kinds`.
     :param fitted: how the table of an earlier fit was read.
@@ -298,9 +390,12 @@ def from_arrays(
     """
     from ...data.tables import column_names
 
-    X, Y = as_numbers(X, "X"), as_numbers(Y, "Y")
+    Y = as_numbers(Y, "Y")
+    if X is None and (Y.ndim != 2 or 0 in Y.shape):
+        raise ValueError(f"Rows have shape {Y.shape}; expected [N, P], with inputs X otherwise.")
+    X = np.zeros((len(Y), 0)) if X is None else as_numbers(X, "X")
     wrong = X.ndim not in (2, 3) or Y.ndim not in (2, 3) or Y.ndim < X.ndim
-    if wrong or 0 in X.shape + Y.shape or X.shape[:-1] != Y.shape[-X.ndim : -1]:
+    if wrong or 0 in Y.shape or X.shape[:-1] != Y.shape[-X.ndim : -1]:
         raise ValueError(
             f"X has shape {X.shape} and Y {Y.shape}; expected X [N, D] and Y [N, P], or with an "
             "axis of tasks X [T, N, D] and Y [T, N, P]. A single column is [:, None]."
@@ -316,17 +411,19 @@ def from_arrays(
                 f"of fit had {expected[0]} and {expected[1]}."
             )
     names = column_names("outputs", output_names, "y", num_outputs)
-    Y_rows, X_rows = whole.reshape(-1, num_outputs), inputs.reshape(-1, inputs.shape[-1])
+    Y_rows = whole.reshape(-1, num_outputs)
+    X_rows = inputs.reshape(len(Y_rows), inputs.shape[-1])
     input_names = tuple(f"x{d}" for d in range(X_rows.shape[1]))
     found = output_kinds(names, Y_rows, kinds, fitted)
-    seen, columns, notes = scale_inputs(input_names, X_rows, X_rows[:, 0], found, fitted)
+    times = X_rows[:, 0] if input_names else np.arange(float(len(Y_rows)))
+    seen, columns, notes = scale_inputs(input_names, X_rows, times, found, fitted)
     return UserTable(
         Y,
         input_names,
         names,
         seen,
         Y_rows,
-        X_rows[:, 0],
+        times,
         np.repeat([str(t) for t in range(num_tasks)], num_rows),
         columns,
         (*notes, *found.notes),

@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ..reading.columns import ColumnKind
+from ..reading.indicators import Indicator
 from ..reading.user_table import CellPredictions, UserTable
 
 __all__ = ["draw", "file_names", "to_png"]
@@ -30,11 +31,13 @@ def draw(user: UserTable, predicted: CellPredictions, *, as_map: bool = False) -
     :param predicted: of all cells [T, N, P], in the units of the outputs.
     :param as_map: whether the first two inputs are the axes of a map; else the first one is the
         horizontal axis.
-    :return: by the output's name; the three tasks of each that have most holes.
+    :return: by the output's name; the three tasks of each that have most holes. Columns of
+        categories have none.
     """
     return {
         kind.name: _figure(user, predicted, p, kind, as_map)
         for p, kind in enumerate(user.columns.kinds)
+        if not isinstance(kind.name, Indicator)
     }
 
 
@@ -75,7 +78,7 @@ def _figure(
     height = 4.2 * len(tasks) if as_map else 0.5 + 1.9 * len(tasks)
     figure = Figure(figsize=(_WIDTH, height), layout="constrained")
     axes = figure.subplots(len(tasks), 1, squeeze=False)[:, 0]
-    names = [_plain(name, 40 if as_map else 60) for name in user.inputs]
+    names = [_plain(name, 40 if as_map else 60) for name in user.inputs or ("row",)]
     for t, axis in zip(tasks, axes, strict=True):
         real = user.table.rows[t]
         rows, observed = user.rows[t, real], user.table.Y[t, real, p]
@@ -87,7 +90,15 @@ def _figure(
             axis.set_xlabel(names[0])
             axis.set_ylabel(names[1])
         else:
-            _draw_series(axis, user.times[rows], observed, value, low, high, band=not kind.whole)
+            _draw_series(
+                axis,
+                user.times[rows],
+                observed,
+                value,
+                low,
+                high,
+                band=not kind.whole and bool(user.inputs),
+            )
             axis.set_ylabel(_plain(kind.name, 24))
         if user.tasks[t]:
             axis.set_title(_plain(user.tasks[t], 60), fontsize=9, loc="left")

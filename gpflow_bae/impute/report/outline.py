@@ -40,7 +40,7 @@ def columns(user: UserTable) -> list[ColumnOutline]:
 
 def facts(user: UserTable) -> dict[str, str]:
     """Rows, series, span of the inputs and missing cells, in words."""
-    found = {"rows": f"{user.num_rows:,}"}
+    found = {"rows": f"{user.num_rows:,}" + ("" if user.inputs else ", in no order")}
     lengths = np.count_nonzero(user.rows >= 0, axis=1)
     if len(lengths) > 1:
         found["series"] = f"{len(lengths)}, of {_range(lengths.min(), lengths.max())} rows"
@@ -54,7 +54,7 @@ def facts(user: UserTable) -> dict[str, str]:
         else:
             column = user.X[:, d]
             found[f"input {name}"] = f"{column.min():g} to {column.max():g}"
-    holes, cells = user.num_holes, user.missing.size
+    holes, cells = user.num_holes, user.num_cells
     found["missing cells"] = f"{holes:,} of {cells:,} ({_percent(holes / cells)})"
     return found
 

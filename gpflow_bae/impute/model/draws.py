@@ -1,0 +1,94 @@
+"""Draws of all missing cells together, for multiple imputation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+from check_shapes import check_shapes
+from scipy.special import ndtr
+
+from ...data import MultiOutputTable
+from ..reading.columns import ColumnKind
+from ..reading.indicators import groups
+from ..reading.user_table import UserTable
+from .fitted import Fit
+from .posterior import TablePosterior, features_of
+from .rows import fit_rows, predict_rows
+
+__all__ = ["draw"]
+
+
+def draw(fit: Fit, user: UserTable, number: int, seed: int) -> Iterator[np.ndarray]:
+    """Values [T, N, P] of the missing cells, in the units of the outputs; others are NaN.
+
+    Each cell has the calibrated distribution that is filled in with its mean; cells of a row, and
+    of a series, go together as the model says (a Gaussian copula). Without inputs each draw is of
+    other parameters, too: those of a bootstrap of the rows (Little and Rubin 2002, section 10.2.3).
+    With inputs parameters are those of the fit.
+    """
+    rng = np.random.default_rng([seed, 0xD7])
+    table = user.table
+    where = ~table.observed & table.rows[..., None]
+    mean, variance = fit.predict(user, where=where)
+    Z = fit.standardiser.transform(table.Y)
+    trend = features_of(user.calendar, fit.posterior.plan.periods, Z.shape[:2])
+    residual = Z - trend @ fit.posterior.coefficients
+    kinds = user.columns.kinds
+    for _ in range(number):
+        moved, noise = _residuals(fit.posterior, table, residual, where, rng)
+        drawn = mean + moved + np.sqrt(variance) * noise
+        values = fit.standardiser.inverse_quantile(drawn, np.zeros(drawn.shape), 0.5)
+        chance = fit.standardiser.inverse_moments(mean, variance)[0]
+        for p, kind in enumerate(kinds):
+            values[..., p] = _possible(kind, values[..., p], chance[..., p], noise[..., p])
+        for columns in groups(table.output_names):
+            if len(columns) > 1:
+                values[..., columns] = _one_of(chance[..., columns], noise[..., columns[0]])
+        yield np.where(where, values, np.nan)
+
+
+def _residuals(
+    posterior: TablePosterior,
+    table: MultiOutputTable,
+    residual: np.ndarray,
+    where: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What other parameters add to the means, and standard normal numbers, of cells [T, N, P]."""
+    plan, rows = posterior.plan, table.rows
+    if posterior.smooth is not None:
+        noise = posterior.smooth.draw_residuals(table.X, residual, table.lengths, where, rng)
+        return np.zeros(residual.shape), noise
+    again = np.flatnonzero(rows[0])
+    chosen = rng.choice(again, len(again))
+    # A column may have no observation among the chosen rows; a cell at its mean adds nothing.
+    drawn = residual[:, chosen]
+    empty = np.isnan(drawn).all((0, 1))
+    drawn[:, 0, empty] = 0.0
+    bootstrap = dataclasses.replace(table, Y=drawn, truth=drawn, test_mask=None)
+    of_rows = fit_rows(plan, bootstrap, drawn)
+    before = predict_rows(posterior.of_rows, plan, table, residual)[0]
+    moved = predict_rows(of_rows, plan, table, residual)[0] - before
+    noise = np.full(residual.shape, np.nan)
+    noise[rows] = posterior.of_rows.draw_residuals(table.X[rows], residual[rows], rng)
+    return moved, noise
+
+
+def _possible(
+    kind: ColumnKind, values: np.ndarray, chance: np.ndarray, noise: np.ndarray
+) -> np.ndarray:
+    """Values that a column of this kind can have."""
+    if kind.kind == "binary":
+        return (ndtr(noise) > 1.0 - chance).astype(float)
+    values = np.clip(values, kind.lower, kind.upper)
+    return np.round(values) if kind.whole else values
+
+
+@check_shapes("chances: [batch..., K]", "noise: [batch...]", "return: [batch..., K]")
+def _one_of(chances: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """A one for the category that a number falls on, and zeros for the others."""
+    shares = np.cumsum(np.clip(chances, 1e-9, None), axis=-1)
+    below = ndtr(noise)[..., None] * shares[..., -1:] > shares
+    return np.eye(chances.shape[-1])[np.minimum(below.sum(-1), chances.shape[-1] - 1)]

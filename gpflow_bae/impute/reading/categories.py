@@ -1,0 +1,134 @@
+"""Columns of categories (words, True and False), which models see as columns of zeros and ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .cells import as_text
+from .indicators import Indicator
+from .problems import Problems
+from .table_format import TableFormat
+
+__all__ = ["are_categories", "fill_categories", "read_categories"]
+
+_MOST = 50  # categories of a column that models see; cells of others have none of these
+_FREE = 0.5  # share of the cells with a category of their own, above which text is no category
+_FEW = 20  # categories that may be as rare as that
+_NUMBER = re.compile(r"[<>≤≥+-]?=?\s*[.,]?\d.*")
+
+
+def are_categories(column: pd.Series, table_format: TableFormat) -> bool:
+    """Whether the cells are categories: True and False, or words none of which begins with a digit.
+
+    A column of pandas' categories that are no numbers is one in any case.
+    """
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return not pd.api.types.is_numeric_dtype(column.cat.categories)
+    if pd.api.types.is_bool_dtype(column):
+        return True
+    if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_datetime64_any_dtype(column):
+        return False
+    text, missing = as_text(column, table_format)
+    said = text[~missing].unique()
+    return len(said) > 0 and not any(_NUMBER.fullmatch(cell) for cell in said)
+
+
+def read_categories(
+    column: pd.Series,
+    name: Any,
+    table_format: TableFormat,
+    problems: Problems,
+    filled: bool,
+    fitted: Sequence[Indicator] | None = None,
+) -> dict[Indicator, np.ndarray]:
+    """Columns of zeros and ones [rows], NaN where missing: one for each category.
+
+    True and False make one column. Beside the fifty most frequent categories, and those of the fit,
+    a cell of another one has none.
+
+    :param filled: whether missing cells are to be filled.
+    :param fitted: columns of the table of an earlier fit.
+    """
+    text, missing = as_text(column, table_format)
+    lower = text.str.lower()
+    known = text[~missing]
+    truths = set(lower[~missing].unique()) <= {"true", "false"} and len(known) > 0
+    if fitted is not None:
+        levels = [indicator.level for indicator in fitted]
+        truths = levels == [True]
+    elif truths:
+        levels = [True]
+    else:
+        counts = known.value_counts()
+        if filled and len(counts) > max(_FEW, _FREE * len(known)):
+            problems.add(
+                f"Column {name!r} is text with {len(counts)} different values in {len(known)} "
+                "cells, which is no column of categories",
+                "Leave it out of the outputs: columns that are not named stay as they are.",
+            )
+            return {}
+        order = sorted(counts.index, key=lambda level: (-counts[level], level))
+        levels = sorted(order[:_MOST])
+    shown = lower if truths else text
+    found = {}
+    for level in levels:
+        ones = (shown == ("true" if truths else level)).to_numpy(dtype=float)
+        found[Indicator(name, level, filled)] = np.where(missing, np.nan, ones)
+    return found
+
+
+def fill_categories(
+    column: pd.Series,
+    hole: np.ndarray,
+    levels: Sequence[Any],
+    probabilities: np.ndarray,
+    table_format: TableFormat,
+) -> tuple[pd.Series, np.ndarray]:
+    """The column with the most probable category in its missing cells, and its probabilities.
+
+    :param hole: which cells to fill [rows].
+    :param probabilities: of the levels [rows, K].
+    """
+    cells = _cells_of(column, levels, table_format)
+    best = np.argmax(probabilities, axis=1)
+    chosen = [cells[levels[k]] for k in best[hole]]
+    filled = column.copy()
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        filled = filled.cat.add_categories(
+            [c for c in dict.fromkeys(chosen) if c not in set(column.cat.categories)]
+        )
+    if filled.dtype == object:
+        values = filled.to_numpy(copy=True)
+        values[hole] = chosen
+        filled = pd.Series(values, index=column.index, name=column.name, dtype=object)
+    else:
+        filled[hole] = chosen
+    return filled, np.where(hole, probabilities.max(1), np.nan)
+
+
+def _cells_of(
+    column: pd.Series, levels: Sequence[Any], table_format: TableFormat
+) -> Mapping[Any, Any]:
+    """How the column writes each level: as its first cell of that level does."""
+    values = column.dropna().unique()
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        values = column.cat.categories
+    text, missing = as_text(pd.Series(values, dtype=object), table_format)
+    written: dict[Any, Any] = {}
+    for cell, word, absent in zip(values, text, missing, strict=True):
+        if not absent:
+            written.setdefault(word, cell)
+            written.setdefault(word.lower(), cell)
+    truths = any(isinstance(level, bool) for level in levels)
+    whole = pd.api.types.is_bool_dtype(column) or not any(isinstance(v, str) for v in values)
+    return {
+        level: (level if whole else written.get(str(level).lower(), str(level)))
+        if truths
+        else written.get(level, level)
+        for level in levels
+    }
