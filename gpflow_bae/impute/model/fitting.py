@@ -21,6 +21,7 @@ from .plan import Plan
 from .posterior import TablePosterior, features_of
 from .rows import fit_rows, predict_rows
 from .starts import alternatives, initial_model, noise_floor
+from .task_fitting import fit_tasks
 
 __all__ = ["fit"]
 
@@ -101,7 +102,9 @@ def fit(
     weight, scale, error = calibrate(trials, residual, Z)
     of_rows = fit_rows(plan, table, residual)
     smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block)
-    return TablePosterior(plan, smooth, of_rows, weight, coefficients, scale, error)
+    jointly = fit_tasks(plan, shown, Z, smooth, rng) if plan.calibration > 0.0 else None
+    of_tasks, error = (None, error) if jointly is None else jointly
+    return TablePosterior(plan, smooth, of_rows, weight, coefficients, scale, error, of_tasks)
 
 
 def _trial(plan: Plan, model: LinearCoregionalisation, gaps: HiddenGaps) -> Trial:

@@ -19,6 +19,7 @@ from .calibration import stacked
 from .plan import Plan
 from .rows import GaussianRows, predict_rows
 from .starts import LEAST_NOISE, initial_model
+from .task_fitting import CalibratedTasks
 
 __all__ = ["TablePosterior", "features_of"]
 
@@ -41,6 +42,8 @@ class TablePosterior:
       of hidden gaps.
     * gap_error: root mean squared error on hidden gaps, as a share of that of column means; NaN
       where there was nothing to hide.
+    * of_tasks: a distribution of all cells of a task, which takes the place of the GPs for missing
+      cells of rows that it knows; None where tasks have no rows in common.
     """
 
     plan: Plan
@@ -50,6 +53,7 @@ class TablePosterior:
     coefficients: np.ndarray
     variance_scale: np.ndarray
     gap_error: float = np.nan
+    of_tasks: CalibratedTasks | None = None
 
     @check_shapes("table.X: [T, N, D]", "Z: [T, N, P]", "where: [T, N, P]", "times: [T, N]")
     def predict(
@@ -69,18 +73,30 @@ class TablePosterior:
         trend = features_of(times, self.plan.periods, Z.shape[:2]) @ self.coefficients
         where = np.ones(Z.shape, dtype=bool) if where is None else where
         where = where & table.rows[..., None]
-        smooth = self.smooth.predict_cells(table.X, Z - trend, table.lengths, where)
-        alone = predict_rows(self.of_rows, self.plan, table, Z - trend)
+        residual = Z - trend
+        alone = predict_rows(self.of_rows, self.plan, table, residual)
+        jointly = np.full((2, *Z.shape), np.nan)
+        if self.of_tasks is not None:
+            found = stacked(self.of_tasks.weight, self.of_tasks.predict(table, residual), alone)
+            known = where & np.isnan(Z) & np.isfinite(found[0])
+            jointly[0][known] = (found[0] + trend)[known]
+            jointly[1][known] = (found[1] * self.of_tasks.variance_scale)[known]
+        left = where & np.isnan(jointly[0])
+        smooth = self.smooth.predict_cells(table.X, residual, table.lengths, left)
         # The Gaussian of rows returns an observed cell itself, and no prediction of a repetition.
         weight = np.where(np.isnan(Z), self.weight, 1.0)
         mean, variance = stacked(weight, smooth, alone)
-        return mean + trend, variance * self.variance_scale
+        moments = mean + trend, variance * self.variance_scale
+        mean, variance = (np.where(left, *pair) for pair in zip(moments, jointly, strict=True))
+        return mean, variance
 
     def save(self, path: pathlib.Path) -> None:
         """Write one file of arrays."""
         arrays = self.smooth.to_arrays()
         arrays |= {name: np.asarray(getattr(self, name)) for name in _ARRAYS}
         arrays |= {f"of_rows.{name}": value for name, value in vars(self.of_rows).items()}
+        if self.of_tasks is not None:
+            arrays |= self.of_tasks.to_arrays("of_tasks.")
         write_archive(path, {"kind": KIND}, arrays)
 
     @classmethod
@@ -103,7 +119,10 @@ class TablePosterior:
             )
 
         smooth = CoregionalisationPosterior(models_of(arrays, build), plan.fit.cells_per_block)
-        return cls(plan, smooth, rows, float(weight), coefficients, scale)
+        of_tasks = None
+        if "of_tasks.mean" in arrays:
+            of_tasks = CalibratedTasks.from_arrays(arrays, "of_tasks.")
+        return cls(plan, smooth, rows, float(weight), coefficients, scale, of_tasks=of_tasks)
 
 
 def features_of(
