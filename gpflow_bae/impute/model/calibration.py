@@ -51,7 +51,8 @@ def calibrate(
     for trial in trials:
         mean, variance = stacked(weight, trial.smooth, trial.of_rows)
         missed.append(np.abs(truth - mean))
-        ratios.append(missed[-1] / np.sqrt(variance))
+        deviation = np.sqrt(np.where(trial.mask, variance, 1.0))  # of observed cells it may be 0
+        ratios.append(missed[-1] / deviation)
         total += float(np.sum(np.square(missed[-1][trial.mask])))
         spread += float(np.sum(np.square(Z[trial.mask])))
 

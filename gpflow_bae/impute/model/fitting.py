@@ -22,6 +22,7 @@ from .plan import Plan
 from .posterior import TablePosterior, features_of
 from .rows import fit_rows, predict_rows
 from .starts import alternatives, initial_model, noise_floor
+from .task_fitting import fit_tasks
 
 __all__ = ["fit"]
 
@@ -109,7 +110,13 @@ def fit(
     chances = _calibrated(chances, trials, weight, scale, Z - residual, Z)
     of_rows = fit_rows(plan, table, residual)
     smooth = CoregionalisationPosterior(tuple(models), plan.fit.cells_per_block)
-    return TablePosterior(plan, smooth, of_rows, weight, coefficients, scale, error, chances)
+    jointly = fit_tasks(plan, shown, Z, smooth, rng) if plan.calibration > 0.0 else None
+    of_tasks, error = (None, error) if jointly is None else jointly
+    if of_tasks is not None:
+        of_tasks.variance_scale[chances.columns] = 1.0
+    return TablePosterior(
+        plan, smooth, of_rows, weight, coefficients, scale, error, chances, of_tasks
+    )
 
 
 def _calibrated(

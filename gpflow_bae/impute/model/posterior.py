@@ -20,6 +20,7 @@ from .chances import Chances
 from .plan import Plan
 from .rows import GaussianRows, predict_rows
 from .starts import LEAST_NOISE, initial_model
+from .task_fitting import CalibratedTasks
 
 __all__ = ["TablePosterior", "features_of"]
 
@@ -44,6 +45,8 @@ class TablePosterior:
     * gap_error: root mean squared error on hidden gaps, as a share of that of column means; NaN
       where there was nothing to hide.
     * chances: of columns of zeros and ones; None where there are none.
+    * of_tasks: a distribution of all cells of a task, which takes the place of the GPs for missing
+      cells of rows that it knows; None where tasks have no rows in common.
     """
 
     plan: Plan
@@ -54,6 +57,7 @@ class TablePosterior:
     variance_scale: np.ndarray
     gap_error: float = np.nan
     chances: Chances | None = None
+    of_tasks: CalibratedTasks | None = None
 
     @check_shapes("table.X: [T, N, D]", "Z: [T, N, P]", "where: [T, N, P]", "times: [T, N]")
     def predict(
@@ -73,15 +77,25 @@ class TablePosterior:
         trend = features_of(times, self.plan.periods, Z.shape[:2]) @ self.coefficients
         where = np.ones(Z.shape, dtype=bool) if where is None else where
         where = where & table.rows[..., None]
-        alone = predict_rows(self.of_rows, self.plan, table, Z - trend)
+        residual = Z - trend
+        alone = predict_rows(self.of_rows, self.plan, table, residual)
         if self.smooth is None:
             mean, variance = (np.where(where, moment, np.nan) for moment in alone)
             return self._with_chances(mean + trend, variance * self.variance_scale)
-        smooth = self.smooth.predict_cells(table.X, Z - trend, table.lengths, where)
+        jointly = np.full((2, *Z.shape), np.nan)
+        if self.of_tasks is not None:
+            found = stacked(self.of_tasks.weight, self.of_tasks.predict(table, residual), alone)
+            known = where & np.isnan(Z) & np.isfinite(found[0])
+            jointly[0][known] = (found[0] + trend)[known]
+            jointly[1][known] = (found[1] * self.of_tasks.variance_scale)[known]
+        left = where & np.isnan(jointly[0])
+        smooth = self.smooth.predict_cells(table.X, residual, table.lengths, left)
         # The Gaussian of rows returns an observed cell itself, and no prediction of a repetition.
         weight = np.where(np.isnan(Z), self.weight, 1.0)
         mean, variance = stacked(weight, smooth, alone)
-        return self._with_chances(mean + trend, variance * self.variance_scale)
+        moments = mean + trend, variance * self.variance_scale
+        mean, variance = (np.where(left, *pair) for pair in zip(moments, jointly, strict=True))
+        return self._with_chances(mean, variance)
 
     def _with_chances(
         self, mean: np.ndarray, variance: np.ndarray
@@ -95,6 +109,8 @@ class TablePosterior:
         arrays |= {f"of_rows.{name}": value for name, value in vars(self.of_rows).items()}
         if self.chances is not None:
             arrays |= {f"chances.{k}": np.asarray(v) for k, v in vars(self.chances).items()}
+        if self.of_tasks is not None:
+            arrays |= self.of_tasks.to_arrays("of_tasks.")
         write_archive(path, {"kind": KIND}, arrays)
 
     @classmethod
@@ -118,10 +134,21 @@ class TablePosterior:
 
         models = models_of(arrays, build)
         smooth = CoregionalisationPosterior(models, plan.fit.cells_per_block) if models else None
-        chances = None
+        chances, of_tasks = None, None
         if "chances.rates" in arrays:
             chances = Chances(arrays["chances.rates"], float(arrays["chances.sharpness"]))
-        return cls(plan, smooth, rows, float(weight), coefficients, scale, chances=chances)
+        if "of_tasks.mean" in arrays:
+            of_tasks = CalibratedTasks.from_arrays(arrays, "of_tasks.")
+        return cls(
+            plan,
+            smooth,
+            rows,
+            float(weight),
+            coefficients,
+            scale,
+            chances=chances,
+            of_tasks=of_tasks,
+        )
 
 
 def features_of(
