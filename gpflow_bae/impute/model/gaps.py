@@ -82,10 +82,13 @@ def hide_gaps(
     rng = np.random.default_rng(seed)
     task, row, real = series_of(table)
     shown = table.observed[task, row] & real[..., None]  # [G, L, P]
-    gaps = _gaps(~shown & real[..., None])
+    # By their names, so that the choice does not depend on the order of the columns.
+    by_name = np.argsort([str(name) for name in table.output_names], kind="stable")
+    missing = ~shown & real[..., None]
+    gaps = [_Gap(by_name[columns], length) for columns, length in _gaps(missing[..., by_name])]
     shaped = bool(gaps)
     if not shaped:
-        gaps = [_Gap(np.array([p]), 1) for p in range(table.num_outputs)]
+        gaps = [_Gap(np.array([p]), 1) for p in by_name]
     columns = np.unique(np.concatenate([gap.columns for gap in gaps]))
     count = shown.sum((0, 1))
     allowed = np.maximum(max(_MOST, fraction) * count, 1.0)

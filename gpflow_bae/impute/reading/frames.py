@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from . import cells
-from .columns import FittedColumns, output_kinds, scale_inputs
+from .columns import FittedColumns, in_order, output_kinds, scale_inputs
 from .problems import Problems
 from .table_files import LINE
 from .table_format import TableFormat
@@ -92,8 +92,9 @@ def read_frame(
     if Y:
         if isinstance(kinds, Mapping):  # kinds of columns that could not be read are no error
             kinds = {k: v for k, v in kinds.items() if k in Y or k not in outputs}
+        order = in_order(tasks, np.column_stack(list(X.values()))) if X else None
         of_outputs = output_kinds(
-            tuple(Y), np.column_stack(list(Y.values())), kinds, fitted, problems
+            tuple(Y), np.column_stack(list(Y.values())), kinds, fitted, problems, order
         )
         if fitted is None:
             _check_tasks(tasks, [Y[kind.name] for kind in of_outputs.kinds], task, problems)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...core.arguments import as_numbers
-from .columns import FittedColumns, output_kinds, scale_inputs
+from .columns import FittedColumns, in_order, output_kinds, scale_inputs
 
 if TYPE_CHECKING:
     from ...data import MultiOutputTable, Standardiser
@@ -318,7 +318,9 @@ def from_arrays(
     names = column_names("outputs", output_names, "y", num_outputs)
     Y_rows, X_rows = whole.reshape(-1, num_outputs), inputs.reshape(-1, inputs.shape[-1])
     input_names = tuple(f"x{d}" for d in range(X_rows.shape[1]))
-    found = output_kinds(names, Y_rows, kinds, fitted)
+    row_tasks = np.repeat([str(t) for t in range(num_tasks)], num_rows)
+    order = in_order(np.repeat(np.arange(num_tasks), num_rows), X_rows)
+    found = output_kinds(names, Y_rows, kinds, fitted, order=order)
     seen, columns, notes = scale_inputs(input_names, X_rows, X_rows[:, 0], found, fitted)
     return UserTable(
         Y,
@@ -327,7 +329,7 @@ def from_arrays(
         seen,
         Y_rows,
         X_rows[:, 0],
-        np.repeat([str(t) for t in range(num_tasks)], num_rows),
+        row_tasks,
         columns,
         (*notes, *found.notes),
     )
