@@ -18,6 +18,7 @@ from numpy.typing import DTypeLike
 __all__ = [
     "as_array",
     "as_numbers",
+    "below_one",
     "check_arguments",
     "check_fields",
     "check_integer",
@@ -155,11 +156,27 @@ def spread(values: np.ndarray, axis: int | tuple[int, ...] = 0) -> np.ndarray:
     if not differ.any():
         return np.ones(differ.shape, values.dtype)
     known = np.where(np.expand_dims(differ, axis) if values.ndim else differ, values, 1)
-    # In units of a power of two, which changes no digit: squares of 1e-200 are 0.
-    _, exponent = np.frexp(np.nanmax(np.abs(known), axis, keepdims=True))
-    found = np.nanstd(np.ldexp(known, -exponent), axis, keepdims=True)
+    known, exponent = below_one(known, axis)
+    found = np.nanstd(known, axis, keepdims=True)
     found = np.ldexp(found, exponent).reshape(differ.shape)
     return np.where(differ, found, 1).astype(values.dtype)
+
+
+def below_one(
+    values: np.ndarray, axis: int | tuple[int, ...] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Multiply values by a power of two after which the largest lies in [0.5, 1).
+
+    No digit changes, and squares of the result neither overflow, as those of 1e200 do, nor are 0,
+    as those of 1e-200 are.
+
+    :param values: finite numbers of a float type, or NaN where missing, at least one of them known.
+    :param axis: along which the largest value is sought; all axes if None.
+    :return: the values in the new units, and the exponents, with the axes of ``values``, such that
+        ``np.ldexp(result, exponents)`` are the values.
+    """
+    _, exponent = np.frexp(np.nanmax(np.abs(values), axis, keepdims=True))
+    return np.ldexp(values, -exponent), exponent
 
 
 def varies(values: np.ndarray, axis: int | tuple[int, ...] = 0) -> np.ndarray:

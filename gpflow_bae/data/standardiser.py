@@ -76,6 +76,7 @@ class Standardiser:
         infinite = np.isinf(Y).any(0)
         scale = cls(np.zeros(len(names)), np.ones(len(names)), log_outputs, tuple(transforms))
         shown = ~np.isnan(Y)
+        units = spread(np.where(np.isfinite(Y), Y, np.nan))
         Y = scale.transform(Y)
         outside = (shown & ~np.isfinite(Y)).any(0)
         finite = np.where(np.isfinite(Y), Y, np.nan)
@@ -95,7 +96,10 @@ class Standardiser:
             ),
             (
                 f"has a deviation below {_LEAST:g} or above {1.0 / _LEAST:g}",
-                ~((scales > _LEAST) & (scales < 1.0 / _LEAST)),
+                ~(
+                    (np.minimum(units, scales) > _LEAST)
+                    & (np.maximum(units, scales) < 1.0 / _LEAST)
+                ),
                 "Use other units: variances must be numbers",
             ),
         ):

@@ -171,6 +171,14 @@ def test_what_has_no_scale_is_named(column: list[float], message: str) -> None:
         Standardiser.fit(Y, ("a", "b"))
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_logarithms_need_units_in_which_variances_are_numbers_too(unit: float) -> None:
+    """The logarithms have a scale, and the variances of predictions would be 0 or infinite."""
+    Y = unit * np.exp(np.random.default_rng(0).standard_normal((20, 1)))
+    with pytest.raises(ValueError, match="'b' has a deviation below 1e-150 or above 1e"):
+        Standardiser.fit(Y, ("b",), log_outputs=True)
+
+
 def test_validation_never_sees_a_test_cell() -> None:
     table = make_table()
     held = hold_out(table, 0.3, seed=1)

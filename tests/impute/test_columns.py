@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from gpflow_bae.core.output_transforms import Identity, Log, Logit
-from gpflow_bae.impute.reading.columns import ColumnKind, FittedColumns, decide_kind, output_kinds
+from gpflow_bae.impute.reading.columns import (
+    ColumnKind,
+    FittedColumns,
+    decide_kind,
+    in_order,
+    output_kinds,
+    scale_inputs,
+)
 from gpflow_bae.impute.reading.problems import TableError
 
 RNG = np.random.default_rng(0)
@@ -118,3 +125,77 @@ def test_rounding_makes_no_column_vary() -> None:
 def test_kinds_of_columns_whose_names_cannot_be_ordered() -> None:
     with pytest.raises(TableError, match=r"A kind is given for \[1, 'c'\], and the outputs are"):
         output_kinds(["a"], NORMAL[:, None], {1: "count", "c": "count"})
+
+
+def hard_columns() -> dict[str, np.ndarray]:
+    """Columns whose kinds a rounding, an overflow or another order of the rows could change."""
+    rng = np.random.default_rng(5)
+    sources = rng.gamma(1.0, 1.0, (300, 2))
+    found = {
+        "sum": sources @ [0.6, 0.7] + 0.2 * rng.random(300),
+        "one": sources @ [1.0, 0.2] + 0.2 * rng.random(300),
+        "two": sources @ [0.1, 1.0] + 0.2 * rng.random(300),
+        "product": np.exp(rng.standard_normal(300)),
+        "zeros": np.where(rng.random(300) < 0.2, 0.0, np.exp(rng.standard_normal(300))),
+        "far": 1e8 + rng.exponential(size=300),
+        "nearly still": 1e8 + 1e-6 * rng.standard_normal(300),
+        "still": 1e8 + 1e-8 * rng.standard_normal(300),
+        "outlier": np.append(rng.standard_normal(299), 1e6),
+        "positive outlier": np.append(rng.exponential(size=299), 1e6),
+    }
+    for values in found.values():
+        values[rng.random(300) < 0.1] = np.nan
+    return found
+
+
+def kinds_in_units(columns: dict[str, np.ndarray], unit: float = 1.0, **more: Any) -> Any:
+    """Kind, transform and shift in units of each column; the values of constants in units."""
+    found = output_kinds(tuple(columns), np.column_stack(list(columns.values())), **more)
+    kinds = {
+        k.name: (k.kind, type(k.transform), getattr(k.transform, "shift", 0.0) / unit)
+        for k in found.kinds
+    }
+    return kinds, {name: value / unit for name, value in found.constants.items()}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("unit", [2.0**10, 0.1, 2.0**660, 2.0**-660, 1e300, 1e-300])
+def test_kinds_do_not_depend_on_units(unit: float) -> None:
+    """Third powers of 1e200 overflow, and those of 1e-200 are 0; floats above 2^53 are whole."""
+    columns = hard_columns()
+    kinds, constants = kinds_in_units(columns)
+    transforms = {name: kind[1] for name, kind in kinds.items()}
+    assert transforms["product"] is transforms["zeros"] is transforms["positive outlier"] is Log
+    assert transforms["sum"] is transforms["far"] is transforms["outlier"] is Identity
+    assert list(constants) == ["still"]
+    others, in_units = kinds_in_units({k: v * unit for k, v in columns.items()}, unit)
+    assert others.keys() == kinds.keys() and in_units.keys() == constants.keys()
+    for name, (kind, transform, shift) in others.items():
+        assert (kind, transform) == kinds[name][:2], name
+        np.testing.assert_allclose(shift, kinds[name][2], rtol=1e-14)
+    np.testing.assert_allclose(in_units["still"], constants["still"], rtol=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_kinds_do_not_depend_on_the_order_of_rows_and_columns(seed: int) -> None:
+    """Whether a logarithm helps is tried on blocks of rows that follow each other, in time.
+
+    With 60 rows it is a close call, which other blocks of rows decide otherwise.
+    """
+    rng = np.random.default_rng(seed)
+    Y = rng.gamma(1.0, 1.0, (60, 2)) @ [[1.0, 0.2, 0.6], [0.1, 1.0, 0.7]]
+    columns = dict(zip("abc", (Y + 2.0 * rng.random((60, 3))).T, strict=True))
+    X, tasks = np.arange(60.0)[:, None] % 20, np.repeat(["b", "a", "c"], 20)
+    expected = kinds_in_units(columns, order=in_order(tasks, X))
+    for _ in range(3):
+        rows = rng.permutation(60)
+        moved = {name: columns[name][rows] for name in rng.permutation(list(columns)).tolist()}
+        assert kinds_in_units(moved, order=in_order(tasks[rows], X[rows])) == expected
+
+
+def test_a_constant_input_has_the_same_value_for_any_order_of_the_rows() -> None:
+    X = np.column_stack([np.arange(5.0), 48.85 + np.spacing(48.85) * np.array([0, 1, 0, -1, 0])])
+    found = output_kinds(["a"], X[:, :1])
+    for rows in ([0, 1, 2, 3, 4], [1, 0, 2, 3, 4], [3, 4, 0, 1, 2]):
+        _, columns, _ = scale_inputs(["t", "lat"], X[rows], X[rows, 0], found)
+        assert columns.centre[1] == 48.85

@@ -80,3 +80,17 @@ def test_what_hides_nothing_is_refused() -> None:
     table = MultiOutputTable(np.arange(2.0)[None, :, None], np.array([[[1.0], [np.nan]]]))
     with pytest.raises(ValueError, match="hides no cell: the columns with holes"):
         hide_gaps(table, 0.1, 0)
+
+
+@pytest.mark.parametrize("runs", [{}, {0: [(20, 28), (60, 61)], 1: [(20, 28)], 3: [(20, 28)]}])
+def test_gaps_do_not_depend_on_the_order_of_columns_and_rows(runs) -> None:
+    """Rows come in any order, because their inputs say which follows which."""
+    table, rng = holed(runs), np.random.default_rng(0)
+    found = hide_gaps(table, 0.1, 0).gap
+    for _ in range(3):
+        rows, columns = rng.permutation(400), rng.permutation(4)
+        names = tuple(table.output_names[p] for p in columns)
+        moved = MultiOutputTable(
+            table.X[:, rows], table.Y[:, rows][..., columns], output_names=names
+        )
+        np.testing.assert_array_equal(hide_gaps(moved, 0.1, 0).gap, found[:, rows][..., columns])

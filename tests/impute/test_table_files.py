@@ -271,6 +271,9 @@ def test_days_of_several_years_are_dates() -> None:
         [10101, 10102, 10103, 10104, 10105, 10106],
         list(range(0, 2000, 50)),
         list(range(0, 1000, 7)),
+        list(range(202401, 202454)),  # weeks of one year are as far apart as their numbers
+        list(range(202310, 202490)),
+        list(range(200020, 201020, 100)),
     ],
 )
 def test_other_numbers_are_numbers(numbers: list[float]) -> None:
@@ -300,6 +303,22 @@ def test_dates_with_years_of_two_digits_are_dates(first: str, kind: type) -> Non
 def test_days_in_other_orders_stay_numbers_with_a_note(written: str, words: str) -> None:
     numbers = pd.date_range("2024-01-20", periods=40).strftime(written).astype(int)
     found = times_of(numbers)
+    np.testing.assert_array_equal(found.X[:, 0], numbers)
+    (note,) = found.notes
+    assert re.search(words, note) and "plain numbers" in note
+
+
+@pytest.mark.parametrize("kind", [int, str])
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ([*range(202350, 202353), *range(202401, 202454)], "last week of a year .* least 48 apart"),
+        ([20233, 20234, 20241, 20242, 20243], "last quarter of a year .* least 7 apart.*2024Q1"),
+    ],
+)
+def test_weeks_and_quarters_stay_numbers_with_a_note(numbers, words: str, kind: type) -> None:
+    """202352 and 202401 are one week apart, or two in a year of 53, and not 49."""
+    found = times_of(pd.Series(numbers).astype(kind))
     np.testing.assert_array_equal(found.X[:, 0], numbers)
     (note,) = found.notes
     assert re.search(words, note) and "plain numbers" in note

@@ -84,9 +84,13 @@ def hide_gaps(
     rng = np.random.default_rng(seed)
     task, row, real = series_of(table)
     shown = table.observed[task, row] & real[..., None]  # [G, L, P]
-    gaps = _gaps(~shown & real[..., None])
+    # By their names, so that the choice does not depend on the order of the columns.
+    by_name = np.argsort([str(name) for name in table.output_names], kind="stable")
+    missing = ~shown & real[..., None]
+    gaps = [_Gap(by_name[columns], length) for columns, length in _gaps(missing[..., by_name])]
     shaped = bool(gaps)
-    together = groups(table.output_names)
+    rank = np.argsort(by_name)
+    together = sorted(groups(table.output_names), key=lambda columns: rank[columns[0]])
     if not shaped:
         gaps = [_Gap(np.array(columns), 1) for columns in together]
     elif len(together) < table.num_outputs:  # one column of a category would tell the others

@@ -366,8 +366,8 @@ def _real_dates(year: np.ndarray, month: np.ndarray, day: np.ndarray) -> np.ndar
 
 
 def _perhaps_times(values: np.ndarray, name: str) -> tuple[str, ...]:
-    """A note on numbers that could be dates with the day first, seconds since 1970 or times of a
-    day; they stay numbers.
+    """A note on numbers that could be dates with the day first, weeks or quarters of years, seconds
+    since 1970 or times of a day; they stay numbers.
     """
     if not values.size or not np.isfinite(values).all():
         return ()
@@ -386,6 +386,23 @@ def _perhaps_times(values: np.ndarray, name: str) -> tuple[str, ...]:
             f"Times of column {name!r}, such as {first:.0f}, are taken as plain numbers. If they "
             f"are dates with the day first, write them as {str(dates[0])[:10]}.",
         )
+    for word, base, most, written in (
+        ("week", 100, 53, "the Monday of each week, such as 2024-01-29"),
+        ("quarter", 10, 4, "2024Q1"),
+    ):
+        year, part = values // base, values % base
+        if (
+            _MODERN[0] <= year.min() < year.max() <= _MODERN[1]
+            and 1 <= part.min()
+            and part.max() <= most
+            and len(np.unique(part)) > 2  # others are numbers such as 200010, 200110
+            and len(np.unique(values)) >= _FEW_DATES
+        ):
+            return (
+                f"Times of column {name!r}, such as {first:.0f}, are taken as plain numbers, in "
+                f"which the last {word} of a year and the first of the next are at least "
+                f"{base - most + 1} apart. If they are years and {word}s, write {written}.",
+            )
     minute = values % 100
     if (
         values.max() <= 2359

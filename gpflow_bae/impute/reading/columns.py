@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...core.arguments import spread, varies
+from ...core.arguments import below_one, spread, varies
 from ...core.output_transforms import Identity, Log, Logit, OutputTransform
 from .logarithms import better_as_they_are
 from .problems import Problems
@@ -22,6 +22,7 @@ __all__ = [
     "FittedColumns",
     "OutputKinds",
     "decide_kind",
+    "in_order",
     "output_kinds",
     "scale_inputs",
 ]
@@ -31,6 +32,7 @@ KINDS = ("continuous", "positive", "count", "bounded", "binary", "category")
 _LEAST_VALUES = 20  # with fewer, the shape of a distribution is not known
 _SKEWNESS = 0.5  # above it a column counts as skewed
 _LEFT = 0.9  # largest share of the skewness that a logarithm may leave
+_LARGEST_COUNT = 2.0**53  # floats above it are all whole
 # After n equal values the next is another with a probability of 1 / (n + 2) (Laplace): from eight
 # on the value itself is a 90 % interval.
 _SURELY_CONSTANT = 8
@@ -124,12 +126,13 @@ def decide_kind(name: str, values: np.ndarray) -> ColumnKind:
 
     :param values: its observed values, finite.
     """
+    values = np.sort(values)  # sums then have the same rounding for any order of the rows
     distinct = np.unique(values)
     if set(distinct) == {0.0, 1.0}:
         return _make(name, "binary")
     if len(distinct) < 3 or distinct[0] < 0.0 or len(values) < _LEAST_VALUES:
         return _make(name, "continuous")
-    count = bool((distinct == np.round(distinct)).all())
+    count = bool((distinct == np.round(distinct)).all()) and distinct[-1] <= _LARGEST_COUNT
     shift = 1.0 if count else _shift(values)
     skewness = _skewness_of(values)
     of_logarithm = _skewness_of(np.log(values + shift))
@@ -193,7 +196,7 @@ def scale_inputs(
     :return: the inputs, how columns are read, and notes on constant inputs.
     """
     if fitted is None:
-        still, value = ~varies(X), X[0]
+        still, value = ~varies(X), _middle(X)
         constant = still
         origin = times.min() if np.issubdtype(times.dtype, np.datetime64) else None
         words = "has one value in all rows: it tells nothing, and the model does not see it."
@@ -214,12 +217,19 @@ def scale_inputs(
     return X, columns, notes
 
 
+def in_order(tasks: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Numbers of the rows [rows], sorted by task, and within a task by inputs [rows, D]."""
+    _, task = np.unique(tasks, return_inverse=True)
+    return np.lexsort((*X.T[::-1], task))
+
+
 def output_kinds(
     names: Sequence[str],
     Y: np.ndarray,
     said: Mapping[str, Any] | str | None = None,
     fitted: FittedColumns | None = None,
     problems: Problems | None = None,
+    order: np.ndarray | None = None,
 ) -> OutputKinds:
     """The kinds of all columns to fill: of an earlier fit, as the user says, or inferred.
 
@@ -232,6 +242,9 @@ def output_kinds(
         bounded column; a single one is that of all.
     :param fitted: how the table of an earlier fit was read.
     :param problems: problems are added to these; None to raise them here.
+    :param order: numbers of the rows [rows] in the order of their tasks and inputs
+        (:func:`in_order`), so that kinds do not depend on the order of the table; as they come if
+        None.
     :raises TableError: for columns that are never observed, values that a column of the kind cannot
         have, unknown kinds, or no column that varies.
     """
@@ -257,7 +270,7 @@ def output_kinds(
             )
             continue
         elif fitted is None and not varies(values):
-            constants[name] = float(values[0])
+            constants[name] = float(_middle(values))
             doubtful |= {name} if len(values) < _SURELY_CONSTANT else set()
         if name in constants:
             rare = " That is too rare to say how sure this is." if name in doubtful else ""
@@ -282,7 +295,8 @@ def output_kinds(
                     cells=[float(v) for v in column[wrong]],
                 )
     if fitted is None and not found.found:
-        kinds = _as_they_are(kinds, said, dict(zip(names, Y.T, strict=True)))
+        rows = Y if order is None else Y[order]
+        kinds = _as_they_are(kinds, said, dict(zip(names, rows.T, strict=True)))
     if not kinds and not found.found:
         found.add(f"All outputs, {list(names)}, are constant: there is nothing to model")
     if problems is None:
@@ -296,8 +310,10 @@ def _as_they_are(
     """The kinds, without inferred logarithms that predict worse."""
     if not kinds:
         return kinds
-    asked = [kind.name in said or not isinstance(kind.transform, Log) for kind in kinds]
-    transforms = [None if a else kind.transform for a, kind in zip(asked, kinds, strict=True)]
+    transforms = [
+        kind.transform if isinstance(kind.transform, Log) and kind.name not in said else None
+        for kind in kinds
+    ]
     Y = np.stack([columns[kind.name] for kind in kinds], axis=-1)
     return [
         _make(kind.name, kind.kind) if plain else kind
@@ -345,6 +361,11 @@ def _make(name: str, kind: str, shift: float | None = None, bounds: Any = None) 
     return ColumnKind(name, kind, transform, lower, upper)
 
 
+def _middle(values: np.ndarray) -> np.ndarray:
+    """One of the values in the middle, of each column: the same for any order of the rows."""
+    return np.asarray(np.sort(values, axis=0)[len(values) // 2])
+
+
 def _shift(values: np.ndarray) -> float:
     """The shift before a logarithm: the first quartile of positive values if there are zeros, or 0.
 
@@ -360,5 +381,6 @@ def _skewness_of(values: np.ndarray) -> float:
     """Skewness of values; infinite where they differ by rounding only."""
     if not varies(values):
         return np.inf
-    centred = values - values.mean()
+    values, _ = below_one(values)
+    centred, _ = below_one(values - values.mean())
     return float(np.mean(centred**3) / np.mean(centred**2) ** 1.5)

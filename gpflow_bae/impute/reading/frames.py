@@ -16,7 +16,7 @@ import pandas as pd
 
 from . import cells
 from .categories import are_categories, read_categories
-from .columns import FittedColumns, output_kinds, scale_inputs
+from .columns import FittedColumns, in_order, output_kinds, scale_inputs
 from .indicators import Indicator
 from .problems import Problems
 from .table_files import LINE
@@ -115,8 +115,9 @@ def read_frame(
     if Y:
         if isinstance(kinds, Mapping):  # kinds of columns that could not be read are no error
             kinds = {k: v for k, v in kinds.items() if k in Y or k not in named}
+        order = in_order(tasks, np.column_stack(list(X.values()))) if X else None
         of_outputs = output_kinds(
-            tuple(Y), np.column_stack(list(Y.values())), kinds, fitted, problems
+            tuple(Y), np.column_stack(list(Y.values())), kinds, fitted, problems, order
         )
         if fitted is None:
             _check_tasks(tasks, [Y[kind.name] for kind in of_outputs.kinds], task, problems)

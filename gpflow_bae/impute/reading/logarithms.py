@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...core.arguments import spread
-from ...core.output_transforms import OutputTransform
+from ...core.arguments import below_one, spread
+from ...core.output_transforms import Log
 
 __all__ = ["better_as_they_are"]
 
@@ -22,17 +22,22 @@ _TELLING = 0.9  # largest share of a column's variance that may remain, given th
 _SURE = 1.0  # least gain in standard errors: a few large values often make all of it
 
 
-def better_as_they_are(Y: np.ndarray, transforms: Sequence[OutputTransform | None]) -> np.ndarray:
+def better_as_they_are(Y: np.ndarray, transforms: Sequence[Log | None]) -> np.ndarray:
     """Which columns a linear regression on the others predicts clearly better untransformed.
 
     Errors are in the units of the column, from a cross-validation in ten blocks of successive rows;
     the prediction through a logarithm is the mean of a log-normal variable. A column that the
     others do not predict keeps its logarithm.
 
-    :param Y: outputs [rows, P], NaN where missing.
-    :param transforms: transforms of the columns in question; None for the others.
+    :param Y: outputs [rows, P], NaN where missing; each column has values.
+    :param transforms: logarithms of the columns in question; None for the others.
     :return: Booleans [P].
     """
+    Y, exponents = below_one(Y, axis=0)
+    transforms = [
+        None if t is None else Log(float(np.ldexp(t.shift, -exponent)))
+        for t, exponent in zip(transforms, exponents.ravel(), strict=True)
+    ]
     logged = np.stack(
         [y if t is None else t.forward(y) for y, t in zip(Y.T, transforms, strict=True)], axis=-1
     )
@@ -48,7 +53,7 @@ def better_as_they_are(Y: np.ndarray, transforms: Sequence[OutputTransform | Non
     return found
 
 
-def _squares(values: np.ndarray, p: int, transform: OutputTransform | None) -> np.ndarray:
+def _squares(values: np.ndarray, p: int, transform: Log | None) -> np.ndarray:
     """Squared errors of predictions of a column by the others, in its units."""
     shown = ~np.isnan(values[:, p])
     target = values[shown, p]
@@ -57,6 +62,7 @@ def _squares(values: np.ndarray, p: int, transform: OutputTransform | None) -> n
         v if transform is None else transform.inverse(v) for v in (target.min(), target.max())
     ]
     centre, unit = np.nanmean(values, 0), spread(values)
+    target = target - centre[p]  # or the penalty of the offset would move values far from zero
     others = (others - np.delete(centre, p)) / np.delete(unit, p)
     A = np.concatenate([np.where(np.isnan(others), 0.0, others), np.ones((len(target), 1))], -1)
     penalty = np.diag([_RIDGE] * (A.shape[1] - 1) + [1e-9])
@@ -65,7 +71,7 @@ def _squares(values: np.ndarray, p: int, transform: OutputTransform | None) -> n
         rest = np.ones(len(target), dtype=bool)
         rest[fold] = False
         weights = np.linalg.solve(A[rest].T @ A[rest] + penalty, A[rest].T @ target[rest])
-        found, truth = A[fold] @ weights, target[fold]
+        found, truth = centre[p] + A[fold] @ weights, values[shown, p][fold]
         if transform is not None:
             left = np.mean(np.square(A[rest] @ weights - target[rest]))
             found = transform.moments(found, np.full(found.shape, left))[0]

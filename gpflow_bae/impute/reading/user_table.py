@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...core.arguments import as_numbers
-from .columns import FittedColumns, output_kinds, scale_inputs
+from .columns import FittedColumns, in_order, output_kinds, scale_inputs
 from .indicators import Indicator, groups, probabilities
 from .table_format import TableFormat
 
@@ -414,7 +414,9 @@ def from_arrays(
     Y_rows = whole.reshape(-1, num_outputs)
     X_rows = inputs.reshape(len(Y_rows), inputs.shape[-1])
     input_names = tuple(f"x{d}" for d in range(X_rows.shape[1]))
-    found = output_kinds(names, Y_rows, kinds, fitted)
+    row_tasks = np.repeat([str(t) for t in range(num_tasks)], num_rows)
+    order = in_order(np.repeat(np.arange(num_tasks), num_rows), X_rows) if input_names else None
+    found = output_kinds(names, Y_rows, kinds, fitted, order=order)
     times = X_rows[:, 0] if input_names else np.arange(float(len(Y_rows)))
     seen, columns, notes = scale_inputs(input_names, X_rows, times, found, fitted)
     return UserTable(
@@ -424,7 +426,7 @@ def from_arrays(
         seen,
         Y_rows,
         times,
-        np.repeat([str(t) for t in range(num_tasks)], num_rows),
+        row_tasks,
         columns,
         (*notes, *found.notes),
     )
