@@ -17,7 +17,6 @@ FLOWS: dict[str, Callable[[int], Any]] = {
     "planar": lambda d: bijectors.planar_flow(d, 5),
     "radial": lambda d: bijectors.radial_flow(d, 5),
     "real_nvp": lambda d: bijectors.real_nvp_flow(d, 3, (8,)),
-    "maf": lambda d: bijectors.masked_autoregressive_flow(d, 2, (8,)),
     "iaf": lambda d: bijectors.inverse_autoregressive_flow(d, 2, (8,)),
     "spline": lambda d: bijectors.neural_spline_flow(d, 3, 5, hidden_widths=(8,)),
 }
@@ -61,7 +60,6 @@ def test_inverse_and_jacobian(name: str, dim: int) -> None:
         bijectors.planar_flow,
         bijectors.radial_flow,
         bijectors.real_nvp_flow,
-        bijectors.masked_autoregressive_flow,
         bijectors.inverse_autoregressive_flow,
         bijectors.neural_spline_flow,
     ],
